@@ -1,0 +1,64 @@
+# The jobs of this repository. `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+# The first Python on the path that is new enough; `make PYTHON=... TARGET` chooses another.
+ifeq ($(origin PYTHON), undefined)
+PYTHON := $(shell for name in python3.11 python3.12 python3.13 python3; do \
+	if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo "$$name"; break; fi; done)
+endif
+
+VENV := .venv
+PEERS := .venv-peers
+PORT ?= 8000
+# PyPI's torch for Linux brings gigabytes of CUDA; this index has the build without it.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+LOCK_FLAGS ?=
+LOCK := $(VENV)/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest \
+	--generate-hashes --quiet --custom-compile-command "make lock" $(LOCK_FLAGS)
+
+.PHONY: help environment peers-environment book test serve lint lock clean peers bench check-site
+
+help:  ## list the jobs
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
+
+book: environment  ## run the chapters and write the site to _build/html
+	@$(VENV)/bin/python scripts/build_book.py
+
+test: environment  ## run all tests
+	@$(VENV)/bin/python -m pytest
+
+serve: book  ## build the book and show it on http://127.0.0.1:8000 (PORT=... for another port)
+	@$(VENV)/bin/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
+
+check-site: environment  ## look at every built page in a browser: errors, requests, width, accessibility
+	@$(VENV)/bin/python book/_checks/browser.py _build/html
+
+lint: environment  ## check style, types and spelling
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/codespell
+
+peers: peers-environment  ## compare tinytorch with PyTorch (own environment, larger download)
+	@$(PEERS)/bin/python -m pytest peers
+
+bench: peers-environment  ## run benchmarks/ beside PyTorch, each library on its best BLAS
+	@$(PEERS)/bin/python scripts/run_benchmarks.py
+
+lock: environment  ## pin every dependency anew after a change of pyproject.toml
+	@$(LOCK) --all-extras --output-file requirements.lock
+	@$(LOCK) --group peers --constraints requirements.lock --output-file requirements-peers.lock
+
+clean:  ## remove what was built; environments stay
+	rm -rf _build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -path './.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+environment:
+	@$(if $(PYTHON),,$(error This needs Python 3.11 or newer and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" scripts/environment.py $(VENV) requirements.lock
+
+peers-environment:
+	@$(if $(PYTHON),,$(error This needs Python 3.11 or newer and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" scripts/environment.py $(PEERS) requirements-peers.lock --group torch --index "$(TORCH_INDEX)"

@@ -1,0 +1,111 @@
+"""Make a virtual environment from a lock file, or leave the one that is already right.
+
+Runs on the machine's own Python, before anything is installed, so it uses the standard library alone.
+An environment is right when its stamp says that it was made from these very files by this very Python.
+The stamp is removed first and written last: whatever interrupts the work leaves an environment without
+one, which the next run removes and makes anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+STAMP = "made-from"
+
+
+def fingerprint(lock: Path, options: list[str]) -> str:
+    """Return a SHA-256 of everything that an environment is made from, as 64 hexadecimal digits.
+
+    That is the lock, pyproject.toml, this script, the options given to it, the Python that makes the
+    environment, and where the checkout lies: an environment holds absolute paths and cannot be moved.
+    """
+    digest = hashlib.sha256()
+    for file in (lock, ROOT / "pyproject.toml", Path(__file__)):
+        content = file.read_bytes()
+        digest.update(f"{file.name} {len(content)}\n".encode() + content)
+    for fact in (sys.version, sys.platform, platform.machine(), sys.base_prefix, str(ROOT), *options):
+        digest.update(f"{len(fact)} {fact}\n".encode())
+    return digest.hexdigest()
+
+
+def is_made(environment: Path, wanted: str) -> bool:
+    """Return whether the environment was completed from what `wanted` is the fingerprint of."""
+    stamp = environment / STAMP
+    return stamp.is_file() and stamp.read_text(encoding="ascii").strip() == wanted
+
+
+def group_requirements(group: str) -> list[str]:
+    """Return the requirements of a dependency group of pyproject.toml; KeyError if there is no such group."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        groups: dict[str, list[str]] = tomllib.load(file)["dependency-groups"]
+    return groups[group]
+
+
+def run(*command: str | Path) -> None:
+    """Run a command in the checkout, without a keyboard; CalledProcessError if it fails."""
+    settings = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+    subprocess.run([str(part) for part in command], check=True, cwd=ROOT, stdin=subprocess.DEVNULL, env=settings)
+
+
+def make(environment: Path, lock: Path, group: str | None, index: str | None) -> None:
+    """Make the environment: the lock with its hashes, the group from its index, and the package in place."""
+    run(sys.executable, "-m", "venv", environment)
+    pip = (environment / "bin" / "python", "-m", "pip", "install", "--quiet")
+    run(*pip, "--require-hashes", "--requirement", lock)
+    if group is not None:
+        # Only this index: PyPI has the same versions in another build.
+        indexes = () if index is None else ("--index-url", index)
+        run(*pip, "--no-deps", *indexes, *group_requirements(group))
+    run(*pip, "--no-deps", "--no-build-isolation", "--editable", ".")
+    run(environment / "bin" / "python", "-m", "pip", "--quiet", "check")
+
+
+def ensure(environment: Path, lock: Path, group: str | None, index: str | None) -> None:
+    """Leave a complete environment at `environment`, made now unless its stamp says that it is up to date."""
+    wanted = fingerprint(lock, [group or "", index or ""])
+    if is_made(environment, wanted):
+        return
+    (environment / STAMP).unlink(missing_ok=True)
+    print(f"Making {environment.name} from {lock.name} with Python {platform.python_version()} ...", flush=True)
+    if environment.exists():
+        shutil.rmtree(environment)
+    make(environment, lock, group, index)
+    aside = environment / f"{STAMP}.part"
+    aside.write_text(wanted + "\n", encoding="ascii")
+    aside.replace(environment / STAMP)
+
+
+def main() -> int:
+    """Parse the command line and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("environment", help="folder of the environment, relative to the checkout")
+    parser.add_argument("lock", help="lock file with a hash for every package, relative to the checkout")
+    parser.add_argument("--group", help="dependency group of pyproject.toml to add without hashes")
+    parser.add_argument("--index", help="the only package index for that group")
+    arguments = parser.parse_args()
+    try:
+        ensure(ROOT / arguments.environment, ROOT / arguments.lock, arguments.group, arguments.index)
+    except subprocess.CalledProcessError as error:
+        print(
+            f"{arguments.environment} could not be made: `{' '.join(error.cmd)}` failed. "
+            "The next run starts from nothing. (On Debian and Ubuntu, Python's venv is the package python3-venv.)",
+            file=sys.stderr,
+        )
+        return 1
+    except KeyboardInterrupt:
+        print(f"Interrupted: the next run makes {arguments.environment} anew.", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
