@@ -1,0 +1,1 @@
+"""A small machine-learning framework to measure (core), and the instruments that measure it (perf)."""

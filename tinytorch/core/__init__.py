@@ -1,0 +1,1 @@
+"""The framework under study: tensors, autograd, layers and training, with NumPy alone."""

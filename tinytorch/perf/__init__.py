@@ -1,0 +1,1 @@
+"""Instruments, and what the chapters teach: one module per chapter."""

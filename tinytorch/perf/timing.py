@@ -231,8 +231,9 @@ def measure(
     Raises:
         ValueError: if ``repeats`` is below 1 or ``at_most_seconds`` not above 0.
     """
-    return interleave({name: function}, repeats=repeats, at_most_seconds=at_most_seconds,
-                      warmup_seconds=warmup_seconds)[name]
+    return interleave(
+        {name: function}, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=warmup_seconds
+    )[name]
 
 
 def interleave(
@@ -267,8 +268,9 @@ def interleave(
                 plan = prepared[names[index]]
                 samples[names[index]].append(_timed(plan.function, plan.loops))
     return {
-        name: Measurement(name, tuple(samples[name]), "s",
-                          _conditions(prepared[name], [other for other in names if other != name]))
+        name: Measurement(
+            name, tuple(samples[name]), "s", _conditions(prepared[name], [other for other in names if other != name])
+        )
         for name in names
     }
 

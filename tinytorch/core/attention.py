@@ -1,0 +1,35 @@
+"""Multi-head self-attention."""
+
+from __future__ import annotations
+
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply
+from tinytorch.core.layers import Linear, checked_positive
+from tinytorch.core.module import Module
+from tinytorch.core.random import Seed, generator_from
+from tinytorch.core.tensor import Tensor
+
+
+class MultiHeadAttention(Module):
+    """Self-attention of ``num_heads`` heads; ``causal`` hides later positions from earlier ones.
+
+    ``qkv`` makes queries, keys and values side by side, ``projection`` mixes the heads.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, causal: bool = False, seed: Seed = None) -> None:
+        checked_positive(embed_dim=embed_dim, num_heads=num_heads)
+        if embed_dim % num_heads:
+            raise ValueError(f"num_heads must divide embed_dim {embed_dim}, but is {num_heads}")
+        generator = generator_from(seed)
+        self.embed_dim, self.num_heads, self.causal = embed_dim, num_heads, causal
+        self.qkv = Linear(embed_dim, 3 * embed_dim, seed=generator)
+        self.projection = Linear(embed_dim, embed_dim, seed=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (B, T, embed_dim) of (B, T, embed_dim)."""
+        heads = apply(ops.self_attention, self.qkv(x), heads=self.num_heads, causal=self.causal)
+        output: Tensor = self.projection(heads)
+        return output
+
+    def _described(self) -> str:
+        return f"{self.embed_dim}, num_heads={self.num_heads}, causal={self.causal}"

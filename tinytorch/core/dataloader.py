@@ -1,0 +1,44 @@
+"""DataLoader: batches of arrays, shuffled from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tinytorch.core.op import Array
+from tinytorch.core.random import Seed, generator_from
+from tinytorch.core.tensor import Tensor
+
+
+class DataLoader:
+    """Batches of one or more arrays that share their first axis, as tuples of Tensors.
+
+    Args:
+        arrays: arrays or Tensors of one length.
+        batch_size: examples in a batch; the last one may be smaller.
+        shuffle: draw a new order each time it is iterated.
+        seed: seed or generator of that order.
+
+    Raises:
+        ValueError: if there are no arrays, their lengths differ, or ``batch_size`` is below 1.
+    """
+
+    def __init__(self, *arrays: Array | Tensor, batch_size: int = 32, shuffle: bool = False, seed: Seed = None) -> None:
+        self.arrays = [array.data if isinstance(array, Tensor) else np.asarray(array) for array in arrays]
+        if not self.arrays or len({len(array) for array in self.arrays}) != 1:
+            raise ValueError(f"arrays must be at least one, and of one length, not {[len(a) for a in self.arrays]}")
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, not {batch_size}")
+        self.batch_size, self.shuffle = batch_size, shuffle
+        self.generator = generator_from(seed)
+
+    def __len__(self) -> int:
+        return -(-len(self.arrays[0]) // self.batch_size)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        count = len(self.arrays[0])
+        order = self.generator.permutation(count) if self.shuffle else None
+        for start in range(0, count, self.batch_size):
+            chosen = slice(start, start + self.batch_size) if order is None else order[start : start + self.batch_size]
+            yield tuple(Tensor(array[chosen]) for array in self.arrays)

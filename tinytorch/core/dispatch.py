@@ -1,0 +1,197 @@
+"""The one seam: every primitive operation, forward and backward, runs through here and nowhere else.
+
+The state of the seam (observers, gradient mode, chosen implementations) belongs to the process, not to a
+thread: what one thread observes or switches holds for all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tinytorch.core.op import Array, Call, Gradients, Implementation, Op, Saved, Spec
+from tinytorch.core.tensor import Node, Tensor
+
+if TYPE_CHECKING:
+    from tinytorch.core.module import Module
+
+
+class Observer:
+    """What is told of every op and module call while it is installed. Override what is of interest.
+
+    Methods must not run ops themselves. ``before_op`` runs right before the clock starts and ``after_op``
+    after it stops, so that an observer's own work is not in an op's time.
+    """
+
+    def before_op(self) -> None:
+        """Called before the clock of an op starts."""
+
+    def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
+        """Called after an op ran: its event, operands, results, and what it keeps for backward.
+
+        An observer that keeps one of the arrays keeps its memory alive.
+        """
+
+    def enter_module(self, path: str, module: Module) -> None:
+        """Called when a module's forward begins."""
+
+    def leave_module(self, path: str, module: Module) -> None:
+        """Called when a module's forward ends, also by an error."""
+
+
+class _State:
+    """What the seam knows between calls."""
+
+    def __init__(self) -> None:
+        self.observers: tuple[Observer, ...] = ()
+        self.gradients = True
+        self.path = ""
+        self.paths: dict[int, str] = {}
+
+
+_state = _State()
+
+
+def apply(op: Op, *inputs: Any, **params: Any) -> Tensor:
+    """Run ``op`` on ``inputs`` (Tensors, arrays or Python numbers) and return its output as a Tensor.
+
+    With gradients on, and an input that requires one, the call is recorded for `Tensor.backward`.
+    """
+    if _state.observers:
+        return _apply_observed(op, inputs, params)
+    implementation = op.selected
+    arrays, needs = _unwrapped(inputs)
+    keep = _state.gradients and True in needs
+    output, saved = implementation.forward(keep, *arrays, **params)
+    return Tensor._made(output, Node(op, implementation, inputs, tuple(needs), saved, params) if keep else None)
+
+
+def _unwrapped(inputs: tuple[Any, ...]) -> tuple[list[Any], list[bool]]:
+    """Return the arrays behind ``inputs``, and which of them require a gradient."""
+    arrays, needs = [], []
+    for value in inputs:
+        if isinstance(value, Tensor):
+            arrays.append(value.data)
+            needs.append(value.requires_grad)
+        else:
+            arrays.append(value)
+            needs.append(False)
+    return arrays, needs
+
+
+def apply_backward(node: Node, gradient: Array, owned: bool) -> Gradients:
+    """Run the backward of the op that ``node`` records; return one gradient, or None, for each input."""
+    needs = node.needs
+    if not _state.observers:
+        return node.implementation.backward(gradient, node.saved, needs, owned)
+    observers = _state.observers
+    for observer in observers:
+        observer.before_op()
+    start = time.perf_counter_ns()
+    gradients = node.implementation.backward(gradient, node.saved, needs, owned)
+    end = time.perf_counter_ns()
+    output = Spec(gradient.shape, gradient.dtype)
+    call = Call(
+        node.op, node.implementation, "backward", node.path, node.specs(), output, node.params, needs, start, end
+    )
+    for observer in observers:
+        observer.after_op(call, (gradient,), gradients, ())
+    return gradients
+
+
+def _apply_observed(op: Op, inputs: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+    """Do what `apply` does, and tell the observers."""
+    state, implementation = _state, op.selected
+    arrays, needs = _unwrapped(inputs)
+    keep = state.gradients and True in needs
+    for observer in state.observers:
+        observer.before_op()
+    start = time.perf_counter_ns()
+    output, saved = implementation.forward(keep, *arrays, **params)
+    end = time.perf_counter_ns()
+    output = np.asarray(output)
+    specs = tuple([Spec(a.shape, a.dtype) if isinstance(a, np.ndarray) else Spec((), None) for a in arrays])
+    call = Call(
+        op, implementation, "forward", state.path, specs, Spec(output.shape, output.dtype), params, (), start, end
+    )
+    for observer in state.observers:
+        observer.after_op(call, tuple(arrays), (output,), saved if keep else ())
+    node = Node(op, implementation, inputs, tuple(needs), saved, params, state.path, specs) if keep else None
+    return Tensor._made(output, node)
+
+
+def gradients_enabled() -> bool:
+    """Return whether ops are recorded for backward now."""
+    return _state.gradients
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Run the body without recording anything for backward. Also works as a decorator."""
+    before = _state.gradients
+    _state.gradients = False
+    try:
+        yield
+    finally:
+        _state.gradients = before
+
+
+@contextmanager
+def observed_by(*observers: Observer) -> Iterator[None]:
+    """Tell ``observers`` of every op and module call that the body makes."""
+    _state.observers = (*_state.observers, *observers)
+    try:
+        yield
+    finally:
+        _state.observers = tuple(o for o in _state.observers if not any(o is mine for mine in observers))
+
+
+@contextmanager
+def implementations(chosen: Mapping[Op, Implementation]) -> Iterator[None]:
+    """Run the body with another implementation of some ops.
+
+    A backward always runs the implementation whose forward ran, also after the body.
+    """
+    before = {op: op.selected for op in chosen}
+    for op, implementation in chosen.items():
+        op.selected = implementation
+    try:
+        yield
+    finally:
+        for op, implementation in before.items():
+            op.selected = implementation
+
+
+def is_observed() -> bool:
+    """Return whether any observer is installed."""
+    return bool(_state.observers)
+
+
+@contextmanager
+def module_scope(module: Module) -> Iterator[None]:
+    """Attribute the ops of the body to ``module``; only `Module.__call__` has use for it.
+
+    Paths are those of the outermost module: the name by which `Module.named_modules` of it finds this one,
+    or, for a module that it does not hold, the caller's path and the class's name.
+    """
+    state = _state
+    observers = state.observers
+    outer, outer_paths = state.path, state.paths
+    if not outer_paths:
+        state.paths = {id(child): name for name, child in module.named_modules()}
+    name = state.paths.get(id(module))
+    if name is None:
+        name = f"{outer}.{type(module).__name__}" if outer else type(module).__name__
+    state.path = name
+    for observer in observers:
+        observer.enter_module(name, module)
+    try:
+        yield
+    finally:
+        for observer in observers:
+            observer.leave_module(name, module)
+        state.path, state.paths = outer, outer_paths

@@ -1,0 +1,106 @@
+"""Layers of vectors: affine map, embedding, layer normalization, dropout, flatten."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply
+from tinytorch.core.module import Module, Parameter
+from tinytorch.core.random import Seed, generator_from
+from tinytorch.core.tensor import Tensor
+
+
+def checked_positive(**lengths: int) -> None:
+    """Raise ValueError, naming the argument, unless every length is an integer above 0."""
+    for name, value in lengths.items():
+        if not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} must be a whole number above 0, not {value!r}")
+
+
+class Linear(Module):
+    """Affine map x W + b of the last axis; ``weight`` is (in_features, out_features), ``bias`` (out_features,).
+
+    Both start uniform in +-1/sqrt(in_features), as in PyTorch.
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, seed: Seed = None) -> None:
+        checked_positive(in_features=in_features, out_features=out_features)
+        generator = generator_from(seed)
+        bound = 1 / math.sqrt(in_features)
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = Parameter(generator.uniform(-bound, bound, (in_features, out_features)).astype(np.float32))
+        self.bias = Parameter(generator.uniform(-bound, bound, out_features).astype(np.float32)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (..., out_features) of (..., in_features)."""
+        if self.bias is None:
+            return apply(ops.linear, x, self.weight)
+        return apply(ops.linear, x, self.weight, self.bias)
+
+    def _described(self) -> str:
+        return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}"
+
+
+class Embedding(Module):
+    """Table of ``num_embeddings`` rows of ``embedding_dim``, started from a normal distribution of ``std``."""
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, std: float = 1.0, seed: Seed = None) -> None:
+        checked_positive(num_embeddings=num_embeddings, embedding_dim=embedding_dim)
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        table = generator_from(seed).normal(0, std, (num_embeddings, embedding_dim))
+        self.weight = Parameter(table.astype(np.float32))
+
+    def forward(self, indices: Any) -> Tensor:
+        """Return (..., embedding_dim) of integers (...), each in 0..num_embeddings - 1."""
+        return apply(ops.embedding, np.asarray(indices.data if isinstance(indices, Tensor) else indices), self.weight)
+
+    def _described(self) -> str:
+        return f"{self.num_embeddings}, {self.embedding_dim}"
+
+
+class LayerNorm(Module):
+    """Normalize the last axis to mean 0 and variance 1, then scale by ``weight`` and shift by ``bias``."""
+
+    def __init__(self, normalized_shape: int, eps: float = 1e-5) -> None:
+        checked_positive(normalized_shape=normalized_shape)
+        self.eps = eps
+        self.weight = Parameter(np.ones(normalized_shape, np.float32))
+        self.bias = Parameter(np.zeros(normalized_shape, np.float32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the normalized input, of the same shape."""
+        return apply(ops.layer_norm, x, self.weight, self.bias, epsilon=self.eps)
+
+    def _described(self) -> str:
+        return f"{self.weight.shape[0]}, eps={self.eps}"
+
+
+class Dropout(Module):
+    """In train mode, zero each element with probability ``p`` and scale the rest by 1 / (1 - p)."""
+
+    def __init__(self, p: float = 0.5, seed: Seed = None) -> None:
+        if not 0 <= p < 1:
+            raise ValueError(f"p must be at least 0 and below 1, not {p}")
+        self.p = p
+        self.generator = generator_from(seed)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the input with elements dropped; itself in eval mode."""
+        if not self.training or self.p == 0:
+            return x
+        return apply(ops.dropout, x, probability=self.p, generator=self.generator)
+
+    def _described(self) -> str:
+        return f"p={self.p}"
+
+
+class Flatten(Module):
+    """Join all axes but the first."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (N, everything else)."""
+        return x.reshape(x.shape[0], -1)

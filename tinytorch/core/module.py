@@ -1,0 +1,206 @@
+"""Module: parameters and submodules with names, train and eval modes, and state that saves without pickle."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from tinytorch.core import dispatch
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+
+
+class Parameter(Tensor):
+    """A Tensor that training changes. It owns a copy of ``data``."""
+
+    __slots__ = ()
+
+    def __init__(self, data: Any) -> None:
+        super().__init__(np.array(data, copy=True), requires_grad=True)
+
+
+class Module:
+    """Base of layers and models.
+
+    Attributes that are Parameters, other Tensors (buffers: state that is saved but not trained), Modules, or
+    lists, tuples and dicts of these, are found by name. Override ``forward``.
+    """
+
+    training: bool = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run ``forward``; observers see which module its ops belong to."""
+        if not dispatch.is_observed():
+            return self.forward(*args, **kwargs)
+        with dispatch.module_scope(self):
+            return self.forward(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the output; each subclass says of what."""
+        raise TypeError(f"{type(self).__name__} must define forward")
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """Yield name and module of each direct child, in order of assignment."""
+        for name, value in self._named_values():
+            if isinstance(value, Module):
+                yield name, value
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """Yield dotted name and module of this (its name is ``prefix``) and all below; each module once."""
+        seen: set[int] = set()
+        stack: list[tuple[str, Module]] = [(prefix, self)]
+        while stack:
+            name, module = stack.pop()
+            if id(module) in seen:
+                continue
+            seen.add(id(module))
+            yield name, module
+            children = [
+                (f"{name}.{child_name}" if name else child_name, child) for child_name, child in module.named_children()
+            ]
+            stack.extend(reversed(children))
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """Yield dotted name and parameter; a shared one once, under its first name."""
+        yield from self._named_tensors(lambda tensor: isinstance(tensor, Parameter))  # type: ignore[misc]
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield dotted name and tensor of state that is saved but not trained."""
+        yield from self._named_tensors(lambda tensor: not isinstance(tensor, Parameter))
+
+    def parameters(self) -> list[Parameter]:
+        """Return all parameters, each once."""
+        return [parameter for _, parameter in self.named_parameters()]
+
+    def train(self, mode: bool = True) -> Self:
+        """Set train mode (or eval, with False) here and below; return self."""
+        for _, module in self.named_modules():
+            module.training = mode
+        return self
+
+    def eval(self) -> Self:
+        """Set eval mode here and below; return self."""
+        return self.train(False)
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of all parameters."""
+        for parameter in self.parameters():
+            parameter.grad = None
+
+    def state_dict(self) -> dict[str, Array]:
+        """Return a copy of every parameter and buffer by name."""
+        return {name: tensor.data.copy() for name, tensor in self._named_state()}
+
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """Copy ``state`` into parameters and buffers.
+
+        Raises:
+            ValueError: if a name is missing or unknown, or a shape differs; nothing is changed then.
+        """
+        own = dict(self._named_state())
+        missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+        if missing or unknown:
+            raise ValueError(
+                f"state does not fit this model: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}"
+            )
+        for name, tensor in own.items():
+            if np.shape(state[name]) != tensor.shape:
+                raise ValueError(f"state[{name!r}] must have shape {tensor.shape}, not {np.shape(state[name])}")
+        for name, tensor in own.items():
+            tensor.data[...] = state[name]
+
+    def save(self, path: str | Path) -> None:
+        """Write the state as ``.npz`` (NumPy arrays, no pickle), whole or not at all."""
+        target = Path(path)
+        handle, aside = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(file, allow_pickle=False, **self.state_dict())
+            os.replace(aside, target)
+        except BaseException:
+            Path(aside).unlink(missing_ok=True)
+            raise
+
+    def load(self, path: str | Path) -> Self:
+        """Read the state that `save` wrote; return self.
+
+        Raises:
+            ValueError: if the file is none of these or does not fit this model; nothing is changed then.
+            FileNotFoundError: if there is no such file.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                state = {name: archive[name] for name in archive.files}
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            raise ValueError(f"path {str(path)!r} holds no state that save() wrote: {error}") from error
+        self.load_state_dict(state)
+        return self
+
+    def _named_values(self) -> Iterator[tuple[str, Any]]:
+        """Yield name and value of each attribute, with lists, tuples and dicts opened."""
+        for name, value in vars(self).items():
+            if isinstance(value, (list, tuple)):
+                for index, item in enumerate(value):
+                    yield f"{name}.{index}", item
+            elif isinstance(value, dict):
+                for key, item in value.items():
+                    yield f"{name}.{key}", item
+            else:
+                yield name, value
+
+    def _named_tensors(self, wanted: Any) -> Iterator[tuple[str, Tensor]]:
+        seen: set[int] = set()
+        for prefix, module in self.named_modules():
+            for name, value in module._named_values():
+                if isinstance(value, Tensor) and wanted(value) and id(value) not in seen:
+                    seen.add(id(value))
+                    yield f"{prefix}.{name}" if prefix else name, value
+
+    def _named_state(self) -> Iterator[tuple[str, Tensor]]:
+        yield from self.named_parameters()
+        yield from self.named_buffers()
+
+    def __repr__(self) -> str:
+        lines = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in self.named_children()]
+        described = self._described()
+        if not lines:
+            return f"{type(self).__name__}({described})"
+        body = "\n  ".join(([described] if described else []) + lines)
+        return f"{type(self).__name__}(\n  {body}\n)"
+
+    def _described(self) -> str:
+        """Return the arguments to show between the brackets of ``repr``."""
+        return ""
+
+
+class Sequential(Module):
+    """Modules that run one after the other, named "0", "1", ..."""
+
+    def __init__(self, *modules: Module) -> None:
+        self.layers = list(modules)
+
+    def forward(self, x: Any) -> Any:
+        """Return the last module's output."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __getitem__(self, index: int) -> Module:
+        return self.layers[index]
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self.layers)
+
+    def _named_values(self) -> Iterator[tuple[str, Any]]:
+        for name, value in super()._named_values():
+            yield name.removeprefix("layers."), value

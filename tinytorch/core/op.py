@@ -1,0 +1,196 @@
+"""What a primitive operation is: a name, a forward, a backward, and what it costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
+Phase = Literal["forward", "backward"]
+#: What a forward keeps for its backward; only the op's own backward looks inside.
+Saved = tuple[Any, ...]
+#: One gradient for each input, ``None`` where none was asked for.
+Gradients = tuple["Array | None", ...]
+
+#: ``forward(keep, *arrays, **params) -> (output, saved)``. With ``keep`` false no backward will follow, so
+#: the op may reuse its own temporaries and must save nothing. The inputs are never written to.
+Forward = Callable[..., tuple[Array, Saved]]
+#: ``backward(gradient, saved, needs, owned) -> gradients``. ``needs`` says for which inputs a gradient is
+#: wanted. With ``owned`` true the gradient's buffer may be overwritten or handed on. A backward never hands
+#: out an array that it saved.
+Backward = Callable[[Array, Saved, tuple[bool, ...], bool], Gradients]
+
+
+class Spec(NamedTuple):
+    """Shape and dtype of an operand; a Python number has shape () and dtype None."""
+
+    shape: Shape
+    dtype: np.dtype[Any] | None
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements; 0 for a Python number, which travels in the call."""
+        return 0 if self.dtype is None else self.size * self.dtype.itemsize
+
+
+class Work(NamedTuple):
+    """Arithmetic that an op does by its formula.
+
+    ``macs`` are multiply-accumulates of contractions (matrix product, convolution, attention), 2 FLOPs each.
+    ``elementwise`` counts every other arithmetic operation, one for each operation and element, a
+    transcendental function counting as one.
+    """
+
+    macs: int = 0
+    elementwise: int = 0
+
+
+@dataclass(slots=True)
+class Call:
+    """One run of a primitive in one phase: the event that observers see.
+
+    ``inputs`` and ``output`` are the forward's operands in both phases. ``start`` and ``end`` are readings of
+    ``time.perf_counter_ns``. ``needs`` is empty in the forward phase.
+    """
+
+    op: Op
+    implementation: Implementation
+    phase: Phase
+    path: str
+    inputs: tuple[Spec, ...]
+    output: Spec
+    params: dict[str, Any]
+    needs: tuple[bool, ...]
+    start: int
+    end: int
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the call in seconds."""
+        return (self.end - self.start) * 1e-9
+
+    @property
+    def work(self) -> Work:
+        """Arithmetic of this call by the op's formula.
+
+        Raises:
+            UncountedError: if the op declares no formula.
+        """
+        formula = self.implementation.work or self.op.work
+        if formula is None:
+            raise UncountedError(f"op {self.op.name!r} declares no work formula, so its FLOPs cannot be counted")
+        return formula(self)
+
+    @property
+    def traffic(self) -> int:
+        """Compulsory bytes: each operand that the phase needs read once, each result written once."""
+        return self.op.traffic(self)
+
+
+class UncountedError(ValueError):
+    """Asked for the work of an op that declares none; nothing is guessed in its place."""
+
+
+def operands_once(call: Call) -> int:
+    """Return the bytes of a call that reads every operand once and writes every result once.
+
+    Forward: all inputs and the output. Backward: the output's gradient, the forward's inputs, and the
+    gradients that are asked for.
+    """
+    inputs = sum(spec.nbytes for spec in call.inputs)
+    if call.phase == "forward":
+        return inputs + call.output.nbytes
+    wanted = sum(spec.nbytes for spec, needed in zip(call.inputs, call.needs, strict=True) if needed)
+    return call.output.nbytes + inputs + wanted
+
+
+def gradient_only(call: Call) -> int:
+    """Return the bytes of an op whose backward needs no operand but the gradient (addition, sum, ...)."""
+    if call.phase == "forward":
+        return operands_once(call)
+    wanted = sum(spec.nbytes for spec, needed in zip(call.inputs, call.needs, strict=True) if needed)
+    return call.output.nbytes + wanted
+
+
+def no_traffic(call: Call) -> int:
+    """Return 0: the op makes a view and touches no element."""
+    del call
+    return 0
+
+
+def per_element(forward: int, backward: int | None = None) -> Callable[[Call], Work]:
+    """Return a formula of ``forward`` operations an output element, and ``backward`` a wanted gradient's.
+
+    ``backward`` defaults to ``forward``.
+    """
+    down = forward if backward is None else backward
+
+    def work(call: Call) -> Work:
+        size = max((spec.size for spec in call.inputs), default=0)
+        size = max(size, call.output.size)
+        if call.phase == "forward":
+            return Work(elementwise=forward * size)
+        return Work(elementwise=down * size * sum(call.needs))
+
+    return work
+
+
+def contraction(macs: Callable[[Call], int]) -> Callable[[Call], Work]:
+    """Return a formula of ``macs`` forward, and the same again for each gradient that is wanted.
+
+    This holds for anything linear in each operand: the adjoint with respect to one of them takes as many
+    multiply-accumulates as the product itself.
+    """
+
+    def work(call: Call) -> Work:
+        forward = macs(call)
+        return Work(macs=forward if call.phase == "forward" else forward * sum(call.needs))
+
+    return work
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Implementation:
+    """One way to run an op. ``work`` replaces the op's formula where this way does other arithmetic."""
+
+    name: str
+    forward: Forward
+    backward: Backward
+    work: Callable[[Call], Work] | None = None
+
+
+class Op:
+    """A primitive operation: every implementation of it, its work formula and its traffic formula.
+
+    ``selected`` is the implementation that runs now; `dispatch.implementations` changes it for a while.
+    """
+
+    __slots__ = ("name", "reference", "selected", "traffic", "work")
+
+    def __init__(
+        self,
+        name: str,
+        forward: Forward,
+        backward: Backward,
+        work: Callable[[Call], Work] | None,
+        traffic: Callable[[Call], int] = operands_once,
+    ) -> None:
+        self.name = name
+        self.reference = Implementation("numpy", forward, backward)
+        self.selected = self.reference
+        self.work = work
+        self.traffic = traffic
+
+    def __repr__(self) -> str:
+        return f"Op({self.name!r}, implementation={self.selected.name!r})"

@@ -1,0 +1,81 @@
+"""Matrix products: the general one, and the affine map of a linear layer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, contraction
+from tinytorch.core.ops.elementwise import unbroadcast
+
+
+def _checked_shapes(a: Shape, b: Shape) -> None:
+    if not a or not b:
+        raise ValueError(f"matmul needs operands of at least one axis, but their shapes are {a} and {b}")
+    inner = b[-2] if len(b) > 1 else b[0]
+    if a[-1] != inner:
+        raise ValueError(f"matmul has a shape mismatch: {a} ends in {a[-1]}, but {b} needs {inner} there")
+
+
+def _matmul_forward(keep: bool, a: Array, b: Array) -> tuple[Array, Saved]:
+    _checked_shapes(a.shape, b.shape)
+    return np.matmul(a, b), (a, b) if keep else ()
+
+
+def _matmul_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    a, b = saved
+    # Vectors become matrices with one row or column, as they did in the product.
+    wide_a = a[None, :] if a.ndim == 1 else a
+    wide_b = b[:, None] if b.ndim == 1 else b
+    if b.ndim == 1:
+        gradient = gradient[..., None]
+    if a.ndim == 1:
+        gradient = gradient[..., None, :]
+    down_a = down_b = None
+    if needs[0]:
+        down_a = unbroadcast(np.matmul(gradient, wide_b.swapaxes(-1, -2)), wide_a.shape).reshape(a.shape)
+    if needs[1]:
+        if wide_b.ndim == 2 and wide_a.ndim > 2:  # one product over all rows instead of one for each matrix, summed
+            rows = wide_a.reshape(-1, wide_a.shape[-1])
+            down_b = np.matmul(rows.T, gradient.reshape(-1, gradient.shape[-1]))
+        else:
+            down_b = unbroadcast(np.matmul(wide_a.swapaxes(-1, -2), gradient), wide_b.shape)
+        down_b = down_b.reshape(b.shape)
+    return down_a, down_b
+
+
+def _matmul_macs(call: Call) -> int:
+    return call.output.size * call.inputs[0].shape[-1]
+
+
+def _linear_forward(keep: bool, x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, Saved]:
+    if x.ndim == 0 or x.shape[-1] != weight.shape[0]:
+        raise ValueError(f"linear needs an input that ends in {weight.shape[0]} features, not one of shape {x.shape}")
+    rows = x.reshape(-1, x.shape[-1])
+    output = np.dot(rows, weight)
+    if bias is not None:
+        output += bias
+    return output.reshape(*x.shape[:-1], weight.shape[1]), (rows, weight, x.shape) if keep else ()
+
+
+def _linear_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    rows, weight, shape = saved
+    gradient = gradient.reshape(-1, gradient.shape[-1])
+    down_x = np.dot(gradient, weight.T).reshape(shape) if needs[0] else None
+    down_weight = np.dot(rows.T, gradient) if needs[1] else None
+    if len(needs) == 2:
+        return down_x, down_weight
+    down_bias = np.dot(np.ones(len(gradient), gradient.dtype), gradient) if needs[2] else None
+    return down_x, down_weight, down_bias
+
+
+def _linear_work(call: Call) -> Work:
+    """Products at one MAC each; the bias is one elementwise addition an output, or its gradient's sum."""
+    macs = call.output.size * call.inputs[1].shape[0]
+    has_bias = len(call.inputs) == 3
+    if call.phase == "forward":
+        return Work(macs, call.output.size if has_bias else 0)
+    return Work(macs * sum(call.needs[:2]), call.output.size if has_bias and call.needs[2] else 0)
+
+
+matmul = Op("matmul", _matmul_forward, _matmul_backward, contraction(_matmul_macs))
+linear = Op("linear", _linear_forward, _linear_backward, _linear_work)

@@ -1,0 +1,164 @@
+"""Layer and batch normalization."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
+from tinytorch.core.ops.elementwise import BLOCK
+from tinytorch.core.ops.layout import channels_first, channels_last
+
+
+def _row_sums(rows: Array) -> Array:
+    """Return the sum of each row, shape (n,): a matrix times ones, which BLAS does at the speed of memory."""
+    return np.dot(rows, np.ones(rows.shape[1], rows.dtype))
+
+
+def _column_sums(rows: Array) -> Array:
+    """Return the sum of each column, shape (m,)."""
+    return np.dot(np.ones(len(rows), rows.dtype), rows)
+
+
+def _layer_norm_forward(keep: bool, x: Array, weight: Array, bias: Array, *, epsilon: float) -> tuple[Array, Saved]:
+    """(x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis, in blocks that stay in cache.
+
+    Source: J. Ba, J. Kiros and G. Hinton, arXiv:1607.06450; the variance is the biased one.
+    """
+    width = x.shape[-1]
+    if weight.shape != (width,):
+        raise ValueError(f"layer_norm needs a last axis of {weight.shape[0]}, but the input's shape is {x.shape}")
+    rows = np.ascontiguousarray(x).reshape(-1, width)
+    output = np.empty_like(rows)
+    normal = np.empty_like(rows) if keep else output
+    inverse = np.empty((len(rows), 1), rows.dtype)
+    step = max(1, BLOCK // width)
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        mean = _row_sums(rows[part])
+        mean /= width
+        centred = np.subtract(rows[part], mean[:, None], out=normal[part])
+        variance = np.einsum("ij,ij->i", centred, centred)
+        variance /= width
+        variance += epsilon
+        np.sqrt(variance, out=variance)
+        np.divide(1, variance, out=inverse[part, 0])
+        centred *= inverse[part]
+        scaled = np.multiply(centred, weight, out=output[part])
+        scaled += bias
+    return output.reshape(x.shape), (normal, inverse, weight, x.shape) if keep else ()
+
+
+def _layer_norm_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    normal, inverse, weight, shape = saved
+    width = normal.shape[1]
+    gradient = np.ascontiguousarray(gradient).reshape(-1, width)
+    down = np.empty_like(gradient) if needs[0] else None
+    down_weight = np.zeros_like(weight)
+    step = max(1, BLOCK // width)
+    scratch = np.empty((min(step, len(gradient)), width), gradient.dtype)
+    for start in range(0, len(gradient), step):
+        part = slice(start, start + step)
+        product = np.multiply(gradient[part], normal[part], out=scratch[: len(gradient[part])])
+        if needs[1]:
+            down_weight += _column_sums(product)
+        if down is None:
+            continue
+        # inverse * (g - mean(g) - normal * mean(g * normal)), where g is the gradient times the weight.
+        along = np.dot(product, weight)
+        along /= width
+        inner = np.multiply(gradient[part], weight, out=down[part])
+        mean = _row_sums(inner)
+        mean /= width
+        inner -= mean[:, None]
+        inner -= np.multiply(normal[part], along[:, None], out=product)
+        inner *= inverse[part]
+    return (
+        None if down is None else down.reshape(shape),
+        down_weight if needs[1] else None,
+        _column_sums(gradient) if needs[2] else None,
+    )
+
+
+def _batch_norm_forward(
+    keep: bool,
+    x: Array,
+    weight: Array,
+    bias: Array,
+    *,
+    mean: Array | None = None,
+    variance: Array | None = None,
+    epsilon: float,
+    statistics: list[Array] | None = None,
+) -> tuple[Array, Saved]:
+    """Normalize each channel of (N, C, H, W): by the batch's own statistics, or by ``mean`` and ``variance``.
+
+    With own statistics, the batch's mean and unbiased variance, shape (C,) each, are appended to
+    ``statistics``. Source: S. Ioffe and C. Szegedy, arXiv:1502.03167.
+    """
+    maps = channels_last(x)
+    rows = maps.reshape(-1, maps.shape[-1])
+    own = mean is None or variance is None
+    if own:
+        mean = _column_sums(rows) / x.dtype.type(len(rows))
+        centred = rows - mean
+        variance = np.einsum("ij,ij->j", centred, centred) / x.dtype.type(len(rows))
+        if statistics is not None:
+            statistics += [mean, variance * (len(rows) / max(len(rows) - 1, 1))]
+    assert variance is not None
+    inverse = 1 / np.sqrt(variance + x.dtype.type(epsilon))
+    if not own:  # constants of the channel fold into one factor and one shift
+        factor = weight * inverse
+        output = rows * factor
+        output += bias - mean * factor
+        return channels_first(output.reshape(maps.shape)), (False, rows, mean, inverse, weight) if keep else ()
+    centred *= inverse
+    output = centred * weight
+    output += bias
+    return channels_first(output.reshape(maps.shape)), (True, centred, inverse, weight) if keep else ()
+
+
+def _batch_norm_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    maps = channels_last(gradient)
+    rows = maps.reshape(-1, maps.shape[-1])
+    down = None
+    if not saved[0]:
+        _, x, mean, inverse, weight = saved
+        normal = (x - mean) * inverse
+        if needs[0]:
+            down = rows * (weight * inverse)
+    else:
+        _, normal, inverse, weight = saved
+        if needs[0]:
+            count = rows.dtype.type(len(rows))
+            along = np.einsum("ij,ij->j", rows, normal)
+            down = normal * (along / -count)
+            down += rows
+            down -= _column_sums(rows) / count
+            down *= weight * inverse
+    return (
+        None if down is None else channels_first(down.reshape(maps.shape)),
+        np.einsum("ij,ij->j", rows, normal) if needs[1] else None,
+        _column_sums(rows) if needs[2] else None,
+    )
+
+
+def _layer_norm_work(call: Call) -> Work:
+    """Forward an element: mean 1, centre 1, variance 2, scale 1, weight and bias 2; backward 8 and the sums."""
+    size = call.output.size
+    if call.phase == "forward":
+        return Work(elementwise=7 * size)
+    return Work(elementwise=8 * size * call.needs[0] + 2 * size * call.needs[1] + size * call.needs[2])
+
+
+def _batch_norm_work(call: Call) -> Work:
+    """With own statistics as layer norm; with given ones a factor and a shift, whose backward is a factor."""
+    size = call.output.size
+    if call.params.get("mean") is None:
+        return _layer_norm_work(call)
+    if call.phase == "forward":
+        return Work(elementwise=2 * size)
+    return Work(elementwise=size * call.needs[0] + 4 * size * call.needs[1] + size * call.needs[2])
+
+
+layer_norm = Op("layer_norm", _layer_norm_forward, _layer_norm_backward, _layer_norm_work)
+batch_norm = Op("batch_norm", _batch_norm_forward, _batch_norm_backward, _batch_norm_work)

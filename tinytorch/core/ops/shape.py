@@ -1,0 +1,78 @@
+"""Ops that move or pick elements and do no arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, no_traffic
+
+
+def _reshape_forward(keep: bool, x: Array, *, shape: Shape) -> tuple[Array, Saved]:
+    return x.reshape(shape), (x.shape,) if keep else ()
+
+
+def _reshape_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    return (gradient.reshape(saved[0]),)
+
+
+def _transpose_forward(keep: bool, x: Array, *, axes: tuple[int, ...]) -> tuple[Array, Saved]:
+    return x.transpose(axes), (axes,) if keep else ()
+
+
+def _transpose_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    return (gradient.transpose(np.argsort([axis % gradient.ndim for axis in saved[0]])),)
+
+
+def _getitem_forward(keep: bool, x: Array, *, index: Any) -> tuple[Array, Saved]:
+    return x[index], (x.shape, index) if keep else ()
+
+
+def _getitem_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    shape, index = saved
+    down = np.zeros(shape, gradient.dtype)
+    if _may_repeat(index):
+        np.add.at(down, index, gradient)
+    else:
+        down[index] = gradient
+    return (down,)
+
+
+def _may_repeat(index: Any) -> bool:
+    """Return whether an index can name one element twice: only lists and arrays of integers can."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(part, (list, np.ndarray)) and np.asarray(part).dtype.kind in "iu" for part in parts)
+
+
+def _concatenate_forward(keep: bool, *arrays: Array, axis: int = 0) -> tuple[Array, Saved]:
+    return np.concatenate(arrays, axis=axis), ([a.shape[axis] for a in arrays], axis) if keep else ()
+
+
+def _concatenate_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    lengths, axis = saved
+    parts = np.split(gradient, np.cumsum(lengths)[:-1], axis=axis)
+    return tuple(part if needed else None for part, needed in zip(parts, needs, strict=True))
+
+
+def _no_work(call: Call) -> Work:
+    del call
+    return Work()
+
+
+def _picked_traffic(call: Call) -> int:
+    """Bytes of the elements that are picked, read and written; backward fills the whole operand."""
+    if call.phase == "forward":
+        return 2 * call.output.nbytes
+    return call.output.nbytes + call.inputs[0].nbytes
+
+
+def _joined_traffic(call: Call) -> int:
+    """Bytes of all parts, read and written; backward hands out views."""
+    return 2 * call.output.nbytes if call.phase == "forward" else 0
+
+
+reshape = Op("reshape", _reshape_forward, _reshape_backward, _no_work, no_traffic)
+transpose = Op("transpose", _transpose_forward, _transpose_backward, _no_work, no_traffic)
+getitem = Op("getitem", _getitem_forward, _getitem_backward, _no_work, _picked_traffic)
+concatenate = Op("concatenate", _concatenate_forward, _concatenate_backward, _no_work, _joined_traffic)

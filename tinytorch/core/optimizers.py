@@ -1,0 +1,171 @@
+"""Optimizers: each changes parameters in place, block by block, so that a block stays in cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from tinytorch.core.module import Parameter
+from tinytorch.core.op import Array
+from tinytorch.core.ops.elementwise import BLOCK
+
+
+class Optimizer:
+    """Base of optimizers: holds parameters and their state.
+
+    Raises:
+        ValueError: if there are no parameters or ``lr`` is negative.
+    """
+
+    def __init__(self, parameters: Iterable[Parameter], lr: float) -> None:
+        self.parameters = list(parameters)
+        if not self.parameters:
+            raise ValueError("parameters must hold at least one Parameter: pass model.parameters()")
+        if not lr >= 0:
+            raise ValueError(f"lr must not be negative, but is {lr}")
+        self.lr = lr
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def step(self) -> None:
+        """Change every parameter that has a gradient."""
+        raise TypeError(f"{type(self).__name__} must define step")
+
+    def state_arrays(self) -> Iterator[Array]:
+        """Yield the arrays of the optimizer's state; their bytes are its memory."""
+        yield from ()
+
+    def state_nbytes(self) -> int:
+        """Return the bytes of the optimizer's state."""
+        return sum(array.nbytes for array in self.state_arrays())
+
+
+def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+    """Yield matching flat blocks of arrays of one shape; views, so that writing changes the arrays."""
+    flat = [array.reshape(-1) for array in arrays]
+    if flat[0].size <= BLOCK:
+        yield tuple(flat)
+        return
+    for start in range(0, flat[0].size, BLOCK):
+        yield tuple(array[start : start + BLOCK] for array in flat)
+
+
+def _checked_rate(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be at least 0 and below 1, not {value}")
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent: v <- momentum v + g, p <- p - lr v, where g includes weight_decay p."""
+
+    def __init__(
+        self, parameters: Iterable[Parameter], lr: float = 0.01, momentum: float = 0.0, weight_decay: float = 0.0
+    ) -> None:
+        super().__init__(parameters, lr)
+        _checked_rate("momentum", momentum)
+        self.momentum, self.weight_decay = momentum, weight_decay
+        self.velocity = [np.zeros_like(p.data) if momentum else None for p in self.parameters]
+        self._scratch = np.empty(BLOCK, np.float32)
+
+    def step(self) -> None:
+        """Change every parameter that has a gradient."""
+        for parameter, velocity in zip(self.parameters, self.velocity, strict=True):
+            if parameter.grad is None:
+                continue
+            moving = parameter.grad if velocity is None else velocity
+            for values, gradient, speed in _blocks(parameter.data, parameter.grad, moving):
+                scratch = self._scratch[: values.size]
+                if self.weight_decay:
+                    gradient = gradient + self.weight_decay * values
+                if velocity is not None:
+                    speed *= self.momentum
+                    speed += gradient
+                    gradient = speed
+                np.multiply(gradient, self.lr, out=scratch)
+                values -= scratch
+
+    def state_arrays(self) -> Iterator[Array]:
+        """Yield the velocities."""
+        yield from (velocity for velocity in self.velocity if velocity is not None)
+
+
+class Adam(Optimizer):
+    """Adam with bias correction (D. Kingma and J. Ba, arXiv:1412.6980); weight_decay is added to the gradient."""
+
+    #: Whether weight decay acts on the parameters themselves and not through the gradient.
+    decoupled = False
+
+    def __init__(
+        self,
+        parameters: Iterable[Parameter],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(parameters, lr)
+        _checked_rate("betas[0]", betas[0])
+        _checked_rate("betas[1]", betas[1])
+        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
+        self.steps = 0
+        self.first = [np.zeros_like(p.data) for p in self.parameters]
+        self.second = [np.zeros_like(p.data) for p in self.parameters]
+        self._scratch = np.empty(BLOCK, np.float32)
+
+    def step(self) -> None:
+        """Change every parameter that has a gradient."""
+        self.steps += 1
+        root = math.sqrt(1 - self.betas[1] ** self.steps)
+        rate = self.lr / (1 - self.betas[0] ** self.steps) * root
+        for parameter, first, second in zip(self.parameters, self.first, self.second, strict=True):
+            if parameter.grad is None:
+                continue
+            for values, gradient, mean, square in _blocks(parameter.data, parameter.grad, first, second):
+                self._change(values, gradient, mean, square, rate, self.eps * root)
+
+    def _change(self, values: Array, gradient: Array, first: Array, second: Array, rate: float, eps: float) -> None:
+        """Update one block. ``rate`` and ``eps`` carry the bias corrections, as in section 2 of the paper."""
+        scratch = self._scratch[: values.size]
+        if self.weight_decay:
+            if self.decoupled:
+                values *= 1 - self.lr * self.weight_decay
+            else:
+                gradient = gradient + self.weight_decay * values
+        first *= self.betas[0]
+        np.multiply(gradient, 1 - self.betas[0], out=scratch)
+        first += scratch
+        second *= self.betas[1]
+        np.multiply(gradient, gradient, out=scratch)
+        scratch *= 1 - self.betas[1]
+        second += scratch
+        np.sqrt(second, out=scratch)
+        scratch += eps
+        np.divide(first, scratch, out=scratch)
+        scratch *= rate
+        values -= scratch
+
+    def state_arrays(self) -> Iterator[Array]:
+        """Yield the two moments of every parameter."""
+        yield from self.first
+        yield from self.second
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (I. Loshchilov and F. Hutter, arXiv:1711.05101)."""
+
+    decoupled = True
+
+    def __init__(
+        self,
+        parameters: Iterable[Parameter],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ) -> None:
+        super().__init__(parameters, lr, betas, eps, weight_decay)

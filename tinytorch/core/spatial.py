@@ -1,0 +1,141 @@
+"""Layers of images (N, C, H, W): convolution, pooling, batch normalization."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply
+from tinytorch.core.layers import checked_positive
+from tinytorch.core.module import Module, Parameter
+from tinytorch.core.op import Array
+from tinytorch.core.random import Seed, generator_from
+from tinytorch.core.tensor import Tensor
+
+Size = int | tuple[int, int]
+
+
+def pair(value: Size, name: str, least: int = 1) -> tuple[int, int]:
+    """Return ``value`` as (rows, columns).
+
+    Raises:
+        ValueError: if it is not one or two integers of at least ``least``.
+    """
+    both = (value, value) if isinstance(value, int) else tuple(value)
+    if len(both) != 2 or any(not isinstance(length, int) or length < least for length in both):
+        raise ValueError(f"{name} must be a whole number of at least {least}, or two of them, not {value!r}")
+    return both
+
+
+class Conv2d(Module):
+    """Cross-correlation with ``weight`` (out_channels, in_channels / groups, kh, kw), zero padded.
+
+    Parameters start uniform in +-1/sqrt(in_channels / groups * kh * kw), as in PyTorch.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        seed: Seed = None,
+    ) -> None:
+        checked_positive(in_channels=in_channels, out_channels=out_channels, groups=groups)
+        if in_channels % groups or out_channels % groups:
+            raise ValueError(
+                f"groups must divide in_channels {in_channels} and out_channels {out_channels}, but is {groups}"
+            )
+        self.kernel_size, self.stride = pair(kernel_size, "kernel_size"), pair(stride, "stride")
+        self.padding, self.dilation = pair(padding, "padding", 0), pair(dilation, "dilation")
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        generator = generator_from(seed)
+        shape = (out_channels, in_channels // groups, *self.kernel_size)
+        bound = 1 / math.sqrt(math.prod(shape[1:]))
+        self.weight = Parameter(generator.uniform(-bound, bound, shape).astype(np.float32))
+        self.bias = Parameter(generator.uniform(-bound, bound, out_channels).astype(np.float32)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (N, out_channels, oh, ow) of (N, in_channels, H, W)."""
+        inputs = (x, self.weight) if self.bias is None else (x, self.weight, self.bias)
+        return apply(
+            ops.conv2d, *inputs, stride=self.stride, padding=self.padding, dilation=self.dilation, groups=self.groups
+        )
+
+    def _described(self) -> str:
+        channels = f"{self.in_channels}, {self.out_channels}"
+        return f"{channels}, kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class _Pool(Module):
+    """What the windowed pools share: kernel, stride (the kernel's by default) and padding."""
+
+    def __init__(self, kernel_size: Size, stride: Size | None = None, padding: Size = 0) -> None:
+        self.kernel_size = pair(kernel_size, "kernel_size")
+        self.stride = self.kernel_size if stride is None else pair(stride, "stride")
+        self.padding = pair(padding, "padding", 0)
+        if any(2 * pad > kernel for pad, kernel in zip(self.padding, self.kernel_size, strict=True)):
+            raise ValueError(f"padding must be at most half of kernel_size {self.kernel_size}, not {self.padding}")
+
+    def _described(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxPool2d(_Pool):
+    """Maximum of each window; the gradient goes to the first maximum."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (N, C, oh, ow) of (N, C, H, W)."""
+        return apply(ops.max_pool2d, x, kernel=self.kernel_size, stride=self.stride, padding=self.padding)
+
+
+class AvgPool2d(_Pool):
+    """Mean of each window, padded zeros included."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (N, C, oh, ow) of (N, C, H, W)."""
+        return apply(ops.avg_pool2d, x, kernel=self.kernel_size, stride=self.stride, padding=self.padding)
+
+
+class AdaptiveAvgPool2d(Module):
+    """Mean over as many cells as ``output_size`` says, whatever the input's size."""
+
+    def __init__(self, output_size: Size) -> None:
+        self.output_size = pair(output_size, "output_size")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (N, C, *output_size) of (N, C, H, W)."""
+        return apply(ops.adaptive_avg_pool2d, x, size=self.output_size)
+
+
+class BatchNorm2d(Module):
+    """Normalize each channel over batch and positions; in eval mode by the running mean and variance."""
+
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
+        checked_positive(num_features=num_features)
+        self.eps, self.momentum = eps, momentum
+        self.weight = Parameter(np.ones(num_features, np.float32))
+        self.bias = Parameter(np.zeros(num_features, np.float32))
+        self.running_mean = Tensor(np.zeros(num_features, np.float32))
+        self.running_var = Tensor(np.ones(num_features, np.float32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the normalized input, of the same shape."""
+        if not self.training:
+            mean, variance = self.running_mean.data, self.running_var.data
+            return apply(ops.batch_norm, x, self.weight, self.bias, mean=mean, variance=variance, epsilon=self.eps)
+        statistics: list[Array] = []
+        output = apply(ops.batch_norm, x, self.weight, self.bias, epsilon=self.eps, statistics=statistics)
+        for running, batch in zip((self.running_mean, self.running_var), statistics, strict=True):
+            running.data *= 1 - self.momentum
+            running.data += self.momentum * batch
+        return output
+
+    def _described(self) -> str:
+        return f"{self.weight.shape[0]}, eps={self.eps}, momentum={self.momentum}"

@@ -1,0 +1,285 @@
+"""Tensor: an array that knows how it was made, and so can be differentiated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinytorch.core.op import Array, Implementation, Op, Saved, Shape, Spec
+
+#: dtypes that a gradient can have.
+_DIFFERENTIABLE = "f"
+
+
+class Node:
+    """One recorded op: what backward needs to run it, and to say where it came from."""
+
+    __slots__ = ("_specs", "implementation", "inputs", "needs", "op", "params", "path", "saved")
+
+    def __init__(
+        self,
+        op: Op,
+        implementation: Implementation,
+        inputs: tuple[Any, ...],
+        needs: tuple[bool, ...],
+        saved: Saved,
+        params: dict[str, Any],
+        path: str = "",
+        specs: tuple[Spec, ...] = (),
+    ) -> None:
+        self.op = op
+        self.implementation = implementation
+        self.inputs = inputs
+        self.needs = needs
+        self.saved = saved
+        self.params = params
+        self.path = path
+        self._specs = specs
+
+    def specs(self) -> tuple[Spec, ...]:
+        """Return shape and dtype of each forward input."""
+        if self._specs or not self.inputs:
+            return self._specs
+        return tuple(
+            [
+                Spec(value.shape, value.dtype) if isinstance(value, (Tensor, np.ndarray)) else Spec((), None)
+                for value in self.inputs
+            ]
+        )
+
+
+class Tensor:
+    """An n-dimensional array with an optional gradient.
+
+    Args:
+        data: array, nested sequence or number. An array keeps its dtype (int8, int32, float64, ...) and is
+            not copied; anything else becomes float32.
+        requires_grad: whether `backward` fills ``grad``; needs a floating dtype.
+        dtype: converts to this dtype.
+
+    ``grad`` is a NumPy array of the same shape and dtype, or None before a backward.
+
+    Raises:
+        TypeError: if ``data`` is not numeric, or a gradient is asked of integers.
+    """
+
+    __slots__ = ("__weakref__", "_node", "data", "grad", "requires_grad")
+
+    data: Array
+    grad: Array | None
+    requires_grad: bool
+    _node: Node | None
+
+    #: NumPy must leave ``array + tensor`` to Tensor.
+    __array_ufunc__ = None
+
+    def __init__(self, data: Any, requires_grad: bool = False, dtype: npt.DTypeLike | None = None) -> None:
+        if isinstance(data, Tensor):
+            data = data.data
+        if dtype is None and not isinstance(data, (np.ndarray, np.generic)):
+            dtype = np.float32
+        try:
+            array = np.asarray(data, dtype=dtype)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"data must be numbers in a regular shape, not {type(data).__name__}: {error}") from None
+        if array.dtype.kind not in "fiub":
+            raise TypeError(f"data must be numeric, not of dtype {array.dtype}")
+        if requires_grad and array.dtype.kind not in _DIFFERENTIABLE:
+            raise TypeError(f"requires_grad needs a floating dtype, not {array.dtype}: pass dtype=np.float32")
+        self.data = array
+        self.grad = None
+        self.requires_grad = requires_grad
+        self._node = None
+
+    @classmethod
+    def _made(cls, output: Array, node: Node | None) -> Tensor:
+        """Return an op's output as a Tensor; only `dispatch.apply` has use for it."""
+        made = Tensor.__new__(Tensor)
+        # NumPy turns results without axes into scalars.
+        made.data = output if output.__class__ is np.ndarray else np.asarray(output)
+        made.grad = None
+        made.requires_grad = node is not None
+        made._node = node
+        return made
+
+    @property
+    def shape(self) -> Shape:
+        """Length along each axis."""
+        return self.data.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy dtype of the elements."""
+        return self.data.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.data.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.data.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self.data.nbytes
+
+    def numpy(self) -> Array:
+        """Return the array itself, not a copy."""
+        return self.data
+
+    def item(self) -> float | int:
+        """Return the only element as a Python number.
+
+        Raises:
+            ValueError: if there is not exactly one.
+        """
+        if self.data.size != 1:
+            raise ValueError(f"item() needs a tensor of one element, not one of shape {self.shape}")
+        value: float | int = self.data.item()
+        return value
+
+    def detach(self) -> Tensor:
+        """Return a Tensor of the same array that does not know how it was made."""
+        return Tensor._made(self.data, None)
+
+    def backward(self, gradient: Any = None, retain_graph: bool = False) -> None:
+        """Add the gradient of this tensor to ``grad`` of every leaf that requires one.
+
+        Args:
+            gradient: gradient with respect to this tensor, of its shape; 1 if it has one element.
+            retain_graph: keep what the forward saved, so that backward can run again.
+
+        Raises:
+            RuntimeError: if nothing was recorded, or it was already used up.
+            ValueError: if ``gradient`` is missing or has another shape.
+        """
+        autograd.backward(self, gradient, retain_graph)
+
+    def __repr__(self) -> str:
+        grad = ", requires_grad=True" if self.requires_grad else ""
+        elements = np.array2string(self.data, separator=", ", threshold=60, prefix="Tensor(")
+        return f"Tensor({elements}, dtype={self.dtype}{grad})"
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        return np.array(self.data, dtype=dtype, copy=copy)
+
+    def __add__(self, other: Any) -> Tensor:
+        return dispatch.apply(ops.add, self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return dispatch.apply(ops.add, other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return dispatch.apply(ops.subtract, self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return dispatch.apply(ops.subtract, other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return dispatch.apply(ops.multiply, self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return dispatch.apply(ops.multiply, other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return dispatch.apply(ops.divide, self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return dispatch.apply(ops.divide, other, self)
+
+    def __neg__(self) -> Tensor:
+        return dispatch.apply(ops.negative, self)
+
+    def __pow__(self, exponent: float) -> Tensor:
+        return dispatch.apply(ops.power, self, exponent=exponent)
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return dispatch.apply(ops.matmul, self, other)
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return dispatch.apply(ops.matmul, other, self)
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return dispatch.apply(ops.getitem, self, index=index.data if isinstance(index, Tensor) else index)
+
+    # Comparisons have no gradient, so they are plain NumPy and make no op.
+    def __eq__(self, other: object) -> Any:
+        return self.data == (other.data if isinstance(other, Tensor) else other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self.data < (other.data if isinstance(other, Tensor) else other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.data > (other.data if isinstance(other, Tensor) else other)
+
+    __hash__ = object.__hash__
+
+    def matmul(self, other: Any) -> Tensor:
+        """Return the matrix product with ``other``, broadcast over leading axes."""
+        return dispatch.apply(ops.matmul, self, other)
+
+    def exp(self) -> Tensor:
+        """Return e to the power of each element."""
+        return dispatch.apply(ops.exp, self)
+
+    def log(self) -> Tensor:
+        """Return the natural logarithm of each element."""
+        return dispatch.apply(ops.log, self)
+
+    def sqrt(self) -> Tensor:
+        """Return the square root of each element."""
+        return dispatch.apply(ops.sqrt, self)
+
+    def tanh(self) -> Tensor:
+        """Return the hyperbolic tangent of each element."""
+        return dispatch.apply(ops.tanh, self)
+
+    def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
+        """Return the sum over ``axis``, or over all."""
+        return dispatch.apply(ops.sum_, self, axis=axis, keepdims=keepdims)
+
+    def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
+        """Return the mean over ``axis``, or over all."""
+        return dispatch.apply(ops.mean, self, axis=axis, keepdims=keepdims)
+
+    def max(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
+        """Return the maximum over ``axis``, or over all; ties share the gradient equally."""
+        return dispatch.apply(ops.max_, self, axis=axis, keepdims=keepdims)
+
+    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
+        """Return a view (a copy where none is possible) with ``shape``; one length may be -1."""
+        lengths = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+        return dispatch.apply(ops.reshape, self, shape=tuple(lengths))
+
+    def transpose(self, *axes: int) -> Tensor:
+        """Return a view with ``axes`` in this order; with two axes, of more, these two swapped; none: reversed."""
+        if len(axes) == 2 and self.ndim != 2:
+            order = list(range(self.ndim))
+            first, second = axes
+            order[first], order[second] = order[second], order[first]
+            axes = tuple(order)
+        return dispatch.apply(ops.transpose, self, axes=axes or tuple(reversed(range(self.ndim))))
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802 - NumPy's name
+        """Return a view with the axes reversed."""
+        return self.transpose()
+
+    def astype(self, dtype: npt.DTypeLike) -> Tensor:
+        """Return a copy of another dtype; a gradient passes between floating dtypes."""
+        return dispatch.apply(ops.cast, self, dtype=np.dtype(dtype))
+
+
+# Below the class, because these modules import Tensor from here: operators are calls of the seam, and the
+# seam makes Tensors. It is the one cycle in core.
+from tinytorch.core import autograd, dispatch, ops  # noqa: E402

@@ -1,0 +1,79 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from tinytorch.core.dataloader import DataLoader
+from tinytorch.core.module import Module
+from tinytorch.core.optimizers import Optimizer
+from tinytorch.core.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class History:
+    """What `fit` saw: the mean loss of each epoch."""
+
+    losses: list[float] = field(default_factory=list)
+
+
+def train_step(
+    model: Module, inputs: Any, targets: Any, loss: Callable[[Tensor, Any], Tensor], optimizer: Optimizer
+) -> float:
+    """Run one forward, backward and optimizer step; return the loss before it."""
+    value = loss(model(inputs), targets)
+    optimizer.zero_grad()
+    value.backward()
+    optimizer.step()
+    return float(value.item())
+
+
+def fit(
+    model: Module,
+    batches: DataLoader,
+    loss: Callable[[Tensor, Any], Tensor],
+    optimizer: Optimizer,
+    epochs: int,
+    *,
+    schedule: Callable[[float], float] | None = None,
+    name: str = "training",
+) -> History:
+    """Train ``model`` on (inputs, targets) batches; leaves it in eval mode and returns the losses.
+
+    Args:
+        schedule: factor of the learning rate at each fraction (0 to 1) of the training done.
+        name: what the progress bar says; it is shown on a terminal only.
+
+    Raises:
+        ValueError: if ``epochs`` is below 1.
+        FloatingPointError: if the loss is not finite, which names the epoch.
+    """
+    if epochs < 1:
+        raise ValueError(f"epochs must be at least 1, not {epochs}")
+    history = History()
+    rate, done, total = optimizer.lr, 0, epochs * len(batches)
+    model.train()
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(name, total=total)
+        for epoch in range(epochs):
+            summed = 0.0
+            for inputs, targets in batches:
+                optimizer.lr = rate * schedule(done / total) if schedule else rate
+                value = train_step(model, inputs, targets, loss, optimizer)
+                if not value < float("inf"):
+                    raise FloatingPointError(
+                        f"the loss became {value} in epoch {epoch + 1}: lower lr, now {optimizer.lr}"
+                    )
+                summed += value
+                done += 1
+                progress.advance(task)
+            history.losses.append(summed / len(batches))
+    optimizer.lr = rate
+    model.eval()
+    return history

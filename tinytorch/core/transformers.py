@@ -1,0 +1,96 @@
+"""The decoder transformer: blocks of attention and MLP, and the GPT that stacks them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.activations import GELU
+from tinytorch.core.attention import MultiHeadAttention
+from tinytorch.core.dispatch import apply
+from tinytorch.core.layers import Embedding, LayerNorm, Linear, checked_positive
+from tinytorch.core.module import Module
+from tinytorch.core.random import Seed, generator_from
+from tinytorch.core.tensor import Tensor
+
+
+class FeedForward(Module):
+    """Linear, GELU, Linear: ``embed_dim`` to ``hidden_dim`` and back."""
+
+    def __init__(self, embed_dim: int, hidden_dim: int, seed: Seed = None) -> None:
+        generator = generator_from(seed)
+        self.expand = Linear(embed_dim, hidden_dim, seed=generator)
+        self.activation = GELU()
+        self.contract = Linear(hidden_dim, embed_dim, seed=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (..., embed_dim) of (..., embed_dim)."""
+        output: Tensor = self.contract(self.activation(self.expand(x)))
+        return output
+
+
+class TransformerBlock(Module):
+    """x + attention(norm(x)), then x + mlp(norm(x)): the pre-norm block of GPT-2, causal."""
+
+    def __init__(self, embed_dim: int, num_heads: int, mlp_ratio: int = 4, seed: Seed = None) -> None:
+        checked_positive(mlp_ratio=mlp_ratio)
+        generator = generator_from(seed)
+        self.norm1 = LayerNorm(embed_dim)
+        self.attention = MultiHeadAttention(embed_dim, num_heads, causal=True, seed=generator)
+        self.norm2 = LayerNorm(embed_dim)
+        self.mlp = FeedForward(embed_dim, mlp_ratio * embed_dim, seed=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (B, T, embed_dim) of (B, T, embed_dim)."""
+        x = x + self.attention(self.norm1(x))
+        output: Tensor = x + self.mlp(self.norm2(x))
+        return output
+
+
+class GPT(Module):
+    """Token and position embeddings, causal transformer blocks, and logits over the vocabulary.
+
+    The logits' projection is the token embedding itself, transposed, as in GPT-2 (A. Radford et al., 2019):
+    GPT(50257, 768, 12, 12, 1024) has its 124,439,808 parameters. Weights start from N(0, 0.02), those that
+    write to the residual stream from 0.02 / sqrt(2 num_layers), biases from 0.
+    """
+
+    def __init__(
+        self, vocab_size: int, embed_dim: int, num_layers: int, num_heads: int, max_seq_len: int, seed: Seed = None
+    ) -> None:
+        checked_positive(vocab_size=vocab_size, num_layers=num_layers, max_seq_len=max_seq_len)
+        generator = generator_from(seed)
+        self.vocab_size, self.embed_dim, self.max_seq_len = vocab_size, embed_dim, max_seq_len
+        self.token_embedding = Embedding(vocab_size, embed_dim, std=0.02, seed=generator)
+        self.position_embedding = Embedding(max_seq_len, embed_dim, std=0.02, seed=generator)
+        self.blocks = [TransformerBlock(embed_dim, num_heads, seed=generator) for _ in range(num_layers)]
+        self.norm = LayerNorm(embed_dim)
+        residual_std = 0.02 / math.sqrt(2 * num_layers)
+        for block in self.blocks:
+            for layer in (block.attention.qkv, block.attention.projection, block.mlp.expand, block.mlp.contract):
+                writes = layer is block.attention.projection or layer is block.mlp.contract
+                layer.weight.data[...] = generator.normal(0, residual_std if writes else 0.02, layer.weight.shape)
+                assert layer.bias is not None
+                layer.bias.data[...] = 0
+
+    def forward(self, tokens: Any) -> Tensor:
+        """Return logits (B, T, vocab_size) of integer tokens (B, T).
+
+        Raises:
+            ValueError: if there are more than ``max_seq_len`` positions, or the shape is another.
+        """
+        indices = np.asarray(tokens.data if isinstance(tokens, Tensor) else tokens)
+        if indices.ndim != 2:
+            raise ValueError(f"tokens must have shape (batch, positions), not {indices.shape}")
+        if not 0 < indices.shape[1] <= self.max_seq_len:
+            raise ValueError(f"tokens must have 1 to {self.max_seq_len} positions, not {indices.shape[1]}")
+        x = self.token_embedding(indices) + self.position_embedding(np.arange(indices.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return apply(ops.linear, self.norm(x), self.token_embedding.weight.T)
+
+    def _described(self) -> str:
+        return f"vocab_size={self.vocab_size}, max_seq_len={self.max_seq_len}"
