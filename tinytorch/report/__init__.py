@@ -1,5 +1,26 @@
 """How a measurement reaches a page: records, numbers, tables, figures, claims and where they were made."""
 
+from tinytorch.report.claims import VERDICTS, Claim, verdict_between
+from tinytorch.report.colors import VARIANTS, color
+from tinytorch.report.figures import bars, line, subplots
+from tinytorch.report.numbers import format_measurement, format_number
 from tinytorch.report.page import Page
+from tinytorch.report.records import Record, measurement_from_record
+from tinytorch.report.tables import Column
 
-__all__ = ["Page"]
+__all__ = [
+    "VARIANTS",
+    "VERDICTS",
+    "Claim",
+    "Column",
+    "Page",
+    "Record",
+    "bars",
+    "color",
+    "format_measurement",
+    "format_number",
+    "line",
+    "measurement_from_record",
+    "subplots",
+    "verdict_between",
+]

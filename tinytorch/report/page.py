@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from matplotlib.figure import Figure
 
-    from tinytorch.perf.timing import Measurement
-    from tinytorch.report.records import Record, Shown
-    from tinytorch.report.tables import Column
+from tinytorch.perf.timing import Measurement
+from tinytorch.report import figures, tables
+from tinytorch.report.claims import Claim, placeholders
+from tinytorch.report.numbers import format_interval, format_number
+from tinytorch.report.provenance import provenance
+from tinytorch.report.records import NUMBER_KINDS, Json, Record, checked_key, checked_text, now, number_body
+from tinytorch.report.shown import Shown
+from tinytorch.report.svg import page_svg
+from tinytorch.report.tables import Column
+
+#: The key of the record that says where a page was made.
+PROVENANCE_KEY = "provenance"
+#: The key of the number that a page may record as the noise of its machine.
+NOISE_KEY = "noise-floor"
+
+
+def number_text(body: Json) -> str:
+    """Return a number's body in words for a terminal: value, interval and n."""
+    interval = body["interval"]
+    half = (interval["high"] - interval["low"]) / 2 if interval else None
+    shown = format_number(body["value"], body["unit"], half_width=half)
+    if not interval:
+        return shown.text
+    ends = format_interval(interval["low"], interval["high"], shown)
+    return f"{shown.text} ({interval['confidence']:.0%} interval {ends}, n = {body['n']})"
 
 
 class Page:
@@ -18,12 +40,13 @@ class Page:
 
     ``Page("profiling")`` records the machine, the BLAS and the package first. Keys are lower-case words
     joined by hyphens, unique on the page. Each method records, shows what there is to see, and returns the
-    `Shown` thing.
+    `Shown` thing. Outside of a notebook nothing is printed; `records` holds them all.
     """
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = checked_text(name, "name", "Page")
         self.records: list[Record] = []
+        self._emit(PROVENANCE_KEY, "provenance", provenance(), "where this page is made")
 
     def number(
         self,
@@ -34,12 +57,37 @@ class Page:
         what: str | None = None,
         modelled: bool = False,
     ) -> Shown:
-        """Record a number for `{measured}`: a `Measurement`, or an exact count with ``unit`` and ``what``."""
-        raise NotImplementedError
+        """Record a number for the role ``{measured}`key` ``.
+
+        Args:
+            key: what prose calls it by.
+            value: a `Measurement`, or an exact count, for which ``unit`` and ``what`` are needed.
+            unit: base unit of a count: ``"parameters"``, ``"B"``, ``"FLOP"``; ``"%"`` for a fraction of one.
+            what: what ran or was counted; a measurement's own name if None.
+            modelled: whether it was computed from a model rather than observed; it then looks different.
+
+        Raises:
+            TypeError, ValueError: if it is not a finite number, has no unit or words, or the key is taken.
+        """
+        self._check_new(key)
+        body = number_body(key, value, unit=unit, what=what, modelled=modelled)
+        return self._emit(key, body.pop("kind"), body, f"{key}: {number_text(body)}")
 
     def word(self, key: str, word: str, *, because: str) -> Shown:
-        """Record a verdict word for `{verdict}` that code chose; ``because`` may hold ``{key}`` of numbers."""
-        raise NotImplementedError
+        """Record a verdict word that code chose, for the role ``{verdict}`key` ``.
+
+        Args:
+            key: what prose calls it by.
+            word: the verdict, such as "memory-bound".
+            because: the reason; ``{key}`` in it becomes that number.
+
+        Raises:
+            ValueError: if something is empty, the key is taken, or ``because`` names a number not recorded yet.
+        """
+        self._check_new(key)
+        body = {"word": checked_text(word, "word", key), "because": checked_text(because, "because", key)}
+        self._check_numbers(placeholders(because, key), key)
+        return self._emit(key, "verdict", body, f"{key}: {word}, because {because}")
 
     def table(
         self,
@@ -49,12 +97,47 @@ class Page:
         *,
         caption: str,
     ) -> Shown:
-        """Show and record a table; rows map a column's key to a `Measurement`, a number or a string."""
-        raise NotImplementedError
+        """Show and record a table.
+
+        Args:
+            key: its name; the table's address is ``#table-key``.
+            rows: mappings from a column's key to a `Measurement`, a number, text, or None for "does not apply".
+            columns: `Column` objects, or (key, label) or (key, label, unit); the first column names the rows.
+            caption: what the table says.
+
+        Raises:
+            TypeError, ValueError: if rows or columns do not fit, a number is not finite, or the key is taken.
+        """
+        self._check_new(key)
+        said = checked_text(caption, "caption", key)
+        checked = tables.checked_columns(columns, key)
+        cells = tables.checked_rows(rows, checked, key)
+        body = tables.to_body(cells, checked, caption=said, key=key)
+        html = tables.to_html(cells, checked, caption=said, key=key)
+        return self._emit(key, "table", body, tables.to_text(cells, checked, caption=said), html)
 
     def figure(self, key: str, figure: Figure, *, caption: str, alt: str) -> Shown:
-        """Show and record a figure made with `subplots`, as SVG that follows light and dark."""
-        raise NotImplementedError
+        """Show and record a figure made with `subplots`, as SVG that follows light and dark.
+
+        Args:
+            key: its name; the figure's address is ``#figure-key``.
+            figure: drawn with `bars` and `line`, or by hand with labels and units on all axes.
+            caption: the message of the figure.
+            alt: what a reader who does not see it needs to know.
+
+        Raises:
+            ValueError: if it breaks a rule of `figures.check_figure`, or the key is taken.
+        """
+        self._check_new(key)
+        figures.settle(figure)
+        figures.check_figure(figure, caption=caption, alt=alt, key=key)
+        body = figures.to_body(figure, caption=caption, alt=alt, key=key)
+        svg = page_svg(figure, key=key, alt=alt.strip(), ink=figures.INK)
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if pyplot is not None:
+            pyplot.close(figure)  # else the notebook's backend shows it a second time, as a bitmap
+        html = figures.to_html(svg, caption=caption.strip(), key=key)
+        return self._emit(key, "figure", body, f"[figure {key}: {alt.strip()}] {caption.strip()}", html)
 
     def claim(
         self,
@@ -67,5 +150,42 @@ class Page:
         numbers: Sequence[str] = (),
         source_url: str | None = None,
     ) -> Shown:
-        """Record a claim for the ``{claim}`` directive; ``evidence`` may hold ``{key}`` of numbers."""
-        raise NotImplementedError
+        """Record a claim, for the directive ``{claim}`` and the ledger.
+
+        Args:
+            key: what the directive calls it by; its address is ``#claim-key``.
+            statement: what is claimed, in one sentence.
+            source: who says so.
+            verdict: one of `VERDICTS`, chosen by code: see `verdict_between`.
+            evidence: what this page found; ``{key}`` in it becomes that number.
+            numbers: keys of numbers that the verdict rests on besides; ``page:key`` for another page's.
+            source_url: where to read it.
+
+        Raises:
+            ValueError: if something is empty or no verdict, a number is not recorded yet, or the key is taken.
+        """
+        self._check_new(key)
+        body = Claim(key, statement, source, verdict, evidence, tuple(numbers), source_url).body()
+        if not body["numbers"]:
+            raise ValueError(f"claim {key!r} must rest on at least one number: name it in evidence or numbers")
+        self._check_numbers(body["numbers"], key)
+        return self._emit(key, "claim", body, f"{statement} ({source}): {verdict}. {evidence}")
+
+    def _check_new(self, key: str) -> None:
+        checked_key(key)
+        if any(record.key == key for record in self.records):
+            raise ValueError(f"key must be new on page {self.name!r}, but {key!r} is taken")
+
+    def _check_numbers(self, keys: Sequence[str], user: str) -> None:
+        """Raise ValueError if a number of this page is not recorded yet; other pages' are checked by the build."""
+        known = {record.key for record in self.records if record.kind in NUMBER_KINDS}
+        missing = [key for key in keys if ":" not in key and key not in known]
+        if missing:
+            raise ValueError(f"{user!r} names {', '.join(missing)}, which page {self.name!r} has not recorded yet")
+
+    def _emit(self, key: str, kind: str, body: Json, text: str, html: str | None = None) -> Shown:
+        record = Record(key, kind, self.name, now(), body)
+        self.records.append(record)
+        shown = Shown(record, text, html)
+        shown.publish()
+        return shown

@@ -1,0 +1,102 @@
+"""Claims: what a textbook says, and the verdict that code reaches from a measurement and its interval."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tinytorch.perf.timing import Measurement
+from tinytorch.report.records import Json, checked_key, checked_text
+
+SUPPORTED = "supported"
+REFUTED = "refuted"
+CANNOT_TELL = "cannot tell here"
+#: The verdicts that a claim can have, in the order in which a ledger counts them.
+VERDICTS = (SUPPORTED, REFUTED, CANNOT_TELL)
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_REFERENCE = re.compile(r"(?:[\w./-]+:)?[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+def verdict_between(measurement: Measurement, low: float | None = None, high: float | None = None) -> str:
+    """Return whether the measurement's median lies from ``low`` to ``high``, as far as its interval can tell.
+
+    `SUPPORTED` if the whole interval lies between them, `REFUTED` if none of it does, and `CANNOT_TELL` if an
+    end falls inside of it, or if a single timed sample has no interval. None leaves that side open.
+
+    Raises:
+        ValueError: if both ends are None, or ``low`` is above ``high``.
+    """
+    if low is None and high is None:
+        raise ValueError("low or high must be given: without them every number would support the claim")
+    if low is not None and high is not None and low > high:
+        raise ValueError(f"low must not be above high, but {low} > {high}")
+    if measurement.n == 1 and not measurement.median.is_integer():
+        return CANNOT_TELL
+    interval = measurement.interval
+    if (low is not None and interval.high < low) or (high is not None and interval.low > high):
+        return REFUTED
+    if (low is None or interval.low >= low) and (high is None or interval.high <= high):
+        return SUPPORTED
+    return CANNOT_TELL
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim that a chapter repeats: what is said, who says it, and what this page found.
+
+    ``evidence`` may hold ``{key}`` where a number of the page belongs; ``numbers`` are the keys of all numbers
+    that the verdict rests on, ``page:key`` for another page's.
+    """
+
+    key: str
+    statement: str
+    source: str
+    verdict: str
+    evidence: str
+    numbers: tuple[str, ...] = ()
+    source_url: str | None = None
+
+    def __post_init__(self) -> None:
+        checked_key(self.key)
+        checked_text(self.statement, "statement", self.key)
+        checked_text(self.source, "source", self.key)
+        checked_text(self.evidence, "evidence", self.key)
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"verdict of {self.key!r} must be one of {', '.join(VERDICTS)}, not {self.verdict!r}")
+        if self.source_url is not None and not re.match(r"https?://\S+$", self.source_url):
+            raise ValueError(f"source_url of {self.key!r} must begin with http:// or https://, not {self.source_url!r}")
+
+    def body(self) -> Json:
+        """Return the body of the claim's record; its numbers are those named and those in the evidence."""
+        named = dict.fromkeys([*self.numbers, *placeholders(self.evidence, self.key)])
+        return {
+            "statement": self.statement.strip(),
+            "source": self.source.strip(),
+            "source_url": self.source_url,
+            "verdict": self.verdict,
+            "evidence": self.evidence.strip(),
+            "numbers": list(named),
+        }
+
+
+def placeholders(text: str, key: str) -> list[str]:
+    """Return the keys of numbers that stand in braces in ``text``.
+
+    Raises:
+        ValueError: if what stands in braces is not a key or ``page:key``, or a brace has no partner.
+    """
+    found = _PLACEHOLDER.findall(text)
+    wrong = [name for name in found if not _REFERENCE.fullmatch(name)]
+    if wrong or re.search(r"[{}]", _PLACEHOLDER.sub("", text)):
+        raise ValueError(
+            f"braces in the text of {key!r} must hold the key of a number, as in {{mlp-latency}}: {text!r}"
+        )
+    return found
+
+
+def split_at_placeholders(text: str) -> Sequence[tuple[str, str | None]]:
+    """Return the pieces of ``text``: each as plain text and the key that follows it, None at the end."""
+    pieces = _PLACEHOLDER.split(text)
+    keys = [*pieces[1::2], None]
+    return list(zip(pieces[0::2], keys, strict=True))

@@ -1,0 +1,313 @@
+"""Figures: drawn with error bars and units, checked, and written as SVG that follows light and dark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.category import StrCategoryFormatter
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.ticker import FuncFormatter, LogFormatter, NullFormatter
+
+from tinytorch.perf.timing import Measurement
+from tinytorch.report.colors import variant as variant_named
+from tinytorch.report.numbers import Scale, common_scale
+from tinytorch.report.records import Json, checked_text, number_body
+
+#: Inches. A figure this wide is shown at about its own size on a phone, so that ten points stay ten pixels.
+WIDTH = 4.8
+WIDEST = 5.0
+#: Points; what is set smaller cannot be read at 390 pixels.
+SMALLEST_TEXT = 9.0
+#: Stands for the page's text colour until the SVG is written: matplotlib knows no ``currentColor``.
+INK = "#010203"
+_IMAGE_NAME = re.compile(r"\S+\.(svg|png|jpe?g|gif|pdf)", re.IGNORECASE)
+_UNIT_IN_LABEL = re.compile(r"\([^()]+\)\s*$|,\s*\S+\s*$|\bunitless\b")
+
+_STYLE: Any = {  # matplotlib's stubs want each key as a literal
+    "font.size": 10.0,
+    "axes.labelsize": 10.0,
+    "xtick.labelsize": 9.5,
+    "ytick.labelsize": 9.5,
+    "legend.fontsize": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
+    "axes.formatter.limits": (-4, 12),
+    **dict.fromkeys(
+        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "hatch.color"), INK
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What one call of `bars` or `line` drew, kept so that the figure's record can hold its samples."""
+
+    label: str
+    variant: str
+    x: tuple[float | str, ...]
+    measurements: tuple[Measurement, ...]
+    modelled: bool
+
+
+_drawn: WeakKeyDictionary[Figure, list[Series]] = WeakKeyDictionary()
+_axis_scales: WeakKeyDictionary[Axes, tuple[str, Scale]] = WeakKeyDictionary()
+
+
+def subplots(rows: int = 1, columns: int = 1, *, height: float = 2.8, **options: Any) -> tuple[Figure, Any]:
+    """Return a figure of the book's width and style, and its axes, as matplotlib's ``subplots`` does.
+
+    Args:
+        rows: axes below one another.
+        columns: axes beside one another; on a phone there is room for one or two.
+        height: of the whole figure, in inches.
+        options: handed to `matplotlib.figure.Figure.subplots`, such as ``sharex=True``.
+    """
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        axes = figure.subplots(rows, columns, **options)
+    return figure, axes
+
+
+def _figure_of(ax: Axes) -> Figure:
+    figure = ax.figure
+    if not isinstance(figure, Figure):
+        raise TypeError(f"ax must stand in a figure of its own, not in a {type(figure).__name__}")
+    return figure
+
+
+def _checked_series(measurements: Sequence[Measurement], count: int, name: str) -> None:
+    if not measurements or len(measurements) != count:
+        raise ValueError(f"measurements must be as many as {name}, but there are {len(measurements)} and {count}")
+    units = {measurement.unit for measurement in measurements}
+    if len(units) > 1:
+        raise ValueError(f"measurements must share one unit, not {', '.join(sorted(units))}")
+
+
+def _scale_for(ax: Axes, measurements: Sequence[Measurement]) -> Scale:
+    """Return the scale of the axis's quantity: the one that the first series on it chose."""
+    unit = measurements[0].unit
+    if ax not in _axis_scales:
+        _axis_scales[ax] = (unit, common_scale([m.median for m in measurements], unit))
+    known, scale = _axis_scales[ax]
+    if known != unit:
+        raise ValueError(f"measurements must be in {known!r} as what is already drawn, not in {unit!r}")
+    return scale
+
+
+def _heights(measurements: Sequence[Measurement], scale: Scale) -> tuple[list[float], list[list[float]]]:
+    """Return the medians and the distances down and up to the ends of their intervals, in ``scale``."""
+    medians = [m.median / scale.factor for m in measurements]
+    ends = [(m.interval.low, m.interval.high) if m.n > 1 else (m.median, m.median) for m in measurements]
+    below = [max(median - low / scale.factor, 0.0) for median, (low, _) in zip(medians, ends, strict=True)]
+    above = [max(high / scale.factor - median, 0.0) for median, (_, high) in zip(medians, ends, strict=True)]
+    return medians, [below, above]
+
+
+def _label_with_unit(quantity: str, scale: Scale) -> str:
+    return f"{quantity} ({scale.symbol})" if scale.symbol else f"{quantity} (unitless)"
+
+
+def _remember(ax: Axes, series: Series) -> None:
+    _drawn.setdefault(_figure_of(ax), []).append(series)
+
+
+def bars(
+    ax: Axes,
+    labels: Sequence[str],
+    measurements: Sequence[Measurement],
+    *,
+    quantity: str,
+    variants: Sequence[str] | str,
+    modelled: bool = False,
+) -> None:
+    """Draw a horizontal bar for each measurement, from the top down: its median, with its interval as error bar.
+
+    Args:
+        ax: where to draw.
+        labels: what each bar is.
+        measurements: all in one unit; as many as ``labels``.
+        quantity: what the axis shows, such as "latency"; its unit is added.
+        variants: the name in `colors.VARIANTS` of each bar, or one for all.
+        modelled: whether the numbers come from a model; the bars then are hollow.
+
+    Raises:
+        ValueError: if lengths or units differ, or a variant is unknown.
+    """
+    _checked_series(measurements, len(labels), "labels")
+    names = [variants] * len(labels) if isinstance(variants, str) else list(variants)
+    looks = [variant_named(name) for name in names]
+    scale = _scale_for(ax, measurements)
+    medians, errors = _heights(measurements, scale)
+    for index, look in enumerate(looks):
+        ax.barh(
+            labels[index],
+            medians[index],
+            color="none" if modelled else look.color,
+            edgecolor=look.color,
+            linestyle="--" if modelled else "-",
+            height=0.7,
+        )
+    ax.errorbar(medians, list(labels), xerr=errors, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
+    if not ax.yaxis_inverted():
+        ax.invert_yaxis()
+    ax.set_xlabel(_label_with_unit(quantity, scale))
+    for label, name, measurement in zip(labels, names, measurements, strict=True):
+        _remember(ax, Series(label, name, (label,), (measurement,), modelled))
+
+
+def line(
+    ax: Axes,
+    x: Sequence[float],
+    measurements: Sequence[Measurement],
+    *,
+    quantity: str,
+    variant: str,
+    label: str | None = None,
+    modelled: bool = False,
+) -> None:
+    """Draw the medians of ``measurements`` over ``x`` as a line with markers, their intervals as error bars.
+
+    Args:
+        ax: where to draw.
+        x: positions, one for each measurement.
+        measurements: all in one unit.
+        quantity: what the vertical axis shows, such as "latency"; its unit is added.
+        variant: a name in `colors.VARIANTS`.
+        label: the line's name in the legend; the variant's name if None.
+        modelled: whether the numbers come from a model; the line then is dashed and its markers are hollow.
+
+    Raises:
+        ValueError: if lengths or units differ, or the variant is unknown.
+    """
+    _checked_series(measurements, len(x), "x")
+    look = variant_named(variant)
+    scale = _scale_for(ax, measurements)
+    medians, errors = _heights(measurements, scale)
+    name = variant if label is None else label
+    ax.errorbar(
+        list(x),
+        medians,
+        yerr=errors,
+        color=look.color,
+        marker=look.marker,
+        markersize=5,
+        markerfacecolor="none" if modelled else look.color,
+        linestyle=(0, (4, 3)) if modelled else "-",
+        linewidth=1.6,
+        capsize=3,
+        label=name,
+    )
+    ax.set_ylabel(_label_with_unit(quantity, scale))
+    _remember(ax, Series(name, variant, tuple(float(at) for at in x), tuple(measurements), modelled))
+
+
+def _has_categories(axis: Axis) -> bool:
+    return isinstance(axis.get_major_formatter(), StrCategoryFormatter)
+
+
+def _check_axis(ax: Axes, which: str, key: str) -> None:
+    """Raise ValueError if the axis has no label, or a numeric axis has no unit in it."""
+    axis: Axis = getattr(ax, f"{which}axis")
+    if not (ax.axison and axis.get_visible()):
+        return
+    grouper = ax.get_shared_x_axes() if which == "x" else ax.get_shared_y_axes()
+    labels = [getattr(shared, f"get_{which}label")().strip() for shared in (ax, *grouper.get_siblings(ax))]
+    label = next((text for text in labels if text), "")
+    if not label:
+        raise ValueError(f"the {which} axis of figure {key!r} must have a label with its unit")
+    if not _has_categories(axis) and not _UNIT_IN_LABEL.search(label):
+        raise ValueError(
+            f"the {which} axis of figure {key!r} must name its unit, as in 'latency (ms)' or "
+            f"'ratio, unitless', not just {label!r}"
+        )
+
+
+def _check_text(figure: Figure, key: str) -> None:
+    for artist in figure.findobj(Text):
+        if not isinstance(artist, Text) or not artist.get_visible() or not artist.get_text().strip():
+            continue
+        size = float(artist.get_fontsize())
+        if size < SMALLEST_TEXT:
+            raise ValueError(
+                f"text {artist.get_text()!r} in figure {key!r} must be at least {SMALLEST_TEXT:g} points "
+                f"to be read on a phone, not {size:g}"
+            )
+
+
+def check_figure(figure: Figure, *, caption: str, alt: str, key: str) -> None:
+    """Raise ValueError if the figure is one that a reader could not read.
+
+    It must have a caption; an alt text that is neither the caption nor a file's name; axes with labels and
+    units; no title inside; the book's width, and no text too small for a phone.
+    """
+    checked_text(caption, "caption", key)
+    checked_text(alt, "alt", key)
+    if alt.strip() == caption.strip() or _IMAGE_NAME.fullmatch(alt.strip()):
+        raise ValueError(f"alt of {key!r} must say what the figure shows, neither its caption nor a file's name")
+    if figure.get_figwidth() > WIDEST:
+        raise ValueError(
+            f"figure {key!r} must be at most {WIDEST:g} inches wide to be read on a phone, "
+            f"not {figure.get_figwidth():g}: make it with tinytorch.report.subplots"
+        )
+    titles = [ax.get_title(where) for ax in figure.axes for where in ("left", "center", "right")]
+    if figure.get_suptitle() or any(titles):
+        raise ValueError(f"figure {key!r} must have no title inside: the caption carries the message")
+    for ax in figure.axes:
+        _check_axis(ax, "x", key)
+        _check_axis(ax, "y", key)
+    _check_text(figure, key)
+
+
+def _plain_number(value: float, _position: int | None = None) -> str:
+    return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+
+
+def settle(figure: Figure) -> None:
+    """Make legends follow the page's background and logarithmic ticks be plain numbers, not small powers."""
+    for ax in figure.axes:
+        legend = ax.get_legend()
+        if legend is not None:
+            legend.set_frame_on(False)
+        for axis in (ax.xaxis, ax.yaxis):
+            if isinstance(axis.get_major_formatter(), LogFormatter):
+                axis.set_major_formatter(FuncFormatter(_plain_number))
+                axis.set_minor_formatter(NullFormatter())
+
+
+def to_html(svg: str, *, caption: str, key: str) -> str:
+    """Return the HTML of a figure around its ``svg``."""
+    return (
+        f'<figure class="measured-figure" id="figure-{key}">\n{svg}\n'
+        f"<figcaption>{escape(caption)}</figcaption>\n</figure>"
+    )
+
+
+def to_body(figure: Figure, *, caption: str, alt: str, key: str) -> Json:
+    """Return the body of the figure's record: caption, alt, and the samples of all that was drawn."""
+    return {
+        "caption": caption.strip(),
+        "alt": alt.strip(),
+        "series": [
+            {
+                "label": series.label,
+                "variant": series.variant,
+                "x": list(series.x),
+                "numbers": [
+                    number_body(key, m, unit=None, what=None, modelled=series.modelled) for m in series.measurements
+                ],
+            }
+            for series in _drawn.get(figure, [])
+        ],
+    }

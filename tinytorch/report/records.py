@@ -1,0 +1,185 @@
+"""Records: what a page keeps of each number, word, table, figure and claim, as JSON with a schema."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any, cast
+
+import numpy as np
+
+from tinytorch.perf.timing import Measurement
+from tinytorch.report.numbers import half_width_of, is_exact
+
+#: The version of `record.schema.json`; it rises whenever a reader of the files would have to change.
+SCHEMA_VERSION = 1
+SCHEMA_NAME = "tinytorch-records"
+NUMBER_KINDS = ("measured", "counted", "modelled")
+KINDS = (*NUMBER_KINDS, "verdict", "table", "figure", "claim", "provenance")
+_KEY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One entry of a page: ``kind`` is one of `KINDS`, ``body`` holds what `record.schema.json` says of it."""
+
+    key: str
+    kind: str
+    page: str
+    when: str
+    body: Json
+
+    def to_json(self) -> Json:
+        """Return the record as one flat JSON object."""
+        return {"key": self.key, "kind": self.kind, "page": self.page, "when": self.when, **self.body}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Record:
+        """Return the record that `to_json` wrote.
+
+        Raises:
+            ValueError: if one of key, kind, page and when is missing.
+        """
+        missing = [name for name in ("key", "kind", "page", "when") if name not in data]
+        if missing:
+            raise ValueError(f"data must be a record with key, kind, page and when, but lacks {', '.join(missing)}")
+        body = {name: value for name, value in data.items() if name not in ("key", "kind", "page", "when")}
+        return cls(data["key"], data["kind"], data["page"], data["when"], body)
+
+
+@cache
+def schema() -> Json:
+    """Return the JSON Schema (2020-12) of a page's file of records."""
+    return cast(Json, json.loads(files("tinytorch.report").joinpath("record.schema.json").read_text("utf-8")))
+
+
+def checked_key(key: str) -> str:
+    """Return ``key``, or raise ValueError if it is not lower-case words joined by hyphens."""
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        raise ValueError(f"key must be lower-case words joined by hyphens, such as 'mlp-latency', not {key!r}")
+    return key
+
+
+def checked_text(text: str, name: str, key: str) -> str:
+    """Return ``text`` without outer space, or raise ValueError naming ``name`` and ``key`` if nothing is left."""
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"{name} of {key!r} must be words, not {text!r}: a page would show nothing there")
+    return text.strip()
+
+
+def now() -> str:
+    """Return the time now in UTC, ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def plain(value: Any, name: str) -> Any:
+    """Return ``value`` as what JSON can hold: NumPy's scalars and arrays become numbers and lists.
+
+    Raises:
+        ValueError: if a number in it is not finite.
+        TypeError: if it holds anything else than text, numbers, booleans, None, lists and mappings.
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{name} must be finite, not {value}: a page cannot show it")
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, f"{name}[{key!r}]") for key, item in value.items()}
+    if isinstance(value, Sequence):
+        return [plain(item, name) for item in value]
+    raise TypeError(f"{name} must be text, numbers, lists or mappings, not {type(value).__name__}")
+
+
+def _interval_of(measurement: Measurement) -> Json | None:
+    if half_width_of(measurement) is None:
+        return None
+    interval = measurement.interval
+    return {"low": interval.low, "high": interval.high, "confidence": interval.confidence}
+
+
+def number_body(
+    key: str, value: Measurement | int | float, *, unit: str | None, what: str | None, modelled: bool
+) -> Json:
+    """Return kind, value, unit, interval, n, samples, what and how of a number.
+
+    Raises:
+        TypeError: if ``value`` is neither a `Measurement` nor a number.
+        ValueError: if it is not finite, or ``unit`` or ``what`` are missing or do not fit.
+    """
+    if isinstance(value, Measurement):
+        return _measurement_body(key, value, unit=unit, what=what, modelled=modelled)
+    number = plain(value, f"value of {key!r}")
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise TypeError(f"value of {key!r} must be a Measurement or a number, not {type(value).__name__}")
+    if unit is None or what is None:
+        raise ValueError(f"{key!r} is a bare number, so unit= and what= must say what it counts")
+    return {
+        "kind": "modelled" if modelled else "counted",
+        "value": number,
+        "unit": unit,
+        "interval": None,
+        "n": 1,
+        "samples": [number],
+        "what": checked_text(what, "what", key),
+        "how": {},
+    }
+
+
+def _measurement_body(key: str, value: Measurement, *, unit: str | None, what: str | None, modelled: bool) -> Json:
+    if unit is not None and unit != value.unit:
+        raise ValueError(f"unit of {key!r} must be left out or be the measurement's {value.unit!r}, not {unit!r}")
+    exact = is_exact(value)
+    kind = "modelled" if modelled else "counted" if exact else "measured"
+    return {
+        "kind": kind,
+        "value": int(value.median) if exact else value.median,
+        "unit": value.unit,
+        "interval": _interval_of(value),
+        "n": value.n,
+        "samples": list(value.samples),
+        "what": checked_text(what or value.name, "what", key),
+        "how": plain(value.how, f"how of {key!r}"),
+    }
+
+
+def measurement_from_record(record: Record | Mapping[str, Any]) -> Measurement:
+    """Return the `Measurement` that a number's record was made of: same samples, unit, name and conditions.
+
+    Raises:
+        ValueError: if the record is not one of a number.
+    """
+    body = record.to_json() if isinstance(record, Record) else record
+    if body.get("kind") not in NUMBER_KINDS:
+        raise ValueError(f"record {body.get('key')!r} must hold a number, but its kind is {body.get('kind')!r}")
+    return Measurement(body["what"], tuple(float(s) for s in body["samples"]), body["unit"], body["how"])
+
+
+def page_file(page: str, records: Sequence[Record], *, duration_seconds: float | None = None) -> Json:
+    """Return a page's file of records, as `record.schema.json` describes it.
+
+    Raises:
+        ValueError: if the page has no provenance record, which says where the others were made.
+    """
+    where = [record for record in records if record.kind == "provenance"]
+    if not where:
+        raise ValueError(f"page {page!r} must have a provenance record: make its Page({page!r}) first")
+    return {
+        "schema": SCHEMA_NAME,
+        "schema_version": SCHEMA_VERSION,
+        "page": page,
+        "duration_seconds": duration_seconds,
+        "provenance": where[0].body,
+        "records": [record.to_json() for record in records if record.kind != "provenance"],
+    }

@@ -1,0 +1,255 @@
+"""Tables: columns with units, cells with uncertainty, as HTML for the page and as text for the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from tinytorch.perf.timing import Measurement
+from tinytorch.report.numbers import (
+    NO_BREAK,
+    Formatted,
+    Scale,
+    common_scale,
+    format_interval,
+    format_measurement,
+    format_number,
+    half_width_of,
+    is_exact,
+)
+from tinytorch.report.records import Json, checked_text, number_body, plain
+
+#: A column whose largest and smallest sizes are further apart than this keeps a unit in each cell.
+_ONE_UNIT_UP_TO = 1e4
+#: A column of whole counts below this is shown exactly; above it, in prefixes.
+_COUNTED_BELOW = 1e6
+#: Units whose whole numbers are never shown exactly in a column.
+_READ_IN_PREFIXES = frozenset({"B", "%", "s"})
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: the ``key`` of its cells in the rows, its ``label``, and the base ``unit`` of plain numbers.
+
+    ``unit`` may be left out where cells are text or a `Measurement`, which has its own.
+    ``modelled`` says that the column's numbers come from a model and are to look so.
+    """
+
+    key: str
+    label: str
+    unit: str | None = None
+    modelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """One cell, formatted: ``text`` for eyes, ``spread`` as ± half-width, ``value`` to sort by."""
+
+    text: str
+    spread: str = ""
+    title: str = ""
+    value: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Laid:
+    """A column with its formatted cells, and the unit in its header if one serves all."""
+
+    column: Column
+    numeric: bool
+    unit: str
+    cells: tuple[_Cell, ...]
+
+
+def checked_columns(columns: Sequence[Column | tuple[str, str] | tuple[str, str, str]], key: str) -> list[Column]:
+    """Return ``columns`` as `Column` objects; tuples are (key, label) or (key, label, unit).
+
+    Raises:
+        ValueError: if there are none, two share a key, or a label is empty.
+    """
+    made = [column if isinstance(column, Column) else Column(*column) for column in columns]
+    if not made:
+        raise ValueError(f"columns of table {key!r} must name at least one column")
+    keys = [column.key for column in made]
+    if len(set(keys)) < len(keys):
+        raise ValueError(f"columns of table {key!r} must have different keys, not {keys}")
+    for column in made:
+        checked_text(column.label, f"label of column {column.key!r}", key)
+    return made
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating | Measurement) and not isinstance(value, bool)
+
+
+def _checked_cell(value: Any, column: Column, key: str) -> Any:
+    """Return the cell's value if a table can hold it, or raise saying which cell is wrong."""
+    where = f"cell {column.label!r} of table {key!r}"
+    if value is None or isinstance(value, str | Measurement):
+        return value
+    if not _is_number(value):
+        raise TypeError(f"{where} must be text, a number, a Measurement or None, not {type(value).__name__}")
+    if column.unit is None:
+        raise ValueError(f"{where} is a bare number, so its column must name a unit ('1' for none)")
+    return plain(value, where)
+
+
+def checked_rows(rows: Rows, columns: Sequence[Column], key: str) -> list[dict[str, Any]]:
+    """Return the rows with exactly the columns' cells.
+
+    Raises:
+        ValueError: if there are no rows, a row lacks a column, or a number is not finite or has no unit.
+        TypeError: if a cell is nothing that a table can hold.
+    """
+    if not rows:
+        raise ValueError(f"rows of table {key!r} must not be empty")
+    checked = []
+    for row in rows:
+        missing = [column.key for column in columns if column.key not in row]
+        if missing:
+            raise ValueError(f"each row of table {key!r} must have {', '.join(missing)}, but {dict(row)!r} has not")
+        checked.append({column.key: _checked_cell(row[column.key], column, key) for column in columns})
+    return checked
+
+
+def _base(value: Any) -> float:
+    return value.median if isinstance(value, Measurement) else float(value)
+
+
+def _unit_of(value: Any, column: Column) -> str:
+    return value.unit if isinstance(value, Measurement) else column.unit or ""
+
+
+def _all_counted(values: Sequence[Any]) -> bool:
+    return all(is_exact(value) if isinstance(value, Measurement) else isinstance(value, int) for value in values)
+
+
+def _column_scale(values: Sequence[Any], column: Column) -> Scale | None:
+    """Return the scale that one unit in the header would have, or None where each cell needs its own."""
+    units = {_unit_of(value, column) for value in values}
+    if len(units) != 1:
+        return None
+    sizes = [abs(_base(value)) for value in values if _base(value)]
+    if _all_counted(values) and units.isdisjoint(_READ_IN_PREFIXES) and max(sizes, default=0) < _COUNTED_BELOW:
+        unit = units.pop()
+        return Scale(1.0, "" if unit == "1" else unit)
+    if sizes and max(sizes) / min(sizes) > _ONE_UNIT_UP_TO:
+        return None
+    return common_scale([_base(value) for value in values], units.pop())
+
+
+def _formatted(value: Any, column: Column, scale: Scale | None) -> Formatted:
+    if isinstance(value, Measurement):
+        exact = is_exact(value) and (scale is None or scale.factor == 1.0)
+        return format_measurement(value, scale=None if exact and value.unit != "B" else scale)
+    whole = isinstance(value, int) and scale is not None and scale.factor == 1.0 and column.unit != "%"
+    return format_number(value, column.unit or "", scale=None if whole and column.unit != "B" else scale)
+
+
+def _spread(value: Any, shown: Formatted) -> tuple[str, str]:
+    """Return "± half-width" in the unit of the cell, and the interval in words."""
+    half = half_width_of(value) if isinstance(value, Measurement) else None
+    if half is None:
+        return "", ""
+    scaled = half / shown.scale.factor
+    decimals = max(shown.decimals, 0 if scaled == 0 else -math.floor(math.log10(scaled)), 0)
+    width = f"{scaled:,.{decimals}f}"
+    interval = format_interval(value.interval.low, value.interval.high, shown)
+    words = f"{value.interval.confidence:.0%} interval {interval}, n = {value.n}"
+    return f"±{NO_BREAK}{width}", words
+
+
+def _cell(value: Any, column: Column, scale: Scale | None) -> _Cell:
+    if value is None:
+        return _Cell("–")
+    if isinstance(value, str):
+        return _Cell(value)
+    shown = _formatted(value, column, scale)
+    spread, words = _spread(value, shown)
+    return _Cell(shown.digits if scale is not None else shown.text, spread, words, _base(value))
+
+
+def _laid(rows: Sequence[Mapping[str, Any]], column: Column) -> _Laid:
+    values = [row[column.key] for row in rows]
+    numbers = [value for value in values if _is_number(value)]
+    scale = _column_scale(numbers, column) if numbers else None
+    cells = tuple(_cell(value, column, scale) for value in values)
+    symbol = scale.symbol if scale else ""
+    says_it = column.label.lower() in (symbol.lower(), f"{symbol.lower()}s")
+    return _Laid(column, bool(numbers), "" if says_it else symbol, cells)
+
+
+def _header_html(laid: _Laid, index: int) -> str:
+    unit = f' <span class="unit">({escape(laid.unit)})</span>' if laid.unit else ""
+    classes = ' class="numeric"' if laid.numeric else ""
+    label = f'<span class="label">{escape(laid.column.label)}</span>{unit}'
+    return f'<th scope="col"{classes} data-column="{index}">{label}</th>'
+
+
+def _cell_html(cell: _Cell, laid: _Laid, first: bool) -> str:
+    classes = [name for name, on in (("numeric", laid.numeric), ("modelled", laid.column.modelled)) if on]
+    attributes = f' class="{" ".join(classes)}"' if classes else ""
+    if cell.value is not None:
+        attributes += f' data-value="{cell.value!r}"'
+    if cell.title:
+        attributes += f' title="{escape(cell.title)}"'
+    spread = f' <span class="spread">{escape(cell.spread)}</span>' if cell.spread else ""
+    tag, scope = ("th", ' scope="row"') if first else ("td", "")
+    return f"<{tag}{scope}{attributes}>{escape(cell.text)}{spread}</{tag}>"
+
+
+def to_html(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, caption: str, key: str) -> str:
+    """Return the table as HTML: a caption, header cells with scope, in a region that scrolls when too wide."""
+    laid = [_laid(rows, column) for column in columns]
+    head = "".join(_header_html(column, index) for index, column in enumerate(laid))
+    body = "\n".join(
+        "<tr>" + "".join(_cell_html(column.cells[i], column, j == 0) for j, column in enumerate(laid)) + "</tr>"
+        for i in range(len(rows))
+    )
+    return (
+        f'<div class="measured-table" id="table-{key}" role="region" tabindex="0" '
+        f'aria-labelledby="table-{key}-caption">\n'
+        f'<table class="sortable">\n<caption id="table-{key}-caption">{escape(caption)}</caption>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
+    )
+
+
+def to_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, caption: str) -> str:
+    """Return the table as text in a fixed-width font, numbers right-aligned, the caption below."""
+    laid = [_laid(rows, column) for column in columns]
+    lines: list[list[str]] = [[c.column.label + (f" ({c.unit})" if c.unit else "") for c in laid]]
+    lines += [[f"{c.cells[i].text} {c.cells[i].spread}".strip() for c in laid] for i in range(len(rows))]
+    widths = [max(len(line[j]) for line in lines) for j in range(len(laid))]
+
+    def joined(line: list[str]) -> str:
+        padded = (
+            text.rjust(width) if column.numeric else text.ljust(width)
+            for text, width, column in zip(line, widths, laid, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    rule = "  ".join("─" * width for width in widths)
+    return "\n".join([joined(lines[0]), rule, *map(joined, lines[1:]), "", caption])
+
+
+def to_body(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, caption: str, key: str) -> Json:
+    """Return the body of the table's record: caption, columns, and rows whose numbers keep their samples."""
+
+    def kept(value: Any, column: Column) -> Any:
+        if not _is_number(value):
+            return value
+        unit = None if isinstance(value, Measurement) else column.unit
+        what = None if isinstance(value, Measurement) else column.label
+        return number_body(key, value, unit=unit, what=what, modelled=column.modelled)
+
+    return {
+        "caption": caption,
+        "columns": [{"key": c.key, "label": c.label, "unit": c.unit} for c in columns],
+        "rows": [{c.key: kept(row[c.key], c) for c in columns} for row in rows],
+    }
