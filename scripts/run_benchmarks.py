@@ -1,0 +1,45 @@
+"""Run every script of benchmarks/, one after the other, without settings that would slow one library down."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Variables with these beginnings tell a BLAS or OpenMP which kernels or how many threads to use. One that is
+# set for this machine's NumPy would hold back NumPy and not PyTorch, or the other way round.
+BLAS_SETTINGS = ("BLIS_", "GOTO_", "KMP_", "MKL_", "NVPL_", "OMP_", "OPENBLAS_", "VECLIB_")
+
+
+def without_blas_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables without those that choose BLAS kernels or thread counts."""
+    return {name: value for name, value in environment.items() if not name.startswith(BLAS_SETTINGS)}
+
+
+def find_benchmarks(root: Path) -> list[str]:
+    """Return the module names of the scripts in `root`/benchmarks, sorted; `_private.py` files are not scripts."""
+    names = sorted(file.stem for file in (root / "benchmarks").glob("*.py") if not file.name.startswith("_"))
+    return [f"benchmarks.{name}" for name in names]
+
+
+def main() -> int:
+    """Run the benchmarks and return the exit code of the first that fails, or 0."""
+    modules = find_benchmarks(ROOT)
+    if not modules:
+        print("There is no benchmark: benchmarks/ holds no script.", file=sys.stderr)
+        return 1
+    for module in modules:
+        print(f"\n== {module}", flush=True)
+        command = [sys.executable, "-m", module]
+        code = subprocess.run(command, cwd=ROOT, env=without_blas_settings(os.environ), check=False).returncode
+        if code != 0:
+            print(f"{module} failed with exit code {code}.", file=sys.stderr)
+            return code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
