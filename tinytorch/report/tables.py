@@ -185,11 +185,12 @@ def _laid(rows: Sequence[Mapping[str, Any]], column: Column) -> _Laid:
     return _Laid(column, bool(numbers), "" if says_it else symbol, cells)
 
 
-def _header_html(laid: _Laid, index: int) -> str:
+def _header_html(laid: _Laid) -> str:
     unit = f' <span class="unit">({escape(laid.unit)})</span>' if laid.unit else ""
     classes = ' class="numeric"' if laid.numeric else ""
-    label = f'<span class="label">{escape(laid.column.label)}</span>{unit}'
-    return f'<th scope="col"{classes} data-column="{index}">{label}</th>'
+    tag = ' <span class="kind-tag">model</span>' if laid.column.modelled else ""
+    label = f'<span class="label">{escape(laid.column.label)}</span>{unit}{tag}'
+    return f'<th scope="col"{classes}>{label}</th>'
 
 
 def _cell_html(cell: _Cell, laid: _Laid, first: bool) -> str:
@@ -207,7 +208,7 @@ def _cell_html(cell: _Cell, laid: _Laid, first: bool) -> str:
 def to_html(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, caption: str, key: str) -> str:
     """Return the table as HTML: a caption, header cells with scope, in a region that scrolls when too wide."""
     laid = [_laid(rows, column) for column in columns]
-    head = "".join(_header_html(column, index) for index, column in enumerate(laid))
+    head = "".join(_header_html(column) for column in laid)
     body = "\n".join(
         "<tr>" + "".join(_cell_html(column.cells[i], column, j == 0) for j, column in enumerate(laid)) + "</tr>"
         for i in range(len(rows))

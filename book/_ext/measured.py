@@ -1,0 +1,363 @@
+"""Puts a page's records into its text: numbers, verdicts and claims by key, the ledger, and the card at its end."""
+
+from __future__ import annotations
+
+import json
+import logging as standard_logging
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from myst_nb.sphinx_ import NbMetadataCollector
+from number_html import (
+    Idents,
+    ShowError,
+    claim_html,
+    filled,
+    formatted,
+    number_html,
+    quoted_html,
+    shown_value,
+    source_html,
+    verdict_html,
+    verdict_mark,
+)
+from page_card import TITLE, card_html
+from record_store import (
+    RecordError,
+    executed_notebook,
+    forget_notebook,
+    read_page,
+    split_reference,
+    store_of,
+)
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective, SphinxRole
+
+from tinytorch.report.claims import VERDICTS
+from tinytorch.report.records import NUMBER_KINDS, Json
+from tinytorch.report.shown import BUILDING, RECORD_MIME
+
+LOGGER = logging.getLogger(__name__)
+RECORDS_FOLDER = "_records"
+CARD_ID = "how-this-was-measured"
+
+
+def warn(message: str, location: Any) -> None:
+    """Report what makes the build fail."""
+    LOGGER.warning("%s [measured]", message, location=location, type="measured")
+
+
+class Pending(nodes.General, nodes.Inline, nodes.Element):
+    """Holds the place of something that is made of records once all pages are read.
+
+    Attributes: ``role`` (measured, verdict, claim, ledger or card), ``reference`` and ``option``.
+    """
+
+
+class _PendingRole(SphinxRole):
+    """A role that names a record by ``key`` or ``page:key``, and perhaps an option after a bar."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        reference, _, option = (part.strip() for part in self.text.partition("|"))
+        page, _ = split_reference(reference, self.env.docname)
+        store_of(self.env).uses.setdefault(self.env.docname, set()).add(page)
+        node = Pending(role=self.name, reference=reference, option=option)
+        self.set_source_info(node)
+        return [node], []
+
+
+class QuotedRole(SphinxRole):
+    """``{quoted}`73 %|Kaplan et al. 2020 <https://…>` ``: a number from elsewhere, with its source beside it."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        """Return the number as HTML, or warn if it has no source."""
+        number, bar, source = (part.strip() for part in self.text.partition("|"))
+        if not (number and bar and source):
+            warn(f"a quoted number needs its source, as in `73 %|who says so`, not {self.text!r}", self.get_location())
+            return [nodes.Text(self.text)], []
+        return [nodes.raw("", quoted_html(number, source), format="html")], []
+
+
+class ClaimDirective(SphinxDirective):
+    """``{claim} key``: the box of a claim, where the chapter discusses it."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place of the box, and remember that the claim is discussed here."""
+        store = store_of(self.env)
+        reference = self.arguments[0].strip()
+        store.claim_homes.setdefault(self.env.docname, set()).add(reference)
+        store.uses.setdefault(self.env.docname, set()).add(split_reference(reference, self.env.docname)[0])
+        node = Pending(role="claim", reference=reference, option="")
+        self.set_source_info(node)
+        return [node]
+
+
+class LedgerDirective(SphinxDirective):
+    """``{claim-ledger}``: all claims of all pages with their verdicts, and how many there are of each."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place of the ledger."""
+        store_of(self.env).ledgers.add(self.env.docname)
+        node = Pending(role="ledger", reference="", option="")
+        self.set_source_info(node)
+        return [node]
+
+
+class ResolveRecords(SphinxPostTransform):
+    """Replaces each `Pending` node by what its record says."""
+
+    default_priority = 5
+
+    def run(self, **_: Any) -> None:
+        """Resolve every node of the page."""
+        self._docname = self.env.docname
+        self._store = store_of(self.env)
+        self._idents = Idents()
+        makers: dict[str, Callable[[Pending], str]] = {
+            "measured": self._number,
+            "verdict": self._verdict,
+            "claim": self._claim,
+            "ledger": self._ledger,
+            "card": self._card,
+        }
+        for node in list(self.document.findall(Pending)):
+            try:
+                html = makers[node["role"]](node)
+            except ShowError as error:
+                warn(str(error), node)
+                html = f'<strong class="missing">{escape(str(error))}</strong>'
+            node.replace_self(self._node(node, html))
+
+    def _node(self, node: Pending, html: str) -> nodes.Node:
+        """Return HTML for HTML builders, and the number as text for others."""
+        if self.app.builder.format == "html":
+            return nodes.raw("", html, format="html")
+        record = self._store.find(node["reference"], self._docname, *NUMBER_KINDS)
+        return nodes.Text(shown_value(record, node["option"]).text if record else node["reference"])
+
+    def _record(self, reference: str, *kinds: str) -> Json:
+        record = self._store.find(reference, self._docname, *kinds)
+        if record is None:
+            page, key = split_reference(reference, self._docname)
+            raise ShowError(f"page {page!r} has recorded no {' or '.join(kinds)} {key!r}")
+        return record
+
+    def _address(self, docname: str) -> str:
+        return self.app.builder.get_relative_uri(self._docname, docname)
+
+    def _title(self, docname: str) -> str:
+        return self.env.titles[docname].astext() if docname in self.env.titles else docname
+
+    def _number_of(self, reference: str, option: str = "") -> str:
+        record = self._record(reference, *NUMBER_KINDS)
+        page = record["page"]
+        origin = (self._title(page), self._address(page)) if page != self._docname else None
+        return number_html(record, option, self._idents, origin)
+
+    def _number(self, node: Pending) -> str:
+        return self._number_of(node["reference"], node["option"])
+
+    def _plain_number(self, reference: str) -> str:
+        return formatted(self._record(reference, *NUMBER_KINDS)).text
+
+    def _verdict(self, node: Pending) -> str:
+        record = self._record(node["reference"], "verdict")
+        page = record["page"]
+        reason = filled(record["because"], lambda key: self._plain_number(_on_page(key, page)), str)
+        return verdict_html(record, reason, self._idents)
+
+    def _evidence(self, record: Json) -> tuple[str, list[str]]:
+        """Return a claim's evidence as HTML, and the numbers that it rests on besides, each with its name."""
+        page = record["page"]
+        inside: set[str] = set()
+
+        def number(key: str) -> str:
+            inside.add(key)
+            return self._number_of(_on_page(key, page))
+
+        evidence = filled(record["evidence"], number)
+        also = [
+            f"{escape(self._record(_on_page(key, page), *NUMBER_KINDS)['what'])} {self._number_of(_on_page(key, page))}"
+            for key in record["numbers"]
+            if key not in inside
+        ]
+        return evidence, also
+
+    def _claim(self, node: Pending) -> str:
+        record = self._record(node["reference"], "claim")
+        evidence, also = self._evidence(record)
+        ledger = min(self._store.ledgers, default=None)
+        return claim_html(record, evidence, also, self._address(ledger) if ledger else None)
+
+    def _home(self, record: Json) -> str | None:
+        """Return the page that discusses the claim, its own page first; None if no page does."""
+        full = f"{record['page']}:{record['key']}"
+        homes = [
+            docname
+            for docname, references in self._store.claim_homes.items()
+            if any(":".join(split_reference(reference, docname)) == full for reference in references)
+        ]
+        return record["page"] if record["page"] in homes else min(homes, default=None)
+
+    def _ledger(self, node: Pending) -> str:
+        order = reading_order(self.env)
+        pages = sorted(self._store.pages.values(), key=lambda page: order.get(page.docname, len(order)))
+        claims = [record for page in pages for record in page.of_kind("claim")]
+        counts = [f"{sum(c['verdict'] == verdict for c in claims)} {verdict}" for verdict in VERDICTS]
+        rows = "\n".join(self._ledger_row(record, node) for record in claims)
+        head = "".join(
+            f'<th scope="col">{name}</th>' for name in ("Claim", "Verdict", "Evidence", "Source", "Discussed in")
+        )
+        return (
+            f'<p class="ledger-counts">{len(claims)} claim{"" if len(claims) == 1 else "s"}: {", ".join(counts)}.</p>\n'
+            '<div class="measured-table ledger" role="region" tabindex="0" aria-labelledby="ledger-caption">\n'
+            '<table class="sortable">\n<caption id="ledger-caption">Every claim that the book tests</caption>\n'
+            f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>"
+        )
+
+    def _ledger_row(self, record: Json, node: Pending) -> str:
+        home = self._home(record)
+        if home is None:
+            warn(f"claim {record['key']!r} of page {record['page']!r} is discussed on no page: add its {{claim}}", node)
+            home = record["page"]
+        evidence, _ = self._evidence(record)
+        link = f'<a href="{escape(self._address(home))}#claim-{record["key"]}">{escape(self._title(home))}</a>'
+        return (
+            f'<tr><th scope="row">{escape(record["statement"])}</th><td>{verdict_mark(record["verdict"])}</td>'
+            f"<td>{evidence}</td><td>{source_html(record)}</td><td>{link}</td></tr>"
+        )
+
+    def _card(self, _: Pending) -> str:
+        up = "../" * self._docname.count("/")
+        return card_html(self._store.pages[self._docname], f"{up}{RECORDS_FOLDER}/{self._docname}.json")
+
+
+def _on_page(reference: str, page: str) -> str:
+    """Return the reference in full, as it is meant on ``page``."""
+    return ":".join(split_reference(reference, page))
+
+
+def reading_order(env: BuildEnvironment) -> dict[str, int]:
+    """Return the place of each page in the order in which the tables of contents lead through the book."""
+    order: dict[str, int] = {}
+
+    def visit(docname: str) -> None:
+        if docname not in order:
+            order[docname] = len(order)
+            for child in env.toctree_includes.get(docname, []):
+                visit(child)
+
+    visit(env.config.root_doc)
+    return order
+
+
+class _NotOurs(standard_logging.Filter):
+    """Drops MyST-NB's warning that it does not know our MIME type; it warns of other unknown types as before."""
+
+    def filter(self, record: standard_logging.LogRecord) -> bool:
+        return f"unknown output mime type: {RECORD_MIME}" not in record.getMessage()
+
+
+_NOT_OURS = _NotOurs()
+
+
+def before_reading(app: Sphinx, docname: str, _: list[str]) -> None:
+    """Forget what an earlier build left of the page, and expect records among its outputs."""
+    forget_notebook(app, docname)
+    standard_logging.getLogger(f"sphinx.mystnb-{docname}").addFilter(_NOT_OURS)
+
+
+def after_reading(app: Sphinx, doctree: nodes.document) -> None:
+    """Read the page's records, drop outputs that show nothing, and append the card."""
+    docname = app.env.docname
+    store = store_of(app.env)
+    store.touched.add(docname)
+    for output in list(doctree.findall(nodes.container)):
+        if output.get("nb_element") == "cell_code_output" and not output.children:
+            output.parent.remove(output)
+    for node in doctree.findall(Pending):
+        if isinstance(node.parent, nodes.title):
+            warn("a number cannot stand in a heading, which is copied to where numbers are not resolved", node)
+    notebook = executed_notebook(app.env, docname)
+    if notebook is None:
+        return
+    executed = NbMetadataCollector.get_exec_data(app.env, docname)
+    try:
+        page = read_page(notebook, docname, executed.get("runtime") if executed else None)
+    except RecordError as error:
+        warn(str(error), docname)
+        return
+    if page is not None:
+        store.pages[docname] = page
+        _append_card(doctree)
+
+
+def _append_card(doctree: nodes.document) -> None:
+    """Append a section with the card to the page's first section, before contents are collected."""
+    section = nodes.section("", nodes.title("", TITLE), Pending(role="card", reference="", option=""), ids=[CARD_ID])
+    main = next(iter(doctree.findall(nodes.section)), doctree)
+    main.append(section)
+
+
+def rewrite_dependents(_: Sphinx, env: BuildEnvironment) -> Iterable[str]:
+    """Return the pages that show numbers of pages read in this build, so that they are written again."""
+    return sorted(store_of(env).dependents() & env.found_docs)
+
+
+def purge(_: Sphinx, env: BuildEnvironment, docname: str) -> None:
+    """Forget the page's records before it is read again, or because it is gone."""
+    store_of(env).forget(docname)
+
+
+def merge(_: Sphinx, env: BuildEnvironment, docnames: list[str], other: BuildEnvironment) -> None:
+    """Take over what another process read."""
+    store_of(env).take_over(store_of(other), set(docnames))
+
+
+def write_records(app: Sphinx, exception: Exception | None) -> None:
+    """Write each page's records to ``_records/NAME.json`` of the site, all of them or none."""
+    if exception is not None or app.builder.format != "html":
+        return
+    folder = Path(app.outdir, RECORDS_FOLDER)
+    aside = folder.with_name(f"{RECORDS_FOLDER}.new")
+    shutil.rmtree(aside, ignore_errors=True)
+    for page in store_of(app.env).pages.values():
+        path = aside / f"{page.docname}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(page.as_file(), indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    if aside.exists():
+        aside.rename(folder)
+
+
+def _unresolved(_self: Any, _node: Pending) -> None:
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Connect roles, directives and events."""
+    os.environ[BUILDING] = "1"  # inherited by the kernels that execute the pages
+    app.add_node(Pending, html=(_unresolved, None), text=(_unresolved, None), latex=(_unresolved, None))
+    for name in ("measured", "verdict"):
+        app.add_role(name, _PendingRole())
+    app.add_role("quoted", QuotedRole())
+    app.add_directive("claim", ClaimDirective)
+    app.add_directive("claim-ledger", LedgerDirective)
+    app.add_post_transform(ResolveRecords)
+    app.connect("source-read", before_reading)
+    app.connect("doctree-read", after_reading, priority=100)  # before contents are collected
+    app.connect("env-updated", rewrite_dependents)
+    app.connect("env-purge-doc", purge)
+    app.connect("env-merge-info", merge)
+    app.connect("build-finished", write_records)
+    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,235 @@
+"""The HTML of numbers, verdicts and claims: what is seen, and what is reached by mouse, touch or keyboard."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from html import escape
+
+from tinytorch.report.claims import split_at_placeholders
+from tinytorch.report.numbers import (
+    NO_BREAK,
+    SCALES,
+    Formatted,
+    Scale,
+    format_interval,
+    format_number,
+)
+from tinytorch.report.records import Json
+
+#: What may follow a key in `{measured}`, and what it shows.
+OPTIONS = {
+    "": "the value with its unit",
+    "low": "the lower end of its interval",
+    "high": "the upper end of its interval",
+    "interval": "both ends",
+    "n": "the number of samples",
+    "bare": "the digits without unit",
+    "short": "an exact count in prefixes",
+}
+_KIND_WORDS = {
+    "measured": "Measured",
+    "counted": "Counted, not timed",
+    "modelled": "Modelled, not measured",
+}
+_HOW_WORDS = {
+    "warmup_runs": "warm-up runs",
+    "inner_loops": "calls in a sample",
+    "garbage_collector": "garbage collector",
+    "blas_threads": "BLAS threads",
+    "interleaved_with": "in turns with",
+}
+ICONS = {"supported": "✓", "refuted": "✗", "cannot tell here": "?"}
+
+
+class ShowError(Exception):
+    """Something cannot be shown; the message says what and why."""
+
+
+@dataclass
+class Idents:
+    """Makes ids that are unique on one page."""
+
+    count: int = field(default=0)
+
+    def new(self, stem: str) -> str:
+        """Return the next id that begins with ``stem``."""
+        self.count += 1
+        return f"{stem}-{self.count}"
+
+
+def formatted(record: Json, option: str = "") -> Formatted:
+    """Return the record's value as it is shown, ``short`` if that is the option."""
+    interval = record["interval"]
+    half = (interval["high"] - interval["low"]) / 2 if interval else None
+    value = record["value"]
+    return format_number(value, record["unit"], half_width=half, short=option == "short")
+
+
+def _interval_words(record: Json, shown: Formatted) -> str:
+    interval = record["interval"]
+    return format_interval(interval["low"], interval["high"], shown)
+
+
+def shown_value(record: Json, option: str = "") -> Formatted:
+    """Return what `{measured}` with ``option`` shows.
+
+    Raises:
+        ShowError: if the option is unknown, or needs an interval that the number does not have.
+    """
+    if option not in OPTIONS:
+        known = ", ".join(name for name in OPTIONS if name)
+        raise ShowError(f"{record['key']!r} cannot be shown as {option!r}: the options are {known}")
+    shown = formatted(record, option)
+    if option in ("low", "high", "interval") and not record["interval"]:
+        raise ShowError(f"{record['key']!r} has no interval, so it has no {option!r}")
+    if option == "n":
+        return Formatted(f"{record['n']:,}", "", Scale(1.0, ""), 0)
+    if option == "bare":
+        return Formatted(shown.digits, "", shown.scale, shown.decimals)
+    if option == "interval":
+        words = _interval_words(record, shown).removesuffix(shown.unit).rstrip(NO_BREAK)
+        return Formatted(words, shown.unit, shown.scale, shown.decimals)
+    if option in ("low", "high"):
+        end = record["interval"][option]
+        digits = format_interval(end, end, shown).partition(" to ")[0]
+        return Formatted(digits, shown.unit, shown.scale, shown.decimals)
+    return shown
+
+
+def _how_words(how: Json) -> str:
+    parts = []
+    for name, value in how.items():
+        words = _HOW_WORDS.get(name, name.replace("_", " "))
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        parts.append(f"{words}: {text}")
+    return "; ".join(parts)
+
+
+def detail_lines(record: Json) -> list[str]:
+    """Return what stands behind a number, a sentence each: how sure it is, what ran, how."""
+    shown = formatted(record)
+    first = f"{_KIND_WORDS[record['kind']]}: {_exactly(record, shown)}"
+    if record["interval"]:
+        coverage = f"{record['interval']['confidence']:.0%}".replace("%", f"{NO_BREAK}%")
+        first += f", median of {record['n']} samples; {coverage} interval {_interval_words(record, shown)}"
+    elif record["kind"] == "measured":
+        first += ", one sample, so no interval"
+    lines = [f"{first}.", f"{record['what'].rstrip('.')}."]
+    if record["how"]:
+        lines.append(f"{_how_words(record['how'])}.")
+    return lines
+
+
+def _exactly(record: Json, shown: Formatted) -> str:
+    """Return the number, and where its prefix hides digits of an exact one, these too."""
+    value, unit = record["value"], record["unit"]
+    if isinstance(value, int) and unit in SCALES and unit not in ("%", "", "1"):
+        return f"{value:,}{NO_BREAK}{unit}"
+    return shown.text
+
+
+def _value_html(shown: Formatted) -> str:
+    if not shown.unit:
+        return f'<span class="value">{escape(shown.digits)}</span>'
+    return (
+        f'<span class="value">{escape(shown.digits)}</span>{shown.joiner}<span class="unit">{escape(shown.unit)}</span>'
+    )
+
+
+def _with_detail(inner: str, classes: str, lines: list[str], ident: str, extra: str = "") -> str:
+    """Return a button that opens its detail: phrasing content only, so that it may stand in a paragraph."""
+    said = " ".join(f'<span class="line">{escape(line)}</span>' for line in lines)
+    return (
+        f'<button type="button" class="{classes}" popovertarget="{ident}">{inner}</button>'
+        f'<span popover class="measured-detail" id="{ident}">{said}{extra}</span>'
+    )
+
+
+def number_html(record: Json, option: str, idents: Idents, origin: tuple[str, str] | None = None) -> str:
+    """Return a number with its detail behind it.
+
+    Args:
+        record: a measured, counted or modelled number.
+        option: one of `OPTIONS`.
+        idents: makes the page's ids.
+        origin: title and address of the page that it comes from, if that is another.
+
+    Raises:
+        ShowError: as `shown_value` does.
+    """
+    shown = shown_value(record, option)
+    extra = ""
+    if origin is not None:
+        title, address = origin
+        extra = f' <span class="line">From <a href="{escape(address)}">{escape(title)}</a>.</span>'
+    classes = f"measured {record['kind']}"
+    tag = '<span class="kind-tag">model</span>' if record["kind"] == "modelled" else ""
+    return _with_detail(_value_html(shown) + tag, classes, detail_lines(record), idents.new("measured"), extra)
+
+
+def verdict_html(record: Json, reason: str, idents: Idents) -> str:
+    """Return a verdict word with its reason, in which numbers already stand, behind it."""
+    inner = escape(record["word"])
+    lines = [f"Because {reason.rstrip('.')}.", "The word was chosen by code from these numbers."]
+    return _with_detail(inner, "measured verdict", lines, idents.new("verdict"))
+
+
+def filled(text: str, number: Callable[[str], str], words: Callable[[str], str] = escape) -> str:
+    """Return ``text`` with ``number(key)`` for each key in braces, and ``words`` applied to what is between."""
+    return "".join(
+        words(piece) + (number(key) if key is not None else "") for piece, key in split_at_placeholders(text)
+    )
+
+
+def quoted_html(number: str, source: str) -> str:
+    """Return a number that was typed because it comes from elsewhere, with its source beside it."""
+    found = re.fullmatch(r"(?P<name>.+?)\s*<(?P<address>https?://[^>\s]+)>", source)
+    named = (
+        f'<a class="reference external" href="{escape(found["address"])}">{escape(found["name"])}</a>'
+        if found
+        else escape(source)
+    )
+    return (
+        f'<span class="quoted"><span class="quoted-value">{escape(number)}</span> '
+        f'<span class="quoted-source">({named})</span></span>'
+    )
+
+
+def verdict_mark(verdict: str) -> str:
+    """Return a claim's verdict as icon and word."""
+    name = verdict.replace(" ", "-")
+    return (
+        f'<span class="claim-verdict {name}"><span class="icon" aria-hidden="true">{ICONS[verdict]}</span> '
+        f"{escape(verdict)}</span>"
+    )
+
+
+def source_html(record: Json) -> str:
+    """Return a claim's source, linked if its address is known."""
+    if record["source_url"]:
+        address = escape(record["source_url"])
+        return f'<a class="reference external" href="{address}">{escape(record["source"])}</a>'
+    return escape(record["source"])
+
+
+def claim_html(record: Json, evidence: str, also: list[str], ledger: str | None) -> str:
+    """Return the box of a claim.
+
+    Args:
+        record: the claim's.
+        evidence: as HTML, with its numbers.
+        also: further numbers that the verdict rests on, as HTML.
+        ledger: address of the page that lists all claims, if there is one.
+    """
+    key, name = record["key"], record["verdict"].replace(" ", "-")
+    more = f'<p class="claim-numbers">Rests on: {", ".join(also)}.</p>\n' if also else ""
+    link = f' <a class="claim-ledger-link" href="{escape(ledger)}">All claims</a>' if ledger else ""
+    return (
+        f'<div class="claim claim-{name}" id="claim-{key}" role="group" aria-labelledby="claim-{key}-statement">\n'
+        f'<p class="claim-head"><span class="claim-label">Claim</span> {verdict_mark(record["verdict"])}</p>\n'
+        f'<p class="claim-statement" id="claim-{key}-statement">{escape(record["statement"])}</p>\n'
+        f'<p class="claim-evidence">{evidence}</p>\n{more}'
+        f'<p class="claim-source">Source: {source_html(record)}.{link}</p>\n</div>'
+    )

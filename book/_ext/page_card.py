@@ -1,0 +1,116 @@
+"""The card at the end of a page: how and where what it shows was measured."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from html import escape
+from statistics import median
+
+from record_store import PageRecords, numbers_in
+
+from tinytorch.report.numbers import NO_BREAK, format_number
+from tinytorch.report.page import NOISE_KEY, number_text
+from tinytorch.report.provenance import blas_label, narrower_blas
+from tinytorch.report.records import NUMBER_KINDS, Json
+
+TITLE = "How this was measured"
+
+
+def _spreads(page: PageRecords) -> list[tuple[float, str]]:
+    """Return the relative half-width of each interval on the page, with the key of the record it is in."""
+    return [
+        ((number["interval"]["high"] - number["interval"]["low"]) / 2 / abs(number["value"]), record["key"])
+        for record in page.records.values()
+        for number in numbers_in(record)
+        if number["interval"] and number["value"]
+    ]
+
+
+def _share(value: float) -> str:
+    return f"±{NO_BREAK}{format_number(value, '%').text}"
+
+
+def _noise(page: PageRecords) -> str | None:
+    spreads = _spreads(page)
+    if not spreads:
+        return None
+    worst, key = max(spreads)
+    middle = median(spread for spread, _ in spreads)
+    return (
+        f"half-width of an interval: {_share(middle)} in the middle of {len(spreads)}, "
+        f"{_share(worst)} at worst (<code>{escape(key)}</code>)"
+    )
+
+
+def _cores(machine: Json) -> str:
+    usable, logical = machine["cores_usable"], machine["cores_logical"]
+    cores = f"{usable} of {logical} cores" if usable != logical else f"{logical} cores"
+    return f"{cores}, {format_number(machine['memory_bytes'], 'B').text} of memory"
+
+
+def _blas(blas: Json) -> str:
+    core = f", {blas['core']} kernels" if blas["core"] else ""
+    vectors = f" ({blas['vectors']})" if blas["vectors"] else ""
+    threads = f"{blas['threads']} thread{'s' if blas['threads'] > 1 else ''}"
+    return f"{blas_label(blas)}{core}{vectors}, {threads}"
+
+
+def _package(package: Json) -> str:
+    changed = ", changed since" if package["changed"] else ""
+    commit = f"; commit <code>{package['commit'][:10]}</code>{changed}" if package["commit"] else ""
+    return (
+        f"{escape(package['name'])} {escape(package['version'])}, "
+        f"source hash <code>{package['sha256'][:16]}</code>{commit}"
+    )
+
+
+def _made(page: PageRecords) -> str:
+    when = datetime.fromisoformat(page.provenance["when"])
+    text = f'<time datetime="{when.isoformat()}">{when:%d %B %Y, %H:%M} UTC</time>'
+    if page.duration is not None:
+        text += f", in {format_number(page.duration, 's').text}"
+    load = page.provenance["machine"]["load"]
+    if load is not None:
+        text += f"; load as it began {format_number(load, '1').text}"
+    return text
+
+
+def _counts(page: PageRecords) -> str:
+    """Return how many records of what kind the page has."""
+    named = {"measured": "measured", "counted": "counted", "modelled": "modelled"}
+    total = len(page.records) - 1
+    parts = [f"{len(page.of_kind(kind))} {word}" for kind, word in named.items() if page.of_kind(kind)]
+    return f"{total} in all" + (f", numbers among them: {', '.join(parts)}" if parts else "")
+
+
+def _rows(page: PageRecords, download: str) -> list[tuple[str, str]]:
+    where = page.provenance
+    machine = where["machine"]
+    vectors = f", vectors {machine['vectors']}" if machine["vectors"] else ""
+    environment = ", ".join(f"<code>{escape(k)}={escape(v)}</code>" for k, v in where["environment"].items())
+    noise = _noise(page)
+    floor = page.records.get(NOISE_KEY)
+    rows = [
+        ("Machine", f"{escape(machine['cpu'])}{vectors}; {_cores(machine)}; {escape(machine['system'])}"),
+        ("BLAS", "<br>".join(escape(_blas(blas)) for blas in where["blas"]) or "none loaded"),
+        ("Variables", environment or "none that steer threads or kernels"),
+        ("Code", f"{_package(where['package'])}; Python {escape(where['python'])}, NumPy {escape(where['numpy'])}"),
+        ("Made", _made(page)),
+    ]
+    if noise is not None:
+        rows.append(("Noise", noise))
+    if floor is not None and floor["kind"] in NUMBER_KINDS:
+        rows.append(("Noise floor", escape(f"{number_text(floor)}: {floor['what']}")))
+    link = f'<a class="records-download" href="{escape(download)}" download>all of them with raw samples, as JSON</a>'
+    rows.append(("Records", f"{_counts(page)}: {link}"))
+    return rows
+
+
+def card_html(page: PageRecords, download: str) -> str:
+    """Return the card of ``page``; ``download`` is the address of its file of records."""
+    narrow = "".join(
+        f'<p class="card-caution"><span class="icon" aria-hidden="true">!</span> {escape(sentence)}</p>\n'
+        for sentence in narrower_blas(page.provenance)
+    )
+    rows = "\n".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in _rows(page, download))
+    return f'<div class="measured-card">\n{narrow}<dl>\n{rows}\n</dl>\n</div>'
