@@ -21,7 +21,8 @@ class Parameter(Tensor):
     __slots__ = ()
 
     def __init__(self, data: Any) -> None:
-        super().__init__(np.array(data, copy=True), requires_grad=True)
+        # In C order whatever the order of data: optimizers change parameters through flat views.
+        super().__init__(np.array(Tensor(data).data, copy=True, order="C"), requires_grad=True)
 
 
 class Module:

@@ -45,9 +45,20 @@ class Optimizer:
         return sum(array.nbytes for array in self.state_arrays())
 
 
-def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
-    """Yield matching flat blocks of arrays of one shape; views, so that writing changes the arrays."""
-    flat = [array.reshape(-1) for array in arrays]
+def _blocks(gradient: Array, *changed: Array) -> Iterator[tuple[Array, ...]]:
+    """Yield matching flat blocks of arrays of one shape; those of ``changed`` are views, so that writing counts.
+
+    Raises:
+        ValueError: if one of ``changed`` is not in C order, so that only a copy of it is flat.
+    """
+    flat = [gradient.reshape(-1)]
+    for array in changed:
+        if not array.flags.c_contiguous:
+            raise ValueError(
+                f"a parameter's data must be contiguous, but that of shape {array.shape} is not: "
+                "assign np.ascontiguousarray(...) of it"
+            )
+        flat.append(array.reshape(-1))
     if flat[0].size <= BLOCK:
         yield tuple(flat)
         return
@@ -70,19 +81,19 @@ class SGD(Optimizer):
         _checked_rate("momentum", momentum)
         self.momentum, self.weight_decay = momentum, weight_decay
         self.velocity = [np.zeros_like(p.data) if momentum else None for p in self.parameters]
-        self._scratch = np.empty(BLOCK, np.float32)
+        self._scratch = {p.dtype: np.empty(BLOCK, p.dtype) for p in self.parameters}
 
     def step(self) -> None:
         """Change every parameter that has a gradient."""
         for parameter, velocity in zip(self.parameters, self.velocity, strict=True):
             if parameter.grad is None:
                 continue
-            moving = parameter.grad if velocity is None else velocity
-            for values, gradient, speed in _blocks(parameter.data, parameter.grad, moving):
-                scratch = self._scratch[: values.size]
+            changed = (parameter.data,) if velocity is None else (parameter.data, velocity)
+            for gradient, values, *speeds in _blocks(parameter.grad, *changed):
+                scratch = self._scratch[values.dtype][: values.size]
                 if self.weight_decay:
                     gradient = gradient + self.weight_decay * values
-                if velocity is not None:
+                for speed in speeds:
                     speed *= self.momentum
                     speed += gradient
                     gradient = speed
@@ -115,7 +126,7 @@ class Adam(Optimizer):
         self.steps = 0
         self.first = [np.zeros_like(p.data) for p in self.parameters]
         self.second = [np.zeros_like(p.data) for p in self.parameters]
-        self._scratch = np.empty(BLOCK, np.float32)
+        self._scratch = {p.dtype: np.empty(BLOCK, p.dtype) for p in self.parameters}
 
     def step(self) -> None:
         """Change every parameter that has a gradient."""
@@ -125,12 +136,12 @@ class Adam(Optimizer):
         for parameter, first, second in zip(self.parameters, self.first, self.second, strict=True):
             if parameter.grad is None:
                 continue
-            for values, gradient, mean, square in _blocks(parameter.data, parameter.grad, first, second):
+            for gradient, values, mean, square in _blocks(parameter.grad, parameter.data, first, second):
                 self._change(values, gradient, mean, square, rate, self.eps * root)
 
     def _change(self, values: Array, gradient: Array, first: Array, second: Array, rate: float, eps: float) -> None:
         """Update one block. ``rate`` and ``eps`` carry the bias corrections, as in section 2 of the paper."""
-        scratch = self._scratch[: values.size]
+        scratch = self._scratch[values.dtype][: values.size]
         if self.weight_decay:
             if self.decoupled:
                 values *= 1 - self.lr * self.weight_decay
