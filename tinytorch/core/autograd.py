@@ -46,10 +46,6 @@ def backward(root: Tensor, gradient: Any = None, retain_graph: bool = False) -> 
         node = tensor._node
         assert node is not None
         arrived = pending.pop(id(tensor))
-        if node.saved is _USED:
-            raise RuntimeError(
-                "backward ran already and freed what the forward saved: pass retain_graph=True to the first"
-            )
         gradients = dispatch.apply_backward(node, arrived.array, arrived.owned)
         if not retain_graph:
             node.saved = _USED
@@ -74,7 +70,11 @@ def _checked_seed(root: Tensor, gradient: Any) -> Array:
 
 
 def _outputs_before_inputs(root: Tensor) -> list[Tensor]:
-    """Return the recorded tensors that lead to ``root``, each before those that it was made of."""
+    """Return the recorded tensors that lead to ``root``, each before those that it was made of.
+
+    Raises:
+        RuntimeError: if a backward used one of them up.
+    """
     order: list[Tensor] = []
     seen: set[int] = set()
     stack: list[tuple[Tensor, bool]] = [(root, False)]
@@ -89,6 +89,10 @@ def _outputs_before_inputs(root: Tensor) -> list[Tensor]:
         stack.append((tensor, True))
         node = tensor._node
         assert node is not None
+        if node.saved is _USED:
+            raise RuntimeError(
+                "backward ran already and freed what the forward saved: pass retain_graph=True to the first"
+            )
         for value, needed in zip(node.inputs, node.needs, strict=True):
             if needed and value._node is not None and id(value) not in seen:
                 stack.append((value, False))
@@ -108,6 +112,8 @@ def _hand_on(node: Node, gradients: tuple[Array | None, ...], arrived: _Pending,
         assert gradient is not None
         if gradient.__class__ is not np.ndarray:  # NumPy turns results without axes into scalars
             gradient = np.asarray(gradient)
+        if gradient.dtype != value.data.dtype:  # the other operand was wider
+            gradient = gradient.astype(value.data.dtype)
         # A backward's result is its own unless it is (a view of) the gradient that came in, or read-only.
         owned = gradient.flags.writeable and (_buffer(gradient) is not buffer or (arrived.owned and shared == 1))
         if value._node is None:
