@@ -79,14 +79,17 @@ class Tensor:
     def __init__(self, data: Any, requires_grad: bool = False, dtype: npt.DTypeLike | None = None) -> None:
         if isinstance(data, Tensor):
             data = data.data
-        if dtype is None and not isinstance(data, (np.ndarray, np.generic)):
-            dtype = np.float32
         try:
-            array = np.asarray(data, dtype=dtype)
+            array = np.asarray(data)
         except (TypeError, ValueError) as error:
             raise TypeError(f"data must be numbers in a regular shape, not {type(data).__name__}: {error}") from None
+        # Before any conversion, in which NumPy would read None as NaN and text as a number.
         if array.dtype.kind not in "fiub":
-            raise TypeError(f"data must be numeric, not of dtype {array.dtype}")
+            raise TypeError(f"data must be numeric, not {type(data).__name__} of dtype {array.dtype}")
+        if dtype is None and not isinstance(data, (np.ndarray, np.generic)):
+            dtype = np.float32
+        if dtype is not None:
+            array = np.asarray(data, dtype=dtype)
         if requires_grad and array.dtype.kind not in _DIFFERENTIABLE:
             raise TypeError(f"requires_grad needs a floating dtype, not {array.dtype}: pass dtype=np.float32")
         self.data = array
@@ -201,6 +204,8 @@ class Tensor:
         return dispatch.apply(ops.negative, self)
 
     def __pow__(self, exponent: float) -> Tensor:
+        if not isinstance(exponent, (int, float, np.number)):
+            raise TypeError(f"exponent must be one number, not {type(exponent).__name__}: use exp and log for others")
         return dispatch.apply(ops.power, self, exponent=exponent)
 
     def __matmul__(self, other: Any) -> Tensor:
@@ -215,6 +220,15 @@ class Tensor:
     # Comparisons have no gradient, so they are plain NumPy and make no op.
     def __eq__(self, other: object) -> Any:
         return self.data == (other.data if isinstance(other, Tensor) else other)
+
+    def __ne__(self, other: object) -> Any:
+        return self.data != (other.data if isinstance(other, Tensor) else other)
+
+    def __le__(self, other: Any) -> Any:
+        return self.data <= (other.data if isinstance(other, Tensor) else other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.data >= (other.data if isinstance(other, Tensor) else other)
 
     def __lt__(self, other: Any) -> Any:
         return self.data < (other.data if isinstance(other, Tensor) else other)
@@ -277,7 +291,9 @@ class Tensor:
 
     def astype(self, dtype: npt.DTypeLike) -> Tensor:
         """Return a copy of another dtype; a gradient passes between floating dtypes."""
-        return dispatch.apply(ops.cast, self, dtype=np.dtype(dtype))
+        kind = np.dtype(dtype)
+        source = self if kind.kind in _DIFFERENTIABLE else self.detach()
+        return dispatch.apply(ops.cast, source, dtype=kind)
 
 
 # Below the class, because these modules import Tensor from here: operators are calls of the seam, and the
