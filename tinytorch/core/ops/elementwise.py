@@ -90,6 +90,8 @@ def _power_forward(keep: bool, x: Array, *, exponent: float) -> tuple[Array, Sav
 
 def _power_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
     x, exponent = saved
+    if exponent == 0:  # the slope is 0 also at 0, where 0 * x**-1 is not
+        return (np.zeros_like(gradient),)
     return (exponent * x ** (exponent - 1) * gradient,)
 
 
@@ -134,7 +136,7 @@ def _tanh_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
 
 def _tanh_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
     (output,) = saved
-    slope = output * output
+    slope = np.multiply(output, output, out=np.empty_like(output))
     np.subtract(1, slope, out=slope)
     return (np.multiply(slope, gradient, out=slope),)
 
@@ -172,7 +174,8 @@ def _relu_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned
 
 
 def _leaky_relu_forward(keep: bool, x: Array, *, slope: float) -> tuple[Array, Saved]:
-    factor = np.where(x > 0, x.dtype.type(1), x.dtype.type(slope))
+    floating = np.result_type(x.dtype, slope).type
+    factor = np.where(x > 0, floating(1), floating(slope))
     return x * factor, (factor,) if keep else ()
 
 
@@ -199,7 +202,7 @@ def _gelu_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
     Source: D. Hendrycks and K. Gimpel, arXiv:1606.08415. It works on blocks that stay in cache. For backward
     it keeps the slope alone, one array, instead of the input and the hyperbolic tangent.
     """
-    x = np.ascontiguousarray(x)
+    x = np.asarray(x, order="C")
     output = np.empty_like(x)
     slope = np.empty_like(x) if keep else None
     flat, flat_output = x.reshape(-1), output.reshape(-1)
@@ -250,7 +253,7 @@ def _maximum_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], ow
 
 
 def _where_forward(keep: bool, condition: Array, a: Any, b: Any) -> tuple[Array, Saved]:
-    return np.where(condition, a, b), (condition, np.shape(a), np.shape(b)) if keep else ()
+    return np.where(condition, a, b), (np.asarray(condition, bool), np.shape(a), np.shape(b)) if keep else ()
 
 
 def _where_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
