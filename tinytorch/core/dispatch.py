@@ -142,7 +142,14 @@ def no_grad() -> Iterator[None]:
 
 @contextmanager
 def observed_by(*observers: Observer) -> Iterator[None]:
-    """Tell ``observers`` of every op and module call that the body makes."""
+    """Tell ``observers`` of every op and module call that the body makes.
+
+    Raises:
+        ValueError: if one of them is installed already; it would be told of everything twice.
+    """
+    for index, observer in enumerate(observers):
+        if any(observer is other for other in (*_state.observers, *observers[:index])):
+            raise ValueError(f"observers must not be installed already, but {observer!r} is")
     _state.observers = (*_state.observers, *observers)
     try:
         yield
@@ -187,11 +194,13 @@ def module_scope(module: Module) -> Iterator[None]:
     if name is None:
         name = f"{outer}.{type(module).__name__}" if outer else type(module).__name__
     state.path = name
-    for observer in observers:
-        observer.enter_module(name, module)
     try:
-        yield
-    finally:
         for observer in observers:
-            observer.leave_module(name, module)
+            observer.enter_module(name, module)
+        try:
+            yield
+        finally:
+            for observer in observers:
+                observer.leave_module(name, module)
+    finally:
         state.path, state.paths = outer, outer_paths
