@@ -215,6 +215,8 @@ class Tensor:
         return dispatch.apply(ops.matmul, other, self)
 
     def __getitem__(self, index: Any) -> Tensor:
+        if isinstance(index, tuple):
+            index = tuple([part.data if isinstance(part, Tensor) else part for part in index])
         return dispatch.apply(ops.getitem, self, index=index.data if isinstance(index, Tensor) else index)
 
     # Comparisons have no gradient, so they are plain NumPy and make no op.

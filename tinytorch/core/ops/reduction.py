@@ -19,7 +19,8 @@ def _expanded(gradient: Array, shape: Shape, axis: Axis, keepdims: bool) -> Arra
 
 
 def _sum_forward(keep: bool, x: Array, *, axis: Axis = None, keepdims: bool = False) -> tuple[Array, Saved]:
-    return x.sum(axis=axis, keepdims=keepdims, dtype=x.dtype), (x.shape, axis, keepdims) if keep else ()
+    # Sums of integers are of NumPy's wide integer type: int8 would overflow without a word.
+    return x.sum(axis=axis, keepdims=keepdims), (x.shape, axis, keepdims) if keep else ()
 
 
 def _sum_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:

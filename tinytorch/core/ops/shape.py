@@ -40,9 +40,9 @@ def _getitem_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], ow
 
 
 def _may_repeat(index: Any) -> bool:
-    """Return whether an index can name one element twice: only lists and arrays of integers can."""
+    """Return whether an index can name one element twice: only sequences and arrays of integers can."""
     parts = index if isinstance(index, tuple) else (index,)
-    return any(isinstance(part, (list, np.ndarray)) and np.asarray(part).dtype.kind in "iu" for part in parts)
+    return any(not isinstance(part, (slice, int, np.integer)) and np.asarray(part).dtype.kind in "iu" for part in parts)
 
 
 def _concatenate_forward(keep: bool, *arrays: Array, axis: int = 0) -> tuple[Array, Saved]:
