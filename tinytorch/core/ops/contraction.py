@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, contraction
@@ -16,7 +18,8 @@ def _checked_shapes(a: Shape, b: Shape) -> None:
         raise ValueError(f"matmul has a shape mismatch: {a} ends in {a[-1]}, but {b} needs {inner} there")
 
 
-def _matmul_forward(keep: bool, a: Array, b: Array) -> tuple[Array, Saved]:
+def _matmul_forward(keep: bool, a: Any, b: Any) -> tuple[Array, Saved]:
+    a, b = np.asarray(a), np.asarray(b)
     _checked_shapes(a.shape, b.shape)
     return np.matmul(a, b), (a, b) if keep else ()
 
@@ -34,7 +37,8 @@ def _matmul_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
     if needs[0]:
         down_a = unbroadcast(np.matmul(gradient, wide_b.swapaxes(-1, -2)), wide_a.shape).reshape(a.shape)
     if needs[1]:
-        if wide_b.ndim == 2 and wide_a.ndim > 2:  # one product over all rows instead of one for each matrix, summed
+        if wide_b.ndim == 2 and wide_a.ndim > 2 and wide_a.size and gradient.size:
+            # One product over all rows instead of one for each matrix, summed.
             rows = wide_a.reshape(-1, wide_a.shape[-1])
             down_b = np.matmul(rows.T, gradient.reshape(-1, gradient.shape[-1]))
         else:

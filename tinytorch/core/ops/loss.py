@@ -10,6 +10,8 @@ from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
 def _mean_squared_error_forward(keep: bool, prediction: Array, target: Array) -> tuple[Array, Saved]:
     if prediction.shape != target.shape:
         raise ValueError(f"target must have the prediction's shape {prediction.shape}, not {target.shape}")
+    if not prediction.size:
+        raise ValueError(f"prediction must have at least one element, but its shape is {prediction.shape}")
     difference = (prediction - target).reshape(-1)
     return np.dot(difference, difference) / difference.dtype.type(difference.size), (
         difference,

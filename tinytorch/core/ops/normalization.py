@@ -25,8 +25,8 @@ def _layer_norm_forward(keep: bool, x: Array, weight: Array, bias: Array, *, eps
     Source: J. Ba, J. Kiros and G. Hinton, arXiv:1607.06450; the variance is the biased one.
     """
     width = x.shape[-1]
-    if weight.shape != (width,):
-        raise ValueError(f"layer_norm needs a last axis of {weight.shape[0]}, but the input's shape is {x.shape}")
+    if weight.shape != (width,) or bias.shape != weight.shape:
+        raise ValueError(f"layer_norm needs a last axis of {weight.size}, but the input's shape is {x.shape}")
     rows = np.ascontiguousarray(x).reshape(-1, width)
     output = np.empty_like(rows)
     normal = np.empty_like(rows) if keep else output
@@ -96,6 +96,10 @@ def _batch_norm_forward(
     ``statistics``. Source: S. Ioffe and C. Szegedy, arXiv:1502.03167.
     """
     maps = channels_last(x)
+    if weight.shape != (maps.shape[3],) or bias.shape != weight.shape:
+        raise ValueError(f"batch_norm needs an input of shape (N, {weight.size}, H, W), not {x.shape}")
+    if not maps.size:
+        raise ValueError(f"batch_norm needs at least one element, but the input's shape is {x.shape}")
     rows = maps.reshape(-1, maps.shape[-1])
     own = mean is None or variance is None
     if own:
