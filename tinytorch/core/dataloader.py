@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tinytorch.core.layers import checked_positive
 from tinytorch.core.op import Array
 from tinytorch.core.random import Seed, generator_from
 from tinytorch.core.tensor import Tensor
@@ -21,15 +22,16 @@ class DataLoader:
         seed: seed or generator of that order.
 
     Raises:
-        ValueError: if there are no arrays, their lengths differ, or ``batch_size`` is below 1.
+        ValueError: if there are no arrays, they are empty, their lengths differ, or ``batch_size`` is below 1.
     """
 
     def __init__(self, *arrays: Array | Tensor, batch_size: int = 32, shuffle: bool = False, seed: Seed = None) -> None:
         self.arrays = [array.data if isinstance(array, Tensor) else np.asarray(array) for array in arrays]
-        if not self.arrays or len({len(array) for array in self.arrays}) != 1:
-            raise ValueError(f"arrays must be at least one, and of one length, not {[len(a) for a in self.arrays]}")
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, not {batch_size}")
+        lengths = {array.shape[:1] for array in self.arrays}
+        if len(lengths) != 1 or not all(length and length[0] for length in lengths):
+            shapes = [array.shape for array in self.arrays]
+            raise ValueError(f"arrays must be at least one, and of one length above 0, but their shapes are {shapes}")
+        checked_positive(batch_size=batch_size)
         self.batch_size, self.shuffle = batch_size, shuffle
         self.generator = generator_from(seed)
 

@@ -101,7 +101,8 @@ class Module:
         """Copy ``state`` into parameters and buffers.
 
         Raises:
-            ValueError: if a name is missing or unknown, or a shape differs; nothing is changed then.
+            ValueError: if a name is missing or unknown, a shape differs or something is not numeric; nothing is
+                changed then.
         """
         own = dict(self._named_state())
         missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
@@ -112,6 +113,8 @@ class Module:
         for name, tensor in own.items():
             if np.shape(state[name]) != tensor.shape:
                 raise ValueError(f"state[{name!r}] must have shape {tensor.shape}, not {np.shape(state[name])}")
+            if np.asarray(state[name]).dtype.kind not in "fiub":
+                raise ValueError(f"state[{name!r}] must be numeric, not of dtype {np.asarray(state[name]).dtype}")
         for name, tensor in own.items():
             tensor.data[...] = state[name]
 

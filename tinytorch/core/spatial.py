@@ -23,10 +23,10 @@ def pair(value: Size, name: str, least: int = 1) -> tuple[int, int]:
     Raises:
         ValueError: if it is not one or two integers of at least ``least``.
     """
-    both = (value, value) if isinstance(value, int) else tuple(value)
-    if len(both) != 2 or any(not isinstance(length, int) or length < least for length in both):
+    both = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    if len(both) != 2 or any(not isinstance(length, (int, np.integer)) or length < least for length in both):
         raise ValueError(f"{name} must be a whole number of at least {least}, or two of them, not {value!r}")
-    return both
+    return int(both[0]), int(both[1])
 
 
 class Conv2d(Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,8 +26,14 @@ class History:
 def train_step(
     model: Module, inputs: Any, targets: Any, loss: Callable[[Tensor, Any], Tensor], optimizer: Optimizer
 ) -> float:
-    """Run one forward, backward and optimizer step; return the loss before it."""
+    """Run one forward, backward and optimizer step; return the loss before it.
+
+    Raises:
+        FloatingPointError: if the loss is not finite; no parameter is changed then.
+    """
     value = loss(model(inputs), targets)
+    if not math.isfinite(value.item()):
+        raise FloatingPointError(f"the loss became {value.item()}: lower lr, now {optimizer.lr}")
     optimizer.zero_grad()
     value.backward()
     optimizer.step()
@@ -65,12 +72,10 @@ def fit(
             summed = 0.0
             for inputs, targets in batches:
                 optimizer.lr = rate * schedule(done / total) if schedule else rate
-                value = train_step(model, inputs, targets, loss, optimizer)
-                if not value < float("inf"):
-                    raise FloatingPointError(
-                        f"the loss became {value} in epoch {epoch + 1}: lower lr, now {optimizer.lr}"
-                    )
-                summed += value
+                try:
+                    summed += train_step(model, inputs, targets, loss, optimizer)
+                except FloatingPointError as error:
+                    raise FloatingPointError(f"in epoch {epoch + 1}, {error}") from None
                 done += 1
                 progress.advance(task)
             history.losses.append(summed / len(batches))
