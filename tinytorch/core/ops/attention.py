@@ -72,9 +72,9 @@ def _backward(
     output: Array,
     scores: Array,
     inverse: Array,
-    down: tuple[Array, Array, Array],
+    down: tuple[Array | None, Array | None, Array | None],
 ) -> None:
-    """Fill ``down`` = gradients of q, k and v (views of (B, H, T, D)); ``q`` is the scaled one."""
+    """Fill ``down`` = gradients of q, k and v (views of (B, H, T, D)) where not None; ``q`` is the scaled one."""
     down_q, down_k, down_v = down
     batch, heads, queries, depth = q.shape
     # With weights w = scores * inverse: dv = w^T g; ds = w * (g v^T - rowsum(g * output)).
@@ -82,13 +82,19 @@ def _backward(
     along = np.einsum("bhtd,bhtd->bht", scaled, output)[..., None]
     for part in _parts(batch, heads, queries * k.shape[2]):
         weights = scores[part]
-        np.matmul(weights.swapaxes(2, 3), scaled[part], out=down_v[part])
+        if down_v is not None:
+            np.matmul(weights.swapaxes(2, 3), scaled[part], out=down_v[part])
+        if down_q is None and down_k is None:
+            continue
         slope = np.matmul(scaled[part], v[part].swapaxes(2, 3))
         slope -= along[part]
         slope *= weights
-        np.matmul(slope, k[part], out=down_q[part])
-        np.matmul(slope.swapaxes(2, 3), q[part], out=down_k[part])
-    down_q *= q.dtype.type(1 / math.sqrt(depth))
+        if down_q is not None:
+            np.matmul(slope, k[part], out=down_q[part])
+        if down_k is not None:
+            np.matmul(slope.swapaxes(2, 3), q[part], out=down_k[part])
+    if down_q is not None:
+        down_q *= q.dtype.type(1 / math.sqrt(depth))
 
 
 def _heads_first(packed: Array, heads: int) -> tuple[Array, Array, Array]:
@@ -144,9 +150,11 @@ def _attention_forward(keep: bool, q: Array, k: Array, v: Array, *, causal: bool
 
 def _attention_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
     scaled, k, v, scores, inverse, output = saved
-    down = np.empty_like(scaled), np.empty_like(k), np.empty_like(v)
-    _backward(gradient, scaled, k, v, output, scores, inverse, down)
-    return tuple(one if needed else None for one, needed in zip(down, needs, strict=True))
+    down_q, down_k, down_v = (
+        np.empty_like(x) if needed else None for x, needed in zip((scaled, k, v), needs, strict=True)
+    )
+    _backward(gradient, scaled, k, v, output, scores, inverse, (down_q, down_k, down_v))
+    return down_q, down_k, down_v
 
 
 def _work(batch: int, heads: int, queries: int, keys: int, depth: int, call: Call, all_needed: bool) -> Work:
