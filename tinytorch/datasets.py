@@ -1,0 +1,97 @@
+"""The real data that the zoo's models are trained and scored on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Inputs and targets to train on, and others to score on; the arrays are read-only."""
+
+    train_inputs: npt.NDArray[np.generic]
+    train_targets: Integers
+    test_inputs: npt.NDArray[np.generic]
+    test_targets: Integers
+
+    def __post_init__(self) -> None:
+        for array in (self.train_inputs, self.train_targets, self.test_inputs, self.test_targets):
+            array.flags.writeable = False
+
+
+@cache
+def digits() -> Split:
+    """Return scikit-learn's 1,797 handwritten digits: images (N, 1, 8, 8) float32 in 0..1, labels int64.
+
+    A fixed fifth of each digit is for scoring. Source: E. Alpaydin and C. Kaynak, Optical Recognition of
+    Handwritten Digits, UCI Machine Learning Repository, 1998, doi:10.24432/C50P49 (its test part).
+    """
+    bunch = load_digits()
+    images = (bunch.images / 16).astype(np.float32)[:, None]
+    labels = bunch.target.astype(np.int64)
+    return Split(*_in_order(train_test_split(images, labels, test_size=0.2, random_state=0, stratify=labels)))
+
+
+@cache
+def shifted_digits() -> tuple[Floats, Integers]:
+    """Return the training digits and, of each, the four copies that are moved by one pixel: (5 N, 1, 8, 8)."""
+    data = digits()
+    images = np.asarray(data.train_inputs, dtype=np.float32)
+    moved = [images, *(np.roll(images, step, axis) for axis in (2, 3) for step in (-1, 1))]
+    # What rolled over the edge comes from outside of the image, which is blank.
+    for copy, edge in zip(moved[1:], (np.s_[:, :, -1], np.s_[:, :, 0], np.s_[..., -1], np.s_[..., 0]), strict=True):
+        copy[edge] = 0
+    return np.concatenate(moved), np.tile(data.train_targets, len(moved))
+
+
+def _in_order(
+    parts: list[npt.NDArray[np.generic]],
+) -> tuple[npt.NDArray[np.generic], Integers, npt.NDArray[np.generic], Integers]:
+    """Return scikit-learn's (inputs, inputs, targets, targets) as training pair and test pair."""
+    train_inputs, test_inputs, train_targets, test_targets = parts
+    return train_inputs, train_targets.astype(np.int64), test_inputs, test_targets.astype(np.int64)
+
+
+#: The sorting task: digits to sort, the token between question and answer, and targets that do not count.
+SORT_LENGTH = 10
+SEPARATOR = 10
+IGNORED = -100
+
+
+def sorting_examples(count: int, seed: int, length: int = SORT_LENGTH) -> tuple[Integers, Integers]:
+    """Return ``count`` sequences of the sorting task, as a language model reads them.
+
+    A sequence is ``length`` random digits, the separator, and the same digits in order. Inputs are all tokens
+    but the last, targets all but the first, with `IGNORED` where the question still runs; both are int64 of
+    shape (count, 2 * length).
+
+    Raises:
+        ValueError: if ``count`` or ``length`` is below 1.
+    """
+    if count < 1 or length < 1:
+        raise ValueError(f"count and length must be at least 1, not {count} and {length}")
+    question = np.random.default_rng(seed).integers(0, 10, (count, length))
+    separator = np.full((count, 1), SEPARATOR)
+    tokens = np.concatenate([question, separator, np.sort(question, axis=1)], axis=1)
+    targets = tokens[:, 1:].copy()
+    targets[:, :length] = IGNORED
+    return tokens[:, :-1], targets
+
+
+@cache
+def sorting(train: int = 50_000, test: int = 2_000) -> Split:
+    """Return the sorting task from fixed seeds: no question of the test part is in the training part."""
+    train_inputs, train_targets = sorting_examples(train, seed=1)
+    test_inputs, test_targets = sorting_examples(2 * test, seed=2)
+    seen = {row.tobytes() for row in train_inputs[:, :SORT_LENGTH]}
+    unseen = np.array([row.tobytes() not in seen for row in test_inputs[:, :SORT_LENGTH]])
+    return Split(train_inputs, train_targets, test_inputs[unseen][:test], test_targets[unseen][:test])

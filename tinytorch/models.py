@@ -1,0 +1,195 @@
+"""The model zoo that the chapters study: MLP, CNN and GPT, their data, and their trained weights."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinytorch import datasets
+from tinytorch.core.activations import ReLU
+from tinytorch.core.dataloader import DataLoader
+from tinytorch.core.dispatch import no_grad
+from tinytorch.core.layers import Flatten, Linear
+from tinytorch.core.losses import CrossEntropyLoss
+from tinytorch.core.module import Module, Sequential
+from tinytorch.core.optimizers import AdamW
+from tinytorch.core.spatial import BatchNorm2d, Conv2d, MaxPool2d
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.training import fit
+from tinytorch.core.transformers import GPT
+
+_PACKAGE = Path(__file__).parent
+#: Where trained weights are kept, beside everything else that a build makes.
+WEIGHTS = _PACKAGE.parent / "_build" / "models"
+
+
+def mlp(seed: int = 0) -> Sequential:
+    """Return the zoo's MLP, untrained: digits (N, 1, 8, 8) to logits (N, 10) through 256 and 128 units."""
+    generator = np.random.default_rng(seed)
+    return Sequential(
+        Flatten(),
+        Linear(64, 256, seed=generator),
+        ReLU(),
+        Linear(256, 128, seed=generator),
+        ReLU(),
+        Linear(128, 10, seed=generator),
+    )
+
+
+def cnn(seed: int = 0) -> Sequential:
+    """Return the zoo's CNN, untrained: digits (N, 1, 8, 8) to logits (N, 10) through three convolutions."""
+    generator = np.random.default_rng(seed)
+    return Sequential(
+        Conv2d(1, 32, 3, padding=1, seed=generator),
+        BatchNorm2d(32),
+        ReLU(),
+        Conv2d(32, 64, 3, padding=1, seed=generator),
+        BatchNorm2d(64),
+        ReLU(),
+        MaxPool2d(2),
+        Conv2d(64, 64, 3, padding=1, seed=generator),
+        BatchNorm2d(64),
+        ReLU(),
+        MaxPool2d(2),
+        Flatten(),
+        Linear(256, 10, seed=generator),
+    )
+
+
+def gpt(seed: int = 0) -> GPT:
+    """Return the zoo's GPT, untrained: two blocks, 96 wide, 4 heads, for sequences of the sorting task."""
+    return GPT(datasets.SEPARATOR + 1, 96, 2, 4, 2 * datasets.SORT_LENGTH, seed=seed)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One model of the zoo: how it is made, what it learns from, and how it is trained."""
+
+    name: str
+    make: Callable[[int], Module]
+    data: Callable[[], datasets.Split]
+    train_data: Callable[[], tuple[npt.NDArray[np.generic], datasets.Integers]]
+    score: str
+    batch_size: int
+    epochs: int
+    learning_rate: float
+
+    def example_input(self, batch: int) -> npt.NDArray[Any]:
+        """Return ``batch`` inputs of the test part, repeated from its start if it is shorter.
+
+        Raises:
+            ValueError: if ``batch`` is below 1.
+        """
+        if batch < 1:
+            raise ValueError(f"batch must be at least 1, not {batch}")
+        inputs = self.data().test_inputs
+        return inputs[np.arange(batch) % len(inputs)]
+
+    def example_target(self, batch: int) -> npt.NDArray[np.int64]:
+        """Return the targets of `example_input`."""
+        targets = self.data().test_targets
+        return targets[np.arange(batch) % len(targets)]
+
+
+def _plain(data: Callable[[], datasets.Split]) -> Callable[[], tuple[npt.NDArray[np.generic], datasets.Integers]]:
+    """Return a function that gives the training part of ``data`` as it is."""
+    return lambda: (data().train_inputs, data().train_targets)
+
+
+ZOO: dict[str, Entry] = {
+    "mlp": Entry("mlp", mlp, datasets.digits, datasets.shifted_digits, "test accuracy", 64, 40, 2e-3),
+    "cnn": Entry("cnn", cnn, datasets.digits, _plain(datasets.digits), "test accuracy", 64, 12, 2e-3),
+    "gpt": Entry("gpt", gpt, datasets.sorting, _plain(datasets.sorting), "exact test sequences", 64, 1, 3e-3),
+}
+
+
+def entry(name: str) -> Entry:
+    """Return the zoo's entry of that name.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    if name not in ZOO:
+        raise ValueError(f"name must be one of {', '.join(ZOO)}, not {name!r}")
+    return ZOO[name]
+
+
+def loss_function() -> CrossEntropyLoss:
+    """Return the loss that all models of the zoo are trained with."""
+    return CrossEntropyLoss(ignore_index=datasets.IGNORED)
+
+
+def warm_up_then_cosine(fraction: float) -> float:
+    """Return the learning rate's factor: up linearly for a tenth of the training, then down a half cosine."""
+    if fraction < 0.1:
+        return (fraction + 0.002) / 0.102
+    return 0.5 * (1 + math.cos(math.pi * (fraction - 0.1) / 0.9))
+
+
+def train(name: str, seed: int = 0) -> Module:
+    """Return the zoo's model of that name, trained from ``seed`` on the training part, in eval mode."""
+    plan = entry(name)
+    inputs, targets = plan.train_data()
+    model = plan.make(seed)
+    batches = DataLoader(inputs, targets, batch_size=plan.batch_size, shuffle=True, seed=seed)
+    optimizer = AdamW(model.parameters(), lr=plan.learning_rate)
+    fit(model, batches, loss_function(), optimizer, plan.epochs, schedule=warm_up_then_cosine, name=f"training {name}")
+    return model
+
+
+def trained(name: str, seed: int = 0) -> Module:
+    """Return what `train` returns, from the weights kept under ``_build/`` if the same code made them.
+
+    The key is a hash of the framework's, this and the data's source, NumPy's version and the seed; when one
+    changes the model is trained again.
+    """
+    path = WEIGHTS / f"{name}-{seed}-{_fingerprint()}.npz"
+    if path.exists():
+        return entry(name).make(seed).load(path).eval()
+    model = train(name, seed)
+    WEIGHTS.mkdir(parents=True, exist_ok=True)
+    model.save(path)
+    return model
+
+
+def _fingerprint() -> str:
+    """Return a hash of everything that decides the trained weights."""
+    digest = hashlib.sha256(np.__version__.encode())
+    sources = [*sorted((_PACKAGE / "core").rglob("*.py")), _PACKAGE / "datasets.py", Path(__file__)]
+    for source in sources:
+        digest.update(source.relative_to(_PACKAGE).as_posix().encode())
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def correct(model: Module, name: str) -> npt.NDArray[np.bool_]:
+    """Return, for each test example, whether the model gets it right, shape (test examples,).
+
+    A digit is right if its logit is the largest. A sequence is right if every token of the answer is: greedy
+    decoding reads its own tokens back, so it is right exactly when each token is right after the right ones.
+    """
+    data = entry(name).data()
+    model.eval()
+    with no_grad():
+        chosen = model(_as_input(data.test_inputs)).data.argmax(axis=-1)
+    if chosen.ndim == 1:
+        return np.asarray(chosen == data.test_targets)
+    return np.asarray(((chosen == data.test_targets) | (data.test_targets == datasets.IGNORED)).all(axis=1))
+
+
+def accuracy(model: Module, name: str) -> float:
+    """Return the share (0 to 1) of the whole test part that the model gets right."""
+    return float(correct(model, name).mean())
+
+
+def _as_input(array: npt.NDArray[Any]) -> Any:
+    """Return images as a Tensor; tokens are taken as they are."""
+
+    return Tensor(array) if array.dtype.kind == "f" else array
