@@ -35,6 +35,7 @@ serve: book  ## build the book and show it on http://127.0.0.1:8000 (PORT=... fo
 	@$(VENV)/bin/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
 
 check-site: environment  ## look at every built page in a browser: errors, requests, width, accessibility
+	@$(VENV)/bin/python -m pytest book/_checks
 	@$(VENV)/bin/python book/_checks/browser.py _build/html
 
 lint: environment  ## check style, types and spelling

@@ -79,9 +79,14 @@ def from_environment(environment: Mapping[str, str]) -> Repository | None:
 
 def from_git(folder: Path) -> Repository | None:
     """Return the repository that the remote `origin` of the checkout at `folder` names, or None without one."""
+    folder = folder.resolve()
     command = ["git", "-C", str(folder), "remote", "get-url", "origin"]
+    # A copy without .git that lies inside another checkout is not that checkout's.
+    settings = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
     try:
-        found = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        found = subprocess.run(
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=settings
+        )
     except FileNotFoundError:  # a source archive on a machine without git
         return None
     return parse_remote(found.stdout) if found.returncode == 0 else None
@@ -117,7 +122,7 @@ def theme_options(repository: Repository | None) -> dict[str, Any]:
 
 def set_theme_options(app: Sphinx, config: Config) -> None:
     """Put the repository's address into the theme's options, before the theme reads them."""
-    repository = find(os.environ, Path(app.srcdir))
+    repository = find(os.environ, Path(app.srcdir).parent)
     config.html_theme_options = {**config.html_theme_options, **theme_options(repository)}
 
 
