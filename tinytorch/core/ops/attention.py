@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -28,10 +29,16 @@ def _parts(batch: int, heads: int, scores: int) -> Iterator[Part]:
             yield slice(index, index + 1), slice(start, start + at_a_time)
 
 
+@lru_cache(maxsize=4)
 def _mask(queries: int, keys: int, dtype: np.dtype[np.floating]) -> Array:
-    """Return (queries, keys): 0 where a query may look, minus infinity at later keys; both end together."""
+    """Return (queries, keys): 0 where a query may look, minus infinity at later keys; both end together.
+
+    The last few are kept: to a short sequence, making its mask costs as much as its attention.
+    """
     late = np.arange(keys) > np.arange(queries)[:, None] + (keys - queries)
-    return np.where(late, dtype.type(-np.inf), dtype.type(0))
+    mask = np.where(late, dtype.type(-np.inf), dtype.type(0))
+    mask.flags.writeable = False
+    return mask
 
 
 def _forward(q: Array, k: Array, v: Array, output: Array, causal: bool, scores: Array | None) -> tuple[Array, Array]:

@@ -9,11 +9,6 @@ from tinytorch.core.ops.elementwise import BLOCK
 from tinytorch.core.ops.layout import channels_first, channels_last
 
 
-def _row_sums(rows: Array) -> Array:
-    """Return the sum of each row, shape (n,): a matrix times ones, which BLAS does at the speed of memory."""
-    return np.dot(rows, np.ones(rows.shape[1], rows.dtype))
-
-
 def _column_sums(rows: Array) -> Array:
     """Return the sum of each column, shape (m,)."""
     return np.dot(np.ones(len(rows), rows.dtype), rows)
@@ -31,17 +26,18 @@ def _layer_norm_forward(keep: bool, x: Array, weight: Array, bias: Array, *, eps
     output = np.empty_like(rows)
     normal = np.empty_like(rows) if keep else output
     inverse = np.empty((len(rows), 1), rows.dtype)
+    averaging = np.full(width, 1 / width, rows.dtype)
     step = max(1, BLOCK // width)
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        mean = _row_sums(rows[part])
-        mean /= width
+        # Sums over rows are products with a constant vector, which BLAS does at the speed of memory.
+        mean = np.dot(rows[part], averaging)
         centred = np.subtract(rows[part], mean[:, None], out=normal[part])
-        variance = np.einsum("ij,ij->i", centred, centred)
-        variance /= width
+        variance = np.vecdot(centred, centred)
+        variance *= 1 / width
         variance += epsilon
         np.sqrt(variance, out=variance)
-        np.divide(1, variance, out=inverse[part, 0])
+        np.reciprocal(variance, out=inverse[part, 0])
         centred *= inverse[part]
         scaled = np.multiply(centred, weight, out=output[part])
         scaled += bias
@@ -54,6 +50,7 @@ def _layer_norm_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...],
     gradient = np.ascontiguousarray(gradient).reshape(-1, width)
     down = np.empty_like(gradient) if needs[0] else None
     down_weight = np.zeros_like(weight)
+    averaging = np.full(width, 1 / width, gradient.dtype)
     step = max(1, BLOCK // width)
     scratch = np.empty((min(step, len(gradient)), width), gradient.dtype)
     for start in range(0, len(gradient), step):
@@ -65,10 +62,9 @@ def _layer_norm_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...],
             continue
         # inverse * (g - mean(g) - normal * mean(g * normal)), where g is the gradient times the weight.
         along = np.dot(product, weight)
-        along /= width
+        along *= 1 / width
         inner = np.multiply(gradient[part], weight, out=down[part])
-        mean = _row_sums(inner)
-        mean /= width
+        mean = np.dot(inner, averaging)
         inner -= mean[:, None]
         inner -= np.multiply(normal[part], along[:, None], out=product)
         inner *= inverse[part]
