@@ -8,8 +8,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import nbformat
-from jupyter_cache import get_cache
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
@@ -49,25 +47,10 @@ def execution_key(folder: Path, paths: list[str]) -> str:
     return digest.hexdigest()[:32]
 
 
-def drop_torn(path: Path) -> None:
-    """Remove entries of the cache whose notebook is missing or cut short, as an interrupted build leaves them."""
-    cache = get_cache(str(path))
-    for record in cache.list_cache_records():
-        notebook = Path(path, "executed", record.hashkey, "base.ipynb")
-        try:
-            nbformat.read(notebook, as_version=4)
-        except (OSError, ValueError, nbformat.ValidationError):
-            notebook.parent.mkdir(parents=True, exist_ok=True)
-            notebook.touch()  # the cache refuses to remove an entry that has no file
-            cache.remove_cache(record.pk)
-
-
 def choose_cache(app: Sphinx, config: Config) -> None:
     """Point MyST-NB to the cache of the present key; as a setting it also makes Sphinx read all pages anew."""
     key = execution_key(Path(app.srcdir), list(config.execution_key_paths))
     path = Path(app.outdir).parent.resolve() / CACHE_FOLDER / key
-    if path.exists():
-        drop_torn(path)
     path.mkdir(parents=True, exist_ok=True)
     path.touch()
     config.nb_execution_cache_path = str(path)

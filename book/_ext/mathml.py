@@ -66,9 +66,7 @@ def visit_block(self: HTML5Translator, node: nodes.math_block) -> None:
     attributes: dict[str, Any] = {"role": "region", "tabindex": "0", "aria-label": "formula"}
     self.body.append(self.starttag(node, "div", CLASS="math-block", **attributes))
     if node["number"]:
-        self.body.append(f'<span class="eqno">({get_node_equation_number(self, node)})')
-        self.add_permalink_ref(node, "Link to this equation")
-        self.body.append("</span>")
+        self.body.append(f'<span class="eqno">({get_node_equation_number(self, node)})</span>')
     self.body.append(_written(node, block=True))
     self.body.append("</div>\n")
     raise nodes.SkipNode

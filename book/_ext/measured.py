@@ -17,8 +17,10 @@ from number_html import (
     Idents,
     ShowError,
     claim_html,
-    filled,
+    filled_html,
+    filled_text,
     formatted,
+    kept_together,
     number_html,
     quoted_html,
     shown_value,
@@ -136,12 +138,25 @@ class ResolveRecords(SphinxPostTransform):
             except ShowError as error:
                 warn(str(error), node)
                 html = f'<strong class="missing">{escape(str(error))}</strong>'
-            node.replace_self(self._node(node, html))
+            if self.app.builder.format == "html":
+                self._put_html(node, html)
+            else:
+                node.replace_self(self._text_of(node))
 
-    def _node(self, node: Pending, html: str) -> nodes.Node:
-        """Return HTML for HTML builders, and the number as text for others."""
-        if self.app.builder.format == "html":
-            return nodes.raw("", html, format="html")
+    def _put_html(self, node: Pending, html: str) -> None:
+        """Replace the node by ``html``; within a line, punctuation that touches it goes along."""
+        if node["role"] in ("measured", "verdict"):
+            place = node.parent.index(node)
+            around = [node.parent[i] if 0 <= i < len(node.parent) else None for i in (place - 1, place + 1)]
+            before, after = (n.astext() if isinstance(n, nodes.Text) else "" for n in around)
+            new_before, html, new_after = kept_together(before, html, after)
+            for text, old, new in ((around[0], before, new_before), (around[1], after, new_after)):
+                if text is not None and new != old:
+                    node.parent.replace(text, nodes.Text(new))
+        node.replace_self(nodes.raw("", html, format="html"))
+
+    def _text_of(self, node: Pending) -> nodes.Text:
+        """Return the number as text, for builders other than HTML's."""
         record = self._store.find(node["reference"], self._docname, *NUMBER_KINDS)
         return nodes.Text(shown_value(record, node["option"]).text if record else node["reference"])
 
@@ -149,7 +164,7 @@ class ResolveRecords(SphinxPostTransform):
         record = self._store.find(reference, self._docname, *kinds)
         if record is None:
             page, key = split_reference(reference, self._docname)
-            raise ShowError(f"page {page!r} has recorded no {' or '.join(kinds)} {key!r}")
+            raise ShowError(f"page {page!r} has recorded no {'number' if kinds == NUMBER_KINDS else kinds[0]} {key!r}")
         return record
 
     def _address(self, docname: str) -> str:
@@ -173,7 +188,7 @@ class ResolveRecords(SphinxPostTransform):
     def _verdict(self, node: Pending) -> str:
         record = self._record(node["reference"], "verdict")
         page = record["page"]
-        reason = filled(record["because"], lambda key: self._plain_number(_on_page(key, page)), str)
+        reason = filled_text(record["because"], lambda key: self._plain_number(_on_page(key, page)))
         return verdict_html(record, reason, self._idents)
 
     def _evidence(self, record: Json) -> tuple[str, list[str]]:
@@ -185,7 +200,7 @@ class ResolveRecords(SphinxPostTransform):
             inside.add(key)
             return self._number_of(_on_page(key, page))
 
-        evidence = filled(record["evidence"], number)
+        evidence = filled_html(record["evidence"], number)
         also = [
             f"{escape(self._record(_on_page(key, page), *NUMBER_KINDS)['what'])} {self._number_of(_on_page(key, page))}"
             for key in record["numbers"]

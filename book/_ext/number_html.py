@@ -176,11 +176,43 @@ def verdict_html(record: Json, reason: str, idents: Idents) -> str:
     return _with_detail(inner, "measured verdict", lines, idents.new("verdict"))
 
 
-def filled(text: str, number: Callable[[str], str], words: Callable[[str], str] = escape) -> str:
-    """Return ``text`` with ``number(key)`` for each key in braces, and ``words`` applied to what is between."""
-    return "".join(
-        words(piece) + (number(key) if key is not None else "") for piece, key in split_at_placeholders(text)
-    )
+_BEFORE = re.compile(r"[(\[“‘„]+$")
+_AFTER = re.compile(r"^[.,;:!?)\]”’…]+")
+
+
+def kept_together(before: str, number: str, after: str) -> tuple[str, str, str]:
+    """Return the three with the punctuation that touches the number moved into its HTML, held to it.
+
+    Args:
+        before: the plain text before it.
+        number: its HTML.
+        after: the plain text after it.
+    """
+    opening, closing = _BEFORE.search(before), _AFTER.search(after)
+    if opening is None and closing is None:
+        return before, number, after
+    first, last = opening[0] if opening else "", closing[0] if closing else ""
+    held = f'<span class="keep">{escape(first)}{number}{escape(last)}</span>'
+    return before[: len(before) - len(first)], held, after[len(last) :]
+
+
+def filled_html(text: str, number: Callable[[str], str]) -> str:
+    """Return ``text`` as HTML, with the HTML ``number(key)`` for each key in braces."""
+    pieces = [list(piece) for piece in split_at_placeholders(text)]
+    parts = []
+    for index, (piece, key) in enumerate(pieces):
+        if key is None:
+            parts.append(escape(str(piece)))
+            continue
+        before, held, after = kept_together(str(piece), number(key), str(pieces[index + 1][0]))
+        pieces[index + 1][0] = after
+        parts += [escape(before), held]
+    return "".join(parts)
+
+
+def filled_text(text: str, number: Callable[[str], str]) -> str:
+    """Return ``text`` with the plain ``number(key)`` for each key in braces."""
+    return "".join(piece + (number(key) if key is not None else "") for piece, key in split_at_placeholders(text))
 
 
 def quoted_html(number: str, source: str) -> str:

@@ -37,7 +37,7 @@ def _noise(page: PageRecords) -> str | None:
     worst, key = max(spreads)
     middle = median(spread for spread, _ in spreads)
     return (
-        f"half-width of an interval: {_share(middle)} in the middle of {len(spreads)}, "
+        f"half-widths of {len(spreads)} intervals: {_share(middle)} in the median, "
         f"{_share(worst)} at worst (<code>{escape(key)}</code>)"
     )
 
@@ -108,9 +108,11 @@ def _rows(page: PageRecords, download: str) -> list[tuple[str, str]]:
 
 def card_html(page: PageRecords, download: str) -> str:
     """Return the card of ``page``; ``download`` is the address of its file of records."""
-    narrow = "".join(
-        f'<p class="card-caution"><span class="icon" aria-hidden="true">!</span> {escape(sentence)}</p>\n'
-        for sentence in narrower_blas(page.provenance)
+    narrow = narrower_blas(page.provenance)
+    caution = (
+        f'<p class="card-caution"><span class="icon" aria-hidden="true">!</span> {escape(narrow)}</p>\n'
+        if narrow
+        else ""
     )
     rows = "\n".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in _rows(page, download))
-    return f'<div class="measured-card">\n{narrow}<dl>\n{rows}\n</dl>\n</div>'
+    return f'<div class="measured-card">\n{caution}<dl>\n{rows}\n</dl>\n</div>'

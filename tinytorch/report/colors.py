@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 #: The page backgrounds that every colour must stand out from: the theme's light and dark.
-BACKGROUNDS = {"light": "#ffffff", "dark": "#14181e"}
+BACKGROUNDS = {"light": "#ffffff", "dark": "#121212"}
 
 _HUES = {
     "grey": "#878778",

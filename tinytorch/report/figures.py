@@ -96,10 +96,10 @@ def _checked_series(measurements: Sequence[Measurement], count: int, name: str) 
 
 
 def _scale_for(ax: Axes, measurements: Sequence[Measurement]) -> Scale:
-    """Return the scale of the axis's quantity: the one that the first series on it chose."""
+    """Return the scale of the axis's quantity: the one that fits the largest of the first series on it."""
     unit = measurements[0].unit
     if ax not in _axis_scales:
-        _axis_scales[ax] = (unit, common_scale([m.median for m in measurements], unit))
+        _axis_scales[ax] = (unit, common_scale([max((m.median for m in measurements), key=abs)], unit))
     known, scale = _axis_scales[ax]
     if known != unit:
         raise ValueError(f"measurements must be in {known!r} as what is already drawn, not in {unit!r}")

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 from threadpoolctl import threadpool_info
 
-from tinytorch.report.records import Json, now
+from tinytorch.report.records import Json
 
 #: Beginnings of the names of the variables that steer threads and kernels.
 STEERING = ("OPENBLAS_", "OMP_", "MKL_", "NUMBA_", "BLIS_", "VECLIB_", "GOTO_")
@@ -48,7 +48,7 @@ _CORE_VECTORS = {
     "cooperlake": "AVX-512",
     "sapphirerapids": "AVX-512",
 }
-_WIDTH = {"SSE2": 128, "AVX": 256, "AVX2": 256, "AVX-512": 512}
+_WIDTH: dict[str | None, int] = {"SSE2": 128, "AVX": 256, "AVX2": 256, "AVX-512": 512}
 
 
 def steering_variables() -> dict[str, str]:
@@ -165,6 +165,7 @@ def _machine() -> Json:
 
 def _blas() -> list[Json]:
     pools: list[dict[str, Any]] = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    pools.sort(key=lambda pool: str(pool["filepath"]))  # as loaded, they have no order
     return [
         {
             "name": pool["internal_api"],
@@ -185,21 +186,24 @@ def blas_label(blas: Json) -> str:
     return f"{blas['name']}{number}{owner}"
 
 
-def narrower_blas(provenance: Json) -> list[str]:
-    """Return one sentence for each BLAS whose kernels use narrower vectors than the CPU has."""
+def narrower_blas(provenance: Json) -> str | None:
+    """Return a sentence on the BLAS libraries whose kernels use narrower vectors than the CPU has; None if none."""
     cpu = provenance["machine"]["vectors"]
-    return [
-        f"{blas_label(blas)} runs its {blas['core']} kernels ({blas['vectors']}) although this CPU has {cpu}: "
+    narrow = [blas for blas in provenance["blas"] if 0 < _WIDTH.get(blas["vectors"], 0) < _WIDTH.get(cpu, 0)]
+    if not narrow:
+        return None
+    names = " and ".join(blas_label(blas) for blas in narrow)
+    kernels = " and ".join(sorted({f"{blas['core']} ({blas['vectors']})" for blas in narrow}))
+    verb = "runs" if len(narrow) == 1 else "run"
+    return (
+        f"{names} {verb} kernels for {kernels} although this CPU has {cpu}: "
         "the speeds on this page are those of the narrower kernels."
-        for blas in provenance["blas"]
-        if _WIDTH.get(blas["vectors"] or "", 0) and _WIDTH.get(cpu or "", 0) > _WIDTH[blas["vectors"]]
-    ]
+    )
 
 
 def provenance() -> Json:
-    """Return where this process runs: the ``provenance`` of `record.schema.json`."""
+    """Return where this process runs: the ``provenance`` of `record.schema.json` but for the time."""
     return {
-        "when": now(),
         "machine": _machine(),
         "blas": _blas(),
         "environment": steering_variables(),

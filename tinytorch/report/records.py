@@ -180,6 +180,6 @@ def page_file(page: str, records: Sequence[Record], *, duration_seconds: float |
         "schema_version": SCHEMA_VERSION,
         "page": page,
         "duration_seconds": duration_seconds,
-        "provenance": where[0].body,
+        "provenance": {"when": where[0].when, **where[0].body},
         "records": [record.to_json() for record in records if record.kind != "provenance"],
     }
