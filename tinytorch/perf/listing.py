@@ -1,0 +1,90 @@
+"""Rows as tables: sorted by a column, as text, and with colour on a terminal."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.table import Table
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: the attribute it shows, its header with the unit, and how a value is written."""
+
+    key: str
+    title: str
+    show: Callable[[Any], str] = str
+    numeric: bool = True
+
+
+def sorted_rows(rows: Sequence[Row], by: str) -> list[Row]:
+    """Return dataclass rows sorted by field ``by``: numbers from large to small, text from a to z, None last.
+
+    Raises:
+        ValueError: if the rows have no such field.
+    """
+    if not rows:
+        return []
+    names = [field.name for field in fields(rows[0])]  # type: ignore[arg-type]
+    if by not in names:
+        raise ValueError(f"sort_by must be one of {', '.join(names)}, not {by!r}")
+    known = [row for row in rows if getattr(row, by) is not None]
+    unknown = [row for row in rows if getattr(row, by) is None]
+    text = bool(known) and isinstance(getattr(known[0], by), str)
+    return sorted(known, key=lambda row: getattr(row, by), reverse=not text) + unknown
+
+
+def number(digits: int, factor: float = 1.0) -> Callable[[Any], str]:
+    """Return a writer of ``value * factor`` with ``digits`` decimals; None is a dash."""
+
+    def show(value: Any) -> str:
+        if value is None or (isinstance(value, float) and not math.isfinite(value)):
+            return "–"
+        return f"{value * factor:,.{digits}f}"
+
+    return show
+
+
+milliseconds = number(3, 1e3)
+percent = number(1, 100.0)
+mebibytes = number(2, 1 / 2**20)
+whole = number(0)
+
+
+def _cells(rows: Sequence[Any], columns: Sequence[Column]) -> list[list[str]]:
+    return [[column.show(getattr(row, column.key)) for column in columns] for row in rows]
+
+
+def text_table(rows: Sequence[Any], columns: Sequence[Column]) -> str:
+    """Return rows as lines of fixed-width text under a header, numbers right-aligned."""
+    lines = [[column.title for column in columns], *_cells(rows, columns)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+
+    def laid(line: list[str]) -> str:
+        padded = (
+            cell.rjust(width) if column.numeric else cell.ljust(width)
+            for cell, width, column in zip(line, widths, columns, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([laid(lines[0]), "  ".join("-" * width for width in widths), *map(laid, lines[1:])])
+
+
+def print_table(rows: Sequence[Any], columns: Sequence[Column], notes: Sequence[str] = ()) -> None:
+    """Print rows and, below, ``notes``: with rich on a terminal, as plain text elsewhere."""
+    if sys.stdout.isatty():
+        table = Table()
+        for column in columns:
+            table.add_column(column.title, justify="right" if column.numeric else "left", no_wrap=True)
+        for line in _cells(rows, columns):
+            table.add_row(*line)
+        Console().print(table, *notes, sep="\n", highlight=False, markup=False)
+    else:
+        print("\n".join([text_table(rows, columns), *notes]))

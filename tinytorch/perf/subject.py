@@ -1,0 +1,128 @@
+"""A model as the instruments use it: called, fed with zeros of a shape, and left as it was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core.layers import Embedding
+from tinytorch.core.module import Module
+from tinytorch.core.op import Array, Shape
+from tinytorch.core.tensor import Tensor
+
+#: Bytes in a MiB, the unit of every ``*_mb`` key.
+MIB = 2**20
+
+
+def callable_of(model: Any) -> Callable[..., Any]:
+    """Return what runs ``model``: itself if it can be called, else its ``forward``.
+
+    Raises:
+        TypeError: if it has neither.
+    """
+    if callable(model):
+        return model
+    forward = getattr(model, "forward", None)
+    if callable(forward):
+        return forward
+    raise TypeError(f"model must be callable or have a forward, but {type(model).__name__} is and has neither")
+
+
+def parameters_of(model: Any) -> list[Tensor]:
+    """Return the parameters of a model, each once.
+
+    Raises:
+        TypeError: if ``model`` has no ``parameters()``.
+    """
+    found = getattr(model, "parameters", None)
+    if not callable(found):
+        raise TypeError(f"model must have parameters(), as a Module has, but {type(model).__name__} has not")
+    unique: dict[int, Tensor] = {id(parameter): parameter for parameter in found()}
+    return list(unique.values())
+
+
+def tensor_of(value: Tensor | Array, name: str = "input_tensor") -> Tensor:
+    """Return ``value`` as a Tensor that shares its memory.
+
+    Raises:
+        TypeError: if it is neither a Tensor nor an array.
+    """
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, np.ndarray):
+        return Tensor(value)
+    raise TypeError(f"{name} must be a Tensor or a NumPy array, not {type(value).__name__}")
+
+
+def checked_shape(input_shape: Shape) -> Shape:
+    """Return ``input_shape`` as a tuple whose first axis is the batch; one axis alone is one sample.
+
+    Raises:
+        ValueError: if it is empty or a length is not a whole number above 0.
+    """
+    try:
+        shape = tuple(input_shape)
+    except TypeError:
+        shape = ()
+    if not shape or any(not isinstance(length, (int, np.integer)) or length < 1 for length in shape):
+        raise ValueError(
+            f"input_shape must be whole numbers above 0 with the batch first, such as (1, 784), not {input_shape!r}"
+        )
+    return (1, *shape) if len(shape) == 1 else shape
+
+
+def zeros_for(model: Any, input_shape: Shape) -> Tensor:
+    """Return zeros of ``input_shape`` (see `checked_shape`) of the dtype that ``model`` takes.
+
+    The dtype is ``model.input_dtype`` if there is one. Else it is int64, tokens, where the first module below
+    ``model`` that holds parameters of its own is an Embedding, as in a GPT; else that of the first parameter, or
+    float32 without parameters.
+    """
+    return Tensor(np.zeros(checked_shape(input_shape), _input_dtype(model)))
+
+
+def _input_dtype(model: Any) -> np.dtype[Any]:
+    given = getattr(model, "input_dtype", None)
+    if given is not None:
+        return np.dtype(given)
+    if not isinstance(model, Module):
+        return np.dtype(np.float32)
+    for _, module in model.named_modules():
+        own = [value for _, value in module._named_values() if isinstance(value, Tensor)]
+        if own:
+            return np.dtype(np.int64) if isinstance(module, Embedding) else own[0].dtype
+    return np.dtype(np.float32)
+
+
+@contextmanager
+def undisturbed(model: Any) -> Iterator[None]:
+    """Run the body, then put back what a forward and a backward change in ``model``.
+
+    These are gradients, buffers (running statistics) and the random generators of modules. Its train or eval
+    mode is left alone: what runs is the model as it was given.
+    """
+    if not isinstance(model, Module):
+        yield
+        return
+    gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
+    buffers = [(buffer, buffer.data.copy()) for _, buffer in model.named_buffers()]
+    generators = [
+        (value.bit_generator, value.bit_generator.state)
+        for _, module in model.named_modules()
+        for value in vars(module).values()
+        if isinstance(value, np.random.Generator)
+    ]
+    for parameter, _ in gradients:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+        for buffer, values in buffers:
+            buffer.data[...] = values
+        for bits, state in generators:
+            bits.state = state
