@@ -1,0 +1,63 @@
+"""Losses against SciPy, and what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+
+from tests.core.cases import normal
+from tests.core.gradients import gradient_of
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply
+from tinytorch.core.tensor import Tensor
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 4), (2, 3, 4)])
+def test_mean_squared_error(shape: tuple[int, ...]) -> None:
+    a, b = normal(*shape), normal(*shape, seed=1)
+    made = apply(ops.mean_squared_error, Tensor(a), Tensor(b))
+    assert made.shape == ()
+    np.testing.assert_allclose(made.item(), np.sum((a - b) ** 2) / a.size, rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1, 1000])
+@pytest.mark.parametrize("ignored", [None, 2, -100])
+def test_cross_entropy(ignored: int | None, scale: int) -> None:
+    logits, target = scale * normal(6, 4), np.array([0, 2, 3, 1, 2, -100 if ignored == -100 else 3])
+    counted = [row for row in range(6) if target[row] != ignored]
+    expected = -np.mean([scipy.special.log_softmax(logits[row])[target[row]] for row in counted])
+    made = apply(ops.cross_entropy, Tensor(logits), target, ignore_index=ignored)
+    np.testing.assert_allclose(made.item(), expected, rtol=1e-12)
+
+
+def test_cross_entropy_gradient_is_softmax_minus_one_hot() -> None:
+    logits, target = Tensor(normal(2, 3, 4), requires_grad=True), np.array([[0, 1, 3], [2, 2, 0]])
+    apply(ops.cross_entropy, logits, target).backward()
+    expected = (scipy.special.softmax(logits.data, axis=-1) - np.eye(4)[target]) / 6
+    np.testing.assert_allclose(gradient_of(logits), expected, rtol=1e-11, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("target", "ignored", "message"),
+    [
+        (np.array([0, 4]), None, r"target must hold classes in 0\.\.3"),
+        (np.array([0, -1]), None, r"target must hold classes in 0\.\.3"),
+        (np.array([0, -100]), 2, r"target must hold classes in 0\.\.3"),
+        (np.array([0.0, 1.0]), None, r"integers of shape \(2,\).*not float64"),
+        (np.array([0, 1, 2]), None, r"integers of shape \(2,\).*of shape \(3,\)"),
+        (np.array([1, 1]), 1, "nothing but ignore_index 1"),
+    ],
+)
+def test_cross_entropy_refuses(target: Any, ignored: int | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        apply(ops.cross_entropy, Tensor(normal(2, 4)), target, ignore_index=ignored)
+
+
+def test_mean_squared_error_refuses_to_broadcast_and_to_average_nothing() -> None:
+    with pytest.raises(ValueError, match=r"target must have the prediction's shape \(3, 1\), not \(3,\)"):
+        apply(ops.mean_squared_error, Tensor(normal(3, 1)), Tensor(normal(3)))
+    with pytest.raises(ValueError, match="prediction must have at least one element"):
+        apply(ops.mean_squared_error, Tensor(normal(0)), Tensor(normal(0)))
