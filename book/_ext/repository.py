@@ -25,7 +25,7 @@ BINDER = "https://mybinder.org"
 # Both GitHub and Binder read HEAD as the default branch, whatever its name is.
 BRANCH = "HEAD"
 
-_SCP_FORM = re.compile(r"^(?:[^@/:]+@)?(?P<host>[^/:@]{2,}):(?P<path>[^/\\].*)$")  # git@host:owner/name.git
+_SCP_FORM = re.compile(r"^(?:[^@/:]+@)?(?P<host>[^/:@]{2,}):(?P<path>[^\\].*)$")  # git@host:owner/name.git
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,15 @@ def parse_remote(remote: str) -> Repository | None:
     """
     remote = remote.strip()
     if "://" in remote:
-        parts = urlsplit(remote)
+        try:
+            parts = urlsplit(remote)
+            port = parts.port
+        except ValueError:
+            return None
         if parts.scheme not in ("https", "http", "ssh", "git", "git+ssh"):
             return None
         host, path = parts.hostname or "", parts.path
-        port = parts.port if parts.scheme in ("https", "http") else None
+        port = port if parts.scheme in ("https", "http") else None
         scheme = "http" if parts.scheme == "http" else "https"
     elif match := _SCP_FORM.match(remote):
         host, path, port, scheme = match["host"], match["path"], None, "https"

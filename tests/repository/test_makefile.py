@@ -1,0 +1,77 @@
+"""The jobs that people are told about exist, list themselves, and say one sentence when they cannot start."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+JOBS = {"help", "book", "test", "serve", "check-site", "lint", "peers", "bench", "lock", "clean"}
+
+
+def make(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **settings}
+    # The outer make of `make test` would otherwise speak through its own flags.
+    for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
+        environment.pop(name, None)
+    return subprocess.run(["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_plain_make_lists_every_job() -> None:
+    listed = make()
+    assert listed.returncode == 0
+    assert set(re.findall(r"^  make ([a-z-]+) +\S", listed.stdout, re.MULTILINE)) == JOBS
+
+
+@pytest.mark.parametrize("job", sorted(JOBS))
+def test_every_job_is_one(job: str) -> None:
+    tried = make("--dry-run", job)
+    assert tried.returncode == 0, tried.stderr
+
+
+def test_the_documents_name_only_jobs_that_exist() -> None:
+    for document in ("README.md", "CONTRIBUTING.md"):
+        text = (ROOT / document).read_text(encoding="utf-8")
+        code = re.findall(r"```bash\n(.*?)```", text, re.DOTALL) + re.findall(r"`([^`\n]+)`", text)
+        named = set(re.findall(r"\bmake (?:[A-Z_]+=\S+ )*([a-z-]+)", "\n".join(code)))
+        assert named >= {"book", "test"}, document
+        assert named <= JOBS, document
+
+
+@pytest.mark.parametrize("job", ["test", "book", "peers"])
+def test_without_a_new_enough_python_there_is_one_clear_sentence(tmp_path: Path, job: str) -> None:
+    for name in ("python3", "python3.11", "python3.12", "python3.13"):
+        old = tmp_path / name
+        old.write_text("#!/bin/sh\nexit 1\n")
+        old.chmod(0o755)
+    settings = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "MAKEFLAGS")}
+    tried = subprocess.run(
+        ["make", job], cwd=ROOT, env={**environment, **settings}, capture_output=True, text=True, check=False
+    )
+    assert tried.returncode != 0
+    assert "needs Python 3.11 or newer and found none" in tried.stderr
+    assert len(tried.stderr.strip().splitlines()) == 1
+
+
+def test_the_first_new_enough_python_is_found(tmp_path: Path) -> None:
+    for name, code in (("python3.11", 1), ("python3.12", 0), ("python3.13", 0)):
+        stub = tmp_path / name
+        stub.write_text(f"#!/bin/sh\nexit {code}\n")
+        stub.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "MAKEFLAGS")}
+    environment["PATH"] = f"{tmp_path}:/usr/bin:/bin"
+    tried = subprocess.run(
+        ["make", "--dry-run", "test"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert tried.stdout.startswith('"python3.12" scripts/environment.py .venv requirements.lock')
+
+
+def test_clean_keeps_what_is_not_built() -> None:
+    planned = make("--dry-run", "clean").stdout
+    assert "_build" in planned
+    assert "rm -rf .venv" not in planned

@@ -1,0 +1,23 @@
+"""Benchmarks run without settings that hold one library back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scripts.run_benchmarks import find_benchmarks, without_blas_settings
+
+
+def test_no_blas_setting_reaches_a_benchmark() -> None:
+    kept = {"PATH": "/bin", "HOME": "/home/x", "COMPILED": "1"}
+    chosen = {"OPENBLAS_CORETYPE": "Haswell", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "KMP_AFFINITY": "x"}
+    assert without_blas_settings(kept | chosen) == kept
+
+
+def test_each_script_is_run_once_in_order(tmp_path: Path) -> None:
+    folder = tmp_path / "benchmarks"
+    folder.mkdir()
+    for name in ("training.py", "forward.py", "notes.md"):
+        (folder / name).write_text('if __name__ == "__main__":\n    main()\n')
+    (folder / "shared.py").write_text("LIMIT = 1\n")
+    assert find_benchmarks(tmp_path) == ["benchmarks.forward", "benchmarks.training"]
+    assert find_benchmarks(tmp_path / "elsewhere") == []

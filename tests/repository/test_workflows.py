@@ -1,0 +1,106 @@
+"""What GitHub runs is valid, is what anybody can run here, is pinned, and may do no more than it must."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def load(file: Path) -> dict[str, Any]:
+    # BaseLoader, because YAML 1.1 reads the key `on` as a truth value.
+    loaded: dict[str, Any] = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
+    return loaded
+
+
+@pytest.mark.parametrize(
+    ("schema", "files"),
+    [
+        ("vendor.github-workflows", WORKFLOWS),
+        ("custom.github-workflows-require-timeout", WORKFLOWS),
+        ("vendor.dependabot", [ROOT / ".github" / "dependabot.yml"]),
+        ("vendor.citation-file-format", [ROOT / "CITATION.cff"]),
+    ],
+)
+def test_files_follow_their_schema(schema: str, files: list[Path]) -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, files)]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert files
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
+def test_actions_are_pinned_by_commit_with_their_version_beside(file: Path) -> None:
+    uses = re.findall(r"^.*\buses:.*$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    assert uses
+    for line in uses:
+        assert re.search(r"uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line), line
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
+def test_only_publishing_may_write(file: Path) -> None:
+    workflow = load(file)
+    assert workflow["permissions"] == {"contents": "read"}
+    writers = {name: job["permissions"] for name, job in workflow["jobs"].items() if "permissions" in job}
+    assert writers == {"publish": {"pages": "write", "id-token": "write"}}
+    publish = workflow["jobs"]["publish"]
+    assert publish["if"] == "github.ref == 'refs/heads/main'"
+    assert not [step for step in publish["steps"] if "run" in step], "what may write runs no code of a change"
+    for job in workflow["jobs"].values():
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] == "false"
+
+
+def test_github_runs_what_anybody_can_run() -> None:
+    jobs = load(ROOT / ".github" / "workflows" / "book.yml")["jobs"]
+    commands = {name: [step["run"] for step in job["steps"] if "run" in step] for name, job in jobs.items()}
+    assert commands == {"test": ["make test"], "book": [".ci/run"], "peers": ["make peers"], "publish": []}
+    assert jobs["test"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
+    assert set(jobs["publish"]["needs"]) == {"test", "book"}
+
+
+def test_make_uses_the_python_that_was_set_up() -> None:
+    assert load(ROOT / ".github" / "workflows" / "book.yml")["env"] == {"PYTHON": "python"}
+
+
+def test_the_whole_check_runs_every_step_and_stops_at_the_first_failure(tmp_path: Path) -> None:
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / "bin").mkdir()
+    script = tmp_path / ".ci" / "run"
+    script.write_bytes((ROOT / ".ci" / "run").read_bytes())
+    browser, make = tmp_path / "bin" / "chromium", tmp_path / "bin" / "make"
+    browser.write_text("#!/bin/sh\n")
+    make.write_text('#!/bin/sh\necho "made $1"\n[ "$1" != "$FAILS" ]\n')
+    for file in (browser, make):
+        file.chmod(0o755)
+
+    def run(fails: str) -> tuple[int, list[str]]:
+        settings = {**os.environ, "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "FAILS": fails}
+        settings.pop("CHROMIUM", None)
+        done = subprocess.run(["bash", str(script)], env=settings, capture_output=True, text=True, check=False)
+        return done.returncode, re.findall(r"^made (\S+)$", done.stdout, re.MULTILINE)
+
+    assert run("") == (0, ["lint", "test", "book", "check-site"])
+    assert run("test") == (1, ["lint", "test"])
+    assert run("check-site") == (1, ["lint", "test", "book", "check-site"])
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_linters_before_a_commit_are_those_of_the_lock() -> None:
+    hooks = [hook for source in load(ROOT / ".pre-commit-config.yaml")["repos"] for hook in source["hooks"]]
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    tools = [re.fullmatch(r"\.venv/bin/(\w+)(?: .*)?", hook["entry"]) for hook in hooks]
+    assert {tool[1] for tool in tools if tool} == {"ruff", "mypy", "codespell"}
+    for tool in tools:
+        assert tool is not None
+        assert re.search(rf"^{tool[1]}==", lock, re.MULTILINE)
