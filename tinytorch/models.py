@@ -178,7 +178,7 @@ def correct(model: Module, name: str) -> npt.NDArray[np.bool_]:
     data = entry(name).data()
     model.eval()
     with no_grad():
-        chosen = model(_as_input(data.test_inputs)).data.argmax(axis=-1)
+        chosen = model(as_input(data.test_inputs)).data.argmax(axis=-1)
     if chosen.ndim == 1:
         return np.asarray(chosen == data.test_targets)
     return np.asarray(((chosen == data.test_targets) | (data.test_targets == datasets.IGNORED)).all(axis=1))
@@ -189,7 +189,7 @@ def accuracy(model: Module, name: str) -> float:
     return float(correct(model, name).mean())
 
 
-def _as_input(array: npt.NDArray[Any]) -> Any:
+def as_input(array: npt.NDArray[Any]) -> Any:
     """Return images as a Tensor; tokens are taken as they are."""
 
     return Tensor(array) if array.dtype.kind == "f" else array
