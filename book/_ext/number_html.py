@@ -116,7 +116,8 @@ def detail_lines(record: Json) -> list[str]:
         first += f", median of {record['n']} samples; {coverage} interval {_interval_words(record, shown)}"
     elif record["kind"] == "measured":
         first += ", one sample, so no interval"
-    lines = [f"{first}.", f"{record['what'].rstrip('.')}."]
+    ran = "What ran" if record["kind"] == "measured" else "What it is"
+    lines = [f"{first}.", f"{ran}: {record['what'].rstrip('.')}."]
     if record["how"]:
         lines.append(f"{_how_words(record['how'])}.")
     return lines

@@ -1,0 +1,193 @@
+"""Reads every page of a built site as a file, and reports what a reader should never meet.
+
+That is: a number that is empty or not a number, a picture without words for it, a resource of another host, a
+link that leads nowhere, an id used twice, a file of records that breaks its schema.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from bs4 import BeautifulSoup, Tag
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from tinytorch.report.records import schema
+
+_NOT_A_NUMBER = re.compile(r"(?<![\w-])(?:nan|[-\u2212]?inf)(?![\w-])", re.IGNORECASE)
+_IMAGE_NAME = re.compile(r"\S*\.(?:svg|png|jpe?g|gif|webp)", re.IGNORECASE)
+_CSS_ADDRESS = re.compile(r"(?:@import\s+|url\(\s*)['\"]?((?:https?:)?//[^'\")\s]+)")
+#: Kinds of ``<link>`` that a browser fetches.
+_FETCHED = {"stylesheet", "icon", "preload", "prefetch", "modulepreload", "manifest", "preconnect", "apple-touch-icon"}
+_CODE = ["pre", "code", "script", "style", "math", "template"]
+
+
+@cache
+def _page(path: Path) -> BeautifulSoup:
+    return BeautifulSoup(path.read_text("utf-8"), "html.parser")
+
+
+@cache
+def _ids(path: Path) -> Counter[str]:
+    return Counter(str(tag["id"]) for tag in _page(path).find_all(id=True))
+
+
+def _text(tag: Tag) -> str:
+    return " ".join(tag.get_text(" ").split())
+
+
+def unusable_numbers(page: BeautifulSoup) -> Iterator[str]:
+    """Yield what is wrong with the numbers of a page."""
+    for missing in page.select(".missing"):
+        yield f"something is missing: {_text(missing)}"
+    for number in page.select("button.measured, .quoted-value, td.numeric"):
+        text, classes = _text(number), number.get_attribute_list("class")
+        if text == "–" and "numeric" in classes:
+            continue  # does not apply
+        if not text or text == "–":
+            yield f"a number is empty: {number}"
+        elif "verdict" not in classes and not re.search(r"\d", text):
+            yield f"a number has no digit: {text!r}"
+    for number in page.select("button.measured"):
+        if page.find(id=str(number.get("popovertarget"))) is None:
+            yield f"the detail of {_text(number)!r} is missing"
+
+
+def not_numbers(page: BeautifulSoup) -> Iterator[str]:
+    """Yield each "nan" and "inf" that stands in a page's text, outside of code."""
+    copy = BeautifulSoup(str(page.find("main") or page.body or page), "html.parser")
+    for code in copy.find_all(_CODE):
+        code.decompose()
+    for found in _NOT_A_NUMBER.finditer(copy.get_text(" ")):
+        yield f"{found[0]!r} stands in the text"
+
+
+def silent_pictures(page: BeautifulSoup) -> Iterator[str]:
+    """Yield each picture that says nothing to who does not see it."""
+    for image in page.find_all("img"):
+        alt = str(image.get("alt", "")).strip()
+        if not alt or _IMAGE_NAME.fullmatch(alt):
+            yield f"an image has no alt text: {image.get('src')}"
+    for drawing in page.select("svg[role=img]"):
+        named = page.find(id=str(drawing.get("aria-labelledby", "")))
+        if not (isinstance(named, Tag) and _text(named)) and not str(drawing.get("aria-label", "")).strip():
+            yield f"a drawing has no alt text: {str(drawing)[:80]}"
+    for figure in page.select("figure.measured-figure"):
+        caption = figure.find("figcaption")
+        if not isinstance(caption, Tag) or not _text(caption):
+            yield f"figure {figure.get('id')} has no caption"
+        if figure.find("svg", role="img") is None:
+            yield f"figure {figure.get('id')} has no drawing with words for it"
+
+
+def _is_of_another_host(address: str) -> bool:
+    parts = urlsplit(address)
+    return bool(parts.netloc) or parts.scheme in ("http", "https")
+
+
+def foreign_resources(page: BeautifulSoup) -> Iterator[str]:
+    """Yield each resource that a browser would fetch from another host."""
+    for tag in page.find_all(src=True):
+        if _is_of_another_host(str(tag["src"])):
+            yield f"<{tag.name}> comes from another host: {tag['src']}"
+    for link in page.find_all("link", href=True):
+        kinds = {str(kind).lower() for kind in link.get_attribute_list("rel")}
+        if kinds & _FETCHED and _is_of_another_host(str(link["href"])):
+            yield f"<link rel={' '.join(kinds)}> comes from another host: {link['href']}"
+    for tag in page.select("svg use[href], svg image[href], object[data]"):
+        address = str(tag.get("href") or tag.get("data"))
+        if _is_of_another_host(address):
+            yield f"<{tag.name}> comes from another host: {address}"
+    for style in page.find_all("style"):
+        yield from (f"a style comes from another host: {a}" for a in _CSS_ADDRESS.findall(style.get_text()))
+
+
+def broken_links(page: BeautifulSoup, path: Path, root: Path) -> Iterator[str]:
+    """Yield each link to a file or an anchor of the site that is not there."""
+    for link in page.find_all("a", href=True):
+        address = str(link["href"])
+        parts = urlsplit(address)
+        if parts.scheme or parts.netloc or address == "#":
+            continue
+        base = root if parts.path.startswith("/") else path.parent
+        target = (base / unquote(parts.path).lstrip("/")).resolve() if parts.path else path.resolve()
+        target = target / "index.html" if target.is_dir() else target
+        if not target.is_file():
+            yield f"a link leads nowhere: {address}"
+        elif parts.fragment and target.suffix == ".html" and unquote(parts.fragment) not in _ids(target):
+            yield f"a link leads to no anchor: {address}"
+
+
+def doubled_ids(path: Path) -> Iterator[str]:
+    """Yield each id that a page uses more than once."""
+    for name, count in _ids(path).items():
+        if count > 1:
+            yield f"id {name!r} is used {count} times"
+
+
+def check_page(path: Path, root: Path) -> list[str]:
+    """Return all problems of one page of the site below ``root``."""
+    path, root = path.resolve(), root.resolve()
+    page = _page(path)
+    return [
+        *unusable_numbers(page),
+        *not_numbers(page),
+        *silent_pictures(page),
+        *foreign_resources(page),
+        *broken_links(page, path, root),
+        *doubled_ids(path),
+    ]
+
+
+def check_styles(path: Path) -> list[str]:
+    """Return each address of another host in a style sheet."""
+    return [f"comes from another host: {a}" for a in _CSS_ADDRESS.findall(path.read_text("utf-8"))]
+
+
+def check_records(path: Path) -> list[str]:
+    """Return what is wrong with a file of records."""
+    content = json.loads(path.read_text("utf-8"))
+    return [
+        f"{error.json_path}: {error.message[:200]}" for error in Draft202012Validator(schema()).iter_errors(content)
+    ]
+
+
+def check_site(root: Path) -> dict[str, list[str]]:
+    """Return the problems of each file of the site below ``root``; pages without problems are in it too.
+
+    Raises:
+        ValueError: if there is no page.
+    """
+    pages = sorted(root.rglob("*.html"))
+    if not pages:
+        raise ValueError(f"root must be a built site, but there is no page below {root}")
+    _page.cache_clear()
+    _ids.cache_clear()
+    found = {str(path.relative_to(root)): check_page(path, root) for path in pages}
+    found |= {str(path.relative_to(root)): check_styles(path) for path in sorted(root.rglob("*.css"))}
+    found |= {str(path.relative_to(root)): check_records(path) for path in sorted(root.glob("_records/**/*.json"))}
+    return found
+
+
+def main() -> int:
+    """Print the problems of a site; return 1 if there are any."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root", type=Path, help="folder of the built site, such as _build/html")
+    found = check_site(parser.parse_args().root)
+    for name, problems in found.items():
+        for problem in problems:
+            print(f"{name}: {problem}")
+    count = sum(map(len, found.values()))
+    print(f"Read {sum(name.endswith('.html') for name in found)} pages: {count} problem{'' if count == 1 else 's'}.")
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,245 @@
+"""Reads the chapters' sources, and reports numbers that somebody typed, silent figures and long cells."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LONGEST_CELL = 10
+_UNITS = (
+    r"[nµμum]?s|sec(?:onds?)?|(?:nano|micro|milli)seconds?|min(?:utes?)?|hours?"
+    r"|[kKMGT]?i?B|bytes?|(?:kilo|mega|giga)bytes?"
+    r"|[kMGT]?(?:FLOPs?|MACs?)|[kMGT]?FLOPS"
+    r"|[kMG]?Hz|%|percent|per cent|[×x](?!\s*\d)|times|(?:tokens?|samples?|items?|images?)/s"
+)
+#: A number that describes speed, size, share or cost: digits and a unit of these.
+TYPED_NUMBER = re.compile(rf"(?<![\w.,/-])[~≈±]?\d[\d,.\u202f\u00a0]*\s?-?(?:{_UNITS})(?:/s)?(?![\w])")
+_FENCE = re.compile(r"^\s*(?P<fence>`{3,}|~{3,}|:{3,})\s*(?P<name>\{[\w:-]+\}|[\w+-]*)\s*(?P<rest>.*)$")
+_PROSE_DIRECTIVES = re.compile(
+    r"\{(?:admonition|note|tip|warning|important|hint|seealso|dropdown|tab-item|tab-set|tab|exercise|solution|grid"
+    r"|grid-item|grid-item-card|card|figure|image|margin|sidebar|epigraph|details|div|list-table|table|topic)\}"
+)
+_LEFT_OUT = (
+    re.compile(r"\{[\w:-]+\}`[^`]+`"),  # roles: measured, quoted, ref ...
+    re.compile(r"(`+)(?:.+?)\1"),
+    re.compile(r"\$\$.+?\$\$|\$[^$]+\$"),
+    re.compile(r"\]\([^)]*\)|<https?://[^>]*>|https?://\S+"),
+    re.compile(r"<!--.*?-->"),
+)
+_SOURCES_HEADING = re.compile(r"^#+\s+(?:further reading|sources|references)\b", re.IGNORECASE)
+_HIDDEN = ("hide-input", "hide-cell", "remove-input", "remove-cell")
+#: Arguments that repeat what a source says, which stands beside them.
+_OF_A_SOURCE = {"statement", "source", "source_url"}
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """What is wrong, and on which line."""
+
+    line: int
+    message: str
+
+
+@dataclass
+class Cell:
+    """A code cell: the line of its first line of code, its tags, its code."""
+
+    line: int
+    tags: str = ""
+    code: list[str] = field(default_factory=list)
+
+    @property
+    def visible(self) -> bool:
+        """Whether a reader sees the code without opening anything."""
+        return not any(tag in self.tags for tag in _HIDDEN)
+
+
+@dataclass
+class Chapter:
+    """A chapter's source taken apart: prose by line, cells, and pictures with their options by line."""
+
+    prose: dict[int, str] = field(default_factory=dict)
+    cells: list[Cell] = field(default_factory=list)
+    pictures: dict[int, list[str]] = field(default_factory=dict)
+
+
+def _body_lines(text: str) -> list[tuple[int, str]]:
+    """Return the numbered lines behind the front matter."""
+    lines = list(enumerate(text.splitlines(), start=1))
+    if lines and lines[0][1].strip() == "---":
+        end = next((i for i, (_, line) in enumerate(lines[1:], start=1) if line.strip() == "---"), 0)
+        return lines[end + 1 :]
+    return lines
+
+
+class _Reader:
+    """Reads a chapter line by line, with a stack of the fences that are open."""
+
+    def __init__(self) -> None:
+        self.chapter = Chapter()
+        self._fences: list[tuple[str, str]] = []
+        self._picture: int | None = None
+
+    def read(self, text: str) -> Chapter:
+        for number, line in _body_lines(text):
+            self._line(number, line)
+        return self.chapter
+
+    def _line(self, number: int, line: str) -> None:
+        found = _FENCE.match(line)
+        if self._fences and self._closes(line):
+            self._fences.pop()
+            self._picture = None
+        elif found and not self._in_code():
+            self._open(number, found)
+        elif self._in_cell():
+            self._cell_line(number, line)
+        elif not self._in_code():
+            if self._picture is not None and line.strip().startswith(":"):
+                self.chapter.pictures[self._picture].append(line.strip())
+            self.chapter.prose[number] = line
+
+    def _closes(self, line: str) -> bool:
+        fence = self._fences[-1][0]
+        stripped = line.strip()
+        return len(stripped) >= len(fence) and set(stripped) == {fence[0]}
+
+    def _in_code(self) -> bool:
+        return (
+            bool(self._fences)
+            and not _PROSE_DIRECTIVES.fullmatch(self._fences[-1][1])
+            and (self._fences[-1][0][0] != ":")
+        )
+
+    def _in_cell(self) -> bool:
+        return bool(self._fences) and self._fences[-1][1] == "{code-cell}"
+
+    def _open(self, number: int, found: re.Match[str]) -> None:
+        name = found["name"]
+        self._fences.append((found["fence"], name))
+        if name == "{code-cell}":
+            self.chapter.cells.append(Cell(number + 1))
+        elif name in ("{figure}", "{image}"):
+            self._picture = number
+            self.chapter.pictures[number] = []
+        if _PROSE_DIRECTIVES.fullmatch(name) and name not in ("{figure}", "{image}"):
+            self.chapter.prose[number] = found["rest"]
+
+    def _cell_line(self, number: int, line: str) -> None:
+        cell = self.chapter.cells[-1]
+        if not any(code.strip() for code in cell.code) and re.match(r"^\s*:[\w-]+:", line):
+            cell.tags += line
+            cell.line = number + 1
+        else:
+            cell.code.append(line)
+
+
+def _plain(line: str) -> str:
+    for pattern in _LEFT_OUT:
+        line = pattern.sub(" ", line)
+    return line
+
+
+def typed_in_prose(chapter: Chapter) -> Iterator[Problem]:
+    """Yield each number with a unit that stands in the prose, outside of roles, code, formulas and sources."""
+    in_sources = False
+    for number, line in chapter.prose.items():
+        if line.startswith("#"):
+            in_sources = bool(_SOURCES_HEADING.match(line))
+        if in_sources:
+            continue
+        for found in TYPED_NUMBER.finditer(_plain(line)):
+            yield Problem(
+                number,
+                f"{found[0].strip()!r} is typed: take it from a record with {{measured}}, "
+                "or name its source with {quoted}",
+            )
+
+
+def _parsed(cell: Cell) -> ast.Module | None:
+    code = "\n".join("" if re.match(r"\s*[%!]", line) else line for line in cell.code)
+    try:
+        return ast.parse(code)
+    except SyntaxError:
+        return None
+
+
+def _strings(node: ast.AST) -> Iterator[ast.Constant]:
+    """Yield the strings in the code, but for those that repeat a source."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.keyword) and child.arg in _OF_A_SOURCE:
+            continue
+        if isinstance(child, ast.Constant) and isinstance(child.value, str):
+            yield child
+        yield from _strings(child)
+
+
+def typed_in_cells(chapter: Chapter) -> Iterator[Problem]:
+    """Yield each number with a unit in a string of a cell: a caption, a label, a piece of evidence."""
+    for cell in chapter.cells:
+        tree = _parsed(cell)
+        if tree is None:
+            yield Problem(cell.line, "the cell is not Python")
+            continue
+        for string in _strings(tree):
+            for found in TYPED_NUMBER.finditer(str(string.value)):
+                line = cell.line + string.lineno - 1
+                yield Problem(line, f"{found[0].strip()!r} is typed in a string: format it from what was measured")
+
+
+def _is_figure_call(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and (node.func.attr == "figure" and isinstance(node.func.value, ast.Name) and node.func.value.id == "page")
+    )
+
+
+def silent_figures(chapter: Chapter) -> Iterator[Problem]:
+    """Yield each figure without alt text."""
+    for number, line in chapter.prose.items():
+        if re.search(r"!\[\s*\]\(", line):
+            yield Problem(number, "an image has no alt text")
+    for number, options in chapter.pictures.items():
+        if not any(re.match(r":alt:\s*\S", option) for option in options):
+            yield Problem(number, "an image has no :alt:")
+    for cell in chapter.cells:
+        tree = _parsed(cell)
+        for node in ast.walk(tree) if tree else ():
+            if _is_figure_call(node) and not any(k.arg == "alt" for k in node.keywords):  # type: ignore[attr-defined]
+                yield Problem(cell.line + node.lineno - 1, "page.figure has no alt=")  # type: ignore[attr-defined]
+
+
+def long_cells(chapter: Chapter) -> Iterator[Problem]:
+    """Yield each cell that shows more lines of code than a reader takes in at once."""
+    for cell in chapter.cells:
+        count = sum(bool(line.strip()) for line in cell.code)
+        if cell.visible and count > LONGEST_CELL:
+            yield Problem(cell.line, f"the cell shows {count} lines, which is more than {LONGEST_CELL}")
+
+
+def check_source(text: str) -> list[Problem]:
+    """Return all problems of a chapter's source, sorted by line."""
+    chapter = _Reader().read(text)
+    return sorted([*typed_in_prose(chapter), *typed_in_cells(chapter), *silent_figures(chapter), *long_cells(chapter)])
+
+
+def main() -> int:
+    """Print the problems of the chapters given; return 1 if there are any."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("chapters", type=Path, nargs="+")
+    count = 0
+    for path in parser.parse_args().chapters:
+        for problem in check_source(path.read_text("utf-8")):
+            print(f"{path}:{problem.line}: {problem.message}")
+            count += 1
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
