@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
-from typing import Any
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
 
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -130,6 +130,17 @@ def blas_threads(count: int) -> Iterator[None]:
         raise ValueError(f"count must be at least 1 thread, not {count}")
     with threadpool_limits(limits=count, user_api="blas"):
         yield
+
+
+def limit_blas_threads(count: int) -> None:
+    """Give BLAS ``count`` threads for the rest of the process, as the first cell of a page does.
+
+    Raises:
+        ValueError: if ``count`` is below 1.
+    """
+    if count < 1:
+        raise ValueError(f"count must be at least 1 thread, not {count}")
+    threadpool_limits(limits=count, user_api="blas")
 
 
 def current_blas_threads() -> int:
@@ -275,6 +286,26 @@ def interleave(
     }
 
 
+def sample(function: Callable[[], Any], name: str, *, warmup: int, runs: int) -> Measurement:
+    """Return the wall time of one call of ``function``, in seconds: exactly ``runs`` samples after ``warmup`` calls.
+
+    Unlike `measure` it takes the plan as given. The warm-up also sets the inner loop (how many calls make one
+    sample); without one each sample is a single call, so that cold runs can be looked at.
+
+    Raises:
+        ValueError: if ``warmup`` is below 0 or ``runs`` below 1.
+    """
+    if warmup < 0:
+        raise ValueError(f"warmup must be at least 0, not {warmup}")
+    if runs < 1:
+        raise ValueError(f"runs must be at least 1, not {runs}")
+    with collector_off():
+        fastest = min((_timed(function, 1) for _ in range(warmup)), default=math.inf)
+        prepared = _Prepared(function, warmup, _calibrated(fastest))
+        samples = tuple(_timed(function, prepared.loops) for _ in range(runs))
+    return Measurement(name, samples, "s", _conditions(prepared))
+
+
 def ratio(baseline: Measurement, candidate: Measurement, name: str | None = None) -> Measurement:
     """Return ``baseline / candidate`` of each pair of neighbouring samples: a speedup, above 1 is faster.
 
@@ -300,3 +331,92 @@ def quantity(value: float, unit: str, name: str, **how: Any) -> Measurement:
 def renamed(measurement: Measurement, name: str) -> Measurement:
     """Return the same measurement under another name."""
     return replace(measurement, name=name)
+
+
+class Timer:
+    """``with Timer() as t:`` then ``t.elapsed`` in ms; or `measure` for a function and its distribution.
+
+    After `measure`, ``measurement`` is the full `Measurement`, in seconds.
+    """
+
+    measurement: Measurement
+
+    def __init__(self) -> None:
+        self._start: int | None = None
+        self._end: int | None = None
+
+    def __enter__(self) -> Self:
+        self._end = None
+        self._start = time.perf_counter_ns()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end = time.perf_counter_ns()
+
+    @property
+    def elapsed(self) -> float:
+        """Wall time of the body in ms, or so far while it runs.
+
+        Raises:
+            RuntimeError: if it never began.
+        """
+        if self._start is None:
+            raise RuntimeError("elapsed needs a body that was timed: use `with Timer() as t:` first")
+        end = time.perf_counter_ns() if self._end is None else self._end
+        return (end - self._start) * 1e-6
+
+    def measure(
+        self,
+        func: Callable[..., Any],
+        warmup: int = 3,
+        runs: int = 100,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> dict[str, float]:
+        """Return the distribution of the wall time of ``func(*args, **kwargs)``, in ms.
+
+        Keys: ``mean_ms std_ms min_ms max_ms p50_ms p95_ms p99_ms``, ``ci_low_ms ci_high_ms`` with
+        ``ci_confidence`` (the interval of the median and its coverage, nan for one run), ``runs`` samples of
+        ``inner_loops`` calls each. How it samples, and the errors, are those of `sample`.
+        """
+        named = dict(kwargs or {})
+        name = getattr(func, "__name__", type(func).__name__)
+        self.measurement = sample(lambda: func(*args, **named), name, warmup=warmup, runs=runs)
+        return milliseconds_of(self.measurement)
+
+    def print_report(self, name: str = "Function") -> None:
+        """Print what the last `measure` found.
+
+        Raises:
+            RuntimeError: if nothing was measured.
+        """
+        if not hasattr(self, "measurement"):
+            raise RuntimeError("print_report needs a measurement: call measure(func) first")
+        shown = milliseconds_of(self.measurement)
+        print(f"{name}: median {shown['p50_ms']:.4f} ms, mean {shown['mean_ms']:.4f} ms, runs {self.measurement.n}")
+        print(f"  range {shown['min_ms']:.4f} to {shown['max_ms']:.4f} ms, standard deviation {shown['std_ms']:.4f} ms")
+        print(f"  p95 {shown['p95_ms']:.4f} ms, p99 {shown['p99_ms']:.4f} ms")
+        if self.measurement.n > 1:
+            low, high, confidence = shown["ci_low_ms"], shown["ci_high_ms"], shown["ci_confidence"]
+            print(f"  median between {low:.4f} and {high:.4f} ms ({confidence:.1%} interval)")
+
+
+def milliseconds_of(measurement: Measurement) -> dict[str, float]:
+    """Return what `Timer.measure` returns, from a measurement in seconds."""
+    in_ms = measurement.scaled(1e3, "ms")
+    return {
+        "mean_ms": in_ms.mean,
+        "std_ms": in_ms.std,
+        "min_ms": in_ms.minimum,
+        "max_ms": in_ms.maximum,
+        "p50_ms": in_ms.median,
+        "p95_ms": in_ms.percentile(95),
+        "p99_ms": in_ms.percentile(99),
+        "ci_low_ms": in_ms.interval.low,
+        "ci_high_ms": in_ms.interval.high,
+        "ci_confidence": in_ms.interval.confidence,
+        "runs": in_ms.n,
+        "inner_loops": int(measurement.how["inner_loops"]),
+    }
