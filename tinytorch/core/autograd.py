@@ -41,15 +41,13 @@ def backward(root: Tensor, gradient: Any = None, retain_graph: bool = False) -> 
     if root._node is None:
         _accumulate(root, seed, owned=True)
         return
-    pending: dict[int, _Pending] = {id(root): _Pending(seed, True)}
-    for tensor in _outputs_before_inputs(root):
-        node = tensor._node
-        assert node is not None
-        arrived = pending.pop(id(tensor))
+    pending: dict[int, _Pending] = {id(root._node): _Pending(seed, True)}
+    for node in _outputs_before_inputs(root._node):
+        arrived = pending.pop(id(node))
         gradients = dispatch.apply_backward(node, arrived.array, arrived.owned)
-        if not retain_graph:
-            node.saved = _USED
         _hand_on(node, gradients, arrived, pending)
+        if not retain_graph:
+            node.saved, node.sources = _USED, ()
 
 
 #: Stands where ``saved`` was, once backward has used it.
@@ -69,33 +67,31 @@ def _checked_seed(root: Tensor, gradient: Any) -> Array:
     return array
 
 
-def _outputs_before_inputs(root: Tensor) -> list[Tensor]:
-    """Return the recorded tensors that lead to ``root``, each before those that it was made of.
+def _outputs_before_inputs(root: Node) -> list[Node]:
+    """Return the recorded ops that lead to ``root``, each before those that made its inputs.
 
     Raises:
         RuntimeError: if a backward used one of them up.
     """
-    order: list[Tensor] = []
+    order: list[Node] = []
     seen: set[int] = set()
-    stack: list[tuple[Tensor, bool]] = [(root, False)]
+    stack: list[tuple[Node, bool]] = [(root, False)]
     while stack:
-        tensor, expanded = stack.pop()
+        node, expanded = stack.pop()
         if expanded:
-            order.append(tensor)
+            order.append(node)
             continue
-        if id(tensor) in seen:
+        if id(node) in seen:
             continue
-        seen.add(id(tensor))
-        stack.append((tensor, True))
-        node = tensor._node
-        assert node is not None
+        seen.add(id(node))
+        stack.append((node, True))
         if node.saved is _USED:
             raise RuntimeError(
                 "backward ran already and freed what the forward saved: pass retain_graph=True to the first"
             )
-        for value, needed in zip(node.inputs, node.needs, strict=True):
-            if needed and value._node is not None and id(value) not in seen:
-                stack.append((value, False))
+        stack.extend(
+            [(source, False) for source in node.sources if isinstance(source, Node) and id(source) not in seen]
+        )
     order.reverse()
     return order
 
@@ -106,22 +102,22 @@ def _hand_on(node: Node, gradients: tuple[Array | None, ...], arrived: _Pending,
     shared = sum(
         g is not None and needed and _buffer(g) is buffer for g, needed in zip(gradients, node.needs, strict=True)
     )
-    for value, needed, gradient in zip(node.inputs, node.needs, gradients, strict=True):
-        if not needed:
+    for source, spec, gradient in zip(node.sources, node.specs, gradients, strict=True):
+        if source is None:
             continue
         assert gradient is not None
         if gradient.__class__ is not np.ndarray:  # NumPy turns results without axes into scalars
             gradient = np.asarray(gradient)
-        if gradient.dtype != value.data.dtype:  # the other operand was wider
-            gradient = gradient.astype(value.data.dtype)
+        if gradient.dtype != spec.dtype:  # the other operand was wider
+            gradient = gradient.astype(spec.dtype)
         # A backward's result is its own unless it is (a view of) the gradient that came in, or read-only.
         owned = gradient.flags.writeable and (_buffer(gradient) is not buffer or (arrived.owned and shared == 1))
-        if value._node is None:
-            _accumulate(value, gradient, owned)
-        elif id(value) in pending:
-            pending[id(value)].add(gradient, owned)
+        if isinstance(source, Tensor):
+            _accumulate(source, gradient, owned)
+        elif id(source) in pending:
+            pending[id(source)].add(gradient, owned)
         else:
-            pending[id(value)] = _Pending(gradient, owned)
+            pending[id(source)] = _Pending(gradient, owned)
 
 
 def _accumulate(leaf: Tensor, gradient: Array, owned: bool) -> None:

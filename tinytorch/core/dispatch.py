@@ -67,7 +67,14 @@ def apply(op: Op, *inputs: Any, **params: Any) -> Tensor:
     arrays, needs = _unwrapped(inputs)
     keep = _state.gradients and True in needs
     output, saved = implementation.forward(keep, *arrays, **params)
-    return Tensor._made(output, Node(op, implementation, inputs, tuple(needs), saved, params) if keep else None)
+    if not keep:
+        return Tensor._made(output, None)
+    return Tensor._made(output, Node(op, implementation, inputs, tuple(needs), _specs(arrays), saved, params, ""))
+
+
+def _specs(arrays: list[Any]) -> tuple[Spec, ...]:
+    """Return shape and dtype of each operand."""
+    return tuple([Spec(a.shape, a.dtype) if isinstance(a, np.ndarray) else Spec((), None) for a in arrays])
 
 
 def _unwrapped(inputs: tuple[Any, ...]) -> tuple[list[Any], list[bool]]:
@@ -96,7 +103,7 @@ def apply_backward(node: Node, gradient: Array, owned: bool) -> Gradients:
     end = time.perf_counter_ns()
     output = Spec(gradient.shape, gradient.dtype)
     call = Call(
-        node.op, node.implementation, "backward", node.path, node.specs(), output, node.params, needs, start, end
+        node.op, node.implementation, "backward", node.path, node.specs, output, node.params, needs, start, end
     )
     for observer in observers:
         observer.after_op(call, (gradient,), gradients, ())
@@ -114,13 +121,13 @@ def _apply_observed(op: Op, inputs: tuple[Any, ...], params: dict[str, Any]) -> 
     output, saved = implementation.forward(keep, *arrays, **params)
     end = time.perf_counter_ns()
     output = np.asarray(output)
-    specs = tuple([Spec(a.shape, a.dtype) if isinstance(a, np.ndarray) else Spec((), None) for a in arrays])
+    specs = _specs(arrays)
     call = Call(
         op, implementation, "forward", state.path, specs, Spec(output.shape, output.dtype), params, (), start, end
     )
     for observer in state.observers:
         observer.after_op(call, tuple(arrays), (output,), saved if keep else ())
-    node = Node(op, implementation, inputs, tuple(needs), saved, params, state.path, specs) if keep else None
+    node = Node(op, implementation, inputs, tuple(needs), specs, saved, params, state.path) if keep else None
     return Tensor._made(output, node)
 
 

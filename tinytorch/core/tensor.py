@@ -15,9 +15,14 @@ _DIFFERENTIABLE = "f"
 
 
 class Node:
-    """One recorded op: what backward needs to run it, and to say where it came from."""
+    """One recorded op: what backward needs to run it, and where its gradients go.
 
-    __slots__ = ("_specs", "implementation", "inputs", "needs", "op", "params", "path", "saved")
+    ``sources`` holds, for each input that needs a gradient, the Node that made it, or the Tensor itself if it
+    is a leaf, and None for the others. It does not hold the inputs' arrays: one that no op saved is freed as
+    soon as the program drops it. ``specs`` is shape and dtype of every input.
+    """
+
+    __slots__ = ("implementation", "needs", "op", "params", "path", "saved", "sources", "specs")
 
     def __init__(
         self,
@@ -25,30 +30,21 @@ class Node:
         implementation: Implementation,
         inputs: tuple[Any, ...],
         needs: tuple[bool, ...],
+        specs: tuple[Spec, ...],
         saved: Saved,
         params: dict[str, Any],
-        path: str = "",
-        specs: tuple[Spec, ...] = (),
+        path: str,
     ) -> None:
         self.op = op
         self.implementation = implementation
-        self.inputs = inputs
+        self.sources: tuple[Node | Tensor | None, ...] = tuple(
+            [(value._node or value) if needed else None for value, needed in zip(inputs, needs, strict=True)]
+        )
         self.needs = needs
+        self.specs = specs
         self.saved = saved
         self.params = params
         self.path = path
-        self._specs = specs
-
-    def specs(self) -> tuple[Spec, ...]:
-        """Return shape and dtype of each forward input."""
-        if self._specs or not self.inputs:
-            return self._specs
-        return tuple(
-            [
-                Spec(value.shape, value.dtype) if isinstance(value, (Tensor, np.ndarray)) else Spec((), None)
-                for value in self.inputs
-            ]
-        )
 
 
 class Tensor:
