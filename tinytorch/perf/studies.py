@@ -11,6 +11,8 @@ import numpy as np
 from tinytorch import models
 from tinytorch.core.module import Module
 from tinytorch.core.optimizers import AdamW
+from tinytorch.core.training import train_step
+from tinytorch.perf.array_life import MemoryProfile, recording_memory
 from tinytorch.perf.events import Event, Profile, recording
 from tinytorch.perf.timing import Measurement, collector_off, current_blas_threads, interleave, ratio
 
@@ -94,6 +96,22 @@ def phases(name: str, batch: int, repeats: int = 25, model: Module | None = None
         phase: Measurement(phase, tuple(times[:, index]), "s", how)
         for index, phase in enumerate(("forward", "backward", "update"))
     }
+
+
+def training_memory(name: str, batch: int) -> MemoryProfile:
+    """Return the memory of one whole training step of a model of the zoo, after one that is not recorded.
+
+    The optimizer is AdamW; parameters and the optimizer's state stand before the step begins.
+    """
+    entry = models.entry(name)
+    model = entry.make(0).train()
+    inputs, targets = models.as_input(entry.example_input(batch)), entry.example_target(batch)
+    loss, optimizer = models.loss_function(), AdamW(model.parameters())
+    train_step(model, inputs, targets, loss, optimizer)
+    optimizer.zero_grad()
+    with recording_memory(model, optimizer) as memory:
+        train_step(model, inputs, targets, loss, optimizer)
+    return memory.profile
 
 
 def same_against_same(function: Callable[[], Any], repeats: int = 60, seed: int = 0) -> Measurement:
