@@ -1,0 +1,87 @@
+"""Colours of the variants, against formulas of WCAG and of colour vision."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tinytorch.report.colors import BACKGROUNDS, GROUPS, VARIANTS, color, variant
+
+Array = npt.NDArray[np.float64]
+#: Full dichromacy. Source: Machado, Oliveira and Fernandes, IEEE TVCG 15(6), 2009, table 1, severity 1.0.
+DICHROMACY = {
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+#: Two colours this far apart in OKLab are told apart in a drawing; a just noticeable difference is about 0.02.
+APART = 0.09
+
+
+def linear(name: str) -> Array:
+    """sRGB to linear light, IEC 61966-2-1."""
+    channels = np.array([int(name[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+
+
+def luminance(name: str) -> float:
+    return float(linear(name) @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(a: str, b: str) -> float:
+    """WCAG 2.2, contrast ratio."""
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def oklab(light: Array) -> Array:
+    """Linear sRGB to OKLab. Source: Bjoern Ottosson, A perceptual color space for image processing, 2020."""
+    to_cones = [
+        [0.4122214708, 0.5363325363, 0.0514459929],
+        [0.2119034982, 0.6806995451, 0.1073969566],
+        [0.0883024619, 0.2817188376, 0.6299787005],
+    ]
+    to_lab = [
+        [0.2104542553, 0.7936177850, -0.0040720468],
+        [1.9779984951, -2.4285922050, 0.4505937099],
+        [0.0259040371, 0.7827717662, -0.8086757660],
+    ]
+    return np.asarray(np.array(to_lab) @ np.cbrt(np.array(to_cones) @ np.clip(light, 0, 1)))
+
+
+@pytest.mark.parametrize("mode", BACKGROUNDS)
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_variant_stands_out_from_the_page(name: str, mode: str) -> None:
+    assert contrast(color(name), BACKGROUNDS[mode]) >= 3
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("vision", ["normal", *DICHROMACY])
+def test_variants_that_meet_are_told_apart(group: str, vision: str) -> None:
+    seen = np.eye(3) if vision == "normal" else np.array(DICHROMACY[vision])
+    for a, b in combinations(GROUPS[group], 2):
+        distance = float(np.linalg.norm(oklab(seen @ linear(color(a))) - oklab(seen @ linear(color(b)))))
+        assert distance >= APART, f"{a} and {b} look alike: {distance:.3f}"
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_variants_that_meet_differ_without_colour(group: str) -> None:
+    assert len({variant(name).marker for name in GROUPS[group]}) == len(GROUPS[group])
+
+
+def test_a_variant_is_in_one_group_only() -> None:
+    names = [name for group in GROUPS.values() for name in group]
+    assert len(names) == len(set(names))
+
+
+def test_the_formula_of_contrast_is_that_of_wcag() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01)
+
+
+def test_an_unknown_variant_is_refused() -> None:
+    with pytest.raises(ValueError, match="variant must be one of"):
+        color("mauve")

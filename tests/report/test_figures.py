@@ -1,0 +1,217 @@
+"""Figures: what is refused, and the SVG as a parser reads it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from xml.etree import ElementTree as ET
+
+import matplotlib as mpl
+import pytest
+from matplotlib.figure import Figure
+
+from tinytorch.perf.timing import Measurement
+from tinytorch.report.colors import color
+from tinytorch.report.figures import INK, bars, check_figure, line, settle, subplots, to_body
+from tinytorch.report.svg import page_svg
+
+ALT = "Two bars; the first is twice as long."
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def run(median: float, name: str = "run", unit: str = "s") -> Measurement:
+    return Measurement(name, tuple(median * (1 + 0.01 * k) for k in range(-4, 5)), unit)
+
+
+def two_bars() -> Figure:
+    figure, axes = subplots()
+    bars(axes, ["plain", "compiled"], [run(2e-3), run(1e-3)], quantity="latency", variants=["numpy", "compiled"])
+    axes.set_ylabel("implementation")
+    return figure
+
+
+def drawn(figure: Figure, key: str = "two") -> ET.Element:
+    return ET.fromstring(page_svg(figure, key=key, alt=ALT, ink=INK))
+
+
+@pytest.fixture(scope="module")
+def root() -> ET.Element:
+    return drawn(two_bars())
+
+
+def test_it_follows_the_page(root: ET.Element) -> None:
+    text = ET.tostring(root, encoding="unicode")
+    assert "currentColor" in text
+    assert INK not in text
+    assert "#000000" not in text
+    assert "font-family: inherit" in text
+    assert root.get("viewBox")
+    assert root.get("width") is None
+
+
+def test_it_says_what_it_shows(root: ET.Element) -> None:
+    assert root.get("role") == "img"
+    described = root.find(f"{SVG}desc")
+    assert described is not None
+    assert described.text == ALT
+    assert root.get("aria-labelledby") == described.get("id")
+
+
+def test_its_ids_are_its_own_and_all_references_resolve(root: ET.Element) -> None:
+    other = drawn(two_bars(), "other")
+    ids = [{element.get("id") for element in tree.iter() if element.get("id")} for tree in (root, other)]
+    assert ids[0].isdisjoint(ids[1])
+    text = ET.tostring(root, encoding="unicode")
+    assert set(re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", text))
+    for pair in re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", text):
+        assert (pair[0] or pair[1]) in ids[0]
+
+
+def test_nothing_in_it_reaches_the_page(root: ET.Element) -> None:
+    assert root.find(f".//{SVG}style") is None
+    assert root.find(f".//{SVG}metadata") is None
+
+
+def test_words_stay_words_and_are_large_enough(root: ET.Element) -> None:
+    words = [element.text for element in root.iter(f"{SVG}text")]
+    assert "latency (ms)" in words
+    sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px", ET.tostring(root, encoding="unicode"))]
+    assert min(sizes) >= 9
+
+
+def test_variants_have_their_colours_and_bars_their_errors(root: ET.Element) -> None:
+    text = ET.tostring(root, encoding="unicode")
+    assert color("numpy") in text
+    assert color("compiled") in text
+    body = to_body(two_bars(), caption="c", alt=ALT, key="two")
+    assert [series["numbers"][0]["interval"] is not None for series in body["series"]] == [True, True]
+
+
+PROGRAM = """
+from tinytorch.report.figures import INK
+from tinytorch.report.svg import page_svg
+from test_figures import two_bars
+print(page_svg(two_bars(), key="two", alt="alt", ink=INK))
+"""
+
+
+def test_the_same_data_gives_the_same_bytes_in_another_process() -> None:
+    folder = re.sub(r"/test_figures\.py$", "", __file__)
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM], cwd=folder, capture_output=True, check=True, env={"PYTHONHASHSEED": seed}
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+    assert len(next(iter(outputs))) > 1000
+
+
+@pytest.mark.parametrize(
+    ("caption", "alt", "message"),
+    [
+        ("", ALT, "caption"),
+        ("A caption.", " ", "alt"),
+        ("The same.", "The same.", "neither its caption"),
+        ("A caption.", "_images/two.svg", "file's name"),
+    ],
+)
+def test_words_that_say_nothing_are_refused(caption: str, alt: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_figure(two_bars(), caption=caption, alt=alt, key="two")
+
+
+def refused(figure: Figure) -> str:
+    with pytest.raises(ValueError, match="two") as error:
+        check_figure(figure, caption="A caption.", alt=ALT, key="two")
+    return str(error.value)
+
+
+def test_an_axis_without_label_or_unit_is_refused() -> None:
+    figure, axes = subplots()
+    axes.plot([1, 2], [1, 2])
+    assert "x axis" in refused(figure)
+    axes.set_xlabel("length")
+    assert "must name its unit" in refused(figure)
+    axes.set_xlabel("length (tokens)")
+    assert "y axis" in refused(figure)
+    axes.set_ylabel("ratio, unitless")
+    check_figure(figure, caption="A caption.", alt=ALT, key="two")
+
+
+def test_categories_need_a_label_but_no_unit() -> None:
+    figure = two_bars()
+    check_figure(figure, caption="A caption.", alt=ALT, key="two")
+    figure.axes[0].set_ylabel("")
+    assert "y axis" in refused(figure)
+
+
+def test_axes_that_share_a_label_have_one() -> None:
+    figure, axes = subplots(2, 1, sharex=True)
+    for ax in axes:
+        ax.plot([1, 2], [1, 2])
+        ax.set_ylabel("latency (ms)")
+    axes[1].set_xlabel("batch (samples)")
+    check_figure(figure, caption="A caption.", alt=ALT, key="two")
+
+
+def test_a_title_inside_is_refused() -> None:
+    figure = two_bars()
+    figure.axes[0].set_title("Two bars")
+    assert "title" in refused(figure)
+    figure = two_bars()
+    figure.suptitle("Two bars")
+    assert "title" in refused(figure)
+
+
+def test_what_a_phone_cannot_show_is_refused() -> None:
+    assert "inches" in refused(Figure(figsize=(7, 3)))
+    figure = two_bars()
+    figure.axes[0].annotate("small", (0, 0), fontsize=6)
+    assert "points" in refused(figure)
+
+
+def test_series_must_fit_each_other() -> None:
+    _, axes = subplots()
+    with pytest.raises(ValueError, match="as many as labels"):
+        bars(axes, ["a", "b"], [run(1.0)], quantity="latency", variants="numpy")
+    with pytest.raises(ValueError, match="one unit"):
+        bars(axes, ["a", "b"], [run(1.0), run(1.0, unit="B")], quantity="latency", variants="numpy")
+    with pytest.raises(ValueError, match="variant must be"):
+        line(axes, [1], [run(1.0)], quantity="latency", variant="mauve")
+
+
+def test_lines_on_one_axis_share_its_unit() -> None:
+    _, axes = subplots()
+    line(axes, [1, 2], [run(1e-3), run(2e-3)], quantity="latency", variant="numpy")
+    line(axes, [1, 2], [run(1e-6), run(2e-6)], quantity="latency", variant="compiled")
+    assert axes.get_ylabel() == "latency (ms)"
+    assert axes.containers[1].lines[0].get_ydata() == pytest.approx([1e-3, 2e-3])
+    with pytest.raises(ValueError, match="must be in 's'"):
+        line(axes, [1], [run(1.0, unit="B")], quantity="size", variant="cached")
+
+
+def test_an_error_bar_ends_where_the_interval_does() -> None:
+    _, axes = subplots()
+    measurement = run(1e-3)
+    line(axes, [1], [measurement], quantity="latency", variant="numpy")
+    (segment,) = axes.containers[0].lines[2][0].get_segments()
+    assert segment[:, 1] * 1e-3 == pytest.approx([measurement.interval.low, measurement.interval.high])
+
+
+def test_logarithmic_ticks_are_plain_numbers() -> None:
+    figure, axes = subplots()
+    line(axes, [1, 1024], [run(1e-3), run(1.0)], quantity="latency", variant="numpy")
+    axes.set_yscale("log")
+    settle(figure)
+    figure.canvas.draw()
+    labels = [tick.get_text() for tick in axes.get_yticklabels()]
+    assert "0.01" in labels
+    assert not any("$" in label for label in labels)
+
+
+def test_the_style_stays_in_the_figure() -> None:
+    before = dict(mpl.rcParams)
+    subplots()
+    assert dict(mpl.rcParams) == before

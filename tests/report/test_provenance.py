@@ -1,0 +1,95 @@
+"""Where a page was made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tinytorch.report.provenance import (
+    narrower_blas,
+    package_hash,
+    provenance,
+    steering_variables,
+    widest_vectors,
+)
+
+
+def machine(cpu: str | None, *blas: tuple[str, str | None]) -> dict[str, Any]:
+    return {
+        "machine": {"vectors": cpu},
+        "blas": [{"name": "openblas", "version": "1", "of": None, "core": c, "vectors": v} for c, v in blas],
+    }
+
+
+def test_it_agrees_with_what_the_system_says() -> None:
+    made = provenance()
+    assert made["machine"]["memory_bytes"] == psutil.virtual_memory().total
+    assert made["machine"]["cores_logical"] == psutil.cpu_count()
+    assert made["machine"]["cpu"].strip()
+    assert made["blas"], "NumPy has loaded a BLAS"
+
+
+@pytest.mark.parametrize(
+    ("flags", "vectors"),
+    [
+        ("fpu sse2 avx avx2 avx512f", "AVX-512"),
+        ("fpu sse2 avx avx2", "AVX2"),
+        ("sse2", "SSE2"),
+        ("fp asimd sve", "SVE"),
+        ("", None),
+    ],
+)
+def test_the_widest_vectors_are_named(flags: str, vectors: str | None) -> None:
+    assert widest_vectors(flags) == vectors
+
+
+def test_a_narrower_blas_is_said() -> None:
+    said = narrower_blas(machine("AVX-512", ("Haswell", "AVX2")))
+    assert said is not None
+    assert "Haswell (AVX2)" in said
+    assert "AVX-512" in said
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        machine("AVX-512", ("SkylakeX", "AVX-512")),
+        machine("AVX2", ("Haswell", "AVX2")),
+        machine("AVX-512", ("Unknown", None)),
+        machine(None, ("Haswell", "AVX2")),
+        machine("AVX-512"),
+    ],
+)
+def test_nothing_is_said_where_nothing_is_known_to_be_narrower(given: dict[str, Any]) -> None:
+    assert narrower_blas(given) is None
+
+
+def test_the_hash_sees_every_byte_and_name_of_the_sources(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    module = tmp_path / "sub" / "module.py"
+    module.write_bytes(b"x = 1\n")
+    first = package_hash(tmp_path)
+    (tmp_path / "sub" / "module.pyc").write_bytes(b"compiled")
+    assert package_hash(tmp_path) == first
+    module.write_bytes(b"x = 2\n")
+    second = package_hash(tmp_path)
+    module.rename(tmp_path / "sub" / "other.py")
+    third = package_hash(tmp_path)
+    (tmp_path / "data.json").write_bytes(b"{}")
+    assert len({first, second, third, package_hash(tmp_path)}) == 4
+
+
+def test_a_folder_without_sources_has_no_hash(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="folder"):
+        package_hash(tmp_path)
+
+
+def test_only_variables_that_steer_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    kept = steering_variables()
+    assert kept["OMP_NUM_THREADS"] == "1"
+    assert "SECRET_TOKEN" not in kept

@@ -1,0 +1,132 @@
+"""Tables, read back by a parser of HTML that is not ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup, Tag
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinytorch.perf.timing import Measurement
+from tinytorch.report.tables import Column, checked_columns, checked_rows, to_body, to_html, to_text
+
+
+def run(median: float) -> Measurement:
+    return Measurement("run", tuple(median * (1 + 0.01 * k) for k in range(-4, 5)), "s")
+
+
+ROWS: list[dict[str, Any]] = [
+    {"op": "linear <b>", "time": run(1.2e-3), "flops": 524_288, "share": 0.25, "note": None},
+    {"op": "relu", "time": run(0.3e-3), "flops": 512, "share": 0.75, "note": "cheap"},
+]
+COLUMNS = [
+    Column("op", "Operation"),
+    Column("time", "Time"),
+    Column("flops", "FLOPs", "FLOP"),
+    Column("share", "Share", "%", modelled=True),
+    Column("note", "Note"),
+]
+
+
+@pytest.fixture(scope="module")
+def table() -> Tag:
+    rows = checked_rows(ROWS, COLUMNS, "ops")
+    page = BeautifulSoup(to_html(rows, COLUMNS, caption="Time & work", key="ops"), "html.parser")
+    assert isinstance(page.div, Tag)
+    return page.div
+
+
+def cells(table: Tag, column: int) -> list[Tag]:
+    return [row.find_all(["th", "td"])[column] for row in table.select("tbody tr")]
+
+
+def test_it_has_a_caption_and_scopes(table: Tag) -> None:
+    assert table.select_one("caption").get_text() == "Time & work"  # type: ignore[union-attr]
+    assert [th["scope"] for th in table.select("thead th")] == ["col"] * 5
+    assert [th["scope"] for th in table.select("tbody th")] == ["row"] * 2
+
+
+def test_it_scrolls_and_can_have_the_focus_and_is_named(table: Tag) -> None:
+    assert (table["role"], table["tabindex"]) == ("region", "0")
+    named = table.find(id=str(table["aria-labelledby"]))
+    assert isinstance(named, Tag)
+    assert named.get_text() == "Time & work"
+
+
+def test_text_is_escaped(table: Tag) -> None:
+    assert cells(table, 0)[0].get_text() == "linear <b>"
+    assert table.find("b") is None
+
+
+def test_one_unit_stands_in_the_header(table: Tag) -> None:
+    assert table.select("thead th")[1].get_text() == "Time (ms)"
+    assert [cell.get_text() for cell in cells(table, 1)] == ["1.20 ±\u00a00.04", "0.300 ±\u00a00.009"]
+
+
+def test_a_header_that_names_its_unit_does_not_say_it_twice(table: Tag) -> None:
+    assert table.select("thead th")[2].get_text() == "FLOPs"
+    assert [cell.get_text() for cell in cells(table, 2)] == ["524,288", "512"]
+
+
+def test_modelled_columns_say_so(table: Tag) -> None:
+    assert "model" in table.select("thead th")[3].get_text()
+    assert all("modelled" in cell.get_attribute_list("class") for cell in cells(table, 3))
+
+
+def test_numbers_sort_by_value_and_gaps_are_marked(table: Tag) -> None:
+    assert [float(str(cell["data-value"])) for cell in cells(table, 1)] == pytest.approx([1.2e-3, 0.3e-3])
+    assert cells(table, 4)[0].get_text() == "–"
+
+
+def test_numbers_far_apart_keep_their_own_units() -> None:
+    rows = checked_rows([{"t": run(1e-9)}, {"t": run(10.0)}], [Column("t", "Time")], "far")
+    html = BeautifulSoup(to_html(rows, [Column("t", "Time")], caption="c", key="far"), "html.parser")
+    texts = [cell.get_text() for cell in html.select("tbody th")]
+    assert "ns" in texts[0]
+    assert texts[1].split()[0].startswith("10.0")
+
+
+@given(st.lists(st.text(min_size=1), min_size=1, max_size=4))
+def test_any_text_survives(words: list[str]) -> None:
+    rows = checked_rows([{"a": word} for word in words], [Column("a", "A")], "t")
+    html = to_html(rows, [Column("a", "A")], caption="c", key="t")
+    shown = [cell.get_text() for cell in BeautifulSoup(html, "html.parser").select("tbody th")]
+    assert [" ".join(text.split()) for text in shown] == [" ".join(word.split()) for word in words]
+
+
+def test_the_text_form_is_aligned() -> None:
+    rows = checked_rows(ROWS, COLUMNS, "ops")
+    lines = to_text(rows, COLUMNS, caption="Time & work").splitlines()
+    assert lines[-1] == "Time & work"
+    assert lines[2].startswith("linear <b>")
+    assert lines[2].index("524,288") + len("524,288") == lines[3].index("512") + len("512")
+
+
+def test_the_record_keeps_samples() -> None:
+    body = to_body(checked_rows(ROWS, COLUMNS, "ops"), COLUMNS, caption="c", key="ops")
+    assert body["rows"][0]["time"]["samples"] == list(ROWS[0]["time"].samples)
+    assert body["rows"][0]["share"]["kind"] == "modelled"
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "message"),
+    [
+        ([], ValueError, "must not be empty"),
+        ([{"a": 1}], ValueError, "must have b"),
+        ([{"a": 1, "b": object()}], TypeError, "must be text"),
+        ([{"a": float("nan"), "b": ""}], ValueError, "finite"),
+        ([{"a": "", "b": 3}], ValueError, "must name a unit"),
+        ([{"a": True, "b": ""}], TypeError, "must be text"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(rows: list[dict[str, object]], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        checked_rows(rows, [Column("a", "A", "1"), Column("b", "B")], "key")
+
+
+def test_columns_that_do_not_fit_are_refused() -> None:
+    for columns, message in (([], "at least one"), ([("a", "A"), ("a", "B")], "different"), ([("a", " ")], "label")):
+        with pytest.raises(ValueError, match=message):
+            checked_columns(columns, "key")
