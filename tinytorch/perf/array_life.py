@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tracemalloc
 import weakref
 from collections.abc import Iterable, Iterator
@@ -13,10 +14,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from tinytorch.core.dispatch import Observer, observed_by
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array, Call, Saved
 from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.events import Profile, Recorder
 from tinytorch.perf.timing import collector_off
 from tinytorch.perf.tracing import Tracing
 
@@ -34,11 +36,13 @@ class Step:
     Attributes:
         allocated: bytes by which the op's worst moment was above its beginning, as tracemalloc saw it.
         temporary: the part of it that was freed within the op.
+        peak: bytes of known buffers and temporaries together at the op's worst moment.
         live: bytes of each category of `CATEGORIES` after the op.
     """
 
     allocated: int
     temporary: int
+    peak: int
     live: tuple[int, ...]
 
     @property
@@ -52,7 +56,8 @@ class MemoryProfile:
     """What a memory run found, in bytes.
 
     Attributes:
-        steps: one for each op, in order.
+        run: the ops; their times are those of a traced run and mean nothing.
+        steps: one for each op of ``run.events``, in order.
         highest: most bytes that each category held at any moment; the moments differ.
         final: bytes of each category at the end of the run.
         standing: bytes of the buffers that were there before the run: parameters, inputs, ...
@@ -62,6 +67,7 @@ class MemoryProfile:
             taken for standing.
     """
 
+    run: Profile
     steps: tuple[Step, ...]
     highest: dict[Category, int]
     final: dict[Category, int]
@@ -128,6 +134,8 @@ class ArrayLife(Observer):
 
     def __init__(self, tracing: Tracing) -> None:
         self._tracing = tracing
+        self._recorder = Recorder()
+        self._start = time.perf_counter_ns()
         self._live: dict[int, _Buffer] = {}
         self._bytes: dict[Category, int] = dict.fromkeys(CATEGORIES, 0)
         self._highest: dict[Category, int] = dict.fromkeys(CATEGORIES, 0)
@@ -158,7 +166,7 @@ class ArrayLife(Observer):
                 for array in thing.state_arrays():
                     self._register(array, "optimizer")
             else:
-                self._register(thing.data, "inputs")
+                self._register(thing.data, "parameters" if isinstance(thing, Parameter) else "inputs")
                 self._follow_leaf(thing)
 
     def _follow_module(self, module: Module) -> None:
@@ -176,11 +184,17 @@ class ArrayLife(Observer):
 
     def enter_module(self, path: str, module: Module) -> None:
         """Learn which arrays are a module's parameters and buffers."""
-        del path
+        before = self._read()
+        self._recorder.enter_module(path, module)
         if module not in self._known_modules:
-            before = self._read()
             self._follow_module(module)
-            self._own += tracemalloc.get_traced_memory()[0] - before
+        self._own += tracemalloc.get_traced_memory()[0] - before
+
+    def leave_module(self, path: str, module: Module) -> None:
+        """Keep the end of a module's forward."""
+        before = self._read()
+        self._recorder.leave_module(path, module)
+        self._own += tracemalloc.get_traced_memory()[0] - before
 
     def before_op(self) -> None:
         """Begin an op: find gradients that the last one left, and let the traced peak start anew."""
@@ -202,9 +216,10 @@ class ArrayLife(Observer):
         for array in arrays_in(outputs):
             self._register(array, "outputs")
         live = tuple(self._bytes.values())
-        temporary = peak - max(self._base, current)
-        self._steps.append(Step(peak - self._base, temporary, live))
-        self._array_peak = max(self._array_peak, sum(live) + peak - current)
+        step = Step(peak - self._base, peak - max(self._base, current), sum(live) + peak - current, live)
+        self._steps.append(step)
+        self._array_peak = max(self._array_peak, step.peak)
+        self._recorder.after_op(call, inputs, outputs, saved)
         self._own += tracemalloc.get_traced_memory()[0] - current
         self._tracing.restart_peak()
 
@@ -264,6 +279,7 @@ class ArrayLife(Observer):
         final = dict(self._bytes)
         self._live.clear()
         return MemoryProfile(
+            self._recorder.profile(self._start, time.perf_counter_ns()),
             tuple(self._steps),
             dict(self._highest),
             final,

@@ -35,10 +35,10 @@ class Verdict:
     """Which ceiling bounds a run, from the time that each alone would take.
 
     Attributes:
-        bottleneck: the ceiling with the longest time, or "unclear" if the intervals of the two longest overlap.
-        compute_seconds: FLOPs over the measured peak; memory_seconds: compulsory bytes over the measured
-            bandwidth; overhead_seconds: number of ops times the cheapest op. Predictions, not measurements.
-        efficiency: FLOPs a second that the run reached, over the measured peak.
+        bottleneck: the ceiling with the longest time, or "unclear" if the ranges of the two longest overlap.
+        compute_seconds: FLOPs over the best rate; memory_seconds: compulsory bytes over the best bandwidth;
+            overhead_seconds: number of ops times the cheapest op at its best. Predictions, not measurements.
+        efficiency: FLOPs a second that the run reached, over the best rate of the matrix product.
         explained: the longest of the three times over the measured one. Far below 1 none of them explains it.
     """
 
@@ -86,18 +86,19 @@ def verdict(flops: int, traffic: int, calls: int, seconds: float, measured: Ceil
     if not seconds > 0:
         raise ValueError(f"seconds must be above 0, not {seconds}")
     compute, memory, overhead = measured.flops, measured.bandwidth, measured.op
-    ranges: dict[Bottleneck, tuple[float, float, float]] = {
-        "compute": (flops / compute.median, flops / compute.interval.high, flops / compute.interval.low),
-        "memory": (traffic / memory.median, traffic / memory.interval.high, traffic / memory.interval.low),
-        "overhead": (calls * overhead.median, calls * overhead.interval.low, calls * overhead.interval.high),
+    # A ceiling is the best that was reached; the interval's other end says how sure that is.
+    ranges: dict[Bottleneck, tuple[float, float]] = {
+        "compute": (flops / compute.maximum, flops / compute.interval.low),
+        "memory": (traffic / memory.maximum, traffic / memory.interval.low),
+        "overhead": (calls * overhead.minimum, calls * overhead.interval.high),
     }
     names = sorted(ranges, key=lambda name: ranges[name][0], reverse=True)
     longest, second = ranges[names[0]], ranges[names[1]]
     return Verdict(
-        names[0] if longest[1] > second[2] else "unclear",
+        names[0] if longest[0] > second[1] else "unclear",
         ranges["compute"][0],
         ranges["memory"][0],
         ranges["overhead"][0],
-        flops / seconds / compute.median,
+        flops / seconds / compute.maximum,
         longest[0] / seconds,
     )

@@ -24,15 +24,13 @@ class Column:
     numeric: bool = True
 
 
-def sorted_rows(rows: Sequence[Row], by: str) -> list[Row]:
-    """Return dataclass rows sorted by field ``by``: numbers from large to small, text from a to z, None last.
+def sorted_rows(rows: Sequence[Row], by: str, kind: type[Row]) -> list[Row]:
+    """Return rows of dataclass ``kind`` by field ``by``: numbers from large to small, text from a to z, None last.
 
     Raises:
         ValueError: if the rows have no such field.
     """
-    if not rows:
-        return []
-    names = [field.name for field in fields(rows[0])]  # type: ignore[arg-type]
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     if by not in names:
         raise ValueError(f"sort_by must be one of {', '.join(names)}, not {by!r}")
     known = [row for row in rows if getattr(row, by) is not None]

@@ -56,18 +56,15 @@ class MemoryProfiler:
         if calls < 1:
             raise ValueError(f"calls must be at least 1, not {calls}")
         named = dict(kwargs or {})
-        after = [0] * calls
         gc.collect()
         with Tracing() as tracing:
             result = func(*args, **named)
             final, peak = tracing.read()
-            result_held = final
+            after = [final] * calls
             for call in range(1, calls):
                 func(*args, **named)
                 gc.collect()
                 after[call] = tracing.read()[0]
-        # The first call's reading takes no part in the rule: its result is still alive.
-        after[0] = result_held
         lost = leaked_bytes(after)
         return {
             "baseline_mb": tracing.baseline / MIB,

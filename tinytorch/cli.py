@@ -1,0 +1,139 @@
+"""The command line: a thin edge that reads arguments, calls the instruments, and prints."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinytorch import models
+from tinytorch.core.module import Module
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.model_profile import LossFunction, profile_model, rows_of
+from tinytorch.perf.subject import zeros_for
+from tinytorch.perf.trace import write_whole
+
+
+class UsageError(Exception):
+    """What the user asked for cannot be done; the message is one sentence that says why."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code: 0, or 2 with one sentence on stderr."""
+    chosen = _parser().parse_args(arguments)
+    try:
+        chosen.run(chosen)
+    except (UsageError, ValueError, TypeError, OSError) as error:
+        sentence = " ".join(str(error).split()) or type(error).__name__
+        print(f"tinytorch {chosen.command}: {sentence}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tinytorch", description="Instruments for the performance of models.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    profile = commands.add_parser("profile", help="show where the time, arithmetic and memory of a model go")
+    profile.add_argument(
+        "model", metavar="MODEL", help=f"{', '.join(models.ZOO)}, or module:factory, a function that returns a Module"
+    )
+    profile.add_argument("--batch", type=int, default=1, metavar="N", help="inputs at a time (default 1)")
+    profile.add_argument("--backward", action="store_true", help="run and profile backward too")
+    profile.add_argument("--seq-len", type=int, metavar="T", help="positions, for a model that takes tokens")
+    profile.add_argument(
+        "--input-shape",
+        metavar="SIZES",
+        help="shape of one input of module:factory, such as 1,28,28 (else its attribute example_input)",
+    )
+    profile.add_argument("--sort-by", default="self_seconds", metavar="COLUMN", help="column that orders the ops")
+    profile.add_argument("--limit", type=int, default=10, metavar="N", help="ops to show (default 10)")
+    profile.add_argument("--trace", metavar="FILE", help="write a timeline for https://ui.perfetto.dev")
+    profile.add_argument("--json", metavar="FILE", help="write everything as JSON")
+    profile.set_defaults(run=_profile)
+    return parser
+
+
+def _profile(chosen: argparse.Namespace) -> None:
+    if chosen.batch < 1:
+        raise UsageError(f"--batch must be at least 1, not {chosen.batch}")
+    if chosen.seq_len is not None and chosen.seq_len < 1:
+        raise UsageError(f"--seq-len must be at least 1, not {chosen.seq_len}")
+    model, inputs, loss = _subject(chosen)
+    done = profile_model(model, inputs, chosen.model, chosen.backward, loss)
+    done.print_report(chosen.limit, chosen.sort_by)
+    if chosen.trace:
+        print(f"trace: {done.profiler.export_chrome_trace(chosen.trace)}")
+    if chosen.json:
+        print(f"json: {write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))}")
+
+
+def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction | None]:
+    """Return the model, its input, and the loss if the zoo knows one."""
+    if chosen.model not in models.ZOO:
+        model = _from_factory(chosen.model)
+        return model, _given_input(model, chosen), None
+    if chosen.input_shape:
+        raise UsageError(f"--input-shape is for module:factory; {chosen.model} of the zoo brings its own input")
+    entry = models.entry(chosen.model)
+    inputs, targets = entry.example_input(chosen.batch), entry.example_target(chosen.batch)
+    if chosen.seq_len is not None:
+        if inputs.dtype.kind not in "iu":
+            raise UsageError(f"--seq-len is for a model that takes tokens, and {chosen.model} takes none")
+        inputs, targets = (_positions(array, chosen.seq_len) for array in (inputs, targets))
+    loss = models.loss_function()
+    return entry.make(0), Tensor(inputs), lambda output: loss(output, targets)
+
+
+def _positions(array: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
+    """Return ``length`` positions of (batch, positions), repeated from the start if there are fewer."""
+    return array[:, np.arange(length) % array.shape[1]]
+
+
+def _from_factory(target: str) -> Module:
+    module_name, _, factory_name = target.partition(":")
+    if not module_name or not factory_name:
+        raise UsageError(f"MODEL must be one of {', '.join(models.ZOO)}, or module:factory, not {target!r}")
+    if os.getcwd() not in sys.path and "" not in sys.path:  # as `python -m` has it, so that one's own file is found
+        sys.path.insert(0, os.getcwd())
+    try:
+        factory = getattr(importlib.import_module(module_name), factory_name)
+    except ImportError as error:
+        raise UsageError(f"module {module_name!r} cannot be imported: {error}") from error
+    except AttributeError as error:
+        raise UsageError(f"module {module_name!r} has no {factory_name!r}") from error
+    if not callable(factory):
+        raise UsageError(f"{target} must be a function that returns a Module, not {type(factory).__name__}")
+    model = factory()
+    if not isinstance(model, Module):
+        raise UsageError(f"{target} must return a Module, not {type(model).__name__}")
+    return model
+
+
+def _given_input(model: Module, chosen: argparse.Namespace) -> Tensor:
+    """Return zeros of ``--input-shape``, or rows of ``example_input`` of the model, ``--batch`` of them."""
+    if chosen.input_shape:
+        if chosen.seq_len is not None:
+            raise UsageError("--seq-len and --input-shape exclude each other: the shape holds the positions")
+        return zeros_for(model, (chosen.batch, *_sizes(chosen.input_shape)))
+    example = getattr(model, "example_input", None)
+    if example is None:
+        raise UsageError(f"{chosen.model} has no attribute example_input: give --input-shape, such as 1,28,28")
+    inputs = rows_of(np.asarray(example.data if isinstance(example, Tensor) else example), chosen.batch)
+    if chosen.seq_len is not None:
+        if inputs.ndim != 2:
+            raise UsageError(f"--seq-len needs an example_input of shape (batch, positions), not {inputs.shape}")
+        inputs = _positions(inputs, chosen.seq_len)
+    return Tensor(inputs)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"--input-shape must be whole numbers and commas, such as 1,28,28, not {text!r}") from None
