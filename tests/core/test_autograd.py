@@ -1,0 +1,217 @@
+"""Backward over graphs: sums where a tensor is used several times, depth, memory, and refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.cases import normal
+from tests.core.gradients import check_gradients, gradient_of
+from tests.core.recording import Recorder
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply, gradients_enabled, no_grad, observed_by
+from tinytorch.core.tensor import Tensor
+
+
+def leaf(*shape: int, seed: int = 0) -> Tensor:
+    return Tensor(normal(*shape, seed=seed), requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x + x + y,
+        lambda x, y: x - x * x - y - x,
+        lambda x, y: x * y + x.exp() * x,
+        lambda x, y: (x + y) * (x - y) + (x + y),
+        lambda x, y: x + (x + (x + y).tanh()).tanh(),
+        lambda x, y: apply(ops.concatenate, x, y, x, axis=0)[1:4] * 2,
+        lambda x, y: (x.T.reshape(2, 3) + x.reshape(2, 3)).T @ y.T.reshape(2, 3),
+        lambda x, y: (-x - (-y)).exp() + (-x).exp() + x.sum() * y.mean(axis=0),
+        lambda x, y: x[[0, 0, 1]] * y + x[0] * x.max(axis=0),
+        lambda x, y: (x.reshape(-1) + y.reshape(-1)).reshape(3, 2).transpose(1, 0) @ x,
+    ],
+    ids=range(10),
+)
+def test_a_tensor_used_several_times_gets_the_sum(function: Any) -> None:
+    check_gradients(function, leaf(3, 2), leaf(3, 2, seed=1))
+
+
+#: Ops of one operand and of two that keep a (2, 2) tensor's shape and stay tame however often they are repeated.
+UNARY: list[Any] = [
+    lambda x: -x,
+    lambda x: x.tanh(),
+    lambda x: x.T,
+    lambda x: x.reshape(4).reshape(2, 2),
+    lambda x: x + x.sum() * 0.1,
+    lambda x: apply(ops.sigmoid, x),
+    lambda x: apply(ops.softmax, x),
+    lambda x: x[[1, 0]],
+    lambda x: apply(ops.gelu, x),
+]
+BINARY: list[Any] = [
+    lambda x, y: x + y,
+    lambda x, y: x - y,
+    lambda x, y: x * y,
+    lambda x, y: x @ y,
+    lambda x, y: apply(ops.concatenate, x, y, axis=1)[:, 1:3],
+    lambda x, y: apply(ops.where, np.eye(2, dtype=bool), x, y),
+]
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_any_graph(data: Any) -> None:
+    """A random graph of ops, whose tensors are used any number of times, has the gradient of its differences."""
+    steps = data.draw(
+        st.lists(
+            st.tuples(st.integers(0, len(UNARY) + len(BINARY) - 1), st.integers(0, 20), st.integers(0, 20)),
+            min_size=1,
+            max_size=8,
+        )
+    )
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        made = [x, y]
+        for which, first, second in steps:
+            one, other = made[first % len(made)], made[second % len(made)]
+            made.append(UNARY[which](one) if which < len(UNARY) else BINARY[which - len(UNARY)](one, other))
+        total = x * 0 + y * 0
+        for tensor in made[2:]:
+            total = total + tensor
+        return total
+
+    check_gradients(function, leaf(2, 2), leaf(2, 2, seed=1))
+
+
+def test_leaves_that_get_the_same_gradient_have_their_own_memory() -> None:
+    a, b, c = leaf(2, 3), leaf(2, 3), leaf(6)
+    ((a + b).reshape(6) + c).backward(np.ones(6))
+    grads = [gradient_of(tensor) for tensor in (a, b, c)]
+    for index, grad in enumerate(grads):
+        for other in grads[index + 1 :]:
+            assert not np.shares_memory(grad, other)
+        grad += 1
+        np.testing.assert_array_equal(grad, 2)
+
+
+def test_backward_of_a_leaf_adds_the_gradient_to_it() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    seed = np.array([3.0, 4.0], np.float32)
+    x.backward(seed)
+    x.backward(seed)
+    np.testing.assert_array_equal(x.grad, [6, 8])
+    np.testing.assert_array_equal(seed, [3, 4])
+
+
+def test_gradients_add_up_over_backwards() -> None:
+    x = Tensor(np.array([2.0]), requires_grad=True)
+    for count in (1, 2, 3):
+        (x * x).backward()
+        np.testing.assert_array_equal(x.grad, [4.0 * count])
+
+
+@pytest.mark.parametrize("length", [5_000, 50_000])
+def test_a_deep_chain_needs_no_recursion(length: int) -> None:
+    x = Tensor(np.array(1.0), requires_grad=True)
+    y = x
+    for _ in range(length):
+        y = y + x
+    y.backward()
+    assert gradient_of(x) == length + 1
+
+
+def test_residual_chain_of_products() -> None:
+    x = Tensor(np.array(1e-3), requires_grad=True)
+    y = x
+    for _ in range(1000):
+        y = y + y * 1e-3
+    y.backward()
+    np.testing.assert_allclose(gradient_of(x), 1.001**1000, rtol=1e-12)
+
+
+@pytest.mark.parametrize("narrow", [np.float32, np.float16])
+def test_a_gradient_has_its_tensors_dtype_beside_a_wider_operand(narrow: Any) -> None:
+    x = Tensor(np.ones((2, 2), narrow), requires_grad=True)
+    bias = Tensor(np.zeros(2, narrow), requires_grad=True)
+    inner = x.exp()
+    for made in (inner * np.ones((2, 2)), inner @ np.ones((2, 2)), inner + np.ones((2, 2)) + bias):
+        assert made.dtype == np.float64
+        made.backward(np.ones((2, 2)), retain_graph=True)
+    assert gradient_of(x).dtype == gradient_of(bias).dtype == narrow
+
+
+def test_no_grad_records_nothing_also_as_a_decorator_and_after_an_error() -> None:
+    x = leaf(2)
+
+    @no_grad()
+    def doubled() -> Tensor:
+        assert not gradients_enabled()
+        return x * 2
+
+    assert not doubled().requires_grad
+    with pytest.raises(KeyError), no_grad():
+        raise KeyError
+    with no_grad():
+        with no_grad():
+            pass
+        assert not gradients_enabled()
+    assert gradients_enabled()
+    assert (x * 2).requires_grad
+
+
+def test_backward_runs_once_unless_retained_and_refuses_before_it_adds_anything() -> None:
+    x, w = leaf(2), leaf(2, seed=1)
+    shared = x * x
+    shared.backward(np.ones(2))
+    before = gradient_of(x).copy()
+    mixed = shared * w + w
+    with pytest.raises(RuntimeError, match="freed what the forward saved: pass retain_graph=True to the first"):
+        mixed.backward(np.ones(2))
+    assert w.grad is None
+    np.testing.assert_array_equal(x.grad, before)
+
+
+def test_backward_frees_what_the_forward_saved() -> None:
+    x = leaf(2)
+    y = x.exp()
+    assert y._node is not None
+    assert len(y._node.saved) == 1
+    y.backward(np.ones(2))
+    assert not any(isinstance(kept, np.ndarray) for kept in y._node.saved)
+
+
+def test_backward_says_what_it_needs() -> None:
+    x = leaf(2)
+    with pytest.raises(ValueError, match=r"gradient must be given for a tensor of shape \(2,\)"):
+        (x * 2).backward()
+    with pytest.raises(ValueError, match=r"gradient must have the tensor's shape \(2,\), not \(3,\)"):
+        (x * 2).backward([1.0, 1.0, 1.0])
+    with pytest.raises(RuntimeError, match="backward needs a tensor that requires a gradient"):
+        Tensor([1.0]).backward()
+    assert x.grad is None
+
+
+def test_branches_that_lead_to_no_leaf_run_no_backward() -> None:
+    x, frozen = leaf(2, 2), Tensor(normal(2, 2))
+    recorder = Recorder()
+    made = x * (frozen.exp() @ frozen) + frozen.tanh()
+    with observed_by(recorder):
+        made.backward(np.ones((2, 2)))
+    assert [(call.op.name, call.needs) for call in recorder.calls] == [
+        ("add", (True, False)),
+        ("multiply", (True, False)),
+    ]
+    assert frozen.grad is None
+
+
+def test_intermediate_tensors_keep_no_gradient() -> None:
+    x = leaf(2)
+    middle = x * 2
+    (middle * 3).backward(np.ones(2))
+    assert middle.grad is None
+    np.testing.assert_array_equal(x.grad, [6, 6])

@@ -1,0 +1,150 @@
+"""Tensor: what it takes, which dtype it has, how it compares, and what it says when refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinytorch.core.tensor import Tensor
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.int64, np.float16, np.float32, np.float64, np.bool_])
+def test_an_array_keeps_its_dtype_and_is_not_copied(kind: Any) -> None:
+    array = np.ones((2, 3), kind)
+    tensor = Tensor(array)
+    assert tensor.data is array
+    assert tensor.dtype == kind
+    assert tensor.nbytes == array.nbytes
+    assert (tensor.shape, tensor.ndim, tensor.size, len(tensor)) == ((2, 3), 2, 6, 2)
+
+
+@pytest.mark.parametrize("data", [3, 2.5, [1, 2], [[1.5], [2]], (1, 2), True, range(3)])
+def test_anything_else_becomes_float32(data: Any) -> None:
+    assert Tensor(data).dtype == np.float32
+    np.testing.assert_array_equal(Tensor(data).data, np.array(data, np.float32))
+
+
+def test_numpy_scalars_keep_their_dtype_and_dtype_converts() -> None:
+    assert Tensor(np.float64(3)).dtype == np.float64
+    assert Tensor([1, 2], dtype=np.int8).dtype == np.int8
+    assert Tensor(np.array([1.5]), dtype=np.float32).dtype == np.float32
+    assert Tensor(Tensor([1, 2], dtype=np.int32)).dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (None, "data must be numeric, not NoneType"),
+        ([1, None], "data must be numeric, not list"),
+        ("1.5", "data must be numeric, not str"),
+        (["1", "2"], "data must be numeric, not list"),
+        ([[1, 2], [3]], "data must be numbers in a regular shape, not list"),
+        (np.array([1j]), "data must be numeric, not ndarray of dtype complex128"),
+        (np.array(["2020"], "datetime64[Y]"), "data must be numeric"),
+        ({"a": 1}, "data must be numeric, not dict"),
+    ],
+)
+def test_data_that_is_not_numbers_is_refused(data: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        Tensor(data)
+
+
+def test_integers_have_no_gradient() -> None:
+    with pytest.raises(TypeError, match=r"requires_grad needs a floating dtype, not int32: pass dtype=np.float32"):
+        Tensor(np.array([1], np.int32), requires_grad=True)
+
+
+def test_item_is_of_one_element() -> None:
+    assert Tensor([[2.5]]).item() == 2.5
+    assert isinstance(Tensor(np.array(3)).item(), int)
+    with pytest.raises(ValueError, match=r"item\(\) needs a tensor of one element, not one of shape \(2,\)"):
+        Tensor([1, 2]).item()
+
+
+def test_comparisons_are_elementwise_and_make_no_tensor() -> None:
+    a, b = np.array([1.0, 2.0, 3.0]), np.array([2.0, 2.0, 2.0])
+    operators: list[Callable[[Any, Any], Any]] = [
+        lambda x, y: x == y,
+        lambda x, y: x != y,
+        lambda x, y: x < y,
+        lambda x, y: x <= y,
+        lambda x, y: x > y,
+        lambda x, y: x >= y,
+    ]
+    for compare in operators:
+        for other in (Tensor(b), b, 2):
+            made = compare(Tensor(a, requires_grad=True), other)
+            assert isinstance(made, np.ndarray)
+            np.testing.assert_array_equal(made, compare(a, b))
+    x, y = Tensor(a), Tensor(a)
+    assert len({x, y, x}) == 2
+
+
+def test_operators_are_numpys_on_both_sides() -> None:
+    a, b = np.array([1.0, 2.0, 4.0]), np.array([3.0, 5.0, 7.0])
+    operators: list[Callable[[Any, Any], Any]] = [
+        lambda x, y: x + y,
+        lambda x, y: x - y,
+        lambda x, y: x * y,
+        lambda x, y: x / y,
+        lambda x, y: x @ y,
+    ]
+    for operate in operators:
+        for left, right in ((Tensor(a), Tensor(b)), (Tensor(a), b), (a, Tensor(b))):
+            made = operate(left, right)
+            assert isinstance(made, Tensor)
+            np.testing.assert_allclose(made.data, operate(a, b), rtol=1e-15)
+    np.testing.assert_array_equal((2 - Tensor(a)).data, 2 - a)
+    np.testing.assert_array_equal((2 / Tensor(a)).data, 2 / a)
+    np.testing.assert_array_equal((Tensor(a) ** 2).data, a * a)
+    np.testing.assert_array_equal(Tensor(a).matmul(b).data, 41)
+
+
+@pytest.mark.parametrize("exponent", [np.ones(2), [1, 2], Tensor([1.0])])
+def test_an_exponent_is_one_number(exponent: Any) -> None:
+    with pytest.raises(TypeError, match="exponent must be one number, not"):
+        Tensor([1.0, 2.0]) ** exponent
+
+
+def test_transpose_and_reshape() -> None:
+    x = Tensor(np.arange(24.0).reshape(2, 3, 4))
+    assert x.T.shape == (4, 3, 2)
+    assert x.transpose().shape == (4, 3, 2)
+    assert x.transpose(0, 2).shape == (4, 3, 2)
+    assert x.transpose(1, 2, 0).shape == (3, 4, 2)
+    assert x.transpose(-1, -2).shape == (2, 4, 3)
+    assert x.reshape(6, 4).shape == x.reshape((6, -1)).shape == (6, 4)
+    assert np.shares_memory(x.T.data, x.data)
+    assert np.shares_memory(x.reshape(-1).data, x.data)
+
+
+def test_astype_copies_and_passes_gradients_between_floating_dtypes_only() -> None:
+    x = Tensor([1.5, 2.5], requires_grad=True)
+    wide = x.astype(np.float64)
+    assert wide.dtype == np.float64
+    (wide * 3).backward([1.0, 1.0])
+    assert x.grad is not None
+    assert x.grad.dtype == np.float32
+    np.testing.assert_array_equal(x.grad, [3, 3])
+    whole = x.astype(np.int32)
+    assert whole.dtype == np.int32
+    assert not whole.requires_grad
+    assert not np.shares_memory(x.astype(np.float32).data, x.data)
+
+
+def test_detach_shares_the_array_and_forgets_the_graph() -> None:
+    x = Tensor([1.0], requires_grad=True)
+    y = x * 2
+    assert y.detach().data is y.data
+    assert not y.detach().requires_grad
+    assert y.numpy() is y.data
+
+
+def test_numpy_sees_the_numbers() -> None:
+    x = Tensor([[1.0, 2.0]])
+    np.testing.assert_array_equal(np.asarray(x), [[1, 2]])
+    assert np.asarray(x, np.float64).dtype == np.float64
+    assert repr(Tensor([1.0], requires_grad=True)) == "Tensor([1.], dtype=float32, requires_grad=True)"
