@@ -13,11 +13,14 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from jupyter_cache.cache.db import NbCacheRecord
 from jupyter_cache.cache.main import JupyterCacheBase
 from nbformat import NotebookNode
+from sqlalchemy.exc import SQLAlchemyError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -28,17 +31,27 @@ def is_usable(notebook: NotebookNode) -> bool:
     return not any(output.get("name") == "stderr" for output in outputs)
 
 
+@contextmanager
+def open_cache(folder: Path) -> Iterator[JupyterCacheBase]:
+    """Yield the execution cache in a folder, and close its database afterwards."""
+    cache = JupyterCacheBase(folder)
+    try:
+        yield cache
+    finally:
+        cache.db.dispose()
+
+
 def discard_unusable_results(folder: Path) -> None:
     """Remove from an execution cache what cannot be read and what failed the build by writing to stderr."""
-    cache = JupyterCacheBase(folder)
-    for record in cache.list_cache_records():
-        try:
-            usable = is_usable(cache.get_cache_bundle(record.pk).nb)
-        except (KeyError, ValueError):  # no file, or half a file
-            usable = False
-        if not usable:
-            NbCacheRecord.remove_record(record.pk, cache.db)
-            shutil.rmtree(folder / "executed" / record.hashkey, ignore_errors=True)
+    with open_cache(folder) as cache:
+        for record in cache.list_cache_records():
+            try:
+                usable = is_usable(cache.get_cache_bundle(record.pk).nb)
+            except (KeyError, ValueError):  # no file, or half a file
+                usable = False
+            if not usable:
+                NbCacheRecord.remove_record(record.pk, cache.db)
+                shutil.rmtree(folder / "executed" / record.hashkey, ignore_errors=True)
 
 
 def discard_untrusted(output: Path) -> None:
@@ -46,7 +59,10 @@ def discard_untrusted(output: Path) -> None:
     for name in (".doctrees", "html", "jupyter_execute"):
         shutil.rmtree(output / name, ignore_errors=True)
     for index in list(output.glob(".jupyter_cache/**/global.db")):
-        discard_unusable_results(index.parent)
+        try:
+            discard_unusable_results(index.parent)
+        except (RuntimeError, SQLAlchemyError):  # the index itself is unreadable or was never completed
+            shutil.rmtree(index.parent)
 
 
 def build_settings(output: Path) -> dict[str, str]:

@@ -11,7 +11,6 @@ from pathlib import Path
 import nbformat
 import pytest
 from jupyter_cache.base import CacheBundleIn
-from jupyter_cache.cache.main import JupyterCacheBase
 
 from scripts import build_book
 
@@ -68,17 +67,27 @@ def executed_notebook(number: int, stream: str) -> nbformat.NotebookNode:
 
 def test_only_results_that_can_be_shown_again_are_kept(tmp_path: Path) -> None:
     folder = tmp_path / ".jupyter_cache" / "key"
-    cache = JupyterCacheBase(folder)
-    for number, stream in enumerate(["stdout", "stderr", "stdout", "stdout"]):
-        cache.cache_notebook_bundle(CacheBundleIn(executed_notebook(number, stream), f"{number}.md"))
-    good, _, half, gone = (record.hashkey for record in sorted(cache.list_cache_records(), key=lambda r: r.uri))
+    with build_book.open_cache(folder) as cache:
+        for number, stream in enumerate(["stdout", "stderr", "stdout", "stdout"]):
+            cache.cache_notebook_bundle(CacheBundleIn(executed_notebook(number, stream), f"{number}.md"))
+        good, _, half, gone = (record.hashkey for record in sorted(cache.list_cache_records(), key=lambda r: r.uri))
     (folder / "executed" / half / "base.ipynb").write_text('{"cells": [')
     (folder / "executed" / gone / "base.ipynb").unlink()
 
     build_book.discard_untrusted(tmp_path)
 
-    assert [record.hashkey for record in JupyterCacheBase(folder).list_cache_records()] == [good]
+    with build_book.open_cache(folder) as cache:
+        assert [record.hashkey for record in cache.list_cache_records()] == [good]
     assert [path.name for path in (folder / "executed").iterdir()] == [good]
+
+
+@pytest.mark.parametrize("content", [b"", b"no database at all, but long enough to be looked at" * 99])
+def test_a_cache_whose_index_is_broken_is_removed(tmp_path: Path, content: bytes) -> None:
+    index = tmp_path / ".jupyter_cache" / "key" / "global.db"
+    index.parent.mkdir(parents=True)
+    index.write_bytes(content)
+    build_book.discard_untrusted(tmp_path)
+    assert not index.parent.exists()
 
 
 def find_kernel(settings: dict[str, str]) -> str:
