@@ -138,7 +138,8 @@ class Module:
             FileNotFoundError: if there is no such file.
         """
         try:
-            with np.load(path, allow_pickle=False) as archive:
+            # Opened here, because NumPy leaves a file open that it finds to be broken.
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
                 state = {name: archive[name] for name in archive.files}
         except FileNotFoundError:
             raise
