@@ -1,0 +1,125 @@
+"""Layers of vectors and activations: what they start from, what they return, and the arguments they refuse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+
+from tests.core.cases import normal
+from tinytorch.core import activations
+from tinytorch.core.layers import Dropout, Embedding, Flatten, LayerNorm, Linear
+from tinytorch.core.module import Module
+from tinytorch.core.random import generator_from, manual_seed
+from tinytorch.core.tensor import Tensor
+
+
+def test_linear() -> None:
+    layer = Linear(300, 40, seed=3)
+    assert layer.bias is not None
+    assert (layer.weight.shape, layer.bias.shape) == ((300, 40), (40,))
+    assert layer.weight.dtype == layer.bias.dtype == np.float32
+    bound = 1 / math.sqrt(300)
+    for parameter in layer.parameters():
+        assert np.abs(parameter.data).max() <= bound
+        # The largest of n uniform numbers is within a tenth of the bound but for a chance of 0.9**n.
+        assert np.abs(parameter.data).max() > 0.9 * bound
+    # Six standard errors of the variance of 12,000 uniform numbers, which is bound**2 / 3.
+    assert abs(layer.weight.data.var() / (bound**2 / 3) - 1) < 6 * math.sqrt(0.8 / 12_000)
+    x = normal(2, 5, 300).astype(np.float32)
+    expected = x.astype(float) @ layer.weight.data + layer.bias.data
+    np.testing.assert_allclose(layer(Tensor(x)).data, expected, atol=1e-5)
+    plain = Linear(3, 2, bias=False, seed=0)
+    assert [name for name, _ in plain.named_parameters()] == ["weight"]
+    np.testing.assert_allclose(plain(Tensor(x[..., :3])).data, x[..., :3] @ plain.weight.data, atol=1e-6)
+
+
+def test_seeds_reproduce_and_the_processes_generator_restarts() -> None:
+    np.testing.assert_array_equal(Linear(3, 2, seed=1).weight.data, Linear(3, 2, seed=1).weight.data)
+    assert not np.array_equal(Linear(3, 2, seed=1).weight.data, Linear(3, 2, seed=2).weight.data)
+    shared = np.random.default_rng(1)
+    first, second = Linear(3, 2, seed=shared), Linear(3, 2, seed=shared)
+    np.testing.assert_array_equal(first.weight.data, Linear(3, 2, seed=1).weight.data)
+    assert not np.array_equal(first.weight.data, second.weight.data)
+    manual_seed(9)
+    one = Linear(3, 2).weight.data
+    assert not np.array_equal(one, Linear(3, 2).weight.data)
+    manual_seed(9)
+    np.testing.assert_array_equal(one, Linear(3, 2).weight.data)
+    assert generator_from(shared) is shared
+
+
+def test_embedding() -> None:
+    layer = Embedding(500, 40, std=0.02, seed=0)
+    # Six standard errors of the standard deviation of 20,000 normal numbers.
+    assert abs(layer.weight.data.std() / 0.02 - 1) < 6 / math.sqrt(40_000)
+    indices = np.array([[3, 3], [0, 499]])
+    for given in (indices, Tensor(indices), indices.tolist()):
+        np.testing.assert_array_equal(layer(given).data, layer.weight.data[indices])
+
+
+def test_layer_norm_starts_as_plain_normalization() -> None:
+    x = normal(4, 6) * 3 + 2
+    expected = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(LayerNorm(6)(Tensor(x)).data, expected, rtol=1e-9)
+
+
+def test_dropout_drops_in_train_mode_only_and_by_its_seed() -> None:
+    layer = Dropout(0.25, seed=4)
+    x = Tensor(np.ones((100, 200), np.float32))
+    first, second = layer(x).data, layer(x).data
+    assert not np.array_equal(first, second)
+    np.testing.assert_array_equal(Dropout(0.25, seed=4)(x).data, first)
+    assert set(np.unique(first)) == {0, np.float32(4 / 3)}
+    # Six standard deviations of a binomial distribution.
+    assert abs((first == 0).mean() - 0.25) < 6 * math.sqrt(0.25 * 0.75 / 20_000)
+    assert layer.eval()(x) is x
+    assert Dropout(0)(x) is x
+
+
+def test_flatten() -> None:
+    assert Flatten()(Tensor(np.zeros((2, 3, 4, 5)))).shape == (2, 60)
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        (activations.ReLU(), lambda x: np.where(x > 0, x, 0)),
+        (activations.LeakyReLU(), lambda x: np.where(x > 0, x, 0.01 * x)),
+        (activations.LeakyReLU(0.3), lambda x: np.where(x > 0, x, 0.3 * x)),
+        (activations.Sigmoid(), scipy.special.expit),
+        (activations.Tanh(), lambda x: (np.exp(x) - np.exp(-x)) / (np.exp(x) + np.exp(-x))),
+        (activations.SiLU(), lambda x: x / (1 + np.exp(-x))),
+        (activations.GELU(), lambda x: x * scipy.special.expit(2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+        (activations.Softmax(), lambda x: scipy.special.softmax(x, axis=-1)),
+        (activations.Softmax(dim=0), lambda x: scipy.special.softmax(x, axis=0)),
+    ],
+    ids=lambda value: repr(value) if not callable(value) or isinstance(value, Module) else "",
+)
+def test_activations(module: Any, expected: Callable[[Any], Any]) -> None:
+    x = normal(5, 6)
+    np.testing.assert_allclose(module(Tensor(x)).data, expected(x), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Linear(0, 3), "in_features must be a whole number above 0, not 0"),
+        (lambda: Linear(3, 2.5), "out_features must be a whole number above 0, not 2.5"),  # type: ignore[arg-type]
+        (lambda: Embedding(-1, 3), "num_embeddings must be"),
+        (lambda: Embedding(3, 0), "embedding_dim must be"),
+        (lambda: LayerNorm(0), "normalized_shape must be"),
+        (lambda: Dropout(1.0), r"p must be at least 0 and below 1, not 1\.0"),
+        (lambda: Dropout(-0.1), r"p must be at least 0 and below 1, not -0\.1"),
+        (lambda: Dropout(math.nan), "p must be at least 0 and below 1, not nan"),
+        (lambda: Linear(3, 2)(Tensor([[1.0, 2.0]])), r"ends in 3 features, not one of shape \(1, 2\)"),
+        (lambda: LayerNorm(3)(Tensor([[1.0, 2.0]])), r"last axis of 3, but the input's shape is \(1, 2\)"),
+    ],
+)
+def test_bad_arguments_are_named(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

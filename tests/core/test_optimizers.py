@@ -1,0 +1,160 @@
+"""Optimizers against their textbook recursions, written here in float64 with bias corrections as published."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.core.cases import normal, turned
+from tinytorch.core.module import Parameter
+from tinytorch.core.op import Array
+from tinytorch.core.ops.elementwise import BLOCK
+from tinytorch.core.optimizers import SGD, Adam, AdamW, Optimizer
+
+STEPS = 6
+SHAPES = [(3, 4), (), (BLOCK + 7,), (5,)]
+
+
+def _sgd(p: Array, gradients: list[Array], lr: float, momentum: float, weight_decay: float) -> Array:
+    velocity = np.zeros_like(p)
+    for gradient in gradients:
+        velocity = momentum * velocity + gradient + weight_decay * p
+        p = p - lr * velocity
+    return p
+
+
+def _adam(
+    p: Array,
+    gradients: list[Array],
+    lr: float,
+    betas: tuple[float, float],
+    eps: float,
+    weight_decay: float,
+    decoupled: bool,
+) -> Array:
+    """Algorithm 1 of arXiv:1412.6980, and algorithm 2 of arXiv:1711.05101 with ``decoupled``."""
+    m, v = np.zeros_like(p), np.zeros_like(p)
+    for step, gradient in enumerate(gradients, 1):
+        if decoupled:
+            p = p - lr * weight_decay * p
+        else:
+            gradient = gradient + weight_decay * p
+        m = betas[0] * m + (1 - betas[0]) * gradient
+        v = betas[1] * v + (1 - betas[1]) * gradient**2
+        p = p - lr * (m / (1 - betas[0] ** step)) / (np.sqrt(v / (1 - betas[1] ** step)) + eps)
+    return p
+
+
+def _run(make: Callable[[list[Parameter]], Optimizer], textbook: Callable[..., Array], dtype: Any) -> None:
+    starts = [normal(*shape) for shape in SHAPES]
+    gradients = [[normal(*shape, seed=seed + 1) for seed in range(STEPS)] for shape in SHAPES]
+    parameters = [Parameter(start.astype(dtype)) for start in starts]
+    optimizer = make(parameters)
+    for step in range(STEPS):
+        for parameter, mine in zip(parameters, gradients, strict=True):
+            parameter.grad = mine[step].astype(dtype)
+        optimizer.step()
+        for parameter, mine in zip(parameters, gradients, strict=True):
+            np.testing.assert_array_equal(parameter.grad, mine[step].astype(dtype), err_msg="gradient changed")
+    tolerance = 1e-12 if dtype is np.float64 else 3e-6
+    for parameter, start, mine in zip(parameters, starts, gradients, strict=True):
+        assert parameter.dtype == dtype
+        np.testing.assert_allclose(parameter.data, textbook(start, mine), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_sgd(momentum: float, weight_decay: float, dtype: Any) -> None:
+    _run(
+        lambda parameters: SGD(parameters, lr=0.05, momentum=momentum, weight_decay=weight_decay),
+        lambda p, gradients: _sgd(p, gradients, 0.05, momentum, weight_decay),
+        dtype,
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+@pytest.mark.parametrize(("kind", "decoupled"), [(Adam, False), (AdamW, True)])
+@pytest.mark.parametrize(("betas", "eps"), [((0.9, 0.999), 1e-8), ((0.5, 0.7), 0.1), ((0.0, 0.0), 1e-3)])
+def test_adam(kind: Any, decoupled: bool, betas: Any, eps: float, weight_decay: float, dtype: Any) -> None:
+    _run(
+        lambda parameters: kind(parameters, lr=0.02, betas=betas, eps=eps, weight_decay=weight_decay),
+        lambda p, gradients: _adam(p, gradients, 0.02, betas, eps, weight_decay, decoupled),
+        dtype,
+    )
+
+
+def test_defaults_are_the_published_ones() -> None:
+    parameter = Parameter([1.0])
+    assert (Adam([parameter]).lr, Adam([parameter]).betas, Adam([parameter]).eps) == (1e-3, (0.9, 0.999), 1e-8)
+    assert (Adam([parameter]).weight_decay, AdamW([parameter]).weight_decay) == (0.0, 0.01)
+    assert (SGD([parameter]).lr, SGD([parameter]).momentum) == (0.01, 0.0)
+
+
+@pytest.mark.parametrize("make", [SGD, lambda p, lr: SGD(p, lr, momentum=0.9), Adam, AdamW])
+def test_memory_order_of_data_and_gradient_does_not_matter(make: Any) -> None:
+    results = []
+    for order in (np.ascontiguousarray, turned):
+        parameter = Parameter(order(normal(3, 4)))
+        optimizer = make([parameter], lr=0.1)
+        for seed in range(3):
+            parameter.grad = order(normal(3, 4, seed=seed))
+            optimizer.step()
+        results.append(parameter.data)
+    np.testing.assert_array_equal(results[0], results[1])
+    assert not np.array_equal(results[0], normal(3, 4))
+
+
+@pytest.mark.parametrize("make", [SGD, lambda p, lr: SGD(p, lr, momentum=0.9), Adam])
+def test_data_that_cannot_be_changed_in_place_is_refused(make: Any) -> None:
+    parameter = Parameter(normal(3, 4))
+    optimizer = make([parameter], lr=0.1)
+    parameter.data = turned(parameter.data)
+    parameter.grad = normal(3, 4)
+    with pytest.raises(ValueError, match=r"data must be contiguous, but that of shape \(3, 4\) is not"):
+        optimizer.step()
+
+
+@pytest.mark.parametrize("make", [SGD, Adam, AdamW])
+def test_parameters_without_a_gradient_stay(make: Any) -> None:
+    still, moved = Parameter([1.0]), Parameter([1.0])
+    optimizer = make([still, moved], lr=0.1)
+    moved.grad = np.ones(1, np.float32)
+    data = moved.data
+    optimizer.step()
+    assert still.data[0] == 1
+    assert moved.data is data
+    assert data[0] != 1
+    optimizer.zero_grad()
+    assert moved.grad is None
+
+
+def test_state_bytes() -> None:
+    parameters = [Parameter(normal(3, 4).astype(np.float32)), Parameter(normal(5))]
+    size = 12 * 4 + 5 * 8
+    assert SGD(parameters).state_nbytes() == 0
+    assert SGD(parameters, momentum=0.9).state_nbytes() == size
+    assert Adam(parameters).state_nbytes() == 2 * size
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p: SGD([]), "parameters must hold at least one Parameter"),
+        (lambda p: SGD(p, lr=-1), "lr must not be negative, but is -1"),
+        (lambda p: Adam(p, lr=math.nan), "lr must not be negative, but is nan"),
+        (lambda p: SGD(p, momentum=1.0), r"momentum must be at least 0 and below 1, not 1\.0"),
+        (lambda p: Adam(p, betas=(1.0, 0.9)), r"betas\[0\] must be at least 0 and below 1"),
+        (lambda p: AdamW(p, betas=(0.9, -0.1)), r"betas\[1\] must be at least 0 and below 1"),
+    ],
+)
+def test_bad_arguments_are_named(make: Callable[[list[Parameter]], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make([Parameter([1.0])])
+    with pytest.raises(TypeError, match="Optimizer must define step"):
+        Optimizer([Parameter([1.0])], 0.1).step()

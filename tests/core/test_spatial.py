@@ -1,0 +1,99 @@
+"""Layers of images: shapes, running statistics against a closed form, and the arguments they refuse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.core.cases import normal
+from tinytorch.core.spatial import AdaptiveAvgPool2d, AvgPool2d, BatchNorm2d, Conv2d, MaxPool2d
+from tinytorch.core.tensor import Tensor
+
+
+def test_convolution_starts_uniform_in_the_fan_in() -> None:
+    layer = Conv2d(8, 64, (3, 5), groups=2, seed=0)
+    assert layer.bias is not None
+    assert (layer.weight.shape, layer.bias.shape) == ((64, 4, 3, 5), (64,))
+    bound = 1 / math.sqrt(4 * 3 * 5)
+    for parameter in layer.parameters():
+        assert 0.9 * bound < np.abs(parameter.data).max() <= bound
+    assert [name for name, _ in Conv2d(1, 1, 1, bias=False).named_parameters()] == ["weight"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        (Conv2d(4, 6, 3, seed=0), (2, 6, 7, 6)),
+        (Conv2d(4, 6, (3, 1), stride=(2, 1), padding=(1, 0), seed=0), (2, 6, 5, 8)),
+        (Conv2d(4, 8, 3, dilation=(2, 3), groups=4, seed=0), (2, 8, 5, 2)),
+        (MaxPool2d(2), (2, 4, 4, 4)),
+        (MaxPool2d((3, 2), stride=1, padding=(1, 1)), (2, 4, 9, 9)),
+        (AvgPool2d(np.int64(3)), (2, 4, 3, 2)),  # type: ignore[arg-type]
+        (AdaptiveAvgPool2d((3, 5)), (2, 4, 3, 5)),
+        (BatchNorm2d(4), (2, 4, 9, 8)),
+    ],
+    ids=repr,
+)
+def test_output_shapes(layer: Any, expected: tuple[int, ...]) -> None:
+    made = layer(Tensor(normal(2, 4, 9, 8).astype(np.float32)))
+    assert made.shape == expected
+    assert made.dtype == np.float32
+
+
+def test_running_statistics_are_the_exponential_average() -> None:
+    layer = BatchNorm2d(3, momentum=0.2)
+    batches = [normal(4, 3, 2, 2, seed=seed) * (seed + 1) + seed for seed in range(5)]
+    for batch in batches:
+        layer(Tensor(batch.astype(np.float32)))
+    shares = [0.2 * 0.8 ** (4 - index) for index in range(5)]
+    mean = sum(share * batch.mean(axis=(0, 2, 3)) for share, batch in zip(shares, batches, strict=True))
+    variance = sum(share * batch.var(axis=(0, 2, 3), ddof=1) for share, batch in zip(shares, batches, strict=True))
+    np.testing.assert_allclose(layer.running_mean.data, mean, rtol=1e-5)
+    np.testing.assert_allclose(layer.running_var.data, variance + 0.8**5, rtol=1e-5)
+    assert layer.running_mean.dtype == layer.running_var.dtype == np.float32
+    layer.eval()
+    kept = layer.running_mean.data.copy()
+    x = normal(2, 3, 2, 2, seed=9)
+    shape = (1, 3, 1, 1)
+    expected = (x - layer.running_mean.data.reshape(shape)) / np.sqrt(layer.running_var.data.reshape(shape) + 1e-5)
+    np.testing.assert_allclose(layer(Tensor(x.astype(np.float32))).data, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(layer.running_mean.data, kept)
+
+
+def test_train_mode_normalizes_by_the_batch_alone() -> None:
+    x = normal(8, 2, 3, 3) * 5 + 3
+    made = BatchNorm2d(2)(Tensor(x)).data
+    np.testing.assert_allclose(made.mean(axis=(0, 2, 3)), 0, atol=1e-12)
+    np.testing.assert_allclose(made.var(axis=(0, 2, 3)), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Conv2d(0, 1, 1), "in_channels must be a whole number above 0, not 0"),
+        (lambda: Conv2d(1, 1, 1, groups=0), "groups must be a whole number above 0, not 0"),
+        (lambda: Conv2d(4, 6, 1, groups=3), "groups must divide in_channels 4 and out_channels 6, but is 3"),
+        (lambda: Conv2d(1, 1, 0), "kernel_size must be a whole number of at least 1, or two of them, not 0"),
+        (lambda: Conv2d(1, 1, 2.5), r"kernel_size must be .* not 2\.5"),  # type: ignore[arg-type]
+        (lambda: Conv2d(1, 1, "3"), "kernel_size must be .* not '3'"),  # type: ignore[arg-type]
+        (lambda: Conv2d(1, 1, None), "kernel_size must be .* not None"),  # type: ignore[arg-type]
+        (lambda: Conv2d(1, 1, (1, 2, 3)), r"kernel_size must be .* not \(1, 2, 3\)"),  # type: ignore[arg-type]
+        (lambda: Conv2d(1, 1, 1, stride=0), "stride must be"),
+        (lambda: Conv2d(1, 1, 1, padding=-1), "padding must be a whole number of at least 0"),
+        (lambda: Conv2d(1, 1, 1, dilation=(1, 0)), "dilation must be"),
+        (lambda: MaxPool2d(2, padding=2), r"padding must be at most half of kernel_size \(2, 2\), not \(2, 2\)"),
+        (lambda: AvgPool2d(2, stride=0), "stride must be"),
+        (lambda: AdaptiveAvgPool2d(0), "output_size must be"),
+        (lambda: BatchNorm2d(0), "num_features must be"),
+        (lambda: BatchNorm2d(1).eval()(Tensor(normal(1, 3, 2, 2))), r"shape \(N, 1, H, W\), not \(1, 3, 2, 2\)"),
+        (lambda: Conv2d(3, 1, 3)(Tensor(normal(1, 3, 2, 4))), "a window of 3 .* does not fit in 2"),
+        (lambda: Conv2d(3, 1, 3)(Tensor(normal(1, 2, 4, 4))), r"shape \(N, 3, H, W\), not \(1, 2, 4, 4\)"),
+    ],
+)
+def test_bad_arguments_are_named(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

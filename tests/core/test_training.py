@@ -1,0 +1,159 @@
+"""The training loop: models learn, seeds reproduce, and a loss that is no number stops before it does harm."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinytorch.core.activations import GELU, ReLU
+from tinytorch.core.dataloader import DataLoader
+from tinytorch.core.layers import Dropout, Flatten, Linear
+from tinytorch.core.losses import CrossEntropyLoss, MSELoss
+from tinytorch.core.module import Module, Sequential
+from tinytorch.core.optimizers import SGD, Adam, AdamW
+from tinytorch.core.spatial import BatchNorm2d, Conv2d, MaxPool2d
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.training import fit, train_step
+from tinytorch.core.transformers import GPT
+
+
+def spirals(count: int) -> tuple[Any, Any]:
+    """Return points of two interleaved spirals, which no line divides, and which spiral each belongs to."""
+    generator = np.random.default_rng(0)
+    angle = generator.uniform(1, 6, count)
+    label = np.arange(count) % 2
+    points = np.stack([np.cos(angle + math.pi * label), np.sin(angle + math.pi * label)], 1) * angle[:, None] / 3
+    return points.astype(np.float32), label
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda parameters: SGD(parameters, lr=0.3, momentum=0.9),
+        lambda parameters: Adam(parameters, lr=0.02),
+        lambda parameters: AdamW(parameters, lr=0.02),
+    ],
+)
+def test_an_mlp_learns_what_no_line_can_divide(make: Any) -> None:
+    x, y = spirals(200)
+    model = Sequential(Linear(2, 32, seed=0), ReLU(), Linear(32, 32, seed=1), GELU(), Linear(32, 2, seed=2))
+    batches = DataLoader(x, y, batch_size=50, shuffle=True, seed=0)
+    history = fit(model, batches, CrossEntropyLoss(), make(model.parameters()), 60)
+    assert len(history.losses) == 60
+    assert history.losses[-1] < 0.1 < history.losses[0]
+    assert (model(Tensor(x)).data.argmax(axis=1) == y).mean() > 0.97
+    assert not model.training
+
+
+def test_a_cnn_learns_where_a_bar_lies() -> None:
+    generator = np.random.default_rng(0)
+    x = generator.normal(0, 0.3, (64, 1, 8, 8)).astype(np.float32)
+    y = np.arange(64) % 2
+    for image, label in zip(x, y, strict=True):
+        place = generator.integers(0, 8)
+        image[0, place if label else slice(None), slice(None) if label else place] += 1
+    model = Sequential(
+        Conv2d(1, 8, 3, padding=1, seed=0), BatchNorm2d(8), ReLU(), MaxPool2d(2), Flatten(), Linear(128, 2, seed=1)
+    )
+    batches = DataLoader(x, y, batch_size=16, shuffle=True, seed=0)
+    fit(model, batches, CrossEntropyLoss(), Adam(model.parameters(), lr=0.01), 20)
+    assert (model(Tensor(x)).data.argmax(axis=1) == y).mean() > 0.95
+
+
+def test_a_gpt_learns_to_repeat() -> None:
+    tokens = np.random.default_rng(0).integers(0, 8, (64, 4))
+    sequence = np.concatenate([tokens, tokens], axis=1)
+    targets = sequence[:, 1:].copy()
+    targets[:, :3] = -1
+    model = GPT(8, 32, 2, 2, 8, seed=0)
+    batches = DataLoader(sequence[:, :-1], targets, batch_size=16, shuffle=True, seed=0)
+    loss = CrossEntropyLoss(ignore_index=-1)
+    history = fit(model, batches, loss, AdamW(model.parameters(), lr=5e-3), 50)
+    assert history.losses[0] > 1.5
+    assert history.losses[-1] < 0.1
+    assert (model(sequence[:, :-1]).data.argmax(axis=-1)[:, 3:] == targets[:, 3:]).mean() > 0.98
+
+
+def test_linear_regression_ends_at_the_least_squares_solution() -> None:
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(100, 3)).astype(np.float32)
+    y = (x @ [[1.0], [-2.0], [0.5]] + 0.3 + generator.normal(0, 0.1, (100, 1))).astype(np.float32)
+    model = Linear(3, 1, seed=0)
+    fit(model, DataLoader(x, y, batch_size=100), MSELoss(), SGD(model.parameters(), lr=0.2), 200)
+    solution = np.linalg.lstsq(np.hstack([x, np.ones((100, 1))]), y, rcond=None)[0]
+    np.testing.assert_allclose(model.weight.data, solution[:3], atol=1e-5)
+    assert model.bias is not None
+    np.testing.assert_allclose(model.bias.data, solution[3], atol=1e-5)
+
+
+def test_the_same_seeds_train_the_same_model() -> None:
+    x, y = spirals(60)
+    states = []
+    for _ in range(2):
+        model = Sequential(Linear(2, 8, seed=0), Dropout(0.2, seed=1), ReLU(), Linear(8, 2, seed=2))
+        batches = DataLoader(x, y, batch_size=16, shuffle=True, seed=3)
+        history = fit(model, batches, CrossEntropyLoss(), Adam(model.parameters()), 3)
+        states.append([*model.state_dict().values(), np.array(history.losses)])
+    for one, other in zip(*states, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_step_returns_the_loss_before_it_and_uses_no_older_gradient() -> None:
+    model = Linear(1, 1, bias=False, seed=0)
+    model.weight.data[...] = 2
+    model.weight.grad = np.full((1, 1), 100, np.float32)
+    optimizer = SGD(model.parameters(), lr=0.1)
+    assert train_step(model, Tensor([[3.0]]), [[0.0]], MSELoss(), optimizer) == 36
+    # d/dw (3 w)^2 = 18 w = 36
+    np.testing.assert_allclose(model.weight.data, 2 - 0.1 * 36, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("bad", "said"), [(np.nan, "nan"), (np.inf, "inf"), (-np.inf, "-inf")])
+def test_a_loss_that_is_no_number_stops_before_the_step(bad: float, said: str) -> None:
+    class Breaks(Module):
+        """Gives the loss of the second epoch away."""
+
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def forward(self, prediction: Tensor, target: Any) -> Tensor:
+            self.calls += 1
+            return prediction.sum() * 0 + (bad if self.calls > 2 else 1.0)
+
+    model = Linear(1, 1, seed=0)
+    before = model.state_dict()
+    batches = DataLoader(np.ones((4, 1), np.float32), np.ones((4, 1), np.float32), batch_size=2)
+    with pytest.raises(FloatingPointError, match=rf"in epoch 2, the loss became {said}: lower lr, now 0\.5"):
+        fit(model, batches, Breaks(), SGD(model.parameters(), lr=0.5), 3)
+    for name, value in model.state_dict().items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+def test_a_schedule_scales_the_rate_from_0_towards_1_and_is_undone() -> None:
+    model = Linear(1, 1, seed=0)
+    optimizer = SGD(model.parameters(), lr=0.4)
+    asked, rates = [], []
+
+    def schedule(done: float) -> float:
+        asked.append(done)
+        return 1 - done
+
+    class Watch(Module):
+        def forward(self, prediction: Tensor, target: Any) -> Tensor:
+            rates.append(optimizer.lr)
+            return prediction.sum() * 0
+
+    batches = DataLoader(np.ones((4, 1), np.float32), np.ones((4, 1), np.float32), batch_size=2)
+    fit(model, batches, Watch(), optimizer, 2, schedule=schedule)
+    np.testing.assert_allclose(asked, [0, 0.25, 0.5, 0.75])
+    np.testing.assert_allclose(rates, [0.4, 0.3, 0.2, 0.1])
+    assert optimizer.lr == 0.4
+
+
+def test_epochs_are_at_least_one() -> None:
+    model = Linear(1, 1, seed=0)
+    with pytest.raises(ValueError, match="epochs must be at least 1, not 0"):
+        fit(model, DataLoader(np.ones(2), np.ones(2)), MSELoss(), SGD(model.parameters()), 0)

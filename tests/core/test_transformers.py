@@ -1,0 +1,149 @@
+"""Attention layer, transformer block and GPT: composition, causality, size, and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+
+from tests.core.cases import normal
+from tests.core.gradients import gradient_of
+from tinytorch.core.attention import MultiHeadAttention
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import GPT, FeedForward, TransformerBlock
+
+
+def _affine(layer: Any, x: Array) -> Array:
+    return x @ layer.weight.data.astype(float) + layer.bias.data
+
+
+def _normalized(layer: Any, x: Array) -> Array:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt(x.var(axis=-1, keepdims=True) + layer.eps) * layer.weight.data + layer.bias.data
+
+
+def _attended(layer: Any, x: Array) -> Array:
+    """Multi-head attention written out with loops over images and heads."""
+    packed = _affine(layer.qkv, x)
+    width, depth = layer.embed_dim, layer.embed_dim // layer.num_heads
+    joined = np.zeros(x.shape)
+    for image in range(len(x)):
+        for head in range(layer.num_heads):
+            own = slice(head * depth, (head + 1) * depth)
+            q, k, v = (packed[image, :, part * width : (part + 1) * width][:, own] for part in range(3))
+            scores = q @ k.T / np.sqrt(depth)
+            if layer.causal:
+                scores[np.triu_indices(len(scores), 1)] = -np.inf
+            joined[image][:, own] = scipy.special.softmax(scores, axis=1) @ v
+    return _affine(layer.projection, joined)
+
+
+def _gelu(x: Array) -> Array:
+    return x * scipy.special.expit(2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
+
+
+def _block(block: Any, x: Array) -> Array:
+    x = x + _attended(block.attention, _normalized(block.norm1, x))
+    inner = _gelu(_affine(block.mlp.expand, _normalized(block.norm2, x)))
+    return x + _affine(block.mlp.contract, inner)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_multi_head_attention(causal: bool) -> None:
+    layer = MultiHeadAttention(12, 3, causal=causal, seed=0)
+    x = normal(2, 5, 12)
+    np.testing.assert_allclose(layer(Tensor(x)).data, _attended(layer, x), rtol=1e-10, atol=1e-12)
+
+
+def test_transformer_block_is_pre_norm_and_causal() -> None:
+    block = TransformerBlock(12, 3, seed=0)
+    x = normal(2, 5, 12)
+    np.testing.assert_allclose(block(Tensor(x)).data, _block(block, x), rtol=1e-10, atol=1e-12)
+    assert block.mlp.expand.weight.shape == (12, 48)
+    assert TransformerBlock(12, 3, mlp_ratio=2, seed=0).mlp.expand.weight.shape == (12, 24)
+    assert FeedForward(4, 6, seed=0)(Tensor(normal(2, 4))).shape == (2, 4)
+
+
+def test_gpt_is_its_equations() -> None:
+    model = GPT(13, 12, 2, 3, 8, seed=0)
+    tokens = np.random.default_rng(0).integers(0, 13, (2, 6))
+    x = (model.token_embedding.weight.data[tokens] + model.position_embedding.weight.data[:6]).astype(float)
+    for block in model.blocks:
+        x = _block(block, x)
+    expected = _normalized(model.norm, x) @ model.token_embedding.weight.data.T
+    for given in (tokens, Tensor(tokens), tokens.tolist()):
+        made = model(given)
+        assert made.shape == (2, 6, 13)
+        assert made.dtype == np.float32
+        np.testing.assert_allclose(made.data, expected, atol=2e-6)
+
+
+def test_gpt_does_not_see_later_tokens() -> None:
+    model = GPT(13, 12, 2, 3, 8, seed=0)
+    tokens = np.array([[1, 2, 3, 4, 5, 6]])
+    changed = np.array([[1, 2, 3, 9, 9, 9]])
+    before, after = model(tokens).data, model(changed).data
+    np.testing.assert_allclose(before[:, :3], after[:, :3], atol=1e-6)
+    assert not np.allclose(before[:, 3:], after[:, 3:], atol=1e-4)
+
+
+def test_tied_embedding_gets_the_gradient_of_both_its_uses() -> None:
+    model = GPT(7, 4, 1, 1, 3, seed=0)
+    model(np.array([[1, 1]])).backward(normal(1, 2, 7))
+    table = gradient_of(model.token_embedding.weight)
+    # Rows of tokens that do not appear in the input get a gradient through the logits.
+    assert (np.abs(table).max(axis=1) > 0).all()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_gpt_starts_as_gpt2_does() -> None:
+    model = GPT(200, 48, 8, 4, 32, seed=0)
+    for name, parameter in model.named_parameters():
+        if "norm" in name:
+            np.testing.assert_array_equal(parameter.data, 1.0 if name.endswith("weight") else 0.0)
+        elif name.endswith("bias"):
+            np.testing.assert_array_equal(parameter.data, 0)
+        else:
+            written = "projection" in name or "contract" in name
+            std = 0.02 / np.sqrt(2 * 8) if written else 0.02
+            # Six standard errors of the standard deviation of that many normal numbers.
+            assert abs(parameter.data.std() / std - 1) < 6 / np.sqrt(2 * parameter.size), name
+
+
+def test_parameter_count_by_the_equations_of_gpt2() -> None:
+    """V E + P E + L (12 E^2 + 13 E) + 2 E with tied logits: 124,439,808 for GPT-2 small."""
+
+    def count(vocabulary: int, width: int, layers: int, positions: int) -> int:
+        return vocabulary * width + positions * width + layers * (12 * width**2 + 13 * width) + 2 * width
+
+    for sizes in ((11, 8, 1, 4), (50, 24, 3, 16)):
+        vocabulary, width, layers, positions = sizes
+        model = GPT(vocabulary, width, layers, 2, positions, seed=0)
+        assert sum(parameter.size for parameter in model.parameters()) == count(*sizes)
+    assert count(50_257, 768, 12, 1024) == 124_439_808
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: GPT(0, 8, 1, 1, 4), "vocab_size must be a whole number above 0, not 0"),
+        (lambda: GPT(5, 8, 0, 1, 4), "num_layers must be"),
+        (lambda: GPT(5, 8, 1, 1, 0), "max_seq_len must be"),
+        (lambda: GPT(5, 8, 1, 3, 4), "num_heads must divide embed_dim 8, but is 3"),
+        (lambda: GPT(5, 8, 1, 2, 4)(np.zeros((1, 5), int)), "tokens must have 1 to 4 positions, not 5"),
+        (lambda: GPT(5, 8, 1, 2, 4)(np.zeros((1, 0), int)), "tokens must have 1 to 4 positions, not 0"),
+        (lambda: GPT(5, 8, 1, 2, 4)(np.zeros(3, int)), r"tokens must have shape \(batch, positions\), not \(3,\)"),
+        (lambda: MultiHeadAttention(8, 0), "num_heads must be"),
+        (lambda: MultiHeadAttention(0, 1), "embed_dim must be"),
+        (lambda: TransformerBlock(8, 2, mlp_ratio=0), "mlp_ratio must be"),
+    ],
+)
+def test_bad_arguments_are_named(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+    with pytest.raises(IndexError, match=r"must lie in 0\.\.4, but run from 5 to 5"):
+        GPT(5, 8, 1, 2, 4)(np.array([[5]]))
