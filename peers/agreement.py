@@ -1,0 +1,60 @@
+"""What two frameworks' float32 results must agree to, and how weights pass from one to the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from tinytorch.core.module import Parameter
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+
+torch.set_num_threads(1)
+
+#: Largest difference, relative to the largest element: some hundred roundings of float32, whose sums run in another
+#: order in each framework.
+TOLERANCE = 2e-5
+
+
+def drawn(*shape: int, seed: int = 0) -> Array:
+    """Return float32 numbers of a normal distribution."""
+    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)
+
+
+def theirs(array: Array, requires_grad: bool = True) -> torch.Tensor:
+    """Return a copy of ``array`` as a tensor of PyTorch."""
+    return torch.tensor(array, requires_grad=requires_grad)
+
+
+def assert_close(ours: Any, other: torch.Tensor | None, tolerance: float = TOLERANCE) -> None:
+    """Assert that a tensor or array of ours and one of PyTorch have one shape, one dtype and the same numbers."""
+    assert ours is not None
+    assert other is not None
+    mine = ours.data if isinstance(ours, Tensor) else np.asarray(ours)
+    expected = other.detach().numpy()
+    assert mine.shape == expected.shape
+    assert mine.dtype == expected.dtype
+    scale = float(np.abs(expected).max(initial=0))
+    np.testing.assert_allclose(mine, expected, rtol=0, atol=tolerance * max(scale, 1e-3))
+
+
+def give(source: torch.nn.Parameter, target: Parameter | None, transposed: bool = False) -> None:
+    """Copy a parameter of PyTorch into one of ours; ``transposed`` where PyTorch stores (out, in)."""
+    assert target is not None
+    values = source.detach().numpy()
+    target.data[...] = values.T if transposed else values
+
+
+def give_linear(source: torch.nn.Linear, target: Any) -> None:
+    """Copy weight and bias of a linear layer."""
+    give(source.weight, target.weight, transposed=True)
+    if source.bias is not None:
+        give(source.bias, target.bias)
+
+
+def give_plain(source: Any, target: Any) -> None:
+    """Copy weight and bias of a layer that both frameworks store alike."""
+    give(source.weight, target.weight)
+    give(source.bias, target.bias)

@@ -1,0 +1,151 @@
+"""Every layer and activation against PyTorch's: output, gradient of the input, gradients of the parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from peers.agreement import assert_close, drawn, give, give_linear, give_plain, theirs
+from tinytorch.core import activations, layers, spatial
+from tinytorch.core.attention import MultiHeadAttention
+from tinytorch.core.tensor import Tensor
+
+
+def compare(ours: Any, other: Any, x: Any, transposed: bool = False) -> None:
+    """Run both on ``x``, send one gradient through both, and compare all there is."""
+    mine, their = Tensor(x, requires_grad=True), theirs(x)
+    made, expected = ours(mine), other(their)
+    assert_close(made, expected)
+    down = drawn(*made.shape, seed=5)
+    made.backward(down)
+    expected.backward(torch.tensor(down))
+    assert_close(mine.grad, their.grad)
+    for (_, parameter), (name, their_parameter) in zip(ours.named_parameters(), other.named_parameters(), strict=True):
+        gradient = their_parameter.grad
+        assert_close(parameter.grad, gradient.T if transposed and name.endswith("weight") else gradient)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(7, 30), (2, 3, 30), (30,)])
+def test_linear(shape: tuple[int, ...], bias: bool) -> None:
+    ours, other = layers.Linear(30, 20, bias=bias), nn.Linear(30, 20, bias=bias)
+    give_linear(other, ours)
+    compare(ours, other, drawn(*shape), transposed=True)
+
+
+CONVOLUTIONS: list[dict[str, Any]] = [
+    {},
+    {"padding": 1},
+    {"stride": 2, "padding": (1, 2)},
+    {"dilation": (2, 1), "padding": 2},
+    {"groups": 2},
+    {"groups": 4, "stride": (1, 3), "padding": 1, "dilation": 2},
+    {"bias": False, "padding": 1},
+]
+
+
+@pytest.mark.parametrize("options", CONVOLUTIONS, ids=str)
+@pytest.mark.parametrize("kernel", [3, (2, 3), 1])
+def test_convolution(options: dict[str, Any], kernel: Any) -> None:
+    ours, other = spatial.Conv2d(4, 8, kernel, **options), nn.Conv2d(4, 8, kernel, **options)
+    give(other.weight, ours.weight)
+    if other.bias is not None:
+        give(other.bias, ours.bias)
+    compare(ours, other, drawn(3, 4, 9, 10))
+
+
+@pytest.mark.parametrize("options", [{}, {"stride": 1}, {"stride": (2, 3), "padding": 1}], ids=str)
+@pytest.mark.parametrize("kernel", [2, (3, 2)])
+@pytest.mark.parametrize(("ours", "other"), [(spatial.MaxPool2d, nn.MaxPool2d), (spatial.AvgPool2d, nn.AvgPool2d)])
+def test_pools(ours: Any, other: Any, kernel: Any, options: dict[str, Any]) -> None:
+    compare(ours(kernel, **options), other(kernel, **options), drawn(2, 3, 9, 8))
+
+
+@pytest.mark.parametrize("size", [1, (2, 3), (9, 8), (12, 5)])
+def test_adaptive_pool(size: Any) -> None:
+    compare(spatial.AdaptiveAvgPool2d(size), nn.AdaptiveAvgPool2d(size), drawn(2, 3, 9, 8))
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_batch_norm_and_its_running_statistics(train: bool) -> None:
+    ours, other = spatial.BatchNorm2d(4, eps=1e-3, momentum=0.3), nn.BatchNorm2d(4, eps=1e-3, momentum=0.3)
+    with torch.no_grad():
+        other.weight.copy_(torch.tensor(drawn(4)))
+        other.bias.copy_(torch.tensor(drawn(4, seed=1)))
+    give_plain(other, ours)
+    for seed in range(3):
+        batch = drawn(5, 4, 6, 7, seed=seed) * (seed + 1) + seed
+        ours(Tensor(batch))
+        other(theirs(batch))
+    ours.train(train)
+    other.train(train)
+    compare(ours, other, drawn(5, 4, 6, 7, seed=9))
+    assert_close(ours.running_mean, other.running_mean)
+    assert_close(ours.running_var, other.running_var)
+
+
+def test_layer_norm() -> None:
+    ours, other = layers.LayerNorm(24, eps=1e-4), nn.LayerNorm(24, eps=1e-4)
+    with torch.no_grad():
+        other.weight.copy_(torch.tensor(drawn(24)))
+        other.bias.copy_(torch.tensor(drawn(24, seed=1)))
+    give_plain(other, ours)
+    compare(ours, other, drawn(3, 5, 24) * 3 + 2)
+
+
+def test_embedding_with_repeated_indices() -> None:
+    ours, other = layers.Embedding(10, 6), nn.Embedding(10, 6)
+    give(other.weight, ours.weight)
+    indices = np.array([[1, 1, 9], [0, 1, 5]])
+    made, expected = ours(indices), other(torch.tensor(indices))
+    down = drawn(2, 3, 6)
+    made.backward(down)
+    expected.backward(torch.tensor(down))
+    assert_close(made, expected)
+    assert_close(ours.weight.grad, other.weight.grad)
+
+
+@pytest.mark.parametrize(
+    ("ours", "other"),
+    [
+        (activations.ReLU(), nn.ReLU()),
+        (activations.LeakyReLU(0.2), nn.LeakyReLU(0.2)),
+        (activations.GELU(), nn.GELU(approximate="tanh")),
+        (activations.SiLU(), nn.SiLU()),
+        (activations.Sigmoid(), nn.Sigmoid()),
+        (activations.Tanh(), nn.Tanh()),
+        (activations.Softmax(), nn.Softmax(dim=-1)),
+        (activations.Softmax(dim=1), nn.Softmax(dim=1)),
+        (layers.Flatten(), nn.Flatten()),
+    ],
+    ids=lambda module: type(module).__name__,
+)
+def test_activations(ours: Any, other: Any) -> None:
+    compare(ours, other, drawn(3, 50, 20) * 3)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_multi_head_attention(causal: bool) -> None:
+    """PyTorch's layer stores queries, keys and values in one matrix as ours does, transposed."""
+    ours: Any = MultiHeadAttention(24, 4, causal=causal)
+    other = nn.MultiheadAttention(24, 4, batch_first=True)
+    give(other.in_proj_weight, ours.qkv.weight, transposed=True)
+    give(other.in_proj_bias, ours.qkv.bias)
+    give_linear(other.out_proj, ours.projection)
+    mask = nn.Transformer.generate_square_subsequent_mask(7) if causal else None
+    x = drawn(3, 7, 24)
+    mine, their = Tensor(x, requires_grad=True), theirs(x)
+    made = ours(mine)
+    expected, _ = other(their, their, their, attn_mask=mask, need_weights=False)
+    assert_close(made, expected)
+    down = drawn(3, 7, 24, seed=1)
+    made.backward(down)
+    expected.backward(torch.tensor(down))
+    assert_close(mine.grad, their.grad)
+    assert_close(ours.qkv.weight.grad, other.in_proj_weight.grad.T)
+    assert_close(ours.qkv.bias.grad, other.in_proj_bias.grad)
+    assert_close(ours.projection.weight.grad, other.out_proj.weight.grad.T)
