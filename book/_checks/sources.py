@@ -15,16 +15,23 @@ _UNITS = (
     r"[nµμum]?s|sec(?:onds?)?|(?:nano|micro|milli)seconds?|min(?:utes?)?|hours?"
     r"|[kKMGT]?i?B|bytes?|(?:kilo|mega|giga)bytes?"
     r"|[kMGT]?(?:FLOPs?|MACs?)|[kMGT]?FLOPS"
-    r"|[kMG]?Hz|%|percent|per cent|[×x](?!\s*\d)|times|(?:tokens?|samples?|items?|images?)/s"
+    r"|[kMG]?Hz|%|percent|per cent|times|(?:tokens?|samples?|items?|images?)/s"
 )
 #: A number that describes speed, size, share or cost: digits and a unit of these.
-TYPED_NUMBER = re.compile(rf"(?<![\w.,/-])[~≈±]?\d[\d,.\u202f\u00a0]*\s?-?(?:{_UNITS})(?:/s)?(?![\w])")
+#: A ratio has no space before its sign, else it is a product: "2× faster" but "2 × 3".
+TYPED_NUMBER = re.compile(
+    rf"(?<![\w.,/-])[~≈±]?\d[\d,.\u202f\u00a0]*(?:\s?-?(?:{_UNITS})(?:/s)?(?!\w)|[×x](?!\s*[\d\w]*\d)(?!\w))"
+)
 _FENCE = re.compile(r"^\s*(?P<fence>`{3,}|~{3,}|:{3,})\s*(?P<name>\{[\w:-]+\}|[\w+-]*)\s*(?P<rest>.*)$")
 _PROSE_DIRECTIVES = re.compile(
     r"\{(?:admonition|note|tip|warning|important|hint|seealso|dropdown|tab-item|tab-set|tab|exercise|solution|grid"
     r"|grid-item|grid-item-card|card|figure|image|margin|sidebar|epigraph|details|div|list-table|table|topic)\}"
 )
+#: Not measured: the confidence that is asked for, and in a table the time that a reader needs.
+_SETTINGS = re.compile(r"\d+\s?%\s(?:confidence|interval)")
+_READING_TIME = re.compile(r"\d+\s(?:minutes|hours?)")
 _LEFT_OUT = (
+    _SETTINGS,
     re.compile(r"\{[\w:-]+\}`[^`]+`"),  # roles: measured, quoted, ref ...
     re.compile(r"(`+)(?:.+?)\1"),
     re.compile(r"\$\$.+?\$\$|\$[^$]+\$"),
@@ -142,7 +149,7 @@ class _Reader:
 def _plain(line: str) -> str:
     for pattern in _LEFT_OUT:
         line = pattern.sub(" ", line)
-    return line
+    return _READING_TIME.sub(" ", line) if line.lstrip().startswith("|") else line
 
 
 def typed_in_prose(chapter: Chapter) -> Iterator[Problem]:
@@ -187,7 +194,7 @@ def typed_in_cells(chapter: Chapter) -> Iterator[Problem]:
             yield Problem(cell.line, "the cell is not Python")
             continue
         for string in _strings(tree):
-            for found in TYPED_NUMBER.finditer(str(string.value)):
+            for found in TYPED_NUMBER.finditer(_SETTINGS.sub(" ", str(string.value))):
                 line = cell.line + string.lineno - 1
                 yield Problem(line, f"{found[0].strip()!r} is typed in a string: format it from what was measured")
 

@@ -16,6 +16,8 @@ from sphinx.util.math import get_node_equation_number
 from sphinx.writers.html5 import HTML5Translator
 
 LOGGER = logging.getLogger(__name__)
+#: How many parts these elements have. Source: MathML 3, section 3.1.3.2.
+_PARTS = {"mfrac": 2, "mroot": 2, "msub": 2, "msup": 2, "munder": 2, "mover": 2, "msubsup": 3, "munderover": 3}
 _ALIGNED = re.compile(r"\\(begin|end)\{(aligned|split)\}")
 
 
@@ -44,6 +46,9 @@ def to_mathml(latex: str, *, block: bool) -> str:
     unknown = [element.text for element in root.iter() if element.text and element.text.startswith("\\")]
     if unknown:
         raise MathError(f"cannot write {source!r} as MathML: {', '.join(unknown)} is unknown")
+    names = [(element.tag.rpartition("}")[2], len(element)) for element in root.iter()]
+    if any(_PARTS.get(name, count) != count for name, count in names):
+        raise MathError(f"cannot write {source!r} as MathML: a command lacks one of its arguments")
     return converted.replace("<math ", f'<math alttext="{escape(source)}" ', 1)
 
 

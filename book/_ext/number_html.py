@@ -144,7 +144,7 @@ def _with_detail(inner: str, classes: str, lines: list[str], ident: str, extra: 
     said = " ".join(f'<span class="line">{escape(line)}</span>' for line in lines)
     return (
         f'<button type="button" class="{classes}" popovertarget="{ident}">{inner}</button>'
-        f'<span popover class="measured-detail" id="{ident}">{said}{extra}</span>'
+        f'<span popover class="measured-detail" id="{ident}"> {said}{extra}</span>'
     )
 
 

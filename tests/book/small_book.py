@@ -1,0 +1,185 @@
+"""A small book, really executed and built, over several builds in a row."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bs4 import BeautifulSoup
+
+EXTENSIONS = Path(__file__).resolve().parents[2] / "book" / "_ext"
+
+CONFIGURATION = """
+import sys
+sys.path.insert(0, {extensions!r})
+project = "Small book"
+extensions = ["myst_nb", "measured", "execution_cache", "mathml"]
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+nb_execution_mode = "cache"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120
+execution_key_paths = ["../package", "../requirements.lock"]
+html_theme = "basic"
+html_copy_source = False
+"""
+
+HEADER = """---
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
+kernelspec:
+  display_name: Python 3
+  language: python
+  name: python3
+---
+"""
+
+FIRST = """
+# First page
+
+```{code-cell} ipython3
+:tags: [remove-cell]
+from tinytorch.perf.timing import Measurement
+from tinytorch.report import Page
+
+page = Page("first")
+run = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3), "s", {"inner_loops": 4})
+page.number("latency", run)
+page.number("wish", run.scaled(0.5), modelled=True)
+page.word("bottleneck", "memory-bound", because="a run takes {latency}")
+```
+
+```{code-cell} ipython3
+:tags: [remove-output]
+page.number("parameters", 12345, unit="parameters", what="weights and biases")
+```
+
+```{code-cell} ipython3
+took = "It took {latency}."
+page.claim("slow", statement="Slow.", source="Folklore", verdict="refuted", evidence=took, numbers=["second:total"])
+page.table("ops", [{"op": "linear", "time": run}], [("op", "Op"), ("time", "Time")], caption="Where the time goes")
+```
+
+A run takes {measured}`latency` ({measured}`latency | interval`, {measured}`latency | n` samples),
+wished {measured}`wish`.
+It has {measured}`parameters`, and the second page counted {measured}`second:total`.
+It is {verdict}`bottleneck`, where others say {quoted}`73 %|Someone 2009 <https://example.org/paper>`.
+
+The formula is $I = \\frac{a}{b}$.
+
+$$
+y = x^2
+$$ (square)
+
+```{claim} slow
+```
+"""
+
+SECOND = """
+# Second page
+
+```{code-cell} ipython3
+from tinytorch.report import Page
+
+page = Page("second")
+page.number("total", 41, unit="ops", what="operations of a model")
+```
+"""
+
+INDEX = """
+# Small book
+
+```{toctree}
+second
+first
+```
+
+```{claim-ledger}
+```
+"""
+
+
+@dataclass
+class Build:
+    """What one build said, and the site as it then was."""
+
+    code: int
+    output: str
+    pages: dict[str, str] = field(default_factory=dict)
+
+    def page(self, name: str) -> BeautifulSoup:
+        """Return a page of the site, parsed."""
+        return BeautifulSoup(self.pages[name], "html.parser")
+
+    def executed(self) -> list[str]:
+        """Return the pages whose cells ran in this build, in that order."""
+        lines = [line for line in self.output.splitlines() if "Executed notebook" in line]
+        return [Path(line.split(".md")[0]).name for line in lines]
+
+
+class Book:
+    """A book in a folder of its own, with a package that it measures."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.source = folder / "book"
+        self.site = folder / "_build" / "html"
+        self.source.mkdir(parents=True)
+        (folder / "package").mkdir()
+        (folder / "package" / "module.py").write_text("x = 1\n", "utf-8")
+        (folder / "requirements.lock").write_text("numpy==2\n", "utf-8")
+        (self.source / "conf.py").write_text(CONFIGURATION.format(extensions=str(EXTENSIONS)), "utf-8")
+
+    def write(self, name: str, text: str) -> None:
+        """Write the source of a page."""
+        (self.source / f"{name}.md").write_text(text, "utf-8")
+
+    def build(self, **variables: str) -> Build:
+        """Build the book with all warnings as errors."""
+        command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-n"]
+        command += ["-d", str(self.folder / "_build" / ".doctrees"), str(self.source), str(self.site)]
+        environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1", **variables}
+        done = subprocess.run(
+            command, cwd=self.folder, capture_output=True, text=True, env=environment, check=False, timeout=300
+        )
+        pages = {str(p.relative_to(self.site)): p.read_text("utf-8") for p in self.site.rglob("*.html")}
+        return Build(done.returncode, done.stdout + done.stderr, pages)
+
+    def forget(self) -> None:
+        """Remove all that builds left, but for the execution cache."""
+        for name in (".doctrees", "html", "jupyter_execute"):
+            shutil.rmtree(self.folder / "_build" / name, ignore_errors=True)
+
+
+@dataclass
+class Story:
+    """The builds of one book, in the order in which they were made."""
+
+    book: Book
+    fresh: Build
+    unchanged: Build
+    from_cache: Build
+    number_changed: Build
+    package_changed: Build
+
+
+def tell(folder: Path) -> Story:
+    """Build a small book in ``folder`` five times; each step changes one thing."""
+    book = Book(folder)
+    book.write("index", INDEX)
+    book.write("first", HEADER + FIRST)
+    book.write("second", HEADER + SECOND)
+    fresh = book.build()
+    unchanged = book.build()
+    book.forget()
+    from_cache = book.build()
+    book.write("second", HEADER + SECOND.replace("41", "42"))
+    number_changed = book.build()
+    (book.folder / "package" / "module.py").write_text("x = 2\n", "utf-8")
+    package_changed = book.build()
+    return Story(book, fresh, unchanged, from_cache, number_changed, package_changed)

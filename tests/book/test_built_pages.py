@@ -1,0 +1,84 @@
+"""The checks of built pages find what they are for: one wrong page each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from built_pages import check_site
+
+GOOD = '<main><h1 id="top">Title</h1><p>Text with <code>nan</code>, and infinity.</p><a href="#top">up</a></main>'
+
+
+def problems(folder: Path, body: str, head: str = "") -> list[str]:
+    page = f'<!doctype html><html lang="en"><head><title>t</title>{head}</head><body>{body}</body></html>'
+    (folder / "index.html").write_text(page, "utf-8")
+    return [problem for found in check_site(folder).values() for problem in found]
+
+
+def test_a_good_page_has_no_problem(tmp_path: Path) -> None:
+    assert problems(tmp_path, GOOD) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('<button class="measured" popovertarget="a"></button><span popover id="a"></span>', "a number is empty"),
+        ('<button class="measured" popovertarget="a">ms</button><span popover id="a"></span>', "has no digit"),
+        ('<button class="measured" popovertarget="a">1 ms</button>', "the detail of '1 ms' is missing"),
+        ('<table><tr><td class="numeric"></td></tr></table>', "a number is empty"),
+        ('<strong class="missing">no number</strong>', "something is missing"),
+        ("<main><p>It takes nan ms.</p></main>", "'nan' stands in the text"),
+        ("<main><p>It takes \u2212inf ms.</p></main>", "inf' stands in the text"),
+        ('<img src="a.png">', "no alt text"),
+        ('<img src="a.png" alt="_images/a.png">', "no alt text"),
+        ('<svg role="img"></svg>', "a drawing has no alt text"),
+        ('<svg role="img" aria-labelledby="x"><desc id="x"> </desc></svg>', "a drawing has no alt text"),
+        (
+            '<figure class="measured-figure"><svg role="img" aria-label="A plot"></svg></figure>',
+            "has no caption",
+        ),
+        ('<script src="https://cdn.example.org/x.js"></script>', "comes from another host"),
+        ('<script src="//cdn.example.org/x.js"></script>', "comes from another host"),
+        ("<style>@import 'https://example.org/a.css';</style>", "comes from another host"),
+        ('<iframe src="http://example.org"></iframe>', "comes from another host"),
+        ('<a href="missing.html">x</a>', "leads nowhere"),
+        ('<a href="#missing">x</a>', "leads to no anchor"),
+        ('<a href="index.html#missing">x</a>', "leads to no anchor"),
+        ('<p id="a"></p><p id="a"></p>', "id 'a' is used 2 times"),
+    ],
+)
+def test_each_fault_is_found(tmp_path: Path, body: str, message: str) -> None:
+    found = problems(tmp_path, body)
+    assert any(message in problem for problem in found), found
+
+
+@pytest.mark.parametrize(
+    ("head", "count"),
+    [
+        ('<link rel="stylesheet" href="https://example.org/a.css">', 1),
+        ('<link rel="preconnect" href="https://fonts.example.org">', 1),
+        ('<link rel="canonical" href="https://example.org/">', 0),
+    ],
+)
+def test_only_links_that_a_browser_fetches_count(tmp_path: Path, head: str, count: int) -> None:
+    assert len(problems(tmp_path, GOOD, head)) == count
+
+
+def test_links_to_other_sites_and_gaps_in_tables_are_fine(tmp_path: Path) -> None:
+    body = '<a href="https://example.org/paper">x</a><table><tr><td class="numeric">–</td></tr></table>'
+    assert problems(tmp_path, body) == []
+
+
+def test_styles_and_records_are_read_too(tmp_path: Path) -> None:
+    (tmp_path / "_records").mkdir()
+    (tmp_path / "_records" / "page.json").write_text("{}", "utf-8")
+    (tmp_path / "a.css").write_text("p { background: url('https://example.org/a.png') }", "utf-8")
+    found = problems(tmp_path, GOOD)
+    assert any("another host" in problem for problem in found)
+    assert any("required property" in problem for problem in found)
+
+
+def test_an_empty_folder_is_no_site(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no page"):
+        check_site(tmp_path)

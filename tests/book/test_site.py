@@ -1,0 +1,197 @@
+"""The small book's pages, and what each of its builds did."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from bs4 import BeautifulSoup, Tag
+from built_pages import check_site
+from jsonschema import Draft202012Validator
+
+from tests.book.small_book import Book, Build, Story
+from tinytorch.perf.timing import Measurement
+from tinytorch.report.records import measurement_from_record, schema
+
+SAMPLES = (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3)
+
+
+def text(tag: Tag) -> str:
+    return " ".join(tag.get_text(" ").split())
+
+
+def numbers(page: BeautifulSoup) -> list[str]:
+    return [" ".join(button.get_text().split()) for button in page.select("p > button.measured, p > .keep > button")]
+
+
+@pytest.fixture(scope="module")
+def first(story: Story) -> BeautifulSoup:
+    return story.fresh.page("first.html")
+
+
+def test_it_builds_without_a_warning(story: Story) -> None:
+    assert story.fresh.code == 0, story.fresh.output
+
+
+def test_each_page_runs_once_one_after_the_other(story: Story) -> None:
+    assert sorted(story.fresh.executed()) == ["first", "second"]
+
+
+def test_the_prose_shows_the_numbers(first: BeautifulSoup) -> None:
+    paragraph = next(text(p) for p in first.find_all("p") if p.get_text().startswith("A run takes"))
+    shown = numbers(first)
+    assert shown[:4] == ["1.1 ms", "1.0 to 1.3 ms", "7", "560 µsmodel"]
+    assert "12,345 parameters" in shown
+    assert "41 ops" in shown
+    assert "memory-bound" in paragraph
+
+
+def test_what_stands_behind_a_number_can_be_reached(first: BeautifulSoup) -> None:
+    for button in first.select("button.measured"):
+        detail = first.find(id=str(button["popovertarget"]))
+        assert isinstance(detail, Tag)
+        assert detail.has_attr("popover")
+    detail = first.find(id=str(first.select("button.measured")[0]["popovertarget"]))
+    assert isinstance(detail, Tag)
+    assert "median of 7 samples" in text(detail)
+    assert "1.0 to 1.3 ms" in text(detail)
+    assert "a run" in text(detail)
+    assert "calls in a sample: 4" in text(detail)
+
+
+def test_a_number_of_another_page_says_where_it_is_from(first: BeautifulSoup) -> None:
+    button = next(b for b in first.select("button.measured") if "41" in b.get_text())
+    detail = first.find(id=str(button["popovertarget"]))
+    assert isinstance(detail, Tag)
+    assert detail.select_one('a[href="second.html"]') is not None
+
+
+def test_kinds_look_different(first: BeautifulSoup) -> None:
+    kinds = {tuple(sorted(button.get_attribute_list("class"))) for button in first.select("button.measured")}
+    assert {("measured", "modelled"), ("counted", "measured"), ("measured", "verdict")} <= kinds
+    quoted = first.select_one(".quoted")
+    assert quoted is not None
+    assert text(quoted) == "73 % ( Someone 2009 )"
+    assert quoted.select_one('a[href="https://example.org/paper"]') is not None
+
+
+def test_a_verdict_gives_its_reason_with_the_number(first: BeautifulSoup) -> None:
+    button = first.select_one("button.verdict")
+    assert button is not None
+    reason = first.find(id=str(button["popovertarget"]))
+    assert isinstance(reason, Tag)
+    assert "Because a run takes 1.1 ms." in text(reason)
+
+
+def test_a_table_as_the_last_expression_is_shown_once(first: BeautifulSoup) -> None:
+    assert len(first.select("#table-ops")) == 1
+
+
+def test_cells_that_only_record_show_no_output(first: BeautifulSoup) -> None:
+    outputs = first.select("div.cell_output")
+    assert outputs
+    assert all(text(output) for output in outputs)
+    assert "vnd.tinytorch" not in first.get_text()
+
+
+def test_the_claim_stands_where_it_is_discussed_and_in_the_ledger(story: Story, first: BeautifulSoup) -> None:
+    box = first.find(id="claim-slow")
+    assert isinstance(box, Tag)
+    assert "refuted" in text(box)
+    assert "It took" in text(box)
+    assert "1.1 ms" in " ".join(box.get_text().split())
+    assert "41" in text(box)
+    ledger = story.fresh.page("index.html")
+    counts = ledger.select_one(".ledger-counts")
+    assert counts is not None
+    assert text(counts) == "1 claim: 0 supported, 1 refuted, 0 cannot tell here."
+    assert ledger.select_one('.ledger a[href="first.html#claim-slow"]') is not None
+
+
+def test_the_page_ends_with_how_it_was_measured(first: BeautifulSoup) -> None:
+    section = first.find(id="how-this-was-measured")
+    assert isinstance(section, Tag)
+    said = text(section)
+    for word in ("Machine", "BLAS", "Code", "source hash", "Made", "UTC", "Noise", "Records", "NumPy"):
+        assert word in said
+    assert section.select_one('a[href="_records/first.json"][download]') is not None
+
+
+def test_a_page_without_records_has_no_card(story: Story) -> None:
+    assert story.fresh.page("index.html").find(id="how-this-was-measured") is None
+
+
+def test_the_download_keeps_the_schema_and_gives_the_measurement_back(story: Story) -> None:
+    content = json.loads((story.book.site / "_records" / "first.json").read_text("utf-8"))
+    Draft202012Validator(schema()).validate(content)
+    assert content["duration_seconds"] > 0
+    record = next(r for r in content["records"] if r["key"] == "latency")
+    assert measurement_from_record(record) == Measurement("a run", SAMPLES, "s", {"inner_loops": 4})
+
+
+def test_mathematics_is_mathml_and_asks_no_other_host(first: BeautifulSoup) -> None:
+    assert [math["display"] for math in first.find_all("math")] == ["inline", "block"]
+    assert [script["src"] for script in first.find_all("script", src=True) if "mathjax" in str(script["src"])] == []
+
+
+def test_the_built_pages_pass_their_checks(story: Story) -> None:
+    problems = {name: found for name, found in check_site(story.book.site).items() if found}
+    assert problems == {}
+
+
+def test_a_second_build_reads_nothing(story: Story) -> None:
+    assert story.unchanged.code == 0
+    assert story.unchanged.executed() == []
+    assert "0 added, 0 changed, 0 removed" in story.unchanged.output
+
+
+def test_records_come_from_the_cache_as_well(story: Story) -> None:
+    assert story.from_cache.code == 0, story.from_cache.output
+    assert story.from_cache.executed() == []
+    assert story.from_cache.output.count("Using cached notebook") == 2
+    assert numbers(story.from_cache.page("first.html")) == numbers(story.fresh.page("first.html"))
+
+
+def test_a_changed_number_changes_the_pages_that_show_it(story: Story) -> None:
+    assert story.number_changed.code == 0, story.number_changed.output
+    assert story.number_changed.executed() == ["second"]
+    assert "42 ops" in numbers(story.number_changed.page("first.html"))
+    assert "41 ops" not in numbers(story.number_changed.page("first.html"))
+
+
+def test_one_byte_of_the_package_runs_every_page_again(story: Story) -> None:
+    assert story.package_changed.code == 0, story.package_changed.output
+    assert sorted(story.package_changed.executed()) == ["first", "second"]
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """A book whose every page asks for what is not there; nothing in it is executed."""
+    book = Book(tmp_path_factory.mktemp("broken"))
+    book.write("index", "# Title\n\n```{toctree}\npage\nheading\n```\n")
+    lines = ["# Page", "{measured}`nothing`", "{measured}`other:nothing`", "{verdict}`nothing`", "{quoted}`73 %`"]
+    book.write("page", "\n\n".join([*lines, "```{claim} nothing\n```", "$\\unknowncommand{x}$"]) + "\n")
+    book.write("heading", "# Title {measured}`nothing`\n")
+    return book.build()
+
+
+@pytest.mark.parametrize(
+    "warning",
+    [
+        "page 'page' has recorded no number 'nothing'",
+        "page 'other' has recorded no number 'nothing'",
+        "page 'page' has recorded no verdict 'nothing'",
+        "page 'page' has recorded no claim 'nothing'",
+        "a quoted number needs its source",
+        "a number cannot stand in a heading",
+        "\\unknowncommand is unknown",
+    ],
+)
+def test_what_is_missing_fails_the_build(broken: Build, warning: str) -> None:
+    assert broken.code != 0
+    assert warning in broken.output
+
+
+def test_the_variable_that_marks_a_build_stays_in_it() -> None:
+    assert "TINYTORCH_BUILDING_BOOK" not in os.environ

@@ -1,0 +1,133 @@
+"""The chapters' sources: no typed number, no silent figure, no long cell; and the checks that say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sources import check_source
+
+BOOK = Path(__file__).resolve().parents[2] / "book"
+CELL = "```{code-cell} ipython3\n%s\n```\n"
+
+
+def messages(text: str) -> list[str]:
+    return [problem.message for problem in check_source(text)]
+
+
+def test_the_chapters_are_honest() -> None:
+    found = [
+        f"{path.name}:{p.line}: {p.message}"
+        for path in sorted(BOOK.glob("*.md"))
+        for p in check_source(path.read_text("utf-8"))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "It takes 1.2 ms here.",
+        "It takes ~40 µs.",
+        "It is 3.5x faster.",
+        "It is 3.5× faster.",
+        "It is at least 2×.",
+        "It took 12 minutes.",
+        "About 73 % of the time.",
+        "About 73% of the time.",
+        "It reaches 12 GFLOP/s.",
+        "It needs 7.5 MiB.",
+        "It serves 1,200 items/s.",
+        "| op | 12 ms |",
+        "```{note}\nIt takes 12 ms.\n```",
+        ":::{dropdown} Answer\nIt takes 12 ms.\n:::",
+        "````{admonition} Outer\n```{note}\n```\nIt takes 12 ms.\n````",
+        "```{figure} a.svg\n:alt: A plot.\n\nThe run takes 12 ms.\n```",
+        "```{dropdown} Answer: 12 ms\n```",
+    ],
+)
+def test_a_typed_number_is_found(prose: str) -> None:
+    assert any("is typed" in message for message in messages(f"# Title\n\n{prose}\n"))
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "It takes {measured}`latency`.",
+        "They say {quoted}`73 %|Someone 2009`.",
+        "In code, `sleep(12 ms)` is one thing.",
+        "In a formula, $t = 12 ms$.",
+        "A matrix of 28 × 28 pixels, 3 layers, in 2017.",
+        "Python 3.11 and NumPy 2.1.",
+        "```python\n# takes 12 ms\n```",
+        "```{code-block} text\n12 ms\n```",
+        "See [the paper](https://example.org/12 ms).",
+        "## Further reading\n\nSomeone, who found 12 ms.",
+        "Chapter 3, section 2.",
+        "The interval holds it with 95 % confidence.",
+        "| what you need | 30 minutes to read |",
+        "A formula in words: 2 × parameters.",
+        "A matrix of 28x28 pixels.",
+    ],
+)
+def test_what_is_no_typed_number_is_not(prose: str) -> None:
+    assert messages(f"# Title\n\n{prose}\n") == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'page.table("ops", rows, columns, caption="It takes 12 ms")',
+        'axes.set_xlabel("12 ms")',
+        'page.word("w", "slow", because="it takes 12 ms")',
+        'page.word("w", "slow", because=f"{name} takes 12 ms")',
+        'rows = [{"note": "3.5x faster"}]',
+    ],
+)
+def test_a_number_typed_in_a_cell_is_found(code: str) -> None:
+    assert any("typed in a string" in message for message in messages(CELL % code))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'page.claim("c", statement="It takes 73 % of it.", source="S., 12 ms", verdict=v, evidence="It took {a}.")',
+        'label = f"{value:.1f} ms"',
+        'axes.set_xlabel("latency (ms)")',
+        "repeats = 12",
+    ],
+)
+def test_code_without_typed_numbers_is_not(code: str) -> None:
+    assert messages(CELL % code) == []
+
+
+def test_the_line_of_a_problem_is_the_sources() -> None:
+    text = "---\nname: x\n---\n# Title\n\n```{code-cell} ipython3\n:tags: [hide-input]\nx = 1\ny = '12 ms'\n```\n"
+    assert [problem.line for problem in check_source(text)] == [9]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("![](a.svg)", 1),
+        ("![A plot of it](a.svg)", 0),
+        ("```{image} a.svg\n```", 1),
+        ("```{image} a.svg\n:alt: A plot of it.\n```", 0),
+        ("```{figure} a.svg\n:width: 3\n:alt: A plot of it.\n\nThe caption.\n```", 0),
+        (CELL % 'page.figure("f", figure, caption="c")', 1),
+        (CELL % 'page.figure("f", figure, caption="c", alt=words)', 0),
+    ],
+)
+def test_figures_without_alt_text_are_found(text: str, count: int) -> None:
+    assert len([message for message in messages(text) if "alt" in message]) == count
+
+
+def test_long_cells_are_found_unless_hidden() -> None:
+    code = "\n\n".join(f"x{i} = {i}" for i in range(11))
+    assert messages(CELL % code) == ["the cell shows 11 lines, which is more than 10"]
+    assert messages(CELL % f":tags: [hide-input]\n{code}") == []
+
+
+def test_a_cell_that_is_not_python_is_found() -> None:
+    assert messages(CELL % "def") == ["the cell is not Python"]
+    assert messages(CELL % "%matplotlib inline\nx = 1") == []
