@@ -8,13 +8,16 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 
 from tinytorch import models
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.breakdown import OpRow
 from tinytorch.perf.model_profile import LossFunction, profile_model, rows_of
 from tinytorch.perf.subject import zeros_for
 from tinytorch.perf.trace import write_whole
@@ -29,15 +32,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     try:
         chosen.run(chosen)
-    except (UsageError, ValueError, TypeError, OSError) as error:
-        sentence = " ".join(str(error).split()) or type(error).__name__
-        print(f"tinytorch {chosen.command}: {sentence}", file=sys.stderr)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (UsageError, ValueError, TypeError, LookupError, RuntimeError, OSError) as error:
+        print(f"tinytorch {chosen.command}: {_sentence(error)}", file=sys.stderr)
         return 2
     return 0
 
 
+def _sentence(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, without the usage around it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tinytorch", description="Instruments for the performance of models.")
+    columns = [field.name for field in fields(OpRow)]
+    parser = _Parser(prog="tinytorch", description="Instruments for the performance of models.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     profile = commands.add_parser("profile", help="show where the time, arithmetic and memory of a model go")
     profile.add_argument(
@@ -51,7 +68,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SIZES",
         help="shape of one input of module:factory, such as 1,28,28 (else its attribute example_input)",
     )
-    profile.add_argument("--sort-by", default="self_seconds", metavar="COLUMN", help="column that orders the ops")
+    profile.add_argument(
+        "--sort-by",
+        default="self_seconds",
+        choices=columns,
+        metavar="COLUMN",
+        help="column that orders the ops: " + ", ".join(columns),
+    )
     profile.add_argument("--limit", type=int, default=10, metavar="N", help="ops to show (default 10)")
     profile.add_argument("--trace", metavar="FILE", help="write a timeline for https://ui.perfetto.dev")
     profile.add_argument("--json", metavar="FILE", help="write everything as JSON")
@@ -64,13 +87,19 @@ def _profile(chosen: argparse.Namespace) -> None:
         raise UsageError(f"--batch must be at least 1, not {chosen.batch}")
     if chosen.seq_len is not None and chosen.seq_len < 1:
         raise UsageError(f"--seq-len must be at least 1, not {chosen.seq_len}")
+    if chosen.limit < 1:
+        raise UsageError(f"--limit must be at least 1, not {chosen.limit}")
+    for option in ("trace", "json"):
+        path = getattr(chosen, option)
+        if path and not Path(path).absolute().parent.is_dir():
+            raise UsageError(f"--{option} {path} is in a folder that does not exist")
     model, inputs, loss = _subject(chosen)
     done = profile_model(model, inputs, chosen.model, chosen.backward, loss)
-    done.print_report(chosen.limit, chosen.sort_by)
     if chosen.trace:
-        print(f"trace: {done.profiler.export_chrome_trace(chosen.trace)}")
+        done.profiler.export_chrome_trace(chosen.trace)
     if chosen.json:
-        print(f"json: {write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))}")
+        write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
+    done.print_report(chosen.limit, chosen.sort_by)
 
 
 def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction | None]:
@@ -102,14 +131,16 @@ def _from_factory(target: str) -> Module:
     if os.getcwd() not in sys.path and "" not in sys.path:  # as `python -m` has it, so that one's own file is found
         sys.path.insert(0, os.getcwd())
     try:
-        factory = getattr(importlib.import_module(module_name), factory_name)
-    except ImportError as error:
-        raise UsageError(f"module {module_name!r} cannot be imported: {error}") from error
-    except AttributeError as error:
-        raise UsageError(f"module {module_name!r} has no {factory_name!r}") from error
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise UsageError(f"module {module_name!r} cannot be imported: {_sentence(error)}") from error
+    factory = getattr(module, factory_name, None)
     if not callable(factory):
-        raise UsageError(f"{target} must be a function that returns a Module, not {type(factory).__name__}")
-    model = factory()
+        raise UsageError(f"{target} must be a function that returns a Module, but module {module_name} has none")
+    try:
+        model = factory()
+    except Exception as error:
+        raise UsageError(f"{target} raised {type(error).__name__}: {_sentence(error)}") from error
     if not isinstance(model, Module):
         raise UsageError(f"{target} must return a Module, not {type(model).__name__}")
     return model

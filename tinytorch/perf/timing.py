@@ -186,10 +186,14 @@ def _warmed_up(function: Callable[[], Any], at_most_seconds: float) -> tuple[int
     return runs, fastest
 
 
-def _calibrated(seconds: float) -> int:
-    """Return how many calls make one sample long enough for the clock."""
+def _calibrated(function: Callable[[], Any], seconds: float) -> int:
+    """Return how many calls make one sample long enough for the clock, given the ``seconds`` of a single one."""
     target = max(MINIMUM_SAMPLE_SECONDS, RESOLUTIONS_PER_SAMPLE * _RESOLUTION)
-    return max(1, math.ceil(target / max(seconds, 1e-9)))
+    loops = max(1, math.ceil(target / max(seconds, 1e-9)))
+    if loops == 1:
+        return 1
+    # A single call's time holds the timer's own cost, many calls hardly do: look again.
+    return max(1, math.ceil(target / max(_timed(function, loops), 1e-9)))
 
 
 @dataclass(frozen=True)
@@ -203,7 +207,7 @@ class _Prepared:
 
 def _prepare(function: Callable[[], Any], warmup_seconds: float) -> _Prepared:
     runs, fastest = _warmed_up(function, warmup_seconds)
-    return _Prepared(function, runs, _calibrated(fastest))
+    return _Prepared(function, runs, _calibrated(function, fastest))
 
 
 def _conditions(prepared: _Prepared, interleaved_with: Sequence[str] = ()) -> dict[str, Any]:
@@ -301,7 +305,7 @@ def sample(function: Callable[[], Any], name: str, *, warmup: int, runs: int) ->
         raise ValueError(f"runs must be at least 1, not {runs}")
     with collector_off():
         fastest = min((_timed(function, 1) for _ in range(warmup)), default=math.inf)
-        prepared = _Prepared(function, warmup, _calibrated(fastest))
+        prepared = _Prepared(function, warmup, _calibrated(function, fastest))
         samples = tuple(_timed(function, prepared.loops) for _ in range(runs))
     return Measurement(name, samples, "s", _conditions(prepared))
 

@@ -1,0 +1,47 @@
+"""Models small enough to count by hand, and an op whose work nobody declared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core.activations import ReLU
+from tinytorch.core.dispatch import apply
+from tinytorch.core.layers import Linear
+from tinytorch.core.module import Module, Sequential
+from tinytorch.core.op import Array, Gradients, Op, Saved
+from tinytorch.core.tensor import Tensor
+
+ROWS, INPUTS, HIDDEN, OUTPUTS = 4, 6, 5, 3
+
+
+def two_layers() -> Sequential:
+    """Return Linear(6, 5), ReLU, Linear(5, 3): 53 parameters, 45 multiply-accumulates a row."""
+    return Sequential(Linear(INPUTS, HIDDEN, seed=0), ReLU(), Linear(HIDDEN, OUTPUTS, seed=1))
+
+
+def rows(count: int = ROWS) -> Tensor:
+    return Tensor(np.random.default_rng(0).normal(size=(count, INPUTS)).astype(np.float32))
+
+
+def _forward(keep: bool, x: Array) -> tuple[Array, Saved]:
+    return x + 1, ()
+
+
+def _backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    return (gradient,)
+
+
+#: An op without a work formula.
+mystery = Op("mystery", _forward, _backward, None)
+
+
+class Mystery(Module):
+    """Runs `mystery`, then a linear layer."""
+
+    def __init__(self) -> None:
+        self.linear = Linear(INPUTS, OUTPUTS, seed=0)
+
+    def forward(self, x: Any) -> Any:
+        return self.linear(apply(mystery, x))
