@@ -34,8 +34,9 @@ test: environment  ## run all tests
 serve: book  ## build the book and show it on http://127.0.0.1:8000 (PORT=... for another port)
 	@$(VENV)/bin/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
 
-check-site: environment  ## look at every built page in a browser: errors, requests, width, accessibility
+check-site: environment  ## read every built page, and look at it in a browser: errors, requests, width, accessibility
 	@$(VENV)/bin/python -m pytest book/_checks
+	@$(VENV)/bin/python book/_checks/built_pages.py _build/html
 	@$(VENV)/bin/python book/_checks/browser.py _build/html
 
 lint: environment  ## check style, types and spelling
