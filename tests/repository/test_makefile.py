@@ -13,11 +13,12 @@ ROOT = Path(__file__).resolve().parents[2]
 JOBS = {"help", "book", "test", "serve", "check-site", "lint", "peers", "bench", "lock", "clean"}
 
 
-def make(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **settings}
-    # The outer make of `make test` would otherwise speak through its own flags.
-    for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
-        environment.pop(name, None)
+def make(*arguments: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    # Without what an outer `make test` hands down to the makes inside it.
+    handed_down = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHON")
+    environment = {name: value for name, value in os.environ.items() if name not in handed_down}
+    if path is not None:
+        environment["PATH"] = path
     return subprocess.run(["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -48,11 +49,7 @@ def test_without_a_new_enough_python_there_is_one_clear_sentence(tmp_path: Path,
         old = tmp_path / name
         old.write_text("#!/bin/sh\nexit 1\n")
         old.chmod(0o755)
-    settings = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "MAKEFLAGS")}
-    tried = subprocess.run(
-        ["make", job], cwd=ROOT, env={**environment, **settings}, capture_output=True, text=True, check=False
-    )
+    tried = make(job, path=f"{tmp_path}:/usr/bin:/bin")
     assert tried.returncode != 0
     assert "needs Python 3.11 or newer and found none" in tried.stderr
     assert len(tried.stderr.strip().splitlines()) == 1
@@ -63,11 +60,7 @@ def test_the_first_new_enough_python_is_found(tmp_path: Path) -> None:
         stub = tmp_path / name
         stub.write_text(f"#!/bin/sh\nexit {code}\n")
         stub.chmod(0o755)
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "MAKEFLAGS")}
-    environment["PATH"] = f"{tmp_path}:/usr/bin:/bin"
-    tried = subprocess.run(
-        ["make", "--dry-run", "test"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
+    tried = make("--dry-run", "test", path=f"{tmp_path}:/usr/bin:/bin")
     assert tried.stdout.startswith('"python3.12" scripts/environment.py .venv requirements.lock')
 
 
