@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -121,13 +120,13 @@ class Module:
     def save(self, path: str | Path) -> None:
         """Write the state as ``.npz`` (NumPy arrays, no pickle), whole or not at all."""
         target = Path(path)
-        handle, aside = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
+        aside = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
-            with os.fdopen(handle, "wb") as file:
+            with aside.open("wb") as file:
                 np.savez(file, allow_pickle=False, **self.state_dict())
-            os.replace(aside, target)
+            aside.replace(target)
         except BaseException:
-            Path(aside).unlink(missing_ok=True)
+            aside.unlink(missing_ok=True)
             raise
 
     def load(self, path: str | Path) -> Self:

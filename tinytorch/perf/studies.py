@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,17 @@ def shares(
         ]
         found[name] = Measurement(f"share of {name}", tuple(samples), "%", how)
     return found
+
+
+def time_between_ops(run: Callable[[], Any], repeats: int = 15) -> Measurement:
+    """Return the share (0 to 1) of a run's wall time that passes outside of ops: Python, the seam, the recorder.
+
+    Raises:
+        ValueError: if ``repeats`` is below 1 or the run makes no op.
+    """
+    samples = [1 - profile.op_seconds / profile.wall_seconds for profile in _profiles(run, repeats)]
+    how = {"runs": repeats, "warmup_runs": _WARM, "blas_threads": current_blas_threads()}
+    return Measurement("share of the time between ops", tuple(samples), "%", how)
 
 
 def _profiles(run: Callable[[], Any], repeats: int) -> list[Profile]:
@@ -123,7 +134,29 @@ def same_against_same(function: Callable[[], Any], repeats: int = 60, seed: int 
     return ratio(both["once"], both["again"], "the same code against itself")
 
 
-def spread_of_means_over_medians(samples: np.ndarray[Any, Any], block: int = 20, groups: int = 15) -> Measurement:
+def single_calls(function: Callable[[], Any], name: str, calls: int) -> Measurement:
+    """Return the wall time of each of ``calls`` calls in a row, in seconds, one by one, after a few that are not.
+
+    Nothing is averaged, so the tail that a caller would meet is all there.
+
+    Raises:
+        ValueError: if ``calls`` is below 1.
+    """
+    if calls < 1:
+        raise ValueError(f"calls must be at least 1, not {calls}")
+    seconds = []
+    with collector_off():
+        for _ in range(_WARM):
+            function()
+        for _ in range(calls):
+            start = time.perf_counter_ns()
+            function()
+            seconds.append((time.perf_counter_ns() - start) * 1e-9)
+    how = {"warmup_runs": _WARM, "inner_loops": 1, "garbage_collector": "off", "blas_threads": current_blas_threads()}
+    return Measurement(name, tuple(seconds), "s", how)
+
+
+def spread_of_means_over_medians(samples: Sequence[float], block: int = 20, groups: int = 15) -> Measurement:
     """Return how much more means of ``block`` samples scatter than medians of the same samples.
 
     The samples are cut into ``groups``; in each the standard deviation of its blocks' means over that of its

@@ -220,14 +220,14 @@ def _has_categories(axis: Axis) -> bool:
 def _check_axis(ax: Axes, which: str, key: str) -> None:
     """Raise ValueError if the axis has no label, or a numeric axis has no unit in it."""
     axis: Axis = getattr(ax, f"{which}axis")
-    if not (ax.axison and axis.get_visible()):
+    if not (ax.axison and axis.get_visible()) or _has_categories(axis):  # categories name themselves
         return
     grouper = ax.get_shared_x_axes() if which == "x" else ax.get_shared_y_axes()
     labels = [getattr(shared, f"get_{which}label")().strip() for shared in (ax, *grouper.get_siblings(ax))]
     label = next((text for text in labels if text), "")
     if not label:
         raise ValueError(f"the {which} axis of figure {key!r} must have a label with its unit")
-    if not _has_categories(axis) and not _UNIT_IN_LABEL.search(label):
+    if not _UNIT_IN_LABEL.search(label):
         raise ValueError(
             f"the {which} axis of figure {key!r} must name its unit, as in 'latency (ms)' or "
             f"'ratio, unitless', not just {label!r}"

@@ -142,11 +142,13 @@ def _tanh_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned
 
 
 def _sigmoid(x: Array) -> Array:
-    """Return 1 / (1 + exp(-x)) as (1 + tanh(x / 2)) / 2, which cannot overflow and is faster in NumPy."""
-    output = np.asarray(np.multiply(x, 0.5))
-    np.tanh(output, out=output)
-    output += 1
-    output *= 0.5
+    """Return 1 / (1 + exp(-x)) as exp(min(x, 0)) / (1 + exp(-|x|)): no overflow, and exact in both tails."""
+    below = np.asarray(np.negative(np.abs(x)))
+    np.exp(below, out=below)
+    below += 1
+    output = np.asarray(np.minimum(x, np.zeros(x.shape[-1:], x.dtype)))
+    np.exp(output, out=output)
+    output /= below
     return output
 
 
