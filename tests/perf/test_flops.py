@@ -1,7 +1,7 @@
 """FLOPs against closed forms, against what a hand-written loop multiplies, and against published shapes."""
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from tinytorch.core.transformers import GPT
 from tinytorch.perf.flops import FLOPCounter
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.subject import zeros_for
+from tinytorch.perf.timing import blas_threads
 
 small = st.integers(1, 6)
 
@@ -32,13 +33,24 @@ def test_one_axis_is_one_sample() -> None:
     assert Profiler().count_flops(Linear(8, 2, seed=0), (8,)) == 2 * 8 * 2
 
 
+class Zeros(np.random.Generator):
+    """Draws nothing but zeros: 124 million weights whose values do not matter, without the time to draw them."""
+
+    def normal(self, loc: Any = 0, scale: Any = 1, size: Any = None) -> Any:
+        return np.zeros(size)
+
+    def uniform(self, low: Any = 0, high: Any = 1, size: Any = None) -> Any:
+        return np.zeros(size)
+
+
 def test_a_gpt_of_gpt2_small_shape_at_both_published_lengths() -> None:
     """291,648,307,200 at 1,024 positions, 32,228,179,968 at 128: on what ran, and by formula."""
     expected = {1024: 291_648_307_200, 128: 32_228_179_968}
-    model = GPT(50_257, 768, 12, 12, 1024, seed=0)
+    model = GPT(50_257, 768, 12, 12, 1024, seed=Zeros(np.random.PCG64()))
     for length, flops in expected.items():
         assert FLOPCounter().count_transformer(50_257, 768, 12, length) == flops
-        assert Profiler().count_flops(model, (1, length)) == flops
+        with blas_threads(1):  # two that share a busy core wait for each other
+            assert Profiler().count_flops(model, (1, length)) == flops
 
 
 def multiplied_by_hand(height: int, width: int, kernel: int, stride: int, padding: int) -> int:
@@ -51,7 +63,7 @@ def multiplied_by_hand(height: int, width: int, kernel: int, stride: int, paddin
     return count
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(
     st.tuples(st.integers(3, 9), st.integers(3, 9)),
     small,
@@ -213,7 +225,7 @@ def test_a_shape_that_is_none_raises(shape: Any) -> None:
         (lambda c: c.count_conv2d(2, 2, 1, 1, 5), "window of 5"),
         (lambda c: c.count_attention(4, 0), "d_model"),
         (lambda c: c.count_transformer(4, 4, 0, 4), "num_layers"),
-        (lambda c: FLOPCounter("guess"), "uncounted"),
+        (lambda c: FLOPCounter(cast(Any, "guess")), "uncounted"),
     ],
 )
 def test_bad_sizes_raise_and_name_the_argument(call: Any, named: str) -> None:

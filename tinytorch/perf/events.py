@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -256,14 +256,15 @@ class Recording:
 
 
 @contextmanager
-def recording() -> Iterator[Recording]:
+def recording(timed: bool = True) -> Iterator[Recording]:
     """Record the body; the yielded object has ``profile`` afterwards, also after an error.
 
     The garbage collector is off meanwhile: a recorded event is a Python object, and collections that the
-    recording itself brings about would be timed with the ops.
+    recording itself brings about would be timed with the ops. With ``timed`` false, for counting, it is left
+    alone.
     """
     recorder, result = Recorder(), Recording()
-    with collector_off():
+    with collector_off() if timed else nullcontext():
         start = time.perf_counter_ns()
         try:
             with observed_by(recorder):

@@ -48,20 +48,24 @@ COLUMNS = (
 )
 
 
-def record_forward(model: Any, value: Tensor) -> Profile:
+def record_forward(model: Any, value: Tensor, timed: bool = False) -> Profile:
     """Run ``model`` once on ``value`` without gradients and return what ran; the model is left as it was.
+
+    ``timed`` says whether its times will be looked at, and not only its counts.
 
     Raises:
         ValueError: if no op ran, because then there is nothing that could be counted.
     """
     run = callable_of(model)
-    with undisturbed(model), no_grad(), recording() as done:
+    with undisturbed(model), no_grad(), recording(timed) as done:
         run(value)
     _checked_ran(done.profile, model)
     return done.profile
 
 
-def record_training(model: Any, value: Tensor, loss_fn: Callable[[Any], Tensor] | None = None) -> Profile:
+def record_training(
+    model: Any, value: Tensor, loss_fn: Callable[[Any], Tensor] | None = None, timed: bool = False
+) -> Profile:
     """Run ``model`` and the backward of its loss (the sum of its outputs if ``loss_fn`` is None) once.
 
     Raises:
@@ -69,7 +73,7 @@ def record_training(model: Any, value: Tensor, loss_fn: Callable[[Any], Tensor] 
         TypeError: if the loss is not a Tensor of one element.
     """
     run = callable_of(model)
-    with undisturbed(model), recording() as done:
+    with undisturbed(model), recording(timed) as done:
         loss_of(run(value), loss_fn).backward()
     _checked_ran(done.profile, model)
     return done.profile

@@ -226,7 +226,7 @@ class ProfilerContext:
         self.memory = MemoryProfiler().profile(func, args, named, calls=1) if self.enable_memory else None
         if not self.enable_flops:
             return self.memory["result"] if self.memory else func(*args, **named)
-        with recording() as recorded:
+        with recording(timed=False) as recorded:
             result = func(*args, **named)
         self.flops = flops_of(recorded.profile)
         return result

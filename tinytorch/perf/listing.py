@@ -83,6 +83,9 @@ def print_table(rows: Sequence[Any], columns: Sequence[Column], notes: Sequence[
             table.add_column(column.title, justify="right" if column.numeric else "left", no_wrap=True)
         for line in _cells(rows, columns):
             table.add_row(*line)
-        Console().print(table, *notes, sep="\n", highlight=False, markup=False)
+        console = Console()
+        # A table that is cut to the terminal's width would hide digits: longer lines wrap instead.
+        console.width = max(console.width, console.measure(table, options=console.options.update(width=10_000)).maximum)
+        console.print(table, *notes, sep="\n", highlight=False, markup=False, crop=False)
     else:
         print("\n".join([text_table(rows, columns), *notes]))

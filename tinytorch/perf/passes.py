@@ -100,7 +100,7 @@ def forward_pass(model: Any, value: Tensor) -> tuple[dict[str, Any], Profile]:
     name = f"forward of {type(model).__name__}"
     with undisturbed(model), no_grad():
         latency = measure(lambda: run(value), name, repeats=_SAMPLES, at_most_seconds=_SECONDS)
-    profile = typical(lambda: record_forward(model, value))
+    profile = typical(lambda: record_forward(model, value, timed=True))
     one = value if value.ndim < 2 else Tensor(value.data[:1])
     batch_flops = flops_of(profile)
     traffic = sum(event.traffic for event in profile.events)
@@ -218,7 +218,7 @@ def backward_pass(model: Any, value: Tensor, loss_fn: LossFunction) -> tuple[dic
     try:
         latency = training_latency(model, value, loss_fn)
         value.grad = None
-        profile = typical(lambda: record_training(model, value, loss_fn))
+        profile = typical(lambda: record_training(model, value, loss_fn, timed=True))
     finally:
         value.grad = kept
     memory, states = training_memory(model, value, loss_fn)

@@ -1,0 +1,144 @@
+"""Mistakes that earlier versions of the course made, each made impossible for the instruments."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.perf.small_models import INPUTS, OUTPUTS, ROWS, Mystery, rows, two_layers
+from tinytorch.core.activations import ReLU
+from tinytorch.core.attention import MultiHeadAttention
+from tinytorch.core.dispatch import apply
+from tinytorch.core.layers import Flatten, Linear
+from tinytorch.core.module import Module, Sequential
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, UncountedError, Work
+from tinytorch.core.spatial import Conv2d
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf import passes
+from tinytorch.perf.ceilings import Ceilings, verdict
+from tinytorch.perf.profiling import Profiler
+from tinytorch.perf.statistics import median_interval
+from tinytorch.perf.subject import MIB
+from tinytorch.perf.timing import Measurement, interleave, ratio
+
+
+def test_attention_flops_without_the_sequence_length() -> None:
+    model = MultiHeadAttention(8, 2, seed=0)
+    found = [Profiler().count_flops(model, (1, length, 8)) for length in (10, 20, 40)]
+    # a T + b T²: the second difference of the FLOPs a position shows the square.
+    assert found[1] / 20 - found[0] / 10 == 4 * 8 * 10
+    assert found[2] / 40 - found[1] / 20 == 4 * 8 * 20
+
+
+def test_the_batch_counted_into_flops_a_sample() -> None:
+    assert {Profiler().count_flops(two_layers(), (batch, INPUTS)) for batch in (1, 5, 32)} == {90}
+
+
+def test_the_batch_left_out_of_the_rate() -> None:
+    found = Profiler().profile_forward_pass(two_layers(), rows(16))
+    assert found["gflops_per_second"] * found["latency_ms"] * 1e6 == pytest.approx(16 * found["flops"])
+
+
+def test_convolution_flops_without_padding_and_stride() -> None:
+    def flops(stride: int = 1, padding: int = 0) -> int:
+        return Profiler().count_flops(Conv2d(1, 1, 3, stride, padding, seed=0), (1, 1, 8, 8))
+
+    assert [flops(), flops(padding=1), flops(stride=2), flops(stride=2, padding=1)] == [
+        18 * places**2 for places in (6, 8, 3, 4)
+    ]
+
+
+def test_an_unknown_layer_counted_as_its_inputs_size() -> None:
+    with pytest.raises(UncountedError):
+        Profiler().count_flops(Mystery(), (1, INPUTS))
+    with pytest.raises(UncountedError):
+        Profiler().profile_forward_pass(Mystery(), rows())
+    assert Profiler().count_flops(Sequential(Flatten(), Linear(INPUTS, OUTPUTS, seed=0)), (1, INPUTS)) == 36
+
+
+def test_backward_measured_as_twice_the_forward() -> None:
+    """Each backward op of the model really runs, once a step, and its FLOPs are its own."""
+    ran = {"forward": 0, "backward": 0}
+
+    def forward(keep: bool, x: Array) -> tuple[Array, Saved]:
+        ran["forward"] += 1
+        return x * 2, ()
+
+    def backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+        ran["backward"] += 1
+        return (gradient * 2,)
+
+    def work(call: Call) -> Work:
+        return Work(macs=1 if call.phase == "forward" else 7)
+
+    counted = Op("counted", forward, backward, work)
+
+    class Model(Module):
+        def forward(self, x: Any) -> Any:
+            return apply(counted, x)
+
+    found = Profiler().profile_backward_pass(Model(), Tensor(np.ones(3, np.float32), requires_grad=True))
+    assert (found["forward_flops"], found["backward_flops"]) == (2, 14)
+    assert ran["backward"] == ran["forward"] > found["latency"].backward.n
+    one_layer = Profiler().profile_backward_pass(Linear(INPUTS, OUTPUTS, seed=0), rows())
+    assert one_layer["backward_flops"] == one_layer["forward_flops"], "the input needs no gradient"
+
+
+def test_activation_memory_as_twice_the_input() -> None:
+    def activations(model: Module) -> float:
+        return Profiler().measure_memory(model, (ROWS, INPUTS))["activation_memory_mb"] * MIB
+
+    assert activations(Flatten()) == 0
+    assert activations(Linear(INPUTS, OUTPUTS, seed=0)) == 0, "its input is the caller's"
+    deep = Sequential(*(layer for k in range(6) for layer in (Linear(INPUTS, INPUTS, seed=k), ReLU())))
+    assert activations(deep) == 6 * ROWS * INPUTS * 4
+
+
+def test_the_peak_rate_as_a_constant() -> None:
+    def machine(rate: float) -> Ceilings:
+        return Ceilings(
+            Measurement("peak", (rate,) * 6, "FLOP/s"),
+            Measurement("copy", (1e9,) * 6, "B/s"),
+            Measurement("op", (1e-6,) * 6, "s"),
+        )
+
+    slow, fast = (verdict(10**9, 10**6, 10, 0.5, machine(rate)) for rate in (1e10, 4e10))
+    assert slow.efficiency == pytest.approx(4 * fast.efficiency)
+    assert slow.efficiency == pytest.approx(0.2)
+
+
+def test_the_machines_measured_peak_is_what_efficiency_is_relative_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Ceilings(
+        Measurement("peak", (1e6,) * 6, "FLOP/s"),
+        Measurement("copy", (1e15,) * 6, "B/s"),
+        Measurement("op", (1e-12,) * 6, "s"),
+    )
+    monkeypatch.setattr(passes, "ceilings", lambda: made)
+    found = Profiler().profile_forward_pass(two_layers(), rows())
+    assert found["computational_efficiency"] == pytest.approx(found["gflops_per_second"] * 1e9 / 1e6)
+    assert found["bottleneck"] == "compute"
+
+
+def test_bandwidth_as_peak_memory_over_latency() -> None:
+    model = Linear(INPUTS, OUTPUTS, seed=0)
+    found = Profiler().profile_forward_pass(model, rows())
+    moved = found["memory_bandwidth_mbs"] * 1e6 * found["latency_ms"] * 1e-3
+    # Input, weight and bias are read, the output is written: each once.
+    assert moved == pytest.approx(4 * (ROWS * INPUTS + INPUTS * OUTPUTS + OUTPUTS + ROWS * OUTPUTS))
+
+
+def test_a_normal_interval_on_ten_samples() -> None:
+    """With one outlier a z-interval reaches below zero; order statistics of positive samples never do."""
+    samples = [1.0] * 9 + [100.0]
+    z = 1.96 * np.std(samples, ddof=1) / np.sqrt(10)
+    interval = median_interval(samples)
+    assert np.mean(samples) - z < 0
+    assert (interval.low, interval.high) == (1.0, 1.0)
+
+
+def test_an_inverted_speedup() -> None:
+    both = interleave({"long": lambda: sum(range(30_000)), "short": lambda: sum(range(300))}, repeats=6)
+    assert ratio(both["long"], both["short"]).median > 1 > ratio(both["short"], both["long"]).median
+    with Profiler() as profiler:
+        two_layers()(rows())
+    assert profiler.amdahl("linear", 2) > 1 > profiler.amdahl("linear", 0.5)

@@ -1,0 +1,192 @@
+"""The command line: what it prints and writes, and one sentence with exit code 2 for what it cannot do."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tinytorch import models
+from tinytorch.cli import main
+from tinytorch.perf.profiling import Profiler
+
+NUMBER_OR_NULL = {"type": ["number", "null"], "minimum": 0}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["schema", "schema_version", "model", "input_shape", "backward", "summary", "ops", "layers"],
+    "properties": {
+        "schema": {"const": "tinytorch-profile"},
+        "schema_version": {"const": 1},
+        "input_shape": {"type": "array", "items": {"type": "integer", "minimum": 1}},
+        "backward": {"type": "boolean"},
+        "wall_seconds": {"type": "number", "exclusiveMinimum": 0},
+        "op_seconds": {"type": "number", "exclusiveMinimum": 0},
+        "profiler_overhead": {
+            "type": "object",
+            "required": ["median", "unit", "interval", "samples"],
+            "properties": {"unit": {"const": "s"}, "samples": {"type": "array", "minItems": 6}},
+        },
+        "ops": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["op", "phase", "calls", "self_seconds", "flops", "bytes", "allocated"],
+                "properties": {
+                    "phase": {"enum": ["forward", "backward"]},
+                    "calls": {"type": "integer", "minimum": 1},
+                    "self_seconds": NUMBER_OR_NULL,
+                    "flops": NUMBER_OR_NULL,
+                    "allocated": {"type": "integer", "minimum": 0},
+                },
+            },
+        },
+        "layers": {"type": "array", "minItems": 1, "items": {"type": "object", "required": ["path", "depth"]}},
+    },
+}
+
+FACTORY = """
+import numpy as np
+from tinytorch.core.layers import Linear
+from tinytorch.core.module import Sequential
+
+def plain():
+    return Sequential(Linear(5, 4, seed=0), Linear(4, 3, seed=0))
+
+def with_example():
+    model = plain()
+    model.example_input = np.ones((2, 5), np.float32)
+    return model
+
+def broken():
+    raise KeyError("lost")
+
+def number():
+    return 3
+"""
+
+
+@pytest.fixture
+def own_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "own_models_of_the_test.py").write_text(FACTORY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    monkeypatch.delitem(sys.modules, "own_models_of_the_test", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "gpt"])
+def test_each_model_of_the_zoo_is_profiled_in_both_directions(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, trace = tmp_path / "profile.json", tmp_path / "trace.json"
+    assert main(["profile", name, "--batch", "3", "--backward", "--json", str(target), "--trace", str(trace)]) == 0
+    document = json.loads(target.read_text())
+    jsonschema.validate(document, SCHEMA)
+    shape = models.entry(name).example_input(3).shape
+    assert document["input_shape"] == list(shape)
+    forward = sum(row["flops"] for row in document["ops"] if row["phase"] == "forward")
+    assert forward == 3 * Profiler().count_flops(models.entry(name).make(0), shape)
+    assert document["summary"]["forward_flops"] == forward
+    assert document["op_seconds"] <= document["wall_seconds"]
+    assert {event["ph"] for event in json.loads(trace.read_text())["traceEvents"]} == {"X", "M", "C"}
+    said = capsys.readouterr()
+    assert "recording cost" in said.out
+    assert said.err == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["profile.json", "trace.json"]
+
+
+def test_a_forward_alone_has_a_verdict_and_no_backward(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "profile.json"
+    assert main(["profile", "mlp", "--json", str(target), "--sort-by", "flops", "--limit", "1"]) == 0
+    document = json.loads(target.read_text())
+    jsonschema.validate(document, SCHEMA)
+    assert {row["phase"] for row in document["ops"]} == {"forward"}
+    assert document["summary"]["bottleneck"] in ("compute", "memory", "overhead", "unclear")
+    lines = capsys.readouterr().out.splitlines()
+    header = next(i for i, line in enumerate(lines) if line.startswith("op "))
+    assert lines[header + 2].startswith("linear")
+    assert "ms in all" in lines[header + 3], "one row was asked for"
+
+
+def test_the_length_of_a_sequence_is_chosen(tmp_path: Path) -> None:
+    target = tmp_path / "profile.json"
+    assert main(["profile", "gpt", "--batch", "2", "--seq-len", "5", "--json", str(target)]) == 0
+    assert json.loads(target.read_text())["input_shape"] == [2, 5]
+
+
+@pytest.mark.parametrize(
+    ("factory", "options", "shape"),
+    [
+        ("plain", ["--input-shape", "5"], [4, 5]),
+        ("with_example", [], [4, 5]),
+        ("plain", ["--input-shape", "7,5"], [4, 7, 5]),
+    ],
+)
+def test_a_users_own_model(own_models: Path, factory: str, options: list[str], shape: list[int]) -> None:
+    target = own_models / "profile.json"
+    asked = ["profile", f"own_models_of_the_test:{factory}", "--batch", "4", "--json", str(target), *options]
+    assert main(asked) == 0
+    document = json.loads(target.read_text())
+    jsonschema.validate(document, SCHEMA)
+    assert document["input_shape"] == shape
+    assert document["summary"]["parameters"] == 5 * 4 + 4 + 4 * 3 + 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nonsense"], "MODEL must be one of mlp, cnn, gpt, or module:factory, not 'nonsense'"),
+        (["no_such_module_here:factory"], "cannot be imported"),
+        (["json:nothing"], "must be a function that returns a Module"),
+        (["own_models_of_the_test:number", "--input-shape", "5"], "must return a Module, not int"),
+        (["own_models_of_the_test:broken", "--input-shape", "5"], "raised KeyError: 'lost'"),
+        (["own_models_of_the_test:plain"], "give --input-shape"),
+        (["own_models_of_the_test:plain", "--input-shape", "5,x"], "--input-shape must be whole numbers"),
+        (["own_models_of_the_test:plain", "--input-shape", "6"], "linear needs an input that ends in 5 features"),
+        (["own_models_of_the_test:plain", "--input-shape", "5", "--seq-len", "3"], "exclude each other"),
+        (["own_models_of_the_test:with_example", "--seq-len", "9"], "linear needs an input that ends in 5 features"),
+        (["mlp", "--batch", "0"], "--batch must be at least 1, not 0"),
+        (["mlp", "--input-shape", "64"], "--input-shape is for module:factory"),
+        (["mlp", "--seq-len", "3"], "--seq-len is for a model that takes tokens"),
+        (["gpt", "--seq-len", "0"], "--seq-len must be at least 1"),
+        (["gpt", "--seq-len", "1000"], "tokens must have 1 to 20 positions, not 1000"),
+        (["mlp", "--limit", "0"], "--limit must be at least 1"),
+        (["mlp", "--json", "no/such/folder/x.json"], "is in a folder that does not exist"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(
+    own_models: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["profile", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.startswith("tinytorch profile: ")
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["fly"], ["profile"], ["profile", "mlp", "--sort-by", "colour"], ["profile", "mlp", "--batch", "x"]],
+)
+def test_arguments_that_do_not_parse_are_one_sentence_too(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("tinytorch")
+    assert said.count("\n") == 1
+
+
+def test_python_m_tinytorch_is_the_command_line() -> None:
+    done = subprocess.run([sys.executable, "-m", "tinytorch", "--help"], capture_output=True, text=True, check=True)
+    assert "profile" in done.stdout
+    failed = subprocess.run([sys.executable, "-m", "tinytorch", "profile", "nonsense"], capture_output=True, text=True)
+    assert failed.returncode == 2
+    assert "Traceback" not in failed.stderr
