@@ -3,6 +3,7 @@
 import gc
 import threading
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from tinytorch.core.dispatch import apply, observed_by
 from tinytorch.core.layers import Linear
 from tinytorch.core.losses import MSELoss
 from tinytorch.core.module import Sequential
-from tinytorch.core.op import Array, Gradients, Op, Saved, Work
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
 from tinytorch.core.spatial import BatchNorm2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events import Profile, Recorder, profiler_overhead, recording
@@ -109,6 +110,26 @@ def test_recording_keeps_no_array_alive() -> None:
     assert [event.op for event in profile.events] == ["batch_norm", "getitem"]
     # Two operations an element with given statistics: the formula saw the parameter that was let go.
     assert profile.events[0].elementwise == 2 * 2 * 16
+
+
+@pytest.mark.parametrize("index", [np.array([0, 1]), (slice(None), np.array([0])), slice(np.array(0), None), [0, 1]])
+def test_no_index_keeps_its_array_alive(index: Any) -> None:
+    recorder = Recorder()
+    with observed_by(recorder):
+        rows()[index]
+    held = [value for entry in recorder._log if isinstance(entry, Call) for value in entry.params.values()]
+    assert held == []
+    (event,) = recorder.profile(0, 1).events
+    assert event.elementwise == 0
+
+
+@pytest.mark.parametrize("index", [3, slice(1, 3), (slice(None), 2), (None, Ellipsis)])
+def test_a_plain_index_is_kept_and_counted_later(index: Any) -> None:
+    recorder = Recorder()
+    with observed_by(recorder):
+        y = rows()[index]
+    (event,) = recorder.profile(0, 1).events
+    assert event.traffic == 2 * y.nbytes
 
 
 def test_an_op_without_formula_has_no_work_and_is_named() -> None:

@@ -89,6 +89,15 @@ def test_the_peak_is_what_tracemalloc_saw_but_for_pythons_objects() -> None:
     assert memory.peak > 30 * OBJECTS
 
 
+def test_what_following_many_ops_takes_itself_is_not_in_the_peak() -> None:
+    x = Tensor(np.ones(10, np.float32))
+    with no_grad(), recording_memory() as done:
+        for _ in range(2000):
+            apply(ops.exp, x)
+    # Keeping 2,000 ops takes more than a mebibyte of Python's objects.
+    assert done.profile.peak < OBJECTS
+
+
 def test_temporaries_are_freed_within_their_op() -> None:
     x = Tensor(np.ones((500, 500), np.float32))
     with no_grad(), recording_memory() as done:

@@ -108,6 +108,27 @@ def test_layers_stand_below_what_holds_them_and_are_called_as_the_model_names_th
     assert (block.span_seconds or 0) >= (block.forward_seconds or 0)
 
 
+def test_a_layer_whose_name_begins_like_anothers_is_not_inside_it() -> None:
+    model = Sequential(*(Linear(2, 2, seed=0) for _ in range(11)))
+    with Profiler() as profiler:
+        model(Tensor(np.ones((1, 2), np.float32)))
+    flops = {row.path: row.flops for row in profiler.by_layer()}
+    assert flops["Sequential.1"] == flops["Sequential.10"] == 8
+    assert flops["Sequential"] == 11 * 8
+
+
+def test_backward_of_two_steps_is_two_stretches(tmp_path: Path) -> None:
+    model = Linear(3, 3, seed=0)
+    with Profiler() as profiler:
+        for _ in range(2):
+            model(Tensor(np.ones((1, 3), np.float32))).backward(np.ones((1, 3), np.float32))
+    events = events_of(profiler.export_chrome_trace(tmp_path / "trace.json"))
+    backward = [event for event in events if event.get("cat") == "module backward"]
+    ops = [event for event in events if event.get("cat") == "backward"]
+    assert [(event["ts"], event["dur"]) for event in backward] == [(event["ts"], event["dur"]) for event in ops]
+    assert len(ops) == 2
+
+
 def test_rows_sort_by_every_column_and_by_no_other() -> None:
     profiler = profiled()
     for field in dataclasses.fields(OpRow):

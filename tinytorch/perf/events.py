@@ -139,8 +139,10 @@ class Recorder(Observer):
     def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
         """Keep the call."""
         del inputs, outputs, saved
-        if call.params and not _SCALARS.issuperset(map(type, call.params.values())):
-            call = self._without_arrays(call)
+        for value in call.params.values():
+            if type(value) not in _SCALARS and not _holds_no_array(value):
+                call = self._without_arrays(call)
+                break
         if threading.get_ident() != self._thread:
             self._strangers = True
         self._append(call)
@@ -174,10 +176,11 @@ class Recorder(Observer):
         return label
 
     def _without_arrays(self, call: Call) -> Call:
-        if all(map(_holds_no_array, call.params.values())):
-            return call
+        """Count ``call`` now, while its parameters are there, and return it without them."""
         self._counted[len(self._log)] = _cost(call)
-        return replace(call, params={})
+        op, how, phase, path, needs = call.op, call.implementation, call.phase, call.path, call.needs
+        # The constructor, because dataclasses.replace takes three times as long.
+        return Call(op, how, phase, path, call.inputs, call.output, {}, needs, call.start, call.end)
 
     def profile(self, start: int, end: int) -> Profile:
         """Return what was recorded of a run from ``start`` to ``end`` (``time.perf_counter_ns``).
@@ -217,9 +220,17 @@ def _joined(root: str, path: str) -> str:
 
 
 def _holds_no_array(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(map(_holds_no_array, value))
-    return type(value) in _SCALARS or isinstance(value, np.dtype)
+    """Return whether a parameter that is no scalar may be kept."""
+    kind = type(value)
+    if kind is tuple:
+        return _SCALARS.issuperset(map(type, value)) or all(map(_may_be_kept, value))
+    if kind is slice:
+        return _SCALARS.issuperset((type(value.start), type(value.stop), type(value.step)))
+    return isinstance(value, (np.dtype, np.random.Generator))
+
+
+def _may_be_kept(value: Any) -> bool:
+    return type(value) in _SCALARS or _holds_no_array(value)
 
 
 def _cost(call: Call) -> tuple[Work | None, int]:
