@@ -121,6 +121,11 @@ def entry(name: str) -> Entry:
     return ZOO[name]
 
 
+def example(name: str, batch: int) -> Any:
+    """Return ``batch`` test inputs as the model takes them: images as a Tensor, tokens as an array."""
+    return as_input(entry(name).example_input(batch))
+
+
 def loss_function() -> CrossEntropyLoss:
     """Return the loss that all models of the zoo are trained with."""
     return CrossEntropyLoss(ignore_index=datasets.IGNORED)

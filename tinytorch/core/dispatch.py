@@ -102,9 +102,7 @@ def apply_backward(node: Node, gradient: Array, owned: bool) -> Gradients:
     gradients = node.implementation.backward(gradient, node.saved, needs, owned)
     end = time.perf_counter_ns()
     output = Spec(gradient.shape, gradient.dtype)
-    call = Call(
-        node.op, node.implementation, "backward", node.path, node.specs, output, node.params, needs, start, end
-    )
+    call = Call(node.op, node.implementation, "backward", node.path, node.specs, output, node.params, needs, start, end)
     for observer in observers:
         observer.after_op(call, (gradient,), gradients, ())
     return gradients

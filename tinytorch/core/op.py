@@ -60,7 +60,8 @@ class Work(NamedTuple):
 class Call:
     """One run of a primitive in one phase: the event that observers see.
 
-    ``inputs`` and ``output`` are the forward's operands in both phases. ``start`` and ``end`` are readings of
+    ``inputs`` and ``output`` are the forward's operands in both phases. A work formula may use ``params`` that
+    are numbers, text or tuples of these; arrays belong among the inputs. ``start`` and ``end`` are readings of
     ``time.perf_counter_ns``. ``needs`` is empty in the forward phase.
     """
 

@@ -129,7 +129,7 @@ class BatchNorm2d(Module):
         """Return the normalized input, of the same shape."""
         if not self.training:
             mean, variance = self.running_mean.data, self.running_var.data
-            return apply(ops.batch_norm, x, self.weight, self.bias, mean=mean, variance=variance, epsilon=self.eps)
+            return apply(ops.batch_norm, x, self.weight, self.bias, mean, variance, epsilon=self.eps)
         statistics: list[Array] = []
         output = apply(ops.batch_norm, x, self.weight, self.bias, epsilon=self.eps, statistics=statistics)
         for running, batch in zip((self.running_mean, self.running_var), statistics, strict=True):

@@ -123,13 +123,12 @@ class _Entered:
 class Recorder(Observer):
     """Keeps every op and module call while it is installed; `profile` makes the result.
 
-    It keeps no array alive: a call whose parameters may hold one is counted at once and kept without them.
+    It keeps no array alive: parameters that may hold one are left out.
     """
 
     def __init__(self) -> None:
         self._log: list[Call | _Entered | int] = []
         self._append = self._log.append
-        self._counted: dict[int, tuple[Work | None, int]] = {}
         self._roots: list[tuple[weakref.ref[Module], str]] = []
         self._root = ""
         self._depth = 0
@@ -141,7 +140,7 @@ class Recorder(Observer):
         del inputs, outputs, saved
         for value in call.params.values():
             if type(value) not in _SCALARS and not _holds_no_array(value):
-                call = self._without_arrays(call)
+                call = _without_arrays(call)
                 break
         if threading.get_ident() != self._thread:
             self._strangers = True
@@ -175,13 +174,6 @@ class Recorder(Observer):
         self._roots.append((weakref.ref(module), label))
         return label
 
-    def _without_arrays(self, call: Call) -> Call:
-        """Count ``call`` now, while its parameters are there, and return it without them."""
-        self._counted[len(self._log)] = _cost(call)
-        op, how, phase, path, needs = call.op, call.implementation, call.phase, call.path, call.needs
-        # The constructor, because dataclasses.replace takes three times as long.
-        return Call(op, how, phase, path, call.inputs, call.output, {}, needs, call.start, call.end)
-
     def profile(self, start: int, end: int) -> Profile:
         """Return what was recorded of a run from ``start`` to ``end`` (``time.perf_counter_ns``).
 
@@ -195,7 +187,7 @@ class Recorder(Observer):
         calls: list[tuple[str, Call, tuple[Work | None, int]]] = []
         paths: dict[int, str] = {}
         root = ""
-        for index, entry in enumerate(self._log):
+        for entry in self._log:
             if isinstance(entry, _Entered):
                 root = entry.root
                 spans.append(Span(_joined(root, entry.path), entry.module, len(running), entry.when, end))
@@ -209,7 +201,7 @@ class Recorder(Observer):
                     paths[id(entry.inputs)] = path
                 else:  # a backward call carries the very tuple that its forward call carried
                     path = paths.get(id(entry.inputs), entry.path)
-                calls.append((path, entry, self._counted.get(index) or _cost(entry)))
+                calls.append((path, entry, _cost(entry)))
         self_ns = _self_times([call for _, call, _ in calls])
         events = tuple(_event(path, call, cost, own) for (path, call, cost), own in zip(calls, self_ns, strict=True))
         return Profile(events, tuple(spans), start, end, os.getpid(), self._thread)
@@ -217,6 +209,14 @@ class Recorder(Observer):
 
 def _joined(root: str, path: str) -> str:
     return f"{root}.{path}" if root and path else root or path
+
+
+def _without_arrays(call: Call) -> Call:
+    """Return ``call`` without the parameters that may hold arrays; work formulas do not look at these."""
+    params = {name: value for name, value in call.params.items() if _may_be_kept(value)}
+    op, how, phase, path, needs = call.op, call.implementation, call.phase, call.path, call.needs
+    # The constructor, because dataclasses.replace takes three times as long.
+    return Call(op, how, phase, path, call.inputs, call.output, params, needs, call.start, call.end)
 
 
 def _holds_no_array(value: Any) -> bool:

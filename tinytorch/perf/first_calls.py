@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+import numpy as np
+
 from tinytorch import models
 from tinytorch.core.dispatch import no_grad
 from tinytorch.perf.timing import Measurement, blas_threads
@@ -40,6 +42,24 @@ def first_calls(name: str, batch: int, calls: int, processes: int) -> list[Measu
         Measurement(f"call {index + 1} of {name}, batch {batch}, in a fresh process", samples, "s", how)
         for index, samples in enumerate(zip(*runs, strict=True))
     ]
+
+
+def settled(calls: list[Measurement], first: int = 20) -> Measurement:
+    """Return each process's median over its calls after the ``first`` ones, in seconds.
+
+    Raises:
+        ValueError: if there are no calls after them.
+    """
+    if len(calls) <= first:
+        raise ValueError(f"calls must be more than first = {first}, not {len(calls)}")
+    medians = np.median([call.samples for call in calls[first:]], axis=0)
+    return Measurement(f"calls {first + 1} to {len(calls)}", tuple(medians), "s", calls[-1].how)
+
+
+def first_over_settled(calls: list[Measurement], first: int = 20) -> Measurement:
+    """Return, for each process, how many times as long as its `settled` calls its first call took."""
+    quotients = np.divide(calls[0].samples, settled(calls, first).samples)
+    return Measurement("first call over settled calls", tuple(quotients), "", calls[0].how)
 
 
 def _timed_calls(name: str, batch: int, calls: int) -> list[float]:

@@ -310,12 +310,8 @@ def sample(function: Callable[[], Any], name: str, *, warmup: int, runs: int) ->
     return Measurement(name, samples, "s", _conditions(prepared))
 
 
-def ratio(baseline: Measurement, candidate: Measurement, name: str | None = None) -> Measurement:
-    """Return ``baseline / candidate`` of each pair of neighbouring samples: a speedup, above 1 is faster.
-
-    Raises:
-        ValueError: if the two were not sampled in turns by one `interleave`, or their units differ.
-    """
+def _paired(baseline: Measurement, candidate: Measurement) -> Iterator[tuple[float, float]]:
+    """Return the pairs of neighbouring samples, after checking that they are neighbours."""
     if baseline.unit != candidate.unit:
         raise ValueError(f"candidate must be in {baseline.unit!r} as the baseline is, not in {candidate.unit!r}")
     if candidate.name not in baseline.how.get("interleaved_with", ()) or baseline.n != candidate.n:
@@ -323,8 +319,26 @@ def ratio(baseline: Measurement, candidate: Measurement, name: str | None = None
             f"candidate {candidate.name!r} was not interleaved with baseline {baseline.name!r}: "
             "time both in one call of interleave()"
         )
-    pairs = tuple(a / b for a, b in zip(baseline.samples, candidate.samples, strict=True))
-    return Measurement(name or f"{baseline.name} / {candidate.name}", pairs, "", baseline.how)
+    return zip(baseline.samples, candidate.samples, strict=True)
+
+
+def ratio(baseline: Measurement, candidate: Measurement, name: str | None = None) -> Measurement:
+    """Return ``baseline / candidate`` of each pair of neighbouring samples: a speedup, above 1 is faster.
+
+    Raises:
+        ValueError: if the two were not sampled in turns by one `interleave`, or their units differ.
+    """
+    ratios = tuple(before / after for before, after in _paired(baseline, candidate))
+    return Measurement(name or f"{baseline.name} / {candidate.name}", ratios, "", baseline.how)
+
+
+def difference(more: Measurement, less: Measurement, name: str) -> Measurement:
+    """Return ``more - less`` of each pair of neighbouring samples, in their unit: what the first adds.
+
+    Raises:
+        ValueError: if the two were not sampled in turns by one `interleave`, or their units differ.
+    """
+    return Measurement(name, tuple(a - b for a, b in _paired(more, less)), more.unit, more.how)
 
 
 def quantity(value: float, unit: str, name: str, **how: Any) -> Measurement:

@@ -54,7 +54,7 @@ def test_batch_norm_by_its_own_and_by_given_statistics() -> None:
     np.testing.assert_allclose(own.data, _normalized(x, mean, variance, weight, bias), rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(statistics, [mean, x.var(axis=(0, 2, 3), ddof=1)], rtol=1e-12)
     mean, variance = normal(3, seed=1), positive(3, seed=1)
-    given = apply(ops.batch_norm, *tensors, mean=mean, variance=variance, epsilon=1e-5)
+    given = apply(ops.batch_norm, *tensors, mean, variance, epsilon=1e-5)
     np.testing.assert_allclose(given.data, _normalized(x, mean, variance, weight, bias), rtol=1e-10, atol=1e-10)
 
 
@@ -65,7 +65,7 @@ def test_batch_norm_refuses_other_channels_in_either_mode(channels: int, paramet
     with pytest.raises(ValueError, match=message):
         apply(ops.batch_norm, *tensors, epsilon=1e-5)
     with pytest.raises(ValueError, match=message):
-        apply(ops.batch_norm, *tensors, mean=normal(parameters), variance=positive(parameters), epsilon=1e-5)
+        apply(ops.batch_norm, *tensors, normal(parameters), positive(parameters), epsilon=1e-5)
 
 
 def test_batch_norm_of_nothing_is_refused() -> None:

@@ -80,9 +80,9 @@ def _batch_norm_forward(
     x: Array,
     weight: Array,
     bias: Array,
-    *,
     mean: Array | None = None,
     variance: Array | None = None,
+    *,
     epsilon: float,
     statistics: list[Array] | None = None,
 ) -> tuple[Array, Saved]:
@@ -139,6 +139,7 @@ def _batch_norm_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...],
         None if down is None else channels_first(down.reshape(maps.shape)),
         np.einsum("ij,ij->j", rows, normal) if needs[1] else None,
         _column_sums(rows) if needs[2] else None,
+        *[None] * len(needs[3:]),
     )
 
 
@@ -153,7 +154,7 @@ def _layer_norm_work(call: Call) -> Work:
 def _batch_norm_work(call: Call) -> Work:
     """With own statistics as layer norm; with given ones a factor and a shift, whose backward is a factor."""
     size = call.output.size
-    if call.params.get("mean") is None:
+    if len(call.inputs) == 3:
         return _layer_norm_work(call)
     if call.phase == "forward":
         return Work(elementwise=2 * size)
