@@ -91,6 +91,7 @@ class _Reader:
         self.chapter = Chapter()
         self._fences: list[tuple[str, str]] = []
         self._picture: int | None = None
+        self._in_options = False
 
     def read(self, text: str) -> Chapter:
         for number, line in _body_lines(text):
@@ -139,7 +140,11 @@ class _Reader:
 
     def _cell_line(self, number: int, line: str) -> None:
         cell = self.chapter.cells[-1]
-        if not any(code.strip() for code in cell.code) and re.match(r"^\s*:[\w-]+:", line):
+        before_code = not any(code.strip() for code in cell.code)
+        if before_code and line.strip() == "---":  # options as a block of YAML, which ends at the next such line
+            self._in_options = not self._in_options
+            cell.line = number + 1
+        elif self._in_options or (before_code and re.match(r"^\s*:[\w-]+:", line)):
             cell.tags += line
             cell.line = number + 1
         else:

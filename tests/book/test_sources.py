@@ -131,3 +131,8 @@ def test_long_cells_are_found_unless_hidden() -> None:
 def test_a_cell_that_is_not_python_is_found() -> None:
     assert messages(CELL % "def") == ["the cell is not Python"]
     assert messages(CELL % "%matplotlib inline\nx = 1") == []
+
+
+def test_options_of_a_cell_in_yaml_are_not_code() -> None:
+    cell = "```{code-cell} python3\n---\ntags: [hide-cell]\nmystnb:\n  code_prompt_show: Show\n---\n" + "x = 1\n" * 12
+    assert check_source(cell + "```\n") == []
