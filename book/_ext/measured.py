@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from docutils import nodes
 from myst_nb.sphinx_ import NbMetadataCollector
 from number_html import (
@@ -49,6 +50,7 @@ from tinytorch.report.shown import BUILDING, RECORD_MIME
 
 LOGGER = logging.getLogger(__name__)
 RECORDS_FOLDER = "_records"
+NOTEBOOKS_FOLDER = "_notebooks"
 CARD_ID = "how-this-was-measured"
 
 
@@ -254,7 +256,8 @@ class ResolveRecords(SphinxPostTransform):
 
     def _card(self, _: Pending) -> str:
         up = "../" * self._docname.count("/")
-        return card_html(self._store.pages[self._docname], f"{up}{RECORDS_FOLDER}/{self._docname}.json")
+        records = f"{up}{RECORDS_FOLDER}/{self._docname}.json"
+        return card_html(self._store.pages[self._docname], records, f"{up}{NOTEBOOKS_FOLDER}/{self._docname}.ipynb")
 
 
 def _on_page(reference: str, page: str) -> str:
@@ -339,17 +342,32 @@ def merge(_: Sphinx, env: BuildEnvironment, docnames: list[str], other: BuildEnv
     store_of(env).take_over(store_of(other), set(docnames))
 
 
-def write_records(app: Sphinx, exception: Exception | None) -> None:
-    """Write each page's records to ``_records/NAME.json`` of the site, all of them or none."""
+def write_downloads(app: Sphinx, exception: Exception | None) -> None:
+    """Write each page's records to ``_records/NAME.json`` of the site, and its executed notebook beside them."""
     if exception is not None or app.builder.format != "html":
         return
-    folder = Path(app.outdir, RECORDS_FOLDER)
-    aside = folder.with_name(f"{RECORDS_FOLDER}.new")
+    pages = store_of(app.env).pages.values()
+    records = {
+        f"{page.docname}.json": json.dumps(page.as_file(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        for page in pages
+    }
+    notebooks = {
+        f"{page.docname}.ipynb": nbformat.writes(notebook)
+        for page in pages
+        if (notebook := executed_notebook(app.env, page.docname)) is not None
+    }
+    _replace_folder(Path(app.outdir, RECORDS_FOLDER), records)
+    _replace_folder(Path(app.outdir, NOTEBOOKS_FOLDER), notebooks)
+
+
+def _replace_folder(folder: Path, files: dict[str, str]) -> None:
+    """Make ``folder`` hold these files and no others, all of them or none."""
+    aside = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(aside, ignore_errors=True)
-    for page in store_of(app.env).pages.values():
-        path = aside / f"{page.docname}.json"
+    for name, text in files.items():
+        path = aside / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(page.as_file(), indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
+        path.write_text(text, "utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     if aside.exists():
         aside.rename(folder)
@@ -374,5 +392,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("env-updated", rewrite_dependents)
     app.connect("env-purge-doc", purge)
     app.connect("env-merge-info", merge)
-    app.connect("build-finished", write_records)
+    app.connect("build-finished", write_downloads)
     return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}

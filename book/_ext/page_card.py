@@ -83,7 +83,7 @@ def _counts(page: PageRecords) -> str:
     return f"{total} in all" + (f", numbers among them: {', '.join(parts)}" if parts else "")
 
 
-def _rows(page: PageRecords, download: str) -> list[tuple[str, str]]:
+def _rows(page: PageRecords, records: str, notebook: str) -> list[tuple[str, str]]:
     where = page.provenance
     machine = where["machine"]
     vectors = f", vectors {machine['vectors']}" if machine["vectors"] else ""
@@ -101,18 +101,19 @@ def _rows(page: PageRecords, download: str) -> list[tuple[str, str]]:
         rows.append(("Noise", noise))
     if floor is not None and floor["kind"] in NUMBER_KINDS:
         rows.append(("Noise floor", escape(f"{number_text(floor)}: {floor['what']}")))
-    link = f'<a class="records-download" href="{escape(download)}" download>all of them with raw samples, as JSON</a>'
+    link = f'<a class="records-download" href="{escape(records)}" download>all of them with raw samples, as JSON</a>'
     rows.append(("Records", f"{_counts(page)}: {link}"))
+    rows.append(("Notebook", f'<a href="{escape(notebook)}" download>this page as it ran, for Jupyter</a>'))
     return rows
 
 
-def card_html(page: PageRecords, download: str) -> str:
-    """Return the card of ``page``; ``download`` is the address of its file of records."""
+def card_html(page: PageRecords, records: str, notebook: str) -> str:
+    """Return the card of ``page``; ``records`` and ``notebook`` are the addresses of its downloads."""
     narrow = narrower_blas(page.provenance)
     caution = (
         f'<p class="card-caution"><span class="icon" aria-hidden="true">!</span> {escape(narrow)}</p>\n'
         if narrow
         else ""
     )
-    rows = "\n".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in _rows(page, download))
+    rows = "\n".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in _rows(page, records, notebook))
     return f'<div class="measured-card">\n{caution}<dl>\n{rows}\n</dl>\n</div>'

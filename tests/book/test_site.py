@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 
+import nbformat
 import pytest
 from bs4 import BeautifulSoup, Tag
 from built_pages import check_site
@@ -128,6 +129,16 @@ def test_the_download_keeps_the_schema_and_gives_the_measurement_back(story: Sto
     assert content["duration_seconds"] > 0
     record = next(r for r in content["records"] if r["key"] == "latency")
     assert measurement_from_record(record) == Measurement("a run", SAMPLES, "s", {"inner_loops": 4})
+
+
+def test_the_notebook_download_is_the_executed_one_also_from_the_cache(story: Story, first: BeautifulSoup) -> None:
+    card = first.find(id="how-this-was-measured")
+    assert isinstance(card, Tag)
+    links = [str(link["href"]) for link in card.find_all("a", href=True)]
+    assert "_notebooks/first.ipynb" in links
+    notebook = nbformat.read(story.book.site / "_notebooks" / "first.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    assert any(cell.get("outputs") for cell in notebook.cells)
 
 
 def test_mathematics_is_mathml_and_asks_no_other_host(first: BeautifulSoup) -> None:

@@ -15,7 +15,7 @@ from matplotlib.axis import Axis
 from matplotlib.category import StrCategoryFormatter
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, LogFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, NullFormatter
 
 from tinytorch.perf.timing import Measurement
 from tinytorch.report.colors import variant as variant_named
@@ -282,6 +282,10 @@ def settle(figure: Figure) -> None:
             legend.set_frame_on(False)
         for axis in (ax.xaxis, ax.yaxis):
             if isinstance(axis.get_major_formatter(), LogFormatter):
+                if isinstance(axis.get_major_locator(), LogLocator):  # not where the page chose the ticks
+                    low, high = axis.get_view_interval()
+                    steps = (1, 2, 5) if high < 200 * low else (1,)
+                    axis.set_major_locator(LogLocator(subs=steps))
                 axis.set_major_formatter(FuncFormatter(_plain_number))
                 axis.set_minor_formatter(NullFormatter())
 
