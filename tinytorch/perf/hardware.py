@@ -97,3 +97,11 @@ def ceilings(threads: int = 1, *, refresh: bool = False) -> Ceilings:
         ValueError: if ``threads`` is below 1 or above the number of cores that this process may use.
     """
     raise NotImplementedError
+
+
+def kept_ceilings(threads: int = 1) -> Ceilings | None:
+    """Return the ceilings that `ceilings` would return without measuring, or None where it would have to measure.
+
+    So that a table can show per cent of the roof where the roof is known, and never makes a reader wait for it.
+    """
+    raise NotImplementedError
