@@ -73,3 +73,39 @@ def check_bottleneck(function: Callable[[list[Any]], str]) -> str:
             f"of a block {width} wide at {length} positions {truth!r} takes the most, not {answer!r}"
         )
     return _passed("bottleneck")
+
+
+def check_intensity(function: Callable[[int, int, int], float]) -> str:
+    """Return "... passed" if ``function(rows, inner, columns)`` is the FLOPs per compulsory byte of what really ran.
+
+    Raises:
+        AssertionError: with the sizes, the intensity of the run, and the answer.
+    """
+    draw = np.random.default_rng(0)
+    for _ in range(20):
+        rows, inner, columns = (int(size) for size in draw.integers(1, 40, 3))
+        a, b = Tensor(np.ones((rows, inner), np.float32)), Tensor(np.ones((inner, columns), np.float32))
+        with recording() as recorded:
+            a @ b
+        (event,) = recorded.profile.events
+        truth = (event.flops or 0) / event.traffic
+        answer = function(rows, inner, columns)
+        shown = f"({rows}, {inner}) times ({inner}, {columns})"
+        assert math.isclose(answer, truth, rel_tol=1e-9), f"{shown} has {truth:.4f} FLOP/B, not {answer}"
+    return _passed("intensity")
+
+
+def check_least_seconds(function: Callable[[float, float, float, float], float]) -> str:
+    """Return "... passed" if ``function(flops, traffic, peak, bandwidth)`` is the time at the roof.
+
+    Raises:
+        AssertionError: with the case and the answer.
+    """
+    draw = np.random.default_rng(0)
+    for _ in range(50):
+        flops, traffic, peak, bandwidth = (float(value) for value in 10 ** draw.uniform(0, 9, 4))
+        truth = flops / min(peak, flops / traffic * bandwidth)
+        answer = function(flops, traffic, peak, bandwidth)
+        shown = f"{flops:.3g} FLOP, {traffic:.3g} B, {peak:.3g} FLOP/s and {bandwidth:.3g} B/s"
+        assert math.isclose(answer, truth, rel_tol=1e-9), f"{shown} need {truth:.4g} s, not {answer}"
+    return _passed("least_seconds")

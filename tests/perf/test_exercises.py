@@ -1,0 +1,51 @@
+"""The checks of the exercises: they pass what is right, and fail what is nearly right."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tinytorch.perf import exercises
+
+Check = Callable[[Any], str]
+
+
+def bottleneck(rows: list[Any]) -> str:
+    seconds: dict[str, float] = {}
+    for row in rows:
+        seconds[row.op] = seconds.get(row.op, 0) + row.self_seconds
+    return max(seconds, key=lambda op: seconds[op])
+
+
+RIGHT: list[tuple[Check, Callable[..., Any]]] = [
+    (exercises.check_linear_flops, lambda width, out, rows: 2 * width * out * rows),
+    (
+        exercises.check_overall_speedup,
+        lambda shares, speedups: 1 / (1 - sum(shares) + sum(p / s for p, s in zip(shares, speedups, strict=True))),
+    ),
+    (exercises.check_bottleneck, bottleneck),
+    (exercises.check_intensity, lambda m, k, n: 2 * m * k * n / (4 * (m * k + k * n + m * n))),
+    (exercises.check_least_seconds, lambda flops, traffic, peak, bandwidth: max(flops / peak, traffic / bandwidth)),
+]
+
+WRONG: list[tuple[Check, Callable[..., Any]]] = [
+    (exercises.check_linear_flops, lambda width, out, rows: width * out * rows),
+    (exercises.check_linear_flops, lambda width, out, rows: 2 * width * out),
+    (exercises.check_overall_speedup, lambda shares, speedups: sum(speedups) / len(speedups)),
+    (exercises.check_overall_speedup, lambda shares, speedups: 1 / (1 - sum(shares))),
+    (exercises.check_bottleneck, lambda rows: min(rows, key=lambda row: row.self_seconds).op),
+    (exercises.check_intensity, lambda m, k, n: m * k * n / (4 * (m * k + k * n + m * n))),
+    (exercises.check_intensity, lambda m, k, n: 2 * m * k * n / (4 * (m * k + k * n))),
+    (exercises.check_least_seconds, lambda flops, traffic, peak, bandwidth: flops / peak + traffic / bandwidth),
+]
+
+
+@pytest.mark.parametrize(("check", "function"), RIGHT)
+def test_a_right_answer_passes(check: Check, function: Callable[..., Any]) -> None:
+    assert check(function).endswith("passed")
+
+
+@pytest.mark.parametrize(("check", "function"), WRONG)
+def test_a_wrong_answer_fails_and_says_what_would_be_right(check: Check, function: Callable[..., Any]) -> None:
+    with pytest.raises(AssertionError, match="not"):
+        check(function)

@@ -1,0 +1,66 @@
+"""The noise lab: how often a rule for comparing two programs raises an alarm when they are the same program."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import binomtest, ttest_ind
+
+from tinytorch.perf.statistics import Interval
+from tinytorch.perf.timing import collector_off
+
+
+@dataclass(frozen=True, slots=True)
+class FalseAlarms:
+    """How many of ``trials`` comparisons of a program with itself the rule called a difference."""
+
+    rule: str
+    alarms: int
+    trials: int
+
+    @property
+    def rate(self) -> float:
+        """Share of the trials with an alarm, 0 to 1."""
+        return self.alarms / self.trials
+
+    @property
+    def interval(self) -> Interval:
+        """Exact 95 % confidence interval of the rate (C. Clopper and E. Pearson, Biometrika 26, 1934)."""
+        ends = binomtest(self.alarms, self.trials).proportion_ci(0.95, method="exact")
+        return Interval(float(ends.low), float(ends.high), 0.95)
+
+
+def _one_after_the_other(function: Callable[[], Any], runs: int) -> tuple[list[float], list[float]]:
+    """Return seconds of ``runs`` calls, and then of ``runs`` calls more, each series after five that do not count."""
+    series: list[list[float]] = []
+    for _ in range(2):
+        for _ in range(5):
+            function()
+        seconds = []
+        for _ in range(runs):
+            start = time.perf_counter_ns()
+            function()
+            seconds.append((time.perf_counter_ns() - start) * 1e-9)
+        series.append(seconds)
+    return series[0], series[1]
+
+
+def false_alarms_in_sequence(function: Callable[[], Any], trials: int, runs: int = 10) -> FalseAlarms:
+    """Return the false alarms of the usual rule: ten runs, then ten of the other, and Student's t-test below 5 %.
+
+    Raises:
+        ValueError: if ``trials`` is below 1 or ``runs`` below 2.
+    """
+    if trials < 1 or runs < 2:
+        raise ValueError(f"trials must be at least 1 and runs at least 2, not {trials} and {runs}")
+    alarms = 0
+    with collector_off():
+        for _ in range(trials):
+            first, second = _one_after_the_other(function, runs)
+            if np.var(first) + np.var(second) > 0:
+                alarms += bool(ttest_ind(first, second).pvalue < 0.05)
+    return FalseAlarms(f"{runs} runs, then {runs} runs, t-test", alarms, trials)
