@@ -13,7 +13,8 @@ from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 
-from tinytorch.report.provenance import cpu_name, package_hash, steering_variables
+from tinytorch.perf.identity import cpu_name, steering_variables
+from tinytorch.report.provenance import package_hash
 
 #: What pages measure, relative to the book's sources: folders (their *.py and *.json) and files.
 PATHS = ["../tinytorch", "../requirements.lock"]

@@ -8,13 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tinytorch.report.provenance import (
-    narrower_blas,
-    package_hash,
-    provenance,
-    steering_variables,
-    widest_vectors,
-)
+from tinytorch.report.provenance import narrower_blas, package_hash, provenance
 
 
 def machine(cpu: str | None, *blas: tuple[str, str | None]) -> dict[str, Any]:
@@ -30,20 +24,6 @@ def test_it_agrees_with_what_the_system_says() -> None:
     assert made["machine"]["cores_logical"] == psutil.cpu_count()
     assert made["machine"]["cpu"].strip()
     assert made["blas"], "NumPy has loaded a BLAS"
-
-
-@pytest.mark.parametrize(
-    ("flags", "vectors"),
-    [
-        ("fpu sse2 avx avx2 avx512f", "AVX-512"),
-        ("fpu sse2 avx avx2", "AVX2"),
-        ("sse2", "SSE2"),
-        ("fp asimd sve", "SVE"),
-        ("", None),
-    ],
-)
-def test_the_widest_vectors_are_named(flags: str, vectors: str | None) -> None:
-    assert widest_vectors(flags) == vectors
 
 
 def test_a_narrower_blas_is_said() -> None:
@@ -85,11 +65,3 @@ def test_the_hash_sees_every_byte_and_name_of_the_sources(tmp_path: Path) -> Non
 def test_a_folder_without_sources_has_no_hash(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="folder"):
         package_hash(tmp_path)
-
-
-def test_only_variables_that_steer_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("SECRET_TOKEN", "x")
-    kept = steering_variables()
-    assert kept["OMP_NUM_THREADS"] == "1"
-    assert "SECRET_TOKEN" not in kept

@@ -3,57 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import platform
-import re
 import subprocess
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import psutil
-from threadpoolctl import threadpool_info
-
+from tinytorch.perf.identity import Identity, identity, is_narrower
 from tinytorch.report.records import Json
 
-#: Beginnings of the names of the variables that steer threads and kernels.
-STEERING = ("OPENBLAS_", "OMP_", "MKL_", "NUMBA_", "BLIS_", "VECLIB_", "GOTO_")
 PACKAGE = "tinytorch"
 _HASHED_SUFFIXES = (".py", ".json")
-#: Flags in /proc/cpuinfo and what their vectors are called, widest first.
-_VECTOR_FLAGS = (
-    ("avx512f", "AVX-512"),
-    ("avx2", "AVX2"),
-    ("avx", "AVX"),
-    ("sse2", "SSE2"),
-    ("sve", "SVE"),
-    ("asimd", "NEON"),
-)
-#: Vectors that the kernels of OpenBLAS's x86-64 core types use.
-#: Source: OpenBLAS, the SGEMMKERNEL lines of kernel/x86_64/KERNEL.* (EXCAVATOR, for one, runs Piledriver's).
-_CORE_VECTORS = {
-    "prescott": "SSE2",
-    "core2": "SSE2",
-    "nehalem": "SSE2",
-    "atom": "SSE2",
-    "sandybridge": "AVX",
-    "bulldozer": "AVX",
-    "piledriver": "AVX",
-    "steamroller": "AVX",
-    "excavator": "AVX",
-    "haswell": "AVX2",
-    "zen": "AVX2",
-    "skylakex": "AVX-512",
-    "cooperlake": "AVX-512",
-    "sapphirerapids": "AVX-512",
-}
-_WIDTH: dict[str | None, int] = {"SSE2": 128, "AVX": 256, "AVX2": 256, "AVX-512": 512}
-
-
-def steering_variables() -> dict[str, str]:
-    """Return the variables of the environment that steer threads and kernels, sorted by name."""
-    return {name: os.environ[name] for name in sorted(os.environ) if name.startswith(STEERING)}
 
 
 def package_folder() -> Path:
@@ -105,78 +64,17 @@ def _package() -> Json:
     }
 
 
-def _cpuinfo() -> str:
-    path = Path("/proc/cpuinfo")
-    return path.read_text("utf-8") if path.is_file() else ""
-
-
-def _sysctl(name: str) -> str:
-    done = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, check=False, timeout=20)
-    return done.stdout.strip()
-
-
-def cpu_name() -> str:
-    """Return the CPU's model name as the system gives it."""
-    found = re.search(r"^model name\s*:\s*(.+)$", _cpuinfo(), re.MULTILINE)
-    if found:
-        return found[1].strip()
-    if platform.system() == "Darwin":
-        return _sysctl("machdep.cpu.brand_string") or platform.machine()
-    return platform.processor() or platform.machine() or "unknown"
-
-
-def widest_vectors(flags: str) -> str | None:
-    """Return the name of the widest vector instructions among the ``flags`` of a CPU; None if none is known."""
-    known = set(flags.lower().split())
-    return next((name for flag, name in _VECTOR_FLAGS if flag in known), None)
-
-
-def _cpu_flags() -> str:
-    found = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", _cpuinfo(), re.MULTILINE)
-    if found:
-        return found[1]
-    if platform.system() == "Darwin":
-        return "asimd" if platform.machine() == "arm64" else _sysctl("machdep.cpu.leaf7_features")
-    return ""
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _load() -> float | None:
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-
-
-def _machine() -> Json:
+def _machine(made: Identity) -> Json:
     return {
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "cpu": cpu_name(),
-        "vectors": widest_vectors(_cpu_flags()),
-        "cores_physical": psutil.cpu_count(logical=False),
-        "cores_logical": psutil.cpu_count(logical=True) or 1,
-        "cores_usable": _usable_cores(),
-        "memory_bytes": psutil.virtual_memory().total,
-        "load": _load(),
+        "system": made.system,
+        "cpu": made.cpu,
+        "vectors": made.vectors,
+        "cores_physical": made.cores_physical,
+        "cores_logical": made.cores_logical,
+        "cores_usable": made.cores_usable,
+        "memory_bytes": made.memory_bytes,
+        "load": made.load,
     }
-
-
-def _blas() -> list[Json]:
-    pools: list[dict[str, Any]] = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
-    pools.sort(key=lambda pool: str(pool["filepath"]))  # as loaded, they have no order
-    return [
-        {
-            "name": pool["internal_api"],
-            "version": pool.get("version"),
-            "core": pool.get("architecture"),
-            "vectors": _CORE_VECTORS.get(str(pool.get("architecture", "")).lower()),
-            "threads": pool["num_threads"],
-            "of": next((of for of in ("numpy", "scipy") if re.search(rf"[/\\]{of}\W", pool["filepath"])), None),
-        }
-        for pool in pools
-    ]
 
 
 def blas_label(blas: Json) -> str:
@@ -189,7 +87,7 @@ def blas_label(blas: Json) -> str:
 def narrower_blas(provenance: Json) -> str | None:
     """Return a sentence on the BLAS libraries whose kernels use narrower vectors than the CPU has; None if none."""
     cpu = provenance["machine"]["vectors"]
-    narrow = [blas for blas in provenance["blas"] if 0 < _WIDTH.get(blas["vectors"], 0) < _WIDTH.get(cpu, 0)]
+    narrow = [blas for blas in provenance["blas"] if is_narrower(blas["vectors"], cpu)]
     if not narrow:
         return None
     names = " and ".join(blas_label(blas) for blas in narrow)
@@ -203,11 +101,12 @@ def narrower_blas(provenance: Json) -> str | None:
 
 def provenance() -> Json:
     """Return where this process runs: the ``provenance`` of `record.schema.json` but for the time."""
+    made = identity()
     return {
-        "machine": _machine(),
-        "blas": _blas(),
-        "environment": steering_variables(),
+        "machine": _machine(made),
+        "blas": [asdict(blas) for blas in made.blas],
+        "environment": made.environment,
         "package": _package(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
+        "python": made.python,
+        "numpy": made.numpy,
     }

@@ -1,0 +1,128 @@
+"""Which machine this is, against what the system says in other ways."""
+
+import json
+import os
+import platform
+import re
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tinytorch.perf.identity import (
+    Cache,
+    caches,
+    identity,
+    is_narrower,
+    reported_capacities,
+    steering_variables,
+    widest_vectors,
+)
+
+
+def listed_by_lscpu() -> dict[str, str]:
+    """Return what `lscpu` prints; nothing where the system has none."""
+    try:
+        done = subprocess.run(["lscpu"], capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"})
+    except OSError:
+        return {}
+    lines = (line.partition(":") for line in done.stdout.splitlines())
+    return {name.strip(): value.strip() for name, _, value in lines}
+
+
+def test_it_agrees_with_what_the_system_says() -> None:
+    made = identity()
+    assert made.memory_bytes == psutil.virtual_memory().total
+    assert made.cores_logical == psutil.cpu_count()
+    assert 1 <= made.cores_usable <= made.cores_logical
+    assert made.kernel in made.system
+    assert (made.numpy, made.numba) == (version("numpy"), version("numba"))
+    assert made.python == platform.python_version()
+    assert made.blas, "NumPy has loaded a BLAS"
+    assert made.blas[0].threads >= 1
+    said = listed_by_lscpu()
+    assert made.cpu == said.get("Model name", made.cpu)
+    assert set(made.extensions) <= set(said["Flags"].split() if "Flags" in said else made.extensions)
+
+
+def test_caches_are_those_that_lscpu_lists() -> None:
+    said = listed_by_lscpu()
+    units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+    known = caches()
+    for level, name in ((1, "L1d cache"), (2, "L2 cache"), (3, "L3 cache")):
+        found = re.match(r"([\d.]+) (\wiB)(?: \((\d+) instance)?", said.get(name, ""))
+        if found:
+            mine = [cache for cache in known if cache.level == level]
+            assert sum(cache.size for cache in mine) == pytest.approx(float(found[1]) * units[found[2]], rel=0.01)
+            assert len(mine) == int(found[3] or 1)
+
+
+def test_it_can_be_written_as_json() -> None:
+    made = identity().to_json()
+    assert json.loads(json.dumps(made, allow_nan=False))["blas"][0]["name"] == made["blas"][0]["name"]
+
+
+def cache_folder(folder: Path, core: int, index: int, level: int, kind: str, size: str, shared: str) -> None:
+    path = folder / f"cpu{core}" / "cache" / f"index{index}"
+    path.mkdir(parents=True)
+    for name, text in (("level", str(level)), ("type", kind), ("size", size), ("shared_cpu_list", shared)):
+        (path / name).write_text(f"{text}\n")
+
+
+def test_a_shared_cache_counts_once_and_instructions_do_not(tmp_path: Path) -> None:
+    for core in range(4):
+        cache_folder(tmp_path, core, 0, 1, "Data", "32K", str(core))
+        cache_folder(tmp_path, core, 1, 1, "Instruction", "64K", str(core))
+        cache_folder(tmp_path, core, 2, 2, "Unified", "1M", "0-1" if core < 2 else "2,3")
+    known = caches(tmp_path)
+    assert known[4:] == (Cache(2, "Unified", 2**20, (0, 1)), Cache(2, "Unified", 2**20, (2, 3)))
+    assert reported_capacities(known, range(4)) == {1: 4 * 2**15, 2: 2 * 2**20}
+    assert reported_capacities(known, [1]) == {1: 2**15, 2: 2**20}
+    assert reported_capacities(known, [0, 2]) == {1: 2**16, 2: 2 * 2**20}
+
+
+def test_a_cache_of_unknown_size_is_left_out(tmp_path: Path) -> None:
+    cache_folder(tmp_path, 0, 0, 1, "Data", "", "0")
+    cache_folder(tmp_path, 0, 1, 2, "Unified", "2048K", "0")
+    (tmp_path / "cpu0" / "cache" / "index1" / "type").unlink()
+    assert caches(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("flags", "vectors"),
+    [
+        ("fpu sse2 avx avx2 avx512f", "AVX-512"),
+        ("fpu sse2 avx avx2", "AVX2"),
+        ("sse2", "SSE2"),
+        ("fp asimd sve", "SVE"),
+        ("", None),
+    ],
+)
+def test_the_widest_vectors_are_named(flags: str, vectors: str | None) -> None:
+    assert widest_vectors(flags) == vectors
+
+
+@pytest.mark.parametrize(
+    ("blas", "cpu", "narrower"),
+    [
+        ("AVX2", "AVX-512", True),
+        ("SSE2", "AVX", True),
+        ("AVX", "AVX2", False),  # both have 256 bits
+        ("AVX-512", "AVX-512", False),
+        (None, "AVX-512", False),
+        ("AVX2", None, False),
+    ],
+)
+def test_a_blas_is_narrower_only_if_both_widths_are_known(blas: str | None, cpu: str | None, narrower: bool) -> None:
+    assert is_narrower(blas, cpu) is narrower
+
+
+def test_only_variables_that_steer_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("NUMPY_MADVISE_HUGEPAGE", "0")
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    kept = steering_variables()
+    assert (kept["OMP_NUM_THREADS"], kept["NUMPY_MADVISE_HUGEPAGE"]) == ("1", "0")
+    assert "SECRET_TOKEN" not in kept

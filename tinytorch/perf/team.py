@@ -1,0 +1,76 @@
+"""A team of threads, each kept on a core of its own, that start a piece of compiled work together."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Barrier
+from types import TracebackType
+from typing import Any, Self
+
+#: Seconds after which a thread that waits for the others to start gives up.
+_LONGEST_WAIT = 60.0
+
+
+def usable_cores() -> list[int]:
+    """Return the numbers of the logical cores that this process may use, in order."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+class Team:
+    """``with Team(2) as team: team.run([f, g])``: threads on cores of their own, where the system can hold them there.
+
+    ``cores`` are those used, the highest usable ones. The calling thread's own cores stay as they are.
+
+    Raises:
+        ValueError: if ``threads`` is below 1 or above the number of usable cores.
+    """
+
+    def __init__(self, threads: int) -> None:
+        usable = usable_cores()
+        if not 1 <= threads <= len(usable):
+            raise ValueError(f"threads must be 1 to {len(usable)}, the cores that this process may use, not {threads}")
+        self.threads = threads
+        self.cores = usable[-threads:]
+        self.pinned = hasattr(os, "sched_setaffinity")
+        self._free: SimpleQueue[int] = SimpleQueue()
+        for core in self.cores:
+            self._free.put(core)
+
+    def __enter__(self) -> Self:
+        self._pool = ThreadPoolExecutor(self.threads, "probe", initializer=self._settle)
+        self._start = Barrier(self.threads)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._start.abort()
+        self._pool.shutdown()
+
+    def _settle(self) -> None:
+        core = self._free.get()
+        if self.pinned:
+            os.sched_setaffinity(0, {core})
+
+    def run(self, tasks: Sequence[Callable[[], Any]]) -> float:
+        """Run one task on each thread and return the seconds from the first start to the last end.
+
+        Raises:
+            ValueError: if there are not as many tasks as threads.
+        """
+        if len(tasks) != self.threads:
+            raise ValueError(f"tasks must be {self.threads}, one for each thread, not {len(tasks)}")
+        spans = [future.result() for future in [self._pool.submit(self._timed, task) for task in tasks]]
+        return (max(end for _, end in spans) - min(start for start, _ in spans)) * 1e-9
+
+    def _timed(self, task: Callable[[], Any]) -> tuple[int, int]:
+        self._start.wait(_LONGEST_WAIT)
+        start = time.perf_counter_ns()
+        task()
+        return start, time.perf_counter_ns()
