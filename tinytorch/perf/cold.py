@@ -1,0 +1,106 @@
+"""Cold caches: more working sets than the last cache holds, taken in turns."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+#: A function that makes a working set, or the sets themselves.
+WorkingSets = Callable[[], Any] | Sequence[Any]
+
+#: The sets together are this many times as large as the cache, so that none survives a round of the others.
+ROUNDS = 2
+
+
+def last_level_cache() -> int:
+    """Return the bytes of the largest cache of the last level, as the system reports them.
+
+    Raises:
+        RuntimeError: if the system does not report its caches.
+    """
+    from tinytorch.perf.identity import caches  # loads the compiler, which most timings do not need
+
+    known = caches()
+    if not known:
+        raise RuntimeError("this system does not report its caches, so no working sets can be made that exceed them")
+    last = max(one.level for one in known)
+    return max(one.size for one in known if one.level == last)
+
+
+def bytes_of(working_set: Any) -> int:
+    """Return the bytes of the arrays in ``working_set``: an array, or lists, tuples and mappings of them.
+
+    Raises:
+        TypeError: if something else is in it.
+    """
+    if isinstance(working_set, np.ndarray):
+        return working_set.nbytes
+    if isinstance(working_set, Mapping):
+        return sum(bytes_of(item) for item in working_set.values())
+    if isinstance(working_set, list | tuple):
+        return sum(bytes_of(item) for item in working_set)
+    raise TypeError(f"cold must hold arrays, in lists, tuples or mappings, not {type(working_set).__name__}")
+
+
+@dataclass(frozen=True, slots=True)
+class ColdSets:
+    """Working sets that calls take in turns: all functions of a comparison one after the other from one round."""
+
+    sets: tuple[Any, ...]
+    cache_bytes: int
+    _turns: itertools.cycle[Any]
+
+    def bound(self, function: Callable[[Any], Any]) -> Callable[[], Any]:
+        """Return ``function`` on the set whose turn it is."""
+        turns = self._turns
+
+        def call() -> Any:
+            return function(next(turns))
+
+        return call
+
+    def described(self) -> dict[str, Any]:
+        """Return what a measurement's ``how`` says of the caches."""
+        return {
+            "caches": "cold",
+            "working_set_bytes": bytes_of(self.sets[0]),
+            "working_sets": len(self.sets),
+            "last_level_cache_bytes": self.cache_bytes,
+        }
+
+
+def cold_sets(cold: WorkingSets) -> ColdSets:
+    """Return working sets that together are at least twice the last cache.
+
+    Args:
+        cold: a function that makes a working set, called as often as it takes; or the sets themselves.
+
+    Raises:
+        ValueError: if a set is empty, or the given sets are too small together.
+        TypeError: if a set holds something else than arrays.
+        RuntimeError: if the system does not report the size of its caches.
+    """
+    cache_bytes = last_level_cache()
+    if callable(cold):
+        made = [cold()]
+        each = bytes_of(made[0])
+        if each == 0:
+            raise ValueError("cold must make working sets of at least one byte, but made an empty one")
+        made += [cold() for _ in range(-(-ROUNDS * cache_bytes // each) - 1)]
+        if len(made) == 1:
+            made.append(cold())
+    else:
+        made = list(cold)
+    total = sum(bytes_of(item) for item in made)
+    if len({id(item) for item in made}) < len(made):
+        raise ValueError("cold must hold different working sets, but the same object is in it twice")
+    if len(made) < 2 or total < ROUNDS * cache_bytes:
+        raise ValueError(
+            f"cold must hold at least two working sets of {ROUNDS * cache_bytes} bytes together, twice the last cache, "
+            f"not {len(made)} of {total}"
+        )
+    return ColdSets(tuple(made), cache_bytes, itertools.cycle(made))
