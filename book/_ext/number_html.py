@@ -35,11 +35,17 @@ _KIND_WORDS = {
 }
 _HOW_WORDS = {
     "warmup_runs": "warm-up runs",
+    "warmup_seconds": "seconds of warm-up",
+    "warmup_steady": "steady after it",
     "inner_loops": "calls in a sample",
     "garbage_collector": "garbage collector",
     "blas_threads": "BLAS threads",
     "interleaved_with": "in turns with",
+    "cpu_per_wall": "CPU time over wall time",
+    "interval_by": "interval by",
 }
+#: What `how` says that the first line of the detail already tells.
+_TOLD = ("statistic",)
 ICONS = {"supported": "✓", "refuted": "✗", "cannot tell here": "?"}
 
 
@@ -101,10 +107,16 @@ def shown_value(record: Json, option: str = "") -> Formatted:
 def _how_words(how: Json) -> str:
     parts = []
     for name, value in how.items():
+        if name in _TOLD:
+            continue
         words = _HOW_WORDS.get(name, name.replace("_", " "))
-        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        text = ", ".join(map(str, value)) if isinstance(value, list) else _plain(value)
         parts.append(f"{words}: {text}")
     return "; ".join(parts)
+
+
+def _plain(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def detail_lines(record: Json) -> list[str]:
@@ -113,7 +125,8 @@ def detail_lines(record: Json) -> list[str]:
     first = f"{_KIND_WORDS[record['kind']]}: {_exactly(record, shown)}"
     if record["interval"]:
         coverage = f"{record['interval']['confidence']:.0%}".replace("%", f"{NO_BREAK}%")
-        first += f", median of {record['n']} samples; {coverage} interval {_interval_words(record, shown)}"
+        statistic = record["how"].get("statistic", "median")
+        first += f", {statistic} of {record['n']} samples; {coverage} interval {_interval_words(record, shown)}"
     elif record["kind"] == "measured":
         first += ", one sample, so no interval"
     ran = "What ran" if record["kind"] == "measured" else "What it is"

@@ -100,7 +100,8 @@ def _rows(page: PageRecords, records: str, notebook: str) -> list[tuple[str, str
     if noise is not None:
         rows.append(("Noise", noise))
     if floor is not None and floor["kind"] in NUMBER_KINDS:
-        rows.append(("Noise floor", escape(f"{number_text(floor)}: {floor['what']}")))
+        hidden = "A ratio nearer to 1 is shown as “cannot tell”."
+        rows.append(("Noise floor", escape(f"{number_text(floor)}: {floor['what']}. {hidden}")))
     link = f'<a class="records-download" href="{escape(records)}" download>all of them with raw samples, as JSON</a>'
     rows.append(("Records", f"{_counts(page)}: {link}"))
     rows.append(("Notebook", f'<a href="{escape(notebook)}" download>this page as it ran, for Jupyter</a>'))

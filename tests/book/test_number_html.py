@@ -10,6 +10,7 @@ from number_html import (
     OPTIONS,
     Idents,
     ShowError,
+    detail_lines,
     filled_html,
     filled_text,
     kept_together,
@@ -103,8 +104,18 @@ def test_punctuation_stays_with_the_number() -> None:
 @given(st.text(alphabet="ab ().,;!?<&", max_size=12), st.text(alphabet="ab ().,;!?<&", max_size=12))
 def test_no_character_is_lost_or_doubled(before: str, after: str) -> None:
     text = f"{before}{{key}}{after}{{key}}"
-    shown = BeautifulSoup(filled_html(text, lambda key: "<b>7</b>"), "html.parser").get_text()
+    html = f"<pre>{filled_html(text, lambda key: '<b>7</b>')}</pre>"  # the parser keeps spaces only there
+    shown = BeautifulSoup(html, "html.parser").get_text()
     assert shown == f"{before}7{after}7" == filled_text(text, lambda key: "7")
+
+
+def test_a_number_says_which_statistic_it_is_and_how_it_was_made(latency: Json) -> None:
+    calls = Measurement("calls", tuple(float(i) for i in range(1, 401)), "s", {"warmup_steady": True})
+    tail = " ".join(detail_lines(record(calls.tail(99))))
+    assert "percentile 99 of 400 samples" in tail
+    assert "steady after it: yes" in tail
+    assert "statistic" not in tail
+    assert "median of 6 samples" in " ".join(detail_lines(latency))
 
 
 def test_quoted_numbers_are_escaped_and_have_their_source() -> None:

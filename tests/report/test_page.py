@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
+from tinytorch.perf.comparison import CANNOT_TELL, EQUIVALENT, FASTER, SLOWER, Comparison, compare_paired
+from tinytorch.perf.noise import NoiseFloor
 from tinytorch.perf.timing import Measurement
 from tinytorch.report import Page
+from tinytorch.report.page import NOISE_KEY, PROVENANCE_KEY
+from tinytorch.report.records import measurement_from_record
 from tinytorch.report.shown import BUILDING, RECORD_MIME
 
 RUN = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3), "s")
+
+
+def compared(ratio: float, delta: float | None = 0.01) -> Comparison:
+    noise = np.random.default_rng(0).normal(1, 1e-4, 40)
+    return compare_paired(ratio * noise, np.ones(40), delta)
+
+
+def with_floor(page: Page, ratio: float) -> Page:
+    page.noise = NoiseFloor("made", (), Measurement("made", (ratio,), ""))
+    return page
 
 
 @pytest.fixture
@@ -18,8 +33,12 @@ def page() -> Page:
     return Page("sample")
 
 
-def test_where_it_is_made_comes_first(page: Page) -> None:
-    assert [record.kind for record in page.records] == ["provenance"]
+def test_where_it_is_made_and_what_noise_hides_come_first(page: Page) -> None:
+    assert [record.key for record in page.records] == [PROVENANCE_KEY, NOISE_KEY]
+    floor = page.records[1].body
+    assert floor["value"] == page.noise.ratio > 1
+    assert floor["unit"] == ""
+    assert "against itself" in floor["what"]
 
 
 def test_nothing_is_printed_outside_of_a_notebook(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,7 +60,7 @@ def test_nothing_is_recorded_when_something_is_wrong(page: Page) -> None:
         page.word("verdict", " ", because="it is")
     with pytest.raises(ValueError, match="rows"):
         page.table("ops", [], [("op", "Op")], caption="c")
-    assert len(page.records) == 1
+    assert [record.key for record in page.records] == [PROVENANCE_KEY, NOISE_KEY]
 
 
 def test_a_verdict_may_name_only_numbers_that_are_recorded(page: Page) -> None:
@@ -62,7 +81,7 @@ def test_a_claim_rests_on_numbers(page: Page) -> None:
 def test_a_count_of_what_was_modelled_says_so(page: Page) -> None:
     page.number("wish", 2.5, unit="s", what="a run on a faster machine", modelled=True)
     page.number("wish-too", RUN, modelled=True)
-    assert [record.kind for record in page.records[1:]] == ["modelled", "modelled"]
+    assert [record.kind for record in page.records[2:]] == ["modelled", "modelled"]
 
 
 def test_the_bundle_has_the_record_and_words(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,3 +96,44 @@ def test_in_a_build_numbers_show_nothing_below_their_cell(page: Page, monkeypatc
     assert set(page.number("latency", RUN)._repr_mimebundle_()) == {RECORD_MIME}
     table = page.table("ops", [{"op": "linear"}], [("op", "Op")], caption="c")
     assert set(table._repr_mimebundle_()) == {RECORD_MIME, "text/html", "text/plain"}
+
+
+@pytest.mark.parametrize(
+    ("ratio", "delta", "floor", "verdict"),
+    [
+        (1.05, 0.01, 1.002, FASTER),
+        (0.95, 0.01, 1.002, SLOWER),
+        (1.0, 0.01, 1.002, EQUIVALENT),
+        (1.05, 0.01, 1.06, CANNOT_TELL),
+        (0.95, None, 1.06, CANNOT_TELL),
+        (1.0, 0.01, 1.06, CANNOT_TELL),
+        (1.0, None, 1.002, CANNOT_TELL),
+    ],
+)
+def test_a_verdict_is_what_the_interval_and_the_noise_floor_leave(
+    page: Page, ratio: float, delta: float | None, floor: float, verdict: str
+) -> None:
+    comparison = compared(ratio, delta)
+    with_floor(page, floor).compare("change", comparison)
+    number, word = page.records[-2:]
+    assert (number.key, word.key, word.body["word"]) == ("change", "change-verdict", verdict)
+    assert number.body["value"] == pytest.approx(ratio, rel=1e-3)
+    assert number.body["interval"]["low"] == comparison.interval.low
+    assert "{change}" in word.body["because"]
+
+
+def test_a_comparison_takes_both_of_its_keys_or_none(page: Page) -> None:
+    page.word("change-verdict", "none", because="it is taken")
+    with pytest.raises(ValueError, match="'change-verdict' is taken"):
+        page.compare("change", compared(1.05))
+    assert page.records[-1].key == "change-verdict"
+
+
+def test_the_interval_of_a_statistic_survives_its_record(page: Page) -> None:
+    ratio = compared(1.05).ratio
+    tail = Measurement("calls", tuple(float(i) for i in range(1, 401)), "s").tail(99)
+    for key, made in (("ratio", ratio), ("tail", tail)):
+        page.number(key, made)
+        again = measurement_from_record(page.records[-1])
+        assert (again.median, again.interval) == (made.median, made.interval)
+        assert again.interval != Measurement("same samples", made.samples, made.unit).interval

@@ -45,6 +45,7 @@ class Comparison:
         wins: pairs in which the candidate was the faster one.
         dependence: how independent the pairs are of one another.
         compared: how many comparisons the confidence of the interval was corrected for.
+        pairs_are: what each sample of the ratio comes from: "pairs" of neighbouring times, or "processes".
     """
 
     baseline: str
@@ -56,6 +57,7 @@ class Comparison:
     wins: int
     dependence: Dependence
     compared: int = 1
+    pairs_are: str = "pairs"
 
     @property
     def n(self) -> int:
@@ -79,7 +81,7 @@ class Comparison:
         corrected = f", corrected for {self.compared} comparisons" if self.compared > 1 else ""
         return (
             f"{verdict}: the ratio is {self.ratio.median:.4g}, from {low:.4g} to {high:.4g} "
-            f"({self.interval.confidence:.0%} interval, {self.n} pairs{corrected}), and {self.because}."
+            f"({self.interval.confidence:.0%} interval, {self.n} {self.pairs_are}{corrected}), and {self.because}."
         )
 
 
@@ -146,6 +148,7 @@ def judged(
     *,
     found: Dependence,
     compared: int = 1,
+    pairs_are: str = "pairs",
     how: Mapping[str, Any] | None = None,
 ) -> Comparison:
     """Return the `Comparison` that log-ratios of times support, given how dependent they are on one another.
@@ -156,6 +159,7 @@ def judged(
         delta, confidence, seed: those of `compare_paired`.
         found: the dependence of ``logs``.
         compared: how many comparisons ``confidence`` is corrected for.
+        pairs_are: what each of ``logs`` comes from.
         how: the conditions under which the times were taken.
 
     Raises:
@@ -180,7 +184,7 @@ def judged(
         value=math.exp(middle),
         bounds=Interval(math.exp(low), math.exp(high), reached),
     )
-    return Comparison(*names, ratio, verdict, delta, because, int((logs > 0).sum()), found, compared)
+    return Comparison(*names, ratio, verdict, delta, because, int((logs > 0).sum()), found, compared, pairs_are)
 
 
 def _compared(

@@ -54,6 +54,11 @@ class Dependence:
         return math.sqrt(self.n / self.effective) * float(student)
 
 
+def independent(n: int) -> Dependence:
+    """Return the dependence of ``n`` samples that are independent by the way they were taken, as from processes."""
+    return Dependence(n, float(n), 0.0, 1.0)
+
+
 def dependence(samples: Samples) -> Dependence:
     """Return how dependent ``samples`` are on one another, from their ranks, so that outliers hide nothing.
 
@@ -70,7 +75,7 @@ def dependence(samples: Samples) -> Dependence:
     array = checked(samples)
     n = array.size
     if n < FEWEST_EFFECTIVE or np.ptp(array) == 0:
-        return Dependence(n, float(n), 0.0, 1.0)
+        return independent(n)
     ranks = rankdata(array)
     correlations = _autocorrelations(ranks - ranks.mean())
     neighbours = float(correlations[1])

@@ -8,6 +8,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from tinytorch.perf.comparison import Comparison
+from tinytorch.perf.noise import small_noise_floor
 from tinytorch.perf.timing import Measurement
 from tinytorch.report import figures, tables
 from tinytorch.report.claims import Claim, placeholders
@@ -20,7 +22,7 @@ from tinytorch.report.tables import Column
 
 #: The key of the record that says where a page was made.
 PROVENANCE_KEY = "provenance"
-#: The key of the number that a page may record as the noise of its machine.
+#: The key of the smallest ratio that comparisons resolve where and when the page is made.
 NOISE_KEY = "noise-floor"
 
 
@@ -38,8 +40,8 @@ def number_text(body: Json) -> str:
 class Page:
     """The records of one page, emitted as they are made.
 
-    ``Page("profiling")`` records the machine, the BLAS and the package first. Keys are lower-case words
-    joined by hyphens, unique on the page. Each method records, shows what there is to see, and returns the
+    ``Page("profiling")`` records the machine, the BLAS and the package first, then the noise floor, `noise`.
+    Keys are lower-case words joined by hyphens, unique on the page. Each method records, shows what there is to see, and returns the
     `Shown` thing. Outside of a notebook nothing is printed; `records` holds them all.
     """
 
@@ -47,6 +49,8 @@ class Page:
         self.name = checked_text(name, "name", "Page")
         self.records: list[Record] = []
         self._emit(PROVENANCE_KEY, "provenance", provenance(), "where this page is made")
+        self.noise = small_noise_floor()
+        self.number(NOISE_KEY, self.noise.resolvable)
 
     def number(
         self,
@@ -88,6 +92,20 @@ class Page:
         body = {"word": checked_text(word, "word", key), "because": checked_text(because, "because", key)}
         self._check_numbers(placeholders(because, key), key)
         return self._emit(key, "verdict", body, f"{key}: {word}, because {because}")
+
+    def compare(self, key: str, comparison: Comparison) -> Shown:
+        """Record a comparison: its ratio for ``{measured}`key` ``, its verdict for ``{verdict}`key-verdict` ``.
+
+        The verdict is "cannot tell" where the page's noise floor hides the ratio: see `NoiseFloor.verdict`.
+
+        Raises:
+            ValueError: if one of the two keys is taken.
+        """
+        self._check_new(key)
+        self._check_new(f"{key}-verdict")
+        verdict, because = self.noise.verdict(comparison)
+        self.number(key, comparison.ratio)
+        return self.word(f"{key}-verdict", verdict, because=f"the ratio is {{{key}}}, and {because}")
 
     def table(
         self,

@@ -14,7 +14,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.statistics import Interval
+from tinytorch.perf.timing import Measurement, Statistic
 from tinytorch.report.numbers import half_width_of, is_exact
 
 #: The version of `record.schema.json`; it rises whenever a reader of the files would have to change.
@@ -163,7 +164,17 @@ def measurement_from_record(record: Record | Mapping[str, Any]) -> Measurement:
     body = record.to_json() if isinstance(record, Record) else record
     if body.get("kind") not in NUMBER_KINDS:
         raise ValueError(f"record {body.get('key')!r} must hold a number, but its kind is {body.get('kind')!r}")
-    return Measurement(body["what"], tuple(float(s) for s in body["samples"]), body["unit"], body["how"])
+    samples = tuple(float(s) for s in body["samples"])
+    if "statistic" in body["how"] and body["interval"]:
+        return Statistic(
+            body["what"],
+            samples,
+            body["unit"],
+            body["how"],
+            value=float(body["value"]),
+            bounds=Interval(**body["interval"]),
+        )
+    return Measurement(body["what"], samples, body["unit"], body["how"])
 
 
 def page_file(page: str, records: Sequence[Record], *, duration_seconds: float | None = None) -> Json:
