@@ -13,6 +13,8 @@ from tinytorch import models
 from tinytorch.cli import main
 from tinytorch.perf.profiling import Profiler
 
+pytestmark = pytest.mark.usefixtures("made_machine")
+
 NUMBER_OR_NULL = {"type": ["number", "null"], "minimum": 0}
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -34,13 +36,15 @@ SCHEMA: dict[str, Any] = {
             "minItems": 1,
             "items": {
                 "type": "object",
-                "required": ["op", "phase", "calls", "self_seconds", "flops", "bytes", "allocated"],
+                "required": ["op", "phase", "calls", "self_seconds", "flops", "bytes", "allocated", "of_roof", "bound"],
                 "properties": {
                     "phase": {"enum": ["forward", "backward"]},
                     "calls": {"type": "integer", "minimum": 1},
                     "self_seconds": NUMBER_OR_NULL,
                     "flops": NUMBER_OR_NULL,
                     "allocated": {"type": "integer", "minimum": 0},
+                    "of_roof": NUMBER_OR_NULL,
+                    "bound": {"enum": ["compute-bound", "memory-bound", "overhead-bound", "unclear", None]},
                 },
             },
         },

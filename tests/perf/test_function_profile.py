@@ -5,10 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.perf.made_ceilings import PEAK
 from tests.perf.small_models import HIDDEN, INPUTS, OUTPUTS, ROWS, Mystery, rows, two_layers
 from tinytorch.core.op import UncountedError
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf import function_profile
+from tinytorch.perf import function_profile, hardware
 from tinytorch.perf.function_profile import (
     ProfilerContext,
     SimpleProfiler,
@@ -17,6 +18,8 @@ from tinytorch.perf.function_profile import (
     result_bytes,
 )
 from tinytorch.perf.subject import MIB
+
+pytestmark = pytest.mark.usefixtures("made_machine")
 
 KEYS = {"wall_time", "cpu_time", "cpu_efficiency", "name", "memory_delta_mb", "peak_memory_mb", "result_size_mb"}
 
@@ -120,8 +123,16 @@ def test_the_context_measures_and_prints_at_exit(capsys: pytest.CaptureFixture[s
     assert context.memory["peak_mb"] > 0
     said = capsys.readouterr().out
     rate = context.flops / context.timing.median / 1e9
-    for part in ("MLP forward", "memory:", f"FLOPs: {context.flops:,}", f"{rate:.2f} GFLOP/s", "best rate"):
+    for part in ("MLP forward", "memory:", f"FLOPs: {context.flops:,}", f"{rate:.2f} GFLOP/s"):
         assert part in said
+    assert f"{context.flops / context.timing.median / PEAK:.1%} of this machine's FP32 peak" in said
+
+
+def test_no_share_of_a_peak_that_nobody_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "kept_ceilings", lambda threads: None)
+    context = ProfilerContext(timing_runs=6, enable_flops=True, enable_memory=False)
+    context.profile_function(two_layers(), args=(rows(),))
+    assert not any("peak" in sentence for sentence in context.insights())
 
 
 def test_any_number_of_runs_works_and_few_are_said_to_be_few() -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.perf.made_ceilings import made_ceilings
 from tests.perf.small_models import HIDDEN, INPUTS, OUTPUTS, ROWS, Mystery, rows, two_layers
 from tinytorch.core.layers import Dropout, Linear
 from tinytorch.core.module import Module, Sequential
@@ -21,9 +22,15 @@ from tinytorch.core.optimizers import Adam
 from tinytorch.core.spatial import BatchNorm2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
+from tinytorch.perf import hardware
+from tinytorch.perf.bounds import roof_seconds
 from tinytorch.perf.breakdown import OP_COLUMNS, LayerRow, OpRow, amdahl, op_rows
+from tinytorch.perf.hardware import Ceilings
 from tinytorch.perf.profiling import Profiler
+from tinytorch.perf.roofline import place_ops
 from tinytorch.perf.subject import MIB
+
+pytestmark = pytest.mark.usefixtures("made_machine")
 
 PARAMETERS = INPUTS * HIDDEN + HIDDEN + HIDDEN * OUTPUTS + OUTPUTS
 
@@ -251,6 +258,62 @@ def test_the_state_of_a_watched_optimizer_is_followed() -> None:
     assert profiler.memory.highest["optimizer"] == 2 * profiler.memory.highest["parameters"]
 
 
+# --- the roof -------------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_show_the_roof_that_is_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profiler = profiled()
+    places = place_ops(profiler.run, made_ceilings())
+    for row in profiler.key_averages():
+        placed = places.get((row.op, row.phase, row.implementation))
+        assert row.of_roof == (placed.of_roof.median if placed else None)
+        assert row.bound == (placed.verdict.sentence_word if placed else None)
+    assert {row.op for row in profiler.key_averages() if row.bound is None} <= {"reshape", "transpose", "getitem"}
+    assert all(row.bound for row in profiler.by_layer())
+    profiler.print_top_operations(3)
+    profiler.print_by_layer()
+    assert capsys.readouterr().out.count("of roof (%)  bound by") == 2
+    monkeypatch.setattr(hardware, "kept_ceilings", lambda threads: None)
+    assert all(row.of_roof is None for row in profiler.key_averages())
+    profiler.print_top_operations(3)
+    assert "of roof" not in capsys.readouterr().out
+
+
+def test_ceilings_are_measured_only_when_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def measured(threads: int) -> Ceilings:
+        asked.append(threads)
+        return made_ceilings(threads=threads)
+
+    monkeypatch.setattr(hardware, "kept_ceilings", lambda threads: None)
+    monkeypatch.setattr(hardware, "ceilings", measured)
+    profiler = profiled()
+    profiler.print_top_operations()
+    profiler.by_layer()
+    assert asked == []
+    profiler.print_top_operations(roof=True)
+    assert asked == [profiler.run.blas_threads]
+    assert "of roof (%)" in capsys.readouterr().out
+    assert all(row.bound for row in profiler.by_layer(roof=True))
+
+
+def test_a_memory_run_has_no_roof_and_ceilings_of_other_threads_are_refused() -> None:
+    memory = traced()
+    assert {(row.of_roof, row.bound) for row in memory.key_averages()} == {(None, None)}
+    assert {(row.of_roof, row.bound) for row in memory.by_layer()} == {(None, None)}
+    with pytest.raises(RuntimeError, match="memory run has no times"):
+        memory.key_averages(roof=True)
+    with Profiler(ceilings=made_ceilings(threads=99)) as profiler:
+        two_layers()(rows())
+    with pytest.raises(ValueError, match="they are for 99; use ceilings"):
+        profiler.key_averages()
+
+
 # --- Amdahl ----------------------------------------------------------------------------------------------------------
 
 
@@ -451,6 +514,18 @@ def test_a_forward_pass_has_every_key_and_they_agree() -> None:
     assert found["computational_efficiency"] > 0
     assert found["parameter_memory_mb"] * MIB == PARAMETERS * 4
     assert [row.calls for row in profiler.key_averages() if row.op == "linear"] == [2], "the run is kept for tables"
+
+
+def test_a_forward_pass_is_held_against_the_roof_of_its_threads() -> None:
+    made = made_ceilings()
+    profiler = Profiler(ceilings=made)
+    found = profiler.profile_forward_pass(two_layers(), rows())
+    least = roof_seconds(profiler.run.events, made)
+    assert found["share_of_roof"].samples == pytest.approx([least / seconds for seconds in found["latency"].samples])
+    assert found["computational_efficiency"] == found["verdict"].efficiency
+    other = Profiler(ceilings=made_ceilings(threads=made.threads + 1))
+    with pytest.raises(ValueError, match=rf"this process ran with {made.threads}, they are for {made.threads + 1}"):
+        other.profile_forward_pass(two_layers(), rows())
 
 
 def test_a_layers_profile_is_named() -> None:

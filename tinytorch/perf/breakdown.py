@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tinytorch.perf.events import SHORT, Event, Profile
+from tinytorch.perf.groups import OpKey, inside, layer_groups, module_classes, op_groups
 from tinytorch.perf.listing import Column, mebibytes, milliseconds, number, percent, whole
+from tinytorch.perf.roofline import Placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class OpRow:
         gflops_per_second: FLOPs over self time, in 1e9; None where either is missing or no contraction ran.
         allocated: bytes that the calls allocated at their worst, added up; None without a memory run.
         short: whether a call is on average under 20 times the profiler's own cost; None in a memory run.
+        of_roof: share of this machine's roof that was reached, 0 to 1; bound: what bounds it, such as "memory-bound"
+            (see `roofline`). None without ceilings, in a memory run, and for ops that are uncounted or make views.
     """
 
     op: str
@@ -38,6 +42,8 @@ class OpRow:
     gflops_per_second: float | None
     allocated: int | None
     short: bool | None
+    of_roof: float | None
+    bound: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,7 @@ class LayerRow:
         forward_seconds, backward_seconds: the two parts of ``total_seconds``.
         span_seconds: wall time of its forward calls, with the Python between ops.
         share: total time over the wall time of the run, 0 to 1.
+        of_roof, bound: as in `OpRow`.
     """
 
     path: str
@@ -71,6 +78,8 @@ class LayerRow:
     bytes: int
     gflops_per_second: float | None
     allocated: int | None
+    of_roof: float | None
+    bound: str | None
 
 
 Allocated = Sequence[int] | None
@@ -87,21 +96,32 @@ def _rate(flops: int | None, nanoseconds: int | None) -> float | None:
     return flops / nanoseconds if flops and nanoseconds else None
 
 
-def op_rows(profile: Profile, allocated: Allocated, timed: bool, overhead_seconds: float = 0.0) -> list[OpRow]:
+def op_rows(
+    profile: Profile,
+    allocated: Allocated,
+    timed: bool,
+    overhead_seconds: float = 0.0,
+    placed: Mapping[OpKey, Placed] | None = None,
+) -> list[OpRow]:
     """Return one row for each op, phase and implementation, in order of first appearance.
 
     Args:
+        profile: the recorded run.
         allocated: bytes for each event, from a memory run of the same ops.
         timed: False if the times are those of a memory run, and not to be shown.
         overhead_seconds: the profiler's own cost of an op.
+        placed: where ops stand under the roof, of `roofline.place_ops`.
     """
-    groups: dict[tuple[str, str, str], list[int]] = {}
-    for index, event in enumerate(profile.events):
-        groups.setdefault((event.op, event.phase, event.implementation), []).append(index)
-    return [_op_row(profile, indices, allocated, timed, overhead_seconds) for indices in groups.values()]
+    places = placed or {}
+    return [
+        _op_row(profile, indices, allocated, timed, overhead_seconds, places.get(key))
+        for key, indices in op_groups(profile).items()
+    ]
 
 
-def _op_row(profile: Profile, indices: list[int], allocated: Allocated, timed: bool, overhead: float) -> OpRow:
+def _op_row(
+    profile: Profile, indices: list[int], allocated: Allocated, timed: bool, overhead: float, placed: Placed | None
+) -> OpRow:
     events = [profile.events[i] for i in indices]
     first = events[0]
     self_ns = sum(event.self_ns for event in events)
@@ -122,47 +142,35 @@ def _op_row(profile: Profile, indices: list[int], allocated: Allocated, timed: b
         _rate(flops, self_ns) if timed else None,
         None if allocated is None else sum(allocated[i] for i in indices),
         self_ns * 1e-9 / len(events) < SHORT * overhead if timed else None,
+        placed.of_roof.median if placed else None,
+        placed.verdict.sentence_word if placed else None,
     )
 
 
-def _inside(path: str, outer: str) -> bool:
-    return path == outer or path.startswith(f"{outer}.")
+def layer_rows(
+    profile: Profile, allocated: Allocated, timed: bool, placed: Mapping[str, Placed] | None = None
+) -> list[LayerRow]:
+    """Return one row for each module that ran or whose backward ran, each before those in it.
 
-
-def layer_rows(profile: Profile, allocated: Allocated, timed: bool) -> list[LayerRow]:
-    """Return one row for each module that ran or whose backward ran, each before those in it."""
-    classes: dict[str, str] = {}
-    for span in profile.spans:
-        classes.setdefault(span.path, span.module)
-    for event in profile.events:
-        classes.setdefault(event.path, "")
+    Arguments are those of `op_rows`; ``placed`` is of `roofline.place_layers`.
+    """
+    classes, places = module_classes(profile), placed or {}
     rows = []
-    for path in _outer_first(classes):
-        depth = sum(_inside(path, other) for other in classes if other and other != path)
-        rows.append(_layer_row(profile, path, classes[path], depth, allocated, timed))
+    for path, indices in layer_groups(profile).items():
+        depth = sum(inside(path, other) for other in classes if other and other != path)
+        rows.append(_layer_row(profile, (path, classes[path], depth), indices, allocated, timed, places.get(path)))
     return rows
 
 
-def _outer_first(paths: Iterable[str]) -> list[str]:
-    """Return paths so that each follows the one that holds it, else in the order given."""
-    given = list(paths)
-    order: list[str] = []
-
-    def visit(path: str) -> None:
-        order.append(path)
-        inner = [other for other in given if path and other != path and _inside(other, path)]
-        for child in inner:
-            if child not in order and not any(o != child and _inside(child, o) for o in inner):
-                visit(child)
-
-    for path in given:
-        if path not in order and not any(other and other != path and _inside(path, other) for other in given):
-            visit(path)
-    return order
-
-
-def _layer_row(profile: Profile, path: str, module: str, depth: int, allocated: Allocated, timed: bool) -> LayerRow:
-    here = [i for i, event in enumerate(profile.events) if (_inside(event.path, path) if path else event.path == path)]
+def _layer_row(
+    profile: Profile,
+    module: tuple[str, str, int],
+    here: list[int],
+    allocated: Allocated,
+    timed: bool,
+    placed: Placed | None,
+) -> LayerRow:
+    path = module[0]
     events = [profile.events[i] for i in here]
     spans = [span for span in profile.spans if span.path == path]
 
@@ -175,9 +183,7 @@ def _layer_row(profile: Profile, path: str, module: str, depth: int, allocated: 
     total = nanoseconds(events)
     flops = _total(event.flops for event in events)
     return LayerRow(
-        path,
-        module,
-        depth,
+        *module,
         len(spans),
         seconds(nanoseconds(event for event in events if event.path == path)),
         seconds(total),
@@ -191,6 +197,8 @@ def _layer_row(profile: Profile, path: str, module: str, depth: int, allocated: 
         sum(event.traffic for event in events),
         _rate(flops, total) if timed else None,
         None if allocated is None else sum(allocated[i] for i in here),
+        placed.of_roof.median if placed else None,
+        placed.verdict.sentence_word if placed else None,
     )
 
 
@@ -218,6 +226,8 @@ _shown_work = (
     Column("bytes", "traffic (MiB)", mebibytes),
     Column("gflops_per_second", "GFLOP/s", number(1)),
     Column("allocated", "allocated (MiB)", mebibytes),
+    Column("of_roof", "of roof (%)", percent),
+    Column("bound", "bound by", lambda words: words.removesuffix("-bound") if words else "–", numeric=False),
 )
 
 OP_COLUMNS = (

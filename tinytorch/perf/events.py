@@ -19,7 +19,7 @@ from tinytorch.core.dispatch import Observer, apply, is_observed, no_grad, obser
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Call, Phase, Saved, Spec, UncountedError, Work
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.timing import Measurement, collector_off, interleave
+from tinytorch.perf.timing import Measurement, collector_off, current_blas_threads, interleave
 
 #: An op shorter than this many times the profiler's own cost is marked in tables.
 SHORT = 20
@@ -85,7 +85,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Profile:
-    """One recorded run: what every read-out is made of. ``start`` and ``end`` are those of the whole run, in ns."""
+    """One recorded run: what every read-out is made of.
+
+    ``start`` and ``end`` are those of the whole run, in ns; ``blas_threads`` is how many BLAS might use at its end.
+    """
 
     events: tuple[Event, ...]
     spans: tuple[Span, ...]
@@ -93,6 +96,7 @@ class Profile:
     end: int
     process: int
     thread: int
+    blas_threads: int
 
     @property
     def wall_seconds(self) -> float:
@@ -204,7 +208,7 @@ class Recorder(Observer):
                 calls.append((path, entry, _cost(entry)))
         self_ns = _self_times([call for _, call, _ in calls])
         events = tuple(_event(path, call, cost, own) for (path, call, cost), own in zip(calls, self_ns, strict=True))
-        return Profile(events, tuple(spans), start, end, os.getpid(), self._thread)
+        return Profile(events, tuple(spans), start, end, os.getpid(), self._thread, current_blas_threads())
 
 
 def _joined(root: str, path: str) -> str:

@@ -11,15 +11,14 @@ from typing import Any, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import numpy as np
 
-from tinytorch.core.dispatch import is_observed
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf import hardware
 from tinytorch.perf.array_life import owner_of
-from tinytorch.perf.ceilings import ceilings
 from tinytorch.perf.events import recording
 from tinytorch.perf.flops import flops_of
 from tinytorch.perf.memory import MemoryProfiler
 from tinytorch.perf.subject import MIB
-from tinytorch.perf.timing import Measurement, Timer, collector_off
+from tinytorch.perf.timing import Measurement, Timer, collector_off, current_blas_threads
 from tinytorch.perf.tracing import Tracing
 
 P = ParamSpec("P")
@@ -249,7 +248,10 @@ class ProfilerContext:
             print(f"  {insight}")
 
     def insights(self) -> list[str]:
-        """Return sentences that follow from the measurement; none where nothing does."""
+        """Return sentences that follow from the measurement; none where nothing does.
+
+        The share of the machine's peak is among them where the peak was measured before and kept.
+        """
         if self.timing is None:
             return []
         said = []
@@ -257,9 +259,10 @@ class ProfilerContext:
             said.append(f"{self.timing.n} runs are too few for a 95 % interval; six would do")
         elif self.timing.spread > _NOISY:
             said.append(f"noisy: the median is known to ±{self.timing.spread:.0%} only")
-        if self.flops and not is_observed():
-            share = self.flops / self.timing.median / ceilings().flops.maximum
-            said.append(f"{share:.1%} of the best rate of a large matrix product in this process")
+        known = hardware.kept_ceilings(current_blas_threads()) if self.flops else None
+        if self.flops and known is not None:
+            share = self.flops / self.timing.median / known.fp32_peak.median
+            said.append(f"{share:.1%} of this machine's FP32 peak, {known.threads} threads")
         if self.memory is not None and self.memory["retained_mb"] > result_bytes(self.memory["result"]) / MIB + 0.1:
             said.append("it leaves more memory than its result takes")
         return said

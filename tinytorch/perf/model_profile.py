@@ -11,7 +11,7 @@ import numpy as np
 
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.ceilings import Verdict
+from tinytorch.perf.bounds import Verdict
 from tinytorch.perf.events import profiler_overhead
 from tinytorch.perf.flops import loss_of
 from tinytorch.perf.passes import TrainingLatency

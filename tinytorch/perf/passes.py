@@ -12,10 +12,12 @@ from tinytorch.core.module import Parameter
 from tinytorch.core.op import Shape
 from tinytorch.core.optimizers import SGD, Adam, Optimizer
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf import hardware
 from tinytorch.perf.array_life import MemoryProfile, recording_memory
-from tinytorch.perf.ceilings import ceilings, verdict
 from tinytorch.perf.events import Profile
 from tinytorch.perf.flops import flops_of, loss_of, record_forward, record_training
+from tinytorch.perf.hardware import Ceilings
+from tinytorch.perf.roofline import checked_threads, place
 from tinytorch.perf.subject import MIB, callable_of, checked_shape, parameters_of, undisturbed, zeros_for
 from tinytorch.perf.timing import Measurement, collector_off, current_blas_threads, measure, sample
 
@@ -93,18 +95,20 @@ def typical(record: Callable[[], Profile]) -> Profile:
     return sorted(runs, key=lambda run: run.wall_seconds)[len(runs) // 2]
 
 
-def forward_pass(model: Any, value: Tensor) -> tuple[dict[str, Any], Profile]:
+def forward_pass(model: Any, value: Tensor, ceilings: Ceilings | None) -> tuple[dict[str, Any], Profile]:
     """Return what `Profiler.profile_forward_pass` returns, and the recorded run that it counted."""
     _unobserved("profile_forward_pass")
-    run = callable_of(model)
+    run, threads = callable_of(model), current_blas_threads()
+    known = hardware.ceilings(threads) if ceilings is None else ceilings
+    checked_threads(threads, known, "this process")
     name = f"forward of {type(model).__name__}"
     with undisturbed(model), no_grad():
         latency = measure(lambda: run(value), name, repeats=_SAMPLES, at_most_seconds=_SECONDS)
     profile = typical(lambda: record_forward(model, value, timed=True))
     one = value if value.ndim < 2 else Tensor(value.data[:1])
     batch_flops = flops_of(profile)
-    traffic = sum(event.traffic for event in profile.events)
-    found = verdict(batch_flops, traffic, len(profile.events), latency.median, ceilings())
+    placed = place(name, profile.events, latency, known)
+    found = placed.verdict
     keys = {
         "parameters": count_parameters(model) if _has_parameters(model) else 0,
         "flops": flops_of(record_forward(model, one)),
@@ -112,8 +116,9 @@ def forward_pass(model: Any, value: Tensor) -> tuple[dict[str, Any], Profile]:
         "latency_ms": latency.median * 1e3,
         "latency": latency,
         "gflops_per_second": batch_flops / latency.median * 1e-9,
-        "memory_bandwidth_mbs": traffic / latency.median * 1e-6,
+        "memory_bandwidth_mbs": placed.demand.bytes / latency.median * 1e-6,
         "computational_efficiency": found.efficiency,
+        "share_of_roof": placed.of_roof,
         "bottleneck": found.bottleneck,
         "is_memory_bound": found.bottleneck == "memory",
         "is_compute_bound": found.bottleneck == "compute",
@@ -124,9 +129,9 @@ def forward_pass(model: Any, value: Tensor) -> tuple[dict[str, Any], Profile]:
     return keys, profile
 
 
-def layer(module: Any, input_shape: Shape) -> tuple[dict[str, Any], Profile]:
+def layer(module: Any, input_shape: Shape, ceilings: Ceilings | None) -> tuple[dict[str, Any], Profile]:
     """Return what `Profiler.profile_layer` returns, and the recorded run."""
-    keys, profile = forward_pass(module, zeros_for(module, input_shape))
+    keys, profile = forward_pass(module, zeros_for(module, input_shape), ceilings)
     return {"layer_name": type(module).__name__, **keys}, profile
 
 

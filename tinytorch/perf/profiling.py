@@ -13,12 +13,13 @@ from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Shape
 from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf import breakdown, passes, trace
+from tinytorch.perf import breakdown, hardware, passes, roofline, trace
 from tinytorch.perf.array_life import MemoryProfile, MemoryRecording, recording_memory
 from tinytorch.perf.breakdown import LAYER_COLUMNS, OP_COLUMNS, LayerRow, OpRow
 from tinytorch.perf.events import SHORT, Profile, Recording, profiler_overhead, recording
 from tinytorch.perf.flops import FLOPCounter
 from tinytorch.perf.function_profile import ProfilerContext, SimpleProfiler, profile, profile_function
+from tinytorch.perf.hardware import Ceilings
 from tinytorch.perf.listing import Column, print_table, sorted_rows
 from tinytorch.perf.memory import MemoryProfiler, MemoryTracker
 from tinytorch.perf.subject import tensor_of, zeros_for
@@ -49,10 +50,17 @@ class Profiler:
 
     The studies (``count_*``, ``measure_*``, ``profile_*``) need no body; those of a pass leave the run that
     they recorded for the tables.
+
+    Args:
+        memory: record allocation instead of time.
+        ceilings: of this machine for the BLAS threads of the body, for per cent of the roof and verdicts. Without
+            them tables use ceilings that were measured earlier and kept, or do without; `profile_forward_pass` and
+            ``roof=True`` measure them, which takes some seconds once on a machine.
     """
 
-    def __init__(self, memory: bool = False) -> None:
+    def __init__(self, memory: bool = False, ceilings: Ceilings | None = None) -> None:
         self._traces_memory = memory
+        self._ceilings = ceilings
         self._body: ExitStack | None = None
         self._recording: Recording | MemoryRecording | None = None
         self._profile: Profile | None = None
@@ -131,41 +139,58 @@ class Profiler:
             raise RuntimeError("no memory is recorded: use Profiler(memory=True), or join one")
         return self._memory
 
-    def key_averages(self, sort_by: str = "self_seconds") -> list[OpRow]:
+    def key_averages(self, sort_by: str = "self_seconds", roof: bool = False) -> list[OpRow]:
         """Return one row for each op and phase, sorted by any field of `OpRow`.
 
+        With ``roof`` the machine's ceilings are measured if they are not known yet.
+
         Raises:
-            ValueError: if ``sort_by`` is no field.
-            RuntimeError: if nothing is recorded.
+            ValueError: if ``sort_by`` is no field, or the ceilings given are for another number of threads.
+            RuntimeError: if nothing is recorded, or ``roof`` is asked of a memory run.
         """
         overhead = profiler_overhead().median if self._timed else 0.0
-        rows = breakdown.op_rows(self.run, self._allocated(), self._timed, overhead)
+        known = self._known_ceilings(roof)
+        placed = None if known is None else roofline.place_ops(self.run, known)
+        rows = breakdown.op_rows(self.run, self._allocated(), self._timed, overhead, placed)
         return sorted_rows(rows, sort_by, OpRow)
 
-    def by_layer(self, sort_by: str | None = None) -> list[LayerRow]:
+    def by_layer(self, sort_by: str | None = None, roof: bool = False) -> list[LayerRow]:
         """Return one row for each module: as a tree, each before those in it, or sorted by a field of `LayerRow`.
 
-        Errors are those of `key_averages`.
+        ``roof`` and errors are those of `key_averages`.
         """
-        rows = breakdown.layer_rows(self.run, self._allocated(), self._timed)
+        known = self._known_ceilings(roof)
+        placed = None if known is None else roofline.place_layers(self.run, known)
+        rows = breakdown.layer_rows(self.run, self._allocated(), self._timed, placed)
         return rows if sort_by is None else sorted_rows(rows, sort_by, LayerRow)
+
+    def _known_ceilings(self, measure: bool) -> Ceilings | None:
+        """Return the ceilings for the recorded run: given, kept or, with ``measure``, measured; None without a time."""
+        if measure:
+            self._timed_run()
+        if not self._timed or self._ceilings is not None:
+            return self._ceilings if self._timed else None
+        threads = self.run.blas_threads
+        return hardware.ceilings(threads) if measure else hardware.kept_ceilings(threads)
 
     def _allocated(self) -> Sequence[int] | None:
         return None if self._memory is None else [step.allocated for step in self._memory.steps]
 
-    def print_top_operations(self, n: int = 10, sort_by: str = "self_seconds") -> None:
+    def print_top_operations(self, n: int = 10, sort_by: str = "self_seconds", roof: bool = False) -> None:
         """Print the first ``n`` rows of `key_averages`, with what the profiler itself cost.
 
         Raises:
-            ValueError: if ``n`` is below 1 or ``sort_by`` is no field.
+            ValueError: if ``n`` is below 1, and as `key_averages`.
         """
         if n < 1:
             raise ValueError(f"n must be at least 1, not {n}")
-        print_table(self.key_averages(sort_by)[:n], _filled(OP_COLUMNS, self), self.notes())
+        rows = self.key_averages(sort_by, roof)
+        print_table(rows[:n], _filled(OP_COLUMNS, self, rows), self.notes())
 
-    def print_by_layer(self, sort_by: str | None = None) -> None:
+    def print_by_layer(self, sort_by: str | None = None, roof: bool = False) -> None:
         """Print `by_layer`."""
-        print_table(self.by_layer(sort_by), _filled(LAYER_COLUMNS, self), self.notes())
+        rows = self.by_layer(sort_by, roof)
+        print_table(rows, _filled(LAYER_COLUMNS, self, rows), self.notes())
 
     def notes(self) -> list[str]:
         """Return what a reader of the tables has to know: time between ops, what recording cost, what is uncounted."""
@@ -260,7 +285,7 @@ class Profiler:
 
     def profile_layer(self, layer: Any, input_shape: Shape) -> dict[str, Any]:
         """Return ``layer_name`` and what `profile_forward_pass` returns, on zeros of ``input_shape``."""
-        keys, run = passes.layer(layer, input_shape)
+        keys, run = passes.layer(layer, input_shape, self._ceilings)
         return self._kept(keys, run)
 
     def profile_forward_pass(self, model: Any, input_tensor: Tensor | Array) -> dict[str, Any]:
@@ -268,11 +293,19 @@ class Profiler:
 
         ``parameters``; ``flops`` of one sample and ``batch_flops`` of the input; ``latency_ms`` (median;
         ``latency`` has the samples); ``gflops_per_second``; ``memory_bandwidth_mbs``, compulsory bytes a
-        second in 1e6; ``computational_efficiency``, the rate over the best of a large matrix product measured
-        in this process; ``bottleneck``, with ``is_memory_bound is_compute_bound is_overhead_bound``, and the
-        ``verdict`` behind it (see `ceilings.Verdict`); and the keys of `measure_memory`, for this input.
+        second in 1e6; ``computational_efficiency``, the rate over the FP32 peak that this machine was measured
+        to have for as many BLAS threads; ``share_of_roof`` (a Measurement) of what intensity and cache level
+        allow; ``bottleneck``, with ``is_memory_bound is_compute_bound is_overhead_bound``, and the ``verdict``
+        behind it (see `bounds.Verdict`); and the keys of `measure_memory`, for this input.
+
+        Ceilings that are neither given nor kept from earlier are measured first, which takes some seconds.
+
+        Raises:
+            UncountedError: if an op declares no formula.
+            ValueError: if the ceilings given are for another number of threads.
+            RuntimeError: inside the body of a Profiler, whose cost would be measured too.
         """
-        keys, run = passes.forward_pass(model, tensor_of(input_tensor))
+        keys, run = passes.forward_pass(model, tensor_of(input_tensor), self._ceilings)
         return self._kept(keys, run)
 
     def profile_backward_pass(
@@ -298,13 +331,15 @@ class Profiler:
         return keys
 
 
-def _filled(columns: Sequence[Column], profiler: Profiler) -> list[Column]:
-    """Return the columns that hold something: those of time in a timed run, of memory where one is joined."""
+def _filled(columns: Sequence[Column], profiler: Profiler, rows: Sequence[OpRow] | Sequence[LayerRow]) -> list[Column]:
+    """Return the columns that hold something: of time in a timed run, memory where joined, the roof where known."""
     timed, traced = profiler._timed, profiler._memory is not None
+    bounded = any(row.bound for row in rows)
     time_only = {"share", "short", "gflops_per_second"}
     return [
         column
         for column in columns
         if (timed or not (column.key in time_only or column.key.endswith("_seconds")))
         and (traced or column.key != "allocated")
+        and (bounded or column.key not in ("of_roof", "bound"))
     ]

@@ -1,0 +1,18 @@
+"""What tests of several folders share: a machine whose ceilings nobody has to measure."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.perf.made_ceilings import made_ceilings
+from tinytorch.perf import hardware
+from tinytorch.perf.hardware import Ceilings
+
+
+@pytest.fixture
+def made_machine(monkeypatch: pytest.MonkeyPatch) -> Ceilings:
+    """Let the instruments take round ceilings for those that were measured on this machine, and return them."""
+    made = made_ceilings()
+    monkeypatch.setattr(hardware, "ceilings", lambda threads=1, refresh=False: made_ceilings(threads=threads))
+    monkeypatch.setattr(hardware, "kept_ceilings", lambda threads=1: made_ceilings(threads=threads))
+    return made

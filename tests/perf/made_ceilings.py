@@ -1,0 +1,48 @@
+"""Ceilings of a machine that is not there: round numbers, so that every place on its roofline is known by hand."""
+
+from __future__ import annotations
+
+from tinytorch.perf.bounds import CallCosts
+from tinytorch.perf.hardware import Ceilings, Level
+from tinytorch.perf.timing import Measurement, current_blas_threads
+
+PEAK = 100e9
+#: Name, capacity and best bandwidth of each level.
+LEVELS = (("L1", 32 * 1024, 400e9), ("L2", 1024 * 1024, 100e9), ("memory", None, 10e9))
+OP, KERNEL = 1e-6, 0.5e-6
+
+
+def spread(value: float, unit: str, noise: float = 0.0) -> Measurement:
+    """Return seven samples whose median is ``value`` and whose ends are ``noise`` of it away."""
+    return Measurement("made", tuple(value * (1 + noise * k / 3) for k in range(-3, 4)), unit)
+
+
+def made_ceilings(noise: float = 0.0, threads: int | None = None, peak: float = PEAK, scale: float = 1.0) -> Ceilings:
+    """Return ceilings for ``threads`` (those of this process if None); ``scale`` multiplies all bandwidths."""
+
+    def level(name: str, capacity: int | None, bandwidth: float) -> Level:
+        slope = bandwidth * scale
+        read, copy, triad = (spread(slope * share, "B/s", noise) for share in (0.9, 1.0, 0.7))
+        return Level(name, capacity, capacity, read, copy, triad, spread(1e-8, "s", noise))
+
+    rate = spread(peak, "FLOP/s", noise)
+    return Ceilings(
+        threads=current_blas_threads() if threads is None else threads,
+        fp32_peak=rate,
+        fp32_from="compiled multiply-add",
+        multiply_add=((16, rate),),
+        sgemm=rate,
+        int8_peak=None,
+        int8_from="no instruction",
+        levels=tuple(level(*one) for one in LEVELS),
+        curves={},
+        clock=spread(3e9, "Hz", noise),
+        page_fault=spread(1e-7, "s", noise),
+        evidence={},
+        how={},
+    )
+
+
+def made_costs(noise: float = 0.0) -> CallCosts:
+    """Return what a call costs on that machine."""
+    return CallCosts(spread(OP, "s", noise), spread(KERNEL, "s", noise))

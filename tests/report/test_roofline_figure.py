@@ -1,0 +1,158 @@
+"""The roofline as a figure and as a table: everything that was placed is in it, where it belongs, and readable."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings, made_costs, spread
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.events import recording
+from tinytorch.perf.roofline import Placed, place
+from tinytorch.perf.timing import current_blas_threads
+from tinytorch.report.figures import check_figure, settle, to_body
+from tinytorch.report.page import Page
+from tinytorch.report.roofline_figure import placed_table, roofline_figure
+
+
+def placed(name: str, rows: int, of_roof: float, noise: float = 0.05) -> Placed:
+    """Return a product of ``rows`` rows that reaches ``of_roof`` of its roof."""
+    x, weight = Tensor(np.ones((rows, 64), np.float32)), Tensor(np.ones((64, 64), np.float32))
+    with recording() as recorded:
+        x @ weight
+    how = {"blas_threads": current_blas_threads()}
+
+    def at(seconds: float) -> Placed:
+        time = dataclasses.replace(spread(seconds, "s", noise), how=how)
+        return place(name, recorded.profile.events, time, made_ceilings(), costs=made_costs())
+
+    return at(at(1.0).roof_seconds / of_roof)
+
+
+POINTS = [
+    placed("one row", 1, 0.5),
+    placed("some rows", 8, 0.4),
+    placed("alike", 9, 0.4),
+    placed("many rows", 999, 0.9),
+]
+
+
+def drawn() -> Figure:
+    figure = roofline_figure(POINTS, made_ceilings(noise=0.05))
+    settle(figure)
+    FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]
+    return figure
+
+
+@pytest.fixture(scope="module")
+def figure() -> Figure:
+    return drawn()
+
+
+def words(figure: Figure) -> list[Text]:
+    """Return all words but those at the ticks."""
+    (ax,), (legend,) = figure.axes, figure.legends
+    return [*ax.texts, *legend.get_texts(), ax.xaxis.label, ax.yaxis.label]
+
+
+def test_it_passes_the_check_of_every_figure(figure: Figure) -> None:
+    check_figure(figure, caption="A roofline.", alt="Four points below a roof.", key="roofline")
+
+
+def test_every_point_is_there_with_its_interval(figure: Figure) -> None:
+    series = to_body(figure, caption="c", alt="a", key="roofline")["series"]
+    points = {one["label"]: one for one in series[1:]}
+    assert list(points) == [f"{i} {one.name}" for i, one in enumerate(POINTS, start=1)]
+    for one, point in zip(POINTS, points.values(), strict=True):
+        assert point["x"] == [one.intensity]
+        assert point["numbers"][0]["value"] == pytest.approx(one.attained.median)
+        assert point["numbers"][0]["interval"]["low"] == pytest.approx(one.attained.interval.low)
+
+
+def test_the_markers_on_the_flat_roof_are_the_ridge_points(figure: Figure) -> None:
+    peak = to_body(figure, caption="c", alt="a", key="roofline")["series"][0]
+    assert peak["x"] == pytest.approx(sorted(PEAK / bandwidth for _, _, bandwidth in LEVELS))
+    assert {number["value"] for number in peak["numbers"]} == {PEAK}
+
+
+def test_each_level_has_a_slope_that_ends_at_its_ridge_point(figure: Figure) -> None:
+    (ax,) = figure.axes
+    slopes = [line.get_xydata() for line in ax.lines if len(np.atleast_2d(line.get_xydata())) == 2]
+    corners = {}
+    for slope in slopes:
+        (x0, y0), (x1, y1) = np.asarray(slope)
+        if y1 > y0 > 0 and x0 < x1:
+            corners[round(float(x1), 9)] = (math.log(y1 / y0) / math.log(x1 / x0), float(y1))
+    for _, _, bandwidth in LEVELS:
+        steepness, height = corners[round(PEAK / bandwidth, 9)]
+        assert steepness == pytest.approx(1)
+        assert height == pytest.approx(PEAK / 1e9)
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("arithmetic intensity (FLOP/B)", "rate (GFLOP/s)")
+
+
+@pytest.mark.parametrize("close", [False, True])
+def test_names_can_be_read_and_lie_apart(close: bool) -> None:
+    made = made_ceilings(noise=0.05)
+    if close:  # three slopes that nearly lie on one another
+        first = made.levels[0]
+        near = [spread(400e9 / (1 + 0.1 * k), "B/s") for k in range(3)]
+        names = [level.name for level in made.levels]
+        levels = [dataclasses.replace(first, name=n, read=b, copy=b, triad=b) for n, b in zip(names, near, strict=True)]
+        made = dataclasses.replace(made, levels=tuple(levels))
+    figure = roofline_figure(POINTS, made)
+    settle(figure)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    boxes = {text.get_text(): text.get_window_extent() for text in words(figure)}
+    for name, _, _ in LEVELS:
+        assert any(text.startswith(f"{name} ") and text.endswith("GB/s") for text in boxes)
+    assert {"1", "2", "3", "4"} <= set(boxes)
+    for (one, box), (other, second) in itertools.combinations(boxes.items(), 2):
+        overlap = box.intersection(box, second)
+        assert overlap is None or overlap.width * overlap.height < 2, f"{one!r} and {other!r} overlap"
+    axes = figure.axes[0].get_window_extent()
+    assert all(text.get_window_extent().x0 >= axes.x0 for text in figure.axes[0].texts), "a name lies on the axis"
+    width, height = figure.canvas.get_width_height()
+    for one, box in boxes.items():
+        assert 0 <= box.x0 < box.x1 <= width, f"{one!r} is cut"
+        assert 0 <= box.y0 < box.y1 <= height, f"{one!r} is cut"
+
+
+def test_what_cannot_be_drawn_is_refused() -> None:
+    made = made_ceilings()
+    with pytest.raises(ValueError, match="at least one point"):
+        roofline_figure([], made)
+    with pytest.raises(ValueError, match="variants must be as many"):
+        roofline_figure(POINTS, made, variants=["mlp"])
+    with pytest.raises(ValueError, match="variant must be one of"):
+        roofline_figure(POINTS, made, variants="mauve")
+    with pytest.raises(ValueError, match="they are for 99"):
+        roofline_figure(POINTS, made_ceilings(threads=99))
+    table = Tensor(np.ones((9, 4), np.float32))
+    with recording() as recorded:
+        apply(ops.embedding, np.arange(5), table)
+    lookup = place("lookup", recorded.profile.events, POINTS[0].seconds, made, costs=made_costs())
+    with pytest.raises(ValueError, match="lookup does none"):
+        roofline_figure([lookup], made)
+
+
+def test_the_table_holds_what_was_placed() -> None:
+    page = Page("roofline")
+    shown = placed_table(page, "points", POINTS, caption="Products.")
+    rows = page.records[-1].body["rows"]
+    for one, row in zip(POINTS, rows, strict=True):
+        assert (row["name"], row["level"], row["bound"]) == (one.name, one.level, one.verdict.sentence_word)
+        assert row["of_roof"]["value"] == pytest.approx(one.of_roof.median)
+        assert row["operations"]["value"] == one.demand.operations
+        assert row["intensity"]["value"] == pytest.approx(one.intensity)
+    assert "compute-bound" in shown.text

@@ -1,0 +1,215 @@
+"""The roofline as a figure, a slope for each level of the memory under one flat peak, and its points as a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tinytorch.perf.bounds import best_bandwidth
+from tinytorch.perf.hardware import Ceilings
+from tinytorch.perf.roofline import Placed, checked_threads, ridge
+from tinytorch.report.colors import color
+from tinytorch.report.figures import INK, line, subplots
+from tinytorch.report.numbers import Scale, common_scale, format_measurement
+from tinytorch.report.page import Page
+from tinytorch.report.shown import Shown
+from tinytorch.report.tables import Column
+
+#: Points of text; see `figures.SMALLEST_TEXT`.
+_LABEL = 9.5
+#: Inches of the axes and of one line of the legend below them.
+_AXES_HEIGHT, _LEGEND_LINE = 3.3, 0.19
+#: Points of the axes' sizes, roughly: what text is kept apart by.
+_AXES_POINTS = (285.0, 190.0)
+#: Letters of a name of which two fit beside each other in the legend.
+_SHORT_NAME = 24
+#: Share of the width, left of the slopes, that the levels' names take.
+_NAMES = 0.34
+#: ... of which this much is left free between a name and its slope.
+_GAP = 0.012
+
+_COLUMNS = (
+    Column("name", "What"),
+    Column("seconds", "Time"),
+    Column("operations", "Arithmetic", "FLOP"),
+    Column("bytes", "Compulsory traffic", "B"),
+    Column("intensity", "Intensity (FLOP/B)", "1"),
+    Column("level", "Held by"),
+    Column("attained", "Rate"),
+    Column("of_roof", "Of its roof"),
+    Column("bound", "Verdict"),
+)
+
+
+def placed_table(page: Page, key: str, placed: Sequence[Placed], *, caption: str) -> Shown:
+    """Show and record a table of what is ``placed``: what it asks for, how fast it is, its roof and its verdict.
+
+    Raises:
+        ValueError: if ``placed`` is empty or the key is taken.
+    """
+    rows = [
+        {
+            "name": one.name,
+            "seconds": one.seconds,
+            "operations": one.demand.operations,
+            "bytes": one.demand.bytes,
+            "intensity": one.intensity,
+            "level": one.level,
+            "attained": one.attained if one.demand.operations else None,
+            "of_roof": one.of_roof,
+            "bound": one.verdict.sentence_word,
+        }
+        for one in placed
+    ]
+    return page.table(key, rows, _COLUMNS, caption=caption)
+
+
+def roofline_figure(
+    placed: Sequence[Placed], ceilings: Ceilings, *, variants: Sequence[str] | str = "measured"
+) -> Figure:
+    """Return the hierarchical roofline of ``ceilings`` with a numbered point for each of ``placed``.
+
+    Axes are logarithmic: operations for each compulsory byte, and operations a second. Each level is a slope with
+    its name and bandwidth and a band for the bandwidth's interval; markers on the flat roof are the ridge points,
+    with the interval of the peak. Points have the intervals of their rates; the legend says which number is what.
+
+    Args:
+        placed: what to show; each did some arithmetic.
+        ceilings: those that they were placed with.
+        variants: the name in `colors.VARIANTS` of each point, or one for all.
+
+    Raises:
+        ValueError: if ``placed`` is empty, one did no arithmetic, the threads differ, or a variant is unknown.
+    """
+    names = [variants] * len(placed) if isinstance(variants, str) else list(variants)
+    _check(placed, names, ceilings)
+    columns = 2 if all(len(one.name) <= _SHORT_NAME for one in placed) else 1
+    figure, ax = subplots(height=_AXES_HEIGHT + _LEGEND_LINE * (1 + math.ceil((len(placed) + 1) / columns)))
+    x_limits, y_limits = _limits(placed, ceilings)
+    scale = _draw_roofs(ax, ceilings, x_limits)
+    for number, (one, variant) in enumerate(zip(placed, names, strict=True), start=1):
+        line(ax, [one.intensity], [one.attained], quantity="rate", variant=variant, label=f"{number} {one.name}")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(*x_limits)
+    ax.set_ylim(*(limit / scale.factor for limit in y_limits))
+    ax.set_xlabel("arithmetic intensity (FLOP/B)")
+    _name_levels(ax, ceilings, scale)
+    _number_points(ax, placed, scale)
+    figure.legend(loc="outside lower left", ncols=columns, frameon=False, handletextpad=0.5, columnspacing=1.2)
+    return figure
+
+
+def _check(placed: Sequence[Placed], names: Sequence[str], ceilings: Ceilings) -> None:
+    if not placed:
+        raise ValueError("placed must hold at least one point")
+    if len(names) != len(placed):
+        raise ValueError(f"variants must be as many as placed, but there are {len(names)} and {len(placed)}")
+    for one in placed:
+        if not one.demand.operations:
+            raise ValueError(f"placed must hold what does arithmetic, but {one.name} does none: leave it out")
+        checked_threads(one.seconds.how.get("blas_threads"), ceilings, f"the time of {one.name}")
+
+
+def _limits(placed: Sequence[Placed], ceilings: Ceilings) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the ranges of intensity and rate, with room for the names of the levels on the left."""
+    peak = ceilings.fp32_peak.median
+    ridges = [ridge(ceilings, level).median for level in ceilings.levels]
+    first = min(*(one.intensity for one in placed), *ridges) / 2
+    last = max(*(one.intensity for one in placed), *ridges) * 3
+    slopes = [best_bandwidth(level).median for level in ceilings.levels]
+    lowest = min(*(one.attained.interval.low for one in placed), *(first * slope for slope in slopes))
+    highest = max(peak, *(one.attained.interval.high for one in placed))
+    left = first / (last / first) ** (_NAMES / (1 - _NAMES))
+    return (left, last), (lowest / 2, highest * 2.5)
+
+
+def _share_of(limits: tuple[float, float], at: float) -> float:
+    """Return how far ``at`` lies between ``limits``, 0 to 1, on a logarithmic axis."""
+    return math.log(at / limits[0]) / math.log(limits[1] / limits[0])
+
+
+def _slopes_begin(limits: tuple[float, float]) -> float:
+    """Return the intensity at which the slopes begin: right of the names of the levels."""
+    left, right = limits
+    return left * (right / left) ** _NAMES
+
+
+def _draw_roofs(ax: Axes, ceilings: Ceilings, x_limits: tuple[float, float]) -> Scale:
+    """Draw the flat roof through all ridge points and a slope up to each; return the scale of the rates."""
+    peak = ceilings.fp32_peak
+    ridges = sorted(ridge(ceilings, level).median for level in ceilings.levels)
+    label = f"FP32 peak {format_measurement(peak).text}"
+    line(ax, ridges, [peak] * len(ridges), quantity="rate", variant="reference", label=label)
+    scale = common_scale([peak.median], "FLOP/s")
+    ax.axhline(peak.median / scale.factor, _share_of(x_limits, ridges[0]), color=color("reference"), linewidth=1.6)
+    begin = _slopes_begin(x_limits)
+    for level in ceilings.levels:
+        bandwidth, interval = best_bandwidth(level).median, best_bandwidth(level).interval
+        corner = peak.median / bandwidth
+        ax.plot(
+            [begin, corner],
+            [begin * bandwidth / scale.factor, peak.median / scale.factor],
+            color=color("reference"),
+            linewidth=1.3,
+            zorder=1,
+        )
+        least, most = ([at * end / scale.factor for at in (begin, corner)] for end in (interval.low, interval.high))
+        ax.fill_between([begin, corner], least, most, color=color("reference"), alpha=0.25, linewidth=0, zorder=0)
+    return scale
+
+
+def _name_levels(ax: Axes, ceilings: Ceilings, scale: Scale) -> None:
+    """Write each level's name and bandwidth left of where its slope begins, apart enough to be read."""
+    left, right = ax.get_xlim()
+    begin = _slopes_begin((left, right))
+    low, high = ax.get_ylim()
+    apart = math.log(high / low) * 1.25 * _LABEL / _AXES_POINTS[1]
+    slopes = sorted(((best_bandwidth(level), level.name) for level in ceilings.levels), key=lambda pair: pair[0].median)
+    heights: list[float] = []
+    for bandwidth, _ in slopes:
+        wanted = math.log(begin * bandwidth.median / scale.factor)
+        heights.append(max(wanted, heights[-1] + apart) if heights else wanted)
+    for (bandwidth, name), height in zip(slopes, heights, strict=True):
+        ax.annotate(
+            f"{name} {format_measurement(bandwidth).text}",
+            (begin, bandwidth.median * begin / scale.factor),
+            xytext=(begin / (right / left) ** _GAP, math.exp(height)),
+            textcoords="data",
+            ha="right",
+            va="center",
+            fontsize=_LABEL,
+            color=INK,
+        )
+
+
+def _number_points(ax: Axes, placed: Sequence[Placed], scale: Scale) -> None:
+    """Write each point's number beside it, on the side where it is farthest from points and other numbers."""
+    left, right = ax.get_xlim()
+    low, high = ax.get_ylim()
+
+    def on_paper(intensity: float, rate: float) -> tuple[float, float]:
+        return _share_of((left, right), intensity) * _AXES_POINTS[0], _share_of((low, high), rate) * _AXES_POINTS[1]
+
+    taken = [on_paper(one.intensity, one.attained.median / scale.factor) for one in placed]
+    sides = [(math.cos(turn * math.pi / 4) * 11, math.sin(turn * math.pi / 4) * 11) for turn in range(8)]
+    for number, one in enumerate(placed, start=1):
+        x, y = taken[number - 1]
+        others = [at for index, at in enumerate(taken) if index != number - 1]
+        spots = [(x + across, y + up) for across, up in sides]
+        rooms = [min((math.dist(spot, other) for other in others), default=0.0) for spot in spots]
+        chosen = rooms.index(max(rooms))
+        taken.append(spots[chosen])
+        ax.annotate(
+            str(number),
+            (one.intensity, one.attained.median / scale.factor),
+            xytext=sides[chosen],
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=_LABEL,
+            color=INK,
+        )
