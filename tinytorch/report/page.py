@@ -41,8 +41,8 @@ class Page:
     """The records of one page, emitted as they are made.
 
     ``Page("profiling")`` records the machine, the BLAS and the package first, then the noise floor, `noise`.
-    Keys are lower-case words joined by hyphens, unique on the page. Each method records, shows what there is to see, and returns the
-    `Shown` thing. Outside of a notebook nothing is printed; `records` holds them all.
+    Keys are lower-case words joined by hyphens, unique on the page. Each method records, shows what there is to
+    see, and returns the `Shown` thing. Outside of a notebook nothing is printed; `records` holds them all.
     """
 
     def __init__(self, name: str) -> None:
