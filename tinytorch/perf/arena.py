@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,27 +33,28 @@ def _private(size: int) -> mmap.mmap:
 
 
 class Arena:
-    """``size`` bytes of zeros at a multiple of `HUGE_PAGE`, every page touched.
+    """``size`` bytes of zeros at a multiple of `HUGE_PAGE`, every page touched unless ``touched`` is False.
 
     ``memory`` is a flat uint8 array. The stretch is private to this process, and goes back with the last view of it.
     """
 
-    def __init__(self, size: int, *, huge: bool = True) -> None:
+    def __init__(self, size: int, *, huge: bool = True, touched: bool = True) -> None:
         if size < 1:
             raise ValueError(f"size must be at least 1 byte, not {size}")
         mapped = _private(size + HUGE_PAGE)
         advice = getattr(mmap, "MADV_HUGEPAGE" if huge else "MADV_NOHUGEPAGE", None)
-        self.advised = False
         if advice is not None:
-            try:
+            with suppress(OSError):  # a kernel without huge pages: normal ones serve, and huge_bytes says so
                 mapped.madvise(advice)
-                self.advised = True
-            except OSError:  # a kernel without huge pages: normal ones serve, and huge_bytes says so
-                self.advised = False
         whole = np.frombuffer(mapped, np.uint8)
         start = -whole.ctypes.data % HUGE_PAGE
         self.memory: npt.NDArray[np.uint8] = whole[start : start + size]
-        self.memory[:] = 0
+        if touched:
+            self.touch(1)
+
+    def touch(self, step: int) -> None:
+        """Write a zero to every ``step``-th byte."""
+        self.memory[::step] = 0
 
     def view(self, start: int, count: int, dtype: Any) -> npt.NDArray[Any]:
         """Return ``count`` elements of ``dtype`` that begin ``start`` bytes into the stretch.

@@ -1,108 +1,136 @@
-"""What this machine can do at most: peaks, bandwidths, latencies, each measured here, with an interval."""
+"""What this machine is and can do at most: the entrance to its identity and its ceilings, measured once and kept."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.identity import Identity, identity
+from tinytorch.perf.ladder import Curve, Point
+from tinytorch.perf.levels import Level
+from tinytorch.perf.machine_ceilings import Ceilings, StageProgress, measured_ceilings
+from tinytorch.perf.machine_json import ceilings_from_json, ceilings_to_json
+from tinytorch.perf.team import usable_cores
+from tinytorch.perf.trace import write_whole
 
-Stream = Literal["read", "copy", "triad", "latency"]
+__all__ = ["Ceilings", "Curve", "Identity", "Level", "Point", "ceilings", "identity", "kept_ceilings"]
 
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """One level of the memory hierarchy, as found on the curves.
-
-    Attributes:
-        name: "L1", "L2", "L3" or "memory".
-        capacity_measured: the largest working set in bytes, of all threads together, that still ran at this
-            level's speed; None for memory, whose end is not looked for.
-        capacity_reported: bytes of this level as the system reports them for the cores in use; None if it does not.
-        read, copy, triad: bandwidth in B/s, all threads together. Bytes are those that the code names: n read for a
-            sum, 2n for a copy, 3n for a triad; lines that a store makes the CPU read first are not counted.
-        latency: seconds from one dependent load to the next.
-    """
-
-    name: str
-    capacity_measured: int | None
-    capacity_reported: int | None
-    read: Measurement
-    copy: Measurement
-    triad: Measurement
-    latency: Measurement
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One step of a ladder: the ``working_set`` in bytes (all arrays of all threads) and what it reached."""
-
-    working_set: int
-    reached: Measurement
+_PERF = Path(__file__).resolve().parent
+#: Where ceilings are kept: a file for each machine, environment and number of threads.
+KEPT = _PERF.parents[1] / "_build" / "machine"
+#: Sources that decide what is measured and how; a change of one makes kept ceilings those of other probes.
+_PROBES = (
+    "arena.py",
+    "kernels",
+    "ladder.py",
+    "levels.py",
+    "machine_ceilings.py",
+    "machine_json.py",
+    "peaks.py",
+    "plateaus.py",
+    "probing.py",
+    "team.py",
+)
+_SCHEMA = "tinytorch-ceilings"
+_in_process: dict[str, Ceilings] = {}
 
 
-@dataclass(frozen=True)
-class Ceilings:
-    """The ceilings of this machine for ``threads`` threads.
-
-    Attributes:
-        threads: threads that every probe ran on, and that BLAS had.
-        fp32_peak: FLOP/s, 2 per multiply-add: the larger of the two below, which ``fp32_from`` names.
-        fp32_from: "compiled multiply-add" or "sgemm".
-        multiply_add: the sweep: (FLOPs per element, FLOP/s of a block in the first cache).
-        sgemm: FLOP/s of a product of two float32 matrices, 2048 wide, by the BLAS of NumPy.
-        int8_peak: OP/s, 2 per multiply-accumulate of 8-bit numbers into 32 bits; None without such an instruction.
-        int8_from: the instruction, or why there is no peak.
-        levels: from the innermost cache to memory.
-        curves: the ladder of each of "read", "copy", "triad" (B/s) and "latency" (s), by growing working set.
-        clock: Hz, of a chain of dependent integer operations of one cycle each.
-        page_fault: seconds that the first touch of a fresh page of memory takes.
-        evidence: for each probe the vector instructions found in its assembly, and how often.
-        how: when and under which conditions it was measured, whether it was read back, from which file.
-    """
-
-    threads: int
-    fp32_peak: Measurement
-    fp32_from: str
-    multiply_add: tuple[tuple[int, Measurement], ...]
-    sgemm: Measurement
-    int8_peak: Measurement | None
-    int8_from: str
-    levels: tuple[Level, ...]
-    curves: Mapping[Stream, tuple[Point, ...]]
-    clock: Measurement
-    page_fault: Measurement
-    evidence: Mapping[str, Mapping[str, int]]
-    how: Mapping[str, Any]
-
-    def level_of(self, working_set: int) -> Level:
-        """Return the innermost level whose measured capacity holds ``working_set`` bytes, else memory.
-
-        Raises:
-            ValueError: if ``working_set`` is below 0.
-        """
-        if working_set < 0:
-            raise ValueError(f"working_set must be at least 0 bytes, not {working_set}")
-        fitting = (level for level in self.levels if working_set <= (level.capacity_measured or 0))
-        return next(fitting, self.levels[-1])
-
-
-def ceilings(threads: int = 1, *, refresh: bool = False) -> Ceilings:
+def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgress | None = None) -> Ceilings:
     """Return the ceilings for ``threads`` threads: those kept for this machine and environment, else measured now.
 
-    They are kept below ``_build/machine`` and in this process; ``refresh`` measures anew.
+    They are kept in this process and below ``_build/machine``. A kept file that is broken or not of this machine is
+    measured anew, and ``how["note"]`` says so. ``refresh`` measures anew in any case. A measurement takes some ten
+    seconds of all its cores; ``on_progress`` is told the stage and how far it is, from 0 to 1.
 
     Raises:
         ValueError: if ``threads`` is below 1 or above the number of cores that this process may use.
+        OSError: if the result cannot be written.
     """
-    raise NotImplementedError
+    _check_threads(threads)
+    facts = _facts(threads)
+    name = _name(facts)
+    note = None
+    if not refresh:
+        found, note = _kept(facts)
+        if found is not None:
+            return found
+    made = measured_ceilings(threads, on_progress or _untold)
+    made = replace(made, how={**made.how, "note": note})
+    KEPT.mkdir(parents=True, exist_ok=True)
+    document = {"schema": _SCHEMA, "schema_version": 1, "of": facts, "ceilings": ceilings_to_json(made)}
+    write_whole(KEPT / name, json.dumps(document, allow_nan=False))
+    _in_process[name] = made
+    return made
+
+
+def _untold(_stage: str, _part: float) -> None:
+    """Where nobody wants to know how far it is."""
 
 
 def kept_ceilings(threads: int = 1) -> Ceilings | None:
     """Return the ceilings that `ceilings` would return without measuring, or None where it would have to measure.
 
     So that a table can show per cent of the roof where the roof is known, and never makes a reader wait for it.
+    There are none for more threads than cores.
+
+    Raises:
+        ValueError: if ``threads`` is below 1.
     """
-    del threads
-    return None  # nothing is kept yet
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}")
+    return _kept(_facts(threads))[0] if threads <= len(usable_cores()) else None
+
+
+def _check_threads(threads: int) -> None:
+    cores = len(usable_cores())
+    if not 1 <= threads <= cores:
+        raise ValueError(f"threads must be 1 to {cores}, the cores that this process may use, not {threads}")
+
+
+def _kept(facts: dict[str, Any]) -> tuple[Ceilings | None, str | None]:
+    """Return the kept ceilings of ``facts``, or None with the reason if there is a file that cannot be used."""
+    name = _name(facts)
+    if name in _in_process:
+        return _in_process[name], None
+    try:
+        document = json.loads((KEPT / name).read_bytes())
+        if not isinstance(document, dict) or (document.get("schema"), document.get("schema_version")) != (_SCHEMA, 1):
+            raise ValueError("it is not a file of ceilings of version 1")
+        if document.get("of") != facts:
+            raise ValueError("it is of another machine, environment or probe")
+        found = ceilings_from_json(document.get("ceilings"))
+        if found.threads != facts["threads"]:
+            raise ValueError(f"it is of {found.threads} threads")
+    except FileNotFoundError:
+        return None, None
+    except (OSError, ValueError) as error:
+        return None, f"measured anew, because {name} could not be used: {error}"
+    _in_process[name] = found
+    return found, None
+
+
+def _name(facts: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24] + ".json"
+
+
+def _facts(threads: int) -> dict[str, Any]:
+    """Return all that ceilings depend on, as JSON has it: the machine, what steers it, the probes, the threads."""
+    made = identity().to_json()
+    for passing in ("load", "cores_usable"):
+        del made[passing]
+    # SciPy's own BLAS may be loaded or not, and how many threads there are now does not matter: a probe sets them.
+    blas = [{**one, "threads": None} for one in made["blas"] if one["of"] != "scipy"]
+    facts = {**made, "blas": blas, "cores": usable_cores(), "probes": _probes_hash(), "threads": threads}
+    return json.loads(json.dumps(facts))
+
+
+def _probes_hash() -> str:
+    digest = hashlib.sha256()
+    for part in _PROBES:
+        path = _PERF / part
+        for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
+            digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
@@ -12,7 +12,7 @@ import numpy as np
 from tinytorch.perf.arena import Arena
 from tinytorch.perf.kernels import memory_probes
 from tinytorch.perf.kernels.memory_probes import LINE_BYTES, LINE_ELEMENTS, STREAM_MULTIPLE
-from tinytorch.perf.probing import Probe, calibrated_rounds, conditions, in_turns, rate, sample_seconds
+from tinytorch.perf.probing import REPEATS, Probe, Progress, calibrated_rounds, conditions, sample_seconds
 from tinytorch.perf.team import Team
 from tinytorch.perf.timing import Measurement, collector_off
 
@@ -20,11 +20,10 @@ Curve = Literal["read", "copy", "triad", "latency"]
 CURVES: tuple[Curve, ...] = get_args(Curve)
 #: Arrays that a stream goes through; a sum reads one, a copy reads one and writes one.
 ARRAYS: Mapping[Curve, int] = {"read": 1, "copy": 2, "triad": 3}
+STREAMS = tuple(ARRAYS)
 SMALLEST = 8 * 2**10
 LARGEST = 256 * 2**20
 STEPS_PER_OCTAVE = 2
-#: Samples of each point, an odd number above the six that a 95 % interval needs.
-REPEATS = 9
 #: Arrays begin at a page and this much further each, so that no store hits the address bits of a load close by.
 _STAGGER = 21 * LINE_BYTES
 _PAGE = 4096
@@ -38,17 +37,11 @@ class Point:
     reached: Measurement
 
 
-@dataclass(frozen=True)
-class Ladder:
-    """What climbing the ladder gave: the points of each curve by growing working set, and what memory it stood on."""
+def working_sets(threads: int, largest: int = LARGEST, also: Iterable[int] = ()) -> list[int]:
+    """Return the nominal working sets in bytes, of all ``threads`` together, growing.
 
-    curves: Mapping[Curve, tuple[Point, ...]]
-    huge_page_bytes: int | None
-    bytes_of_memory: int
-
-
-def working_sets(threads: int, largest: int = LARGEST) -> list[int]:
-    """Return the nominal working sets in bytes, of all ``threads`` together: two an octave, 8 KiB a thread at first.
+    They are two an octave from 8 KiB a thread to ``largest``, and those of ``also`` in between: the reported sizes of
+    caches, so that each is tried itself.
 
     Raises:
         ValueError: if ``largest`` is smaller than the smallest.
@@ -57,7 +50,8 @@ def working_sets(threads: int, largest: int = LARGEST) -> list[int]:
     if largest < smallest:
         raise ValueError(f"largest must be at least {smallest} bytes for {threads} threads, not {largest}")
     steps = int(np.floor(np.log2(largest / smallest) * STEPS_PER_OCTAVE + 1e-9))
-    return [round(smallest * 2 ** (step / STEPS_PER_OCTAVE)) for step in range(steps + 1)]
+    regular = {round(smallest * 2 ** (step / STEPS_PER_OCTAVE)) for step in range(steps + 1)}
+    return sorted(regular | {size for size in also if smallest < size < largest})
 
 
 def stream_arrays(arena: Arena, curve: Curve, share: int) -> list[np.ndarray[Any, Any]]:
@@ -67,68 +61,56 @@ def stream_arrays(arena: Arena, curve: Curve, share: int) -> list[np.ndarray[Any
     return [arena.view(number * spacing, count, np.float32) for number in range(ARRAYS[curve])]
 
 
-def climb(
-    team: Team, lanes: int, on_progress: Callable[[float], None], *, largest: int = LARGEST, repeats: int = REPEATS
-) -> Ladder:
-    """Return bandwidths and latency of ``team`` over the working sets up to ``largest`` bytes.
-
-    Streams use vectors of ``lanes`` floats. Their samples are taken in turns over all sizes; latencies are taken
-    size by size, since each size needs a cycle of its own, after one whole walk of it.
-    """
-    sizes = working_sets(team.threads, largest)
-    room = sizes[-1] // team.threads + 4 * (_PAGE + _STAGGER)
-    arenas: list[Arena] = [Arena(room) for _ in range(team.threads)]
+def make_arenas(team: Team, sizes: Sequence[int]) -> list[Arena]:
+    """Return memory for the largest of ``sizes``, a share for each thread, filled with ones."""
+    arenas = [Arena(max(sizes) // team.threads + 4 * (_PAGE + _STAGGER)) for _ in range(team.threads)]
     for arena in arenas:
-        arena.view(0, room // 4, np.float32)[:] = 1.0
-    curves = _streams(team, arenas, sizes, lanes, lambda part: on_progress(part * 0.6), repeats)
-    curves["latency"] = _latencies(team, arenas, sizes, lambda part: on_progress(0.6 + part * 0.4), repeats)
-    huge = [arena.huge_bytes() for arena in arenas]
-    known = [size for size in huge if size is not None]
-    return Ladder(curves, sum(known) if len(known) == len(huge) else None, room * team.threads)
+        arena.view(0, arena.memory.size // 4, np.float32)[:] = 1.0
+    return arenas
 
 
-def _stream_probe(team: Team, arenas: list[Arena], curve: Curve, share: int, lanes: int) -> tuple[int, Probe]:
-    """Return the bytes that one round moves, and the probe."""
+def stream_probes(
+    team: Team, arenas: Sequence[Arena], lanes: int, sizes: Sequence[int]
+) -> dict[tuple[Curve, int], Probe]:
+    """Return the probe of each stream over each of ``sizes``, bytes of all threads; on vectors of ``lanes`` floats."""
+    return {
+        (curve, size): _stream_probe(team, arenas, curve, size // team.threads, lanes)
+        for curve in STREAMS
+        for size in sizes
+    }
+
+
+def _stream_probe(team: Team, arenas: Sequence[Arena], curve: Curve, share: int, lanes: int) -> Probe:
     kernel = getattr(memory_probes, curve)(lanes)
     arrays = [stream_arrays(arena, curve, share) for arena in arenas]
     factor = (np.float32(0.5),) if curve == "triad" else ()
 
-    def probe(rounds: int) -> float:
+    def run(rounds: int) -> float:
         return team.run([partial(kernel, *own, *factor, rounds) for own in arrays])
 
-    return sum(array.nbytes for own in arrays for array in own), probe
+    moved = sum(array.nbytes for own in arrays for array in own)
+    return Probe(f"{curve} bandwidth", run, moved, "B/s", {"vector_bits": 32 * lanes, "working_set_bytes": moved})
 
 
-def _streams(
-    team: Team,
-    arenas: list[Arena],
-    sizes: list[int],
-    lanes: int,
-    on_progress: Callable[[float], None],
-    repeats: int,
-) -> dict[Curve, tuple[Point, ...]]:
-    made = {
-        (curve, size): _stream_probe(team, arenas, curve, size // team.threads, lanes)
-        for curve in ARRAYS
-        for size in sizes
+def stream_curves(reached: Mapping[tuple[Curve, int], Measurement]) -> dict[Curve, tuple[Point, ...]]:
+    """Return the measurements of `stream_probes` as curves."""
+    return {
+        curve: tuple(
+            Point(int(one.how["working_set_bytes"]), one)
+            for (of, _), one in sorted(reached.items(), key=lambda item: item[0][1])
+            if of == curve
+        )
+        for curve in STREAMS
     }
-    taken = in_turns(
-        {key: probe for key, (_, probe) in made.items()}, sample_seconds(team), repeats, on_progress, warmed=True
-    )
-    curves: dict[Curve, tuple[Point, ...]] = {}
-    for curve in ARRAYS:
-        points = []
-        for size in sizes:
-            moved, (rounds, seconds) = made[curve, size][0], taken[curve, size]
-            how = conditions(team, rounds, vector_bits=32 * lanes, working_set_bytes=moved)
-            points.append(Point(moved, rate(moved, seconds, "B/s", f"{curve} bandwidth", how)))
-        curves[curve] = tuple(points)
-    return curves
 
 
-def _latencies(
-    team: Team, arenas: list[Arena], sizes: list[int], on_progress: Callable[[float], None], repeats: int
+def latency_curve(
+    team: Team, arenas: Sequence[Arena], sizes: Sequence[int], on_progress: Progress, repeats: int = REPEATS
 ) -> tuple[Point, ...]:
+    """Return the latency of dependent loads over ``sizes``, size by size as each needs a cycle of its own.
+
+    What the arenas held is lost.
+    """
     points = []
     with collector_off():
         for number, size in enumerate(sizes):
@@ -137,8 +119,11 @@ def _latencies(
     return tuple(points)
 
 
-def _latency(team: Team, arenas: list[Arena], size: int, repeats: int) -> Point:
-    """Return the seconds of one load that depends on the one before, on a random cycle through ``size`` bytes."""
+def _latency(team: Team, arenas: Sequence[Arena], size: int, repeats: int) -> Point:
+    """Return the seconds of one load that depends on the one before, on a random cycle through ``size`` bytes.
+
+    One whole walk goes first, so that what can be in a cache is there.
+    """
     lines = size // team.threads // LINE_BYTES
     build, follow = memory_probes.random_cycle(), memory_probes.chase()
     cycles = [arena.view(0, lines * LINE_ELEMENTS, np.uint64) for arena in arenas]

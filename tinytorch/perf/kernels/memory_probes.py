@@ -25,8 +25,8 @@ STREAM_MULTIPLE = UNROLLED * 16
 def read(lanes: int) -> Any:
     """Return the kernel ``f(source, rounds)``: the sum of float32 ``source``, ``rounds`` times over.
 
-    It is taken in `UNROLLED` accumulators of ``lanes`` floats. It moves 4 * len(source) * rounds bytes. The length of ``source``
-    must be a multiple of `STREAM_MULTIPLE`, as for all streams.
+    It is taken in `UNROLLED` accumulators of ``lanes`` floats. It moves 4 * len(source) * rounds bytes. The length
+    of ``source`` must be a multiple of `STREAM_MULTIPLE`, as for all streams.
     """
     vector = ir.VectorType(vectors.FLOAT, lanes)
 

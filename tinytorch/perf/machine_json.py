@@ -1,0 +1,191 @@
+"""Ceilings as JSON and back, checked field by field: what is broken or of another machine is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any
+
+from tinytorch.perf.identity import Identity
+from tinytorch.perf.ladder import CURVES, STREAMS, Curve, Point
+from tinytorch.perf.levels import Level
+from tinytorch.perf.machine_ceilings import Ceilings
+from tinytorch.perf.timing import Measurement
+
+Json = dict[str, Any]
+#: Of the document that `machine_document` makes; raised when a field changes its meaning or goes away.
+DOCUMENT_VERSION = 1
+_UNITS: Mapping[Curve, str] = {"read": "B/s", "copy": "B/s", "triad": "B/s", "latency": "s"}
+
+
+def machine_document(identity: Identity, ceilings: list[Ceilings], warnings: list[Json]) -> Json:
+    """Return what ``python -m tinytorch machine --json FILE`` writes.
+
+    ``schema`` is "tinytorch-machine", ``schema_version`` 1. ``identity`` has the fields of `Identity`. ``ceilings`` is
+    a list, one for one thread and one for all, with the fields of `Ceilings`. ``warnings`` is a list of
+    ``{"what", "sentence", "cost"}``, where cost is a measurement. Each measurement is ``{"name", "unit", "median",
+    "interval": {"low", "high", "confidence"} or null, "samples", "how"}``; units are "s", "Hz", "B/s", "FLOP/s",
+    "OP/s", or "" for a ratio; sizes are bytes.
+    """
+    return {
+        "schema": "tinytorch-machine",
+        "schema_version": DOCUMENT_VERSION,
+        "identity": identity.to_json(),
+        "ceilings": [ceilings_to_json(one) for one in ceilings],
+        "warnings": warnings,
+    }
+
+
+def measurement_to_json(one: Measurement) -> Json:
+    """Return the measurement's name, unit, median, interval, samples and conditions."""
+    interval = None if math.isnan(one.interval.confidence) else asdict(one.interval)
+    return {
+        "name": one.name,
+        "unit": one.unit,
+        "median": one.median,
+        "interval": interval,
+        "samples": list(one.samples),
+        "how": dict(one.how),
+    }
+
+
+def ceilings_to_json(made: Ceilings) -> Json:
+    """Return all fields of ``made`` as JSON can hold them."""
+    return {
+        "threads": made.threads,
+        "fp32_peak": measurement_to_json(made.fp32_peak),
+        "fp32_from": made.fp32_from,
+        "multiply_add": [
+            {"flops_per_element": count, "reached": measurement_to_json(one)} for count, one in made.multiply_add
+        ],
+        "sgemm": measurement_to_json(made.sgemm),
+        "int8_peak": None if made.int8_peak is None else measurement_to_json(made.int8_peak),
+        "int8_from": made.int8_from,
+        "levels": [_level_to_json(level) for level in made.levels],
+        "curves": {
+            curve: [{"working_set": p.working_set, "reached": measurement_to_json(p.reached)} for p in points]
+            for curve, points in made.curves.items()
+        },
+        "clock": measurement_to_json(made.clock),
+        "page_fault": measurement_to_json(made.page_fault),
+        "evidence": {name: dict(found) for name, found in made.evidence.items()},
+        "how": dict(made.how),
+    }
+
+
+def _level_to_json(level: Level) -> Json:
+    return {
+        "name": level.name,
+        "capacity_measured": level.capacity_measured,
+        "capacity_reported": level.capacity_reported,
+        "capacity_by_latency": level.capacity_by_latency,
+        **{curve: measurement_to_json(getattr(level, curve)) for curve in CURVES},
+    }
+
+
+def ceilings_from_json(given: Any) -> Ceilings:
+    """Return the ceilings that `ceilings_to_json` wrote.
+
+    Raises:
+        ValueError: if a field is missing, or is not of the type, unit or range that it must have.
+    """
+    try:
+        return _ceilings(_dictionary(given, "ceilings"))
+    except KeyError as error:
+        raise ValueError(f"ceilings must have the field {error}") from error
+
+
+def _ceilings(given: Json) -> Ceilings:
+    sweep = tuple(
+        (_size(entry["flops_per_element"], "flops_per_element"), _measurement(entry["reached"], "FLOP/s"))
+        for entry in _dictionaries(given["multiply_add"], "multiply_add")
+    )
+    levels = tuple(_level(entry) for entry in _dictionaries(given["levels"], "levels"))
+    if levels[-1].name != "memory" or any(level.capacity_measured is None for level in levels[:-1]):
+        raise ValueError("levels must be caches with a capacity, and then memory")
+    curves = _dictionary(given["curves"], "curves")
+    return Ceilings(
+        threads=_size(given["threads"], "threads"),
+        fp32_peak=_measurement(given["fp32_peak"], "FLOP/s"),
+        fp32_from=_text(given["fp32_from"], "fp32_from"),
+        multiply_add=sweep,
+        sgemm=_measurement(given["sgemm"], "FLOP/s"),
+        int8_peak=None if given["int8_peak"] is None else _measurement(given["int8_peak"], "OP/s"),
+        int8_from=_text(given["int8_from"], "int8_from"),
+        levels=levels,
+        curves={curve: _points(curves[curve], curve) for curve in CURVES},
+        clock=_measurement(given["clock"], "Hz"),
+        page_fault=_measurement(given["page_fault"], "s"),
+        evidence={
+            _text(name, "evidence"): {
+                _text(key, "evidence"): _size(count, key) for key, count in _dictionary(found, name).items()
+            }
+            for name, found in _dictionary(given["evidence"], "evidence").items()
+        },
+        how=_dictionary(given["how"], "how"),
+    )
+
+
+def _level(given: Json) -> Level:
+    streams = {stream: _measurement(given[stream], "B/s") for stream in STREAMS}
+    return Level(
+        _text(given["name"], "name"),
+        _size_or_none(given["capacity_measured"], "capacity_measured"),
+        _size_or_none(given["capacity_reported"], "capacity_reported"),
+        streams["read"],
+        streams["copy"],
+        streams["triad"],
+        _measurement(given["latency"], "s"),
+        _size_or_none(given["capacity_by_latency"], "capacity_by_latency"),
+    )
+
+
+def _points(given: Any, curve: Curve) -> tuple[Point, ...]:
+    points = tuple(
+        Point(_size(entry["working_set"], "working_set"), _measurement(entry["reached"], _UNITS[curve]))
+        for entry in _dictionaries(given, curve)
+    )
+    if any(a.working_set >= b.working_set for a, b in pairwise(points)):
+        raise ValueError(f"working sets of {curve} must grow")
+    return points
+
+
+def _measurement(given: Any, unit: str) -> Measurement:
+    fields = _dictionary(given, "measurement")
+    name, samples = _text(fields["name"], "name"), fields["samples"]
+    if fields["unit"] != unit:
+        raise ValueError(f"{name!r} must be in {unit}, not in {fields['unit']!r}")
+    numbers = isinstance(samples, list) and all(type(sample) in (int, float) for sample in samples)
+    if not numbers or not all(sample > 0 for sample in samples):
+        raise ValueError(f"samples of {name!r} must be numbers above 0")
+    return Measurement(name, tuple(float(sample) for sample in samples), unit, _dictionary(fields["how"], "how"))
+
+
+def _dictionary(given: Any, name: str) -> Json:
+    if not isinstance(given, dict):
+        raise ValueError(f"{name} must be an object, not {type(given).__name__}")
+    return given
+
+
+def _dictionaries(given: Any, name: str) -> list[Json]:
+    if not isinstance(given, list) or not given:
+        raise ValueError(f"{name} must be a list that is not empty")
+    return [_dictionary(entry, name) for entry in given]
+
+
+def _text(given: Any, name: str) -> str:
+    if not isinstance(given, str):
+        raise ValueError(f"{name} must be text, not {given!r}")
+    return given
+
+
+def _size(given: Any, name: str) -> int:
+    if type(given) is not int or given < 1:
+        raise ValueError(f"{name} must be a whole number above 0, not {given!r}")
+    return given
+
+
+def _size_or_none(given: Any, name: str) -> int | None:
+    return None if given is None else _size(given, name)
