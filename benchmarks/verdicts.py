@@ -1,0 +1,180 @@
+"""Which rule tells a slower program from the same program: false alarms and power of ours and of the field's.
+
+    python -m benchmarks.verdicts [--trials 200] [--runs 40]
+
+Each trial times the same function against itself, or sgemm against sgemm with 3 % more rows, twice: one after the
+other, as tools do that run one benchmark after another, and in randomized adjacent pairs. Our rule judges the pairs,
+every other rule the series; a second column shows what it would make of our pairs. All rules get as many samples,
+from one warm process on one core, a few milliseconds each.
+
+Targets over 200 trials: false alarms of ours at most 2 % with a delta of 1 %, and 8 % without, on each workload; the
+slow-down found in 90 %; no other rule with fewer false alarms, and none with more power.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks.conditions import one_core
+from benchmarks.verdict_rules import NamedRule, Times, all_rules
+from tinytorch.perf.timing import interleave, measure
+
+#: Rows of the left matrix, and with 3 % more of the same work.
+_ROWS, _MORE_ROWS = 1600, 1648
+_WIDTH = 256
+#: float32 numbers that are copied: 16 MiB read, and 16 written.
+_COPIED = 2**22
+SLOWER = "sgemm, 3 % more rows"
+FALSE_ALARMS, FALSE_ALARMS_WITHOUT_DELTA, POWER = 0.02, 0.08, 0.90
+
+Function = Callable[[], Any]
+
+
+@dataclass
+class Counts:
+    """How often a rule called the candidate slower or faster, by workload: on its own samples and on our pairs."""
+
+    own: dict[str, Counter[int]] = field(default_factory=dict)
+    pairs: dict[str, Counter[int]] = field(default_factory=dict)
+
+    def alarms(self, workload: str) -> int:
+        """Return how often it called equal things different."""
+        return self.own[workload][1] + self.own[workload][-1]
+
+
+def product(rows: int) -> Function:
+    """Return a float32 matrix product of ``rows`` rows, into an array that is there."""
+    draw = np.random.default_rng(0)
+    left, right = draw.random((rows, _WIDTH), dtype=np.float32), draw.random((_WIDTH, _WIDTH), dtype=np.float32)
+    result = np.empty((rows, _WIDTH), np.float32)
+    return lambda: np.matmul(left, right, out=result)
+
+
+def workloads() -> dict[str, tuple[Function, Function]]:
+    """Return baseline and candidate of each workload; the same function but for the last."""
+    source, target = np.ones(_COPIED, np.float32), np.ones(_COPIED, np.float32)
+    words = [f"word {index % 97}" for index in range(12_000)]
+
+    def copy() -> None:
+        np.copyto(target, source)
+
+    def count() -> Counter[str]:
+        found: Counter[str] = Counter()
+        for word in words:
+            found[word] += 1
+        return found
+
+    sgemm = product(_ROWS)
+    return {
+        "sgemm": (sgemm, sgemm),
+        "memory": (copy, copy),
+        "Python": (count, count),
+        SLOWER: (sgemm, product(_MORE_ROWS)),
+    }
+
+
+def in_sequence(baseline: Function, candidate: Function, runs: int) -> tuple[Times, Times]:
+    """Return the seconds of both, one after the other."""
+    first, second = (measure(function, "", repeats=runs, warmup_seconds=0.02) for function in (baseline, candidate))
+    return np.array(first.samples), np.array(second.samples)
+
+
+def in_pairs(baseline: Function, candidate: Function, runs: int, seed: int) -> tuple[Times, Times]:
+    """Return the seconds of both, in randomized adjacent pairs."""
+    functions = {"baseline": baseline, "candidate": candidate}
+    both = interleave(functions, repeats=runs, warmup_seconds=0.02, seed=seed)
+    return np.array(both["baseline"].samples), np.array(both["candidate"].samples)
+
+
+def run(rules: list[NamedRule], trials: int, runs: int, console: Console) -> dict[str, Counts]:
+    """Return the counts of every rule over all workloads; the workloads take turns, so that all see every hour."""
+    made = workloads()
+    counts = {rule.name: Counts({w: Counter() for w in made}, {w: Counter() for w in made}) for rule in rules}
+    for trial in track(range(trials), "trials", console=console, disable=not console.is_terminal):
+        for workload, (baseline, candidate) in made.items():
+            series = in_sequence(baseline, candidate, runs)
+            pairs = in_pairs(baseline, candidate, runs, trial)
+            for rule in rules:
+                of_pairs = rule.decide(*pairs)
+                counts[rule.name].pairs[workload][of_pairs] += 1
+                counts[rule.name].own[workload][of_pairs if rule.paired else rule.decide(*series)] += 1
+    return counts
+
+
+def show(rules: list[NamedRule], counts: dict[str, Counts], trials: int, console: Console) -> None:
+    """Print the table."""
+    same = [workload for workload in workloads() if workload != SLOWER]
+    table = Table(title=f"of {trials} trials each; in brackets: the same rule on our pairs")
+    table.add_column("rule")
+    table.add_column("from")
+    for workload in same:
+        table.add_column(f"false alarms, {workload}", justify="right")
+    table.add_column("3 % found", justify="right")
+    for rule in rules:
+        found = counts[rule.name]
+        cells = []
+        for workload in same:
+            own, pairs = found.own[workload], found.pairs[workload]
+            cells.append(f"{1 - own[0] / trials:.1%} [{1 - pairs[0] / trials:.1%}]")
+        cells.append(f"{found.own[SLOWER][1] / trials:.1%} [{found.pairs[SLOWER][1] / trials:.1%}]")
+        table.add_row(rule.name, rule.source, *(cell.replace("[", r"\[") for cell in cells))
+    console.print(table)
+
+
+def misses(rules: list[NamedRule], counts: dict[str, Counts], trials: int) -> list[str]:
+    """Return what is not as it should be, a sentence each."""
+    same = [workload for workload in workloads() if workload != SLOWER]
+    with_delta, without = (counts[rule.name] for rule in rules[:2])
+    found = []
+    for workload in same:
+        for name, limit, ours in (("1 %", FALSE_ALARMS, with_delta), ("none", FALSE_ALARMS_WITHOUT_DELTA, without)):
+            if ours.alarms(workload) > limit * trials:
+                found.append(f"{ours.alarms(workload)} false alarms on {workload} with delta {name}: above {limit:.0%}")
+    power = with_delta.own[SLOWER][1]
+    if power < POWER * trials:
+        found.append(f"the slow-down was found {power} times in {trials}: below {POWER:.0%}")
+    total = sum(map(with_delta.alarms, same))
+    for rule in rules[2:]:
+        other = counts[rule.name]
+        if sum(map(other.alarms, same)) < total:
+            found.append(f"{rule.name} raised {sum(map(other.alarms, same))} false alarms, ours {total}")
+        if other.own[SLOWER][1] > power:
+            found.append(f"{rule.name} found the slow-down {other.own[SLOWER][1]} times, ours {power}")
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Run the trials and print the table; return 1 if a target is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.verdicts", description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=200, help="of each workload")
+    parser.add_argument("--runs", type=int, default=40, help="samples of each function in a trial")
+    options = parser.parse_args(arguments)
+    if options.trials < 1 or options.runs < 10:
+        parser.error("--trials must be at least 1 and --runs at least 10")
+    console, rules = Console(width=150), all_rules()
+    gc.freeze()  # what is imported needs no look in each of the trials
+    start = time.perf_counter()
+    with one_core() as conditions:
+        counts = run(rules, options.trials, options.runs, console)
+    console.print(conditions, f"{options.runs} samples of each in a trial, {time.perf_counter() - start:.0f} s in all.")
+    show(rules, counts, options.trials, console)
+    missed = misses(rules, counts, options.trials)
+    for sentence in missed:
+        console.print(f"missed: {sentence}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
