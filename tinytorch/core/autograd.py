@@ -102,14 +102,15 @@ def _hand_on(node: Node, gradients: tuple[Array | None, ...], arrived: _Pending,
     shared = sum(
         g is not None and needed and _buffer(g) is buffer for g, needed in zip(gradients, node.needs, strict=True)
     )
-    for source, spec, gradient in zip(node.sources, node.specs, gradients, strict=True):
+    for source, operand, gradient in zip(node.sources, node.operands, gradients, strict=True):
         if source is None:
             continue
         assert gradient is not None
+        assert operand is not None
         if gradient.__class__ is not np.ndarray:  # NumPy turns results without axes into scalars
             gradient = np.asarray(gradient)
-        if gradient.dtype != spec.dtype:  # the other operand was wider
-            gradient = gradient.astype(spec.dtype)
+        if gradient.dtype != operand[1]:  # the other operand was wider
+            gradient = gradient.astype(operand[1])
         # A backward's result is its own unless it is (a view of) the gradient that came in, or read-only.
         owned = gradient.flags.writeable and (_buffer(gradient) is not buffer or (arrived.owned and shared == 1))
         if isinstance(source, Tensor):

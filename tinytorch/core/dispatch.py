@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinytorch.core.op import Array, Call, Gradients, Implementation, Op, Saved, Spec
+from tinytorch.core.op import Array, Call, Gradients, Implementation, Op, Saved, Shape, Spec
 from tinytorch.core.tensor import Node, Tensor
 
 if TYPE_CHECKING:
@@ -69,12 +69,12 @@ def apply(op: Op, *inputs: Any, **params: Any) -> Tensor:
     output, saved = implementation.forward(keep, *arrays, **params)
     if not keep:
         return Tensor._made(output, None)
-    return Tensor._made(output, Node(op, implementation, inputs, tuple(needs), _specs(arrays), saved, params, ""))
+    return Tensor._made(output, Node(op, implementation, inputs, tuple(needs), _operands(arrays), saved, params))
 
 
-def _specs(arrays: list[Any]) -> tuple[Spec, ...]:
-    """Return shape and dtype of each operand."""
-    return tuple([Spec(a.shape, a.dtype) if isinstance(a, np.ndarray) else Spec((), None) for a in arrays])
+def _operands(arrays: list[Any]) -> tuple[tuple[Shape, np.dtype[Any]] | None, ...]:
+    """Return shape and dtype of each operand, None for a number: cheaper to make than a `Spec`."""
+    return tuple([(a.shape, a.dtype) if isinstance(a, np.ndarray) else None for a in arrays])
 
 
 def _unwrapped(inputs: tuple[Any, ...]) -> tuple[list[Any], list[bool]]:
@@ -119,13 +119,16 @@ def _apply_observed(op: Op, inputs: tuple[Any, ...], params: dict[str, Any]) -> 
     output, saved = implementation.forward(keep, *arrays, **params)
     end = time.perf_counter_ns()
     output = np.asarray(output)
-    specs = _specs(arrays)
+    operands = _operands(arrays)
+    specs = tuple([Spec(*operand) if operand else Spec((), None) for operand in operands])
     call = Call(
         op, implementation, "forward", state.path, specs, Spec(output.shape, output.dtype), params, (), start, end
     )
     for observer in state.observers:
         observer.after_op(call, tuple(arrays), (output,), saved if keep else ())
-    node = Node(op, implementation, inputs, tuple(needs), specs, saved, params, state.path) if keep else None
+    if not keep:
+        return Tensor._made(output, None)
+    node = Node(op, implementation, inputs, tuple(needs), operands, saved, params, state.path, specs)
     return Tensor._made(output, node)
 
 

@@ -19,10 +19,10 @@ class Node:
 
     ``sources`` holds, for each input that needs a gradient, the Node that made it, or the Tensor itself if it
     is a leaf, and None for the others. It does not hold the inputs' arrays: one that no op saved is freed as
-    soon as the program drops it. ``specs`` is shape and dtype of every input.
+    soon as the program drops it. ``operands`` is shape and dtype of every input, None for a number.
     """
 
-    __slots__ = ("implementation", "needs", "op", "params", "path", "saved", "sources", "specs")
+    __slots__ = ("_specs", "implementation", "needs", "op", "operands", "params", "path", "saved", "sources")
 
     def __init__(
         self,
@@ -30,21 +30,30 @@ class Node:
         implementation: Implementation,
         inputs: tuple[Any, ...],
         needs: tuple[bool, ...],
-        specs: tuple[Spec, ...],
+        operands: tuple[tuple[Shape, np.dtype[Any]] | None, ...],
         saved: Saved,
         params: dict[str, Any],
-        path: str,
+        path: str = "",
+        specs: tuple[Spec, ...] | None = None,
     ) -> None:
         self.op = op
         self.implementation = implementation
         self.sources: tuple[Node | Tensor | None, ...] = tuple(
-            [(value._node or value) if needed else None for value, needed in zip(inputs, needs, strict=True)]
+            [(value._node or value) if needed else None for value, needed in zip(inputs, needs)]  # noqa: B905 - costs time in every op
         )
         self.needs = needs
-        self.specs = specs
+        self.operands = operands
+        self._specs = specs
         self.saved = saved
         self.params = params
         self.path = path
+
+    @property
+    def specs(self) -> tuple[Spec, ...]:
+        """Shape and dtype of every input as observers see them; those of an observed forward are the very same."""
+        if self._specs is None:
+            self._specs = tuple([Spec(*operand) if operand else Spec((), None) for operand in self.operands])
+        return self._specs
 
 
 class Tensor:
