@@ -112,8 +112,8 @@ def test_each_op_has_the_roof_of_its_own_level() -> None:
     made = made_ceilings()
     inner, middle, outer = event(traffic=32 * KIB), event(traffic=32 * KIB + 1), event(traffic=MIB + 1)
     assert [demand_of([one], made).level for one in (inner, middle, outer)] == ["L1", "L2", "memory"]
-    assert roof_seconds([inner], made) == pytest.approx(32 * KIB / 4e11)
-    assert roof_seconds([middle], made) == pytest.approx((32 * KIB + 1) / 1e11)
+    assert roof_seconds([inner], made) == pytest.approx((32 * KIB / 4e11,) * 3)
+    assert roof_seconds([middle], made) == pytest.approx(((32 * KIB + 1) / 1e11,) * 3)
     asked = demand_of([inner, middle, outer, inner], made)
     assert dict(asked.bytes_at) == {"L1": 64 * KIB, "L2": 32 * KIB + 1, "memory": MIB + 1}
     assert (asked.working_set, asked.level, asked.calls) == (MIB + 1, "memory", 4)
@@ -121,7 +121,11 @@ def test_each_op_has_the_roof_of_its_own_level() -> None:
     assert verdict(asked, spread(1, "s"), made, made_costs().op).memory.seconds == pytest.approx(expected)
     busy = event(macs=10**6, traffic=MIB + 1)  # 20 µs of arithmetic, 105 µs of bytes
     busier = event(macs=10**7, traffic=MIB + 1)  # 200 µs of arithmetic
-    assert roof_seconds([busy, busier], made) == pytest.approx((MIB + 1) / 1e10 + 2e7 / PEAK)
+    expected = (MIB + 1) / 1e10 + 2e7 / PEAK
+    assert roof_seconds([busy, busier], made) == pytest.approx((expected,) * 3)
+    assert roof_seconds([busy, busier], made_ceilings(noise=0.1)) == pytest.approx(
+        (expected, expected / 1.1, expected / 0.9)
+    )
 
 
 def test_the_slope_is_the_best_of_the_three_streams() -> None:

@@ -61,6 +61,9 @@ def test_a_product_stands_where_the_hand_puts_it() -> None:
     assert (placed.of_roof.interval.low, placed.of_roof.interval.high) == pytest.approx(
         (placed.of_roof.median / 1.1, placed.of_roof.median / 0.9)
     )
+    assert placed.of_roof_range == pytest.approx((placed.of_roof.interval.low, placed.of_roof.interval.high))
+    noisy = place("product", product_run(64).events, timed(2e-5, 0.1), made_ceilings(0.2), costs=made_costs())
+    assert noisy.of_roof_range == pytest.approx((flops / PEAK / 1.2 / 2.2e-5, flops / PEAK / 0.8 / 1.8e-5))
     assert placed.verdict.bottleneck == "compute"
     assert placed.verdict.overhead.seconds == pytest.approx(OP)
 

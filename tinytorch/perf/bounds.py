@@ -214,8 +214,12 @@ def _percent(share: float) -> str:
     return "under 0.1%" if share < 1e-3 else f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
 
 
-def roof_seconds(events: Sequence[Event], ceilings: Ceilings) -> float:
-    """Return the least seconds that ops take one after the other, each at its own roof, by the ceilings' medians.
+#: Seconds by the medians of ceilings, and by the upper and lower ends of their intervals: the least, the most.
+Range = tuple[float, float, float]
+
+
+def roof_seconds(events: Sequence[Event], ceilings: Ceilings) -> Range:
+    """Return the seconds that ops take one after the other, each at its own roof.
 
     At its roof an op takes its operations over the peak or its bytes over the bandwidth of the level that holds
     them, whichever is longer.
@@ -225,10 +229,9 @@ def roof_seconds(events: Sequence[Event], ceilings: Ceilings) -> float:
         ValueError: if there are none.
     """
     demands = [demand_of([event], ceilings) for event in events]
-    return sum(max(_compute(demand, ceilings)[0], _memory(demand, ceilings)[0]) for demand in demands)
-
-
-Range = tuple[float, float, float]
+    roofs = [tuple(map(max, _compute(demand, ceilings), _memory(demand, ceilings))) for demand in demands]
+    median, least, most = (sum(ends) for ends in zip(*roofs, strict=True))
+    return median, least, most
 
 
 def _compute(demand: Demand, ceilings: Ceilings) -> Range:

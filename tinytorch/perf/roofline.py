@@ -45,6 +45,7 @@ class Placed:
         seconds: how long it took.
         roof_seconds: how long it would take at the roof: for each op its operations over the peak or its bytes over
             the bandwidth of the level that holds them, whichever is longer, added up over the ops.
+        roof_range: the same by the ends of the ceilings' intervals: least and most seconds.
         verdict: what bounds it.
     """
 
@@ -52,6 +53,7 @@ class Placed:
     demand: Demand
     seconds: Measurement
     roof_seconds: float
+    roof_range: tuple[float, float]
     verdict: Verdict
 
     @property
@@ -78,9 +80,15 @@ class Placed:
     def of_roof(self) -> Measurement:
         """Share of the roof that was reached, 0 to 1: `roof_seconds` over each measured time.
 
-        The interval is that of the time; what the roof's own interval adds is in the shares of the verdict.
+        The interval is that of the time; `of_roof_range` adds that of the roof.
         """
         return self.seconds.per(self.roof_seconds, "%", f"share of the roof of {self.name}")
+
+    @property
+    def of_roof_range(self) -> tuple[float, float]:
+        """Least and greatest share of the roof, by the 95 % intervals of both time and roof at their widest."""
+        least, most = self.roof_range
+        return least / self.seconds.interval.high, most / self.seconds.interval.low
 
 
 def attainable(intensity: float, ceilings: Ceilings, level: Level) -> float:
@@ -214,4 +222,5 @@ def _placed(name: str, events: Sequence[Event], seconds: Measurement, ceilings: 
     demand = demand_of(events, ceilings)
     if not demand.bytes:
         raise ValueError(f"{name} must move at least one byte to have a place, but its ops only make views")
-    return Placed(name, demand, seconds, roof_seconds(events, ceilings), verdict(demand, seconds, ceilings, call))
+    roof, least, most = roof_seconds(events, ceilings)
+    return Placed(name, demand, seconds, roof, (least, most), verdict(demand, seconds, ceilings, call))
