@@ -21,6 +21,7 @@ from tinytorch.perf.breakdown import OpRow
 from tinytorch.perf.model_profile import LossFunction, profile_model, rows_of
 from tinytorch.perf.subject import zeros_for
 from tinytorch.perf.trace import write_whole
+from tinytorch.report.machine_listing import examine, print_examination
 
 
 class UsageError(Exception):
@@ -79,7 +80,24 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--trace", metavar="FILE", help="write a timeline for https://ui.perfetto.dev")
     profile.add_argument("--json", metavar="FILE", help="write everything as JSON")
     profile.set_defaults(run=_profile)
+    machine = commands.add_parser("machine", help="show what this machine is, and what it can do at most")
+    machine.add_argument("--refresh", action="store_true", help="measure anew what is kept from an earlier run")
+    machine.add_argument("--json", metavar="FILE", help="write everything as JSON")
+    machine.set_defaults(run=_machine)
     return parser
+
+
+def _machine(chosen: argparse.Namespace) -> None:
+    _check_folder("json", chosen.json)
+    examined = examine(refresh=chosen.refresh)
+    if chosen.json:
+        write_whole(chosen.json, json.dumps(examined.to_json(), allow_nan=False))
+    print_examination(examined)
+
+
+def _check_folder(option: str, path: str | None) -> None:
+    if path and not Path(path).absolute().parent.is_dir():
+        raise UsageError(f"--{option} {path} is in a folder that does not exist")
 
 
 def _profile(chosen: argparse.Namespace) -> None:
@@ -90,9 +108,7 @@ def _profile(chosen: argparse.Namespace) -> None:
     if chosen.limit < 1:
         raise UsageError(f"--limit must be at least 1, not {chosen.limit}")
     for option in ("trace", "json"):
-        path = getattr(chosen, option)
-        if path and not Path(path).absolute().parent.is_dir():
-            raise UsageError(f"--{option} {path} is in a folder that does not exist")
+        _check_folder(option, getattr(chosen, option))
     model, inputs, loss = _subject(chosen)
     done = profile_model(model, inputs, chosen.model, chosen.backward, loss)
     if chosen.trace:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
+from tinytorch.perf.blas_costs import BusyNeighbour, Caution
 from tinytorch.perf.identity import Identity
 from tinytorch.perf.ladder import CURVES, STREAMS, Curve, Point
 from tinytorch.perf.levels import Level
@@ -20,12 +21,15 @@ DOCUMENT_VERSION = 1
 _UNITS: Mapping[Curve, str] = {"read": "B/s", "copy": "B/s", "triad": "B/s", "latency": "s"}
 
 
-def machine_document(identity: Identity, ceilings: list[Ceilings], warnings: list[Json]) -> Json:
+def machine_document(
+    identity: Identity, ceilings: Sequence[Ceilings], cautions: Sequence[Caution], neighbour: BusyNeighbour | None
+) -> Json:
     """Return what ``python -m tinytorch machine --json FILE`` writes.
 
     ``schema`` is "tinytorch-machine", ``schema_version`` 1. ``identity`` has the fields of `Identity`. ``ceilings`` is
     a list, one for one thread and one for all, with the fields of `Ceilings`. ``warnings`` is a list of
-    ``{"what", "sentence", "cost"}``, where cost is a measurement. Each measurement is ``{"name", "unit", "median",
+    ``{"what", "sentence", "cost"}``, where cost is a measurement or null. ``busy_neighbour`` has the fields of
+    `BusyNeighbour`, or is null where there is one core. Each measurement is ``{"name", "unit", "median",
     "interval": {"low", "high", "confidence"} or null, "samples", "how"}``; units are "s", "Hz", "B/s", "FLOP/s",
     "OP/s", or "" for a ratio; sizes are bytes.
     """
@@ -34,7 +38,16 @@ def machine_document(identity: Identity, ceilings: list[Ceilings], warnings: lis
         "schema_version": DOCUMENT_VERSION,
         "identity": identity.to_json(),
         "ceilings": [ceilings_to_json(one) for one in ceilings],
-        "warnings": warnings,
+        "warnings": [
+            {"what": one.what, "sentence": one.sentence, "cost": one.cost and measurement_to_json(one.cost)}
+            for one in cautions
+        ],
+        "busy_neighbour": neighbour
+        and {
+            "threads": neighbour.threads,
+            "over_alone": measurement_to_json(neighbour.over_alone),
+            "over_one_thread": measurement_to_json(neighbour.over_one_thread),
+        },
     }
 
 

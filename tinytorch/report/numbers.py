@@ -58,6 +58,7 @@ SCALES: dict[str, tuple[Scale, ...]] = {
     "B/s": _decimal_scales("B/s"),
     "FLOP": _decimal_scales("FLOP"),
     "FLOP/s": _decimal_scales("FLOP/s"),
+    "OP/s": _decimal_scales("OP/s"),
     "MAC": _decimal_scales("MAC"),
     "Hz": _decimal_scales("Hz"),
     "%": (Scale(0.01, "%"),),
