@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinytorch.perf.bounds import CallCosts
+from tinytorch.perf.call_costs import CallCosts
 from tinytorch.perf.hardware import Ceilings, Level
 from tinytorch.perf.timing import Measurement, current_blas_threads
 
@@ -44,5 +44,6 @@ def made_ceilings(noise: float = 0.0, threads: int | None = None, peak: float = 
 
 
 def made_costs(noise: float = 0.0) -> CallCosts:
-    """Return what a call costs on that machine."""
-    return CallCosts(spread(OP, "s", noise), spread(KERNEL, "s", noise))
+    """Return what a call of any op costs on that machine."""
+    key = ("any", "forward", 1)
+    return CallCosts({key: spread(OP, "s", noise)}, {key: spread(KERNEL, "s", noise)})

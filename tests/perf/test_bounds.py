@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.perf.made_ceilings import OP, PEAK, made_ceilings, made_costs, spread
+from tests.perf.made_ceilings import OP, PEAK, made_ceilings, spread
 from tests.perf.small_models import Mystery, rows
 from tinytorch.core import ops
-from tinytorch.core.dispatch import apply, observed_by
+from tinytorch.core.dispatch import apply
 from tinytorch.core.op import Spec, UncountedError, Work
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.bounds import Demand, best_bandwidth, call_costs, demand_of, roof_seconds, verdict
-from tinytorch.perf.events import Event, Recorder, recording
+from tinytorch.perf.bounds import Demand, best_bandwidth, demand_of, roof_seconds, verdict
+from tinytorch.perf.events import Event, recording
 from tinytorch.perf.timing import Measurement
 
 KIB, MIB = 2**10, 2**20
@@ -33,9 +33,17 @@ def demand(operations: float, memory_bytes: float = 0.0, calls: int = 1) -> Dema
     return Demand(flops, 0, moved, calls, moved, "memory", (("L1", 0), ("L2", 0), ("memory", moved)))
 
 
+def calling(asked: Demand, noise: float = 0.0) -> tuple[float, float, float]:
+    seconds = asked.calls * OP
+    return seconds, seconds * (1 - noise), seconds * (1 + noise)
+
+
+NO_CALLS = (1e-6, 1e-6, 1e-6)
+
+
 def found(asked: Demand, seconds: float = 1.0, noise: float = 0.0, time_noise: float = 0.0) -> str:
     made = made_ceilings(noise)
-    return verdict(asked, spread(seconds, "s", time_noise), made, made_costs(noise).op).bottleneck
+    return verdict(asked, spread(seconds, "s", time_noise), made, calling(asked, noise)).bottleneck
 
 
 # On the made machine one second is 1e11 FLOP, 1e10 B of memory, 1e6 calls.
@@ -67,8 +75,8 @@ def test_a_ceiling_that_explains_less_than_a_quarter_bounds_nothing() -> None:
     assert found(demand(1e11), seconds=4.01) == "unclear"
     assert found(demand(1e11), seconds=4.2, time_noise=0.1) == "compute", "the quarter lies in the interval"
     made = made_ceilings()
-    slow = verdict(demand(1e11), spread(10, "s"), made, made_costs().op)
-    alike = verdict(demand(1e11, 1e10), spread(1, "s"), made, made_costs().op)
+    slow = verdict(demand(1e11), spread(10, "s"), made, NO_CALLS)
+    alike = verdict(demand(1e11, 1e10), spread(1, "s"), made, NO_CALLS)
     assert slow.because.endswith("none explains a quarter of it")
     assert alike.because.endswith("the two largest are within noise")
     assert {slow.sentence_word, alike.sentence_word} == {"unclear"}
@@ -77,7 +85,8 @@ def test_a_ceiling_that_explains_less_than_a_quarter_bounds_nothing() -> None:
 @given(st.integers(1, 10**13), st.integers(1, 10**12), st.integers(1, 10**6), st.floats(1e-6, 1e3))
 def test_predictions_are_amounts_over_ceilings(operations: int, moved: int, calls: int, seconds: float) -> None:
     made = made_ceilings(noise=0.1)
-    result = verdict(demand(operations, moved, calls), spread(seconds, "s", 0.2), made, made_costs(0.1).op)
+    asked = demand(operations, moved, calls)
+    result = verdict(asked, spread(seconds, "s", 0.2), made, calling(asked, 0.1))
     parts = {"compute": operations / PEAK, "memory": moved / 10e9, "overhead": calls * OP}
     for name, expected in parts.items():
         prediction = getattr(result, name)
@@ -93,7 +102,7 @@ def test_predictions_are_amounts_over_ceilings(operations: int, moved: int, call
 
 
 def test_the_reason_names_the_three_shares() -> None:
-    result = verdict(demand(5e10, 1e9, 1), spread(1, "s"), made_ceilings(), made_costs().op)
+    result = verdict(demand(5e10, 1e9, 1), spread(1, "s"), made_ceilings(), NO_CALLS)
     assert result.sentence_word == "compute-bound"
     assert result.because == (
         "arithmetic at the peak would take 50% of the measured time, "
@@ -104,7 +113,7 @@ def test_the_reason_names_the_three_shares() -> None:
 @pytest.mark.parametrize("bad", [Measurement("none", (1.0, 0.0), "s"), Measurement("rate", (1.0,), "FLOP/s")])
 def test_what_is_no_time_above_zero_raises(bad: Measurement) -> None:
     with pytest.raises(ValueError, match="seconds must be times above 0"):
-        verdict(demand(1, 1), bad, made_ceilings(), made_costs().op)
+        verdict(demand(1, 1), bad, made_ceilings(), NO_CALLS)
 
 
 def test_each_op_has_the_roof_of_its_own_level() -> None:
@@ -118,7 +127,7 @@ def test_each_op_has_the_roof_of_its_own_level() -> None:
     assert dict(asked.bytes_at) == {"L1": 64 * KIB, "L2": 32 * KIB + 1, "memory": MIB + 1}
     assert (asked.working_set, asked.level, asked.calls) == (MIB + 1, "memory", 4)
     expected = 64 * KIB / 4e11 + (32 * KIB + 1) / 1e11 + (MIB + 1) / 1e10
-    assert verdict(asked, spread(1, "s"), made, made_costs().op).memory.seconds == pytest.approx(expected)
+    assert verdict(asked, spread(1, "s"), made, NO_CALLS).memory.seconds == pytest.approx(expected)
     busy = event(macs=10**6, traffic=MIB + 1)  # 20 µs of arithmetic, 105 µs of bytes
     busier = event(macs=10**7, traffic=MIB + 1)  # 200 µs of arithmetic
     expected = (MIB + 1) / 1e10 + 2e7 / PEAK
@@ -166,13 +175,3 @@ def test_nothing_and_the_uncounted_have_no_demand() -> None:
         Mystery()(rows())
     with pytest.raises(UncountedError, match="mystery"):
         demand_of(recorded.profile.events, made_ceilings())
-
-
-def test_what_a_call_costs_is_measured_once_and_not_under_an_observer() -> None:
-    call_costs.cache_clear()
-    with observed_by(Recorder()), pytest.raises(RuntimeError, match="without observers"):
-        call_costs()
-    costs = call_costs()
-    assert (costs.op.unit, costs.kernel.unit) == ("s", "s")
-    assert min(costs.op.minimum, costs.kernel.minimum) > 0
-    assert call_costs() is costs

@@ -5,68 +5,29 @@ held against one rate, the FP32 peak. That flatters elementwise operations: with
 of the peak can be reached, and a transcendental function counts as one operation and takes ten or more. So a
 prediction of compute time is a lower bound for them, and the share that it explains shows how far off it is.
 
-Bytes are compulsory ones: each operand read once, each result written once. Those of an op travel at the best
-bandwidth (of read, copy and triad) of the innermost level that holds all of them. What other ops pushed out of that
-level in the meantime is not looked at, so this is a lower bound, too.
+Bytes are compulsory ones: each operand read once, each result written once; an array that is two operands of one op
+counts twice. Those of an op travel at the best bandwidth (of read, copy and triad) of the innermost level that holds
+all of them. What other ops pushed out of that level in the meantime is not looked at, so this is a lower bound, too.
 
-An op's call takes at least what the cheapest op takes on one element; that is the third ceiling.
+Calling an op takes at least what the same op takes on one element; that is the third ceiling, see `call_costs`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
-import numpy as np
-
-from tinytorch.core import ops
-from tinytorch.core.dispatch import apply, is_observed, no_grad
 from tinytorch.core.op import UncountedError
-from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events import Event
 from tinytorch.perf.hardware import Ceilings, Level
-from tinytorch.perf.timing import Measurement, interleave
+from tinytorch.perf.timing import Measurement
 
 #: A ceiling that explains less of the time than this bounds nothing: to remove all of it would bring a third at most.
 LEAST_EXPLAINED = 0.25
 
 Ceiling = Literal["compute", "memory", "overhead"]
 Bottleneck = Literal["compute", "memory", "overhead", "unclear"]
-
-
-@dataclass(frozen=True, slots=True)
-class CallCosts:
-    """Seconds that a call of the cheapest op takes, an addition of one element.
-
-    Attributes:
-        op: as a caller sees it: through the seam, with the Tensor that is made.
-        kernel: as an event's time sees it: NumPy's function alone.
-    """
-
-    op: Measurement
-    kernel: Measurement
-
-
-@cache
-def call_costs() -> CallCosts:
-    """Return what a call costs at least, measured once in this process without observers, then kept.
-
-    Raises:
-        RuntimeError: if an observer is installed, because it would be measured too.
-    """
-    if is_observed():
-        raise RuntimeError("call_costs() measures without observers: call it outside of `with Profiler()`")
-    array = np.ones(1, np.float32)
-    one, forward = Tensor(array), ops.add.reference.forward
-    with no_grad():
-        both = interleave(
-            {"op": lambda: apply(ops.add, one, one), "kernel": lambda: forward(False, array, array)},
-            repeats=30,
-            at_most_seconds=1.0,
-        )
-    return CallCosts(both["op"], both["kernel"])
 
 
 def best_bandwidth(level: Level) -> Measurement:
@@ -253,21 +214,20 @@ def _memory(demand: Demand, ceilings: Ceilings) -> Range:
     )
 
 
-def verdict(demand: Demand, seconds: Measurement, ceilings: Ceilings, call: Measurement) -> Verdict:
+def verdict(demand: Demand, seconds: Measurement, ceilings: Ceilings, overhead: Range) -> Verdict:
     """Return what bounds a run that asked for ``demand`` and took ``seconds``.
 
     Args:
         demand: from `demand_of` with the same ceilings.
         seconds: measured, on as many threads as the ceilings.
         ceilings: of this machine.
-        call: seconds that a call costs at least, as ``seconds`` was taken: see `CallCosts`.
+        overhead: seconds that the calls take at least, as ``seconds`` was taken: see `call_costs`.
 
     Raises:
         ValueError: if ``seconds`` holds one that is not above 0, or is not in seconds.
     """
     if seconds.unit != "s" or not seconds.minimum > 0:
         raise ValueError(f"seconds must be times above 0 in 's', not {seconds.minimum} in {seconds.unit!r}")
-    overhead = (demand.calls * call.median, demand.calls * call.interval.low, demand.calls * call.interval.high)
     ranges: dict[Ceiling, Range] = {
         "compute": _compute(demand, ceilings),
         "memory": _memory(demand, ceilings),

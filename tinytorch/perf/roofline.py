@@ -16,16 +16,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tinytorch.core.dispatch import no_grad
-from tinytorch.perf.bounds import (
-    CallCosts,
-    Demand,
-    Verdict,
-    best_bandwidth,
-    call_costs,
-    demand_of,
-    roof_seconds,
-    verdict,
-)
+from tinytorch.perf.bounds import Demand, Verdict, best_bandwidth, demand_of, roof_seconds, verdict
+from tinytorch.perf.call_costs import CallCosts, Costs, call_costs, least_call_seconds
 from tinytorch.perf.events import Event, Profile, recording
 from tinytorch.perf.groups import OpKey, layer_groups, op_groups
 from tinytorch.perf.hardware import Ceilings, Level
@@ -121,7 +113,7 @@ def place(
         events: of one recorded run; that recording's times are not used.
         seconds: of the same run without a recorder; its ``how`` says on how many BLAS threads.
         ceilings: for as many threads.
-        costs: what a call costs at least; measured if None.
+        costs: what calls cost; measured once in this process if None.
 
     Raises:
         UncountedError: if an op declares no work formula.
@@ -203,7 +195,7 @@ def _placed_groups(
     names: Mapping[Key, str],
     runs: Sequence[Profile],
     ceilings: Ceilings,
-    call: Measurement,
+    calls: Costs,
 ) -> dict[Key, Placed]:
     found: dict[Key, Placed] = {}
     for key, indices in groups.items():
@@ -214,13 +206,14 @@ def _placed_groups(
         if not min(times) > 0:
             continue
         how = {"recordings": len(runs), "blas_threads": ceilings.threads}
-        found[key] = _placed(names[key], events, Measurement(names[key], times, "s", how), ceilings, call)
+        found[key] = _placed(names[key], events, Measurement(names[key], times, "s", how), ceilings, calls)
     return found
 
 
-def _placed(name: str, events: Sequence[Event], seconds: Measurement, ceilings: Ceilings, call: Measurement) -> Placed:
+def _placed(name: str, events: Sequence[Event], seconds: Measurement, ceilings: Ceilings, calls: Costs) -> Placed:
     demand = demand_of(events, ceilings)
     if not demand.bytes:
         raise ValueError(f"{name} must move at least one byte to have a place, but its ops only make views")
     roof, least, most = roof_seconds(events, ceilings)
-    return Placed(name, demand, seconds, roof, (least, most), verdict(demand, seconds, ceilings, call))
+    found = verdict(demand, seconds, ceilings, least_call_seconds(events, calls))
+    return Placed(name, demand, seconds, roof, (least, most), found)
