@@ -125,8 +125,8 @@ class Verdict:
 
     Attributes:
         bottleneck: the ceiling with the longest predicted time, or "unclear" if its range and that of the second
-            longest overlap, so that two are within noise, or if the measured time is so much longer that even the
-            longest explains less than a quarter of it.
+            longest overlap, so that two are within noise, or if the measured time is so much longer that not even
+            the longest surely explains a quarter of it.
         compute, memory, overhead: the predictions. They are lower bounds that may pass at the same time, so their
             shares need not sum to 1: what they leave open no ceiling explains.
         efficiency: FLOPs of contractions a second, over the FP32 peak.
@@ -166,8 +166,8 @@ class Verdict:
         said = f"{', '.join(parts[:2])} and {parts[2]}"
         if self.bottleneck != "unclear":
             return said
-        if next(iter(self.predictions.values())).share_high < LEAST_EXPLAINED:
-            return f"{said}: none explains a quarter of it"
+        if next(iter(self.predictions.values())).share_low < LEAST_EXPLAINED:
+            return f"{said}: none surely explains a quarter of it"
         return f"{said}: the two largest are within noise"
 
 
@@ -237,7 +237,7 @@ def verdict(demand: Demand, seconds: Measurement, ceilings: Ceilings, overhead: 
     predicted = {name: _prediction(reach, seconds) for name, reach in ranges.items()}
     stands_out = predicted[longest].low > predicted[second].high
     return Verdict(
-        longest if stands_out and predicted[longest].share_high >= LEAST_EXPLAINED else "unclear",
+        longest if stands_out and predicted[longest].share_low >= LEAST_EXPLAINED else "unclear",
         **predicted,
         efficiency=demand.flops / seconds.median / ceilings.fp32_peak.median,
     )
