@@ -1,6 +1,6 @@
 """Which rule tells a slower program from the same program: false alarms and power of ours and of the field's.
 
-    python -m benchmarks.verdicts [--trials 200] [--runs 40]
+    python -m benchmarks.verdicts [--trials 200] [--runs 150]
 
 Each trial times the same function against itself, or sgemm against sgemm with 3 % more rows, twice: one after the
 other, as tools do that run one benchmark after another, and in randomized adjacent pairs. Our rule judges the pairs,
@@ -159,7 +159,7 @@ def main(arguments: list[str]) -> int:
     """Run the trials and print the table; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.verdicts", description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=200, help="of each workload")
-    parser.add_argument("--runs", type=int, default=40, help="samples of each function in a trial")
+    parser.add_argument("--runs", type=int, default=150, help="samples of each function in a trial")
     options = parser.parse_args(arguments)
     if options.trials < 1 or options.runs < 10:
         parser.error("--trials must be at least 1 and --runs at least 10")
