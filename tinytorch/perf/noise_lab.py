@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest, ttest_ind
 
+from tinytorch.perf.comparison import FASTER, SLOWER, compare_paired
 from tinytorch.perf.statistics import Interval
-from tinytorch.perf.timing import collector_off
+from tinytorch.perf.timing import collector_off, interleave
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +65,18 @@ def false_alarms_in_sequence(function: Callable[[], Any], trials: int, runs: int
             if np.var(first) + np.var(second) > 0:
                 alarms += bool(ttest_ind(first, second).pvalue < 0.05)
     return FalseAlarms(f"{runs} runs, then {runs} runs, t-test", alarms, trials)
+
+
+def false_alarms_in_turns(function: Callable[[], Any], trials: int, pairs: int = 30, seed: int = 0) -> FalseAlarms:
+    """Return the false alarms of this book's rule: pairs in turns, judged by `comparison.compare_paired`.
+
+    Raises:
+        ValueError: if ``trials`` is below 1.
+    """
+    if trials < 1:
+        raise ValueError(f"trials must be at least 1, not {trials}")
+    alarms = 0
+    for trial in range(trials):
+        both = interleave({"once": function, "again": function}, repeats=pairs, warmup_seconds=0.05, seed=seed + trial)
+        alarms += compare_paired(both["once"], both["again"]).verdict in (FASTER, SLOWER)
+    return FalseAlarms(f"{pairs} pairs in turns, interval of the ratio", alarms, trials)

@@ -30,7 +30,7 @@ def shares(
     Raises:
         ValueError: if ``repeats`` is below 1 or the run makes no op.
     """
-    profiles = _profiles(run, repeats)
+    profiles = recordings(run, repeats)
     how = {"runs": repeats, "warmup_runs": _WARM, "blas_threads": current_blas_threads()}
     found: dict[str, Measurement] = {}
     for name, accepts in parts.items():
@@ -48,12 +48,17 @@ def time_between_ops(run: Callable[[], Any], repeats: int = 15) -> Measurement:
     Raises:
         ValueError: if ``repeats`` is below 1 or the run makes no op.
     """
-    samples = [1 - profile.op_seconds / profile.wall_seconds for profile in _profiles(run, repeats)]
+    samples = [1 - profile.op_seconds / profile.wall_seconds for profile in recordings(run, repeats)]
     how = {"runs": repeats, "warmup_runs": _WARM, "blas_threads": current_blas_threads()}
     return Measurement("share of the time between ops", tuple(samples), "%", how)
 
 
-def _profiles(run: Callable[[], Any], repeats: int) -> list[Profile]:
+def recordings(run: Callable[[], Any], repeats: int = 15) -> list[Profile]:
+    """Return ``repeats`` recordings of a run, after three runs that are not recorded.
+
+    Raises:
+        ValueError: if ``repeats`` is below 1 or the run makes no op.
+    """
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, not {repeats}")
     for _ in range(_WARM):

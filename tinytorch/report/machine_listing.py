@@ -59,7 +59,7 @@ def examine(*, refresh: bool = False) -> Examination:
 
 def print_examination(examined: Examination) -> None:
     """Print everything, each value with half of its 95 % interval."""
-    _print_rows(("", "This machine"), _identity_rows(examined.identity))
+    _print_rows(("", "This machine"), identity_rows(examined.identity))
     heads = ["Ceiling", *(_threads(made) for made in examined.ceilings)]
     print()
     _print_rows(heads, _ceiling_rows(examined.ceilings), _sources(examined.ceilings))
@@ -108,7 +108,8 @@ def _bytes(size: int | None) -> str:
     return "–" if size is None else str(format_number(size, "B"))
 
 
-def _identity_rows(made: Identity) -> list[tuple[str, str]]:
+def identity_rows(made: Identity) -> list[tuple[str, str]]:
+    """Return what the system and the libraries report, as (what, value) in words."""
     caches = reported_capacities(made.caches, usable_cores())
     blas = [f"{one.name} {one.version}, core {one.core}, {one.threads} threads, of {one.of}" for one in made.blas]
     return [
