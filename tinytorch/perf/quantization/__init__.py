@@ -1,0 +1,97 @@
+"""Quantization that is real: small integers in memory, exact int32 sums, and what it costs in accuracy."""
+
+from tinytorch.perf.quantization.accuracy import (
+    PairedAccuracy,
+    QuantizationAccuracy,
+    compare_models,
+    next_token_divergence,
+    paired_accuracy,
+    quantization_accuracy,
+)
+from tinytorch.perf.quantization.affine import (
+    Quantized,
+    Scheme,
+    decode,
+    dequantize_int8,
+    encode,
+    quantize,
+    quantize_int8,
+    range_parameters,
+)
+from tinytorch.perf.quantization.blocks import dequantize_blocks, quantize_blocks
+from tinytorch.perf.quantization.convert import (
+    LayerReport,
+    Sensitivity,
+    analyze_model_sizes,
+    layer_report,
+    layers_to_keep,
+    print_layer_report,
+    quantize_model,
+    sensitivity_scan,
+    stored_bytes,
+)
+from tinytorch.perf.quantization.integer import integer_product
+from tinytorch.perf.quantization.layers import Plan, QuantizedConv2d, QuantizedEmbedding, QuantizedLinear
+from tinytorch.perf.quantization.observers import (
+    HistogramObserver,
+    MeanSquaredErrorObserver,
+    MinMaxObserver,
+    MovingAverageObserver,
+    PercentileObserver,
+    RangeObserver,
+)
+from tinytorch.perf.quantization.ops import quantized_conv2d, quantized_linear
+from tinytorch.perf.quantization.packing import pack, unpack
+from tinytorch.perf.quantization.state import load_quantized, save_quantized
+from tinytorch.perf.quantization.training import fake_quantize, finish_training, prepare_training
+from tinytorch.perf.quantization.weight_ops import quantized_embedding, weight_only_linear
+
+__all__ = [
+    "HistogramObserver",
+    "LayerReport",
+    "MeanSquaredErrorObserver",
+    "MinMaxObserver",
+    "MovingAverageObserver",
+    "PairedAccuracy",
+    "PercentileObserver",
+    "Plan",
+    "QuantizationAccuracy",
+    "Quantized",
+    "QuantizedConv2d",
+    "QuantizedEmbedding",
+    "QuantizedLinear",
+    "RangeObserver",
+    "Scheme",
+    "Sensitivity",
+    "analyze_model_sizes",
+    "compare_models",
+    "decode",
+    "dequantize_blocks",
+    "dequantize_int8",
+    "encode",
+    "fake_quantize",
+    "finish_training",
+    "integer_product",
+    "layer_report",
+    "layers_to_keep",
+    "load_quantized",
+    "next_token_divergence",
+    "pack",
+    "paired_accuracy",
+    "prepare_training",
+    "print_layer_report",
+    "quantization_accuracy",
+    "quantize",
+    "quantize_blocks",
+    "quantize_int8",
+    "quantize_model",
+    "quantized_conv2d",
+    "quantized_embedding",
+    "quantized_linear",
+    "range_parameters",
+    "save_quantized",
+    "sensitivity_scan",
+    "stored_bytes",
+    "unpack",
+    "weight_only_linear",
+]

@@ -1,0 +1,193 @@
+"""What quantization costs in task accuracy: paired on the same examples, with an interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+from scipy.stats import binomtest, norm
+
+from tinytorch import datasets, models
+from tinytorch.core.dispatch import no_grad
+from tinytorch.core.module import Module
+from tinytorch.core.op import Array
+from tinytorch.perf.quantization.convert import quantize_model, relative_error, stored_bytes
+from tinytorch.perf.quantization.layers import Plan
+from tinytorch.perf.statistics import Interval, checked
+
+#: Training examples that calibrate a static model.
+CALIBRATION = 256
+_RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class PairedAccuracy:
+    """Two models on the same examples.
+
+    Attributes:
+        examples: how many.
+        baseline, candidate: shares (0 to 1) that each gets right.
+        lost: examples that only the baseline gets right; ``gained``, that only the candidate does.
+        interval: of the difference candidate - baseline (see `paired_difference_interval`).
+        p_value: of McNemar's exact test that losing is as likely as gaining.
+    """
+
+    examples: int
+    baseline: float
+    candidate: float
+    lost: int
+    gained: int
+    interval: Interval
+    p_value: float
+
+    @property
+    def difference(self) -> float:
+        """Share of the candidate less that of the baseline: below 0 is a loss."""
+        return (self.gained - self.lost) / self.examples
+
+
+def paired_accuracy(
+    baseline: npt.NDArray[np.bool_], candidate: npt.NDArray[np.bool_], confidence: float = 0.95
+) -> PairedAccuracy:
+    """Return the comparison of which examples two models get right, both of shape (examples,).
+
+    Raises:
+        ValueError: if the arrays are not boolean, of one length above 0, or ``confidence`` is not between 0 and 1.
+    """
+    for name, array in (("baseline", baseline), ("candidate", candidate)):
+        if array.dtype != np.bool_ or array.ndim != 1 or not array.size:
+            raise ValueError(f"{name} must be a flat array of bool, not {array.dtype} of shape {array.shape}")
+    if len(baseline) != len(candidate):
+        raise ValueError(f"candidate must be of the same {len(baseline)} examples, but has {len(candidate)}")
+    lost, gained = int((baseline & ~candidate).sum()), int((candidate & ~baseline).sum())
+    interval = paired_difference_interval(gained, lost, len(baseline), confidence)
+    p_value = float(binomtest(lost, lost + gained, 0.5).pvalue) if lost + gained else 1.0
+    return PairedAccuracy(
+        len(baseline), float(baseline.mean()), float(candidate.mean()), lost, gained, interval, p_value
+    )
+
+
+def paired_difference_interval(gained: int, lost: int, examples: int, confidence: float = 0.95) -> Interval:
+    """Return the score interval of the difference of two paired shares, (gained - lost) / examples.
+
+    It holds each difference d that the score test does not reject: abs(gained - lost - n d) <= z sqrt(n (2 q + d (1 -
+    d))), with q the likeliest share of lost examples under d. Unlike a normal interval it has a width also where no
+    example differs, z² / (n + z²) to each side.
+
+    Source: T. Tango, Equivalence test and confidence interval for the difference in proportions for the paired-sample
+    design, Statistics in Medicine 17 (1998) 891-908.
+
+    Raises:
+        ValueError: if the counts are negative or more than ``examples``, or ``confidence`` is not between 0 and 1.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
+    if min(gained, lost) < 0 or gained + lost > examples or examples < 1:
+        raise ValueError(f"gained and lost must be counts of at most {examples} examples, not {gained} and {lost}")
+    z = float(norm.ppf(0.5 + confidence / 2))
+    estimate = (gained - lost) / examples
+
+    def excess(difference: float) -> float:
+        """Return how far the score is inside of ±z."""
+        b = -gained - lost + (2 * examples - gained + lost) * difference
+        c = -lost * difference * (1 - difference)
+        likeliest = (math.sqrt(max(b * b - 8 * examples * c, 0)) - b) / (4 * examples)
+        variance = examples * (2 * likeliest + difference * (1 - difference))
+        return z * math.sqrt(max(variance, 0)) - abs(gained - lost - examples * difference)
+
+    low = -1.0 if excess(-1 + 1e-12) >= 0 else float(brentq(excess, -1 + 1e-12, estimate))
+    high = 1.0 if excess(1 - 1e-12) >= 0 else float(brentq(excess, estimate, 1 - 1e-12))
+    return Interval(low, high, confidence)
+
+
+def next_token_divergence(expected: Array, logits: Array) -> npt.NDArray[np.float64]:
+    """Return the Kullback-Leibler divergence, in nats, of softmax(logits) from softmax(expected), shape (...).
+
+    Both are (..., vocabulary). It is Σ p (ln p - ln q) with p of the expected: what it costs to code the one's tokens
+    with the other's probabilities.
+
+    Raises:
+        ValueError: if shapes differ.
+    """
+    if expected.shape != logits.shape:
+        raise ValueError(f"logits must have the shape {expected.shape} of expected, not {logits.shape}")
+
+    def log_softmax(values: Array) -> npt.NDArray[np.float64]:
+        shifted = values.astype(np.float64) - values.max(axis=-1, keepdims=True)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+
+    p, q = log_softmax(expected), log_softmax(logits)
+    return np.asarray(np.maximum((np.exp(p) * (p - q)).sum(axis=-1), 0))
+
+
+def mean_interval(values: npt.NDArray[np.float64], confidence: float = 0.95, seed: int = 0) -> Interval:
+    """Return the percentile bootstrap interval of a mean, 2,000 resamples drawn from ``seed``.
+
+    Source: B. Efron and R. J. Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
+    """
+    array = checked(values, "values")
+    generator = np.random.default_rng(seed)
+    means = np.array([array[generator.integers(0, len(array), len(array))].mean() for _ in range(_RESAMPLES)])
+    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(float(low), float(high), confidence)
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Mean divergence of the next-token distribution, in nats, and its interval over sequences."""
+
+    mean: float
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class QuantizationAccuracy:
+    """What one way to quantize does to one model of the zoo, on its whole test part.
+
+    ``output_error`` is the root of the summed squared difference of all logits over that of the float model's.
+    ``divergence`` is None for models that do not predict tokens. ``size_ratio`` is stored bytes over those in float.
+    """
+
+    name: str
+    plan: Plan
+    accuracy: PairedAccuracy
+    output_error: float
+    divergence: Divergence | None
+    size_ratio: float
+
+
+def quantization_accuracy(
+    model: Module, name: str, plan: Plan | None = None, keep: Sequence[str] = ()
+) -> QuantizationAccuracy:
+    """Return what `quantize_model` with this plan costs the zoo's model of that name on its whole test part.
+
+    A static plan is calibrated with the first 256 training examples.
+
+    Raises:
+        ValueError: if the zoo has no such model, or as `quantize_model` does.
+    """
+    plan = plan or Plan()
+    inputs = models.entry(name).data().train_inputs[:CALIBRATION]
+    calibration = models.as_input(inputs) if plan.mode == "static" else None
+    return compare_models(model, quantize_model(model, calibration, plan, keep), name, plan)
+
+
+def compare_models(model: Module, quantized: Module, name: str, plan: Plan) -> QuantizationAccuracy:
+    """Return the comparison of a float and a quantized model, also one that was trained, on the whole test part."""
+    data = models.entry(name).data()
+    accuracy = paired_accuracy(models.correct(model, name), models.correct(quantized, name))
+    with no_grad():
+        expected, got = (each(models.as_input(data.test_inputs)).data for each in (model, quantized))
+    divergence = None
+    if expected.ndim == 3:
+        counted = data.test_targets != datasets.IGNORED
+        each = next_token_divergence(expected, got)
+        by_sequence = (each * counted).sum(axis=1) / counted.sum(axis=1)
+        divergence = Divergence(float(by_sequence.mean()), mean_interval(by_sequence))
+    return QuantizationAccuracy(
+        name, plan, accuracy, relative_error(expected, got), divergence, stored_bytes(quantized) / stored_bytes(model)
+    )

@@ -1,0 +1,336 @@
+"""Whole models: quantize any module tree, report layer by layer, and find the layers that suffer."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core.dispatch import Observer, no_grad, observed_by
+from tinytorch.core.layers import Embedding
+from tinytorch.core.module import Module
+from tinytorch.core.op import Array, Call, Saved
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.listing import Column, mebibytes, milliseconds, number, print_table
+from tinytorch.perf.quantization.affine import Scheme
+from tinytorch.perf.quantization.layers import Plan, QuantizedProduct, is_quantizable, quantized_layer
+from tinytorch.perf.quantization.observers import MinMaxObserver, RangeObserver
+from tinytorch.perf.quantization.storage import QuantizedModule
+from tinytorch.perf.subject import MIB
+from tinytorch.perf.timing import interleave
+
+#: Ops whose first operand is the input of a layer that can be quantized.
+_PRODUCTS = ("linear", "conv2d", "embedding")
+
+
+def quantizable(model: Module) -> dict[str, Module]:
+    """Return the layers of ``model`` that can be quantized, by dotted name ("" if it is one itself)."""
+    return {name: module for name, module in model.named_modules() if is_quantizable(module)}
+
+
+def quantize_model(
+    model: Module,
+    calibration_data: Any = None,
+    plan: Plan | None = None,
+    keep: Sequence[str] = (),
+    plans: Mapping[str, Plan] | None = None,
+    observer: Callable[[Scheme], RangeObserver] = MinMaxObserver,
+) -> Module:
+    """Return a copy of ``model`` with its linear, convolution and embedding layers quantized; it stays as it was.
+
+    Args:
+        model: any module tree; attention's projections and the like are found inside of it.
+        calibration_data: a batch of model inputs, or a list of them; needed for static layers only.
+        plan: how; by default dynamic with 8-bit weights per channel, or static if there is calibration data.
+        keep: names of layers that stay float (see `sensitivity_scan`).
+        plans: plans of layers by name, where they differ from ``plan``.
+        observer: makes what watches the input of a static layer, from the scheme of its activations.
+
+    Raises:
+        ValueError: if there is nothing to quantize, a name is unknown, a static layer gets no calibration data, or
+            data or weights are NaN, infinite or of a wrong type.
+    """
+    plan = plan or Plan("dynamic" if calibration_data is None else "static")
+    layers = quantizable(model)
+    chosen = chosen_plans(layers, plan, keep, plans or {})
+    static = [name for name in chosen if chosen[name].mode == "static" and not isinstance(layers[name], Embedding)]
+    observers = {name: observer(chosen[name].activation_scheme) for name in static}
+    if static:
+        if calibration_data is None:
+            raise ValueError(
+                "calibration_data must be given for static layers: pass a batch of inputs or a list of them"
+            )
+        _calibrate(model, calibration_data, observers)
+    made: dict[int, Module] = {}
+    for name, layer_plan in chosen.items():
+        twin = quantized_layer(layers[name], layer_plan)  # type: ignore[arg-type]
+        if name in observers and isinstance(twin, QuantizedProduct):
+            twin.set_range(observers[name])
+        twin.training = layers[name].training
+        made[id(layers[name])] = twin
+    return replaced(model, made)
+
+
+def chosen_plans(
+    layers: Mapping[str, Module], plan: Plan, keep: Sequence[str], plans: Mapping[str, Plan]
+) -> dict[str, Plan]:
+    """Return the plan of each of ``layers`` (see `quantizable`) that is not kept in float.
+
+    Raises:
+        ValueError: if there are no layers, or ``keep`` or ``plans`` name others.
+    """
+    if not layers:
+        raise ValueError("model must hold a Linear, Conv2d or Embedding layer to quantize, but holds none")
+    for argument, names in (("keep", keep), ("plans", plans)):
+        unknown = sorted(set(names) - layers.keys())
+        if unknown:
+            raise ValueError(f"{argument} must name layers that can be quantized, but {unknown} are not in {[*layers]}")
+    return {name: plans.get(name, plan) for name in layers if name not in keep}
+
+
+def _calibrate(model: Module, calibration_data: Any, observers: dict[str, RangeObserver]) -> None:
+    batches = calibration_data if isinstance(calibration_data, (list, tuple)) else [calibration_data]
+    training = model.training
+    model.eval()
+    try:
+        with no_grad(), observed_by(_InputWatcher(lambda path, x: observers[path].observe(x), observers)):
+            for batch in batches:
+                model(batch)
+    finally:
+        model.train(training)
+    unseen = [name for name, each in observers.items() if not each.batches]
+    if unseen:
+        raise ValueError(f"calibration_data must reach every static layer, but never came to {unseen}")
+
+
+class _InputWatcher(Observer):
+    """Hands on the input of each product that runs in one of the named layers."""
+
+    def __init__(self, take: Callable[[str, Array], None], names: Any) -> None:
+        self._take, self._names = take, names
+
+    def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
+        """Hand on the first operand."""
+        del outputs, saved
+        if call.phase == "forward" and call.op.name in _PRODUCTS and call.path in self._names:
+            self._take(call.path, inputs[0])
+
+
+def replaced(model: Module, made: dict[int, Module]) -> Module:
+    """Return a copy of ``model`` in which each module whose ``id`` is a key of ``made`` is that module instead."""
+    # What deepcopy finds in its memo it takes for copied already: shared modules stay shared.
+    return copy.deepcopy(model, dict(made))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerReport:
+    """What quantization did to one layer.
+
+    ``weight_snr_db`` is 10 log10(Σ w² / Σ (w - ŵ)²), infinite if exact. ``output_error`` is the root of the summed
+    squared difference of its outputs over that of the float outputs, both on the same float inputs. Times are medians
+    in seconds.
+    """
+
+    name: str
+    kind: str
+    plan: str
+    float_bytes: int
+    stored_bytes: int
+    weight_snr_db: float
+    output_error: float
+    float_seconds: float
+    quantized_seconds: float
+
+
+LAYER_REPORT_COLUMNS = (
+    Column("name", "layer", numeric=False),
+    Column("kind", "kind", numeric=False),
+    Column("plan", "weights and mode", numeric=False),
+    Column("float_bytes", "float MiB", mebibytes),
+    Column("stored_bytes", "stored MiB", mebibytes),
+    Column("weight_snr_db", "weights dB", number(1)),
+    Column("output_error", "output error", number(4)),
+    Column("float_seconds", "float ms", milliseconds),
+    Column("quantized_seconds", "quantized ms", milliseconds),
+)
+
+
+def layer_report(model: Module, quantized: Module, inputs: Any, repeats: int = 6) -> list[LayerReport]:
+    """Return one row for each quantized layer, in the order of the model.
+
+    Each pair of layers runs on what really arrives at the float layer when ``model`` runs on ``inputs``.
+
+    Args:
+        model: the float model that ``quantized`` was made of by `quantize_model`.
+        quantized: the quantized model.
+        inputs: a batch of model inputs.
+        repeats: timed samples of each layer, interleaved.
+
+    Raises:
+        ValueError: if the two do not belong together, or inputs do not reach a layer.
+    """
+    pairs = _pairs(model, quantized)
+    arrived = _layer_inputs(model, inputs, [*pairs])
+    rows = []
+    for name, (layer, twin) in pairs.items():
+        if name not in arrived:
+            raise ValueError(f"inputs must reach every quantized layer, but never came to {name!r}")
+        rows.append(_layer_row(name, layer, twin, arrived[name], repeats))
+    return rows
+
+
+def _pairs(model: Module, quantized: Module) -> dict[str, tuple[Any, QuantizedModule]]:
+    twins = {name: module for name, module in quantized.named_modules() if isinstance(module, QuantizedModule)}
+    layers = quantizable(model)
+    if not twins or not twins.keys() <= layers.keys():
+        raise ValueError("quantized must be made of model by quantize_model, but their layers differ")
+    return {name: (layers[name], twin) for name, twin in twins.items()}
+
+
+def _layer_inputs(model: Module, inputs: Any, names: Sequence[str]) -> dict[str, Array]:
+    """Return the first input of each named layer in one forward of ``model``."""
+    arrived: dict[str, Array] = {}
+
+    def take(path: str, x: Array) -> None:
+        arrived.setdefault(path, x)
+
+    with no_grad(), observed_by(_InputWatcher(take, names)):
+        model(inputs)
+    return arrived
+
+
+def _layer_row(name: str, layer: Any, twin: QuantizedModule, x: Array, repeats: int) -> LayerReport:
+    value = Tensor(x) if x.dtype.kind == "f" else x
+    with no_grad():
+        weight = layer.weight.data
+        stored = twin.dequantized().data
+        if weight.ndim == 4:
+            weight = weight.transpose(2, 3, 1, 0).reshape(stored.shape)
+        expected, got = layer(value).data, twin(value).data
+        times = interleave(
+            {"float": lambda: layer(value), "quantized": lambda: twin(value)},
+            repeats=repeats,
+            at_most_seconds=2.0,
+            warmup_seconds=0.05,
+        )
+    mode = f", {twin.plan.mode}" if isinstance(twin, QuantizedProduct) else ""
+    return LayerReport(
+        name,
+        type(layer).__name__,
+        f"{twin.scheme.bits} bits per {twin.scheme.per}{mode}",
+        twin.float_nbytes,
+        int(twin.memory_usage()["quantized_bytes"]),
+        decibels(weight, stored),
+        relative_error(expected, got),
+        times["float"].median,
+        times["quantized"].median,
+    )
+
+
+def relative_error(expected: Array, got: Array) -> float:
+    """Return the root of Σ (expected - got)² / Σ expected²: 0 for equal, NaN for a reference of zeros that differs."""
+    wide = expected.astype(np.float64)
+    difference, size = np.sum((wide - got) ** 2), np.sum(wide**2)
+    if difference == 0:
+        return 0.0
+    return float(np.sqrt(difference / size)) if size else float("nan")
+
+
+def decibels(expected: Array, got: Array) -> float:
+    """Return the signal-to-noise ratio 10 log10(Σ expected² / Σ (expected - got)²); infinite for equal."""
+    error = relative_error(expected, got)
+    return float("inf") if error == 0 else float(-20 * np.log10(error))
+
+
+def print_layer_report(rows: Sequence[LayerReport]) -> None:
+    """Print the rows, and what all layers together take."""
+    total, stored = sum(row.float_bytes for row in rows), sum(row.stored_bytes for row in rows)
+    print_table(rows, LAYER_REPORT_COLUMNS, [f"{total:,} bytes of float32 are stored in {stored:,}"])
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """What it does to the model's output to quantize one layer alone.
+
+    ``error`` is what the scan's measure says, 0 where nothing changed; ``saved_bytes`` is what the layer saves.
+    """
+
+    name: str
+    kind: str
+    error: float
+    saved_bytes: int
+
+
+def sensitivity_scan(
+    model: Module,
+    inputs: Any,
+    plan: Plan | None = None,
+    calibration_data: Any = None,
+    error: Callable[[Array, Array], float] = relative_error,
+) -> list[Sensitivity]:
+    """Return one row for each layer that can be quantized, the most sensitive first.
+
+    Args:
+        model: the float model.
+        inputs: the batch on which outputs are compared.
+        plan: how each layer is quantized, one at a time.
+        calibration_data: for a static plan; ``inputs`` by default.
+        error: measure of (float outputs, outputs with one layer quantized).
+    """
+    plan = plan or Plan()
+    layers = quantizable(model)
+    data = inputs if calibration_data is None and plan.mode == "static" else calibration_data
+    rows = []
+    with no_grad():
+        expected = model(inputs).data
+        for name, layer in layers.items():
+            alone = quantize_model(model, data, plan, keep=[other for other in layers if other != name])
+            twin = dict(alone.named_modules())[name]
+            assert isinstance(twin, QuantizedModule)
+            saved = twin.float_nbytes - int(twin.memory_usage()["quantized_bytes"])
+            rows.append(Sensitivity(name, type(layer).__name__, error(expected, alone(inputs).data), saved))
+    return sorted(rows, key=lambda row: row.error, reverse=True)
+
+
+def layers_to_keep(rows: Sequence[Sensitivity], extra_bytes: int) -> list[str]:
+    """Return names of layers to leave in float, which may take ``extra_bytes`` more than if all were quantized.
+
+    Greedy: layers are taken by error avoided for each byte, the best first, where they still fit.
+
+    Raises:
+        ValueError: if ``extra_bytes`` is negative.
+    """
+    if extra_bytes < 0:
+        raise ValueError(f"extra_bytes must not be negative, but is {extra_bytes}")
+    kept, left = [], extra_bytes
+    for row in sorted(rows, key=lambda row: row.error / max(row.saved_bytes, 1), reverse=True):
+        if row.error > 0 and row.saved_bytes <= left:
+            kept.append(row.name)
+            left -= row.saved_bytes
+    return kept
+
+
+def stored_bytes(model: Module) -> int:
+    """Return the bytes of a model's state: parameters and buffers, codes and scales, each once."""
+    return sum(tensor.nbytes for _, tensor in model._named_state())
+
+
+def analyze_model_sizes(original_model: Module, quantized_model: Module) -> dict[str, float]:
+    """Return the sizes of two models' state in MiB, their ratio, and what is saved, in MiB and per cent.
+
+    The keys are ``original_mb``, ``quantized_mb``, ``compression_ratio``, ``memory_saved_mb`` and
+    ``memory_saved_percent``. Nothing is assumed of either: the bytes are those that `Module.save` writes.
+    """
+    before, after = stored_bytes(original_model), stored_bytes(quantized_model)
+    if not before or not after:
+        raise ValueError("original_model and quantized_model must have state, but one has none")
+    return {
+        "original_mb": before / MIB,
+        "quantized_mb": after / MIB,
+        "compression_ratio": before / after,
+        "memory_saved_mb": (before - after) / MIB,
+        "memory_saved_percent": 100 * (before - after) / before,
+    }

@@ -1,0 +1,311 @@
+"""Ops of quantized layers whose product is of integers: quantize the input, multiply codes, rescale."""
+
+# ruff: noqa: ARG001 - every backward has the signature of the seam
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.op import Array, Call, Forward, Gradients, Op, Saved, Work
+from tinytorch.core.ops.layout import Pair, channels_first, channels_last, output_positions, taps
+from tinytorch.perf.quantization.affine import Scheme, check_finite, encode, range_parameters
+from tinytorch.perf.quantization.integer import Product, integer_product
+from tinytorch.perf.quantization.packing import unpack
+from tinytorch.perf.quantization.weight_ops import (
+    bias_gradient,
+    check_features,
+    linear_macs,
+    matrix_of,
+    weight_backward,
+)
+
+#: What shares an activation's scale: a ``row`` (a position of a sequence, an image of a convolution), so that a result
+#: does not depend on what else is in the batch; or the whole ``tensor`` of a call.
+Activations = Literal["row", "tensor"]
+
+#: Codes of unrolled windows that a convolution holds at a time.
+_WINDOWS = 524_288
+
+
+def activation_parameters(
+    rows: Array, activations: Activations, symmetric: bool, scale: Array | None, zero_point: Array | None
+) -> tuple[Array, Array]:
+    """Return scale (float32) and zero point (int32) of (rows, columns): each (rows, 1), or (1, 1).
+
+    With a ``scale`` (static) it is that. Else (dynamic) they come from the smallest and largest number of each row, or
+    of all, by `range_parameters` with 8 bits.
+
+    Raises:
+        ValueError: if a number is NaN or infinite, whose code would be a guess.
+    """
+    axis = None if activations == "tensor" or scale is not None else 1
+    low = rows.min(axis=axis, keepdims=True, initial=0)
+    high = rows.max(axis=axis, keepdims=True, initial=0)
+    check_finite(low, high, "x")
+    if scale is None:
+        return range_parameters(low, high, Scheme(symmetric=symmetric))
+    offset = np.zeros((1, 1), np.int32) if zero_point is None else zero_point.astype(np.int32).reshape(1, 1)
+    return scale.reshape(1, 1), offset
+
+
+def rescaled_product(
+    a: Array,
+    a_scale: Array,
+    a_zero: Array | None,
+    b: Array,
+    b_scale: Array,
+    b_zero: Array | None,
+    group: int | None,
+    product: Product,
+    packed: dict[str, Any],
+) -> Array:
+    """Return float32 (rows, columns): the product of what codes a (rows, depth) and b (depth, columns) stand for.
+
+    Σ s_a (a − z_a) s_b (b − z_b) = s_a s_b (Σ a b − z_a Σ b − z_b Σ a + depth z_a z_b): the sums over the depth are
+    of integers and exact. Scales of groups along the depth make one such product for each group.
+
+    Args:
+        a_scale, a_zero: (rows, 1) or (1, 1); ``a_zero`` None for 0.
+        b_scale, b_zero: (1, 1) or (1, columns), or with ``group`` (groups, columns).
+    """
+    depth = len(b)
+    step = group or depth
+    output: Array | None = None
+    for index, top in enumerate(range(0, depth, step)):
+        part = slice(top, top + step)
+        whole = step == depth
+        sums = product(a[:, part], b[part], packed if whole else {})
+        if a_zero is not None or b_zero is not None:
+            zero = None if b_zero is None else b_zero[index].astype(np.int64)
+            sums = _corrected(sums, a[:, part], a_zero, b[part], zero)
+        scaled = sums.astype(np.float32)
+        scaled *= b_scale[index]
+        output = scaled if output is None else np.add(output, scaled, out=output)
+    assert output is not None
+    output *= a_scale
+    return output
+
+
+def _corrected(sums: Array, a: Array, a_zero: Array | None, b: Array, b_zero: Array | None) -> Array:
+    """Return the sums of products without the zero points; int64, because the four terms may pass int32, as float32."""
+    exact = sums.astype(np.int64)
+    if a_zero is not None:
+        exact -= a_zero * b.sum(axis=0, dtype=np.int64)
+    if b_zero is not None:
+        exact -= b_zero * a.sum(axis=1, dtype=np.int64, keepdims=True)
+        if a_zero is not None:
+            exact += len(b) * a_zero.astype(np.int64) * b_zero
+    return exact
+
+
+def linear_with(product: Product) -> Forward:
+    """Return a forward of `quantized_linear` that multiplies codes by ``product``."""
+
+    def forward(
+        keep: bool,
+        x: Array,
+        codes: Array,
+        scale: Array,
+        zero_point: Array | None,
+        bias: Array | None,
+        x_scale: Array | None,
+        x_zero_point: Array | None,
+        *,
+        activations: Activations,
+        symmetric: bool,
+        bits: int,
+        group: int | None,
+        length: int,
+        packed: dict[str, Any],
+    ) -> tuple[Array, Saved]:
+        check_features(x, length, "quantized_linear")
+        rows = x.reshape(-1, length)
+        a_scale, a_zero = activation_parameters(rows, activations, symmetric, x_scale, x_zero_point)
+        a = encode(rows, a_scale, a_zero, Scheme(symmetric=symmetric))
+        b = unpack(codes, bits, length)
+        zero = None if symmetric else a_zero
+        output = rescaled_product(a, a_scale, zero, b, scale, zero_point, group, product, packed)
+        if bias is not None:
+            output += bias
+        saved: Saved = ()
+        if keep:
+            inside = None if x_scale is None else _inside(rows, a_scale, a_zero, symmetric).reshape(x.shape)
+            saved = (codes, scale, zero_point, bits, group, length, x.shape, inside)
+        return output.reshape(*x.shape[:-1], codes.shape[1]), saved
+
+    return forward
+
+
+def _inside(rows: Array, scale: Array, zero_point: Array, symmetric: bool) -> Array:
+    """Return which numbers have a code of their own: a fixed range clips the others."""
+    scheme = Scheme(symmetric=symmetric)
+    level = np.rint(rows / scale) + zero_point
+    return np.asarray((level >= scheme.low) & (level <= scheme.high))
+
+
+def _linear_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    """Pass the gradient straight through the rounding of x; what a fixed range clipped gets none.
+
+    Codes, scales and zero points have no gradient; the bias has.
+    """
+    *weight, inside = saved
+    rows = gradient.reshape(-1, gradient.shape[-1])
+    down = None
+    if needs[0]:
+        down = weight_backward(rows, tuple(weight))
+        if inside is not None:
+            down *= inside
+    return down, None, None, None, bias_gradient(rows) if needs[4] else None, None, None
+
+
+def _input_operations(call: Call) -> int:
+    """Operations that quantize each number of x: range (only if dynamic), quotient, rounding; and those of a zero."""
+    return (3 if call.inputs[5].dtype is None else 2) + (0 if call.params["symmetric"] else 1)
+
+
+def _output_operations(call: Call) -> int:
+    """Operations on each sum: two scales, the bias, and two for each side's zero points."""
+    zeros = (not call.params["symmetric"]) + (call.inputs[3].dtype is not None)
+    return 2 + (call.inputs[4].dtype is not None) + 2 * zeros
+
+
+def _linear_work(call: Call) -> Work:
+    """Integer products at one MAC each; elementwise what quantizes the input and rescales the sums."""
+    if call.phase == "forward":
+        elementwise = _input_operations(call) * call.inputs[0].size + _output_operations(call) * call.output.size
+        return Work(linear_macs(call), elementwise)
+    macs = linear_macs(call) if call.needs[0] else 0
+    weights = call.inputs[0].shape[-1] * call.output.shape[-1] if call.needs[0] else 0
+    return Work(macs, weights + (call.output.size if call.needs[4] else 0))
+
+
+def conv2d_with(product: Product) -> Forward:
+    """Return a forward of `quantized_conv2d` that multiplies codes of unrolled windows by ``product``."""
+
+    def forward(
+        keep: bool,
+        x: Array,
+        codes: Array,
+        scale: Array,
+        zero_point: Array | None,
+        bias: Array | None,
+        x_scale: Array | None,
+        x_zero_point: Array | None,
+        *,
+        activations: Activations,
+        symmetric: bool,
+        bits: int,
+        group: int | None,
+        length: int,
+        packed: dict[str, Any],
+        kernel: Pair,
+        stride: Pair,
+        padding: Pair,
+        dilation: Pair,
+        groups: int,
+    ) -> tuple[Array, Saved]:
+        channels, out = length // (kernel[0] * kernel[1]) * groups, codes.shape[1]
+        if x.ndim != 4 or x.shape[1] != channels:
+            raise ValueError(f"quantized_conv2d needs an input x of shape (N, {channels}, H, W), not {x.shape}")
+        positions = output_positions(x.shape[2:], kernel, stride, padding, dilation)
+        maps = channels_last(x)
+        images = maps.reshape(len(maps), -1)
+        a_scale, a_zero = activation_parameters(images, activations, symmetric, x_scale, x_zero_point)
+        b = unpack(codes, bits, length)
+        output = np.empty((len(maps), *positions, out), np.float32)
+        step = max(1, _WINDOWS // (positions[0] * positions[1] * length * groups))
+        for start in range(0, len(maps), step):
+            some = slice(start, start + step)
+            each_scale, each_zero = (values if len(values) == 1 else values[some] for values in (a_scale, a_zero))
+            a = encode(images[some], each_scale, each_zero, Scheme(symmetric=symmetric))
+            a = _padded(a.reshape(-1, *maps.shape[1:]), padding, each_zero)
+            row_scale, row_zero = (_for_positions(values, positions) for values in (each_scale, each_zero))
+            zero = None if symmetric else row_zero
+            rows = output[some].reshape(-1, out)
+            for index, windows in enumerate(_windows(a, kernel, stride, dilation, positions, groups)):
+                part = slice(index * out // groups, (index + 1) * out // groups)
+                weight = (b[:, part], _columns(scale, part), None if zero_point is None else _columns(zero_point, part))
+                kept = packed if groups == 1 else {}
+                rows[:, part] = rescaled_product(windows, row_scale, zero, *weight, group, product, kept)
+        if bias is not None:
+            output += bias
+        geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        saved: Saved = ()
+        if keep:
+            inside = None if x_scale is None else _inside(images, a_scale, a_zero, symmetric).reshape(maps.shape)
+            saved = (x, codes, scale, zero_point, bits, group, length, kernel, geometry, inside)
+        return channels_first(output), saved
+
+    return forward
+
+
+def _for_positions(values: Array, positions: Pair) -> Array:
+    """Return what belongs to each image for each of its windows: (rows, 1), or (1, 1) as it is."""
+    return values if len(values) == 1 else np.repeat(values, positions[0] * positions[1], axis=0)
+
+
+def _columns(values: Array, columns: slice) -> Array:
+    return values if values.shape[1] == 1 else values[:, columns]
+
+
+def _padded(codes: Array, padding: Pair, zero_point: Array) -> Array:
+    """Return (N, H, W, C) with the code of 0 around each image."""
+    rows, columns = padding
+    if not rows and not columns:
+        return codes
+    count, height, width, channels = codes.shape
+    wide = np.empty((count, height + 2 * rows, width + 2 * columns, channels), np.int8)
+    wide[...] = zero_point[:, :, None, None]
+    wide[:, rows : rows + height, columns : columns + width] = codes
+    return wide
+
+
+def _windows(maps: Array, kernel: Pair, stride: Pair, dilation: Pair, positions: Pair, groups: int) -> list[Array]:
+    """Return for each group of channels every window of (N, H, W, C) as a row: (N oh ow, kh kw C / groups)."""
+    stacked = np.stack(taps(maps, kernel, stride, dilation, positions), axis=3)
+    count, high, wide, places, channels = stacked.shape
+    grouped = stacked.reshape(count * high * wide, places, groups, channels // groups)
+    return [grouped[:, :, index].reshape(len(grouped), -1) for index in range(groups)]
+
+
+def convolution_weight(matrix: Array, kernel: Pair) -> Array:
+    """Return (kh kw C / groups, O) as weights (O, C / groups, kh, kw)."""
+    return matrix.reshape(*kernel, -1, matrix.shape[1]).transpose(3, 2, 0, 1)
+
+
+def _conv2d_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    """Pass the gradient straight through the rounding of x, as `quantized_linear` does.
+
+    The float convolution of the dequantized weight is run again for what its backward needs.
+    """
+    x, codes, scale, zero_point, bits, group, length, kernel, geometry, inside = saved
+    down = None
+    if needs[0]:
+        weight = convolution_weight(matrix_of(codes, scale, zero_point, bits, group, length), kernel)
+        _, kept = ops.conv2d.reference.forward(True, x, weight, **geometry)
+        down = ops.conv2d.reference.backward(gradient, kept, (True, False), False)[0]
+        if inside is not None and down is not None:
+            down = down * channels_first(inside)
+    rows = channels_last(gradient).reshape(-1, gradient.shape[1])
+    return down, None, None, None, bias_gradient(rows) if needs[4] else None, None, None
+
+
+def _conv2d_work(call: Call) -> Work:
+    """Window times channels of a group for each output, forward; backward twice that (see `_conv2d_backward`)."""
+    macs = call.output.size * call.params["length"]
+    if call.phase == "forward":
+        elementwise = _input_operations(call) * call.inputs[0].size + _output_operations(call) * call.output.size
+        return Work(macs, elementwise)
+    return Work(2 * macs if call.needs[0] else 0, call.output.size if call.needs[4] else 0)
+
+
+#: x W + b with x quantized inside the op and int32 sums. Operands: x float32 (..., length); codes int8 (length, out),
+#: or uint8 packed along the first axis; scale float32 (1, 1), (1, out) or (groups, out); zero_point int8 of that shape
+#: or None; bias (out,) or None; x_scale and x_zero_point of shape (), both None if dynamic. Params: activations,
+#: symmetric (of x), bits, group (or None), length, and ``packed``, a kernel's memory (`Codes.packed`).
+quantized_linear = Op("quantized_linear", linear_with(integer_product), _linear_backward, _linear_work)
+#: The same of images: x (N, C, H, W), codes (kh kw C / groups, out); also kernel, stride, padding, dilation and groups.
+quantized_conv2d = Op("quantized_conv2d", conv2d_with(integer_product), _conv2d_backward, _conv2d_work)

@@ -1,0 +1,76 @@
+"""Codes of fewer than 8 bits, several to a byte."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinytorch.core.op import Array
+
+#: Bits that a code can have.
+BITS = (8, 4, 2)
+
+
+def codes_per_byte(bits: int) -> int:
+    """Return how many codes share a byte.
+
+    Raises:
+        ValueError: if ``bits`` is not 8, 4 or 2.
+    """
+    if bits not in BITS:
+        raise ValueError(f"bits must be one of {', '.join(map(str, BITS))}, not {bits!r}")
+    return 8 // bits
+
+
+def packed_length(length: int, bits: int) -> int:
+    """Return the bytes that ``length`` codes take."""
+    return -(-length // codes_per_byte(bits))
+
+
+def pack(codes: Array, bits: int, axis: int = 0) -> Array:
+    """Return int8 codes as bytes: neighbours along ``axis`` share one, the first in the lowest bits.
+
+    A code c is stored as c + 2^(bits - 1), without a sign: uint8 of the same shape, but for ``axis``, which is as
+    long as `packed_length` says; what is left over in the last byte is code 0. With 8 bits the codes are returned as
+    they are, int8.
+
+    Raises:
+        ValueError: if ``codes`` are not int8 or one does not fit into ``bits``.
+    """
+    together, half = codes_per_byte(bits), 2 ** (bits - 1)
+    if codes.dtype != np.int8:
+        raise ValueError(f"codes must have dtype int8, not {codes.dtype}")
+    if together == 1:
+        return codes
+    if codes.size and not -half <= codes.min() <= codes.max() < half:
+        raise ValueError(f"codes must lie in {-half}..{half - 1} for {bits} bits, not {codes.min()}..{codes.max()}")
+    first = np.moveaxis(codes, axis, 0)
+    length = len(first)
+    padded = np.full((packed_length(length, bits) * together, *first.shape[1:]), half, np.uint8)
+    padded[:length] = (first + np.int8(half)).view(np.uint8)
+    packed = padded[::together].copy()
+    for place in range(1, together):
+        packed |= padded[place::together] << np.uint8(place * bits)
+    return np.ascontiguousarray(np.moveaxis(packed, 0, axis))
+
+
+def unpack(packed: Array, bits: int, length: int, axis: int = 0) -> Array:
+    """Return the int8 codes that `pack` packed, ``length`` of them along ``axis``.
+
+    Raises:
+        ValueError: if the bytes do not have that length.
+    """
+    together = codes_per_byte(bits)
+    if packed.shape[axis] != packed_length(length, bits):
+        wanted = packed_length(length, bits)
+        raise ValueError(
+            f"packed must have {wanted} bytes along axis {axis} for {length} codes of {bits} bits, "
+            f"not {packed.shape[axis]}"
+        )
+    if together == 1:
+        return packed
+    first = np.moveaxis(packed, axis, 0)
+    mask, half = np.uint8(2**bits - 1), np.int8(2 ** (bits - 1))
+    codes = np.empty((len(first) * together, *first.shape[1:]), np.int8)
+    for place in range(together):
+        codes[place::together] = ((first >> np.uint8(place * bits)) & mask).view(np.int8) - half
+    return np.ascontiguousarray(np.moveaxis(codes[:length], 0, axis))

@@ -1,0 +1,108 @@
+"""What a quantized layer keeps of a weight: codes, scales and zero points, as state that saves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core.dispatch import apply
+from tinytorch.core.module import Module
+from tinytorch.core.op import Array, Shape
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.quantization.affine import Quantized, Scheme, packing_axis
+from tinytorch.perf.quantization.packing import pack
+from tinytorch.perf.quantization.weight_ops import dequantize
+
+
+class Codes(Tensor):
+    """Codes of a weight, and what kernels made of them.
+
+    ``packed`` is for kernels: each may keep there, under its own name, the codes in the layout that it reads. Whoever
+    asks for ``data`` may write to it, so that empties ``packed``; ``array`` is for those who only read.
+    """
+
+    __slots__ = ("_array", "packed")
+
+    def __init__(self, data: Array) -> None:
+        self.packed: dict[str, Any] = {}
+        super().__init__(data)
+
+    @property
+    def data(self) -> Array:
+        """The codes, for reading and writing; forgets what kernels made of them."""
+        self.packed.clear()
+        return self._array
+
+    @data.setter
+    def data(self, array: Array) -> None:
+        self.packed.clear()
+        self._array = array
+
+    @property
+    def array(self) -> Array:
+        """The codes, for reading."""
+        return self._array
+
+    @property
+    def shape(self) -> Shape:
+        """Length along each axis, of the packed codes."""
+        return self._array.shape
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the codes."""
+        return self._array.nbytes
+
+
+class QuantizedModule(Module):
+    """Base of quantized layers: a weight matrix as codes.
+
+    Its state is ``scale`` (float32; see `Quantized`), ``zero_point`` (int8; none if symmetric) and ``codes``: int8, or
+    uint8 with 2 codes of 4 bits or 4 codes of 2 bits to a byte, packed along the axis that is not the channels'.
+    """
+
+    scheme: Scheme
+    scale: Tensor
+    zero_point: Tensor | None
+    codes: Codes
+    bias: Any = None
+
+    def _store(self, made: Quantized, float_nbytes: int) -> None:
+        """Take over what `quantize` made of the weight matrix, per tensor, channel or group."""
+        self.scheme = made.scheme
+        self.float_nbytes = float_nbytes
+        scale = made.scale.reshape(1, 1) if made.scale.ndim == 0 else made.scale
+        self.scale = Tensor(scale)
+        self.zero_point = None
+        if not made.scheme.symmetric:
+            self.zero_point = Tensor(made.zero_point.reshape(scale.shape).astype(np.int8))
+        self.length = made.codes.shape[packing_axis(2, made.scheme)]
+        self.codes = Codes(pack(made.codes, made.scheme.bits, packing_axis(2, made.scheme)))
+
+    def _weight_operands(self) -> tuple[Array, Array, Array | None]:
+        """Return codes, scale and zero point as the ops take them."""
+        return self.codes.array, self.scale.data, None if self.zero_point is None else self.zero_point.data
+
+    def _weight_params(self) -> dict[str, Any]:
+        """Return the parameters by which the ops read the operands."""
+        group = self.scheme.group if self.scheme.per == "group" else None
+        return {"bits": self.scheme.bits, "group": group, "length": self.length}
+
+    def dequantized(self) -> Tensor:
+        """Return the float32 matrix that the codes stand for, made anew by an op."""
+        return apply(dequantize, *self._weight_operands(), **self._weight_params(), axis=packing_axis(2, self.scheme))
+
+    def memory_usage(self) -> dict[str, float]:
+        """Return bytes of the layer in float32 and as it is stored, their ratio, and bytes that kernels keep beside.
+
+        The keys are ``original_bytes``, ``quantized_bytes``, ``compression_ratio`` and ``packed_bytes``.
+        """
+        state = sum(tensor.nbytes for _, tensor in self._named_state())
+        packed = [value for value in self.codes.packed.values() if isinstance(value, np.ndarray)]
+        return {
+            "original_bytes": self.float_nbytes,
+            "quantized_bytes": state,
+            "compression_ratio": self.float_nbytes / state,
+            "packed_bytes": sum(array.nbytes for array in packed),
+        }

@@ -1,0 +1,178 @@
+"""Ops on quantized weights with float activations: dequantize, look up rows, multiply by dequantized blocks."""
+
+# ruff: noqa: ARG001 - every forward and backward has the signature of the seam
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work, operands_once
+from tinytorch.perf.quantization.affine import decode
+from tinytorch.perf.quantization.packing import unpack
+
+#: Columns of a weight that are float32 at a time.
+COLUMNS = 512
+
+
+def matrix_of(
+    codes: Array, scale: Array, zero_point: Array | None, bits: int, group: int | None, length: int, axis: int = 0
+) -> Array:
+    """Return the float32 matrix of packed codes; scale and zero point are per tensor, channel or group.
+
+    Args:
+        codes: as `pack` packed them along ``axis``, ``length`` along it.
+        scale: (1, 1), or 1 along ``axis``, or with ``group`` one for each group along ``axis``.
+        zero_point: int8 of the same shape, or None for 0.
+        group: codes in a group.
+    """
+    numbers = unpack(codes, bits, length, axis)
+    offset: Any = 0 if zero_point is None else zero_point
+    if group is not None:
+        places = np.arange(length) // group
+        scale = scale.take(places, axis)
+        offset = offset if zero_point is None else zero_point.take(places, axis)
+    return decode(numbers, scale, offset)
+
+
+def column_blocks(
+    codes: Array, scale: Array, zero_point: Array | None, bits: int, group: int | None, length: int
+) -> Iterator[tuple[slice, Array]]:
+    """Yield slices of columns, and the float32 matrix of each: never the whole weight at once."""
+
+    def part(values: Array, columns: slice) -> Array:
+        return values if values.shape[1] == 1 else values[:, columns]
+
+    for first in range(0, codes.shape[1], COLUMNS):
+        columns = slice(first, first + COLUMNS)
+        offset = None if zero_point is None else part(zero_point, columns)
+        yield columns, matrix_of(codes[:, columns], part(scale, columns), offset, bits, group, length)
+
+
+def check_features(x: Array, length: int, name: str) -> None:
+    """Raise ValueError unless the last axis of ``x`` has ``length`` features."""
+    if x.ndim == 0 or x.shape[-1] != length:
+        raise ValueError(f"{name} needs an input x that ends in {length} features, not one of shape {x.shape}")
+
+
+def _dequantize_forward(
+    keep: bool,
+    codes: Array,
+    scale: Array,
+    zero_point: Array | None,
+    *,
+    bits: int,
+    group: int | None,
+    length: int,
+    axis: int,
+) -> tuple[Array, Saved]:
+    return matrix_of(codes, scale, zero_point, bits, group, length, axis), ()
+
+
+def _no_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    raise TypeError("codes are integers and have no gradient: train with prepare_training instead")
+
+
+def _dequantize_work(call: Call) -> Work:
+    """One multiplication for each number, and one subtraction with zero points."""
+    return Work(elementwise=call.output.size * (1 if call.inputs[2].dtype is None else 2))
+
+
+def _embedding_forward(
+    keep: bool,
+    indices: Array,
+    codes: Array,
+    scale: Array,
+    zero_point: Array | None,
+    *,
+    bits: int,
+    group: int | None,
+    length: int,
+) -> tuple[Array, Saved]:
+    """Pick rows of codes, and dequantize these alone."""
+    rows, _ = ops.embedding.reference.forward(False, indices.reshape(-1), codes)
+    flat = indices.reshape(-1)
+    scales = scale if len(scale) == 1 else scale[flat]
+    offsets = zero_point if zero_point is None or len(zero_point) == 1 else zero_point[flat]
+    return matrix_of(rows, scales, offsets, bits, group, length, 1).reshape(*indices.shape, length), ()
+
+
+def _embedding_traffic(call: Call) -> int:
+    """Bytes of the indices, of the codes, scales and zero points of the rows picked, and of the output."""
+    indices, table, *others = call.inputs
+    rows = table.shape[0]
+    picked = sum(spec.nbytes * indices.size // rows if spec.shape[:1] == (rows,) else spec.nbytes for spec in others)
+    return indices.nbytes + indices.size * table.shape[1] + picked + call.output.nbytes
+
+
+def _weight_only_forward(
+    keep: bool,
+    x: Array,
+    codes: Array,
+    scale: Array,
+    zero_point: Array | None,
+    bias: Array | None,
+    *,
+    bits: int,
+    group: int | None,
+    length: int,
+    packed: dict[str, Any],
+) -> tuple[Array, Saved]:
+    """Return x W + b of float x, with W dequantized a block of columns at a time."""
+    check_features(x, length, "weight_only_linear")
+    rows = x.reshape(-1, length)
+    output = np.empty((len(rows), codes.shape[1]), np.result_type(x.dtype, np.float32))
+    for columns, weight in column_blocks(codes, scale, zero_point, bits, group, length):
+        output[:, columns] = np.dot(rows, weight)
+    if bias is not None:
+        output += bias
+    saved = (codes, scale, zero_point, bits, group, length, x.shape) if keep else ()
+    return output.reshape(*x.shape[:-1], codes.shape[1]), saved
+
+
+def weight_backward(gradient: Array, saved: Saved) -> Array:
+    """Return gradient W^T, the gradient of x, with W dequantized a block of columns at a time."""
+    *weight, shape = saved
+    down: Array = np.zeros((int(np.prod(shape[:-1])), shape[-1]), gradient.dtype)
+    for columns, block in column_blocks(*weight):
+        down += np.dot(gradient[:, columns], block.T)
+    return down.reshape(shape)
+
+
+def bias_gradient(gradient: Array) -> Array:
+    """Return the sum of the rows of a gradient."""
+    return np.asarray(np.dot(np.ones(len(gradient), gradient.dtype), gradient))
+
+
+def _weight_only_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    """Give x and the bias their gradients; codes, scales and zero points have none."""
+    rows = gradient.reshape(-1, gradient.shape[-1])
+    down = weight_backward(rows, saved) if needs[0] else None
+    return down, None, None, None, bias_gradient(rows) if needs[4] else None
+
+
+def linear_macs(call: Call) -> int:
+    """Return the multiply-accumulates of a product: features for each output."""
+    return call.output.size * call.inputs[0].shape[-1]
+
+
+def _weight_only_work(call: Call) -> Work:
+    """Products like a linear layer's, and its bias; one operation for each weight, two with zero points."""
+    weights = call.inputs[0].shape[-1] * call.output.shape[-1] * (1 if call.inputs[3].dtype is None else 2)
+    has_bias = call.inputs[4].dtype is not None
+    if call.phase == "forward":
+        return Work(linear_macs(call), weights + (call.output.size if has_bias else 0))
+    macs = linear_macs(call) if call.needs[0] else 0
+    return Work(macs, (weights if call.needs[0] else 0) + (call.output.size if call.needs[4] else 0))
+
+
+dequantize = Op("dequantize", _dequantize_forward, _no_backward, _dequantize_work)
+quantized_embedding = Op("quantized_embedding", _embedding_forward, _no_backward, _dequantize_work, _embedding_traffic)
+#: x W + b with float32 x: operands x, codes, scale, zero_point or None, bias or None; params bits, group or None,
+#: length (features), and ``packed``, a kernel's memory (`Codes.packed`).
+weight_only_linear = Op(
+    "weight_only_linear", _weight_only_forward, _weight_only_backward, _weight_only_work, operands_once
+)
