@@ -50,20 +50,20 @@ PRODUCT = product_run(4)
 def test_a_product_stands_where_the_hand_puts_it() -> None:
     """64 wide: 2 * 64**3 FLOP on 48 KiB, more than L1 holds; L2's ridge is at 1 FLOP/B."""
     made = made_ceilings()
-    placed = place("product", product_run(64).events, timed(2e-5, 0.1), made, costs=made_costs())
+    placed = place("product", product_run(64).events, timed(1e-5, 0.1), made, costs=made_costs())
     flops, moved = 2 * 64**3, 3 * 64 * 64 * 4
     assert (placed.demand.flops, placed.demand.bytes, placed.level) == (flops, moved, "L2")
     assert placed.intensity == flops / moved
     assert placed.roof_seconds == pytest.approx(flops / PEAK)
     assert placed.attainable == pytest.approx(PEAK)
-    assert placed.attained.median == pytest.approx(flops / 2e-5)
-    assert placed.of_roof.median == pytest.approx(flops / PEAK / 2e-5)
+    assert placed.attained.median == pytest.approx(flops / 1e-5)
+    assert placed.of_roof.median == pytest.approx(flops / PEAK / 1e-5)
     assert (placed.of_roof.interval.low, placed.of_roof.interval.high) == pytest.approx(
         (placed.of_roof.median / 1.1, placed.of_roof.median / 0.9)
     )
     assert placed.of_roof_range == pytest.approx((placed.of_roof.interval.low, placed.of_roof.interval.high))
-    noisy = place("product", product_run(64).events, timed(2e-5, 0.1), made_ceilings(0.2), costs=made_costs())
-    assert noisy.of_roof_range == pytest.approx((flops / PEAK / 1.2 / 2.2e-5, flops / PEAK / 0.8 / 1.8e-5))
+    noisy = place("product", product_run(64).events, timed(1e-5, 0.1), made_ceilings(0.2), costs=made_costs())
+    assert noisy.of_roof_range == pytest.approx((flops / PEAK / 1.2 / 1.1e-5, flops / PEAK / 0.8 / 0.9e-5))
     assert placed.verdict.bottleneck == "compute"
     assert placed.verdict.overhead.seconds == pytest.approx(OP)
 
