@@ -12,7 +12,7 @@ from tinytorch.perf.team import Team
 
 
 @pytest.mark.parametrize("lanes", LANES)
-@pytest.mark.parametrize("per_element", [1, 32])
+@pytest.mark.parametrize("per_element", [1, 64])
 def test_each_element_gets_as_many_multiply_adds_as_are_counted(lanes: int, per_element: int) -> None:
     block = np.arange(lanes * CHAINS * 3, dtype=np.float32)
     compute_probes.multiply_add(lanes, per_element)(block, 5, np.float32(1), np.float32(1))

@@ -16,7 +16,7 @@ from tinytorch.perf.kernels import vectors
 #: Independent accumulators: two units with a latency of five cycles need ten; sixteen registers must hold them.
 CHAINS = 12
 #: Multiply-adds for one load and one store of an element; twice as many FLOPs. The sweep finds where arithmetic bounds.
-MULTIPLY_ADDS = (1, 2, 4, 8, 16, 32)
+MULTIPLY_ADDS = (1, 2, 4, 8, 16, 32, 64)
 #: Floats of a vector that are tried: 512, 256 and 128 bits. A CPU without the wide ones runs them in parts.
 LANES = (16, 8, 4)
 #: Elements of the block: 24 KiB would fill a small first cache, so a quarter of that.
