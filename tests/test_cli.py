@@ -11,6 +11,7 @@ import pytest
 
 from tinytorch import models
 from tinytorch.cli import main
+from tinytorch.perf import hardware
 from tinytorch.perf.profiling import Profiler
 
 pytestmark = pytest.mark.usefixtures("made_machine")
@@ -114,6 +115,17 @@ def test_a_forward_alone_has_a_verdict_and_no_backward(tmp_path: Path, capsys: p
     header = next(i for i, line in enumerate(lines) if line.startswith("op "))
     assert lines[header + 2].startswith("linear")
     assert "ms in all" in lines[header + 3], "one row was asked for"
+
+
+@pytest.mark.parametrize(("known", "terminal"), [(False, True), (False, False), (True, True)])
+def test_who_waits_for_a_measurement_is_told(
+    known: bool, terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not known:
+        monkeypatch.setattr(hardware, "kept_ceilings", lambda threads: None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    assert main(["profile", "mlp"]) == 0
+    assert ("Measuring first" in capsys.readouterr().err) == (terminal and not known)
 
 
 def test_the_length_of_a_sequence_is_chosen(tmp_path: Path) -> None:

@@ -17,9 +17,11 @@ import numpy as np
 from tinytorch import models
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf import hardware
 from tinytorch.perf.breakdown import OpRow
 from tinytorch.perf.model_profile import LossFunction, profile_model, rows_of
 from tinytorch.perf.subject import zeros_for
+from tinytorch.perf.timing import current_blas_threads
 from tinytorch.perf.trace import write_whole
 from tinytorch.report.machine_listing import examine, print_examination
 
@@ -110,6 +112,8 @@ def _profile(chosen: argparse.Namespace) -> None:
     for option in ("trace", "json"):
         _check_folder(option, getattr(chosen, option))
     model, inputs, loss = _subject(chosen)
+    if not chosen.backward and sys.stderr.isatty() and hardware.kept_ceilings(current_blas_threads()) is None:
+        print("Measuring first, once, what this machine can do: some ten seconds.", file=sys.stderr)
     done = profile_model(model, inputs, chosen.model, chosen.backward, loss)
     if chosen.trace:
         done.profiler.export_chrome_trace(chosen.trace)
