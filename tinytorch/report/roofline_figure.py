@@ -31,16 +31,17 @@ _NAMES = 0.34
 #: ... of which this much is left free between a name and its slope.
 _GAP = 0.012
 
+#: What a reader asks first stands first: on a phone the rest is reached by scrolling.
 _COLUMNS = (
     Column("name", "What"),
     Column("seconds", "Time"),
-    Column("operations", "Arithmetic", "FLOP"),
-    Column("bytes", "Compulsory traffic", "B"),
+    Column("bound", "Verdict"),
+    Column("of_roof", "Of its roof"),
+    Column("attained", "Rate"),
     Column("intensity", "Intensity (FLOP/B)", "1"),
     Column("level", "Held by"),
-    Column("attained", "Rate"),
-    Column("of_roof", "Of its roof"),
-    Column("bound", "Verdict"),
+    Column("operations", "Arithmetic", "FLOP"),
+    Column("bytes", "Compulsory traffic", "B"),
 )
 
 
