@@ -40,18 +40,20 @@ def examine(*, refresh: bool = False) -> Examination:
     threads = (1, cores) if cores > 1 else (1,)
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+    # Drawn only between samples: a thread that draws by itself would run beside the probes.
+    shown = Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
+    with shown:
         task = shown.add_task("machine", total=len(threads) + 1)
 
         def ceilings_of(number: int) -> Ceilings:
             def told(stage: str, part: float) -> None:
                 words = f"{threads[number]} thread{'s' * (threads[number] > 1)}: {stage}"
-                shown.update(task, description=words, completed=number + part)
+                shown.update(task, description=words, completed=number + part, refresh=True)
 
             return ceilings(threads[number], refresh=refresh, on_progress=told)
 
         measured = tuple(ceilings_of(number) for number in range(len(threads)))
-        shown.update(task, description="BLAS", completed=len(threads))
+        shown.update(task, description="BLAS", completed=len(threads), refresh=True)
         neighbour = busy_neighbour(cores) if cores > 1 else None
         cautions = (narrow_blas(made), collapsing_blas(neighbour) if neighbour else None)
     return Examination(made, measured, tuple(one for one in cautions if one), neighbour)
