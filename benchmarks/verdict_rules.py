@@ -152,6 +152,10 @@ def torch_compare() -> NamedRule:
     )
 
 
+#: The source of rules that no tool has, but many people.
+FOLKLORE = "folklore"
+
+
 def beyond_delta(statistic: Callable[[Times], Any]) -> Rule:
     """Return the rule that compares one number of each sample, and calls more than `DELTA` a difference."""
 
@@ -173,6 +177,6 @@ def all_rules() -> list[NamedRule]:
         NamedRule("hyperfine, ratio ± σ", "its source", hyperfine),
         NamedRule("criterion.rs", "its book", criterion),
         torch_compare(),
-        NamedRule("minimum, beyond 1 %", "folklore", beyond_delta(np.min)),
-        NamedRule("mean, beyond 1 %", "folklore", beyond_delta(np.mean)),
+        NamedRule("minimum, beyond 1 %", FOLKLORE, beyond_delta(np.min)),
+        NamedRule("mean, beyond 1 %", FOLKLORE, beyond_delta(np.mean)),
     ]

