@@ -15,8 +15,9 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.op import Spec, UncountedError, Work
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.bounds import Demand, best_bandwidth, demand_of, roof_seconds, verdict
+from tinytorch.perf.bounds import Demand, bandwidth_at, best_bandwidth, demand_of, roof_seconds, verdict
 from tinytorch.perf.events import Event, recording
+from tinytorch.perf.hardware import Point
 from tinytorch.perf.timing import Measurement
 
 KIB, MIB = 2**10, 2**20
@@ -28,9 +29,9 @@ def event(macs: int = 0, traffic: int = 0, elementwise: int = 0) -> Event:
 
 
 def demand(operations: float, memory_bytes: float = 0.0, calls: int = 1) -> Demand:
-    """Return a demand whose bytes all lie in memory."""
+    """Return a demand whose bytes are those of one op, more than the caches hold."""
     flops, moved = int(operations), int(memory_bytes)
-    return Demand(flops, 0, moved, calls, moved, "memory", (("L1", 0), ("L2", 0), ("memory", moved)))
+    return Demand(flops, 0, moved, calls, moved, "memory", ((moved, 1),))
 
 
 def calling(asked: Demand, noise: float = 0.0) -> tuple[float, float, float]:
@@ -83,7 +84,7 @@ def test_a_ceiling_that_explains_less_than_a_quarter_bounds_nothing() -> None:
     assert {slow.sentence_word, alike.sentence_word} == {"unclear"}
 
 
-@given(st.integers(1, 10**13), st.integers(1, 10**12), st.integers(1, 10**6), st.floats(1e-6, 1e3))
+@given(st.integers(1, 10**13), st.integers(2 * MIB, 10**12), st.integers(1, 10**6), st.floats(1e-6, 1e3))
 def test_predictions_are_amounts_over_ceilings(operations: int, moved: int, calls: int, seconds: float) -> None:
     made = made_ceilings(noise=0.1)
     asked = demand(operations, moved, calls)
@@ -125,7 +126,8 @@ def test_each_op_has_the_roof_of_its_own_level() -> None:
     assert roof_seconds([inner], made) == pytest.approx((32 * KIB / 4e11,) * 3)
     assert roof_seconds([middle], made) == pytest.approx(((32 * KIB + 1) / 1e11,) * 3)
     asked = demand_of([inner, middle, outer, inner], made)
-    assert dict(asked.bytes_at) == {"L1": 64 * KIB, "L2": 32 * KIB + 1, "memory": MIB + 1}
+    assert asked.sets == ((32 * KIB, 2), (32 * KIB + 1, 1), (MIB + 1, 1))
+    assert asked.bytes == sum(size * count for size, count in asked.sets)
     assert (asked.working_set, asked.level, asked.calls) == (MIB + 1, "memory", 4)
     expected = 64 * KIB / 4e11 + (32 * KIB + 1) / 1e11 + (MIB + 1) / 1e10
     assert verdict(asked, spread(1, "s"), made, NO_CALLS).memory.seconds == pytest.approx(expected)
@@ -136,6 +138,19 @@ def test_each_op_has_the_roof_of_its_own_level() -> None:
     assert roof_seconds([busy, busier], made_ceilings(noise=0.1)) == pytest.approx(
         (expected, expected / 1.1, expected / 0.9)
     )
+
+
+def test_between_two_plateaus_the_ladder_decides() -> None:
+    """L2 ends at 1 MiB with 1e11 B/s, memory gives 1e10; at 2 MiB a ladder's copy still ran at 4e10."""
+    steps = ((MIB, 1e11), (2 * MIB, 4e10), (4 * MIB, 0.9e10))
+    curve = tuple(Point(size, spread(reached, "B/s")) for size, reached in steps)
+    slower = tuple(Point(size, spread(reached / 2, "B/s")) for size, reached in steps)
+    made = dataclasses.replace(made_ceilings(), curves={"read": slower, "copy": curve, "triad": slower, "latency": ()})
+    sizes = (32 * KIB, MIB, MIB + 1, 2 * MIB - 1, 2 * MIB, 4 * MIB - 1, 4 * MIB, 64 * MIB)
+    expected = (4e11, 1e11, 1e11, 1e11, 4e10, 4e10, 1e10, 1e10)
+    assert [bandwidth_at(size, made).median for size in sizes] == pytest.approx(expected)
+    assert [bandwidth_at(size, made_ceilings()).median for size in sizes] == pytest.approx((4e11, 1e11, *[1e10] * 6))
+    assert roof_seconds([event(traffic=3 * MIB)], made)[0] == pytest.approx(3 * MIB / 4e10)
 
 
 def test_the_slope_is_the_best_of_the_three_streams() -> None:

@@ -7,13 +7,15 @@ prediction of compute time is a lower bound for them, and the share that it expl
 
 Bytes are compulsory ones: each operand read once, each result written once; an array that is two operands of one op
 counts twice. Those of an op travel at the best bandwidth (of read, copy and triad) of the innermost level that holds
-all of them. What other ops pushed out of that level in the meantime is not looked at, so this is a lower bound, too.
+all of them; a set a little larger than a cache, of which the cache still serves a part, travels as fast as the ladder
+ran there. What other ops pushed out of that level in the meantime is not looked at, so this is a lower bound, too.
 
 Calling an op takes at least what the same op takes on one element; that is the third ceiling, see `call_costs`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -35,6 +37,21 @@ def best_bandwidth(level: Level) -> Measurement:
     return max((level.read, level.copy, level.triad), key=lambda measurement: measurement.median)
 
 
+def bandwidth_at(working_set: int, ceilings: Ceilings) -> Measurement:
+    """Return how fast bytes of an op travel that has ``working_set`` of them in all, in B/s.
+
+    That is the best bandwidth of the level that holds them or, where it is faster, of the ladder's last step that is
+    not larger: between two plateaus, and no set is faster than a smaller one.
+    """
+    found = best_bandwidth(ceilings.level_of(working_set))
+    for stream in ("read", "copy", "triad"):
+        steps = [step for step in ceilings.curves.get(stream, ()) if step.working_set <= working_set]
+        if steps:
+            last = max(steps, key=lambda step: step.working_set)
+            found = max(found, last.reached, key=lambda measurement: measurement.median)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """What a run of ops asks of the machine.
@@ -46,7 +63,7 @@ class Demand:
         calls: ops that ran.
         working_set: compulsory bytes of the op that has most of them.
         level: name of the level that holds the working set.
-        bytes_at: bytes for each level, by its name: those of the ops whose operands it holds.
+        sets: compulsory bytes of one op, and how many ops had as many, from few bytes to many.
     """
 
     flops: int
@@ -55,7 +72,7 @@ class Demand:
     calls: int
     working_set: int
     level: str
-    bytes_at: tuple[tuple[str, int], ...]
+    sets: tuple[tuple[int, int], ...]
 
     @property
     def operations(self) -> int:
@@ -86,9 +103,6 @@ def demand_of(events: Sequence[Event], ceilings: Ceilings) -> Demand:
     uncounted = sorted({event.op for event in events if event.work is None})
     if uncounted:
         raise UncountedError(f"ops without a work formula cannot be held against a roof: {', '.join(uncounted)}")
-    moved = {level.name: 0 for level in ceilings.levels}
-    for event in events:
-        moved[ceilings.level_of(event.traffic).name] += event.traffic
     largest = max(event.traffic for event in events)
     return Demand(
         sum(event.flops or 0 for event in events),
@@ -97,7 +111,7 @@ def demand_of(events: Sequence[Event], ceilings: Ceilings) -> Demand:
         len(events),
         largest,
         ceilings.level_of(largest).name,
-        tuple(moved.items()),
+        tuple(sorted(Counter(event.traffic for event in events).items())),
     )
 
 
@@ -205,8 +219,7 @@ def _compute(demand: Demand, ceilings: Ceilings) -> Range:
 
 
 def _memory(demand: Demand, ceilings: Ceilings) -> Range:
-    bandwidths = {level.name: best_bandwidth(level) for level in ceilings.levels}
-    moved = [(amount, bandwidths[name]) for name, amount in demand.bytes_at if amount]
+    moved = [(size * count, bandwidth_at(size, ceilings)) for size, count in demand.sets if size]
     return (
         sum(amount / bandwidth.median for amount, bandwidth in moved),
         sum(amount / bandwidth.interval.high for amount, bandwidth in moved),
