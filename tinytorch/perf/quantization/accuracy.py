@@ -99,8 +99,10 @@ def paired_difference_interval(gained: int, lost: int, examples: int, confidence
         variance = examples * (2 * likeliest + difference * (1 - difference))
         return z * math.sqrt(max(variance, 0)) - abs(gained - lost - examples * difference)
 
-    low = -1.0 if excess(-1 + 1e-12) >= 0 else float(brentq(excess, -1 + 1e-12, estimate))
-    high = 1.0 if excess(1 - 1e-12) >= 0 else float(brentq(excess, estimate, 1 - 1e-12))
+    # At the estimate itself the variance can be 0, and so the excess, where nothing was gained and nothing lost.
+    aside = 1e-12
+    low = -1.0 if excess(aside - 1) >= 0 else float(brentq(excess, aside - 1, estimate - aside))
+    high = 1.0 if excess(1 - aside) >= 0 else float(brentq(excess, estimate + aside, 1 - aside))
     return Interval(low, high, confidence)
 
 

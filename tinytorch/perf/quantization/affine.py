@@ -278,7 +278,10 @@ def quantize_int8(tensor: Any) -> tuple[Tensor, float, int]:
 
     Errors are those of `quantize`.
     """
-    made = quantize(floats(tensor, "tensor"), Scheme(symmetric=False))
+    scheme = Scheme(symmetric=False)
+    array = floats(tensor, "tensor")
+    extremes(array, scheme, "tensor")
+    made = quantize(array, scheme)
     return Tensor(made.codes), float(made.scale), int(made.zero_point)
 
 

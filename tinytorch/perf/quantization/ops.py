@@ -27,7 +27,7 @@ from tinytorch.perf.quantization.weight_ops import (
 Activations = Literal["row", "tensor"]
 
 #: Codes of unrolled windows that a convolution holds at a time.
-_WINDOWS = 524_288
+_WINDOWS = 65_536
 
 
 def activation_parameters(

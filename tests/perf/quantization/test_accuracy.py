@@ -1,0 +1,152 @@
+"""Paired comparison against SciPy, enumeration and the closed forms of its sources."""
+
+from dataclasses import replace
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import rel_entr, softmax
+from scipy.stats import binom, bootstrap, norm
+
+from tinytorch import datasets, models
+from tinytorch.core.module import Module
+from tinytorch.perf.quantization import Plan, Scheme, next_token_divergence, paired_accuracy, quantization_accuracy
+from tinytorch.perf.quantization.accuracy import mean_interval, paired_difference_interval
+
+
+def outcomes(gained: int, lost: int, both: int, neither: int) -> tuple[np.ndarray, np.ndarray]:
+    baseline = np.r_[np.zeros(gained), np.ones(lost), np.ones(both), np.zeros(neither)].astype(bool)
+    candidate = np.r_[np.ones(gained), np.zeros(lost), np.ones(both), np.zeros(neither)].astype(bool)
+    return baseline, candidate
+
+
+def test_counts_shares_and_mcnemar_by_hand() -> None:
+    found = paired_accuracy(*outcomes(gained=3, lost=9, both=80, neither=8))
+    assert (found.examples, found.gained, found.lost) == (100, 3, 9)
+    assert [found.baseline, found.candidate] == pytest.approx([0.89, 0.83])
+    assert found.difference == pytest.approx(-0.06)
+    assert found.difference in found.interval
+    # Two-sided exact test: twice the tail of 3 or fewer of 12 fair coins.
+    assert found.p_value == pytest.approx(2 * sum(comb(12, k) for k in range(4)) / 2**12)
+    same = paired_accuracy(*outcomes(0, 0, 50, 0))
+    assert (same.p_value, same.difference) == (1.0, 0.0)
+
+
+def test_the_interval_without_a_difference_has_its_closed_form() -> None:
+    """With nothing gained or lost the score interval is ±z² / (n + z²)."""
+    z = norm.ppf(0.975)
+    for n in (10, 360, 2000):
+        interval = paired_difference_interval(0, 0, n)
+        assert interval.high == pytest.approx(z**2 / (n + z**2), rel=1e-6)
+        assert interval.low == pytest.approx(-interval.high, rel=1e-6)
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.integers(1, 200), st.sampled_from([0.8, 0.95, 0.99]))
+@settings(max_examples=80, deadline=None)
+def test_intervals_hold_the_estimate_mirror_and_grow(gained: int, lost: int, more: int, confidence: float) -> None:
+    n = gained + lost + more
+    interval = paired_difference_interval(gained, lost, n, confidence)
+    assert -1 <= interval.low < (gained - lost) / n + 1e-12
+    assert interval.high > (gained - lost) / n - 1e-12
+    mirrored = paired_difference_interval(lost, gained, n, confidence)
+    assert [-mirrored.high, -mirrored.low] == pytest.approx([interval.low, interval.high], abs=1e-9)
+    wider = paired_difference_interval(gained, lost, n, 1 - (1 - confidence) / 2)
+    assert wider.low < interval.low
+    assert wider.high > interval.high
+
+
+@pytest.mark.parametrize(("gain", "loss"), [(0.01, 0.01), (0.005, 0.02), (0.1, 0.05)])
+def test_the_interval_covers_as_often_as_it_says(gain: float, loss: float) -> None:
+    """Enumerate every outcome of 200 examples: the coverage is exact, no simulation."""
+    n, covered = 200, 0.0
+    for discordant in range(n + 1):
+        weight = binom.pmf(discordant, n, gain + loss)
+        if weight < 1e-9:
+            continue
+        for gained in range(discordant + 1):
+            probability = weight * binom.pmf(gained, discordant, gain / (gain + loss))
+            if probability > 1e-9:
+                covered += probability * ((gain - loss) in paired_difference_interval(gained, discordant - gained, n))
+    assert 0.93 < covered < 0.985
+
+
+def test_it_agrees_with_a_paired_bootstrap_where_there_are_many() -> None:
+    baseline, candidate = outcomes(gained=60, lost=110, both=1700, neither=130)
+    found = paired_accuracy(baseline, candidate).interval
+    difference = candidate.astype(float) - baseline
+    expected = bootstrap((difference,), np.mean, n_resamples=4000, method="percentile", rng=0).confidence_interval
+    assert found.low == pytest.approx(expected.low, abs=0.002)
+    assert found.high == pytest.approx(expected.high, abs=0.002)
+
+
+def test_divergence_is_scipy_s() -> None:
+    generator = np.random.default_rng(0)
+    p, q = generator.normal(size=(2, 3, 5, 7)).astype(np.float32) * 4
+    expected = rel_entr(softmax(p.astype(float), -1), softmax(q.astype(float), -1)).sum(-1)
+    np.testing.assert_allclose(next_token_divergence(p, q), expected, rtol=1e-10)
+    assert next_token_divergence(p, p).max() == 0
+    np.testing.assert_allclose(next_token_divergence(p, p + 100), 0, atol=1e-6)
+    far = next_token_divergence(np.array([[1000.0, 0.0]]), np.array([[0.0, 1000.0]]))
+    assert far == pytest.approx([1000])
+    with pytest.raises(ValueError, match="shape"):
+        next_token_divergence(p, q[0])
+
+
+def test_the_interval_of_a_mean_is_near_the_normal_one() -> None:
+    values = np.random.default_rng(0).exponential(size=800)
+    interval = mean_interval(values)
+    half = 1.96 * values.std() / np.sqrt(800)
+    assert interval.low == pytest.approx(values.mean() - half, abs=0.15 * half)
+    assert interval.high == pytest.approx(values.mean() + half, abs=0.15 * half)
+    assert mean_interval(values) == interval, "it is drawn from a seed"
+
+
+def test_bad_arguments_are_named() -> None:
+    right = np.ones(3, bool)
+    for baseline, candidate, name in [
+        (right.astype(float), right, "baseline"),
+        (right, right[:0], "candidate"),
+        (right, np.ones(4, bool), "candidate"),
+    ]:
+        with pytest.raises(ValueError, match=f"^{name} must"):
+            paired_accuracy(baseline, candidate)
+    with pytest.raises(ValueError, match="confidence"):
+        paired_difference_interval(0, 0, 3, 1.0)
+    with pytest.raises(ValueError, match="gained and lost"):
+        paired_difference_interval(2, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "plans"),
+    [("mlp", [Plan("weight-only"), Plan("dynamic"), Plan("static", symmetric=False)]), ("cnn", [Plan("dynamic")])],
+)
+def test_eight_bits_cost_the_zoo_at_most_half_a_point(name: str, plans: list[Plan]) -> None:
+    model = models.trained(name)
+    for plan in plans:
+        found = quantization_accuracy(model, name, plan)
+        assert found.accuracy.baseline == models.accuracy(model, name)
+        assert found.accuracy.examples == len(models.entry(name).data().test_targets)
+        assert found.accuracy.difference >= -0.005
+        assert found.accuracy.difference in found.accuracy.interval
+        assert found.divergence is None
+        assert found.size_ratio <= 0.27
+    coarse = quantization_accuracy(model, name, Plan("weight-only", Scheme(2, per="tensor")))
+    assert coarse.output_error > 10 * found.output_error
+
+
+def test_a_gpt_is_compared_by_its_next_tokens_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Untrained and on few sequences, because its training takes minutes; what is compared is the same."""
+    few = replace(models.entry("gpt"), data=lambda: datasets.sorting(300, 80))
+    monkeypatch.setitem(models.ZOO, "gpt", few)
+    model: Module = models.gpt(0).eval()
+    fine, coarse = (
+        quantization_accuracy(model, "gpt", Plan("weight-only", Scheme(bits, per="channel"))) for bits in (8, 2)
+    )
+    for found in (fine, coarse):
+        assert found.divergence is not None
+        assert found.divergence.mean in found.divergence.interval
+    assert fine.divergence is not None
+    assert coarse.divergence is not None
+    assert 0 < fine.divergence.mean < coarse.divergence.mean / 100

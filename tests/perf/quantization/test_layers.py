@@ -1,0 +1,383 @@
+"""Quantized layers against float arithmetic on dequantized operands, and against plain loops of the definition."""
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply, implementations, no_grad
+from tinytorch.core.layers import Embedding, Linear
+from tinytorch.core.op import Array, Implementation
+from tinytorch.core.spatial import Conv2d
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.profiling import Profiler
+from tinytorch.perf.quantization import (
+    MeanSquaredErrorObserver,
+    Plan,
+    QuantizedConv2d,
+    QuantizedEmbedding,
+    QuantizedLinear,
+    Scheme,
+    quantize,
+    quantized_conv2d,
+    quantized_linear,
+    weight_only_linear,
+)
+from tinytorch.perf.quantization.ops import conv2d_with, linear_with
+from tinytorch.perf.quantization.weight_ops import dequantize
+
+WEIGHTS = [
+    Scheme(bits, symmetric, per, group=16)
+    for bits in (8, 4, 2)
+    for symmetric in (True, False)
+    for per in ("tensor", "channel", "group")
+]
+INPUTS = [
+    Plan(mode, activations=activations, symmetric=symmetric)
+    for mode in ("dynamic", "static")
+    for activations in ("row", "tensor")
+    for symmetric in (True, False)
+]
+
+
+def drawn(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)
+
+
+def with_weights(plan: Plan, weights: Scheme) -> Plan:
+    return Plan(plan.mode, weights, plan.activations, plan.symmetric, plan.ranges)
+
+
+def rounded(x: Array, plan: Plan, calibration: Array) -> Array:
+    """What x becomes by the definition: each row (image), or all, by its own range; or by the calibration's."""
+    rows = x.reshape(len(x), -1) if x.ndim == 4 else x.reshape(-1, x.shape[-1])
+    if plan.mode == "static":
+        sources = [calibration] * len(rows)
+    elif plan.activations == "tensor":
+        sources = [rows] * len(rows)
+    else:
+        sources = list(rows)
+    made = []
+    for row, source in zip(rows, sources, strict=True):
+        low, high = min(float(source.min()), 0.0), max(float(source.max()), 0.0)
+        if plan.symmetric:
+            step, zero, least, most = max(-low, high) / 127, 0.0, -127, 127
+        else:
+            step, least, most = (high - low) / 255, -128, 127
+            zero = -128 - np.rint(np.float32(low) / np.float32(step))
+        step = float(np.float32(step))
+        made.append(step * (np.clip(np.rint(row / np.float32(step)) + zero, least, most) - zero))
+    return np.array(made).reshape(x.shape)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS, ids=str)
+@pytest.mark.parametrize("plan", [Plan("weight-only"), *INPUTS], ids=str)
+def test_linear_is_the_product_of_what_the_codes_stand_for(plan: Plan, weights: Scheme) -> None:
+    linear = Linear(37, 11, seed=0)
+    layer = QuantizedLinear(linear, with_weights(plan, weights))
+    x, calibration = drawn(5, 37) + 0.5, drawn(9, 37, seed=1) * 0.7
+    if plan.mode == "static":
+        layer.calibrate([calibration])
+    inputs = x if plan.mode == "weight-only" else rounded(x, plan, calibration)
+    weight = quantize(linear.weight.data, weights).dequantize().astype(np.float64)
+    assert linear.bias is not None
+    np.testing.assert_allclose(layer(Tensor(x)).data, inputs @ weight + linear.bias.data, rtol=1e-4, atol=2e-5)
+    np.testing.assert_array_equal(layer.dequantized().data, weight)
+
+
+CONVOLUTIONS: list[dict[str, Any]] = [
+    {},
+    {"padding": 1, "bias": False},
+    {"stride": 2, "padding": (1, 2)},
+    {"dilation": (2, 1), "padding": 2},
+    {"groups": 2, "padding": 1},
+]
+
+
+@pytest.mark.parametrize("options", CONVOLUTIONS, ids=str)
+@pytest.mark.parametrize("weights", [WEIGHTS[1], WEIGHTS[8], WEIGHTS[17]], ids=str)
+@pytest.mark.parametrize("plan", [Plan("weight-only"), *INPUTS], ids=str)
+def test_convolution_is_that_of_what_the_codes_stand_for(plan: Plan, weights: Scheme, options: dict[str, Any]) -> None:
+    convolution = Conv2d(4, 6, (3, 2), seed=0, **options)
+    layer = QuantizedConv2d(convolution, with_weights(plan, weights))
+    x, calibration = drawn(3, 4, 7, 6) + 0.5, drawn(2, 4, 7, 6, seed=1)
+    if plan.mode == "static":
+        layer.calibrate([calibration])
+    inputs = x if plan.mode == "weight-only" else rounded(x, plan, calibration)
+    matrix = convolution.weight.data.transpose(2, 3, 1, 0).reshape(-1, 6)
+    weight = quantize(matrix, weights).dequantize().reshape(3, 2, -1, 6).transpose(3, 2, 0, 1)
+    operands = [inputs, weight.astype(np.float64)] + ([] if convolution.bias is None else [convolution.bias.data])
+    geometry = {name: getattr(convolution, name) for name in ("stride", "padding", "dilation", "groups")}
+    expected = apply(ops.conv2d, *(np.asarray(each, np.float64) for each in operands), **geometry)
+    np.testing.assert_allclose(layer(Tensor(x)).data, expected.data, rtol=1e-4, atol=2e-5)
+
+
+def test_many_images_are_treated_a_few_at_a_time_alike() -> None:
+    convolution = Conv2d(8, 4, 3, padding=1, seed=0)
+    layer = QuantizedConv2d(convolution)
+    x = drawn(40, 8, 16, 16)
+    whole = layer(Tensor(x)).data
+    parts = np.concatenate([layer(Tensor(x[:17])).data, layer(Tensor(x[17:])).data])
+    np.testing.assert_array_equal(whole, parts)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS, ids=str)
+def test_embedding_rows_are_the_table_s(weights: Scheme) -> None:
+    embedding = Embedding(7, 37, seed=0)
+    layer = QuantizedEmbedding(embedding, Plan(weights=weights))
+    indices = np.array([[0, 6, 3], [3, 3, 1]])
+    table = quantize(
+        embedding.weight.data, Scheme(weights.bits, weights.symmetric, weights.per, 0, weights.group)
+    ).dequantize()
+    np.testing.assert_array_equal(layer(indices).data, table[indices])
+    np.testing.assert_array_equal(layer(Tensor(indices)).data, table[indices])
+    np.testing.assert_array_equal(layer.weight.data, table)
+    with pytest.raises(IndexError, match=r"0\.\.6"):
+        layer(np.array([7]))
+
+
+@given(count=st.integers(1, 6), seed=st.integers(0, 50))
+@settings(max_examples=20, deadline=None)
+def test_a_row_s_result_does_not_depend_on_the_batch(count: int, seed: int) -> None:
+    layer = QuantizedLinear(Linear(20, 6, seed=0))
+    x = drawn(count, 20, seed=seed) * np.geomspace(1e-3, 1e3, count, dtype=np.float32)[:, None]
+    together = layer(Tensor(x)).data
+    for index in range(count):
+        np.testing.assert_array_equal(layer(Tensor(x[index : index + 1])).data[0], together[index])
+    by_call = QuantizedLinear(Linear(20, 6, seed=0), Plan(activations="tensor"))
+    if count > 1:
+        assert (by_call(Tensor(x)).data[0] != by_call(Tensor(x[:1])).data[0]).any()
+
+
+def test_storage_is_small_integers() -> None:
+    linear = Linear(64, 32, seed=0)
+    for bits, dtype in ((8, np.int8), (4, np.uint8), (2, np.uint8)):
+        layer = QuantizedLinear(linear, Plan(weights=Scheme(bits, per="channel")))
+        assert layer.codes.data.dtype == dtype
+        assert layer.codes.data.nbytes == 64 * 32 * bits // 8
+        found = layer.memory_usage()
+        assert found["original_bytes"] == (64 * 32 + 32) * 4
+        assert found["quantized_bytes"] == 64 * 32 * bits // 8 + 32 * 4 + 32 * 4
+        assert found["compression_ratio"] == found["original_bytes"] / found["quantized_bytes"]
+        assert all(array.dtype != np.float32 or array.size <= 32 for array in layer.state_dict().values())
+
+
+def test_the_float_layer_is_copied_from_and_not_changed() -> None:
+    linear = Linear(8, 3, seed=0)
+    kept = linear.state_dict()
+    layer = QuantizedLinear(linear)
+    assert layer.bias is not None
+    layer.bias.data += 1
+    layer.codes.data[...] = 0
+    for name, values in linear.state_dict().items():
+        np.testing.assert_array_equal(values, kept[name])
+
+
+@pytest.mark.parametrize("plan", [Plan("weight-only"), *INPUTS], ids=str)
+def test_gradients_pass_straight_through_and_the_bias_trains(plan: Plan) -> None:
+    layer = QuantizedLinear(Linear(12, 5, seed=0), plan)
+    x = Tensor(drawn(4, 3, 12), requires_grad=True)
+    calibration = np.clip(x.data, -1, 1)
+    if plan.mode == "static":
+        layer.calibrate([calibration])
+    down = drawn(4, 3, 5)
+    layer(x).backward(down)
+    assert x.grad is not None
+    expected = down @ layer.dequantized().data.T
+    if plan.mode == "static":
+        # A number rounds to a code of its own up to half a step outside of the range.
+        step = float(layer.activation_scale.data) if layer.activation_scale is not None else 0.0
+        beyond = np.abs(x.data) > 1 + 0.51 * step
+        assert beyond.any()
+        assert not x.grad[beyond].any()
+        inside = np.abs(x.data) < 1 - step
+        np.testing.assert_allclose(x.grad[inside], expected[inside], rtol=1e-5, atol=1e-6)
+    else:
+        np.testing.assert_allclose(x.grad, expected, rtol=1e-5, atol=1e-6)
+    assert layer.bias is not None
+    assert layer.bias.grad is not None
+    np.testing.assert_allclose(layer.bias.grad, down.sum((0, 1)), rtol=1e-5)
+    assert [name for name, _ in layer.named_parameters()] == ["bias"]
+
+
+@pytest.mark.parametrize("plan", [Plan("weight-only"), *INPUTS], ids=str)
+def test_a_convolution_s_gradient_is_the_float_one_of_its_stored_weight(plan: Plan) -> None:
+    convolution = Conv2d(3, 4, 3, padding=1, seed=0)
+    layer = QuantizedConv2d(convolution, plan)
+    x = Tensor(drawn(2, 3, 6, 5), requires_grad=True)
+    if plan.mode == "static":
+        layer.calibrate([x * 3])
+    down = drawn(2, 4, 6, 5)
+    layer(x).backward(down)
+    twin = Conv2d(3, 4, 3, padding=1)
+    twin.weight.data[...] = layer.dequantized().data.reshape(3, 3, 3, 4).transpose(3, 2, 0, 1)
+    other = Tensor(x.data, requires_grad=True)
+    twin(other).backward(down)
+    assert x.grad is not None
+    assert other.grad is not None
+    np.testing.assert_allclose(x.grad, other.grad, rtol=1e-5, atol=1e-6)
+    assert layer.bias is not None
+    assert twin.bias is not None
+    assert twin.bias.grad is not None
+    np.testing.assert_allclose(layer.bias.grad, twin.bias.grad, rtol=1e-5, atol=1e-5)
+
+
+def test_work_and_traffic_by_hand() -> None:
+    layer = QuantizedLinear(Linear(6, 5, seed=0))
+    with Profiler() as profiler:
+        layer(Tensor(drawn(4, 6), requires_grad=True)).sum().backward()
+    forward, backward = (
+        next(e for e in profiler.run.events if e.op == "quantized_linear" and e.phase == phase)
+        for phase in ("forward", "backward")
+    )
+    assert forward.macs == 4 * 6 * 5
+    # Each input: range, quotient, rounding; each output: two scales and the bias.
+    assert forward.elementwise == 3 * 24 + 3 * 20
+    # float32 input and output, int8 codes, a scale and a bias for each output.
+    assert forward.traffic == 4 * 24 + 30 + 4 * 5 + 4 * 5 + 4 * 20
+    assert (backward.macs, backward.elementwise) == (4 * 6 * 5, 30 + 20)
+    convolution = QuantizedConv2d(Conv2d(2, 3, 3, padding=1, groups=1, seed=0))
+    assert Profiler().count_flops(convolution, (1, 2, 5, 4)) == 2 * 20 * 3 * 18
+    assert Profiler().count_flops(layer, (1, 6)) == 60
+
+
+def test_a_quantized_layer_profiles_like_any_other() -> None:
+    layer = QuantizedLinear(Linear(16, 16, seed=0), Plan(weights=Scheme(4, False, "group")))
+    assert Profiler().count_flops(layer, (1, 16)) == 2 * 16 * 16
+    assert Profiler().count_parameters(layer) == 16
+    trained = Profiler().profile_backward_pass(layer, Tensor(drawn(8, 16), requires_grad=True))
+    assert trained["backward_flops"] == 8 * 2 * 16 * 16
+
+
+@pytest.mark.parametrize("mode", ["weight-only", "dynamic"])
+@pytest.mark.parametrize("bits", [8, 4])
+def test_a_forward_never_holds_the_whole_weight_in_float(mode: Any, bits: int) -> None:
+    layer = QuantizedLinear(Linear(256, 4096, seed=0), Plan(mode, Scheme(bits, per="channel")))
+    x = Tensor(drawn(4, 256))
+    with no_grad():
+        layer(x)
+        tracemalloc.start()
+        layer(x)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 0.6 * 4 * 256 * 4096
+
+
+def test_a_kernel_is_another_implementation_and_keeps_its_layout_until_codes_change() -> None:
+    calls = []
+
+    def product(a: Array, b: Array, packed: dict[str, Any]) -> Array:
+        if "turned" not in packed:
+            calls.append("packed")
+            packed["turned"] = np.ascontiguousarray(b.T)
+        return np.asarray(a.astype(np.int64) @ packed["turned"].T.astype(np.int64)).astype(np.int32)
+
+    linear = quantized_linear.reference
+    kernel = Implementation("kernel", linear_with(product), linear.backward)
+    layer = QuantizedLinear(Linear(30, 7, seed=0))
+    x = Tensor(drawn(4, 30))
+    expected = layer(x).data
+    with implementations({quantized_linear: kernel}):
+        for _ in range(3):
+            np.testing.assert_array_equal(layer(x).data, expected)
+        assert len(calls) == 1
+        assert layer.memory_usage()["packed_bytes"] == 210
+        other = QuantizedLinear(Linear(30, 7, seed=1))
+        layer.load_state_dict(other.state_dict())
+        np.testing.assert_array_equal(layer(x).data, other(x).data)
+        assert len(calls) == 3, "the loaded codes are packed anew, those of the other layer too"
+        layer.codes.data = layer.codes.array * np.int8(0)
+        assert layer.bias is not None
+        np.testing.assert_array_equal(layer(x).data, np.broadcast_to(layer.bias.data, (4, 7)))
+    convolution = QuantizedConv2d(Conv2d(2, 3, 3, seed=0))
+    images = Tensor(drawn(2, 2, 6, 6))
+    expected = convolution(images).data
+    reference = quantized_conv2d.reference
+    with implementations({quantized_conv2d: Implementation("kernel", conv2d_with(product), reference.backward)}):
+        np.testing.assert_array_equal(convolution(images).data, expected)
+
+
+def test_numbers_that_have_no_code_are_refused() -> None:
+    for layer in (
+        QuantizedLinear(Linear(4, 2, seed=0)),
+        QuantizedLinear(Linear(4, 2, seed=0)).calibrate([drawn(3, 4)]),
+    ):
+        for value in (np.nan, np.inf, -np.inf):
+            with pytest.raises(ValueError, match="x must be finite"):
+                layer(Tensor(np.array([[1, value, 2, 3]], np.float32)))
+    linear = Linear(4, 2, seed=0)
+    linear.weight.data[0, 0] = np.nan
+    with pytest.raises(ValueError, match="finite"):
+        QuantizedLinear(linear)
+
+
+@pytest.mark.parametrize("scale", [2.0**-140, 2.0**-60, 2.0**100])
+def test_tiny_and_huge_inputs_keep_their_relative_error(scale: float) -> None:
+    linear = Linear(16, 8, bias=False, seed=0)
+    x = drawn(6, 16)
+    expected = QuantizedLinear(linear)(Tensor(x)).data.astype(np.float64) * scale
+    got = QuantizedLinear(linear)(Tensor((x.astype(np.float64) * scale).astype(np.float32))).data
+    # A result of a few hundred units of the smallest subnormal is known to one of them, and so are its scales.
+    np.testing.assert_allclose(got, expected, rtol=0.02, atol=2.0**-147 + 1e-6 * scale)
+
+
+def test_rows_of_zeros_and_no_rows() -> None:
+    layer = QuantizedLinear(Linear(4, 2, seed=0))
+    assert layer.bias is not None
+    np.testing.assert_array_equal(layer(Tensor(np.zeros((3, 4), np.float32))).data, np.tile(layer.bias.data, (3, 1)))
+    assert layer(Tensor(np.zeros((0, 4), np.float32))).shape == (0, 2)
+    assert layer(Tensor(np.zeros(4, np.float32))).shape == (2,)
+
+
+def test_calibration_is_all_or_nothing() -> None:
+    layer = QuantizedLinear(Linear(4, 2, seed=0))
+    for inputs in ([], [drawn(2, 4), np.array([np.nan], np.float32)]):
+        with pytest.raises(ValueError, match=r"must (observe|be finite)"):
+            layer.calibrate(inputs)
+        assert layer.plan.mode == "dynamic"
+        assert layer.activation_scale is None
+    layer.calibrate([Tensor(drawn(5, 4))], MeanSquaredErrorObserver(Scheme()))
+    assert layer.plan.mode == "static"
+    with pytest.raises(ValueError, match="observer must have the scheme"):
+        layer.calibrate([drawn(5, 4)], MeanSquaredErrorObserver(Scheme(symmetric=False)))
+    with pytest.raises(ValueError, match="calibrate must run"):
+        QuantizedLinear(Linear(4, 2, seed=0), Plan("static"))(Tensor(drawn(1, 4)))
+
+
+def test_bad_shapes_and_plans_are_named() -> None:
+    for mode in ("dynamic", "weight-only"):
+        with pytest.raises(ValueError, match="ends in 4 features"):
+            QuantizedLinear(Linear(4, 2, seed=0), Plan(mode))(Tensor(drawn(3, 5)))
+    with pytest.raises(ValueError, match=r"\(N, 2, H, W\)"):
+        QuantizedConv2d(Conv2d(2, 2, 3, seed=0))(Tensor(drawn(1, 3, 5, 5)))
+    for wrong, name in [
+        ({"mode": "int8"}, "mode"),
+        ({"activations": "channel"}, "activations"),
+        ({"ranges": "best"}, "ranges"),
+        ({"weights": Scheme(per="channel", axis=0)}, "weights"),
+    ]:
+        with pytest.raises(ValueError, match=f"^{name} must"):
+            Plan(**wrong)  # type: ignore[arg-type]
+
+
+def test_codes_have_no_gradient() -> None:
+    layer = QuantizedEmbedding(Embedding(3, 4, seed=0))
+    scale = Tensor(np.ones((1, 1), np.float32), requires_grad=True)
+    made = apply(dequantize, layer.codes, scale, None, bits=8, group=None, length=4, axis=1)
+    with pytest.raises(TypeError, match="no gradient"):
+        made.backward(np.ones((3, 4)))
+
+
+def test_weight_only_is_an_op_of_its_own() -> None:
+    layer = QuantizedLinear(Linear(6, 5, seed=0), Plan("weight-only", Scheme(4, False, "group", group=2)))
+    with Profiler() as profiler:
+        layer(Tensor(drawn(4, 6)))
+    (event,) = profiler.run.events
+    assert event.op == weight_only_linear.name
+    assert (event.macs, event.elementwise) == (120, 2 * 30 + 20)
+    # Input, packed codes, scales and zero points of 3 groups, bias, output.
+    assert event.traffic == 96 + 15 + 60 + 15 + 20 + 80

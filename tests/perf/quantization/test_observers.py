@@ -1,0 +1,230 @@
+"""Observers against closed forms, NumPy and Max's optimum of uniform quantizers."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from scipy.stats import norm
+
+from tinytorch.core.op import Array
+from tinytorch.perf.quantization import (
+    HistogramObserver,
+    MeanSquaredErrorObserver,
+    MinMaxObserver,
+    MovingAverageObserver,
+    PercentileObserver,
+    Scheme,
+    decode,
+    encode,
+    quantize,
+)
+from tinytorch.perf.quantization.histogram import BINS, MomentHistogram
+from tinytorch.perf.quantization.observers import RangeObserver
+
+ALL: list[type[RangeObserver]] = [
+    MinMaxObserver,
+    MovingAverageObserver,
+    PercentileObserver,
+    MeanSquaredErrorObserver,
+    HistogramObserver,
+]
+AFFINE = Scheme(symmetric=False)
+
+
+def normal(count: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(size=count).astype(np.float32)
+
+
+def seen(observer: RangeObserver, *batches: Array) -> tuple[float, float]:
+    for batch in batches:
+        observer.observe(batch)
+    low, high = observer.range()
+    return float(low), float(high)
+
+
+@cache
+def evenly_normal() -> MomentHistogram:
+    """Count 2 million normal numbers, one from the middle of each of as many equal shares.
+
+    Drawn at random, the few dozen beyond 3.9 alone would move the error of 8 bits by some per cent.
+    """
+    histogram = MomentHistogram()
+    count = 2_000_000
+    histogram.add(norm.ppf((np.arange(count) + 0.5) / count))
+    return histogram
+
+
+def observer_of_normal(scheme: Scheme, holds_zero: bool) -> MeanSquaredErrorObserver:
+    observer = MeanSquaredErrorObserver(scheme, holds_zero)
+    observer.observe(np.array([-5.0, 5.0], np.float32))
+    observer._histogram = evenly_normal()
+    return observer
+
+
+def normal_error(levels: Array) -> float:
+    """The mean squared error of levels on N(0, 1), by its moments between the middles of neighbours."""
+    middles = np.concatenate([[-40.0], (levels[1:] + levels[:-1]) / 2, [40.0]])
+    mass, density = np.diff(norm.cdf(middles)), norm.pdf(middles)
+    first, second = -np.diff(density), mass - np.diff(middles * density)
+    return float((second - 2 * levels * first + levels**2 * mass).sum())
+
+
+@pytest.mark.parametrize(("bits", "step", "decibels"), [(4, 0.3352, 19.38), (8, 0.0308, 40.57)])
+def test_the_best_step_on_normal_numbers_is_max_s_optimum(bits: int, step: float, decibels: float) -> None:
+    observer = observer_of_normal(Scheme(bits, False), holds_zero=False)
+    assert observer.step == pytest.approx(step, rel=0.01)
+    assert -10 * np.log10(observer.error) == pytest.approx(decibels, abs=0.03)
+    # What Max's table says is what the closed form has its minimum at.
+    places = np.arange(2**bits) - (2**bits - 1) / 2
+    best = minimize_scalar(lambda s: normal_error(s * places), bounds=(0.001, 2), method="bounded")
+    assert best.x == pytest.approx(step, abs=5e-5)
+    assert -10 * np.log10(best.fun) == pytest.approx(decibels, abs=0.005)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_the_best_range_that_holds_zero_is_the_closed_form_s(bits: int, symmetric: bool) -> None:
+    scheme = Scheme(bits, symmetric)
+    places = np.arange(scheme.low, scheme.high + 1)
+    best = minimize_scalar(lambda s: normal_error(s * places), bounds=(0.001, 2), method="bounded")
+    observer = observer_of_normal(scheme, holds_zero=True)
+    assert observer.step == pytest.approx(best.x, rel=0.015)
+    assert -10 * np.log10(observer.error) == pytest.approx(-10 * np.log10(best.fun), abs=0.03)
+    low, high = observer.range()
+    x = normal(100_000, 9)
+    real = quantize_within(x, float(low), float(high), scheme)
+    assert np.mean((real - x) ** 2) == pytest.approx(best.fun, rel=0.03)
+
+
+def quantize_within(x: Array, low: float, high: float, scheme: Scheme) -> Array:
+    """Quantize x with the parameters of a range, by the package's own functions."""
+    observer = MinMaxObserver(scheme)
+    observer.observe(np.array([low, high], np.float32))
+    scale, zero_point = observer.parameters()
+    return decode(encode(x, scale, zero_point, scheme), scale, zero_point)
+
+
+def test_one_outlier_of_50_among_100_000_normals() -> None:
+    x = normal(100_000)
+    x[7] = 50
+    rest = np.delete(x, 7)
+    errors = {}
+    for kind in ALL:
+        low, high = seen(kind(AFFINE), x)
+        made = quantize_within(x, low, high, AFFINE)
+        errors[kind] = (np.mean((np.delete(made, 7) - rest) ** 2), np.mean((made - x) ** 2))
+    # The outlier costs the rest all but 5 of 8 bits; to clip it costs one large error, whose square outweighs that.
+    assert errors[MinMaxObserver][0] > 30 * errors[PercentileObserver][0]
+    assert min(errors, key=lambda kind: errors[kind][1]) is MeanSquaredErrorObserver
+    assert errors[PercentileObserver][1] > errors[MinMaxObserver][1]
+
+
+def test_min_max_and_moving_average_by_hand() -> None:
+    batches = [np.array([-1, 2], np.float32), np.array([-3, 1], np.float32), np.array([0.5, 4], np.float32)]
+    assert seen(MinMaxObserver(AFFINE), *batches) == (-3, 4)
+    low, high = seen(MovingAverageObserver(AFFINE, rate=0.5), *batches)
+    assert (low, high) == (-0.75, 2.75)
+    assert seen(MovingAverageObserver(AFFINE), batches[0]) == (-1, 2)
+
+
+@pytest.mark.parametrize("kind", [MinMaxObserver, MovingAverageObserver])
+def test_ranges_of_channels(kind: Any) -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4) - 6
+    observer = kind(Scheme(per="channel"))
+    observer.observe(x)
+    low, high = observer.range()
+    np.testing.assert_array_equal(low[0], x.min(axis=0))
+    np.testing.assert_array_equal(high[0], x.max(axis=0))
+    scale, _ = observer.parameters()
+    np.testing.assert_array_equal(scale, quantize(x, Scheme(per="channel")).scale)
+
+
+@given(percentile=st.sampled_from([50.0, 90.0, 99.0, 99.9, 100.0]), seed=st.integers(0, 20))
+@settings(max_examples=20, deadline=None)
+def test_percentiles_are_those_of_all_batches_together(percentile: float, seed: int) -> None:
+    batches = [normal(700, seed), normal(300, seed + 1) * 4 + 1, -np.abs(normal(50, seed + 2))]
+    low, high = seen(PercentileObserver(AFFINE, percentile), *batches)
+    together = np.concatenate(batches)
+    outside = (100 - percentile) / 2
+    # Between the numbers on both sides of the rank, give or take one of 16,384 bins over ±16.
+    width = 2 * 16 / BINS
+    for found, q in ((low, outside), (high, 100 - outside)):
+        below, above = (np.percentile(together, q, method=method) for method in ("lower", "higher"))
+        ranks = np.sort(together)
+        place = int(np.searchsorted(ranks, below))
+        around = ranks[max(place - 1, 0)], ranks[min(int(np.searchsorted(ranks, above)) + 1, len(ranks) - 1)]
+        assert around[0] - width <= found <= around[1] + width
+    if percentile == 100:
+        assert (low, high) == (together.min(), together.max())
+
+
+@given(scales=st.lists(st.sampled_from([1e-40, 1e-3, 1.0, 7.0, 1e4]), min_size=1, max_size=4))
+@settings(max_examples=25, deadline=None)
+def test_a_histogram_that_grew_counts_and_sums_as_one_that_knew(scales: list[float]) -> None:
+    batches = [normal(200, index) * np.float32(scale) for index, scale in enumerate(scales)]
+    histogram = MomentHistogram()
+    for batch in batches:
+        histogram.add(batch)
+    x = np.concatenate(batches).astype(np.float64)
+    assert histogram.count == len(x)
+    # One level: its error is the second moment around it, whatever the bins.
+    level = 0.3 * np.abs(x).max()
+    assert histogram.error(np.array([[level]]))[0] == pytest.approx(np.mean((x - level) ** 2), rel=1e-9)
+    # Two levels: to within the bin at the border between them.
+    pair = np.array([-level, level])
+    exact = np.mean(np.min((x[:, None] - pair) ** 2, axis=1))
+    assert histogram.error(pair[None])[0] == pytest.approx(exact, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("value", [0.0, 2.5, -1e-40])
+def test_a_constant_is_its_own_range(kind: Any, value: float) -> None:
+    constant = np.full(40, value, np.float32)
+    assert seen(kind(AFFINE), constant, constant) == (constant[0], constant[0])
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_ranges_lie_within_what_was_seen_and_serve_real_codes(kind: Any, symmetric: bool) -> None:
+    x = np.abs(normal(5000)) + 0.5
+    observer = kind(Scheme(symmetric=symmetric))
+    low, high = seen(observer, x[:2500], x[2500:])
+    reach = 1.001 * float(x.max())
+    assert -reach <= low <= high <= reach
+    if not symmetric:
+        made = quantize_within(x, low, high, observer.scheme)
+        assert np.mean((made - x) ** 2) < 2 * (float(x.max()) / 255) ** 2 / 12 + 1e-4
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_bad_input_does_not_count(kind: Any) -> None:
+    observer = kind(AFFINE)
+    with pytest.raises(ValueError, match="at least one batch"):
+        observer.range()
+    observer.observe(normal(100))
+    before = observer.range()
+    for x in (
+        np.array([], np.float32),
+        np.array([1, np.nan], np.float32),
+        np.array([np.inf], np.float32),
+        np.arange(3),
+    ):
+        with pytest.raises(ValueError, match=r"^x must"):
+            observer.observe(x)
+    assert observer.range() == before
+    assert observer.batches == 1
+
+
+def test_bad_arguments_are_named() -> None:
+    with pytest.raises(ValueError, match=r"scheme\.per"):
+        HistogramObserver(Scheme(per="channel"))
+    with pytest.raises(ValueError, match=r"scheme\.per"):
+        MinMaxObserver(Scheme(per="group"))
+    with pytest.raises(ValueError, match="rate"):
+        MovingAverageObserver(rate=0)
+    with pytest.raises(ValueError, match="percentile"):
+        PercentileObserver(percentile=0)
