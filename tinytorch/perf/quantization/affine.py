@@ -193,8 +193,9 @@ def spread(scale: Array, zero_point: Array, shape: Shape, scheme: Scheme) -> tup
 def encode(x: Array, scale: Any, zero_point: Any, scheme: Scheme) -> Array:
     """Return the codes of numbers, int8: round(x / scale) + zero point, clipped to the scheme's codes.
 
-    Halves are rounded to even. The quotient is that of float32 (float64 for float64), as in ONNX; PyTorch multiplies
-    by 1 / scale, which can move a number that lies within a rounding of a half to the neighbouring code.
+    Halves are rounded to an even level, before the zero point is added, and the quotient is that of float32 (float64
+    for float64): both as in ONNX. PyTorch rounds x · (1 / scale) + zero point: with an odd zero point its halves go the
+    other way, to an even code, and its product can move a number that is within a rounding of a half.
     """
     with np.errstate(over="ignore"):
         quotient = np.asarray(np.divide(x, scale))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -90,7 +90,7 @@ class QuantizedProduct(QuantizedModule):
             raise ValueError(f"observer must have the scheme {self.plan.activation_scheme}, not {observer.scheme}")
         scale, zero_point = observer.parameters()
         self.activation_scale, self.activation_zero_point = Tensor(scale), Tensor(zero_point)
-        self.plan = Plan("static", self.plan.weights, self.plan.activations, self.plan.symmetric, self.plan.ranges)
+        self.plan = replace(self.plan, mode="static")
 
     def calibrate(self, inputs: Sequence[Any], observer: RangeObserver | None = None) -> Self:
         """Set the range of the input from a list of its batches (Tensors or arrays); return self, in static mode.

@@ -1,0 +1,254 @@
+"""Quantization against PyTorch, GGUF's own package and ONNX Runtime: codes, scales, ranges, gradients, bytes."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from peers.agreement import drawn
+from tinytorch.core.layers import Linear
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.quantization import (
+    HistogramObserver,
+    MinMaxObserver,
+    MovingAverageObserver,
+    Plan,
+    QuantizedLinear,
+    Scheme,
+    dequantize_blocks,
+    encode,
+    fake_quantize,
+    quantize,
+    quantize_blocks,
+    range_parameters,
+)
+
+gguf: Any = importlib.import_module("gguf")
+onnx: Any = importlib.import_module("onnx")
+observers: Any = importlib.import_module("torch.ao.quantization.observer")
+
+#: PyTorch says that its quantized tensors will go, and its observers to another package.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
+]
+AFFINE = Scheme(symmetric=False)
+#: Symmetric codes of PyTorch as ours are: without -128, so that its scale is max / 127 and not max / 127.5.
+NARROW = {"quant_min": -127, "quant_max": 127, "dtype": torch.qint8}
+
+
+def batches() -> list[Array]:
+    return [drawn(40, 30, seed=seed) * (seed + 1) + 0.3 * seed for seed in range(4)]
+
+
+@pytest.mark.parametrize("zero_point", [0, -8, -7, 100])
+@pytest.mark.parametrize("exponent", [-6, -3, 0])
+def test_codes_are_pytorch_s(zero_point: int, exponent: int) -> None:
+    """With a power of two for scale, dividing by it and multiplying by its inverse are the same.
+
+    PyTorch rounds after it added the zero point, so with an odd one its halves go the other way.
+    """
+    scale = 2.0**exponent
+    levels = np.concatenate([drawn(5000) * 100, np.arange(-300, 300, 0.5, dtype=np.float32)])
+    x = (levels * scale).astype(np.float32)
+    theirs = torch.quantize_per_tensor(torch.tensor(x), scale, zero_point, torch.qint8).int_repr().numpy()
+    ours = encode(x, np.float32(scale), zero_point, AFFINE)
+    halves = np.abs(levels - np.trunc(levels)) == 0.5
+    assert halves.sum() > 500
+    same = ~halves if zero_point % 2 else np.ones(len(x), bool)
+    np.testing.assert_array_equal(ours[same], theirs[same])
+    assert (np.abs(ours.astype(int) - theirs) <= 1).all()
+
+
+def test_codes_of_any_scale_are_pytorch_s_but_for_halves_within_a_rounding() -> None:
+    x = drawn(200_000) * 10
+    for scale in (0.0837, 0.1, 1 / 3):
+        theirs = torch.quantize_per_tensor(torch.tensor(x), scale, 3, torch.qint8).int_repr().numpy()
+        ours = encode(x, np.float32(scale), 3, AFFINE)
+        apart = ours != theirs
+        quotient = x.astype(np.float64) / np.float32(scale)
+        assert apart.mean() < 1e-4
+        assert (np.abs(np.abs(quotient - np.trunc(quotient)) - 0.5)[apart] < 1e-5).all()
+
+
+def test_channels_are_pytorch_s() -> None:
+    x = drawn(30, 20)
+    made = quantize(x, Scheme(per="channel"))
+    scales = torch.tensor(made.scale[0].astype(np.float64))
+    theirs = torch.quantize_per_channel(torch.tensor(x), scales, torch.zeros(20, dtype=torch.int64), 1, torch.qint8)
+    np.testing.assert_array_equal(made.codes, theirs.int_repr().numpy())
+    np.testing.assert_allclose(made.dequantize(), theirs.dequantize().numpy(), rtol=1e-6)
+
+
+def observed(theirs: Any, ours: Any) -> None:
+    """Feed both with the same batches and compare scale and zero point."""
+    for batch in batches():
+        theirs(torch.tensor(batch))
+        ours.observe(batch)
+    scale, zero_point = theirs.calculate_qparams()
+    made = ours.parameters()
+    np.testing.assert_allclose(made[0].reshape(-1), scale.numpy(), rtol=3e-7)
+    np.testing.assert_array_equal(made[1].reshape(-1), zero_point.numpy())
+
+
+def test_min_max_observers_are_pytorch_s() -> None:
+    observed(observers.MinMaxObserver(dtype=torch.qint8), MinMaxObserver(AFFINE))
+    observed(observers.MinMaxObserver(qscheme=torch.per_tensor_symmetric, **NARROW), MinMaxObserver(Scheme()))
+    channel = observers.PerChannelMinMaxObserver
+    observed(channel(ch_axis=1, dtype=torch.qint8), MinMaxObserver(Scheme(symmetric=False, per="channel")))
+    observed(
+        channel(ch_axis=0, qscheme=torch.per_channel_symmetric, **NARROW), MinMaxObserver(Scheme(per="channel", axis=0))
+    )
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.5])
+def test_the_moving_average_is_pytorch_s(rate: float) -> None:
+    theirs = observers.MovingAverageMinMaxObserver(averaging_constant=rate, dtype=torch.qint8)
+    observed(theirs, MovingAverageObserver(AFFINE, rate))
+
+
+@pytest.mark.parametrize("kind", ["normal", "one-sided", "heavy"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_histogram_ranges_are_pytorch_s(kind: str, count: int) -> None:
+    """To within a bin: its float32 sums can decide a tie of two narrowings the other way."""
+    theirs, ours = observers.HistogramObserver(dtype=torch.qint8), HistogramObserver(AFFINE)
+    for seed in range(count):
+        x = drawn(20_000, seed=seed) * (1 + 0.3 * seed)
+        if kind == "one-sided":
+            x = np.abs(x)
+        if kind == "heavy":
+            x = x**3
+        theirs(torch.tensor(x))
+        ours.observe(x)
+    low, high = (float(value) for value in theirs._non_linear_param_search())
+    found = [float(value) for value in ours.range()]
+    width = float(theirs.max_val - theirs.min_val) / 2048
+    assert found == pytest.approx([low, high], abs=1.01 * width)
+
+
+@pytest.mark.parametrize("scheme", [AFFINE, Scheme(4, False)], ids=str)
+@pytest.mark.parametrize("zero_point", [0, 5])
+def test_fake_quantization_and_its_gradient_are_pytorch_s(scheme: Scheme, zero_point: int) -> None:
+    x, down = drawn(4000) * 8, drawn(4000, seed=1)
+    for scale in (0.0625, 0.11):
+        mine, theirs = Tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+        made = fake_quantize(mine, np.float32(scale), zero_point, scheme)
+        expected = torch.fake_quantize_per_tensor_affine(theirs, scale, zero_point, scheme.low, scheme.high)
+        np.testing.assert_allclose(made.data, expected.detach().numpy(), rtol=1e-6)
+        made.backward(down)
+        expected.backward(torch.tensor(down))
+        assert theirs.grad is not None
+        np.testing.assert_array_equal(mine.grad, theirs.grad.numpy())
+
+
+def test_fake_quantization_of_channels_is_pytorch_s() -> None:
+    x, down = drawn(50, 6) * 3, drawn(50, 6, seed=1)
+    scale = np.geomspace(0.01, 0.1, 6).astype(np.float32)
+    mine, theirs = Tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+    made = fake_quantize(mine, scale, np.zeros(6, np.int32), Scheme())
+    zeros = torch.zeros(6, dtype=torch.int32)
+    expected = torch.fake_quantize_per_channel_affine(theirs, torch.tensor(scale), zeros, 1, -127, 127)
+    np.testing.assert_allclose(made.data, expected.detach().numpy(), rtol=1e-6)
+    made.backward(down)
+    expected.backward(torch.tensor(down))
+    assert theirs.grad is not None
+    np.testing.assert_array_equal(mine.grad, theirs.grad.numpy())
+
+
+blocks = hnp.arrays(
+    np.float32, st.tuples(st.integers(1, 20), st.sampled_from([32, 96])), elements=st.floats(-100, 100, width=16)
+)
+
+
+@pytest.mark.parametrize("name", ["Q8_0", "Q4_0"])
+@given(x=blocks)
+@settings(max_examples=60, deadline=None)
+def test_block_formats_are_gguf_s_byte_for_byte(name: Any, x: Array) -> None:
+    kind = gguf.GGMLQuantizationType[name]
+    packed = quantize_blocks(x, name)
+    np.testing.assert_array_equal(packed, gguf.quants.quantize(x, kind))
+    np.testing.assert_array_equal(dequantize_blocks(packed, name), gguf.quants.dequantize(packed, kind))
+
+
+@pytest.mark.parametrize("name", ["Q8_0", "Q4_0"])
+def test_blocks_of_normal_weights_are_gguf_s(name: Any) -> None:
+    kind = gguf.GGMLQuantizationType[name]
+    for scale in (1e-6, 0.02, 1, 1e4):
+        x = drawn(64, 512, seed=2) * np.float32(scale)
+        x[3, :64] = 0
+        np.testing.assert_array_equal(quantize_blocks(x, name), gguf.quants.quantize(x, kind))
+
+
+def session(nodes: list[Any], inputs: dict[str, list[Any]], outputs: dict[str, int], constants: Any = ()) -> Any:
+    """Return a runtime of a graph; shapes of inputs are free where None."""
+    helper = onnx.helper
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in inputs.items()],
+        [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()],
+        [onnx.numpy_helper.from_array(value, name) for name, value in dict(constants).items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    model.ir_version = 8
+    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+def dynamic_node() -> Any:
+    return onnx.helper.make_node("DynamicQuantizeLinear", ["x"], ["codes", "scale", "zero"])
+
+
+@pytest.mark.parametrize("shift", [0.0, 2.0, 50.0, -50.0])
+def test_dynamic_quantization_is_onnx_runtime_s(shift: float) -> None:
+    """Its codes are unsigned: ours and 128."""
+    types = {"codes": onnx.TensorProto.UINT8, "scale": onnx.TensorProto.FLOAT, "zero": onnx.TensorProto.UINT8}
+    run = session([dynamic_node()], {"x": [None]}, types)
+    for seed in range(5):
+        x = drawn(3000, seed=seed) * (seed + 0.5) + np.float32(shift)
+        codes, scale, zero_point = run.run(None, {"x": x})
+        made = range_parameters(x.min(), x.max(), AFFINE)
+        assert float(made[0]) == float(scale)
+        assert int(made[1]) + 128 == int(zero_point)
+        ours = encode(x, *made, AFFINE).astype(int) + 128
+        np.testing.assert_array_equal(ours, codes)
+        whole = quantize(x, AFFINE)
+        np.testing.assert_array_equal(whole.codes.astype(int) + 128, codes)
+
+
+def test_a_dynamic_linear_layer_is_onnx_runtime_s_integer_product() -> None:
+    """One affine scale for the call's input, one symmetric scale for each output, as its dynamic quantization does."""
+    linear = Linear(300, 40, seed=0)
+    layer = QuantizedLinear(linear, Plan(activations="tensor", symmetric=False))
+    assert linear.bias is not None
+    nodes = [
+        dynamic_node(),
+        onnx.helper.make_node("MatMulInteger", ["codes", "weight", "zero"], ["sums"]),
+        onnx.helper.make_node("Cast", ["sums"], ["float_sums"], to=onnx.TensorProto.FLOAT),
+        onnx.helper.make_node("Mul", ["scale", "weight_scale"], ["scales"]),
+        onnx.helper.make_node("Mul", ["float_sums", "scales"], ["product"]),
+        onnx.helper.make_node("Add", ["product", "bias"], ["y"]),
+    ]
+    constants = {"weight": layer.codes.array, "weight_scale": layer.scale.data[0], "bias": linear.bias.data}
+    run = session(nodes, {"x": [None, 300]}, {"y": onnx.TensorProto.FLOAT}, constants)
+    x = drawn(17, 300)
+    (expected,) = run.run(None, {"x": x})
+    np.testing.assert_allclose(layer(Tensor(x)).data, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_static_linear_layer_is_pytorch_s_integer_product() -> None:
+    """The sums are those of torch._int_mm on the same codes, and so is what is made of them."""
+    layer = QuantizedLinear(Linear(64, 32, bias=False, seed=0)).calibrate([drawn(50, 64)])
+    x = drawn(40, 64, seed=1)
+    assert layer.activation_scale is not None
+    scale = layer.activation_scale.data
+    sums = torch._int_mm(torch.tensor(encode(x, scale, 0, Scheme())), torch.tensor(layer.codes.array)).numpy()
+    np.testing.assert_allclose(layer(Tensor(x)).data, sums * (layer.scale.data * scale), rtol=1e-6)
