@@ -7,9 +7,9 @@ import pytest
 
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf import studies
+from tinytorch.perf import noise_lab, studies
 from tinytorch.perf.first_calls import first_calls, first_over_settled, settled
-from tinytorch.perf.noise_lab import FalseAlarms, false_alarms_in_sequence
+from tinytorch.perf.noise_lab import FalseAlarms
 from tinytorch.perf.timing import Measurement
 
 
@@ -104,14 +104,20 @@ def test_false_alarms_have_an_exact_interval() -> None:
     assert none.interval.high == pytest.approx(1 - 0.025 ** (1 / 20))
 
 
-def test_a_program_that_gets_slower_meanwhile_always_alarms_the_sequential_rule() -> None:
-    spins = iter(range(10_000))
+def test_a_program_that_gets_slower_meanwhile_always_alarms_the_sequential_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0]
+    calls = iter(range(1, 10_000))
 
     def slower_and_slower() -> None:
-        for _ in range(2000 + 500 * next(spins)):
-            pass
+        clock[0] += 1000 * next(calls)
 
-    found = false_alarms_in_sequence(slower_and_slower, trials=3)
+    monkeypatch.setattr(noise_lab.time, "perf_counter_ns", lambda: clock[0])
+    found = noise_lab.false_alarms_in_sequence(slower_and_slower, trials=3)
     assert (found.alarms, found.trials) == (3, 3)
+    # The same program at a steady pace: no scatter, so nothing to test and no alarm.
+    monkeypatch.setattr(noise_lab.time, "perf_counter_ns", lambda: 0)
+    assert noise_lab.false_alarms_in_sequence(slower_and_slower, trials=3).alarms == 0
     with pytest.raises(ValueError, match="trials"):
-        false_alarms_in_sequence(run, trials=0)
+        noise_lab.false_alarms_in_sequence(run, trials=0)
