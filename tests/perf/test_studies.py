@@ -113,11 +113,11 @@ def test_a_program_that_gets_slower_meanwhile_always_alarms_the_sequential_rule(
     def slower_and_slower() -> None:
         clock[0] += 1000 * next(calls)
 
-    monkeypatch.setattr(noise_lab.time, "perf_counter_ns", lambda: clock[0])
+    monkeypatch.setattr("tinytorch.perf.noise_lab.time.perf_counter_ns", lambda: clock[0])
     found = noise_lab.false_alarms_in_sequence(slower_and_slower, trials=3)
     assert (found.alarms, found.trials) == (3, 3)
     # The same program at a steady pace: no scatter, so nothing to test and no alarm.
-    monkeypatch.setattr(noise_lab.time, "perf_counter_ns", lambda: 0)
+    monkeypatch.setattr("tinytorch.perf.noise_lab.time.perf_counter_ns", lambda: 0)
     assert noise_lab.false_alarms_in_sequence(slower_and_slower, trials=3).alarms == 0
     with pytest.raises(ValueError, match="trials"):
         noise_lab.false_alarms_in_sequence(run, trials=0)
