@@ -209,8 +209,15 @@ def decode(codes: Array, scale: Any, zero_point: Any) -> Array:
 
     A level beyond the largest float32, half a step outside of a range that reaches it, becomes that largest number.
     """
+    return decode_in_place(np.asarray(codes.astype(np.float32)), scale, zero_point)
+
+
+def decode_in_place(numbers: Array, scale: Any, zero_point: Any) -> Array:
+    """Do what `decode` does to codes that are float32 already, in their memory."""
+    if np.any(zero_point):
+        numbers -= np.asarray(zero_point, np.float32)
     with np.errstate(over="ignore"):
-        numbers = np.asarray((codes.astype(np.float32) - np.asarray(zero_point, np.float32)) * np.float32(scale))
+        numbers *= np.asarray(scale, np.float32)
     if np.max(scale) > _FLOAT32.max / 2**9:
         np.clip(numbers, _FLOAT32.min, _FLOAT32.max, out=numbers)
     return numbers

@@ -28,6 +28,11 @@ Activations = Literal["row", "tensor"]
 
 #: Codes of unrolled windows that a convolution holds at a time.
 _WINDOWS = 65_536
+#: Numbers that are quantized at a time, and sums that are rescaled; or an eighth as many sums as there are weights, if
+#: that is more, so that what is beside the codes (at most four arrays of that size) stays below what they save.
+_NUMBERS, _SHARE = 8_192, 8
+#: Rows that are multiplied at a time, at least: each time the weight is read anew.
+_ROWS = 32
 
 
 def activation_parameters(
@@ -124,10 +129,14 @@ def linear_with(product: Product) -> Forward:
         check_features(x, length, "quantized_linear")
         rows = x.reshape(-1, length)
         a_scale, a_zero = activation_parameters(rows, activations, symmetric, x_scale, x_zero_point)
-        a = encode(rows, a_scale, a_zero, Scheme(symmetric=symmetric))
-        b = unpack(codes, bits, length)
-        zero = None if symmetric else a_zero
-        output = rescaled_product(a, a_scale, zero, b, scale, zero_point, group, product, packed)
+        a = _encoded(rows, a_scale, a_zero, Scheme(symmetric=symmetric))
+        weight = (unpack(codes, bits, length), scale, zero_point)
+        output = np.empty((len(rows), codes.shape[1]), np.float32)
+        step = max(_ROWS, _NUMBERS // codes.shape[1], length // _SHARE)
+        for start in range(0, len(rows), step):
+            some = slice(start, start + step)
+            zero = None if symmetric else _rows(a_zero, some)
+            output[some] = rescaled_product(a[some], _rows(a_scale, some), zero, *weight, group, product, packed)
         if bias is not None:
             output += bias
         saved: Saved = ()
@@ -137,6 +146,21 @@ def linear_with(product: Product) -> Forward:
         return output.reshape(*x.shape[:-1], codes.shape[1]), saved
 
     return forward
+
+
+def _rows(values: Array, some: slice) -> Array:
+    """Return the part of (rows, 1) that belongs to some rows; (1, 1), which belongs to all, as it is."""
+    return values if len(values) == 1 else values[some]
+
+
+def _encoded(rows: Array, scale: Array, zero_point: Array, scheme: Scheme) -> Array:
+    """Return the codes of (rows, columns), a few rows at a time."""
+    codes = np.empty(rows.shape, np.int8)
+    step = max(1, _NUMBERS // max(rows.shape[1], 1))
+    for start in range(0, len(rows), step):
+        some = slice(start, start + step)
+        codes[some] = encode(rows[some], _rows(scale, some), _rows(zero_point, some), scheme)
+    return codes
 
 
 def _inside(rows: Array, scale: Array, zero_point: Array, symmetric: bool) -> Array:
@@ -219,7 +243,7 @@ def conv2d_with(product: Product) -> Forward:
         step = max(1, _WINDOWS // (positions[0] * positions[1] * length * groups))
         for start in range(0, len(maps), step):
             some = slice(start, start + step)
-            each_scale, each_zero = (values if len(values) == 1 else values[some] for values in (a_scale, a_zero))
+            each_scale, each_zero = _rows(a_scale, some), _rows(a_zero, some)
             a = encode(images[some], each_scale, each_zero, Scheme(symmetric=symmetric))
             a = _padded(a.reshape(-1, *maps.shape[1:]), padding, each_zero)
             row_scale, row_zero = (_for_positions(values, positions) for values in (each_scale, each_zero))

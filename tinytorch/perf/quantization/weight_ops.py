@@ -11,11 +11,11 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work, operands_once
-from tinytorch.perf.quantization.affine import decode
+from tinytorch.perf.quantization.affine import decode, decode_in_place
 from tinytorch.perf.quantization.packing import unpack
 
-#: Columns of a weight that are float32 at a time.
-COLUMNS = 512
+#: Elements of a weight that are float32 at a time, but at least this many columns.
+_ELEMENTS, _COLUMNS = 16_384, 32
 
 
 def matrix_of(
@@ -30,12 +30,24 @@ def matrix_of(
         group: codes in a group.
     """
     numbers = unpack(codes, bits, length, axis)
-    offset: Any = 0 if zero_point is None else zero_point
-    if group is not None:
-        places = np.arange(length) // group
-        scale = scale.take(places, axis)
-        offset = offset if zero_point is None else zero_point.take(places, axis)
-    return decode(numbers, scale, offset)
+    if group is None:
+        return decode(numbers, scale, 0 if zero_point is None else zero_point)
+    if axis == 1:
+        turned = None if zero_point is None else zero_point.T
+        return np.ascontiguousarray(_grouped(np.ascontiguousarray(numbers.T), scale.T, turned, group).T)
+    return _grouped(numbers, scale, zero_point, group)
+
+
+def _grouped(numbers: Array, scale: Array, zero_point: Array | None, group: int) -> Array:
+    """Return the float32 matrix of codes whose groups run along the first axis, without scales for each code."""
+    output = numbers.astype(np.float32)
+    whole = len(output) // group * group
+    for part, first in ((output[:whole], 0), (output[whole:], whole // group)):
+        if len(part):
+            some = slice(first, first + -(-len(part) // group))
+            by_group = part.reshape(len(scale[some]), -1, part.shape[1])
+            decode_in_place(by_group, scale[some, None], 0 if zero_point is None else zero_point[some, None])
+    return output
 
 
 def column_blocks(
@@ -46,8 +58,9 @@ def column_blocks(
     def part(values: Array, columns: slice) -> Array:
         return values if values.shape[1] == 1 else values[:, columns]
 
-    for first in range(0, codes.shape[1], COLUMNS):
-        columns = slice(first, first + COLUMNS)
+    step = max(_COLUMNS, _ELEMENTS // max(length, 1))
+    for first in range(0, codes.shape[1], step):
+        columns = slice(first, first + step)
         offset = None if zero_point is None else part(zero_point, columns)
         yield columns, matrix_of(codes[:, columns], part(scale, columns), offset, bits, group, length)
 
@@ -127,6 +140,7 @@ def _weight_only_forward(
     output = np.empty((len(rows), codes.shape[1]), np.result_type(x.dtype, np.float32))
     for columns, weight in column_blocks(codes, scale, zero_point, bits, group, length):
         output[:, columns] = np.dot(rows, weight)
+        del weight  # before the next block is made
     if bias is not None:
         output += bias
     saved = (codes, scale, zero_point, bits, group, length, x.shape) if keep else ()
@@ -139,6 +153,7 @@ def weight_backward(gradient: Array, saved: Saved) -> Array:
     down: Array = np.zeros((int(np.prod(shape[:-1])), shape[-1]), gradient.dtype)
     for columns, block in column_blocks(*weight):
         down += np.dot(gradient[:, columns], block.T)
+        del block  # before the next one is made
     return down.reshape(shape)
 
 
