@@ -12,7 +12,14 @@ from scipy.stats import binom, bootstrap, norm
 
 from tinytorch import datasets, models
 from tinytorch.core.module import Module
-from tinytorch.perf.quantization import Plan, Scheme, next_token_divergence, paired_accuracy, quantization_accuracy
+from tinytorch.perf.quantization import (
+    Plan,
+    Scheme,
+    next_token_divergence,
+    paired_accuracy,
+    quantization_accuracy,
+    quantize_model,
+)
 from tinytorch.perf.quantization.accuracy import mean_interval, paired_difference_interval
 
 
@@ -150,3 +157,7 @@ def test_a_gpt_is_compared_by_its_next_tokens_too(monkeypatch: pytest.MonkeyPatc
     assert fine.divergence is not None
     assert coarse.divergence is not None
     assert 0 < fine.divergence.mean < coarse.divergence.mean / 100
+    # Only tokens of the answers count: those of the questions are random, and no model is asked for them.
+    data, quantized = few.data(), quantize_model(model, plan=coarse.plan)
+    each = next_token_divergence(model(data.test_inputs).data, quantized(data.test_inputs).data)
+    assert coarse.divergence.mean == pytest.approx(each[data.test_targets != datasets.IGNORED].mean(), rel=1e-9)

@@ -43,7 +43,7 @@ def test_bytes_of_one_block_by_hand() -> None:
 
 @pytest.mark.parametrize("name", ["Q8_0", "Q4_0"])
 def test_zeros_and_the_tiniest_numbers_become_zeros(name: str) -> None:
-    for value in (0.0, 2.0**-149):
+    for value in (0.0, 2.0**-149, 1e-38):
         packed = quantize_blocks(np.full((2, 32), value, np.float32), name)  # type: ignore[arg-type]
         assert not dequantize_blocks(packed, name).any()  # type: ignore[arg-type]
 

@@ -166,6 +166,7 @@ def test_calibration_leaves_the_model_s_mode_and_running_statistics() -> None:
     assert all(module.training for _, module in model.named_modules())
     assert all(module.training for _, module in quantized.named_modules())
     np.testing.assert_array_equal(model.state_dict()["1.running_mean"], kept["1.running_mean"])
+    assert not any(module.training for _, module in quantize_model(model.eval(), x).named_modules())
 
 
 def test_what_is_left_in_float_trains() -> None:

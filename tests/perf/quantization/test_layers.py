@@ -293,12 +293,20 @@ def test_a_kernel_is_another_implementation_and_keeps_its_layout_until_codes_cha
         layer.codes.data = layer.codes.array * np.int8(0)
         assert layer.bias is not None
         np.testing.assert_array_equal(layer(x).data, np.broadcast_to(layer.bias.data, (4, 7)))
-    convolution = QuantizedConv2d(Conv2d(2, 3, 3, seed=0))
+    # A layout is that of a whole weight: parts of it, of groups of either kind, are never kept.
+    grouped = QuantizedLinear(Linear(30, 7, seed=0), Plan(weights=Scheme(per="group", group=10)))
     images = Tensor(drawn(2, 2, 6, 6))
-    expected = convolution(images).data
     reference = quantized_conv2d.reference
-    with implementations({quantized_conv2d: Implementation("kernel", conv2d_with(product), reference.backward)}):
-        np.testing.assert_array_equal(convolution(images).data, expected)
+    image_kernel = Implementation("kernel", conv2d_with(product), reference.backward)
+    for layer_, inputs in [
+        (grouped, x),
+        (QuantizedConv2d(Conv2d(2, 3, 3, seed=0)), images),
+        (QuantizedConv2d(Conv2d(2, 4, 3, groups=2, seed=0)), images),
+    ]:
+        expected = layer_(inputs).data
+        with implementations({quantized_linear: kernel, quantized_conv2d: image_kernel}):
+            for _ in range(2):
+                np.testing.assert_array_equal(layer_(inputs).data, expected)
 
 
 def test_numbers_that_have_no_code_are_refused() -> None:
