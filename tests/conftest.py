@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from tests.perf.made_ceilings import made_ceilings
@@ -16,3 +18,9 @@ def made_machine(monkeypatch: pytest.MonkeyPatch) -> Ceilings:
     monkeypatch.setattr(hardware, "ceilings", lambda threads=1, refresh=False: made_ceilings(threads=threads))
     monkeypatch.setattr(hardware, "kept_ceilings", lambda threads=1: made_ceilings(threads=threads))
     return made
+
+
+def pytest_collection_finish() -> None:
+    """Freeze what collection made: instruments collect garbage before they measure, in each of many tests."""
+    gc.collect()
+    gc.freeze()
