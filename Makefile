@@ -29,7 +29,7 @@ book: environment  ## run the chapters and write the site to _build/html
 	@$(VENV)/bin/python scripts/build_book.py
 
 test: environment  ## run all tests
-	@$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal
+	@$(VENV)/bin/python -m pytest --numprocesses logical --dist worksteal
 
 serve: book  ## build the book and show it on http://127.0.0.1:8000 (PORT=... for another port)
 	@$(VENV)/bin/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
