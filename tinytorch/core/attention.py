@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Linear, checked_positive
@@ -10,11 +12,21 @@ from tinytorch.core.random import Seed, generator_from
 from tinytorch.core.tensor import Tensor
 
 
+class Attending(Protocol):
+    """Something that attends in a layer's place, because it remembers keys and values of earlier positions."""
+
+    def attend(self, packed: Tensor) -> Tensor:
+        """Return (B, T, embed_dim) of the new positions' queries, keys and values (B, T, 3 embed_dim)."""
+
+
 class MultiHeadAttention(Module):
     """Self-attention of ``num_heads`` heads; ``causal`` hides later positions from earlier ones.
 
-    ``qkv`` makes queries, keys and values side by side, ``projection`` mixes the heads.
+    ``qkv`` makes queries, keys and values side by side, ``projection`` mixes the heads. Where ``memory`` is set, the
+    input holds only the positions that are new to it.
     """
+
+    memory: Attending | None = None
 
     def __init__(self, embed_dim: int, num_heads: int, causal: bool = False, seed: Seed = None) -> None:
         checked_positive(embed_dim=embed_dim, num_heads=num_heads)
@@ -27,7 +39,11 @@ class MultiHeadAttention(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (B, T, embed_dim) of (B, T, embed_dim)."""
-        heads = apply(ops.self_attention, self.qkv(x), heads=self.num_heads, causal=self.causal)
+        packed = self.qkv(x)
+        if self.memory is None:
+            heads = apply(ops.self_attention, packed, heads=self.num_heads, causal=self.causal)
+        else:
+            heads = self.memory.attend(packed)
         output: Tensor = self.projection(heads)
         return output
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.activations import GELU
 from tinytorch.core.attention import MultiHeadAttention
-from tinytorch.core.dispatch import apply
+from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.layers import Embedding, LayerNorm, Linear, checked_positive
 from tinytorch.core.module import Module
+from tinytorch.core.op import Array
 from tinytorch.core.random import Seed, generator_from
 from tinytorch.core.tensor import Tensor
 
@@ -50,13 +51,28 @@ class TransformerBlock(Module):
         return output
 
 
+class Remembering(Protocol):
+    """A memory of earlier positions that all attention layers of a GPT share."""
+
+    def begin(self, batch: int, count: int) -> int:
+        """Return the position of the first of ``count`` new tokens; raise ValueError if they do not fit."""
+
+    def advance(self, count: int = 1) -> None:
+        """Count the new positions in, once every layer has seen them."""
+
+
 class GPT(Module):
     """Token and position embeddings, causal transformer blocks, and logits over the vocabulary.
 
     The logits' projection is the token embedding itself, transposed, as in GPT-2 (A. Radford et al., 2019):
     GPT(50257, 768, 12, 12, 1024) has its 124,439,808 parameters. Weights start from N(0, 0.02), those that
     write to the residual stream from 0.02 / sqrt(2 num_layers), biases from 0.
+
+    Where ``memory`` is set, the tokens given are those that follow the ones it remembers, and nothing is recorded
+    for a backward.
     """
+
+    memory: Remembering | None = None
 
     def __init__(
         self, vocab_size: int, embed_dim: int, num_layers: int, num_heads: int, max_seq_len: int, seed: Seed = None
@@ -76,8 +92,8 @@ class GPT(Module):
                 assert layer.bias is not None
                 layer.bias.data[...] = 0
 
-    def forward(self, tokens: Any) -> Tensor:
-        """Return logits (B, T, vocab_size) of integer tokens (B, T).
+    def forward(self, tokens: Any, last: bool = False) -> Tensor:
+        """Return logits (B, T, vocab_size) of integer tokens (B, T); with ``last`` (B, 1, vocab_size), the last one's.
 
         Raises:
             ValueError: if there are more than ``max_seq_len`` positions, or the shape is another.
@@ -85,11 +101,25 @@ class GPT(Module):
         indices = np.asarray(tokens.data if isinstance(tokens, Tensor) else tokens)
         if indices.ndim != 2:
             raise ValueError(f"tokens must have shape (batch, positions), not {indices.shape}")
-        if not 0 < indices.shape[1] <= self.max_seq_len:
-            raise ValueError(f"tokens must have 1 to {self.max_seq_len} positions, not {indices.shape[1]}")
-        x = self.token_embedding(indices) + self.position_embedding(np.arange(indices.shape[1]))
+        batch, count = indices.shape
+        if not 0 < count <= self.max_seq_len:
+            raise ValueError(f"tokens must have 1 to {self.max_seq_len} positions, not {count}")
+        if self.memory is None:
+            return self._logits(indices, 0, last)
+        first = self.memory.begin(batch, count)
+        with no_grad():
+            logits = self._logits(indices, first, last)
+        self.memory.advance(count)
+        return logits
+
+    def _logits(self, indices: Array, first: int, last: bool) -> Tensor:
+        """Return the logits of tokens whose first one stands at position ``first``."""
+        positions = np.arange(first, first + indices.shape[1])
+        x = self.token_embedding(indices) + self.position_embedding(positions)
         for block in self.blocks:
             x = block(x)
+        if last:
+            x = x[:, -1:]
         return apply(ops.linear, self.norm(x), self.token_embedding.weight.T)
 
     def _described(self) -> str:
