@@ -26,7 +26,7 @@ help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
 
 book: environment  ## run the chapters and write the site to _build/html
-	@$(VENV)/bin/python scripts/build_book.py
+	@$(VENV)/bin/python -m scripts.build_book
 
 test: environment  ## run all tests
 	@$(VENV)/bin/python -m pytest --numprocesses logical --dist worksteal
@@ -49,7 +49,7 @@ peers: peers-environment  ## compare tinytorch with PyTorch (own environment, la
 	@$(PEERS)/bin/python -m pytest peers
 
 bench: peers-environment  ## run benchmarks/ beside PyTorch, each library on its best BLAS
-	@$(PEERS)/bin/python scripts/run_benchmarks.py
+	@$(PEERS)/bin/python -m scripts.run_benchmarks
 
 lock: environment  ## pin every dependency anew after a change of pyproject.toml
 	@$(LOCK) --all-extras --output-file requirements.lock

@@ -22,6 +22,8 @@ from jupyter_cache.cache.main import JupyterCacheBase
 from nbformat import NotebookNode
 from sqlalchemy.exc import SQLAlchemyError
 
+from scripts.blas_settings import without_blas_settings
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -66,12 +68,14 @@ def discard_untrusted(output: Path) -> None:
 
 
 def build_settings(output: Path) -> dict[str, str]:
-    """Return the environment variables of the build, free of the user's own notebook and plot settings.
+    """Return the environment variables of the build, free of the user's own notebook, plot and BLAS settings.
 
     Pages run on the `python3` kernel of this environment, even where the user has another of that name, and
-    without the user's IPython start-up files or matplotlib styles, which would change what is measured.
+    without the user's IPython start-up files or matplotlib styles, which would change what is measured. A BLAS
+    held to a narrower CPU's kernels would be a straw man: every speedup over it would be too large.
     """
-    settings = {name: value for name, value in os.environ.items() if name not in ("JUPYTER_PATH", "MATPLOTLIBRC")}
+    kept = without_blas_settings(os.environ)
+    settings = {name: value for name, value in kept.items() if name not in ("JUPYTER_PATH", "MATPLOTLIBRC")}
     user = output / ".user"
     settings["JUPYTER_PREFER_ENV_PATH"] = "1"
     settings["IPYTHONDIR"] = str(user / "ipython")

@@ -5,18 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
+from scripts.blas_settings import without_blas_settings
+
 ROOT = Path(__file__).resolve().parent.parent
-# Variables with these beginnings tell a BLAS or OpenMP which kernels or how many threads to use. One that is
-# set for this machine's NumPy would hold back NumPy and not PyTorch, or the other way round.
-BLAS_SETTINGS = ("BLIS_", "GOTO_", "KMP_", "MKL_", "NVPL_", "OMP_", "OPENBLAS_", "VECLIB_")
-
-
-def without_blas_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables without those that choose BLAS kernels or thread counts."""
-    return {name: value for name, value in environment.items() if not name.startswith(BLAS_SETTINGS)}
 
 
 def find_benchmarks(root: Path) -> list[str]:

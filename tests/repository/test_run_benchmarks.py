@@ -1,16 +1,10 @@
-"""Benchmarks run without settings that hold one library back."""
+"""Which scripts `make bench` runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.run_benchmarks import find_benchmarks, without_blas_settings
-
-
-def test_no_blas_setting_reaches_a_benchmark() -> None:
-    kept = {"PATH": "/bin", "HOME": "/home/x", "COMPILED": "1"}
-    chosen = {"OPENBLAS_CORETYPE": "Haswell", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "KMP_AFFINITY": "x"}
-    assert without_blas_settings(kept | chosen) == kept
+from scripts.run_benchmarks import find_benchmarks
 
 
 def test_each_script_is_run_once_in_order(tmp_path: Path) -> None:
