@@ -1,0 +1,47 @@
+"""Select the compiled kernels for every op that has one: any model, forward and backward, unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+
+from tinytorch.core import dispatch
+from tinytorch.core.op import Implementation, Op
+
+#: Modules of `tinytorch.perf.kernels`, each with a mapping ``IMPLEMENTATIONS`` from an op to the kernel for it.
+_FAMILIES = ("gelu",)
+
+
+@cache
+def kernel_implementations() -> dict[Op, Implementation]:
+    """Return the compiled implementation of each op that has one.
+
+    Raises:
+        ModuleNotFoundError: if Numba, which compiles them, is not installed.
+    """
+    try:
+        import_module("numba")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "the compiled kernels need Numba, which is not installed: pip install numba, or run without accelerated()"
+        ) from error
+    chosen: dict[Op, Implementation] = {}
+    for family in _FAMILIES:
+        chosen.update(import_module(f"tinytorch.perf.kernels.{family}").IMPLEMENTATIONS)
+    return chosen
+
+
+@contextmanager
+def accelerated() -> Iterator[None]:
+    """Run the body with the compiled kernels; also works as a decorator.
+
+    A kernel is compiled at its first call, or read from disk where an earlier process compiled it. A backward runs
+    the implementation whose forward ran, also after the body.
+
+    Raises:
+        ModuleNotFoundError: if Numba, which compiles them, is not installed.
+    """
+    with dispatch.implementations(kernel_implementations()):
+        yield

@@ -1,0 +1,180 @@
+"""How kernels are compiled: on first use, without the interpreter's lock, kept on disk, and with the time it took."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+from numba.core import event
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
+
+_HERE = Path(__file__).resolve().parent
+#: Compiled kernels lie here, in a folder for each state of the sources.
+KEPT = _HERE.parents[2] / "_build" / "kernels"
+#: Name of the folder's files that say how long a compilation took.
+_SECONDS = ".seconds.json"
+
+
+@cache
+def source_key() -> str:
+    """Return a key of all sources of kernels: any of them may be inlined into any other."""
+    digest = hashlib.sha256()
+    for path in sorted(_HERE.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def cache_folder() -> Path | None:
+    """Return the folder that compiled kernels are kept in; None where it cannot be written, and each run compiles."""
+    folder = KEPT / source_key()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return None
+    return folder
+
+
+class _Locator(_CacheLocator):  # type: ignore[misc]
+    """Tells Numba the folder, and that a kernel is as fresh as all kernels' sources."""
+
+    def __init__(self, line: int, file: str) -> None:
+        self._line, self._py_file = line, file
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _Locator:
+        """Return the locator of one function."""
+        return cls(py_func.__code__.co_firstlineno, py_file)
+
+    def get_cache_path(self) -> str:
+        """Return the folder."""
+        return str(cache_folder())
+
+    def get_source_stamp(self) -> str:
+        """Return the key of all sources."""
+        return source_key()
+
+    def get_disambiguator(self) -> str:
+        """Return the function's line."""
+        return str(self._line)
+
+
+class _CacheImplementation(CompileResultCacheImpl):  # type: ignore[misc]
+    """Numba's, with the one locator."""
+
+    _locator_classes = [_Locator]  # noqa: RUF012 - Numba's own attribute
+
+
+class _KernelCache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache with files of its own for each signature and CPU.
+
+    Numba keeps one index for all signatures of a function, which two processes that compile at once can leave
+    pointing at the wrong code. With one signature an index, both write the same.
+    """
+
+    _impl_class = _CacheImplementation
+
+    def _select(self, signature: Any, codegen: Any) -> None:
+        key = hashlib.sha256(repr(self._index_key(signature, codegen)).encode()).hexdigest()[:16]
+        name = f"{self._impl.filename_base}-{key}"
+        self._cache_file = IndexDataCacheFile(self._cache_path, name, self._impl.locator.get_source_stamp())
+
+    def _load_overload(self, signature: Any, target_context: Any) -> Any:
+        self._select(signature, target_context.codegen())
+        return super()._load_overload(signature, target_context)
+
+    def _save_overload(self, signature: Any, data: Any) -> None:
+        self._select(signature, data.codegen)
+        super()._save_overload(signature, data)
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Return ``function`` as a kernel: Numba compiles it at the first call with arguments of some types.
+
+    It runs without the interpreter's lock, and divides floats as NumPy does (x / 0 is infinite). What was compiled is
+    kept on disk (`cache_folder`) for later processes; any change to any kernel's source starts a new folder.
+    """
+    compiled = njit(nogil=True, error_model="numpy")(function)
+    if cache_folder() is not None:
+        compiled._cache = _KernelCache(function)
+    return compiled
+
+
+def warm(compiled: Any, *arguments: Any) -> None:
+    """Have the kernel ready for arguments of these types, without a call: compiled, or read from disk.
+
+    So that no timed or profiled call compiles.
+    """
+    from numba import typeof
+
+    compiled.compile(tuple(typeof(argument) for argument in arguments))
+
+
+class _Seconds(event.Listener):  # type: ignore[misc]
+    """Writes down how long each kernel took, without the kernels that were compiled inside of it."""
+
+    def __init__(self) -> None:
+        self.taken: dict[str, float] = {}
+        self._inner: list[float] = []
+        self._starts: list[float] = []
+
+    def on_start(self, _event: Any) -> None:
+        """Called when a compilation begins."""
+        self._starts.append(time.perf_counter())
+        self._inner.append(0.0)
+
+    def on_end(self, event: Any) -> None:
+        """Called when it ends."""
+        whole = time.perf_counter() - self._starts.pop()
+        own = whole - self._inner.pop()
+        if self._inner:
+            self._inner[-1] += whole
+        function = event.data["dispatcher"].py_func
+        if not str(function.__module__).startswith("tinytorch.perf.kernels."):
+            return
+        name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+        self.taken[name] = self.taken.get(name, 0.0) + own
+        _keep_seconds(name, repr(event.data["args"]), own)
+
+
+def _keep_seconds(name: str, signature: str, seconds: float) -> None:
+    """Write a compilation's seconds beside its code; without a folder only this process knows."""
+    folder = cache_folder()
+    if folder is None:
+        return
+    key = hashlib.sha256(signature.encode()).hexdigest()[:16]
+    with suppress(OSError):
+        handle, aside = tempfile.mkstemp(dir=folder)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump({"kernel": name, "seconds": seconds}, file)
+        os.replace(aside, folder / f"{name.replace('<', '').replace('>', '')}-{key}{_SECONDS}")
+
+
+_seconds = _Seconds()
+event.register("numba:compile", _seconds)
+
+
+def compile_seconds() -> dict[str, float]:
+    """Return the seconds that each kernel took to compile, by "module.function", all signatures together.
+
+    Kernels that were read from disk count with what they took when they were compiled; those that were inlined
+    into another count for themselves. In the order of their names.
+    """
+    folder = cache_folder()
+    if folder is None:
+        return dict(sorted(_seconds.taken.items()))
+    taken: dict[str, float] = {}
+    for path in sorted(folder.glob(f"*{_SECONDS}")):
+        entry = json.loads(path.read_text("utf-8"))
+        taken[entry["kernel"]] = taken.get(entry["kernel"], 0.0) + entry["seconds"]
+    return dict(sorted(taken.items()))

@@ -1,0 +1,124 @@
+"""Threads for kernels: a few of Python's own, kept waiting, each of which runs a share of a kernel's items."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+from tinytorch.perf.team import usable_cores
+
+#: Items are worth a second thread from about this many nanoseconds of work for each thread.
+WORTH_A_THREAD_NS = 40_000
+
+
+@cache
+def _blas_limits() -> tuple[Callable[[], int | None], ...]:
+    """Return functions that say how many threads each loaded BLAS may use; looking them up takes long."""
+    controllers = ThreadpoolController().select(user_api="blas").lib_controllers
+    return tuple(controller.get_num_threads for controller in controllers)
+
+
+def limit() -> int:
+    """Return how many threads a kernel may use: as many as BLAS may now, and no more than there are cores."""
+    allowed = max((count() or 1 for count in _blas_limits()), default=1)
+    return min(allowed, len(usable_cores())) if allowed > 1 else 1
+
+
+class _Worker:
+    """A thread that waits for a task, runs it, and says so."""
+
+    def __init__(self) -> None:
+        self._go, self._done = threading.Lock(), threading.Lock()
+        self._go.acquire()
+        self._done.acquire()
+        self._task: tuple[Callable[..., Any], tuple[Any, ...]] | None = None
+        self._error: BaseException | None = None
+        threading.Thread(target=self._wait, name="tinytorch-kernel", daemon=True).start()
+
+    def _wait(self) -> None:
+        while True:
+            self._go.acquire()
+            assert self._task is not None
+            function, arguments = self._task
+            try:
+                function(*arguments)
+            except BaseException as error:
+                self._error = error
+            # The arguments' memory must not live on until the next task.
+            self._task = None
+            del function, arguments
+            self._done.release()
+
+    def start(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """Begin the task."""
+        self._task = (function, arguments)
+        self._go.release()
+
+    def join(self) -> BaseException | None:
+        """Wait for its end; return what it raised."""
+        self._done.acquire()
+        error, self._error = self._error, None
+        return error
+
+
+_workers: list[_Worker] = []
+_busy = threading.Lock()
+
+
+def _forget_workers() -> None:
+    """A forked child has none of its parent's threads."""
+    global _busy
+    _workers.clear()
+    _busy = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_workers)
+
+
+def split(kernel: Callable[..., Any], items: int, ns_per_item: float, *arguments: Any) -> None:
+    """Run ``kernel(start, stop, *arguments)`` so that the calls cover items 0 to ``items``, in parallel if worth it.
+
+    The kernel must treat each item by itself, writing where no other item writes: then no result depends on how
+    many threads there are. A sum over items needs partial sums for blocks of items of a size that does not depend on
+    the threads either; let a block be the item.
+
+    Args:
+        kernel: compiled and without the interpreter's lock.
+        items: how many there are; for 0 nothing runs.
+        ns_per_item: about how long one takes, in nanoseconds; little work stays on the calling thread.
+        arguments: passed on.
+    """
+    if items <= 0:
+        return
+    useful = int(items * ns_per_item / WORTH_A_THREAD_NS)
+    threads = min(useful, items, limit()) if useful > 1 else 1
+    if threads < 2 or not _busy.acquire(blocking=False):
+        kernel(0, items, *arguments)
+        return
+    try:
+        _split(kernel, items, threads, arguments)
+    finally:
+        _busy.release()
+
+
+def _split(kernel: Callable[..., Any], items: int, threads: int, arguments: tuple[Any, ...]) -> None:
+    """Run equal shares, the first on the calling thread."""
+    while len(_workers) < threads - 1:
+        _workers.append(_Worker())
+    bounds = [items * number // threads for number in range(threads + 1)]
+    team = _workers[: threads - 1]
+    for worker, start, stop in zip(team, bounds[1:-1], bounds[2:], strict=True):
+        worker.start(kernel, (start, stop, *arguments))
+    errors: list[BaseException] = []
+    try:
+        kernel(0, bounds[1], *arguments)
+    finally:
+        errors += [error for error in [worker.join() for worker in team] if error is not None]
+    if errors:
+        raise errors[0]
