@@ -1,0 +1,17 @@
+"""Memoization: keep what does not change, foremost the keys and values of a text that grows token by token."""
+
+from tinytorch.perf.memoization.cache import KVCache
+from tinytorch.perf.memoization.enabling import cache_of, disable_kv_cache, enable_kv_cache
+from tinytorch.perf.memoization.generation import generate, sample_tokens
+from tinytorch.perf.memoization.quantized import QuantizedKVCache, quantized_attention
+
+__all__ = [
+    "KVCache",
+    "QuantizedKVCache",
+    "cache_of",
+    "disable_kv_cache",
+    "enable_kv_cache",
+    "generate",
+    "quantized_attention",
+    "sample_tokens",
+]

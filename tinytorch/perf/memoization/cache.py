@@ -1,0 +1,233 @@
+"""KVCache: the keys and values of every position so far, so that a new token pays only for itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply
+from tinytorch.core.layers import checked_positive
+from tinytorch.core.op import Array, Shape
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.subject import MIB
+
+
+class KVCache:
+    """Keys and values of up to ``max_seq_len`` positions, for each layer, sequence of the batch and head.
+
+    All memory is taken at the start: 2 · layers · batch · heads · positions · head_dim · itemsize bytes. At the limit
+    it raises; nothing is overwritten or dropped.
+
+    ``update`` writes new positions of one layer behind those counted so far; ``advance`` counts them in once every
+    layer has written its own; ``get`` reads what is counted.
+
+    Args:
+        batch_size: sequences that are generated together.
+        max_seq_len: positions that fit.
+        num_layers: attention layers of the model.
+        num_heads: heads of each.
+        head_dim: length of one head's key.
+        dtype: floating dtype that keys and values are kept in.
+
+    Raises:
+        ValueError: if a size is not a whole number above 0, or the dtype not floating.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        max_seq_len: int,
+        num_layers: int,
+        num_heads: int,
+        head_dim: int,
+        dtype: npt.DTypeLike = np.float32,
+    ) -> None:
+        checked_positive(
+            batch_size=batch_size,
+            max_seq_len=max_seq_len,
+            num_layers=num_layers,
+            num_heads=num_heads,
+            head_dim=head_dim,
+        )
+        if np.dtype(dtype).kind != "f":
+            raise ValueError(f"dtype must be floating, not {np.dtype(dtype)}: for int8 take QuantizedKVCache")
+        self.batch_size, self.max_seq_len, self.num_layers = batch_size, max_seq_len, num_layers
+        self.num_heads, self.head_dim = num_heads, head_dim
+        self.dtype = np.dtype(dtype)
+        self._user: object | None = None
+        self._position = 0
+        self._written = [0] * num_layers
+        self._make()
+
+    def _make(self) -> None:
+        """Take the memory: written here, so that its pages are in place before the first token."""
+        shape = (self.num_layers, self.batch_size, self.num_heads, self.max_seq_len, self.head_dim)
+        self._keys, self._values = (np.full(shape, 0, self.dtype) for _ in range(2))
+
+    def _arrays(self) -> tuple[Array, ...]:
+        """Return all arrays that it holds."""
+        return self._keys, self._values
+
+    @property
+    def seq_pos(self) -> int:
+        """Number of positions counted so far, which is where the next token stands."""
+        return self._position
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Layers, heads and head_dim: what a model must have for this cache to fit."""
+        return self.num_layers, self.num_heads, self.head_dim
+
+    @property
+    def user(self) -> object | None:
+        """The model that it serves, if any."""
+        return self._user
+
+    def claim(self, user: object) -> None:
+        """Serve ``user`` from now on, with nothing remembered.
+
+        Raises:
+            ValueError: if it serves another.
+        """
+        if self._user is not None and self._user is not user:
+            raise ValueError("cache must not serve another model: call disable_kv_cache on that one first")
+        self._user = user
+        self.reset()
+
+    def release(self) -> None:
+        """Serve nobody."""
+        self._user = None
+
+    def begin(self, batch: int, count: int) -> int:
+        """Return the position of the first of ``count`` new tokens for each of ``batch`` sequences.
+
+        Raises:
+            ValueError: if the batch is another one, or the tokens do not fit any more.
+        """
+        if batch != self.batch_size:
+            raise ValueError(f"tokens must be of {self.batch_size} sequences as the cache is, not of {batch}")
+        self._check_room(count)
+        return self._position
+
+    def update(self, layer_idx: int, key: Any, value: Any) -> tuple[Tensor, Tensor]:
+        """Write new positions of a layer; return views of all its keys and values so far, the new ones included.
+
+        Args:
+            layer_idx: 0 for the first layer.
+            key: (batch_size, num_heads, T, head_dim), Tensor or array, of T new positions.
+            value: the same.
+
+        Returns:
+            Two Tensors (batch_size, num_heads, seq_pos + T, head_dim).
+
+        Raises:
+            ValueError: if a shape or dtype does not fit, or T positions do not; nothing is written then.
+            IndexError: if there is no such layer.
+        """
+        keys, values = self._checked(layer_idx, key, value)
+        end = self._position + keys.shape[2]
+        self._write(layer_idx, slice(self._position, end), keys, values)
+        self._written[layer_idx] = end
+        return self._read(layer_idx, end)
+
+    def get(self, layer_idx: int) -> tuple[Tensor, Tensor]:
+        """Return keys and values of the positions counted so far, (batch_size, num_heads, seq_pos, head_dim) each.
+
+        Raises:
+            IndexError: if there is no such layer.
+        """
+        self._check_layer(layer_idx)
+        return self._read(layer_idx, self._position)
+
+    def advance(self, count: int = 1) -> None:
+        """Count ``count`` positions in that every layer has written.
+
+        Raises:
+            ValueError: if a layer has not written them, or ``count`` is below 1.
+        """
+        checked_positive(count=count)
+        end = self._position + count
+        if min(self._written) < end:
+            behind = self._written.index(min(self._written))
+            raise ValueError(
+                f"count must be of positions that all layers have written, but layer {behind} has written "
+                f"{max(self._written[behind] - self._position, 0)} of {count}: call update for every layer first"
+            )
+        self._position = end
+
+    def reset(self) -> None:
+        """Forget all positions; the memory stays."""
+        self._position = 0
+        self._written = [0] * self.num_layers
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that it holds."""
+        return sum(array.nbytes for array in self._arrays())
+
+    def get_memory_usage(self) -> dict[str, float]:
+        """Return ``total_mb`` and ``per_layer_mb`` (MiB), ``total_bytes``, ``used_bytes`` (of the positions counted so
+        far), ``cache_tensors`` and ``total_elements`` of the arrays that it holds."""
+        arrays = self._arrays()
+        return {
+            "total_mb": self.nbytes / MIB,
+            "per_layer_mb": self.nbytes / self.num_layers / MIB,
+            "total_bytes": self.nbytes,
+            "used_bytes": self.nbytes // self.max_seq_len * self._position,
+            "cache_tensors": self.num_layers * len(arrays),
+            "total_elements": sum(array.size for array in arrays),
+        }
+
+    def attend(self, layer_idx: int, q: Array, k: Array, v: Array) -> Tensor:
+        """Write new positions and return their causal attention (B, H, T, D) over all positions so far.
+
+        q, k and v are (B, H, T, D) arrays; errors are those of `update`.
+        """
+        keys, values = self.update(layer_idx, k, v)
+        return apply(ops.attention, q, keys, values, causal=True)
+
+    def _write(self, layer: int, where: slice, keys: Array, values: Array) -> None:
+        self._keys[layer, :, :, where] = keys
+        self._values[layer, :, :, where] = values
+
+    def _read(self, layer: int, end: int) -> tuple[Tensor, Tensor]:
+        return Tensor(self._keys[layer, :, :, :end]), Tensor(self._values[layer, :, :, :end])
+
+    def _check_layer(self, layer_idx: int) -> None:
+        if not 0 <= layer_idx < self.num_layers:
+            raise IndexError(f"layer_idx must lie in 0..{self.num_layers - 1}, not {layer_idx}")
+
+    def _check_room(self, count: int) -> None:
+        if self._position + count > self.max_seq_len:
+            raise ValueError(
+                f"the cache holds {self._position} of at most {self.max_seq_len} positions and cannot take {count} "
+                "more: reset() it or make it longer"
+            )
+
+    def _checked(self, layer_idx: int, key: Any, value: Any) -> tuple[Array, Array]:
+        """Return keys and values as arrays; raise unless they fit this cache as it stands."""
+        self._check_layer(layer_idx)
+        keys, values = (x.data if isinstance(x, Tensor) else np.asarray(x) for x in (key, value))
+        wanted: Shape = (self.batch_size, self.num_heads, self.head_dim)
+        for name, array in (("key", keys), ("value", values)):
+            shape = array.shape
+            if array.ndim != 4 or (shape[0], shape[1], shape[3]) != wanted or not shape[2]:
+                raise ValueError(
+                    f"{name} must have shape ({wanted[0]}, {wanted[1]}, T, {wanted[2]}) with T at least 1, not {shape}"
+                )
+            if array.dtype != self.dtype:
+                raise ValueError(f"{name} must have dtype {self.dtype} as the cache has, not {array.dtype}")
+        if keys.shape != values.shape:
+            raise ValueError(f"value must have the key's shape {keys.shape}, not {values.shape}")
+        self._check_room(keys.shape[2])
+        return keys, values
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(batch_size={self.batch_size}, max_seq_len={self.max_seq_len}, "
+            f"num_layers={self.num_layers}, num_heads={self.num_heads}, head_dim={self.head_dim}, "
+            f"seq_pos={self._position})"
+        )

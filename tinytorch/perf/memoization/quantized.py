@@ -1,0 +1,87 @@
+"""A cache of int8 codes: a quarter of the bytes of float32, with a scale for each head and position."""
+
+# ruff: noqa: ARG001 - every forward and backward has the signature of the seam
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.memoization.cache import KVCache
+from tinytorch.perf.quantization.affine import check_finite, decode
+
+_LARGEST = 127
+
+
+class QuantizedKVCache(KVCache):
+    """A `KVCache` that keeps int8 codes: x ≈ scale · code, one float32 scale for each head and position.
+
+    The scale is the largest magnitude of the head_dim numbers over 127, so each is off by at most half a scale. It
+    takes 2 · layers · batch · heads · positions · (head_dim + 4) bytes. ``get`` returns what the codes stand for.
+    """
+
+    def _make(self) -> None:
+        shape = (2, self.num_layers, self.batch_size, self.num_heads, self.max_seq_len, self.head_dim)
+        self._codes = np.full(shape, 0, np.int8)
+        self._scales = np.full((*shape[:-1], 1), 1, np.float32)
+
+    def _arrays(self) -> tuple[Array, ...]:
+        return *self._codes, *self._scales
+
+    def attend(self, layer_idx: int, q: Array, k: Array, v: Array) -> Tensor:
+        """Write new positions and return their causal attention (B, H, T, D) over all codes so far."""
+        keys, values = self._checked(layer_idx, k, v)
+        end = self.seq_pos + keys.shape[2]
+        self._write(layer_idx, slice(self.seq_pos, end), keys, values)
+        self._written[layer_idx] = end
+        codes, scales = self._codes[:, layer_idx, :, :, :end], self._scales[:, layer_idx, :, :, :end]
+        return apply(quantized_attention, q, codes[0], scales[0], codes[1], scales[1], causal=True)
+
+    def _write(self, layer: int, where: slice, keys: Array, values: Array) -> None:
+        for index, (name, numbers) in enumerate((("key", keys), ("value", values))):
+            codes, scales = quantized_rows(numbers, name)
+            self._codes[index, layer, :, :, where] = codes
+            self._scales[index, layer, :, :, where] = scales
+
+    def _read(self, layer: int, end: int) -> tuple[Tensor, Tensor]:
+        codes, scales = self._codes[:, layer, :, :, :end], self._scales[:, layer, :, :, :end]
+        return Tensor(decode(codes[0], scales[0], 0)), Tensor(decode(codes[1], scales[1], 0))
+
+
+def quantized_rows(numbers: Array, name: str = "numbers") -> tuple[Array, Array]:
+    """Return int8 codes and float32 scales (one for the last axis, kept as length 1) of floating numbers.
+
+    Raises:
+        ValueError: if one is NaN or infinite.
+    """
+    largest = np.abs(numbers).max(axis=-1, keepdims=True)
+    check_finite(largest, largest, name)
+    scales = (largest / np.float32(_LARGEST)).astype(np.float32)
+    # A row that float32 cannot divide by 127 is all 0 in codes, which is off by less than the smallest normal number.
+    scales[scales < np.finfo(np.float32).tiny] = 1
+    return np.rint(numbers / scales).astype(np.int8), scales
+
+
+def _forward(
+    keep: bool, q: Array, key_codes: Array, key_scale: Array, value_codes: Array, value_scale: Array, *, causal: bool
+) -> tuple[Array, Saved]:
+    keys, values = decode(key_codes, key_scale, 0), decode(value_codes, value_scale, 0)
+    return ops.attention.reference.forward(False, q, keys, values, causal=causal)
+
+
+def _no_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    raise TypeError("codes are integers and have no gradient: attend to float keys and values instead")
+
+
+def _work(call: Call) -> Work:
+    """That of attention, and a multiplication for each code."""
+    assert ops.attention.work is not None
+    attended = ops.attention.work(call)
+    return Work(attended.macs, attended.elementwise + 2 * call.inputs[1].size)
+
+
+#: q (B, H, T, D) over int8 keys and values (B, H, S, D) with scales (B, H, S, 1): as `attention`.
+quantized_attention = Op("quantized_attention", _forward, _no_backward, _work)
