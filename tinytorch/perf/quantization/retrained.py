@@ -1,0 +1,89 @@
+"""Models of the zoo trained on with rounding in their forward pass, kept so that a page need not wait."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+
+from tinytorch import models
+from tinytorch.core.dataloader import DataLoader
+from tinytorch.core.module import Module
+from tinytorch.core.optimizers import AdamW
+from tinytorch.core.training import fit
+from tinytorch.perf.quantization.layers import Plan
+from tinytorch.perf.quantization.state import load_quantized, save_quantized
+from tinytorch.perf.quantization.training import finish_training, prepare_training
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+
+
+def train_rounded(
+    name: str, model: Module, plan: Plan, *, epochs: int, learning_rate: float, examples: int, seed: int = 0
+) -> Module:
+    """Return a quantized model of the zoo that was trained on, from ``model``, knowing that it will be rounded.
+
+    The data, the loss, the batches and the schedule are those that the zoo's model was trained with.
+
+    Args:
+        name: which model of the zoo ``model`` is.
+        model: where it starts; it is not changed.
+        plan: how it is quantized, in training and in the result.
+        epochs: passes over the training examples.
+        learning_rate: of AdamW at the top of its schedule.
+        examples: how many of the training examples, from the first.
+        seed: of the order of the batches.
+
+    Raises:
+        ValueError: if the zoo has no such model, or a count is below 1.
+    """
+    if examples < 1:
+        raise ValueError(f"examples must be at least 1, not {examples}")
+    entry = models.entry(name)
+    inputs, targets = entry.train_data()
+    rounded = prepare_training(model, plan)
+    batches = DataLoader(inputs[:examples], targets[:examples], batch_size=entry.batch_size, shuffle=True, seed=seed)
+    optimizer = AdamW(rounded.parameters(), lr=learning_rate)
+    schedule = models.warm_up_then_cosine
+    fit(rounded, batches, models.loss_function(), optimizer, epochs, schedule=schedule, name=f"training rounded {name}")
+    return finish_training(rounded)
+
+
+def retrained(
+    name: str,
+    plan: Plan,
+    *,
+    epochs: int,
+    learning_rate: float,
+    examples: int,
+    seed: int = 0,
+    folder: Path | None = None,
+) -> Module:
+    """Return what `train_rounded` makes of the zoo's trained model, from a kept file if the same code made it.
+
+    Files lie in ``folder``, by default beside the zoo's weights; their name is a hash of the arguments, the float
+    weights, the sources of the framework, the data and this package's quantization, and NumPy's version.
+    """
+    model = models.trained(name)
+    arguments = (name, plan, epochs, learning_rate, examples, seed)
+    path = (folder or models.WEIGHTS) / f"{name}-{plan.weights.bits}-bits-{_fingerprint(model, repr(arguments))}.npz"
+    if path.exists():
+        return load_quantized(path, model)
+    made = train_rounded(name, model, plan, epochs=epochs, learning_rate=learning_rate, examples=examples, seed=seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_quantized(made, path)
+    return made
+
+
+def _fingerprint(model: Module, arguments: str) -> str:
+    """Return a hash of everything that decides the weights."""
+    digest = hashlib.sha256(f"{np.__version__} {arguments}".encode())
+    for each in model.parameters():
+        digest.update(np.ascontiguousarray(each.data).tobytes())
+    folders = (_PACKAGE / "core", Path(__file__).parent)
+    sources = [*(source for folder in folders for source in sorted(folder.rglob("*.py"))), _PACKAGE / "datasets.py"]
+    for source in sources:
+        digest.update(source.relative_to(_PACKAGE).as_posix().encode())
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
