@@ -1,0 +1,39 @@
+"""Every engine against ours: outputs, losses and trained weights of every subject, and its run in a process."""
+
+from __future__ import annotations
+
+import pytest
+
+from tinytorch.perf.engines import ENGINES, OURS, available, study, subject
+from tinytorch.perf.engines.agreement import check
+from tinytorch.perf.engines.face import Engine, Phase
+
+PEERS = [engine for engine in ENGINES.values() if engine.name not in OURS]
+SMALL = ("block-128", "gpt-64", "mlp-1", "mlp-64", "cnn-64")
+
+
+def test_every_engine_is_installed_here() -> None:
+    assert set(available()) == set(ENGINES)
+
+
+@pytest.mark.parametrize("phase", ["forward", "step"])
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("engine", [e for e in PEERS if e.setting != "compiled"], ids=lambda engine: str(engine.name))
+def test_engines_compute_what_we_compute(engine: Engine, name: str, phase: Phase) -> None:
+    if phase in engine.phases:
+        with engine.load().scope(engine.setting):
+            assert check(engine, subject(name), phase) >= 0
+
+
+def test_the_compiled_setting_computes_it_too() -> None:
+    engine = ENGINES["PyTorch compiled"]
+    with engine.load().scope(engine.setting):
+        check(engine, subject("mlp-64"), "forward")
+
+
+def test_engines_take_turns() -> None:
+    names = ("tinytorch", "PyTorch eager", "ONNX Runtime", "JAX")
+    forward, step = study(names, ["mlp-1"], cores=1, rounds=6)
+    assert set(forward.times) == set(names)
+    assert set(step.times) == set(names) - {"ONNX Runtime"}
+    assert all(times.n == 6 for times in (*forward.times.values(), *step.times.values()))

@@ -1,0 +1,119 @@
+"""Engines in processes of their own: what they answer, how times pair, and what is said when something fails."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinytorch.perf.comparison import compare_paired
+from tinytorch.perf.engines import turns, worker
+from tinytorch.perf.engines.face import ENGINES
+from tinytorch.perf.engines.turns import EngineError, Runner, plain_environment, race, runners, study
+from tinytorch.perf.timing import Measurement
+
+
+class ScriptedRunner(Runner):
+    """An engine's process that answers from a script."""
+
+    def __init__(self, name: str, seconds: list[float]) -> None:
+        self.name, self._seconds = name, iter(seconds)
+        self.asked: list[dict[str, Any]] = []
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        self.asked.append(request)
+        if "subject" in request:
+            return {"difference": 1e-7, "seconds": 1.0}
+        middle = next(self._seconds)
+        return {"seconds": [3 * middle, middle, middle / 3][: request["runs"]], "how": {"inner_loops": 1}}
+
+
+def scripted(**seconds: list[float]) -> dict[str, Runner]:
+    names = {"ours": "tinytorch", "kernels": "tinytorch accelerated"}
+    return {names[key]: ScriptedRunner(names[key], values) for key, values in seconds.items()}
+
+
+def test_a_turn_is_the_median_of_its_runs_and_turns_are_neighbours() -> None:
+    ours, kernels = [2.0, 2.2, 2.4, 2.6, 2.8, 3.0], [1.0, 1.1, 1.2, 1.3, 1.4, 1.5]
+    raced = race(scripted(ours=ours, kernels=kernels), "mlp-1", "forward", cores=1, rounds=6)
+    assert raced.times["tinytorch"].samples == tuple(ours)
+    assert compare_paired(raced.times["tinytorch"], raced.times["tinytorch accelerated"]).ratio.median == pytest.approx(
+        2
+    )
+    assert raced.fastest().name == "tinytorch accelerated"
+    assert raced.fastest(["tinytorch", "JAX"]).name == "tinytorch"
+    assert raced.times["tinytorch"].how["cores"] == 1
+
+
+def test_engines_that_cannot_train_are_left_out_of_steps() -> None:
+    started: dict[str, Runner] = {name: ScriptedRunner(name, [1.0] * 6) for name in ("tinytorch", "ONNX Runtime")}
+    assert set(race(started, "mlp-1", "step", cores=1, rounds=6).times) == {"tinytorch"}
+
+
+def test_nobody_fast_among_none() -> None:
+    raced = turns.Raced("mlp-1", "forward", 1, {"tinytorch": Measurement("tinytorch", (1.0,), "s")}, {})
+    with pytest.raises(ValueError, match="names must hold an engine that ran, one of tinytorch"):
+        raced.fastest(["JAX"])
+
+
+@pytest.mark.parametrize(("plan", "said"), [({"rounds": 5}, "rounds must be at least 6"), ({"runs": 0}, "runs 1, not")])
+def test_plans_without_an_interval_are_refused(plan: dict[str, int], said: str) -> None:
+    started = scripted(ours=[1.0] * 6)
+    with pytest.raises(ValueError, match=said):
+        race(started, "mlp-1", "forward", cores=1, **plan)
+    assert started["tinytorch"].asked == []  # type: ignore[attr-defined]
+
+
+def test_unknown_subjects_and_engines_are_named() -> None:
+    with pytest.raises(ValueError, match=r"name must be one of block-128, .*, not 'resnet'"):
+        race(scripted(ours=[1.0] * 6), "resnet", "forward", cores=1)
+    with pytest.raises(ValueError, match="not 'TensorFlow'"), runners(["TensorFlow"], 1):
+        pass
+
+
+def test_more_cores_than_there_are_is_refused() -> None:
+    with pytest.raises(ValueError, match="cores must be 1 to"), runners(["tinytorch"], 10**6):
+        pass
+
+
+def test_a_real_process_is_checked_and_timed() -> None:
+    (raced,) = study(["tinytorch"], ["mlp-1"], ["step"], cores=1, rounds=6)
+    times = raced.times["tinytorch"]
+    assert times.n == 6
+    assert 0 < times.median < 1
+    assert raced.differences == {"tinytorch": 0.0}
+    assert times.how["blas_threads"] == 1
+
+
+def test_a_process_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "peers_python", lambda: "false")
+    runner = Runner("tinytorch", 1)
+    try:
+        with pytest.raises(EngineError, match="tinytorch failed: its process ended with exit code 1"):
+            runner.ask(runs=1)
+    finally:
+        runner.close()
+
+
+def test_a_worker_answers_with_the_error_and_serves_on() -> None:
+    answers = io.StringIO()
+    asked = [{"subject": "nothing", "phase": "forward"}, {"subject": "mlp-1", "phase": "forward"}, {"runs": 2}]
+    worker.serve(ENGINES["tinytorch"], io.StringIO("\n".join(map(json.dumps, asked))), answers)
+    first, second, third = map(json.loads, answers.getvalue().splitlines())
+    assert "name must be one of" in first["error"]
+    assert second["difference"] == 0.0
+    assert len(third["seconds"]) == 2
+    assert np.median(third["seconds"]) == pytest.approx(second["seconds"], rel=3)
+
+
+def test_no_engine_inherits_what_steers_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    monkeypatch.setenv("KMP_BLOCKTIME", "0")
+    monkeypatch.setenv("HOME_OF_THIS_TEST", "kept")
+    kept = plain_environment()
+    assert "OPENBLAS_CORETYPE" not in kept
+    assert "KMP_BLOCKTIME" not in kept
+    assert kept["HOME_OF_THIS_TEST"] == "kept"

@@ -1,0 +1,29 @@
+"""Engines beside ours: our models with the same weights in PyTorch, ONNX Runtime and JAX, checked, then timed in turns.
+
+Nothing here imports an engine: each is loaded in a process of its own, by `study`, or by `Engine.load`.
+"""
+
+from tinytorch.perf.engines.face import ENGINES, OURS, AdamWSettings, Engine, Training, engine
+from tinytorch.perf.engines.presence import NotMeasured, available, missing
+from tinytorch.perf.engines.subjects import SUBJECTS, Subject, subject
+from tinytorch.perf.engines.turns import EngineError, Raced, race, runners, study
+
+__all__ = [
+    "ENGINES",
+    "OURS",
+    "SUBJECTS",
+    "AdamWSettings",
+    "Engine",
+    "EngineError",
+    "NotMeasured",
+    "Raced",
+    "Subject",
+    "Training",
+    "available",
+    "engine",
+    "missing",
+    "race",
+    "runners",
+    "study",
+    "subject",
+]

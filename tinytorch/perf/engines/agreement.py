@@ -1,0 +1,84 @@
+"""Whether an engine computes what we compute: outputs, losses and what training changes, to rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tinytorch.core.op import Array
+from tinytorch.perf.engines import ours
+from tinytorch.perf.engines.face import AdamWSettings, Engine, Phase, Training
+from tinytorch.perf.engines.subjects import Subject
+
+#: Largest difference of outputs, over the largest element: float32 sums in another order, through all layers.
+OUTPUT_TOLERANCE = 2e-5
+#: Largest difference of losses, over the first, and of what training changed, over the largest change.
+LOSS_TOLERANCE, CHANGE_TOLERANCE = 2e-5, 1e-3
+#: AdamW in which no rounding decides a direction: with the usual eps it normalizes gradients that are zero but for
+#: rounding to full steps. Only this check trains with it.
+CHECK = AdamWSettings(lr=1e-2, eps=1e-2)
+CHECKED_STEPS = 3
+
+
+class DisagreementError(Exception):
+    """An engine computes something else than we do, so its time says nothing."""
+
+
+def check(engine: Engine, subject: Subject, phase: Phase) -> float:
+    """Return by how much the engine's results differ from ours on NumPy, as a share of the largest element.
+
+    Forward: the output. Step: the loss of three training steps, and every parameter and buffer after them, relative
+    to the largest change.
+
+    Raises:
+        DisagreementError: if it is more than float32's rounding explains.
+    """
+    return _check_output(engine, subject) if phase == "forward" else _check_training(engine, subject)
+
+
+def largest_share(difference: Array, of: Array) -> float:
+    """Return the largest absolute element of ``difference`` over that of ``of``; NaN if either holds one."""
+    return float(np.abs(difference).max() / np.abs(of).max())
+
+
+def _check_output(engine: Engine, subject: Subject) -> float:
+    inputs, _ = subject.batch()
+    expected = ours.forward("numpy", subject.make(), inputs)()
+    output = engine.load().forward(engine.setting, subject.make(), inputs)()
+    if output.shape != expected.shape:
+        raise DisagreementError(f"{engine.name} on {subject.name} gives shape {output.shape}, not {expected.shape}")
+    share = largest_share(output - expected, expected)
+    if not share <= OUTPUT_TOLERANCE:
+        raise DisagreementError(f"{engine.name} on {subject.name} differs by {share:.2g} of the largest output")
+    return share
+
+
+def _check_training(engine: Engine, subject: Subject) -> float:
+    batch = subject.batch()
+    before = subject.make().state_dict()
+    expected = ours.training("numpy", subject.make(), batch, subject.loss, CHECK)
+    found = engine.load().training(engine.setting, subject.make(), batch, subject.loss, CHECK)
+    wanted = [expected.step() for _ in range(CHECKED_STEPS)]
+    losses = [found.step() for _ in range(CHECKED_STEPS)]
+    # Relative to the first: a loss near 0 is a difference of logits, rounded as they are.
+    if not np.abs(np.subtract(losses, wanted)).max() <= LOSS_TOLERANCE * abs(wanted[0]):
+        raise DisagreementError(f"{engine.name} on {subject.name} has losses {losses}, not {wanted}")
+    return _compare_changes(engine, subject, before, expected, found)
+
+
+def _compare_changes(
+    engine: Engine, subject: Subject, before: Mapping[str, Array], expected: Training, found: Training
+) -> float:
+    wanted, got = expected.state(), found.state()
+    if wanted.keys() != got.keys():
+        names = ", ".join(sorted(wanted.keys() ^ got.keys()))
+        raise DisagreementError(f"{engine.name} on {subject.name} trains other tensors than ours: {names}")
+    largest = max(float(np.abs(wanted[name] - before[name]).max()) for name in wanted)
+    shares = {name: float(np.abs(got[name] - wanted[name]).max()) / largest for name in wanted}
+    worst = max(shares, key=lambda name: shares[name])
+    if not shares[worst] <= CHANGE_TOLERANCE:
+        raise DisagreementError(
+            f"{engine.name} on {subject.name} changes {worst} otherwise, by {shares[worst]:.2g} of the largest change"
+        )
+    return shares[worst]

@@ -1,0 +1,58 @@
+"""Our own models as an engine: on NumPy's implementations, and on the compiled kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tinytorch.core.dispatch import no_grad
+from tinytorch.core.module import Module
+from tinytorch.core.op import Array
+from tinytorch.core.optimizers import AdamW
+from tinytorch.perf.engines.face import AdamWSettings, Training
+from tinytorch.perf.engines.subjects import Loss, our_input, our_loss
+from tinytorch.perf.team import usable_cores
+from tinytorch.perf.timing import blas_threads
+
+
+@contextmanager
+def scope(setting: str) -> Iterator[None]:
+    """Run the body on the setting's implementations, with a thread for each core of the process."""
+    with blas_threads(len(usable_cores())):
+        if setting == "numpy":
+            yield
+            return
+        from tinytorch.perf.acceleration import accelerated
+
+        with accelerated():
+            yield
+
+
+def forward(setting: str, model: Module, inputs: Array) -> Callable[[], Array]:
+    """Return a call that runs ``model`` in eval mode without recording gradients."""
+    del setting
+    ready, x = model.eval(), our_input(inputs)
+
+    def call() -> Array:
+        with no_grad():
+            output: Array = ready(x).data
+        return output
+
+    return call
+
+
+def training(setting: str, model: Module, batch: tuple[Array, Array], loss: Loss, optimizer: AdamWSettings) -> Training:
+    """Return ``model`` in training with our AdamW."""
+    del setting
+    ready = model.train()
+    x, targets = our_input(batch[0]), batch[1]
+    adam = AdamW(ready.parameters(), optimizer.lr, optimizer.betas, optimizer.eps, optimizer.weight_decay)
+
+    def step() -> float:
+        value = our_loss(loss, ready(x), targets)
+        adam.zero_grad()
+        value.backward()
+        adam.step()
+        return float(value.item())
+
+    return Training(step, ready.state_dict)

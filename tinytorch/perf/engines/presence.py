@@ -1,0 +1,97 @@
+"""Which engines this build can measure: in this Python, or in the one that the variable TINYTORCH_PEERS names."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from tinytorch.perf.engines.face import ENGINES, Engine, engine
+
+#: Names the Python that has the peers, as ``make book PEERS=1`` sets it; each engine runs in a process of its own.
+PEERS = "TINYTORCH_PEERS"
+
+
+@dataclass(frozen=True)
+class NotMeasured:
+    """In place of a result that this build has not: why, in one sentence that says what to do."""
+
+    reason: str
+
+
+def peers_python() -> str:
+    """Return the Python that engines run in: the one that `PEERS` names, or this one.
+
+    Raises:
+        ValueError: if it names no file.
+    """
+    named = os.environ.get(PEERS)
+    if not named:
+        return sys.executable
+    if not Path(named).is_file():
+        raise ValueError(f"{PEERS} must name the Python of an environment with the engines, but {named!r} is no file")
+    return named
+
+
+def available() -> dict[str, str]:
+    """Return the version of each engine that can be measured here, by its name."""
+    found = versions_in(peers_python())
+    return {name: found[name] for name in ENGINES if name in found}
+
+
+def missing(name: str) -> NotMeasured | None:
+    """Return why the engine is not measured here; None if it can be.
+
+    Raises:
+        ValueError: if there is no such engine.
+    """
+    wanted = engine(name)
+    if name in available():
+        return None
+    return NotMeasured(
+        f"{wanted.name} is not installed where this ran: `make book PEERS=1` measures it, or `{wanted.install}` here"
+    )
+
+
+def versions_here() -> dict[str, str]:
+    """Return the version of each engine whose packages this Python has, by its name."""
+    return {made.name: _version(made) for made in ENGINES.values() if all(map(_has, made.packages))}
+
+
+def _has(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _version(made: Engine) -> str:
+    package = made.packages[-1] if made.packages and made.translation != "ours" else "tinytorch"
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+@cache
+def versions_in(python: str) -> dict[str, str]:
+    """Return `versions_here` of another Python.
+
+    Raises:
+        RuntimeError: if it cannot say; its last line of error is the message.
+    """
+    if python == sys.executable:
+        return versions_here()
+    done = subprocess.run([python, "-m", __name__], capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise RuntimeError(f"{python} could not say which engines it has: {lines[-1]}")
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(versions_here()))

@@ -1,0 +1,97 @@
+"""What engines are compared on: the zoo's models and a block of GPT-2's shape, made alike in every process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from tinytorch import models
+from tinytorch.core.dispatch import apply
+from tinytorch.core.module import Module
+from tinytorch.core.op import Array
+from tinytorch.core.ops import cross_entropy, mean_squared_error
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import TransformerBlock
+
+Loss = Literal["cross entropy", "squared error"]
+#: Width and heads of GPT-2 small. Source: A. Radford et al., Language models are unsupervised multitask learners, 2019.
+GPT2_WIDTH, GPT2_HEADS = 768, 12
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model with a batch to run and targets to train on; the same numbers whenever it is made.
+
+    Attributes:
+        name: what it is called by.
+        make: returns the model, untrained, from a fixed seed.
+        batch: returns inputs and targets: integers for a cross entropy, else an array of the output's shape.
+        loss: what training minimizes: the mean over all that the targets hold.
+    """
+
+    name: str
+    make: Callable[[], Module]
+    batch: Callable[[], tuple[Array, Array]]
+    loss: Loss
+
+
+def our_input(inputs: Array) -> Tensor | Array:
+    """Return what our models take: numbers as a Tensor, integers as they are."""
+    return Tensor(inputs) if inputs.dtype.kind == "f" else inputs
+
+
+def our_loss(kind: Loss, output: Tensor, targets: Array) -> Tensor:
+    """Return the loss of ``output``, shape ()."""
+    if kind == "squared error":
+        return apply(mean_squared_error, output, Tensor(targets))
+    return apply(cross_entropy, output, targets, ignore_index=None)
+
+
+def _digits(batch: int) -> tuple[Array, Array]:
+    draw = np.random.default_rng(batch)
+    return draw.random((batch, 1, 8, 8), dtype=np.float32), draw.integers(0, 10, batch)
+
+
+def _sequences(batch: int) -> tuple[Array, Array]:
+    zoo, draw = models.gpt(), np.random.default_rng(batch)
+    shape = (batch, zoo.max_seq_len)
+    return draw.integers(0, zoo.vocab_size, shape), draw.integers(0, zoo.vocab_size, shape)
+
+
+def _activations(length: int) -> tuple[Array, Array]:
+    draw = np.random.default_rng(length)
+    shape = (1, length, GPT2_WIDTH)
+    return draw.standard_normal(shape, dtype=np.float32), draw.standard_normal(shape, dtype=np.float32)
+
+
+def _block() -> TransformerBlock:
+    return TransformerBlock(GPT2_WIDTH, GPT2_HEADS, seed=0)
+
+
+def _subjects() -> dict[str, Subject]:
+    made = [
+        *(Subject(f"block-{length}", _block, partial(_activations, length), "squared error") for length in (128, 512)),
+        *(Subject(f"gpt-{batch}", models.gpt, partial(_sequences, batch), "cross entropy") for batch in (1, 64)),
+        *(Subject(f"mlp-{batch}", models.mlp, partial(_digits, batch), "cross entropy") for batch in (1, 64)),
+        *(Subject(f"cnn-{batch}", models.cnn, partial(_digits, batch), "cross entropy") for batch in (1, 64)),
+    ]
+    return {subject.name: subject for subject in made}
+
+
+#: Every subject by name: ``block-LENGTH`` of one sequence, ``gpt-BATCH``, ``mlp-BATCH`` and ``cnn-BATCH``.
+SUBJECTS = _subjects()
+
+
+def subject(name: str) -> Subject:
+    """Return the subject of this name.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    if name not in SUBJECTS:
+        raise ValueError(f"name must be one of {', '.join(SUBJECTS)}, not {name!r}")
+    return SUBJECTS[name]

@@ -1,0 +1,192 @@
+"""Engines timed in turns, each in a process of its own: threads and memory of one disturb no other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import numpy as np
+
+from tinytorch.perf.engines.face import ENGINES, Phase, engine
+from tinytorch.perf.engines.presence import available, missing, peers_python
+from tinytorch.perf.engines.subjects import subject
+from tinytorch.perf.identity import STEERING
+from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL, percentile
+from tinytorch.perf.team import usable_cores
+from tinytorch.perf.timing import Measurement
+
+
+class EngineError(RuntimeError):
+    """An engine's process failed or computes something else than we do; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class Raced:
+    """Times of several engines on one subject, taken in turns.
+
+    Attributes:
+        subject, phase, cores: what ran and on how many cores.
+        times: seconds a call, by the engine's name, neighbours in time sample by sample.
+        differences: by how much each engine's results differ from ours on NumPy, a share of the largest element.
+    """
+
+    subject: str
+    phase: Phase
+    cores: int
+    times: dict[str, Measurement]
+    differences: dict[str, float]
+
+    def fastest(self, names: Iterable[str] | None = None) -> Measurement:
+        """Return the times of the engine with the smallest median, among ``names`` if given.
+
+        Raises:
+            ValueError: if none of them ran.
+        """
+        wanted = [self.times[name] for name in (self.times if names is None else names) if name in self.times]
+        if not wanted:
+            raise ValueError(f"names must hold an engine that ran, one of {', '.join(self.times)}")
+        return min(wanted, key=lambda times: times.median)
+
+
+class Runner:
+    """The process of one engine."""
+
+    def __init__(self, name: str, cores: int) -> None:
+        self.name = name
+        self._errors: IO[bytes] = TemporaryFile()  # noqa: SIM115 - closed by close()
+        self._process = subprocess.Popen(
+            [peers_python(), "-m", "tinytorch.perf.engines.worker", name, str(cores)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=plain_environment(),
+        )
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """Return the process's answer to one request.
+
+        Raises:
+            EngineError: if it says that it failed, or ended.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        answer: dict[str, Any] = json.loads(line) if line else {"error": self._last_words()}
+        if "error" in answer:
+            raise EngineError(f"{self.name} failed: {answer['error']}")
+        return answer
+
+    def _last_words(self) -> str:
+        self._process.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"its process ended with exit code {self._process.returncode}"
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()
+
+
+def plain_environment() -> dict[str, str]:
+    """Return the variables of this process without those that steer BLAS and threads: each engine at its own best."""
+    return {name: value for name, value in os.environ.items() if not name.startswith((*STEERING, "KMP_", "NVPL_"))}
+
+
+@contextmanager
+def runners(names: Sequence[str], cores: int) -> Iterator[dict[str, Runner]]:
+    """Give a started process for each engine, ended after the body.
+
+    Raises:
+        ValueError: if a name is unknown, an engine is not installed, or the cores are not there.
+    """
+    if not 1 <= cores <= len(usable_cores()):
+        raise ValueError(f"cores must be 1 to {len(usable_cores())}, those that this process may use, not {cores}")
+    for name in names:
+        lacks = missing(name)
+        if lacks is not None:
+            raise ValueError(lacks.reason)
+    with ExitStack() as stack:
+        started = {}
+        for name in names:
+            started[name] = Runner(name, cores)
+            stack.callback(started[name].close)
+        yield started
+
+
+def race(
+    started: dict[str, Runner],
+    of: str,
+    phase: Phase,
+    *,
+    cores: int,
+    rounds: int = 15,
+    runs: int = 3,
+    seed: int = 0,
+) -> Raced:
+    """Return the times of engines on one subject, checked first to compute what ours do.
+
+    Each round gives every engine one turn, in an order drawn from ``seed``: some untimed calls, because others had
+    the caches, then ``runs`` samples whose median is the turn's. Engines that cannot do the phase are left out.
+
+    Raises:
+        ValueError: if the subject is unknown, ``rounds`` below 6 or ``runs`` below 1.
+        EngineError: if an engine fails or disagrees.
+    """
+    subject(of)
+    if rounds < FEWEST_FOR_INTERVAL or runs < 1:
+        raise ValueError(f"rounds must be at least {FEWEST_FOR_INTERVAL} and runs 1, not {rounds} and {runs}")
+    able = {name: runner for name, runner in started.items() if phase in engine(name).phases}
+    differences = {name: runner.ask(subject=of, phase=phase)["difference"] for name, runner in able.items()}
+    turns: dict[str, list[dict[str, Any]]] = {name: [] for name in able}
+    order, names = np.random.default_rng(seed), list(able)
+    for _ in range(rounds):
+        for index in order.permutation(len(names)):
+            turns[names[index]].append(able[names[index]].ask(runs=runs))
+    versions = available()
+    times = {name: _measurement(name, versions[name], of, phase, cores, taken, names) for name, taken in turns.items()}
+    return Raced(of, phase, cores, times, differences)
+
+
+def _measurement(
+    name: str, version: str, of: str, phase: str, cores: int, turns: list[dict[str, Any]], names: list[str]
+) -> Measurement:
+    how = {
+        **turns[0]["how"],
+        "engine": f"{name} {version}",
+        "subject": f"{of}, {phase}",
+        "cores": cores,
+        "statistic_of_a_turn": f"median of {len(turns[0]['seconds'])}",
+        "interleaved_with": [other for other in names if other != name],
+    }
+    return Measurement(name, tuple(percentile(turn["seconds"], 50) for turn in turns), "s", how)
+
+
+def study(
+    names: Sequence[str] = tuple(ENGINES),
+    subjects: Sequence[str] = ("block-128",),
+    phases: Sequence[Phase] = ("forward", "step"),
+    *,
+    cores: int = 1,
+    rounds: int = 15,
+) -> list[Raced]:
+    """Return `race` for each subject and phase, the engines' processes started once.
+
+    Raises:
+        ValueError, EngineError: as `runners` and `race` do.
+    """
+    with runners(names, cores) as started:
+        return [race(started, of, phase, cores=cores, rounds=rounds) for of in subjects for phase in phases]
