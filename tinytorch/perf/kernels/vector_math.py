@@ -16,17 +16,16 @@ from numba.extending import intrinsic
 from tinytorch.perf.kernels import vectors
 from tinytorch.perf.kernels.compiling import kernel
 
+#: log2(e) in two parts, whose sum is exact to 48 bits.
 _LOG2_E = np.float32(1.4426950408889634)
-#: ln 2 in two parts, the first with so few bits that whole multiples of it are exact.
-_LN2_HIGH = np.float32(0.693359375)
-_LN2_LOW = np.float32(-2.12194440e-4)
+_LOG2_E_LOW = np.float32(1.4426950408889634 - float(_LOG2_E))
 #: 1.5 * 2**23: added to a float32 it leaves the nearest whole number in the lowest bits.
-_ROUNDER = np.float32(12582912.0)
+ROUNDER = np.float32(12582912.0)
 #: Beyond these the exponential is 0 (also as a subnormal number) and infinite.
 _LOWEST, _HIGHEST = np.float32(-104.0), np.float32(89.0)
 #: Below this the exponential is subnormal.
 _LOWEST_NORMAL = np.float32(-87.33654)
-_ONE, _HALF, _TWO = np.float32(1), np.float32(0.5), np.float32(2)
+_ONE, _TWO = np.float32(1), np.float32(2)
 
 
 def _multiply_add(_typing: Any, _x: Any, _y: Any, _z: Any) -> Any:
@@ -34,7 +33,7 @@ def _multiply_add(_typing: Any, _x: Any, _y: Any, _z: Any) -> Any:
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         shape = ir.FunctionType(vectors.FLOAT, [vectors.FLOAT] * 3)
-        return builder.call(cgutils.get_or_insert_function(builder.module, shape, "llvm.fmuladd.f32"), arguments)
+        return builder.call(cgutils.get_or_insert_function(builder.module, shape, "llvm.fma.f32"), arguments)
 
     return types.float32(types.float32, types.float32, types.float32), emit
 
@@ -76,7 +75,30 @@ def _difference_of(_typing: Any, _a: Any, _b: Any) -> Any:
     return types.int32(types.int32, types.int32), emit
 
 
-#: ``x * y + z`` of float32, rounded once where the CPU has an instruction for it.
+def _maximum(_typing: Any, _a: Any, _b: Any) -> Any:
+    """Type and emit `maximum`."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        shape = ir.FunctionType(vectors.FLOAT, [vectors.FLOAT] * 2)
+        return builder.call(cgutils.get_or_insert_function(builder.module, shape, "llvm.maximum.f32"), arguments)
+
+    return types.float32(types.float32, types.float32), emit
+
+
+def _add_in_any_order(_typing: Any, _a: Any, _b: Any) -> Any:
+    """Type and emit `add_in_any_order`."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.fadd(*arguments, flags=["reassoc", "nsz"])
+
+    return types.float32(types.float32, types.float32), emit
+
+
+#: The larger of two float32, NaN if one of them is: unlike a comparison, LLVM makes vectors of it in a reduction.
+maximum = intrinsic(_maximum)
+#: ``a + b`` of float32, for a running sum that may be taken in several parts, which is what makes vectors of it.
+add_in_any_order = intrinsic(_add_in_any_order)
+#: ``x * y + z`` of float32, rounded once.
 multiply_add = intrinsic(_multiply_add)
 #: The 32 bits of a float32 as an int32.
 bits_of = intrinsic(_bits_of)
@@ -89,17 +111,34 @@ difference_of = intrinsic(_difference_of)
 
 
 @kernel
-def exp_remainder(r: Any) -> Any:
-    """Return e**r - 1 for float32 |r| <= ln(2) / 2, within 1 ulp of e**r.
+def exp2_fraction_less_one(f: Any) -> Any:
+    """Return 2**f - 1 for float32 |f| <= 1/2, to 2e-9 of 2**f and its own rounding.
 
-    Source of the coefficients: S. L. Moshier, Cephes library, single/expf.c.
+    The polynomial of degree 6 whose largest relative error is least (Remez's algorithm), its coefficients rounded.
     """
-    p = multiply_add(np.float32(1.9875691500e-4), r, np.float32(1.3981999507e-3))
-    p = multiply_add(p, r, np.float32(8.3334519073e-3))
-    p = multiply_add(p, r, np.float32(4.1665795894e-2))
-    p = multiply_add(p, r, np.float32(1.6666665459e-1))
-    p = multiply_add(p, r, np.float32(5.0000001201e-1))
-    return multiply_add(p, r * r, r)
+    p = multiply_add(np.float32(0.0001534581242594868), f, np.float32(0.0013399930903688073))
+    p = multiply_add(p, f, np.float32(0.009618489071726799))
+    p = multiply_add(p, f, np.float32(0.05550328642129898))
+    p = multiply_add(p, f, np.float32(0.24022646248340607))
+    p = multiply_add(p, f, np.float32(0.6931471824645996))
+    return p * f
+
+
+@kernel
+def exp2_fraction(f: Any) -> Any:
+    """Return 2**f for float32 |f| <= 1/2, within 1 ulp."""
+    p = multiply_add(np.float32(0.0001534581242594868), f, np.float32(0.0013399930903688073))
+    p = multiply_add(p, f, np.float32(0.009618489071726799))
+    p = multiply_add(p, f, np.float32(0.05550328642129898))
+    p = multiply_add(p, f, np.float32(0.24022646248340607))
+    p = multiply_add(p, f, np.float32(0.6931471824645996))
+    return multiply_add(p, f, _ONE)
+
+
+@kernel
+def fraction_of(x: Any, n: Any) -> Any:
+    """Return x log2(e) - n of float32, without the error that a product rounded first would have."""
+    return multiply_add(x, _LOG2_E_LOW, multiply_add(x, _LOG2_E, -n))
 
 
 @kernel
@@ -107,12 +146,10 @@ def exp(x: Any) -> Any:
     """Return e**x of a float32 over its whole range: 0 to inf, subnormal results included; NaN for NaN."""
     x = _LOWEST if x < _LOWEST else x
     x = _HIGHEST if x > _HIGHEST else x
-    shifted = multiply_add(x, _LOG2_E, _ROUNDER)
-    n = shifted - _ROUNDER
-    exponent = difference_of(bits_of(shifted), bits_of(_ROUNDER))
-    r = multiply_add(n, -_LN2_LOW, multiply_add(n, -_LN2_HIGH, x))
+    shifted = multiply_add(x, _LOG2_E, ROUNDER)
+    exponent = difference_of(bits_of(shifted), bits_of(ROUNDER))
     half = half_of(exponent)
-    value = exp_remainder(r) + _ONE
+    value = exp2_fraction(fraction_of(x, shifted - ROUNDER))
     return value * power_of_two(half) * power_of_two(difference_of(exponent, half))
 
 
@@ -122,11 +159,9 @@ def exp_of_negative(x: Any) -> Any:
 
     This is what softmax takes of its shifted scores, whose largest is 0.
     """
-    shifted = multiply_add(_LOWEST_NORMAL if x < _LOWEST_NORMAL else x, _LOG2_E, _ROUNDER)
-    n = shifted - _ROUNDER
-    exponent = difference_of(bits_of(shifted), bits_of(_ROUNDER))
-    r = multiply_add(n, -_LN2_LOW, multiply_add(n, -_LN2_HIGH, x))
-    value = (exp_remainder(r) + _ONE) * power_of_two(exponent)
+    shifted = multiply_add(x, _LOG2_E, ROUNDER)
+    value = exp2_fraction(fraction_of(x, shifted - ROUNDER))
+    value *= power_of_two(difference_of(bits_of(shifted), bits_of(ROUNDER)))
     return np.float32(0) if x < _LOWEST_NORMAL else value
 
 
@@ -142,10 +177,8 @@ def tanh(x: Any) -> Any:
     """Return the hyperbolic tangent of a float32: -m / (2 + m) with m = e**(-2 |x|) - 1, and the sign of x."""
     magnitude = abs(x)
     down = np.float32(-20) if magnitude > np.float32(10) else -_TWO * magnitude
-    shifted = multiply_add(down, _LOG2_E, _ROUNDER)
-    n = shifted - _ROUNDER
-    scale = power_of_two(difference_of(bits_of(shifted), bits_of(_ROUNDER)))
-    r = multiply_add(n, -_LN2_LOW, multiply_add(n, -_LN2_HIGH, down))
-    below = multiply_add(exp_remainder(r), scale, scale - _ONE)
+    shifted = multiply_add(down, _LOG2_E, ROUNDER)
+    scale = power_of_two(difference_of(bits_of(shifted), bits_of(ROUNDER)))
+    below = multiply_add(exp2_fraction_less_one(fraction_of(down, shifted - ROUNDER)), scale, scale - _ONE)
     value = -below / (_TWO + below)
     return -value if x < 0 else (value if x > 0 else x)
