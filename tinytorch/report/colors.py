@@ -69,6 +69,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "activations": "red",
         "temporaries": "grey",
     },
+    "bits": {"float32": "grey", "8-bit": "blue", "4-bit": "amber", "2-bit": "red", "retrained": "purple"},
     "certainty": {"measured": "indigo", "modelled": "grey"},
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from tinytorch.core.op import Array
 from tinytorch.perf.quantization.affine import Scheme, decode, encode
@@ -20,7 +21,7 @@ class Outlier:
     Attributes:
         low, high: the range that it found.
         step: the scale.
-        rest_db: signal-to-noise ratio of all numbers but the outlier, in dB.
+        rest_db: signal-to-noise ratio of the numbers that count, by default all but the outlier, in dB.
         became: the number that stands for the outlier.
     """
 
@@ -45,18 +46,22 @@ def normals_with_outlier(count: int, outlier: float, seed: int = 0) -> Array:
 
 
 def by_observer(
-    numbers: Array, observers: Mapping[str, Callable[[Scheme], RangeObserver]], bits: int = 8, batches: int = 10
+    numbers: Array,
+    observers: Mapping[str, Callable[[Scheme], RangeObserver]],
+    bits: int = 8,
+    batches: int = 10,
+    counted: npt.NDArray[np.bool_] | None = None,
 ) -> dict[str, Outlier]:
     """Return what each observer, shown flat ``numbers`` in so many batches, does to the largest and to the rest.
 
-    Codes are affine, one scale for all.
+    Codes are affine, one scale for all. ``counted`` says which numbers are the rest: all but the largest if None.
 
     Raises:
         ValueError: if the numbers are none that an observer takes.
     """
     scheme = Scheme(bits, symmetric=False)
     largest = int(np.argmax(np.abs(numbers)))
-    rest = np.arange(len(numbers)) != largest
+    rest = np.arange(len(numbers)) != largest if counted is None else counted
     found = {}
     for name, make in observers.items():
         observer = make(scheme)

@@ -17,6 +17,8 @@ from tinytorch.perf.quantization.state import load_quantized, save_quantized
 from tinytorch.perf.quantization.training import finish_training, prepare_training
 
 _PACKAGE = Path(__file__).resolve().parents[2]
+#: Sources of this folder that decide what training makes and how it is kept.
+_DECIDING = ("affine", "convert", "layers", "packing", "retrained", "state", "storage", "training")
 
 
 def train_rounded(
@@ -63,7 +65,7 @@ def retrained(
     """Return what `train_rounded` makes of the zoo's trained model, from a kept file if the same code made it.
 
     Files lie in ``folder``, by default beside the zoo's weights; their name is a hash of the arguments, the float
-    weights, the sources of the framework, the data and this package's quantization, and NumPy's version.
+    weights, the sources of the framework, the zoo, its data and quantized training, and NumPy's version.
     """
     model = models.trained(name)
     arguments = (name, plan, epochs, learning_rate, examples, seed)
@@ -81,9 +83,9 @@ def _fingerprint(model: Module, arguments: str) -> str:
     digest = hashlib.sha256(f"{np.__version__} {arguments}".encode())
     for each in model.parameters():
         digest.update(np.ascontiguousarray(each.data).tobytes())
-    folders = (_PACKAGE / "core", Path(__file__).parent)
-    sources = [*(source for folder in folders for source in sorted(folder.rglob("*.py"))), _PACKAGE / "datasets.py"]
+    own = [Path(__file__).with_name(f"{name}.py") for name in _DECIDING]
+    sources = [*sorted((_PACKAGE / "core").rglob("*.py")), _PACKAGE / "datasets.py", _PACKAGE / "models.py", *own]
     for source in sources:
-        digest.update(source.relative_to(_PACKAGE).as_posix().encode())
+        digest.update(source.name.encode())
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]

@@ -20,7 +20,7 @@ from tinytorch.perf.quantization.accuracy import (
     paired_accuracy,
 )
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
-from tinytorch.perf.timing import Measurement, Statistic, interleave, ratio
+from tinytorch.perf.timing import Measurement, Statistic, interleave, quantity, ratio
 
 #: The name of the row that everything is compared with.
 FLOAT = "float32"
@@ -65,7 +65,7 @@ def three_sides(
         label: Sides(
             stored_bytes(each),
             seconds[label],
-            ratio(seconds[FLOAT], seconds[label], f"float32 over {label}, forward pass of {batch}"),
+            _speedup(seconds, label),
             paired_accuracy(right[FLOAT], right[label]),
             relative_error(logits[FLOAT], logits[label]),
             _divergence(logits[FLOAT], logits[label], name, label),
@@ -86,6 +86,11 @@ def test_logits(model: Module, name: str) -> Array:
     """Return the model's float logits of the whole test part, without gradients."""
     with no_grad():
         return np.asarray(model.eval()(models.as_input(models.entry(name).data().test_inputs)).data)
+
+
+def _speedup(seconds: Mapping[str, Measurement], label: str) -> Measurement:
+    name = f"float32 over {label}, forward pass"
+    return quantity(1, "", name) if label == FLOAT else ratio(seconds[FLOAT], seconds[label], name)
 
 
 def _divergence(expected: Array, got: Array, name: str, label: str) -> Statistic | None:
