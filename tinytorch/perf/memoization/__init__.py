@@ -1,5 +1,6 @@
 """Memoization: keep what does not change, foremost the keys and values of a text that grows token by token."""
 
+from tinytorch.perf.memoization.blocks import decoder_block, fuse_decoding
 from tinytorch.perf.memoization.cache import KVCache
 from tinytorch.perf.memoization.enabling import cache_of, disable_kv_cache, enable_kv_cache
 from tinytorch.perf.memoization.generation import generate, sample_tokens
@@ -9,8 +10,10 @@ __all__ = [
     "KVCache",
     "QuantizedKVCache",
     "cache_of",
+    "decoder_block",
     "disable_kv_cache",
     "enable_kv_cache",
+    "fuse_decoding",
     "generate",
     "quantized_attention",
     "sample_tokens",

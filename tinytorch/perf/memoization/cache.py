@@ -127,11 +127,17 @@ class KVCache:
             ValueError: if a shape or dtype does not fit, or T positions do not; nothing is written then.
             IndexError: if there is no such layer.
         """
+        end = self.remember(layer_idx, key, value)
+        made_keys, made_values = self._read(layer_idx, end)
+        return Tensor(made_keys), Tensor(made_values)
+
+    def remember(self, layer_idx: int, key: Any, value: Any) -> int:
+        """Do what `update` does, and return where the new positions end."""
         keys, values = self._checked(layer_idx, key, value)
         end = self._position + keys.shape[2]
         self._write(layer_idx, slice(self._position, end), keys, values)
         self._written[layer_idx] = end
-        return self._read(layer_idx, end)
+        return end
 
     def get(self, layer_idx: int) -> tuple[Tensor, Tensor]:
         """Return keys and values of the positions counted so far, (batch_size, num_heads, seq_pos, head_dim) each.
@@ -139,6 +145,11 @@ class KVCache:
         Raises:
             IndexError: if there is no such layer.
         """
+        keys, values = self.earlier(layer_idx)
+        return Tensor(keys), Tensor(values)
+
+    def earlier(self, layer_idx: int) -> tuple[Array, Array]:
+        """Return what `get` does as arrays."""
         self._check_layer(layer_idx)
         return self._read(layer_idx, self._position)
 
@@ -186,15 +197,15 @@ class KVCache:
 
         q, k and v are (B, H, T, D) arrays; errors are those of `update`.
         """
-        keys, values = self.update(layer_idx, k, v)
-        return apply(ops.attention, q, keys, values, causal=True)
+        end = self.remember(layer_idx, k, v)
+        return apply(ops.attention, q, *self._read(layer_idx, end), causal=True)
 
     def _write(self, layer: int, where: slice, keys: Array, values: Array) -> None:
         self._keys[layer, :, :, where] = keys
         self._values[layer, :, :, where] = values
 
-    def _read(self, layer: int, end: int) -> tuple[Tensor, Tensor]:
-        return Tensor(self._keys[layer, :, :, :end]), Tensor(self._values[layer, :, :, :end])
+    def _read(self, layer: int, end: int) -> tuple[Array, Array]:
+        return self._keys[layer, :, :, :end], self._values[layer, :, :, :end]
 
     def _check_layer(self, layer_idx: int) -> None:
         if not 0 <= layer_idx < self.num_layers:

@@ -27,6 +27,12 @@ class LayerMemory:
         heads: Array = self.cache.attend(self.layer, q, k, v).data
         return Tensor(heads.transpose(0, 2, 1, 3).reshape(batch, count, width // 3))
 
+    def remember(self, made: Array) -> None:
+        """Write keys and values of new positions, which are the last two thirds of made (B, T, 3 H D)."""
+        batch, count, _ = made.shape
+        split = made.reshape(batch, count, 3, self.cache.num_heads, self.cache.head_dim)
+        self.cache.remember(self.layer, *split.transpose(2, 0, 3, 1, 4)[1:])
+
 
 def enable_kv_cache(
     model: Any, batch_size: int = 1, max_seq_len: int | None = None, cache: KVCache | None = None

@@ -33,10 +33,7 @@ class QuantizedKVCache(KVCache):
 
     def attend(self, layer_idx: int, q: Array, k: Array, v: Array) -> Tensor:
         """Write new positions and return their causal attention (B, H, T, D) over all codes so far."""
-        keys, values = self._checked(layer_idx, k, v)
-        end = self.seq_pos + keys.shape[2]
-        self._write(layer_idx, slice(self.seq_pos, end), keys, values)
-        self._written[layer_idx] = end
+        end = self.remember(layer_idx, k, v)
         codes, scales = self._codes[:, layer_idx, :, :, :end], self._scales[:, layer_idx, :, :, :end]
         return apply(quantized_attention, q, codes[0], scales[0], codes[1], scales[1], causal=True)
 
@@ -46,9 +43,9 @@ class QuantizedKVCache(KVCache):
             self._codes[index, layer, :, :, where] = codes
             self._scales[index, layer, :, :, where] = scales
 
-    def _read(self, layer: int, end: int) -> tuple[Tensor, Tensor]:
+    def _read(self, layer: int, end: int) -> tuple[Array, Array]:
         codes, scales = self._codes[:, layer, :, :, :end], self._scales[:, layer, :, :, :end]
-        return Tensor(decode(codes[0], scales[0], 0)), Tensor(decode(codes[1], scales[1], 0))
+        return decode(codes[0], scales[0], 0), decode(codes[1], scales[1], 0)
 
 
 def quantized_rows(numbers: Array, name: str = "numbers") -> tuple[Array, Array]:
