@@ -1,5 +1,6 @@
 """Mistakes that earlier versions of the course made, each made impossible for the instruments."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,18 @@ from tinytorch.core.module import Module, Sequential
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, UncountedError, Work
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.exercises import naive_quantize
 from tinytorch.perf.profiling import Profiler
+from tinytorch.perf.quantization import (
+    Plan,
+    QuantizedLinear,
+    Scheme,
+    analyze_model_sizes,
+    dequantize_int8,
+    quantize_int8,
+    quantize_model,
+    save_quantized,
+)
 from tinytorch.perf.statistics import median_interval
 from tinytorch.perf.subject import MIB
 from tinytorch.perf.timing import interleave, ratio
@@ -126,3 +138,41 @@ def test_an_inverted_speedup() -> None:
     with Profiler() as profiler:
         two_layers()(rows())
     assert profiler.amdahl("linear", 2) > 1 > profiler.amdahl("linear", 0.5)
+
+
+@pytest.mark.parametrize("bits", [8, 4, 2])
+def test_int8_that_is_stored_as_float32(bits: int, tmp_path: Path) -> None:
+    """The codes are small integers in memory, in the size that is reported, and on the disk."""
+    model = Sequential(Linear(256, 256, seed=0), ReLU(), Linear(256, 256, seed=1))
+    small = quantize_model(model, plan=Plan("weight-only", Scheme(bits, per="channel")))
+    for _, layer in small.named_modules():
+        if isinstance(layer, QuantizedLinear):
+            assert layer.codes.data.dtype.itemsize == 1
+            assert layer.codes.nbytes == 256 * 256 * bits // 8
+            assert all(each.data.dtype != np.float32 or each.size <= 256 for _, each in layer._named_state())
+    sizes = analyze_model_sizes(model, small)
+    assert sizes["quantized_mb"] < sizes["original_mb"] * (bits / 32 + 0.02)
+    model.save(tmp_path / "float.npz")
+    save_quantized(small, tmp_path / "small.npz")
+    on_disk = [(tmp_path / f"{name}.npz").stat().st_size for name in ("small", "float")]
+    assert on_disk[0] < on_disk[1] * (bits / 32 + 0.04)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param([100.0, 100.5, 101.0], id="all-positive"),
+        pytest.param([-7.25, -7.0, -6.5], id="all-negative"),
+        pytest.param([3.7, 3.7, 3.7], id="constant"),
+        pytest.param([0.0, 2e-10, 1e-9], id="tiny-range"),
+        pytest.param([1e-42, -3e-42, 2e-42], id="subnormal"),
+    ],
+)
+def test_quantization_to_garbage(values: list[float]) -> None:
+    """Each number comes back within half a step of a range that holds 0, and a constant comes back as it is."""
+    x = np.array(values, np.float32)
+    back = dequantize_int8(*quantize_int8(x)).data.astype(np.float64)
+    span = max(float(x.max()), 0.0) - min(float(x.min()), 0.0)
+    at_most = 0.0 if np.ptp(x) == 0 else 0.51 * span / 255 + 2e-45
+    assert np.abs(back - x).max() <= at_most
+    assert np.abs(naive_quantize(x) - x).max() > at_most, "the naive quantizer of the exercise must fail here"
