@@ -38,8 +38,8 @@ def _dot(_typing: Any, x: Any, x_at: Any, y: Any, y_at: Any, count: Any) -> Any:
         lanes = arguments[4].type(_LANES)
         whole = builder.mul(builder.sdiv(arguments[4], lanes), lanes)
         with cgutils.for_range_slice(builder, whole.type(0), whole, lanes) as (index, _):
-            pair = (vectors.load(builder, each, index, _VECTOR) for each in (left, right))
-            builder.store(vectors.fused_multiply_add(builder, *pair, builder.load(wide)), wide)
+            x_lanes, y_lanes = (vectors.load(builder, each, index, _VECTOR) for each in (left, right))
+            builder.store(vectors.fused_multiply_add(builder, x_lanes, y_lanes, builder.load(wide)), wide)
         with cgutils.for_range_slice(builder, whole, arguments[4], whole.type(1)) as (index, _):
             pair = (builder.load(builder.gep(each, [index])) for each in (left, right))
             builder.store(builder.fadd(builder.fmul(*pair), builder.load(narrow)), narrow)
@@ -100,7 +100,7 @@ def affine(x: Any, weight: Any, bias: Any, output: Any) -> None:
 
 @kernel
 def weighted_sum(weights: Any, count: Any, rows: Any, output: Any, at: Any) -> None:
-    """Fill depth elements of flat ``output`` from ``at`` on with the sum of the first rows (S, depth), each weighted."""
+    """Fill depth elements of flat ``output`` from ``at`` on with the weighted sum of the first rows (S, depth)."""
     depth = rows.shape[1]
     done = 0
     while done < depth // LANES * LANES:
@@ -204,11 +204,11 @@ def _is_read_in_order(array: Array) -> bool:
 
 
 def _forward(keep: bool, *operands: Array, epsilons: tuple[float, float]) -> tuple[Array, Saved]:
-    """`decoder_block` of float32 in C order; operands of another dtype or order send it to the op's reference."""
+    """`decoder_block` of float32 in C order; another dtype or order, or no key yet, send it to the op's reference."""
     checked_operands(operands)
     x, *weights, keys, values = operands
     plain = [each.dtype == _FLOAT32 and each.flags.c_contiguous for each in weights]
-    if False in plain or not x.dtype == keys.dtype == values.dtype == _FLOAT32:
+    if False in plain or not keys.shape[2] or not x.dtype == keys.dtype == values.dtype == _FLOAT32:
         return decoder_block.reference.forward(keep, *operands, epsilons=epsilons)
     if not _is_read_in_order(keys) or not _is_read_in_order(values):
         keys, values = np.ascontiguousarray(keys), np.ascontiguousarray(values)

@@ -78,21 +78,24 @@ decoder_block = Op("decoder_block", _forward, _no_backward, _work)
 
 
 class DecoderBlock(TransformerBlock):
-    """A `TransformerBlock` that takes a single new token in one op; anything else as before.
+    """A `TransformerBlock` that takes a new token that follows others in one op, and anything else as before.
 
     It shares the layers of the block that it is made of, so that nothing is stored twice and weights stay current.
     """
 
     def __init__(self, block: TransformerBlock) -> None:
-        self.norm1, self.norm2, self.mlp = block.norm1, block.norm2, block.mlp
+        self.norm1 = block.norm1
         self.attention = copy.copy(block.attention)
         self.attention.memory = None
+        self.norm2, self.mlp = block.norm2, block.mlp
         self.training = block.training
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (B, T, embed_dim) of (B, T, embed_dim)."""
         memory = self.attention.memory
-        if not isinstance(memory, LayerMemory) or type(memory.cache) is not KVCache or x.shape[1] != 1:
+        if not isinstance(memory, LayerMemory) or type(memory.cache) is not KVCache:
+            return super().forward(x)
+        if x.shape[1] != 1 or not memory.cache.seq_pos:
             return super().forward(x)
         parts = (self.norm1, self.attention.qkv, self.attention.projection, self.norm2, self.mlp.expand)
         layers = (*parts, self.mlp.contract)
@@ -120,7 +123,7 @@ def fuse_decoding(model: GPT) -> GPT:
         plain = all(type(layer) is Linear and layer.bias is not None for layer in layers)
         if type(block) is not TransformerBlock or not plain:
             raise TypeError(
-                "model must have TransformerBlocks of float Linear layers with biases: run others as they are"
+                "model must have TransformerBlocks of float Linear layers with biases: others run as they are"
             )
     if model.memory is not None:
         raise ValueError("model must not have a cache: call disable_kv_cache(model) first, and enable it afterwards")

@@ -11,7 +11,7 @@ from tinytorch.core.dispatch import apply
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.memoization.cache import KVCache
-from tinytorch.perf.quantization.affine import check_finite, decode
+from tinytorch.perf.quantization.affine import check_finite
 
 _LARGEST = 127
 
@@ -45,7 +45,7 @@ class QuantizedKVCache(KVCache):
 
     def _read(self, layer: int, end: int) -> tuple[Array, Array]:
         codes, scales = self._codes[:, layer, :, :, :end], self._scales[:, layer, :, :, :end]
-        return decode(codes[0], scales[0], 0), decode(codes[1], scales[1], 0)
+        return codes[0] * scales[0], codes[1] * scales[1]
 
 
 def quantized_rows(numbers: Array, name: str = "numbers") -> tuple[Array, Array]:
@@ -65,8 +65,7 @@ def quantized_rows(numbers: Array, name: str = "numbers") -> tuple[Array, Array]
 def _forward(
     keep: bool, q: Array, key_codes: Array, key_scale: Array, value_codes: Array, value_scale: Array, *, causal: bool
 ) -> tuple[Array, Saved]:
-    keys, values = decode(key_codes, key_scale, 0), decode(value_codes, value_scale, 0)
-    return ops.attention.reference.forward(False, q, keys, values, causal=causal)
+    return ops.attention.reference.forward(False, q, key_codes * key_scale, value_codes * value_scale, causal=causal)
 
 
 def _no_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:

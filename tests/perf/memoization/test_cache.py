@@ -1,0 +1,167 @@
+"""KVCache: what it returns, what it holds in bytes, and that wrong use raises before anything changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.memoization import KVCache, QuantizedKVCache
+from tinytorch.perf.memoization.quantized import quantized_rows
+from tinytorch.perf.memory import MemoryProfiler
+
+SIZES: dict[str, Any] = {"batch_size": 2, "max_seq_len": 6, "num_layers": 3, "num_heads": 4, "head_dim": 5}
+
+
+def _cache(kind: type[KVCache] = KVCache) -> KVCache:
+    return kind(**SIZES)
+
+
+def _drawn(count: int, seed: int) -> Array:
+    return np.random.default_rng(seed).standard_normal((2, 4, count, 5), dtype=np.float32)
+
+
+def test_update_get_and_advance_keep_positions_in_order() -> None:
+    cache = _cache()
+    keys, values = _drawn(6, 0), _drawn(6, 1)
+    for start, stop in ((0, 3), (3, 4), (4, 6)):
+        for layer in range(3):
+            part = np.s_[:, :, start:stop]
+            seen, _ = cache.update(layer, Tensor(keys[part] + layer), values[part] - layer)
+            np.testing.assert_array_equal(seen.data, keys[:, :, :stop] + layer)
+            assert cache.get(layer)[0].shape == (2, 4, start, 5)  # not counted in yet
+        cache.advance(stop - start)
+        assert cache.seq_pos == stop
+        for layer in range(3):
+            found = cache.get(layer)
+            np.testing.assert_array_equal(found[0].data, keys[:, :, :stop] + layer)
+            np.testing.assert_array_equal(found[1].data, values[:, :, :stop] - layer)
+
+
+def test_reset_forgets() -> None:
+    cache = _cache()
+    for layer in range(3):
+        cache.update(layer, _drawn(2, 0), _drawn(2, 1))
+    cache.advance(2)
+    cache.reset()
+    assert cache.seq_pos == 0
+    assert cache.get(0)[0].shape[2] == 0
+    with pytest.raises(ValueError, match="layer 0 has written 0 of 1"):
+        cache.advance()
+
+
+@given(
+    sizes=st.fixed_dictionaries(dict.fromkeys(SIZES, st.integers(1, 5))),
+    dtype=st.sampled_from([np.float16, np.float32, np.float64]),
+)
+def test_bytes_are_two_for_each_layer_head_dimension_and_position(sizes: dict[str, Any], dtype: Any) -> None:
+    batch, positions, layers, heads, depth = (sizes[name] for name in SIZES)
+    cache = KVCache(**sizes, dtype=dtype)
+    wanted = 2 * batch * layers * heads * depth * positions * np.dtype(dtype).itemsize
+    usage = cache.get_memory_usage()
+    assert cache.nbytes == usage["total_bytes"] == wanted
+    assert usage["total_mb"] == wanted / 2**20
+    assert usage["per_layer_mb"] == pytest.approx(wanted / 2**20 / layers)
+    assert usage["total_elements"] == wanted / np.dtype(dtype).itemsize
+    assert usage["used_bytes"] == 0
+    assert QuantizedKVCache(**sizes).nbytes == 2 * batch * layers * heads * positions * (depth + 4)
+
+
+def test_bytes_are_what_is_really_allocated() -> None:
+    for kind in (KVCache, QuantizedKVCache):
+        made = MemoryProfiler().profile(lambda kind=kind: kind(1, 512, 4, 8, 64))
+        assert made["allocated_mb"] * 2**20 == pytest.approx(made["result"].nbytes, rel=0.01)
+
+
+def test_used_bytes_grow_with_positions() -> None:
+    cache = _cache()
+    for layer in range(3):
+        cache.update(layer, _drawn(2, 0), _drawn(2, 0))
+    cache.advance(2)
+    assert cache.get_memory_usage()["used_bytes"] == cache.nbytes * 2 // 6
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda k: (0, k[:1], k[:1]), "key must have shape"),
+        (lambda k: (0, k[:, :3], k), "key must have shape"),
+        (lambda k: (0, k, k[..., :4]), "value must have shape"),
+        (lambda k: (0, k[0], k), "key must have shape"),
+        (lambda k: (0, k[:, :, :0], k), "T at least 1"),
+        (lambda k: (0, k, k[:, :, :1]), "value must have the key's shape"),
+        (lambda k: (0, k.astype(np.float64), k), "dtype float32"),
+        (lambda k: (0, np.repeat(k, 4, 2), np.repeat(k, 4, 2)), "cannot take 8 more"),
+    ],
+)
+def test_wrong_updates_raise_and_write_nothing(change: Any, message: str) -> None:
+    cache = _cache()
+    before = cache.update(0, _drawn(2, 0), _drawn(2, 0))[0].data.copy()
+    with pytest.raises(ValueError, match=message):
+        cache.update(*change(_drawn(2, 3)))
+    cache.update(1, _drawn(2, 1), _drawn(2, 1))
+    cache.update(2, _drawn(2, 2), _drawn(2, 2))
+    cache.advance(2)
+    np.testing.assert_array_equal(cache.get(0)[0].data, before)
+
+
+def test_layers_that_do_not_exist_raise() -> None:
+    cache = _cache()
+    for layer in (-1, 3):
+        with pytest.raises(IndexError, match=r"layer_idx must lie in 0\.\.2"):
+            cache.update(layer, _drawn(1, 0), _drawn(1, 0))
+        with pytest.raises(IndexError, match="layer_idx"):
+            cache.get(layer)
+
+
+def test_advance_needs_every_layer() -> None:
+    cache = _cache()
+    cache.update(0, _drawn(2, 0), _drawn(2, 0))
+    cache.update(1, _drawn(2, 0), _drawn(2, 0))
+    with pytest.raises(ValueError, match="layer 2 has written 0 of 2"):
+        cache.advance(2)
+    assert cache.seq_pos == 0
+
+
+@pytest.mark.parametrize("name", list(SIZES))
+def test_sizes_must_be_whole_and_positive(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be a whole number above 0"):
+        KVCache(**{**SIZES, name: 0})
+    with pytest.raises(ValueError, match="dtype must be floating"):
+        KVCache(**SIZES, dtype=np.int8)
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=9))
+def test_codes_are_off_by_at_most_half_a_scale(numbers: list[float]) -> None:
+    row = np.array(numbers, np.float32)
+    codes, scales = quantized_rows(row)
+    assert codes.dtype == np.int8
+    assert np.abs(codes.astype(int)).max() <= 127
+    largest = float(np.abs(row).max())
+    error = np.abs(codes.astype(float) * float(scales[0]) - row)
+    assert error.max() <= max(largest / 127 / 2 * (1 + 1e-4), float(np.finfo(np.float32).tiny) * 127)
+
+
+def test_codes_of_numbers_that_are_none_raise() -> None:
+    cache = _cache(QuantizedKVCache)
+    for bad in (np.nan, np.inf):
+        keys = _drawn(1, 0)
+        keys[0, 0, 0, 0] = bad
+        with pytest.raises(ValueError, match="value must be finite"):
+            cache.update(0, _drawn(1, 0), keys)
+    assert cache.get(0)[0].size == 0
+
+
+def test_quantized_cache_returns_what_its_codes_stand_for() -> None:
+    cache = _cache(QuantizedKVCache)
+    keys, values = _drawn(3, 0), _drawn(3, 1) * 100
+    seen = cache.update(1, keys, values)
+    for made, true in zip(seen, (keys, values), strict=True):
+        step = np.abs(true).max(axis=3, keepdims=True) / 127
+        assert (np.abs(made.data - true) <= 0.5001 * step).all()
+        assert (np.abs(made.data - true) > 0).any()
