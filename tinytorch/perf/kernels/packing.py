@@ -35,11 +35,6 @@ def panel_start(panel: int, columns: int) -> int:
     return panel * vectors // panels if panels else 0
 
 
-def panels_of(columns: int) -> int:
-    """Return how many panels ``columns`` take."""
-    return -(-columns // (LANES * VECTORS))
-
-
 @kernel
 def pack_panel(matrix: Any, transposed: Any, first: Any, last: Any, packed: Any) -> None:
     """Fill ``packed`` (flat) with columns ``first`` to ``last`` of ``matrix``, or of its transpose, and zeros beyond.
@@ -90,16 +85,6 @@ def pack(matrix: Array) -> Array:
     rows, transposed = as_rows(matrix)
     pack_panels(rows, transposed, packed)
     return packed
-
-
-def unpack(packed: Array, inner: int, columns: int) -> Array:
-    """Return the matrix (inner, columns) that `pack` laid out."""
-    matrix = np.empty((inner, columns), np.float32)
-    for panel in range(panels_of(columns)):
-        first, last = LANES * panel_start(panel, columns), LANES * panel_start(panel + 1, columns)
-        whole = packed[inner * first : inner * last].reshape(inner, last - first)
-        matrix[:, first:last] = whole[:, : columns - first]
-    return matrix
 
 
 def aligned_empty(size: int) -> Array:

@@ -1,0 +1,259 @@
+"""Fused models: the same results, gradients and FLOPs as the original, which stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.core.gradients import check_gradients
+from tinytorch import models
+from tinytorch.core.activations import GELU, ReLU, Tanh
+from tinytorch.core.dispatch import apply, no_grad
+from tinytorch.core.layers import Dropout, Linear
+from tinytorch.core.module import Module, Sequential
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import GPT, FeedForward, TransformerBlock
+from tinytorch.perf.acceleration.accelerated import accelerated
+from tinytorch.perf.acceleration.fused_linear import fused_linear, packed_linear
+from tinytorch.perf.acceleration.fusion import FrozenLinear, FusedBlock, FusedLinear, fuse
+from tinytorch.perf.acceleration.panels import panel_bounds, unpacked
+from tinytorch.perf.events import recording
+from tinytorch.perf.kernels.linear import LAYOUT
+from tinytorch.perf.kernels.packing import pack, padded
+from tinytorch.perf.quantization import quantize_model
+
+Case = tuple[Callable[[], Module], Callable[[], Any]]
+
+
+def images(count: int = 3) -> Tensor:
+    return Tensor(np.random.default_rng(0).random((count, 1, 8, 8), dtype=np.float32))
+
+
+def vectors(width: int) -> Tensor:
+    return Tensor(np.random.default_rng(1).standard_normal((2, 300, width), dtype=np.float32))
+
+
+def settled_cnn() -> Module:
+    """The zoo's CNN with statistics and factors of batch normalization that are not those it starts with."""
+    model = models.cnn()
+    draw = np.random.default_rng(5)
+    for _, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if tensor.ndim == 1:
+            tensor.data[...] = draw.uniform(0.5, 2, tensor.shape)
+    return model
+
+
+CASES: dict[str, Case] = {
+    "mlp": (models.mlp, images),
+    "cnn": (settled_cnn, images),
+    "gpt": (models.gpt, lambda: np.random.default_rng(0).integers(0, 10, (4, 20))),
+    "block": (lambda: TransformerBlock(96, 4, seed=0), lambda: vectors(96)),
+    "sequence": (
+        lambda: Sequential(
+            Linear(48, 64, bias=False, seed=0),
+            GELU(),
+            Sequential(Linear(64, 64, seed=1), Tanh(), Dropout(0.5, seed=2)),
+            ReLU(),
+        ),
+        lambda: vectors(48),
+    ),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> tuple[Module, Any]:
+    make, inputs = CASES[request.param]
+    return make().eval(), inputs()
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_results_are_those_of_the_original_which_stays(case: tuple[Module, Any], frozen: bool, kernels: bool) -> None:
+    model, x = case
+    state, text = model.state_dict(), repr(model)
+    with no_grad():
+        expected = model(x).data
+        fused = fuse(model, frozen=frozen)
+        if kernels:
+            with accelerated():
+                found = fused(x).data
+        else:
+            found = fused(x).data
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=3e-6 * scale)
+    assert repr(model) == text
+    assert all(np.array_equal(value, state[name]) for name, value in model.state_dict().items())
+    with no_grad():
+        assert np.array_equal(model(x).data, expected)
+
+
+def gradients(model: Module, x: Any) -> dict[str, Array]:
+    output = model(x)
+    output.backward(np.random.default_rng(9).standard_normal(output.shape, dtype=np.float32))
+    return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_gradients_are_those_of_the_original(case: tuple[Module, Any], kernels: bool) -> None:
+    model, x = case
+    fused = fuse(model)
+    expected = [*gradients(model, x).values()]
+    if kernels:
+        with accelerated():
+            found = [*gradients(fused, x).values()]
+    else:
+        found = [*gradients(fused, x).values()]
+    assert len(found) == len(expected) > 0
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=5e-6 * max(1, float(np.abs(other).max())))
+
+
+def counts(run: Callable[[], Any]) -> tuple[int, int]:
+    """Multiply-accumulates and elementwise operations of all ops."""
+    with recording() as recorded:
+        run()
+    works = [event.work for event in recorded.profile.events if event.work is not None]
+    assert len(works) == len(recorded.profile.events)
+    return sum(work.macs for work in works), sum(work.elementwise for work in works)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_fused_model_counts_the_same_products(case: tuple[Module, Any], frozen: bool) -> None:
+    model, x = case
+    with no_grad():
+        counted = [counts(lambda each=each: each(x)) for each in (model, fuse(model, frozen=frozen))]  # type: ignore[misc]
+    assert counted[0][0] == counted[1][0] > 0
+    # Folded normalization and dropout that is left out are work that is not done any more.
+    assert counted[1][1] <= counted[0][1]
+
+
+def test_fusion_alone_leaves_no_arithmetic_out() -> None:
+    model, x = TransformerBlock(96, 4, seed=0), vectors(96)
+    assert counts(lambda: model(x).sum().backward()) == counts(lambda: fuse(model)(x).sum().backward())
+
+
+def test_a_block_is_seven_ops_instead_of_ten() -> None:
+    model, x = TransformerBlock(96, 4, seed=0), vectors(96)
+    names = []
+    for each in (model, fuse(model)):
+        with no_grad(), recording() as recorded:
+            each(x)
+        names.append([event.op for event in recorded.profile.events])
+    assert len(names[0]) == 10
+    assert len(names[1]) == 7
+    assert isinstance(fuse(model), FusedBlock)
+
+
+def test_shared_modules_and_parameters_stay_shared() -> None:
+    shared = Linear(8, 8, seed=0)
+    model = Sequential(shared, Tanh(), shared)
+    fused = fuse(model)
+    assert isinstance(fused, Sequential)
+    assert fused[0] is fused[2]
+    assert fused[0] is not shared
+    tied = GPT(11, 32, 1, 2, 8, seed=0)
+    assert [name for name, _ in fuse(tied).named_parameters()] == [name for name, _ in tied.named_parameters()]
+
+
+def test_a_frozen_model_owns_its_weights_once_and_trains_nothing() -> None:
+    model = models.mlp().eval()
+    frozen = fuse(model, frozen=True)
+    before = frozen(images()).data
+    model.parameters()[0].data[...] = 7
+    assert np.array_equal(frozen(images()).data, before)
+    layers = [layer for _, layer in frozen.named_modules() if isinstance(layer, FrozenLinear)]
+    assert [layer.panels.nbytes for layer in layers] == [
+        4 * a * padded(b) for a, b in ((64, 256), (256, 128), (128, 10))
+    ]
+    assert not any(parameter.requires_grad for parameter in frozen.parameters())
+    assert not frozen.training
+    x = images()
+    x.requires_grad = True
+    with pytest.raises(RuntimeError, match="for inference"):
+        frozen(x).backward(np.ones((3, 10), np.float32))
+
+
+def test_a_frozen_layer_gives_its_weight_back() -> None:
+    linear = Linear(7, 50, seed=0)
+    assert np.array_equal(FrozenLinear(linear).weight().data, linear.weight.data)
+
+
+def test_classes_with_forwards_of_their_own_keep_them() -> None:
+    class Odd(Sequential):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x) * 2
+
+    model, x = Odd(Linear(8, 8, seed=0), ReLU()), vectors(8)
+    with no_grad():
+        np.testing.assert_allclose(fuse(model, frozen=True)(x).data, model(x).data, atol=1e-5)
+        assert len(list(fuse(model).named_modules())) == 3
+    quantized = quantize_model(FeedForward(8, 32, seed=0))
+    with no_grad():
+        assert np.array_equal(fuse(quantized)(x).data, quantized(x).data)
+
+
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
+def test_gradients_of_the_op_by_finite_differences(activation: str) -> None:
+    draw = np.random.default_rng(0)
+    x, weight, bias, residual = (
+        Tensor(draw.standard_normal(s), requires_grad=True) for s in ((2, 3, 4), (4, 5), (5,), (2, 3, 5))
+    )
+    more = residual if activation == "none" else None
+
+    def run(*tensors: Tensor) -> Tensor:
+        x, weight, bias, *rest = tensors
+        return apply(fused_linear, x, weight, bias, rest[0] if rest else None, activation=activation)
+
+    for _ in range(2):
+        check_gradients(run, x, weight, bias, *([] if more is None else [more]))
+        with accelerated():
+            check_gradients(run, x, weight, bias, *([] if more is None else [more]))
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_empty_and_single_rows(rows: int) -> None:
+    layer, frozen = FusedLinear(4, 3, seed=0), FrozenLinear(Linear(4, 3, seed=0))
+    x = Tensor(np.ones((rows, 4), np.float32))
+    with accelerated(), no_grad():
+        expected = x.data @ layer.weight.data + layer.bias.data  # type: ignore[union-attr]
+        np.testing.assert_allclose(layer(x).data, expected, rtol=1e-5)
+        np.testing.assert_allclose(frozen(x).data, expected, rtol=1e-5)
+
+
+def test_panels_of_another_cpu_are_read_by_the_reference() -> None:
+    weight = np.random.default_rng(0).standard_normal((6, 50), dtype=np.float32)
+    x = np.random.default_rng(1).standard_normal((5, 6), dtype=np.float32)
+    other = (4, 2) if LAYOUT != (4, 2) else (8, 3)
+    panels = np.zeros(6 * 52, np.float32)
+    start = 0
+    for first, last in panel_bounds(50, other):
+        block = np.zeros((6, last - first), np.float32)
+        block[:, : min(last, 50) - first] = weight[:, first:last]
+        panels[start : start + block.size] = block.ravel()
+        start += block.size
+    assert np.array_equal(unpacked(panels, (6, 50), other), weight)
+    for layout, packed in ((other, panels), (LAYOUT, pack(weight))):
+        found = apply(packed_linear, x, packed, None, None, features=(6, 50), layout=layout, activation="none")
+        np.testing.assert_allclose(found.data, x.astype(np.float64) @ weight, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("x", "residual", "activation", "said"),
+    [
+        ((2, 5), None, "none", "ends in 4 features"),
+        ((2, 4), (3, 3), "none", r"output's shape \(2, 3\)"),
+        ((2, 4), None, "swish", "not 'swish'"),
+        ((2, 4), (2, 3), "relu", "cannot both follow"),
+    ],
+)
+@pytest.mark.parametrize("kernels", [False, True])
+def test_what_does_not_fit_is_refused(x: Any, residual: Any, activation: Any, said: str, kernels: bool) -> None:
+    more = None if residual is None else Tensor(np.zeros(residual, np.float32))
+    operands = (Tensor(np.zeros(x, np.float32)), Tensor(np.zeros((4, 3), np.float32)), None, more)
+    with accelerated() if kernels else nullcontext(), pytest.raises(ValueError, match=said):
+        apply(fused_linear, *operands, activation=activation)
