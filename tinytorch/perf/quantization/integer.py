@@ -22,6 +22,18 @@ _ROWS, _COLUMNS = 1024, 512
 Product = Callable[[Array, Array, dict[str, Any]], Array]
 
 
+def check_operands(a: Array, b: Array) -> None:
+    """Raise ValueError unless ``a`` and ``b`` are int8 matrices whose product int32 holds whatever their codes."""
+    for name, matrix in (("a", a), ("b", b)):
+        if matrix.dtype != np.int8 or matrix.ndim != 2:
+            raise ValueError(f"{name} must be an int8 matrix, not {matrix.dtype} of shape {matrix.shape}")
+    if a.shape[1] != b.shape[0]:
+        raise ValueError(f"b must have {a.shape[1]} rows for a of shape {a.shape}, but its shape is {b.shape}")
+    depth = len(b)
+    if depth > GREATEST_DEPTH:
+        raise ValueError(f"b must have at most {GREATEST_DEPTH:,} rows, so that int32 holds the sums, not {depth:,}")
+
+
 def integer_product(a: Array, b: Array, packed: dict[str, Any] | None = None) -> Array:
     """Return the exact int32 product of int8 matrices (rows, depth) and (depth, columns).
 
@@ -32,14 +44,8 @@ def integer_product(a: Array, b: Array, packed: dict[str, Any] | None = None) ->
         ValueError: if a dtype is not int8, shapes do not fit, or depth is above 131,071, where int32 could overflow.
     """
     del packed
-    for name, matrix in (("a", a), ("b", b)):
-        if matrix.dtype != np.int8 or matrix.ndim != 2:
-            raise ValueError(f"{name} must be an int8 matrix, not {matrix.dtype} of shape {matrix.shape}")
-    if a.shape[1] != b.shape[0]:
-        raise ValueError(f"b must have {a.shape[1]} rows for a of shape {a.shape}, but its shape is {b.shape}")
+    check_operands(a, b)
     depth, columns = b.shape
-    if depth > GREATEST_DEPTH:
-        raise ValueError(f"b must have at most {GREATEST_DEPTH:,} rows, so that int32 holds the sums, not {depth:,}")
     output = np.zeros((len(a), columns), np.int32)
     for row, top in itertools.product(range(0, len(a), _ROWS), range(0, depth, EXACT_DEPTH)):
         rows, inner = slice(row, row + _ROWS), slice(top, top + EXACT_DEPTH)

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
 
 from tinytorch.core import ops
-from tinytorch.core.op import Array, Call, Forward, Gradients, Op, Saved, Work
+from tinytorch.core.op import Array, Call, Forward, Gradients, Implementation, Op, Saved, Work
 from tinytorch.core.ops.layout import Pair, channels_first, channels_last, output_positions, taps
 from tinytorch.perf.quantization.affine import Scheme, check_finite, encode, range_parameters
 from tinytorch.perf.quantization.integer import Product, integer_product
@@ -141,7 +142,7 @@ def linear_with(product: Product) -> Forward:
             output += bias
         saved: Saved = ()
         if keep:
-            inside = None if x_scale is None else _inside(rows, a_scale, a_zero, symmetric).reshape(x.shape)
+            inside = None if x_scale is None else inside_range(rows, a_scale, a_zero, symmetric).reshape(x.shape)
             saved = (codes, scale, zero_point, bits, group, length, x.shape, inside)
         return output.reshape(*x.shape[:-1], codes.shape[1]), saved
 
@@ -163,10 +164,10 @@ def _encoded(rows: Array, scale: Array, zero_point: Array, scheme: Scheme) -> Ar
     return codes
 
 
-def _inside(rows: Array, scale: Array, zero_point: Array, symmetric: bool) -> Array:
+def inside_range(rows: Array, scale: Any, zero_point: Any, symmetric: bool) -> Array:
     """Return which numbers have a code of their own: a fixed range clips the others."""
     scheme = Scheme(symmetric=symmetric)
-    level = np.rint(rows / scale) + zero_point
+    level = np.rint(rows / np.asarray(scale, np.float32)) + zero_point
     return np.asarray((level >= scheme.low) & (level <= scheme.high))
 
 
@@ -232,8 +233,7 @@ def conv2d_with(product: Product) -> Forward:
         groups: int,
     ) -> tuple[Array, Saved]:
         channels, out = length // (kernel[0] * kernel[1]) * groups, codes.shape[1]
-        if x.ndim != 4 or x.shape[1] != channels:
-            raise ValueError(f"quantized_conv2d needs an input x of shape (N, {channels}, H, W), not {x.shape}")
+        _check_channels(x, channels)
         positions = output_positions(x.shape[2:], kernel, stride, padding, dilation)
         maps = channels_last(x)
         images = maps.reshape(len(maps), -1)
@@ -259,11 +259,16 @@ def conv2d_with(product: Product) -> Forward:
         geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         saved: Saved = ()
         if keep:
-            inside = None if x_scale is None else _inside(images, a_scale, a_zero, symmetric).reshape(maps.shape)
+            inside = None if x_scale is None else inside_range(images, a_scale, a_zero, symmetric).reshape(maps.shape)
             saved = (x, codes, scale, zero_point, bits, group, length, kernel, geometry, inside)
         return channels_first(output), saved
 
     return forward
+
+
+def _check_channels(x: Array, channels: int) -> None:
+    if x.ndim != 4 or x.shape[1] != channels:
+        raise ValueError(f"quantized_conv2d needs an input x of shape (N, {channels}, H, W), not {x.shape}")
 
 
 def _for_positions(values: Array, positions: Pair) -> Array:
@@ -333,3 +338,31 @@ def _conv2d_work(call: Call) -> Work:
 quantized_linear = Op("quantized_linear", linear_with(integer_product), _linear_backward, _linear_work)
 #: The same of images: x (N, C, H, W), codes (kh kw C / groups, out); also kernel, stride, padding, dilation and groups.
 quantized_conv2d = Op("quantized_conv2d", conv2d_with(integer_product), _conv2d_backward, _conv2d_work)
+
+
+def _compiled_linear(keep: bool, x: Array, *operands: Any, **params: Any) -> tuple[Array, Saved]:
+    """Run the kernel on float32; on anything else, nothing, or a depth beyond int32, the reference."""
+    from tinytorch.perf.quantization import compiled  # imports Numba, which takes half a second
+
+    if not compiled.takes(x, params["length"], params["symmetric"], operands[2]):
+        return quantized_linear.reference.forward(keep, x, *operands, **params)
+    return compiled.linear_forward(keep, x, *operands, **params)
+
+
+def _compiled_conv2d(keep: bool, x: Array, *operands: Any, **params: Any) -> tuple[Array, Saved]:
+    """Run the kernel as `_compiled_linear` does; groups of channels are the reference's too."""
+    from tinytorch.perf.quantization import compiled
+
+    groups, length = params["groups"], params["length"]
+    if groups > 1 or not compiled.takes(x, length, params["symmetric"], operands[2]):
+        return quantized_conv2d.reference.forward(keep, x, *operands, **params)
+    _check_channels(x, length // (params["kernel"][0] * params["kernel"][1]))
+    return compiled.conv2d_forward(keep, x, *operands, **params)
+
+
+#: The products by compiled kernels (`perf/kernels/int8_*`), bit for bit the result of the reference. They run where
+#: Numba is installed, unless `implementations({quantized_linear: quantized_linear.reference})` says otherwise.
+compiled_linear = Implementation("numba", _compiled_linear, _linear_backward)
+compiled_conv2d = Implementation("numba", _compiled_conv2d, _conv2d_backward)
+if find_spec("numba") is not None:
+    quantized_linear.selected, quantized_conv2d.selected = compiled_linear, compiled_conv2d

@@ -1,0 +1,135 @@
+"""Which instruction multiplies bytes on this CPU: 8-bit dot product, 16-bit multiply-add, or plain arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+from numba import config
+from numba.core import cgutils
+from numba.core.codegen import get_host_cpu_features
+
+from tinytorch.perf.kernels.vectors import INT32
+
+INT16 = ir.IntType(16)
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A way to add, in each 32-bit lane, the four products of unsigned bytes with signed ones.
+
+    Attributes:
+        name: of the instruction, as in a disassembly.
+        lanes: 32-bit lanes of a vector.
+        features: what the CPU must have, as LLVM names it.
+        rows: rows of a register tile whose accumulators and operands fit the registers.
+        panels: 16 columns each, of the same tile.
+        number: tells the kernels which it is; see `marker`.
+    """
+
+    name: str
+    lanes: int
+    features: frozenset[str]
+    rows: int
+    panels: int
+    number: int
+
+    @property
+    def marker(self) -> tuple[int, ...]:
+        """An argument whose type alone says which instruction a kernel is compiled for."""
+        return (0,) * (self.number + 1)
+
+
+#: Fastest first. Sources: Intel 64 manual, volume 2, VPDPBUSD and PMADDWD.
+DOTS = (
+    Dot("vpdpbusd zmm", 16, frozenset({"avx512f", "avx512vnni"}), 12, 2, 0),
+    Dot("vpdpbusd ymm", 8, frozenset({"avx2", "avxvnni"}), 6, 1, 1),
+    Dot("vpmaddwd zmm", 16, frozenset({"avx512f", "avx512bw"}), 6, 2, 2),
+    Dot("vpmaddwd ymm", 8, frozenset({"avx2"}), 4, 1, 3),
+    Dot("multiply", 4, frozenset(), 2, 1, 4),
+)
+
+
+def cpu_features() -> frozenset[str]:
+    """Return what the CPU has that Numba may use, as LLVM names it.
+
+    Numba's own list decides, which `NUMBA_CPU_FEATURES` overrides: LLVM ends the process if it is asked for an
+    instruction that its target does not have.
+    """
+    listed = get_host_cpu_features() if config.CPU_FEATURES is None else str(config.CPU_FEATURES)
+    return frozenset(name[1:] for name in listed.split(",") if name.startswith("+"))
+
+
+def available_dots() -> list[Dot]:
+    """Return the instructions that run on this CPU, the fastest first; the last one runs on every CPU."""
+    features = cpu_features()
+    return [dot for dot in DOTS if dot.features <= features]
+
+
+Prepared = tuple[Any, ...]
+#: ``add(sums, left, right)`` of prepared vectors.
+Add = Callable[[Any, Prepared, Prepared], Any]
+
+
+def emitters(builder: Any, dot: Dot) -> tuple[Callable[[Any], Prepared], Callable[[Any], Prepared], Add]:
+    """Return what emits a dot product: preparing a vector of unsigned bytes, one of signed bytes, and adding.
+
+    Vectors come as 32-bit lanes. Every way is exact: the products and their sums are those of 32-bit integers.
+    """
+    vector = ir.VectorType(INT32, dot.lanes)
+    if dot.name.startswith("vpdpbusd"):
+        name = f"llvm.x86.avx512.vpdpbusd.{32 * dot.lanes}"
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
+        return (
+            lambda left: (left,),
+            lambda right: (right,),
+            lambda sums, left, right: builder.call(function, [sums, *left, *right]),
+        )
+    if dot.name.startswith("vpmaddwd"):
+        return _multiply_adds(builder, dot, vector)
+    return _multiplications(builder, vector)
+
+
+def _multiply_adds(builder: Any, dot: Dot, vector: Any) -> tuple[Any, Any, Add]:
+    """Split bytes at even and odd places into 16-bit lanes, whose products vpmaddwd adds in pairs."""
+    halves = ir.VectorType(INT16, 2 * dot.lanes)
+    name = "llvm.x86.avx512.pmaddw.d.512" if dot.lanes == 16 else "llvm.x86.avx2.pmadd.wd"
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [halves] * 2), name)
+    eight, mask = (ir.Constant(halves, [value] * halves.count) for value in (8, 255))
+
+    def unsigned(left: Any) -> Prepared:
+        words = builder.bitcast(left, halves)
+        return builder.and_(words, mask), builder.lshr(words, eight)
+
+    def signed(right: Any) -> Prepared:
+        words = builder.bitcast(right, halves)
+        return builder.ashr(builder.shl(words, eight), eight), builder.ashr(words, eight)
+
+    def add(sums: Any, left: Prepared, right: Prepared) -> Any:
+        for one, other in zip(left, right, strict=True):
+            sums = builder.add(sums, builder.call(function, [one, other]))
+        return sums
+
+    return unsigned, signed, add
+
+
+def _multiplications(builder: Any, vector: Any) -> tuple[Any, Any, Add]:
+    """Take the four bytes of each lane apart and multiply them as 32-bit integers."""
+
+    def constant(value: int) -> Any:
+        return ir.Constant(vector, [value] * vector.count)
+
+    def unsigned(left: Any) -> Prepared:
+        return tuple(builder.and_(builder.lshr(left, constant(8 * i)), constant(255)) for i in range(4))
+
+    def signed(right: Any) -> Prepared:
+        return tuple(builder.ashr(builder.shl(right, constant(24 - 8 * i)), constant(24)) for i in range(4))
+
+    def add(sums: Any, left: Prepared, right: Prepared) -> Any:
+        for one, other in zip(left, right, strict=True):
+            sums = builder.add(sums, builder.mul(one, other))
+        return sums
+
+    return unsigned, signed, add

@@ -1,0 +1,310 @@
+"""The register tile of the integer product: rows of unsigned bytes times panels of signed ones, sums in registers.
+
+Rows lie as [tile of `ROWS`][segment][16 bytes of the depth][row][16], panels as [panel][segment][4 bytes of the
+depth][column of 16][4]. A segment is a group of the depth that has scales of its own; without groups there is one.
+"""
+
+# ruff: noqa: ARG001 - a typing function names its arguments for those that it emits
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from tinytorch.perf.kernels import vectors
+from tinytorch.perf.kernels.int8_instructions import DOTS, Dot, emitters
+
+#: Rows of a tile as they lie in memory, and columns of a panel.
+ROWS, PANEL = 12, 16
+#: Bytes of a row that lie together; bytes of a panel for four of the depth.
+CHUNK, STEP = 16, 4 * PANEL
+#: Bytes ahead of the loads that a panel is fetched.
+_AHEAD = 1024
+BYTE = ir.IntType(8)
+INDEX = ir.IntType(64)
+
+
+@dataclass(frozen=True)
+class _Operands:
+    """Pointers and sizes that a tile reads, by name, as values of LLVM."""
+
+    a: Any
+    b: Any
+    panel_bytes: Any
+    steps: Any
+    segments: Any
+    output: Any
+    columns: Any
+    rows_left: Any
+    columns_left: Any
+    row_scale: Any
+    row_zero: Any
+    row_adjust: Any
+    column_sums: Any
+    padded_columns: Any
+    scale: Any
+    zero: Any
+    has_zero: Any
+    bias: Any
+    sums_only: bool
+
+
+def _at(builder: Any, pointer: Any, place: Any, vector: Any) -> Any:
+    """Load a vector (or number) from a typed pointer, ``place`` elements on, at any address."""
+    moved = builder.gep(pointer, [place])
+    return builder.load(builder.bitcast(moved, vector.as_pointer()), align=1)
+
+
+def _splat(builder: Any, scalar: Any, lanes: int) -> Any:
+    vector = ir.VectorType(scalar.type, lanes)
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, vectors.INT32(0))
+    return builder.shuffle_vector(
+        one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(vectors.INT32, lanes), [0] * lanes)
+    )
+
+
+def _prefetch(builder: Any, pointer: Any) -> None:
+    byte = BYTE.as_pointer()
+    flags = [ir.IntType(32)] * 3
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(ir.VoidType(), [byte, *flags]), "llvm.prefetch.p0"
+    )
+    builder.call(function, [pointer, *(kind(value) for kind, value in zip(flags, (0, 2, 1), strict=True))])
+
+
+def _accumulate(builder: Any, dot: Dot, rows: int, vectors_wide: int, a: Any, b: Any, given: _Operands) -> list[Any]:
+    """Emit the loop over the depth of one segment; return the variables of the sums, row by row."""
+    vector = ir.VectorType(vectors.INT32, dot.lanes)
+    sums = vectors.variables(builder, vector, rows * vectors_wide)
+    for slot in sums:
+        builder.store(ir.Constant(vector, None), slot)
+    unsigned, signed, add = emitters(builder, dot)
+    in_panel = PANEL // dot.lanes
+
+    def step(a_step: Any, b_step: Any, ahead: bool) -> None:
+        right = []
+        for index in range(vectors_wide):
+            panel, part = divmod(index, in_panel)
+            place = builder.add(builder.mul(given.panel_bytes, INDEX(panel)), INDEX(part * dot.lanes * 4))
+            right.append(signed(_at(builder, b_step, place, vector)))
+            if ahead and part == 0:
+                _prefetch(
+                    builder,
+                    builder.gep(
+                        b_step, [builder.add(place, builder.mul(given.panel_bytes, INDEX(vectors_wide // in_panel)))]
+                    ),
+                )
+        for row in range(rows):
+            word = _at(builder, a_step, INDEX(row * CHUNK), vectors.INT32)
+            left = unsigned(_splat(builder, word, dot.lanes))
+            for index in range(vectors_wide):
+                slot = sums[row * vectors_wide + index]
+                builder.store(add(builder.load(slot), left, right[index]), slot)
+
+    chunks = builder.udiv(given.steps, INDEX(4))
+    with cgutils.for_range(builder, chunks) as loop:
+        a_chunk = builder.gep(a, [builder.mul(loop.index, INDEX(ROWS * CHUNK))])
+        b_chunk = builder.gep(b, [builder.mul(loop.index, INDEX(4 * STEP))])
+        for number in range(4):
+            step(builder.gep(a_chunk, [INDEX(4 * number)]), builder.gep(b_chunk, [INDEX(STEP * number)]), True)
+    a_rest = builder.gep(a, [builder.mul(chunks, INDEX(ROWS * CHUNK))])
+    b_rest = builder.gep(b, [builder.mul(chunks, INDEX(4 * STEP))])
+    with cgutils.for_range(builder, builder.urem(given.steps, INDEX(4))) as loop:
+        step(
+            builder.gep(a_rest, [builder.mul(loop.index, INDEX(4))]),
+            builder.gep(b_rest, [builder.mul(loop.index, INDEX(STEP))]),
+            False,
+        )
+    return sums
+
+
+def _corrected(builder: Any, dot: Dot, sums: Any, row: Any, column: Any, segment: Any, given: _Operands) -> Any:
+    """Return int32 sums without the zero points: Σ a b − z_a Σ b − z_b (Σ a − depth z_a), exact modulo 2^32."""
+    vector = ir.VectorType(vectors.INT32, dot.lanes)
+    row_zero = _splat(builder, _at(builder, given.row_zero, row, vectors.INT32), dot.lanes)
+    column_place = builder.add(builder.mul(segment, given.padded_columns), column)
+    total = _at(builder, given.column_sums, column_place, vector)
+    value = builder.sub(sums, builder.mul(row_zero, total))
+    if given.sums_only:
+        return value
+    slot = cgutils.alloca_once_value(builder, value)
+    with builder.if_then(given.has_zero, likely=False):
+        codes = _at(builder, given.zero, column_place, ir.VectorType(BYTE, dot.lanes))
+        adjust_place = builder.add(builder.mul(row, given.segments), segment)
+        adjust = _splat(builder, _at(builder, given.row_adjust, adjust_place, vectors.INT32), dot.lanes)
+        builder.store(builder.sub(value, builder.mul(builder.sext(codes, vector), adjust)), slot)
+    return builder.load(slot)
+
+
+def _write(builder: Any, value: Any, row: Any, column: Any, given: _Operands) -> None:
+    """Store a vector to the output, of which only some rows and columns may exist."""
+    lanes = value.type.count
+    kind = value.type.element
+    with builder.if_then(builder.icmp_signed("<", row, given.rows_left), likely=True):
+        place = builder.add(builder.mul(row, given.columns), column)
+        left = builder.sub(given.columns_left, column)
+        whole = builder.icmp_signed(">=", left, INDEX(lanes))
+        with builder.if_else(whole, likely=True) as (then, otherwise):
+            with then:
+                pointer = builder.bitcast(builder.gep(given.output, [place]), value.type.as_pointer())
+                builder.store(value, pointer, align=4)
+            with otherwise:
+                aside = cgutils.alloca_once(builder, value.type)
+                builder.store(value, aside)
+                numbers = builder.bitcast(aside, kind.as_pointer())
+                slot = cgutils.alloca_once_value(builder, left)
+                with builder.if_then(builder.icmp_signed("<", left, INDEX(0))):
+                    builder.store(INDEX(0), slot)
+                with cgutils.for_range(builder, builder.load(slot)) as loop:
+                    number = builder.load(builder.gep(numbers, [loop.index]))
+                    builder.store(number, builder.gep(given.output, [builder.add(place, loop.index)]))
+
+
+def _emit_part(
+    builder: Any, dot: Dot, first_row: Any, rows: int, first_panel: Any, panels: int, given: _Operands
+) -> None:
+    """Emit one register tile: all segments of the depth, then scales and bias, then the stores."""
+    wide = panels * PANEL // dot.lanes
+    vector = ir.VectorType(vectors.FLOAT, dot.lanes)
+    kept = [cgutils.alloca_once(builder, vector) for _ in range(rows * wide)]
+    segment_bytes = builder.mul(builder.udiv(builder.add(given.steps, INDEX(3)), INDEX(4)), INDEX(ROWS * CHUNK))
+    a = builder.gep(given.a, [builder.mul(first_row, INDEX(CHUNK))])
+    b = builder.gep(given.b, [builder.mul(given.panel_bytes, first_panel)])
+    with cgutils.for_range(builder, given.segments) as loop:
+        segment = loop.index
+        a_segment = builder.gep(a, [builder.mul(segment, segment_bytes)])
+        b_segment = builder.gep(b, [builder.mul(builder.mul(segment, given.steps), INDEX(STEP))])
+        sums = _accumulate(builder, dot, rows, wide, a_segment, b_segment, given)
+        first = builder.icmp_signed("==", segment, INDEX(0))
+        last = builder.icmp_signed("==", segment, builder.sub(given.segments, INDEX(1)))
+        for index, slot in enumerate(sums):
+            row, part = divmod(index, wide)
+            column = builder.add(builder.mul(first_panel, INDEX(PANEL)), INDEX(part * dot.lanes))
+            here = builder.add(first_row, INDEX(row))
+            whole = _corrected(builder, dot, builder.load(slot), here, column, segment, given)
+            if given.sums_only:
+                _write(builder, whole, here, column, given)
+                continue
+            place = builder.add(builder.mul(segment, given.padded_columns), column)
+            scaled = builder.fmul(builder.sitofp(whole, vector), _at(builder, given.scale, place, vector))
+            more = builder.fadd(builder.load(kept[index]), scaled)
+            builder.store(builder.select(first, scaled, more), kept[index])
+        with builder.if_then(last):
+            for index, kept_slot in enumerate([] if given.sums_only else kept):
+                row, part = divmod(index, wide)
+                column = builder.add(builder.mul(first_panel, INDEX(PANEL)), INDEX(part * dot.lanes))
+                here = builder.add(first_row, INDEX(row))
+                by_row = _splat(builder, _at(builder, given.row_scale, here, vectors.FLOAT), dot.lanes)
+                value = builder.fmul(builder.load(kept_slot), by_row)
+                value = builder.fadd(value, _at(builder, given.bias, column, vector))
+                _write(builder, value, here, column, given)
+
+
+#: What a product reads and writes, in the order of the tuple that `tile` takes: arrays, but for three whole numbers.
+OPERANDS = (
+    "a",
+    "b",
+    "steps",
+    "segments",
+    "output",
+    "columns",
+    "row_scale",
+    "row_zero",
+    "row_adjust",
+    "column_sums",
+    "scale",
+    "zero",
+    "bias",
+)
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def tile(
+    typing: Any,
+    marker: Any,
+    rows: Any,
+    panels: Any,
+    row: Any,
+    rows_left: Any,
+    panel: Any,
+    first: Any,
+    operands: Any,
+) -> Any:
+    """Multiply ``rows`` rows of a from ``row`` on by ``panels`` panels of b from ``panel`` on.
+
+    The result goes to rows from ``first + row`` on of ``output``, as far as there are ``rows_left``. An output of int32
+    gets the sums. One of float32 gets them without the zero points, times both scales, plus the bias.
+    """
+    dot = DOTS[marker.count - 1]
+    counts = rows.literal_value, panels.literal_value
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kinds = dict(zip(OPERANDS, signature.args[-1].types, strict=True))
+        values = dict(zip(OPERANDS, cgutils.unpack_tuple(builder, arguments[-1]), strict=True))
+        row, rows_left, panel, first = arguments[3:7]
+        steps, segments, columns = values["steps"], values["segments"], values["columns"]
+
+        def data(name: str, place: Any) -> Any:
+            pointer = vectors.data_pointer(context, builder, kinds[name], values[name])
+            return builder.gep(pointer, [place])
+
+        chunks = builder.udiv(builder.add(steps, INDEX(3)), INDEX(4))
+        row_bytes = builder.mul(builder.mul(segments, chunks), INDEX(CHUNK))
+        panel_bytes = builder.mul(builder.mul(steps, segments), INDEX(STEP))
+        column = builder.mul(panel, INDEX(PANEL))
+        all_panels = builder.udiv(builder.add(columns, INDEX(PANEL - 1)), INDEX(PANEL))
+        zero_array = context.make_array(kinds["zero"])(context, builder, values["zero"])
+        given = _Operands(
+            a=data("a", builder.mul(row, row_bytes)),
+            b=data("b", builder.mul(panel, panel_bytes)),
+            panel_bytes=panel_bytes,
+            steps=steps,
+            segments=segments,
+            output=data("output", builder.add(builder.mul(builder.add(first, row), columns), column)),
+            columns=columns,
+            rows_left=rows_left,
+            columns_left=builder.sub(columns, column),
+            row_scale=data("row_scale", row),
+            row_zero=data("row_zero", row),
+            row_adjust=data("row_adjust", builder.mul(row, segments)),
+            column_sums=data("column_sums", column),
+            padded_columns=builder.mul(all_panels, INDEX(PANEL)),
+            scale=data("scale", column),
+            zero=data("zero", column),
+            has_zero=builder.icmp_signed(">", zero_array.nitems, INDEX(0)),
+            bias=data("bias", column),
+            sums_only=kinds["output"].dtype == types.int32,
+        )
+        some_rows = min(dot.rows, counts[0])
+        some_panels = min(4 if some_rows <= 4 and dot.panels > 1 else dot.panels, counts[1])
+        with (
+            cgutils.for_range(builder, INDEX(-(-counts[0] // some_rows))) as by_row,
+            cgutils.for_range(builder, INDEX(-(-counts[1] // some_panels))) as by_panel,
+        ):
+            first_row = builder.mul(by_row.index, INDEX(some_rows))
+            first_panel = builder.mul(by_panel.index, INDEX(some_panels))
+            _emit_part(builder, dot, first_row, some_rows, first_panel, some_panels, given)
+        return context.get_dummy_value()
+
+    whole = types.intp
+    return types.void(marker, rows, panels, whole, whole, whole, whole, operands), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_chunk(typing: Any, target: Any, to: Any, source: Any, start: Any) -> Any:
+    """Copy 16 bytes from ``source[start:]`` to ``target[to:]``."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = ir.VectorType(BYTE, CHUNK)
+        pointers = [vectors.data_pointer(context, builder, signature.args[i], arguments[i]) for i in (0, 2)]
+        value = _at(builder, pointers[1], arguments[3], vector)
+        moved = builder.bitcast(builder.gep(pointers[0], [arguments[1]]), vector.as_pointer())
+        builder.store(value, moved, align=1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.intp, source, types.intp), emit
