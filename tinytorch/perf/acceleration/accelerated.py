@@ -11,7 +11,14 @@ from tinytorch.core import dispatch
 from tinytorch.core.op import Implementation, Op
 
 #: Modules of `tinytorch.perf.kernels`, each with a mapping ``IMPLEMENTATIONS`` from an op to the kernel for it.
-_FAMILIES = ("linear", "pointwise")
+_FAMILIES = (
+    "decoding",
+    "linear",
+    "pointwise",
+    "softmax",
+    "layer_norm",
+    "cross_entropy",
+)
 
 
 @cache

@@ -75,14 +75,39 @@ def _difference_of(_typing: Any, _a: Any, _b: Any) -> Any:
     return types.int32(types.int32, types.int32), emit
 
 
-def _maximum(_typing: Any, _a: Any, _b: Any) -> Any:
-    """Type and emit `maximum`."""
+def _sort_key(_typing: Any, _x: Any) -> Any:
+    """Type and emit `sort_key`."""
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        shape = ir.FunctionType(vectors.FLOAT, [vectors.FLOAT] * 2)
-        return builder.call(cgutils.get_or_insert_function(builder.module, shape, "llvm.maximum.f32"), arguments)
+        bits = builder.bitcast(arguments[0], vectors.INT32)
+        return _flipped(builder, bits)
 
-    return types.float32(types.float32, types.float32), emit
+    return types.int32(types.float32), emit
+
+
+def _of_sort_key(_typing: Any, _key: Any) -> Any:
+    """Type and emit `of_sort_key`."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(_flipped(builder, arguments[0]), vectors.FLOAT)
+
+    return types.float32(types.int32), emit
+
+
+def _flipped(builder: Any, bits: Any) -> Any:
+    """Return ``bits`` with all but the sign flipped where the sign is set: from sign and size to two's complement."""
+    sign = builder.ashr(bits, vectors.INT32(31))
+    return builder.xor(bits, builder.and_(sign, vectors.INT32(0x7FFFFFFF)))
+
+
+def _larger(_typing: Any, _a: Any, _b: Any) -> Any:
+    """Type and emit `larger`."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        shape = ir.FunctionType(vectors.INT32, [vectors.INT32] * 2)
+        return builder.call(cgutils.get_or_insert_function(builder.module, shape, "llvm.smax.i32"), arguments)
+
+    return types.int32(types.int32, types.int32), emit
 
 
 def _add_in_any_order(_typing: Any, _a: Any, _b: Any) -> Any:
@@ -94,8 +119,12 @@ def _add_in_any_order(_typing: Any, _a: Any, _b: Any) -> Any:
     return types.float32(types.float32, types.float32), emit
 
 
-#: The larger of two float32, NaN if one of them is: unlike a comparison, LLVM makes vectors of it in a reduction.
-maximum = intrinsic(_maximum)
+#: An int32 that sorts as the float32 does; NaN is above infinity, or below minus infinity if its sign is set.
+sort_key = intrinsic(_sort_key)
+#: The float32 of a `sort_key`.
+of_sort_key = intrinsic(_of_sort_key)
+#: The larger of two int32: of this LLVM makes vectors in a reduction, of a float32 comparison, for NaN's sake, not.
+larger = intrinsic(_larger)
 #: ``a + b`` of float32, for a running sum that may be taken in several parts, which is what makes vectors of it.
 add_in_any_order = intrinsic(_add_in_any_order)
 #: ``x * y + z`` of float32, rounded once.
