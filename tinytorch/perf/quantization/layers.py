@@ -18,7 +18,8 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.quantization.affine import Ranges, Scheme, quantize
 from tinytorch.perf.quantization.observers import MinMaxObserver, RangeObserver
 from tinytorch.perf.quantization.ops import Activations, convolution_weight, quantized_conv2d, quantized_linear
-from tinytorch.perf.quantization.storage import QuantizedModule
+from tinytorch.perf.quantization.packing import in_rows, in_tiles
+from tinytorch.perf.quantization.storage import Codes, QuantizedModule
 from tinytorch.perf.quantization.weight_ops import quantized_embedding, weight_only_linear
 
 Mode = Literal["weight-only", "dynamic", "static"]
@@ -136,8 +137,8 @@ class QuantizedProduct(QuantizedModule):
 class QuantizedLinear(QuantizedProduct):
     """x W + b with W stored as codes; in dynamic and static mode the product is of integers.
 
-    ``codes`` is int8 (in_features, out_features), or packed along the inputs. The bias stays a float32 Parameter. The
-    weight does not train; gradients pass to the input, straight through its rounding, and to the bias.
+    ``codes`` is int8 (in_features, out_features), or packed along the inputs; in weight-only mode with whole tiles of
+    outputs it is stored tile by tile (`in_tiles`). The bias stays a float32 Parameter. The weight does not train; gradients pass to the input, straight through its rounding, and to the bias.
 
     Args:
         linear: the layer to quantize; it is copied from, not changed.
@@ -150,6 +151,13 @@ class QuantizedLinear(QuantizedProduct):
     def __init__(self, linear: Linear, plan: Plan | None = None) -> None:
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self._begin(linear.weight.data, linear, plan)
+        if self.plan.mode == "weight-only":
+            self.codes = Codes(in_tiles(self.codes.array))
+
+    def set_range(self, observer: RangeObserver) -> None:
+        """Take the input's range, as every product does; codes are multiplied as a matrix from now on."""
+        super().set_range(observer)
+        self.codes = Codes(in_rows(self.codes.array))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return float32 (..., out_features) of (..., in_features).

@@ -8,6 +8,8 @@ from tinytorch.core.op import Array
 
 #: Bits that a code can have.
 BITS = (8, 4, 2)
+#: Columns of a tile: a cache line of bytes.
+TILE = 64
 
 
 def codes_per_byte(bits: int) -> int:
@@ -74,3 +76,21 @@ def unpack(packed: Array, bits: int, length: int, axis: int = 0) -> Array:
     for place in range(together):
         codes[place::together] = ((first >> np.uint8(place * bits)) & mask).view(np.int8) - half
     return np.ascontiguousarray(np.moveaxis(codes[:length], 0, axis))
+
+
+def in_tiles(packed: Array) -> Array:
+    """Return packed codes (bytes, columns) as (bytes, tiles, 64), in memory tile after tile, which streams fastest.
+
+    The numbers and their order by index stay as they are: a reshape to two axes gives the matrix back. Columns that
+    are no whole tiles are returned as they came.
+    """
+    length, columns = packed.shape
+    if columns % TILE or not columns:
+        return packed
+    tiles = packed.reshape(length, columns // TILE, TILE)
+    return np.ascontiguousarray(tiles.transpose(1, 0, 2)).transpose(1, 0, 2)
+
+
+def in_rows(packed: Array) -> Array:
+    """Return what `in_tiles` made as a matrix again, its rows one after the other; a matrix as it is."""
+    return packed if packed.ndim == 2 else np.ascontiguousarray(packed).reshape(len(packed), -1)

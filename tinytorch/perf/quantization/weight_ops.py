@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +12,9 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work, operands_once
+from tinytorch.perf.kernels.defaults import select_kernel
 from tinytorch.perf.quantization.affine import decode, decode_in_place
-from tinytorch.perf.quantization.packing import unpack
+from tinytorch.perf.quantization.packing import TILE, in_rows, unpack
 
 #: Elements of a weight that are float32 at a time, but at least this many columns.
 _ELEMENTS, _COLUMNS = 16_384, 32
@@ -24,12 +26,12 @@ def matrix_of(
     """Return the float32 matrix of packed codes; scale and zero point are per tensor, channel or group.
 
     Args:
-        codes: as `pack` packed them along ``axis``, ``length`` along it.
+        codes: as `pack` packed them along ``axis``, ``length`` along it; or tiles of these (`in_tiles`).
         scale: (1, 1), or 1 along ``axis``, or with ``group`` one for each group along ``axis``.
         zero_point: int8 of the same shape, or None for 0.
         group: codes in a group.
     """
-    numbers = unpack(codes, bits, length, axis)
+    numbers = unpack(in_rows(codes), bits, length, axis)
     if group is None:
         return decode(numbers, scale, 0 if zero_point is None else zero_point)
     if axis == 1:
@@ -59,10 +61,17 @@ def column_blocks(
         return values if values.shape[1] == 1 else values[:, columns]
 
     step = max(_COLUMNS, _ELEMENTS // max(length, 1))
+    tile = TILE if codes.ndim == 3 else 1
+    step = -(-step // tile)
     for first in range(0, codes.shape[1], step):
-        columns = slice(first, first + step)
+        columns = slice(first * tile, (first + step) * tile)
         offset = None if zero_point is None else part(zero_point, columns)
-        yield columns, matrix_of(codes[:, columns], part(scale, columns), offset, bits, group, length)
+        yield columns, matrix_of(codes[:, first : first + step], part(scale, columns), offset, bits, group, length)
+
+
+def columns_of(codes: Array) -> int:
+    """Return the columns of packed codes, a matrix or tiles."""
+    return math.prod(codes.shape[1:])
 
 
 def check_features(x: Array, length: int, name: str) -> None:
@@ -137,14 +146,14 @@ def _weight_only_forward(
     """Return x W + b of float x, with W dequantized a block of columns at a time."""
     check_features(x, length, "weight_only_linear")
     rows = x.reshape(-1, length)
-    output = np.empty((len(rows), codes.shape[1]), np.result_type(x.dtype, np.float32))
+    output = np.empty((len(rows), columns_of(codes)), np.result_type(x.dtype, np.float32))
     for columns, weight in column_blocks(codes, scale, zero_point, bits, group, length):
         output[:, columns] = np.dot(rows, weight)
         del weight  # before the next block is made
     if bias is not None:
         output += bias
     saved = (codes, scale, zero_point, bits, group, length, x.shape) if keep else ()
-    return output.reshape(*x.shape[:-1], codes.shape[1]), saved
+    return output.reshape(*x.shape[:-1], output.shape[1]), saved
 
 
 def weight_backward(gradient: Array, saved: Saved) -> Array:
@@ -186,8 +195,9 @@ def _weight_only_work(call: Call) -> Work:
 
 dequantize = Op("dequantize", _dequantize_forward, _no_backward, _dequantize_work)
 quantized_embedding = Op("quantized_embedding", _embedding_forward, _no_backward, _dequantize_work, _embedding_traffic)
-#: x W + b with float32 x: operands x, codes, scale, zero_point or None, bias or None; params bits, group or None,
+#: x W + b with float32 x: operands x, codes (a matrix, or `in_tiles`), scale, zero_point or None, bias or None; params bits, group or None,
 #: length (features), and ``packed``, a kernel's memory (`Codes.packed`).
 weight_only_linear = Op(
     "weight_only_linear", _weight_only_forward, _weight_only_backward, _weight_only_work, operands_once
 )
+select_kernel(weight_only_linear, "weight_only")
