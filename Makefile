@@ -12,7 +12,13 @@ PYTHON := $(shell for name in python3.11 python3.12 python3.13 python3; do \
 endif
 
 VENV := .venv
-PEERS := .venv-peers
+PEERS_VENV := .venv-peers
+# `make book PEERS=1` compares with other engines, each run in a process of the peers' environment.
+PEERS ?=
+ifneq ($(filter-out 0 1,$(PEERS)),)
+$(error PEERS must be 1, to compare with other engines, or 0, not $(PEERS))
+endif
+WITH_PEERS := $(filter 1,$(PEERS))
 PORT ?= 8000
 # PyPI's torch for Linux brings gigabytes of CUDA; this index has the build without it.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
@@ -25,8 +31,8 @@ LOCK := $(VENV)/bin/uv pip compile pyproject.toml --universal --python-version 3
 help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
 
-book: environment  ## run the chapters and write the site to _build/html
-	@$(VENV)/bin/python -m scripts.build_book
+book: environment $(if $(WITH_PEERS),peers-environment)  ## run the chapters and write the site to _build/html (PEERS=1: beside PyTorch, ONNX Runtime, JAX)
+	@$(if $(WITH_PEERS),TINYTORCH_PEERS="$(CURDIR)/$(PEERS_VENV)/bin/python" )$(VENV)/bin/python -m scripts.build_book
 
 test: environment  ## run all tests
 	@$(VENV)/bin/python -m pytest --numprocesses logical --dist worksteal
@@ -46,10 +52,10 @@ lint: environment  ## check style, types and spelling
 	@$(VENV)/bin/codespell
 
 peers: peers-environment  ## compare tinytorch with PyTorch (own environment, larger download)
-	@$(PEERS)/bin/python -m pytest peers
+	@$(PEERS_VENV)/bin/python -m pytest peers
 
 bench: peers-environment  ## run benchmarks/ beside PyTorch, each library on its best BLAS
-	@$(PEERS)/bin/python -m scripts.run_benchmarks
+	@$(PEERS_VENV)/bin/python -m scripts.run_benchmarks
 
 lock: environment  ## pin every dependency anew after a change of pyproject.toml
 	@$(LOCK) --all-extras --output-file requirements.lock
@@ -63,4 +69,4 @@ environment:
 	@$(if $(PYTHON),,$(error This needs Python 3.11 or newer and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" scripts/environment.py $(VENV) requirements.lock
 
 peers-environment:
-	@$(if $(PYTHON),,$(error This needs Python 3.11 or newer and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" scripts/environment.py $(PEERS) requirements-peers.lock --group torch --index "$(TORCH_INDEX)"
+	@$(if $(PYTHON),,$(error This needs Python 3.11 or newer and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" scripts/environment.py $(PEERS_VENV) requirements-peers.lock --group torch --index "$(TORCH_INDEX)"

@@ -13,6 +13,7 @@ from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 
+from tinytorch.perf.engines import available
 from tinytorch.perf.identity import cpu_name, steering_variables
 from tinytorch.report.provenance import package_hash
 
@@ -34,7 +35,8 @@ def _hash_of(path: Path) -> str:
 def execution_key(folder: Path, paths: list[str]) -> str:
     """Return a hash of all that a page's result depends on besides its own cells.
 
-    These are the package, the lock file, Python, the CPU, and the variables that steer threads and kernels.
+    These are the package, the lock file, Python, the CPU, the variables that steer threads and kernels, and the engines
+    that pages compare with.
 
     Raises:
         ExtensionError: if one of ``paths``, relative to ``folder``, does not exist.
@@ -44,6 +46,7 @@ def execution_key(folder: Path, paths: list[str]) -> str:
         digest.update(f"{path}\0{_hash_of((folder / path).resolve())}\0".encode())
     parts = [platform.python_version(), platform.machine(), cpu_name()]
     parts += [f"{name}={value}" for name, value in steering_variables().items()]
+    parts += [f"{name} {version}" for name, version in available().items()]
     digest.update("\0".join(parts).encode())
     return digest.hexdigest()[:32]
 

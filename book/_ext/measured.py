@@ -17,6 +17,7 @@ from myst_nb.sphinx_ import NbMetadataCollector
 from number_html import (
     Idents,
     ShowError,
+    absent_html,
     claim_html,
     filled_html,
     filled_text,
@@ -45,7 +46,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from tinytorch.report.claims import VERDICTS
-from tinytorch.report.records import NUMBER_KINDS, Json
+from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 from tinytorch.report.shown import BUILDING, RECORD_MIME
 
 LOGGER = logging.getLogger(__name__)
@@ -166,7 +167,8 @@ class ResolveRecords(SphinxPostTransform):
         record = self._store.find(reference, self._docname, *kinds)
         if record is None:
             page, key = split_reference(reference, self._docname)
-            raise ShowError(f"page {page!r} has recorded no {'number' if kinds == NUMBER_KINDS else kinds[0]} {key!r}")
+            wanted = "number" if kinds[0] in NUMBER_KINDS else kinds[0]
+            raise ShowError(f"page {page!r} has recorded no {wanted} {key!r}")
         return record
 
     def _address(self, docname: str) -> str:
@@ -176,7 +178,9 @@ class ResolveRecords(SphinxPostTransform):
         return self.env.titles[docname].astext() if docname in self.env.titles else docname
 
     def _number_of(self, reference: str, option: str = "") -> str:
-        record = self._record(reference, *NUMBER_KINDS)
+        record = self._record(reference, *NUMBER_KINDS, ABSENT)
+        if record["kind"] == ABSENT:
+            return absent_html(record, self._idents)
         page = record["page"]
         origin = (self._title(page), self._address(page)) if page != self._docname else None
         return number_html(record, option, self._idents, origin)
@@ -185,13 +189,21 @@ class ResolveRecords(SphinxPostTransform):
         return self._number_of(node["reference"], node["option"])
 
     def _plain_number(self, reference: str) -> str:
-        return formatted(self._record(reference, *NUMBER_KINDS)).text
+        record = self._record(reference, *NUMBER_KINDS, ABSENT)
+        return "what this build did not measure" if record["kind"] == ABSENT else formatted(record).text
 
     def _verdict(self, node: Pending) -> str:
-        record = self._record(node["reference"], "verdict")
+        record = self._record(node["reference"], "verdict", ABSENT)
+        if record["kind"] == ABSENT:
+            return absent_html(record, self._idents)
         page = record["page"]
         reason = filled_text(record["because"], lambda key: self._plain_number(_on_page(key, page)))
         return verdict_html(record, reason, self._idents)
+
+    def _name_of(self, reference: str) -> str:
+        """Return what a number is of; for one that was not measured its key says it."""
+        record = self._record(reference, *NUMBER_KINDS, ABSENT)
+        return str(record.get("what", record["key"]))
 
     def _evidence(self, record: Json) -> tuple[str, list[str]]:
         """Return a claim's evidence as HTML, and the numbers that it rests on besides, each with its name."""
@@ -204,7 +216,7 @@ class ResolveRecords(SphinxPostTransform):
 
         evidence = filled_html(record["evidence"], number)
         also = [
-            f"{escape(self._record(_on_page(key, page), *NUMBER_KINDS)['what'])} {self._number_of(_on_page(key, page))}"
+            f"{escape(self._name_of(_on_page(key, page)))} {self._number_of(_on_page(key, page))}"
             for key in record["numbers"]
             if key not in inside
         ]

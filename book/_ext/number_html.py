@@ -183,6 +183,12 @@ def number_html(record: Json, option: str, idents: Idents, origin: tuple[str, st
     return _with_detail(_value_html(shown) + tag, classes, detail_lines(record), idents.new("measured"), extra)
 
 
+def absent_html(record: Json, idents: Idents) -> str:
+    """Return what stands in the place of a number or word that this build did not measure, with the reason behind."""
+    inner = "not measured in this build"
+    return _with_detail(inner, "measured absent", [f"{record['reason'].rstrip('.')}."], idents.new("absent"))
+
+
 def verdict_html(record: Json, reason: str, idents: Idents) -> str:
     """Return a verdict word with its reason, in which numbers already stand, behind it."""
     inner = escape(record["word"])

@@ -11,7 +11,7 @@ from record_store import PageRecords, numbers_in
 from tinytorch.report.numbers import NO_BREAK, format_number
 from tinytorch.report.page import NOISE_KEY, number_text
 from tinytorch.report.provenance import blas_label, narrower_blas
-from tinytorch.report.records import NUMBER_KINDS, Json
+from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 
 TITLE = "How this was measured"
 
@@ -78,9 +78,10 @@ def _made(page: PageRecords) -> str:
 def _counts(page: PageRecords) -> str:
     """Return how many records of what kind the page has."""
     named = {"measured": "measured", "counted": "counted", "modelled": "modelled"}
-    total = len(page.records) - 1
+    total, absent = len(page.records) - 1, len(page.of_kind(ABSENT))
     parts = [f"{len(page.of_kind(kind))} {word}" for kind, word in named.items() if page.of_kind(kind)]
-    return f"{total} in all" + (f", numbers among them: {', '.join(parts)}" if parts else "")
+    numbers = f", numbers among them: {', '.join(parts)}" if parts else ""
+    return f"{total} in all{numbers}" + (f"; {absent} not measured in this build" if absent else "")
 
 
 def _rows(page: PageRecords, records: str, notebook: str) -> list[tuple[str, str]]:

@@ -51,6 +51,7 @@ page = Page("first")
 run = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3), "s", {"inner_loops": 4})
 page.number("latency", run)
 page.number("wish", run.scaled(0.5), modelled=True)
+page.absent("other", "other-verdict", reason="The other engine is not here.")
 page.word("bottleneck", "memory-bound", because="a run takes {latency}")
 ```
 
@@ -62,6 +63,8 @@ page.number("parameters", 12345, unit="parameters", what="weights and biases")
 ```{code-cell} ipython3
 took = "It took {latency}."
 page.claim("slow", statement="Slow.", source="Folklore", verdict="refuted", evidence=took, numbers=["second:total"])
+page.absent("engines", reason="The other engine is not here.", instead_of="table")
+page.claim("fast", statement="Fast.", source="Folklore", verdict="cannot tell here", evidence="It took {other}.")
 page.table("ops", [{"op": "linear", "time": run}], [("op", "Op"), ("time", "Time")], caption="Where the time goes")
 ```
 
@@ -70,6 +73,8 @@ wished {measured}`wish`.
 It has {measured}`parameters`, and the second page counted {measured}`second:total`.
 It is {verdict}`bottleneck`, where others say {quoted}`73 %|Someone 2009 <https://example.org/paper>`.
 
+The other takes {measured}`other | interval` and is {verdict}`other-verdict`.
+
 The formula is $I = \\frac{a}{b}$.
 
 $$
@@ -77,6 +82,9 @@ y = x^2
 $$ (square)
 
 ```{claim} slow
+```
+
+```{claim} fast
 ```
 """
 

@@ -14,6 +14,8 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx_external_toc.parsing import parse_toc_yaml
 
+from tinytorch.perf.engines.presence import PEERS
+
 PATHS = ["../package", "../requirements.lock"]
 
 
@@ -45,6 +47,21 @@ def test_what_steers_kernels_is_in_the_key(source: Path, name: str, monkeypatch:
     before = execution_key(source, PATHS)
     monkeypatch.setenv(name, "1")
     assert execution_key(source, PATHS) != before
+
+
+def test_the_engines_that_pages_compare_with_are_in_the_key(
+    source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv(PEERS, raising=False)
+    without = execution_key(source, PATHS)
+    keys = {without}
+    for version in ("1.0", "1.1"):
+        peers = tmp_path / f"python-{version}"
+        peers.write_text(f'#!/bin/sh\necho \'{{"JAX": "{version}"}}\'\n')
+        peers.chmod(0o755)
+        monkeypatch.setenv(PEERS, str(peers))
+        keys.add(execution_key(source, PATHS))
+    assert len(keys) == 3
 
 
 def test_other_variables_are_not(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

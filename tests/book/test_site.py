@@ -85,6 +85,19 @@ def test_a_verdict_gives_its_reason_with_the_number(first: BeautifulSoup) -> Non
     assert "Because a run takes 1.1 ms." in text(reason)
 
 
+def test_what_was_not_measured_says_so_in_its_place(story: Story, first: BeautifulSoup) -> None:
+    buttons = first.select("button.absent")
+    assert [text(button) for button in buttons] == ["not measured in this build"] * 3
+    for button in buttons:
+        detail = first.find(id=str(button["popovertarget"]))
+        assert isinstance(detail, Tag)
+        assert text(detail) == "The other engine is not here."
+    note = first.find(id="table-engines")
+    assert isinstance(note, Tag)
+    assert text(note) == "Not measured in this build: The other engine is not here."
+    assert "not measured in this build" in text(story.fresh.page("index.html"))
+
+
 def test_a_table_as_the_last_expression_is_shown_once(first: BeautifulSoup) -> None:
     assert len(first.select("#table-ops")) == 1
 
@@ -106,7 +119,7 @@ def test_the_claim_stands_where_it_is_discussed_and_in_the_ledger(story: Story, 
     ledger = story.fresh.page("index.html")
     counts = ledger.select_one(".ledger-counts")
     assert counts is not None
-    assert text(counts) == "1 claim: 0 supported, 1 refuted, 0 cannot tell here."
+    assert text(counts) == "2 claims: 0 supported, 1 refuted, 1 cannot tell here."
     assert ledger.select_one('.ledger a[href="first.html#claim-slow"]') is not None
 
 

@@ -137,3 +137,37 @@ def test_the_interval_of_a_statistic_survives_its_record(page: Page) -> None:
         again = measurement_from_record(page.records[-1])
         assert (again.median, again.interval) == (made.median, made.interval)
         assert again.interval != Measurement("same samples", made.samples, made.unit).interval
+
+
+def test_what_is_absent_says_why_in_every_place(page: Page) -> None:
+    number, verdict = page.absent("torch", "torch-verdict", reason="PyTorch is not <installed>.")
+    assert number.record.to_json()["kind"] == "absent"
+    assert verdict.record.body == {"reason": "PyTorch is not <installed>."}
+    assert number.html is None
+    (table,) = page.absent("engines", reason="PyTorch is not <installed>.", instead_of="table")
+    assert table.html is not None
+    assert 'id="table-engines"' in table.html
+    assert "PyTorch is not &lt;installed&gt;." in table.html
+    with pytest.raises(ValueError, match="'torch' is taken"):
+        page.number("torch", RUN)
+
+
+def test_nothing_is_absent_without_a_key_or_a_reason(page: Page) -> None:
+    before = len(page.records)
+    page.number("latency", RUN)
+    for keys, reason, said in (
+        ((), "why", "keys must name"),
+        (("a", "latency"), "why", "taken"),
+        (("a",), " ", "reason"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            page.absent(*keys, reason=reason)
+    assert len(page.records) == before + 1
+
+
+def test_a_claim_on_what_is_absent_cannot_be_judged(page: Page) -> None:
+    page.absent("torch", reason="PyTorch is not installed.")
+    said = {"statement": "It is slow.", "source": "Folklore", "evidence": "It takes {torch}."}
+    with pytest.raises(ValueError, match="must be 'cannot tell here', not 'refuted': torch was not measured"):
+        page.claim("slow", verdict="refuted", **said)
+    assert page.claim("slow", verdict="cannot tell here", **said).record.body["numbers"] == ["torch"]

@@ -52,6 +52,7 @@ def page() -> Page:
     axes.set_ylabel("operation")
     page.figure("bars", figure, caption="One bar.", alt="A bar for the one operation.")
     page.claim("slow", statement="It is slow.", source="Folklore", verdict="refuted", evidence="It takes {latency}.")
+    page.absent("other-engine", reason="It is not installed: `make book PEERS=1` measures it.")
     return page
 
 
@@ -65,6 +66,7 @@ def test_a_page_of_every_kind_keeps_to_the_schema(page: Page) -> None:
         "table",
         "figure",
         "claim",
+        "absent",
     }
     validate(page_file("sample", page.records, duration_seconds=1.5))
 

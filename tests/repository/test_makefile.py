@@ -43,6 +43,19 @@ def test_the_documents_name_only_jobs_that_exist() -> None:
         assert named <= JOBS, document
 
 
+def test_a_book_with_peers_makes_their_environment_and_names_its_python() -> None:
+    plain, beside = make("--dry-run", "book", "PEERS=0").stdout, make("--dry-run", "book", "PEERS=1").stdout
+    assert "peers" not in plain.lower()
+    assert "requirements-peers.lock" in beside
+    assert f'TINYTORCH_PEERS="{ROOT}/.venv-peers/bin/python" .venv/bin/python' in beside
+
+
+def test_peers_is_yes_or_no() -> None:
+    tried = make("--dry-run", "book", "PEERS=yes")
+    assert tried.returncode != 0
+    assert "PEERS must be 1, to compare with other engines, or 0, not yes" in tried.stderr
+
+
 @pytest.mark.parametrize("job", ["test", "book", "peers"])
 def test_without_a_new_enough_python_there_is_one_clear_sentence(tmp_path: Path, job: str) -> None:
     for name in ("python3", "python3.11", "python3.12", "python3.13"):

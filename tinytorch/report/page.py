@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from html import escape
+from typing import Any, Literal
 
 from matplotlib.figure import Figure
 
@@ -12,10 +13,10 @@ from tinytorch.perf.comparison import Comparison
 from tinytorch.perf.noise import small_noise_floor
 from tinytorch.perf.timing import Measurement
 from tinytorch.report import figures, tables
-from tinytorch.report.claims import Claim, placeholders
+from tinytorch.report.claims import CANNOT_TELL, Claim, placeholders
 from tinytorch.report.numbers import format_interval, format_number
 from tinytorch.report.provenance import provenance
-from tinytorch.report.records import NUMBER_KINDS, Json, Record, checked_key, checked_text, now, number_body
+from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, Record, checked_key, checked_text, now, number_body
 from tinytorch.report.shown import Shown
 from tinytorch.report.svg import page_svg
 from tinytorch.report.tables import Column
@@ -24,6 +25,15 @@ from tinytorch.report.tables import Column
 PROVENANCE_KEY = "provenance"
 #: The key of the smallest ratio that comparisons resolve where and when the page is made.
 NOISE_KEY = "noise-floor"
+#: How what is absent begins.
+NOT_MEASURED = "Not measured in this build"
+
+
+def _note(key: str, reason: str, instead_of: Literal["table", "figure"] | None) -> str | None:
+    """Return the note that stands in place of a table or figure."""
+    if instead_of is None:
+        return None
+    return f'<p class="not-measured" id="{instead_of}-{key}" role="note">{NOT_MEASURED}: {escape(reason)}</p>'
 
 
 def number_text(body: Json) -> str:
@@ -107,6 +117,30 @@ class Page:
         self.number(key, comparison.ratio)
         return self.word(f"{key}-verdict", verdict, because=f"the ratio is {{{key}}}, and {because}")
 
+    def absent(self, *keys: str, reason: str, instead_of: Literal["table", "figure"] | None = None) -> list[Shown]:
+        """Record that this build did not measure something that another build of the page does.
+
+        The roles ``{measured}`` and ``{verdict}`` then say so in the place of the number or word, with the reason
+        behind it. In place of a table or figure a note says it, at the same address.
+
+        Args:
+            keys: of what is not measured.
+            reason: why, and what would measure it, in one sentence.
+            instead_of: what would have been shown at this place; None for numbers and words.
+
+        Raises:
+            ValueError: if there is no key, one is taken, or the reason is empty.
+        """
+        if not keys:
+            raise ValueError("keys must name at least one number, word, table or figure")
+        for key in keys:
+            self._check_new(key)
+        body = {"reason": checked_text(reason, "reason", keys[0])}
+        return [
+            self._emit(key, ABSENT, dict(body), f"{key}: {NOT_MEASURED}: {reason}", _note(key, reason, instead_of))
+            for key in dict.fromkeys(keys)
+        ]
+
     def table(
         self,
         key: str,
@@ -180,13 +214,19 @@ class Page:
             source_url: where to read it.
 
         Raises:
-            ValueError: if something is empty or no verdict, a number is not recorded yet, or the key is taken.
+            ValueError: if something is empty or no verdict, a number is not recorded yet, the key is taken, or the
+                claim is judged although it rests on a number that this build did not measure.
         """
         self._check_new(key)
         body = Claim(key, statement, source, verdict, evidence, tuple(numbers), source_url).body()
         if not body["numbers"]:
             raise ValueError(f"claim {key!r} must rest on at least one number: name it in evidence or numbers")
         self._check_numbers(body["numbers"], key)
+        unmeasured = [name for name in body["numbers"] if name in self._keys(ABSENT)]
+        if unmeasured and verdict != CANNOT_TELL:
+            raise ValueError(
+                f"verdict of {key!r} must be {CANNOT_TELL!r}, not {verdict!r}: {', '.join(unmeasured)} was not measured"
+            )
         return self._emit(key, "claim", body, f"{statement} ({source}): {verdict}. {evidence}")
 
     def _check_new(self, key: str) -> None:
@@ -196,10 +236,14 @@ class Page:
 
     def _check_numbers(self, keys: Sequence[str], user: str) -> None:
         """Raise ValueError if a number of this page is not recorded yet; other pages' are checked by the build."""
-        known = {record.key for record in self.records if record.kind in NUMBER_KINDS}
+        known = self._keys(*NUMBER_KINDS, ABSENT)
         missing = [key for key in keys if ":" not in key and key not in known]
         if missing:
             raise ValueError(f"{user!r} names {', '.join(missing)}, which page {self.name!r} has not recorded yet")
+
+    def _keys(self, *kinds: str) -> set[str]:
+        """Return the keys of this page's records of these kinds."""
+        return {record.key for record in self.records if record.kind in kinds}
 
     def _emit(self, key: str, kind: str, body: Json, text: str, html: str | None = None) -> Shown:
         record = Record(key, kind, self.name, now(), body)

@@ -19,10 +19,12 @@ from tinytorch.perf.timing import Measurement, Statistic
 from tinytorch.report.numbers import half_width_of, is_exact
 
 #: The version of `record.schema.json`; it rises whenever a reader of the files would have to change.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SCHEMA_NAME = "tinytorch-records"
 NUMBER_KINDS = ("measured", "counted", "modelled")
-KINDS = (*NUMBER_KINDS, "verdict", "table", "figure", "claim", "provenance")
+#: The kind of what stands in place of a number, verdict, table or figure that this build did not measure.
+ABSENT = "absent"
+KINDS = (*NUMBER_KINDS, "verdict", "table", "figure", "claim", ABSENT, "provenance")
 _KEY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 Json = dict[str, Any]
