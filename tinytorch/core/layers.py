@@ -58,6 +58,10 @@ class Embedding(Module):
         """Return (..., embedding_dim) of integers (...), each in 0..num_embeddings - 1."""
         return apply(ops.embedding, np.asarray(indices.data if isinstance(indices, Tensor) else indices), self.weight)
 
+    def project(self, x: Tensor) -> Tensor:
+        """Return x times the table, transposed: (..., num_embeddings) of (..., embedding_dim), as tied logits are."""
+        return apply(ops.linear, x, self.weight.T)
+
     def _described(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}"
 

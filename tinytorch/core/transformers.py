@@ -7,10 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tinytorch.core import ops
 from tinytorch.core.activations import GELU
 from tinytorch.core.attention import MultiHeadAttention
-from tinytorch.core.dispatch import apply, no_grad
+from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Embedding, LayerNorm, Linear, checked_positive
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
@@ -120,7 +119,7 @@ class GPT(Module):
             x = block(x)
         if last:
             x = x[:, -1:]
-        return apply(ops.linear, self.norm(x), self.token_embedding.weight.T)
+        return self.token_embedding.project(self.norm(x))
 
     def _described(self) -> str:
         return f"vocab_size={self.vocab_size}, max_seq_len={self.max_seq_len}"

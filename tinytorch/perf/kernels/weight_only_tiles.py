@@ -87,12 +87,10 @@ def _in_column_order(builder: Any, parts: Sequence[Any]) -> list[Any]:
 
     # Neighbours of columns 4 i and 4 i + 1, and of 4 i + 2 and 4 i + 3; then both pairs.
     made = []
-    for quarter in range(4):
-        lanes = range(4 * quarter, 4 * quarter + 4)
-        pairs = [mixed(a, b, [o for lane in lanes for o in (lane, lane + LANES)]) for a, b in (parts[:2], parts[2:])]
-        made.append(
-            mixed(*pairs, [o for lane in range(4) for o in (2 * lane, 2 * lane + 1, 8 + 2 * lane, 9 + 2 * lane)])
-        )
+    for first in range(0, LANES, 4):
+        order = [lane + other for lane in range(first, first + 4) for other in (0, LANES)]
+        low, high = mixed(parts[0], parts[1], order), mixed(parts[2], parts[3], order)
+        made.append(mixed(low, high, [lane + other for lane in range(0, 8, 2) for other in (0, 1, 8, 9)]))
     return made
 
 
@@ -241,8 +239,8 @@ def _add_tile(
 
 
 #: ``add_tile(bits, rows, wide, affine, codes, at, stride, count, x, x_at, x_stride, scale, zero, scale_at, scale_next,
-#: output, output_at, output_stride)``: add scale · Σ x (code − zero) to a tile of ``rows`` rows and 64 columns, or 16 where not
-#: ``wide``. All arrays are flat: codes (bytes of a column are ``stride`` apart, ``count`` of them), x and output with a
-#: stride from row to row. The first four are constants; without ``affine`` zero is not read.
+#: output, output_at, output_stride)``: add scale · Σ x (code − zero) to a tile of ``rows`` rows and 64 columns, or 16
+#: where not ``wide``. All arrays are flat: codes (bytes of a column are ``stride`` apart, ``count`` of them), x and
+#: output with a stride from row to row. The first four are constants; without ``affine`` zero is not read.
 #: The scales at ``scale_next`` are asked for, as a stride of rows is more than the hardware foresees.
 add_tile = intrinsic(_add_tile)

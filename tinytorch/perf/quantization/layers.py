@@ -138,7 +138,8 @@ class QuantizedLinear(QuantizedProduct):
     """x W + b with W stored as codes; in dynamic and static mode the product is of integers.
 
     ``codes`` is int8 (in_features, out_features), or packed along the inputs; in weight-only mode with whole tiles of
-    outputs it is stored tile by tile (`in_tiles`). The bias stays a float32 Parameter. The weight does not train; gradients pass to the input, straight through its rounding, and to the bias.
+    outputs it is stored tile by tile (`in_tiles`). The bias stays a float32 Parameter. The weight does not train;
+    gradients pass to the input, straight through its rounding, and to the bias.
 
     Args:
         linear: the layer to quantize; it is copied from, not changed.

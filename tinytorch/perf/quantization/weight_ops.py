@@ -195,8 +195,8 @@ def _weight_only_work(call: Call) -> Work:
 
 dequantize = Op("dequantize", _dequantize_forward, _no_backward, _dequantize_work)
 quantized_embedding = Op("quantized_embedding", _embedding_forward, _no_backward, _dequantize_work, _embedding_traffic)
-#: x W + b with float32 x: operands x, codes (a matrix, or `in_tiles`), scale, zero_point or None, bias or None; params bits, group or None,
-#: length (features), and ``packed``, a kernel's memory (`Codes.packed`).
+#: x W + b with float32 x: operands x, codes (a matrix, or `in_tiles`), scale, zero_point or None, bias or None; params
+#: bits, group or None, length (features), and ``packed``, a kernel's memory (`Codes.packed`).
 weight_only_linear = Op(
     "weight_only_linear", _weight_only_forward, _weight_only_backward, _weight_only_work, operands_once
 )
