@@ -114,6 +114,10 @@ class FakeQuantized(Module):
         geometry = {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation}
         return apply(ops.conv2d, *inputs, **geometry, groups=layer.groups)
 
+    def project(self, x: Tensor) -> Tensor:
+        """Return x times the rounded table of an embedding, transposed, as `Embedding.project` does."""
+        return apply(ops.linear, x, self.weight.T)
+
     def _rounded(self, x: Tensor) -> Tensor:
         if self.plan.mode == "weight-only":
             return x
