@@ -1,0 +1,198 @@
+"""One matrix product, written in every way between a Python loop and the machine's peak, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+
+
+def vectorized_matmul(a: Any, b: Any) -> Any:
+    """Return the matrix product of two arrays or Tensors of two or more axes, by BLAS; a Tensor if one of them is.
+
+    Leading axes broadcast as in `numpy.matmul`. A Tensor's product is recorded for its backward.
+
+    Raises:
+        ValueError: if one has fewer than two axes ("2D+"), or their inner lengths differ ("shape mismatch").
+    """
+    _checked(np.shape(a.data if isinstance(a, Tensor) else a), np.shape(b.data if isinstance(b, Tensor) else b))
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return Tensor(a) @ b if not isinstance(a, Tensor) else a @ b
+    return np.matmul(a, b)
+
+
+def _checked(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    if len(a) < 2 or len(b) < 2:
+        raise ValueError(f"a and b must be 2D+ (two axes or more), but their shapes are {a} and {b}")
+    if a[-1] != b[-2]:
+        raise ValueError(f"a and b have a shape mismatch: {a} ends in {a[-1]}, but {b} needs {b[-2]} there")
+
+
+def _matrices(a: Any, b: Any) -> tuple[Array, Array]:
+    """Return both as C-ordered float32 matrices."""
+    _checked(np.shape(a), np.shape(b))
+    if np.ndim(a) != 2 or np.ndim(b) != 2:
+        raise ValueError(f"a and b must be matrices here, but their shapes are {np.shape(a)} and {np.shape(b)}")
+    return np.array(a, np.float32, order="C"), np.array(b, np.float32, order="C")
+
+
+def python_loops(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+    """Three loops of Python over lists: every multiply-add is some fifty instructions of the interpreter."""
+    left, right = (np.asarray(x).tolist() for x in (a, b))
+    _checked(np.shape(left), np.shape(right))
+    out = [[0.0] * len(right[0]) for _ in left]
+    for i in range(len(left)):
+        for j in range(len(right[0])):
+            total = 0.0
+            for k in range(len(right)):
+                total += left[i][k] * right[k][j]
+            out[i][j] = total
+    return np.array(out, np.float32)
+
+
+def python_loops_by_rows(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+    """The same loops in the order i, k, j: an interpreter's cost is not memory, so the order matters little."""
+    left, right = (np.asarray(x).tolist() for x in (a, b))
+    _checked(np.shape(left), np.shape(right))
+    out = [[0.0] * len(right[0]) for _ in left]
+    for i in range(len(left)):
+        line = out[i]
+        for k in range(len(right)):
+            factor, row = left[i][k], right[k]
+            for j in range(len(row)):
+                line[j] += factor * row[j]
+    return np.array(out, np.float32)
+
+
+def array_element_loops(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+    """Three loops that take elements of NumPy arrays: slower than lists, as each element becomes an object first."""
+    left, right = _matrices(a, b)
+    out = np.zeros((left.shape[0], right.shape[1]), np.float32)
+    for i in range(left.shape[0]):
+        for j in range(right.shape[1]):
+            for k in range(left.shape[1]):
+                out[i, j] += left[i, k] * right[k, j]
+    return out
+
+
+def dot_products(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+    """One call for each element of the result: the inner loop is compiled, but walks down a column of ``b``."""
+    left, right = _matrices(a, b)
+    out = np.empty((left.shape[0], right.shape[1]), np.float32)
+    for i in range(left.shape[0]):
+        for j in range(right.shape[1]):
+            out[i, j] = np.dot(left[i], right[:, j])
+    return out
+
+
+def row_products(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+    """One product of vector and matrix for each row: compiled and vectorized, but ``b`` is read anew for each row."""
+    left, right = _matrices(a, b)
+    out = np.empty((left.shape[0], right.shape[1]), np.float32)
+    for i in range(left.shape[0]):
+        np.dot(left[i], right, out=out[i])
+    return out
+
+
+def einsum_loops(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+    """`numpy.einsum` as it is called by default: one compiled loop over i, j, k, without BLAS and without tiles."""
+    left, right = _matrices(a, b)
+    return np.einsum("ik,kj->ij", left, right, optimize=False)
+
+
+def einsum_blas(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+    """`numpy.einsum` with ``optimize=True``: it sees a matrix product, and calls BLAS."""
+    left, right = _matrices(a, b)
+    return np.asarray(np.einsum("ik,kj->ij", left, right, optimize=True))
+
+
+def tiled_matmul(a: npt.ArrayLike, b: npt.ArrayLike, tile: int = 64) -> Array:
+    """Return the product of two matrices in tiles of ``tile`` x ``tile``, each a call of BLAS; float32.
+
+    The textbook says that tiles make a product faster. BLAS has tiles of its own, chosen for the caches, so cutting
+    its work into pieces only adds calls, sums of the parts, and edges.
+
+    Raises:
+        ValueError: as `vectorized_matmul`, for other than two axes, and if ``tile`` is below 1.
+    """
+    if tile < 1:
+        raise ValueError(f"tile must be at least 1, not {tile}")
+    left, right = _matrices(a, b)
+    out = np.zeros((left.shape[0], right.shape[1]), np.float32)
+    for i in range(0, left.shape[0], tile):
+        for j in range(0, right.shape[1], tile):
+            block = out[i : i + tile, j : j + tile]
+            for k in range(0, left.shape[1], tile):
+                block += left[i : i + tile, k : k + tile] @ right[k : k + tile, j : j + tile]
+    return out
+
+
+def _compiled(name: str, *more: Any) -> Callable[[npt.ArrayLike, npt.ArrayLike], Array]:
+    """Return a function that runs a kernel of `kernels.loop_orders` on two matrices."""
+
+    def run(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+        left, right = _matrices(a, b)
+        out = np.empty((left.shape[0], right.shape[1]), np.float32)
+        getattr(import_module("tinytorch.perf.kernels.loop_orders"), name)(left, right, out, *more)
+        return out
+
+    return run
+
+
+def compiled_loops(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+    """Three compiled loops in the order i, j, k: see `kernels.loop_orders.rows_columns_inner`."""
+    return _compiled("rows_columns_inner")(a, b)
+
+
+def compiled_loops_by_rows(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+    """Three compiled loops in the order i, k, j: see `kernels.loop_orders.rows_inner_columns`."""
+    return _compiled("rows_inner_columns")(a, b)
+
+
+def compiled_tiles(a: npt.ArrayLike, b: npt.ArrayLike, tile: int = 128) -> Array:
+    """Compiled loops, tile by tile: see `kernels.loop_orders.in_tiles`."""
+    return _compiled("in_tiles", tile)(a, b)
+
+
+def compiled_four_steps(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+    """Compiled loops, four steps of the inner axis at once: see `kernels.loop_orders.four_steps_at_once`."""
+    return _compiled("four_steps_at_once")(a, b)
+
+
+def register_tiles(a: Array, b: Array) -> Array:
+    """A tile of 8 x 48 numbers in registers while the inner axis goes by, ``b`` read where it lies, row by row.
+
+    Two memory operations for six multiply-adds or more; but each row of ``b`` is in another page of memory.
+    See `kernels.product_tiles`.
+    """
+    result: Array = import_module("tinytorch.perf.kernels.packed_matmul").direct_product(a, b)
+    return result
+
+
+def packed_tiles(a: Array, b: Array) -> Array:
+    """The same tiles, and ``b`` packed first, so that they walk along memory: see `kernels.packed_matmul.product`."""
+    result: Array = import_module("tinytorch.perf.kernels.packed_matmul").product(a, b)
+    return result
+
+
+def prepacked_tiles(b: Array) -> Callable[[Array], Array]:
+    """Pack ``b`` now and return the function of ``a`` that multiplies by it: for a weight that serves many calls."""
+    panels = import_module("tinytorch.perf.kernels.packing").pack(b)
+    packed_product = import_module("tinytorch.perf.kernels.packed_matmul").packed_product
+
+    def multiply(a: Array) -> Array:
+        result: Array = packed_product(a, panels, b.shape[1])
+        return result
+
+    return multiply
+
+
+def blas(a: Array, b: Array) -> Array:
+    """The BLAS that NumPy was built with: the same idea, in assembly, tuned for each CPU."""
+    return np.matmul(a, b)
