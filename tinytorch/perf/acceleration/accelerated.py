@@ -9,6 +9,7 @@ from importlib import import_module
 
 from tinytorch.core import dispatch
 from tinytorch.core.op import Implementation, Op
+from tinytorch.core.optimizers import step_rules
 
 #: Modules of `tinytorch.perf.kernels`, each with a mapping ``IMPLEMENTATIONS`` from an op to the kernel for it.
 _FAMILIES = (
@@ -18,6 +19,7 @@ _FAMILIES = (
     "softmax",
     "layer_norm",
     "cross_entropy",
+    "attention_ops",
 )
 
 
@@ -42,7 +44,7 @@ def kernel_implementations() -> dict[Op, Implementation]:
 
 @contextmanager
 def accelerated() -> Iterator[None]:
-    """Run the body with the compiled kernels; also works as a decorator.
+    """Run the body with the compiled kernels, also for the optimizers' steps; works as a decorator too.
 
     A kernel is compiled at its first call, or read from disk where an earlier process compiled it. A backward runs
     the implementation whose forward ran, also after the body.
@@ -50,5 +52,7 @@ def accelerated() -> Iterator[None]:
     Raises:
         ModuleNotFoundError: if Numba, which compiles them, is not installed.
     """
-    with dispatch.implementations(kernel_implementations()):
+    chosen = kernel_implementations()
+    rules = import_module("tinytorch.perf.kernels.optimizer_steps").RULES
+    with dispatch.implementations(chosen), step_rules(rules):
         yield
