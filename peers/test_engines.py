@@ -25,6 +25,8 @@ def test_engines_compute_what_we_compute(engine: Engine, name: str, phase: Phase
             assert check(engine, subject(name), phase) >= 0
 
 
+# What torch.compile loads uses a part of PyTorch that PyTorch says will go.
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
 def test_the_compiled_setting_computes_it_too() -> None:
     engine = ENGINES["PyTorch compiled"]
     with engine.load().scope(engine.setting):

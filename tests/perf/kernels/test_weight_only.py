@@ -42,7 +42,7 @@ def operands(weight: Array, scheme: Scheme, tiled: bool) -> tuple[tuple[Any, ...
     scale, zero = made.scale.reshape(shape), made.zero_point.reshape(shape)
     wide = [np.repeat(each.astype(float), group or len(weight), axis=0)[: len(weight)] for each in (scale, zero)]
     codes = pack(made.codes, scheme.bits)
-    params = {"bits": scheme.bits, "group": group, "length": len(weight), "packed": {}}
+    params: dict[str, Any] = {"bits": scheme.bits, "group": group, "length": len(weight), "packed": {}}
     held = in_tiles(codes) if tiled else codes
     offset = None if scheme.symmetric else zero.astype(np.int8)
     return (held, scale, offset, None), params, (made.codes - wide[1]) * wide[0]
@@ -81,7 +81,7 @@ def test_codes_at_their_extremes_are_exact(bits: int) -> None:
     codes[0], codes[1] = -half, half - 1
     scale, zero = np.ones((1, 150), np.float32), np.full((1, 150), half - 1, np.int8)
     x = np.random.default_rng(0).integers(-9, 10, (5, 70)).astype(np.float32)
-    params = {"bits": bits, "group": None, "length": 70, "packed": {}}
+    params: dict[str, Any] = {"bits": bits, "group": None, "length": 70, "packed": {}}
     for offset in (None, zero):
         for columns in (150, 128):
             held = in_tiles(pack(codes[:, :columns], bits))
@@ -143,7 +143,7 @@ def test_results_do_not_depend_on_threads_or_on_later_rows() -> None:
     for count in (1, 2):
         with blas_threads(count):
             found.append(apply(weight_only_linear, Tensor(x), *weight, **params).data)
-    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0][:4], apply(weight_only_linear, Tensor(x[:4]), *weight, **params).data)
 
 
@@ -157,8 +157,9 @@ def test_the_kernel_is_the_default_and_gradients_are_the_reference_s() -> None:
         tensor = Tensor(x, requires_grad=True)
         with implementations({weight_only_linear: chosen}):
             layer(tensor).backward(down)
+        assert tensor.grad is not None
         gradients.append(tensor.grad)
-    np.testing.assert_array_equal(*gradients)
+    np.testing.assert_array_equal(gradients[0], gradients[1])
     np.testing.assert_allclose(gradients[0], down @ layer.dequantized().data.T, rtol=1e-4, atol=1e-5)
 
 

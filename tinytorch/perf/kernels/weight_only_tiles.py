@@ -54,7 +54,7 @@ def _prefetch(builder: Any, pointer: Any, index: Any) -> None:
     builder.call(function, [line, vectors.INT32(0), vectors.INT32(3), vectors.INT32(1)])
 
 
-def _splat(builder: Any, pointer: Any, index: Any) -> Any:
+def splat(builder: Any, pointer: Any, index: Any) -> Any:
     """Return 16 times the float at ``index``."""
     undefined = ir.Constant(_FLOATS, ir.Undefined)
     first = builder.insert_element(undefined, builder.load(builder.gep(pointer, [index])), vectors.INT32(0))
@@ -77,6 +77,21 @@ def _numbers(builder: Any, words: Any, bits: int, first_bit: int) -> Any:
         return _looked_up(builder, shifted, bits)
     code = builder.and_(shifted, _words(2**bits - 1))
     return builder.sitofp(builder.sub(code, _words(2 ** (bits - 1))), _FLOATS)
+
+
+def packed_numbers(builder: Any, pointer: Any, at: Any, bits: int) -> list[Any]:
+    """Return as floats the codes of 16 bytes, those in the lowest bits of each first."""
+    raw = _at(builder, pointer, at, _BYTES, 1)
+    if bits == 8:
+        return [builder.sitofp(builder.sext(raw, _WORDS), _FLOATS)]
+    word = builder.zext(raw, _WORDS)
+    return [_numbers(builder, word, bits, first_bit) for first_bit in range(0, 8, bits)]
+
+
+def signed_bytes(builder: Any, byte: Any) -> Any:
+    """Return 16 times a signed byte, as floats."""
+    number = builder.sitofp(builder.sext(byte, vectors.INT32), vectors.FLOAT)
+    return vectors.filled(builder, number, _FLOATS)
 
 
 def _in_column_order(builder: Any, parts: Sequence[Any]) -> list[Any]:
@@ -113,26 +128,21 @@ class _Tile:
         apart. Its vector j then has column 4 i + j in lane i.
         """
         builder, places = self.builder, range(self.per_byte)
-        if self.bits == 8:
-            return [[self.signed(self.codes, builder.add(at, at.type(part * LANES)))] for part in range(self.parts)]
-        if not self.wide:
-            word = builder.zext(_at(builder, self.codes, at, _BYTES, 1), _WORDS)
-            return [[_numbers(builder, word, self.bits, place * self.bits) for place in places]]
+        if not self.interleaved:
+            starts = [builder.add(at, at.type(part * LANES)) for part in range(self.parts)]
+            return [packed_numbers(builder, self.codes, start, self.bits) for start in starts]
         word = _at(builder, self.codes, at, _WORDS, 1)
         return [
             [_numbers(builder, word, self.bits, 8 * part + place * self.bits) for place in places]
             for part in range(self.parts)
         ]
 
-    def signed(self, pointer: Any, at: Any) -> Any:
-        """Return 16 signed bytes as floats."""
-        return self.builder.sitofp(self.builder.sext(_at(self.builder, pointer, at, _BYTES, 1), _WORDS), _FLOATS)
-
     def zeros(self, at: Any) -> list[Any]:
         """Return the zero points of the columns as floats, in the order of `numbers`."""
         builder = self.builder
         if not self.interleaved:
-            return [self.signed(self.zero, builder.add(at, at.type(part * LANES))) for part in range(self.parts)]
+            starts = [builder.add(at, at.type(part * LANES)) for part in range(self.parts)]
+            return [packed_numbers(builder, self.zero, start, 8)[0] for start in starts]
         word = _at(builder, self.zero, at, _WORDS, 1)
         lifted = [builder.shl(word, _words(24 - 8 * part)) for part in range(self.parts)]
         return [builder.sitofp(builder.ashr(each, _words(24)), _FLOATS) for each in lifted]
@@ -142,7 +152,7 @@ class _Tile:
         builder, index = self.builder, x_at.type
         inputs = [
             [
-                _splat(builder, self.x, builder.add(builder.add(x_at, index(place)), builder.mul(x_stride, index(row))))
+                splat(builder, self.x, builder.add(builder.add(x_at, index(place)), builder.mul(x_stride, index(row))))
                 for row in range(self.rows)
             ]
             for place in range(self.per_byte)

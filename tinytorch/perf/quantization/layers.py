@@ -20,7 +20,7 @@ from tinytorch.perf.quantization.observers import MinMaxObserver, RangeObserver
 from tinytorch.perf.quantization.ops import Activations, convolution_weight, quantized_conv2d, quantized_linear
 from tinytorch.perf.quantization.packing import in_rows, in_tiles
 from tinytorch.perf.quantization.storage import Codes, QuantizedModule
-from tinytorch.perf.quantization.weight_ops import quantized_embedding, weight_only_linear
+from tinytorch.perf.quantization.weight_ops import quantized_embedding, weight_only_linear, weight_only_projection
 
 Mode = Literal["weight-only", "dynamic", "static"]
 
@@ -211,7 +211,7 @@ class QuantizedConv2d(QuantizedProduct):
 class QuantizedEmbedding(QuantizedModule, Embedding):
     """Table of rows stored as codes, each row a channel; only the rows that are picked become float32.
 
-    ``weight`` is the whole table dequantized anew, for models that use it as a projection too, such as `GPT`.
+    ``weight`` is the whole table dequantized anew; `project`, as `GPT` makes its logits, does without it.
 
     Args:
         embedding: the layer to quantize; it is copied from, not changed.
@@ -233,6 +233,10 @@ class QuantizedEmbedding(QuantizedModule, Embedding):
         """Return float32 (..., embedding_dim) of integers (...), each in 0..num_embeddings - 1."""
         picked = np.asarray(indices.data if isinstance(indices, Tensor) else indices)
         return apply(quantized_embedding, picked, *self._weight_operands(), **self._weight_params())
+
+    def project(self, x: Tensor) -> Tensor:
+        """Return x times the table, transposed: (..., num_embeddings); the table is never float32 as a whole."""
+        return apply(weight_only_projection, x, *self._weight_operands(), **self._weight_params())
 
     def _described(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}, {self.scheme.bits} bits per {self.scheme.per}"

@@ -193,6 +193,60 @@ def _weight_only_work(call: Call) -> Work:
     return Work(macs, (weights if call.needs[0] else 0) + (call.output.size if call.needs[4] else 0))
 
 
+def _row_blocks(
+    codes: Array, scale: Array, zero_point: Array | None, bits: int, group: int | None, length: int
+) -> Iterator[tuple[slice, Array]]:
+    """Yield slices of a table's rows, and the float32 matrix of each: never the whole table at once."""
+
+    def part(values: Array, rows: slice) -> Array:
+        return values if len(values) == 1 else values[rows]
+
+    step = max(_COLUMNS, _ELEMENTS // max(length, 1))
+    for first in range(0, len(codes), step):
+        rows = slice(first, first + step)
+        offset = None if zero_point is None else part(zero_point, rows)
+        yield rows, matrix_of(codes[rows], part(scale, rows), offset, bits, group, length, 1)
+
+
+def _projection_forward(
+    keep: bool,
+    x: Array,
+    codes: Array,
+    scale: Array,
+    zero_point: Array | None,
+    *,
+    bits: int,
+    group: int | None,
+    length: int,
+) -> tuple[Array, Saved]:
+    """Return x times a table, transposed, with the table dequantized a block of rows at a time."""
+    check_features(x, length, "weight_only_projection")
+    rows = x.reshape(-1, length)
+    output = np.empty((len(rows), len(codes)), np.result_type(x.dtype, np.float32))
+    for some, table in _row_blocks(codes, scale, zero_point, bits, group, length):
+        output[:, some] = np.dot(rows, table.T)
+        del table  # before the next block is made
+    saved = (codes, scale, zero_point, bits, group, length, x.shape) if keep else ()
+    return output.reshape(*x.shape[:-1], len(codes)), saved
+
+
+def _projection_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    """Give x its gradient; codes, scales and zero points have none."""
+    *weight, shape = saved
+    rows = gradient.reshape(-1, gradient.shape[-1])
+    down: Array = np.zeros((len(rows), shape[-1]), gradient.dtype)
+    for some, table in _row_blocks(*weight):
+        down += np.dot(rows[:, some], table)
+        del table  # before the next block is made
+    return down.reshape(shape), None, None, None
+
+
+def _projection_work(call: Call) -> Work:
+    """Products like a linear layer's; one operation for each number of the table, two with zero points."""
+    numbers = call.inputs[0].shape[-1] * call.output.shape[-1] * (1 if call.inputs[3].dtype is None else 2)
+    return Work(linear_macs(call), numbers)
+
+
 dequantize = Op("dequantize", _dequantize_forward, _no_backward, _dequantize_work)
 quantized_embedding = Op("quantized_embedding", _embedding_forward, _no_backward, _dequantize_work, _embedding_traffic)
 #: x W + b with float32 x: operands x, codes (a matrix, or `in_tiles`), scale, zero_point or None, bias or None; params
@@ -200,4 +254,8 @@ quantized_embedding = Op("quantized_embedding", _embedding_forward, _no_backward
 weight_only_linear = Op(
     "weight_only_linear", _weight_only_forward, _weight_only_backward, _weight_only_work, operands_once
 )
+#: x T^T with float32 x and a quantized table T, (rows, features): operands x, codes packed along the features, scale of
+#: the table, a row or a row's groups, zero_point or None; params bits, group or None, length (features).
+weight_only_projection = Op("weight_only_projection", _projection_forward, _projection_backward, _projection_work)
 select_kernel(weight_only_linear, "weight_only")
+select_kernel(weight_only_projection, "weight_only_rows")
