@@ -13,14 +13,14 @@ from tests.core.gradients import check_gradients
 from tinytorch import models
 from tinytorch.core.activations import GELU, ReLU, Tanh
 from tinytorch.core.dispatch import apply, no_grad
-from tinytorch.core.layers import Dropout, Linear
+from tinytorch.core.layers import Dropout, Flatten, Linear
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT, FeedForward, TransformerBlock
 from tinytorch.perf.acceleration.accelerated import accelerated
 from tinytorch.perf.acceleration.fused_linear import fused_linear, packed_linear
-from tinytorch.perf.acceleration.fusion import FrozenLinear, FusedBlock, FusedLinear, fuse
+from tinytorch.perf.acceleration.fusion import FrozenChain, FrozenLinear, FusedBlock, FusedLinear, fuse
 from tinytorch.perf.acceleration.panels import panel_bounds, unpacked
 from tinytorch.perf.events import recording
 from tinytorch.perf.kernels.linear import LAYOUT
@@ -160,22 +160,42 @@ def test_shared_modules_and_parameters_stay_shared() -> None:
     assert [name for name, _ in fuse(tied).named_parameters()] == [name for name, _ in tied.named_parameters()]
 
 
-def test_a_frozen_model_owns_its_weights_once_and_trains_nothing() -> None:
-    model = models.mlp().eval()
+@pytest.mark.parametrize("between", [Tanh, ReLU])
+def test_a_frozen_model_owns_its_weights_once_and_trains_nothing(between: type[Module]) -> None:
+    model = Sequential(Linear(48, 256, seed=0), between(), Linear(256, 10, bias=False, seed=1)).eval()
     frozen = fuse(model, frozen=True)
-    before = frozen(images()).data
+    x = Tensor(vectors(48).data, requires_grad=True)
+    before = frozen(x).data
     model.parameters()[0].data[...] = 7
-    assert np.array_equal(frozen(images()).data, before)
-    layers = [layer for _, layer in frozen.named_modules() if isinstance(layer, FrozenLinear)]
-    assert [layer.panels.nbytes for layer in layers] == [
-        4 * a * padded(b) for a, b in ((64, 256), (256, 128), (128, 10))
-    ]
+    assert np.array_equal(frozen(x).data, before)
+    held = sum(buffer.nbytes for _, buffer in frozen.named_buffers())
+    # Tanh is an op of its own; linear layers with nothing between them are a chain, where each has a bias.
+    filling = 0 if between is Tanh else padded(10)
+    assert held == 4 * (48 * 256 + 256 + 256 * padded(10) + filling)
     assert not any(parameter.requires_grad for parameter in frozen.parameters())
     assert not frozen.training
-    x = images()
-    x.requires_grad = True
     with pytest.raises(RuntimeError, match="for inference"):
-        frozen(x).backward(np.ones((3, 10), np.float32))
+        frozen(x).backward(np.ones((2, 300, 10), np.float32))
+
+
+def test_a_chain_does_what_its_layers_do() -> None:
+    model = models.mlp().eval()
+    with no_grad():
+        chain = fuse(model, frozen=True)
+        assert [type(layer) for _, layer in chain.named_children()] == [Flatten, FrozenChain]
+        for count in (1, 31, 32, 33, 100):
+            x = images(count)
+            np.testing.assert_allclose(chain(x).data, model(x).data, rtol=0, atol=1e-5)
+        x = Tensor(images(5).data.astype(np.float64))
+        np.testing.assert_allclose(chain(x).data, model(x).data, rtol=0, atol=1e-6)
+        with pytest.raises(ValueError, match="ends in 64 features"):
+            chain(Tensor(np.zeros((2, 65), np.float32)))
+
+
+def test_a_chain_ends_where_its_weights_would_leave_the_cache() -> None:
+    wide = Sequential(*[Linear(256, 256, seed=i) for i in range(3)], Linear(256, 8, seed=3))
+    layers = [layer for _, layer in fuse(wide, frozen=True).named_children()]
+    assert [type(layer) for layer in layers] == [FrozenLinear, FrozenLinear, FrozenChain]
 
 
 def test_a_frozen_layer_gives_its_weight_back() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+import numpy as np
+
 from tinytorch.core import ops
-from tinytorch.core.op import Array, Backward, Call, Gradients, Op, Saved, Shape, Work
+from tinytorch.core.op import Array, Backward, Call, Gradients, Op, Saved, Shape, Spec, Work
 from tinytorch.perf.acceleration.panels import unpacked
 
 Activation = Literal["none", "relu", "gelu"]
@@ -84,6 +86,16 @@ def _activation_work(call: Call, op: Op) -> Work:
     return op.work(
         Call(op, op.reference, call.phase, call.path, (call.output,), call.output, {}, (True,), call.start, call.end)
     )
+
+
+def activation_operations(activation: str) -> int:
+    """Return what an activation counts for one element of a forward."""
+    if activation == "none":
+        return 0
+    op = _ACTIVATIONS[activation]
+    one = Spec((1,), np.dtype(np.float32))
+    assert op.work is not None
+    return op.work(Call(op, op.reference, "forward", "", (one,), one, {}, (), 0, 0)).elementwise
 
 
 def _packed_forward(

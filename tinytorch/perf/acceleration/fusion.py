@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -14,13 +15,17 @@ from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Dropout, Linear
 from tinytorch.core.module import Module, Sequential
+from tinytorch.core.op import Array
 from tinytorch.core.spatial import BatchNorm2d, Conv2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import FeedForward, TransformerBlock
+from tinytorch.perf.acceleration.fused_chain import packed_chain, places
 from tinytorch.perf.acceleration.fused_linear import Activation, fused_linear, packed_linear
 from tinytorch.perf.acceleration.panels import Layout, unpacked
 
 Kind = TypeVar("Kind", bound=Module)
+#: Floats of a chain's weights: half a second cache of 1 MiB, as every few rows read them all.
+_CHAIN_FLOATS = 131_072
 #: What `copy.deepcopy` knows already, by the ``id`` of the original.
 Memo = dict[int, Any]
 
@@ -46,6 +51,7 @@ class FrozenLinear(Module):
 
     def __init__(self, linear: Linear, activation: Activation = "none") -> None:
         kernels, packing = (import_module(f"tinytorch.perf.kernels.{name}") for name in ("linear", "packing"))
+        import_module("tinytorch.perf.kernels.chain")
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.activation = activation
         self.layout: Layout = kernels.LAYOUT
@@ -66,6 +72,40 @@ class FrozenLinear(Module):
     def _described(self) -> str:
         bias, activation = self.bias is not None, self.activation
         return f"{self.in_features}, {self.out_features}, bias={bias}, activation={activation!r}"
+
+
+class FrozenChain(Module):
+    """Frozen linear layers that follow each other, as one op: a few rows go through all before the next rows do.
+
+    ``weights`` holds the panels and the bias of each, and nothing else does. A layer without a bias has zeros.
+    """
+
+    def __init__(self, layers: Sequence[FrozenLinear]) -> None:
+        self.widths = (layers[0].in_features, *[layer.out_features for layer in layers])
+        self.layout = layers[0].layout
+        self.activations = tuple(layer.activation for layer in layers)
+        weights: Array = import_module("tinytorch.perf.kernels.packing").aligned_empty(chain_size(layers))
+        for layer, (panels, bias, end) in zip(layers, places(self.widths, self.layout), strict=True):
+            weights[panels:bias] = layer.panels.data
+            weights[bias:end] = 0
+            if layer.bias is not None:
+                weights[bias : bias + layer.out_features] = layer.bias.data
+        self.weights = Tensor(weights)
+        self.training = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (..., last width) of (..., first width)."""
+        return apply(
+            packed_chain, x, self.weights, widths=self.widths, layout=self.layout, activations=self.activations
+        )
+
+    def _described(self) -> str:
+        return f"{self.widths}, activations={self.activations}"
+
+
+def chain_size(layers: Sequence[FrozenLinear]) -> int:
+    """Return how many floats panels and biases of ``layers`` take, with their filling."""
+    return places((layers[0].in_features, *[layer.out_features for layer in layers]), layers[0].layout)[-1][2]
 
 
 class FusedFeedForward(FeedForward):
@@ -115,7 +155,8 @@ def fuse(model: Module, *, frozen: bool = False) -> Module:
         model: any module; a shared module or parameter stays shared.
         frozen: for inference only, in eval mode. Weights of linear layers are packed once as the kernel reads them,
             instead of in each call, and kept in no other way; batch normalization after a convolution goes into its
-            weights; dropout is left out. No parameter requires a gradient. Later changes to ``model`` do not show.
+            weights; dropout is left out; small linear layers in a row are one op. No parameter requires a gradient.
+            Later changes to ``model`` do not show.
 
     Raises:
         ModuleNotFoundError: if ``frozen`` and Numba is not installed.
@@ -201,9 +242,32 @@ def _fuse_sequence(sequence: Sequential, frozen: bool, memo: Memo) -> None:
             kept.append(_folded(layer, layers.pop(0), memo))
         elif not (frozen and type(layer) is Dropout):
             kept.append(copy.deepcopy(layer, memo))
-    made = Sequential(*kept)
+    made = Sequential(*(_chained(kept) if frozen else kept))
     made.training = sequence.training
     memo[id(sequence)] = made
+
+
+def _chained(layers: list[Module]) -> list[Module]:
+    """Return ``layers`` with runs of frozen linear layers joined, as long as a run's weights stay in a second cache."""
+    made: list[Module] = []
+    run: list[FrozenLinear] = []
+    for layer in [*layers, None]:
+        if isinstance(layer, FrozenLinear) and layer.in_features * layer.out_features <= _CHAIN_FLOATS:
+            if run and chain_size([*run, layer]) > _CHAIN_FLOATS:
+                made.append(_joined(run))
+                run = []
+            run.append(layer)
+            continue
+        if run:
+            made.append(_joined(run))
+            run = []
+        if layer is not None:
+            made.append(layer)
+    return made
+
+
+def _joined(run: list[FrozenLinear]) -> Module:
+    return FrozenChain(run) if len(run) > 1 else run[0]
 
 
 def _folded(convolution: Conv2d, norm: Module, memo: Memo) -> Conv2d:

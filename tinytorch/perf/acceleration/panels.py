@@ -31,3 +31,8 @@ def unpacked(panels: Array, shape: tuple[int, int], layout: Layout) -> Array:
         whole = panels[inner * first : inner * last].reshape(inner, last - first)
         matrix[:, first:last] = whole[:, : columns - first]
     return matrix
+
+
+def padded_columns(columns: int, layout: Layout) -> int:
+    """Return ``columns`` rounded up to whole vectors."""
+    return -(-columns // layout[0]) * layout[0]

@@ -20,7 +20,7 @@ from tinytorch.perf.kernels.product_tiles import LANES, ROWS, WIDTH, multiply_ti
 from tinytorch.perf.kernels.vector_math import multiply_add, sigmoid
 
 Activation = Literal["none", "relu", "gelu"]
-_ACTIVATIONS: dict[str, int] = {"none": 0, "relu": 1, "gelu": 2}
+ACTIVATIONS: dict[str, int] = {"none": 0, "relu": 1, "gelu": 2}
 
 #: Steps of the inner axis that a tile takes at a time: a panel of them fills a seventh of a second cache of 1 MiB.
 _DEPTH = 768
@@ -31,9 +31,9 @@ _CHUNK = 256
 #: Up to so many rows the right operand is read where it lies: packing it would take longer than the product.
 _DIRECT_ROWS = 24
 #: Floating-point operations of a core in a nanosecond, roughly, to tell whether work is worth a second thread.
-_FLOPS_PER_NS = 200.0
+FLOPS_PER_NS = 200.0
 
-_NOTHING = np.empty((0, 0), np.float32)
+NOTHING = np.empty((0, 0), np.float32)
 _NO_BIAS = np.empty(0, np.float32)
 #: The sigmoid in GELU is that of x (LINEAR + CUBIC x^2).
 _LINEAR = np.float32(2 * math.sqrt(2 / math.pi))
@@ -292,7 +292,7 @@ def direct_product(a: Array, b: Array) -> Array:
     _check(a, b.shape, (b.dtype,), None, None, "none")
     if not b.flags.c_contiguous:
         raise ValueError("b must be C-ordered to be read where it lies: use product, which packs it")
-    return _run(a, _writable(b), False, _NO_BIAS, b.shape[1], None, None, "none", None, 2)
+    return _run(a, writable(b), False, _NO_BIAS, b.shape[1], None, None, "none", None, 2)
 
 
 def packed_product(
@@ -314,7 +314,7 @@ def packed_product(
             f"panels must be the {a.shape[1] * padded(columns)} floats of a packed matrix {(a.shape[1], columns)}, "
             f"not of shape {panels.shape}"
         )
-    return _run(a, _NOTHING, False, panels, columns, bias, residual, activation, None, 0)
+    return _run(a, NOTHING, False, panels, columns, bias, residual, activation, None, 0)
 
 
 def _check(
@@ -334,8 +334,8 @@ def _check(
         raise ValueError(f"bias must have shape {shape[1:]}, not {bias.shape}")
     if residual is not None and residual.shape != (len(a), shape[1]):
         raise ValueError(f"residual must have shape {(len(a), shape[1])}, not {residual.shape}")
-    if activation not in _ACTIVATIONS:
-        raise ValueError(f"activation must be one of {', '.join(_ACTIVATIONS)}, not {activation!r}")
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {activation!r}")
 
 
 def _run(
@@ -355,26 +355,31 @@ def _run(
     out = np.empty((rows, columns), np.float32) if inner else np.zeros((rows, columns), np.float32)
     left, left_transposed = as_rows(a)
     chunks = -(-rows // _CHUNK)
-    items = chunks * -(-columns // (_GROUP * WIDTH))
+    items = chunks * groups_of(columns)
     threads.split(
         product_items,
         items,
-        2.0 * min(rows, _CHUNK) * inner * _GROUP * WIDTH / _FLOPS_PER_NS,
+        2.0 * min(rows, _CHUNK) * inner * _GROUP * WIDTH / FLOPS_PER_NS,
         left,
         left_transposed,
         right,
         transposed,
-        _writable(panels),
-        _NO_BIAS if bias is None else _writable(bias),
-        _NOTHING if residual is None else _writable(residual),
-        _NOTHING if slope is None else slope,
+        writable(panels),
+        _NO_BIAS if bias is None else writable(bias),
+        NOTHING if residual is None else writable(residual),
+        NOTHING if slope is None else slope,
         out,
-        _ACTIVATIONS[activation],
+        ACTIVATIONS[activation],
         place,
     )
     return out
 
 
-def _writable(array: Array) -> Array:
+def groups_of(columns: int) -> int:
+    """Return how many groups of panels ``columns`` take: the items of a product of up to `_CHUNK` rows."""
+    return -(-columns // (_GROUP * WIDTH))
+
+
+def writable(array: Array) -> Array:
     """Return the array in the one layout that kernels are compiled for, copied if it has another."""
     return array if array.flags.c_contiguous and array.flags.writeable else np.array(array, order="C", copy=True)
