@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,6 +73,91 @@ def _checked_rate(name: str, value: float) -> None:
         raise ValueError(f"{name} must be at least 0 and below 1, not {value}")
 
 
+class SGDSettings(NamedTuple):
+    """Numbers of one step of SGD."""
+
+    rate: float
+    momentum: float
+    weight_decay: float
+
+
+class AdamSettings(NamedTuple):
+    """Numbers of one step of Adam; ``rate`` and ``epsilon`` carry the bias corrections, as in section 2 of the paper.
+
+    The values are first multiplied by ``shrink``, and ``weight_decay`` times the values is added to the gradient.
+    """
+
+    betas: tuple[float, float]
+    rate: float
+    epsilon: float
+    shrink: float
+    weight_decay: float
+
+
+#: Change values, and the velocity if there is one, given the gradient.
+SGDRule = Callable[[Array, Array, Array | None, SGDSettings], None]
+#: Change values and both moments, given the gradient: ``rule(values, gradient, first, second, settings)``.
+AdamRule = Callable[[Array, Array, Array, Array, AdamSettings], None]
+
+
+class StepRules(NamedTuple):
+    """What changes a parameter in each kind of optimizer, all arrays of one shape and dtype."""
+
+    sgd: SGDRule
+    adam: AdamRule
+
+
+def _numpy_sgd(values: Array, gradient: Array, velocity: Array | None, settings: SGDSettings) -> None:
+    changed = (values,) if velocity is None else (values, velocity)
+    scratch = np.empty(min(BLOCK, values.size), values.dtype)
+    for slope, part, *speeds in _blocks(gradient, *changed):
+        if settings.weight_decay:
+            slope = slope + settings.weight_decay * part
+        for speed in speeds:
+            speed *= settings.momentum
+            speed += slope
+            slope = speed
+        part -= np.multiply(slope, settings.rate, out=scratch[: part.size])
+
+
+def _numpy_adam(values: Array, gradient: Array, first: Array, second: Array, settings: AdamSettings) -> None:
+    beta, beta_square = settings.betas
+    whole = np.empty(min(BLOCK, values.size), values.dtype)
+    for slope, part, mean, square in _blocks(gradient, values, first, second):
+        scratch = whole[: part.size]
+        if settings.weight_decay:
+            slope = slope + settings.weight_decay * part
+        if settings.shrink != 1:
+            part *= settings.shrink
+        mean *= beta
+        np.multiply(slope, 1 - beta, out=scratch)
+        mean += scratch
+        square *= beta_square
+        np.multiply(slope, slope, out=scratch)
+        scratch *= 1 - beta_square
+        square += scratch
+        np.sqrt(square, out=scratch)
+        scratch += settings.epsilon
+        np.divide(mean, scratch, out=scratch)
+        scratch *= settings.rate
+        part -= scratch
+
+
+#: The rules in NumPy.
+REFERENCE_RULES = StepRules(_numpy_sgd, _numpy_adam)
+_selected = [REFERENCE_RULES]
+
+
+@contextmanager
+def step_rules(chosen: StepRules) -> Iterator[None]:
+    """Have the optimizers' steps in the body run ``chosen``, as `dispatch.implementations` does for ops."""
+    _selected.append(chosen)
+    try:
+        yield
+    finally:
+        _selected.pop()
+
+
 class SGD(Optimizer):
     """Stochastic gradient descent: v <- momentum v + g, p <- p - lr v, where g includes weight_decay p."""
 
@@ -81,24 +168,13 @@ class SGD(Optimizer):
         _checked_rate("momentum", momentum)
         self.momentum, self.weight_decay = momentum, weight_decay
         self.velocity = [np.zeros_like(p.data) if momentum else None for p in self.parameters]
-        self._scratch = {p.dtype: np.empty(BLOCK, p.dtype) for p in self.parameters}
 
     def step(self) -> None:
         """Change every parameter that has a gradient."""
+        settings = SGDSettings(self.lr, self.momentum, self.weight_decay)
         for parameter, velocity in zip(self.parameters, self.velocity, strict=True):
-            if parameter.grad is None:
-                continue
-            changed = (parameter.data,) if velocity is None else (parameter.data, velocity)
-            for gradient, values, *speeds in _blocks(parameter.grad, *changed):
-                scratch = self._scratch[values.dtype][: values.size]
-                if self.weight_decay:
-                    gradient = gradient + self.weight_decay * values
-                for speed in speeds:
-                    speed *= self.momentum
-                    speed += gradient
-                    gradient = speed
-                np.multiply(gradient, self.lr, out=scratch)
-                values -= scratch
+            if parameter.grad is not None:
+                _selected[-1].sgd(parameter.data, parameter.grad, velocity, settings)
 
     def state_arrays(self) -> Iterator[Array]:
         """Yield the velocities."""
@@ -126,39 +202,18 @@ class Adam(Optimizer):
         self.steps = 0
         self.first = [np.zeros_like(p.data) for p in self.parameters]
         self.second = [np.zeros_like(p.data) for p in self.parameters]
-        self._scratch = {p.dtype: np.empty(BLOCK, p.dtype) for p in self.parameters}
 
     def step(self) -> None:
         """Change every parameter that has a gradient."""
         self.steps += 1
         root = math.sqrt(1 - self.betas[1] ** self.steps)
         rate = self.lr / (1 - self.betas[0] ** self.steps) * root
+        decay = self.weight_decay
+        shrink, added = (1 - self.lr * decay, 0.0) if self.decoupled else (1.0, decay)
+        settings = AdamSettings(self.betas, rate, self.eps * root, shrink, added)
         for parameter, first, second in zip(self.parameters, self.first, self.second, strict=True):
-            if parameter.grad is None:
-                continue
-            for gradient, values, mean, square in _blocks(parameter.grad, parameter.data, first, second):
-                self._change(values, gradient, mean, square, rate, self.eps * root)
-
-    def _change(self, values: Array, gradient: Array, first: Array, second: Array, rate: float, eps: float) -> None:
-        """Update one block. ``rate`` and ``eps`` carry the bias corrections, as in section 2 of the paper."""
-        scratch = self._scratch[values.dtype][: values.size]
-        if self.weight_decay:
-            if self.decoupled:
-                values *= 1 - self.lr * self.weight_decay
-            else:
-                gradient = gradient + self.weight_decay * values
-        first *= self.betas[0]
-        np.multiply(gradient, 1 - self.betas[0], out=scratch)
-        first += scratch
-        second *= self.betas[1]
-        np.multiply(gradient, gradient, out=scratch)
-        scratch *= 1 - self.betas[1]
-        second += scratch
-        np.sqrt(second, out=scratch)
-        scratch += eps
-        np.divide(first, scratch, out=scratch)
-        scratch *= rate
-        values -= scratch
+            if parameter.grad is not None:
+                _selected[-1].adam(parameter.data, parameter.grad, first, second, settings)
 
     def state_arrays(self) -> Iterator[Array]:
         """Yield the two moments of every parameter."""

@@ -15,6 +15,7 @@ from tinytorch.core.optimizers import step_rules
 _FAMILIES = (
     "decoding",
     "linear",
+    "chain",
     "pointwise",
     "softmax",
     "layer_norm",
