@@ -13,11 +13,13 @@ from tests.perf.made_ceilings import OP, PEAK, made_ceilings, spread
 from tests.perf.small_models import Mystery, rows
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
+from tinytorch.core.layers import Linear
 from tinytorch.core.op import Spec, UncountedError, Work
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.bounds import Demand, bandwidth_at, best_bandwidth, demand_of, roof_seconds, verdict
 from tinytorch.perf.events import Event, recording
 from tinytorch.perf.hardware import Point
+from tinytorch.perf.quantization import Plan, QuantizedLinear
 from tinytorch.perf.timing import Measurement
 
 KIB, MIB = 2**10, 2**20
@@ -151,6 +153,29 @@ def test_between_two_plateaus_the_ladder_decides() -> None:
     assert [bandwidth_at(size, made).median for size in sizes] == pytest.approx(expected)
     assert [bandwidth_at(size, made_ceilings()).median for size in sizes] == pytest.approx((4e11, 1e11, *[1e10] * 6))
     assert roof_seconds([event(traffic=3 * MIB)], made)[0] == pytest.approx(3 * MIB / 4e10)
+
+
+def test_products_of_integers_have_a_peak_of_their_own() -> None:
+    """1e9 multiply-accumulates of integers take 2 ms at 1e12 OP/s, 1e9 others 20 ms at 1e11; elementwise ones add."""
+    made = dataclasses.replace(made_ceilings(), int8_peak=spread(1e12, "OP/s"))
+    work = Work(2 * 10**9, 10**8, integer_macs=10**9)
+    asked = demand_of([dataclasses.replace(event(), work=work)], made)
+    assert (asked.flops, asked.integer, asked.elementwise) == (4 * 10**9, 2 * 10**9, 10**8)
+    found_here = verdict(asked, spread(1, "s"), made, NO_CALLS)
+    assert found_here.compute.seconds == pytest.approx(2e-3 + 20e-3 + 1e-3)
+    assert found_here.efficiency == pytest.approx(22e-3)
+    without = verdict(asked, spread(1, "s"), made_ceilings(), NO_CALLS)
+    assert without.compute.seconds == pytest.approx(41e-3)
+
+
+def test_quantized_products_are_of_integers_and_weight_only_ones_are_not() -> None:
+    x = Tensor(np.ones((2, 64), np.float32))
+    for mode, integer in (("dynamic", 2 * 2 * 64 * 32), ("weight-only", 0)):
+        layer = QuantizedLinear(Linear(64, 32, seed=0), Plan(mode))  # type: ignore[arg-type]
+        with recording() as recorded:
+            layer(x)
+        asked = demand_of(recorded.profile.events, made_ceilings())
+        assert (asked.flops, asked.integer) == (2 * 2 * 64 * 32, integer)
 
 
 def test_the_slope_is_the_best_of_the_three_streams() -> None:

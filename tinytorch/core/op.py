@@ -49,11 +49,13 @@ class Work(NamedTuple):
 
     ``macs`` are multiply-accumulates of contractions (matrix product, convolution, attention), 2 FLOPs each.
     ``elementwise`` counts every other arithmetic operation, one for each operation and element, a
-    transcendental function counting as one.
+    transcendental function counting as one. ``integer_macs`` are those of ``macs`` that multiply 8-bit integers and add
+    up 32-bit ones, for which a CPU may have another peak.
     """
 
     macs: int = 0
     elementwise: int = 0
+    integer_macs: int = 0
 
 
 @dataclass(slots=True)

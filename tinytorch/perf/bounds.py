@@ -1,9 +1,11 @@
 """What bounds a run: the time that each of the machine's measured ceilings alone would take, and the verdict.
 
 Arithmetic is all of it: 2 FLOPs for each multiply-accumulate of a contraction, and one for each elementwise operation,
-held against one rate, the FP32 peak. That flatters elementwise operations: without a fused multiply-add at most half
-of the peak can be reached, and a transcendental function counts as one operation and takes ten or more. So a
-prediction of compute time is a lower bound for them, and the share that it explains shows how far off it is.
+held against one rate, the FP32 peak; multiply-accumulates of 8-bit integers are held against the INT8 peak, where the
+CPU has an instruction for them and so a peak that was measured. That flatters elementwise operations: without a fused
+multiply-add at most half of the peak can be reached, and a transcendental function counts as one operation and takes
+ten or more. So a prediction of compute time is a lower bound for them, and the share that it explains shows how far off
+it is.
 
 Bytes are compulsory ones: each operand read once, each result written once; an array that is two operands of one op
 counts twice. Those of an op travel at the best bandwidth (of read, copy and triad) of the innermost level that holds
@@ -64,6 +66,7 @@ class Demand:
         working_set: compulsory bytes of the op that has most of them.
         level: name of the level that holds the working set.
         sets: compulsory bytes of one op, and how many ops had as many, from few bytes to many.
+        integer: those of ``flops`` that are on 8-bit integers.
     """
 
     flops: int
@@ -73,6 +76,7 @@ class Demand:
     working_set: int
     level: str
     sets: tuple[tuple[int, int], ...]
+    integer: int = 0
 
     @property
     def operations(self) -> int:
@@ -112,6 +116,7 @@ def demand_of(events: Sequence[Event], ceilings: Ceilings) -> Demand:
         largest,
         ceilings.level_of(largest).name,
         tuple(sorted(Counter(event.traffic for event in events).items())),
+        sum(2 * event.work.integer_macs for event in events if event.work is not None),
     )
 
 
@@ -143,7 +148,7 @@ class Verdict:
             the longest surely explains a quarter of it.
         compute, memory, overhead: the predictions. They are lower bounds that may pass at the same time, so their
             shares need not sum to 1: what they leave open no ceiling explains.
-        efficiency: FLOPs of contractions a second, over the FP32 peak.
+        efficiency: the time that the contractions would take at their peaks, over the measured time.
     """
 
     bottleneck: Bottleneck
@@ -210,11 +215,16 @@ def roof_seconds(events: Sequence[Event], ceilings: Ceilings) -> Range:
 
 
 def _compute(demand: Demand, ceilings: Ceilings) -> Range:
-    peak = ceilings.fp32_peak
+    return _at_peaks(demand.operations - demand.integer, demand.integer, ceilings)
+
+
+def _at_peaks(operations: int, integer: int, ceilings: Ceilings) -> Range:
+    """Return the seconds that operations take at the FP32 peak, and those on integers at theirs."""
+    amounts = (operations, ceilings.fp32_peak), (integer, ceilings.int8_peak or ceilings.fp32_peak)
     return (
-        demand.operations / peak.median,
-        demand.operations / peak.interval.high,
-        demand.operations / peak.interval.low,
+        sum(amount / peak.median for amount, peak in amounts),
+        sum(amount / peak.interval.high for amount, peak in amounts),
+        sum(amount / peak.interval.low for amount, peak in amounts),
     )
 
 
@@ -252,7 +262,7 @@ def verdict(demand: Demand, seconds: Measurement, ceilings: Ceilings, overhead: 
     return Verdict(
         longest if stands_out and predicted[longest].share_low >= LEAST_EXPLAINED else "unclear",
         **predicted,
-        efficiency=demand.flops / seconds.median / ceilings.fp32_peak.median,
+        efficiency=_at_peaks(demand.flops - demand.integer, demand.integer, ceilings)[0] / seconds.median,
     )
 
 

@@ -201,7 +201,7 @@ def _linear_work(call: Call) -> Work:
     """Integer products at one MAC each; elementwise what quantizes the input and rescales the sums."""
     if call.phase == "forward":
         elementwise = _input_operations(call) * call.inputs[0].size + _output_operations(call) * call.output.size
-        return Work(linear_macs(call), elementwise)
+        return Work(linear_macs(call), elementwise, integer_macs=linear_macs(call))
     macs = linear_macs(call) if call.needs[0] else 0
     weights = call.inputs[0].shape[-1] * call.output.shape[-1] if call.needs[0] else 0
     return Work(macs, weights + (call.output.size if call.needs[4] else 0))
@@ -327,7 +327,7 @@ def _conv2d_work(call: Call) -> Work:
     macs = call.output.size * call.params["length"]
     if call.phase == "forward":
         elementwise = _input_operations(call) * call.inputs[0].size + _output_operations(call) * call.output.size
-        return Work(macs, elementwise)
+        return Work(macs, elementwise, integer_macs=macs)
     return Work(2 * macs if call.needs[0] else 0, call.output.size if call.needs[4] else 0)
 
 
