@@ -20,6 +20,7 @@ _FAMILIES = (
     "softmax",
     "layer_norm",
     "cross_entropy",
+    "dropout",
     "attention_ops",
 )
 
