@@ -21,6 +21,7 @@ _FAMILIES = (
     "layer_norm",
     "cross_entropy",
     "dropout",
+    "fused_rows",
     "attention_ops",
 )
 
