@@ -31,6 +31,7 @@ from tinytorch.perf.quantization import (
     quantize_blocks,
     range_parameters,
 )
+from tinytorch.perf.quantization.packing import in_rows, pack
 
 gguf: Any = importlib.import_module("gguf")
 onnx: Any = importlib.import_module("onnx")
@@ -198,7 +199,8 @@ def session(nodes: list[Any], inputs: dict[str, list[Any]], outputs: dict[str, i
         [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()],
         [onnx.numpy_helper.from_array(value, name) for name, value in dict(constants).items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    domains = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=domains)
     model.ir_version = 8
     return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
 
@@ -252,3 +254,66 @@ def test_a_static_linear_layer_is_pytorch_s_integer_product() -> None:
     scale = layer.activation_scale.data
     sums = torch._int_mm(torch.tensor(encode(x, scale, 0, Scheme())), torch.tensor(layer.codes.array)).numpy()
     np.testing.assert_allclose(layer(Tensor(x)).data, sums * (layer.scale.data * scale), rtol=1e-6)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("rows", [1, 3, 40])
+@pytest.mark.parametrize("features", [64, 96])
+def test_weight_only_products_of_4_bits_are_onnx_runtime_s(symmetric: bool, rows: int, features: int) -> None:
+    """Its blocks run along the inputs of one output; two codes to a byte, the first low, as ours but transposed."""
+    layer = QuantizedLinear(
+        Linear(features, 128, bias=False, seed=0), Plan("weight-only", Scheme(4, symmetric, "group", group=32))
+    )
+    stored = np.ascontiguousarray(in_rows(layer.codes.array).T)
+    constants = {"codes": stored.reshape(128, features // 32, 16), "scales": layer.scale.data.T.reshape(-1)}
+    if layer.zero_point is not None:
+        constants["zeros"] = pack(np.ascontiguousarray(layer.zero_point.data.T), 4, axis=1).reshape(-1)
+    node = onnx.helper.make_node(
+        "MatMulNBits",
+        ["x", *constants],
+        ["y"],
+        domain="com.microsoft",
+        K=features,
+        N=128,
+        bits=4,
+        block_size=32,
+    )
+    run = session([node], {"x": [None, features]}, {"y": onnx.TensorProto.FLOAT}, constants)
+    x = drawn(rows, features)
+    (expected,) = run.run(None, {"x": x})
+    np.testing.assert_allclose(layer(Tensor(x)).data, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_weight_only_products_of_8_bits_are_pytorch_s() -> None:
+    """Its float32 inputs and scales are exact, like ours."""
+    layer = QuantizedLinear(Linear(192, 128, bias=False, seed=0), Plan("weight-only"))
+    x = drawn(5, 192)
+    codes = torch.tensor(np.ascontiguousarray(in_rows(layer.codes.array).T))
+    expected = torch._weight_int8pack_mm(torch.tensor(x), codes, torch.tensor(layer.scale.data[0])).numpy()
+    np.testing.assert_allclose(layer(Tensor(x)).data, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (7, 1500, 33), (64, 256, 64)], ids=str)
+def test_products_of_codes_are_onnx_runtime_s_at_the_extremes(shape: tuple[int, int, int]) -> None:
+    """A quantized layer whose scales are 1 gives the int32 sums themselves, which float32 holds."""
+    rows, depth, columns = shape
+    draw = np.random.default_rng(0)
+    a, b = (draw.choice(np.array([-127, -1, 0, 127], np.int8), size) for size in ((rows, depth), (depth, columns)))
+    a[:, 0], b[0] = 127, 127
+    node = onnx.helper.make_node("MatMulInteger", ["a", "b"], ["sums"])
+    helper = onnx.helper
+    kinds = {"a": a, "b": b}
+    graph = helper.make_graph(
+        [node],
+        "graph",
+        [helper.make_tensor_value_info(name, onnx.TensorProto.INT8, value.shape) for name, value in kinds.items()],
+        [helper.make_tensor_value_info("sums", onnx.TensorProto.INT32, None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    model.ir_version = 8
+    run = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (sums,) = run.run(None, kinds)
+    linear = Linear(depth, columns, bias=False, seed=0)
+    linear.weight.data = b.astype(np.float32)
+    layer = QuantizedLinear(linear, Plan(weights=Scheme(per="tensor"), activations="tensor"))
+    np.testing.assert_array_equal(layer(Tensor(a.astype(np.float32))).data, sums.astype(np.float32))
