@@ -1,5 +1,22 @@
 """Faster ways to run the same ops: what the chapter on acceleration teaches and measures."""
 
 from tinytorch.perf.acceleration.accelerated import accelerated, kernel_implementations
+from tinytorch.perf.acceleration.fused import (
+    fused_bias_gelu,
+    fused_causal_softmax,
+    fused_gelu,
+    fused_layer_norm,
+    fused_softmax,
+    unfused_gelu,
+)
 
-__all__ = ["accelerated", "kernel_implementations"]
+__all__ = [
+    "accelerated",
+    "fused_bias_gelu",
+    "fused_causal_softmax",
+    "fused_gelu",
+    "fused_layer_norm",
+    "fused_softmax",
+    "kernel_implementations",
+    "unfused_gelu",
+]

@@ -56,4 +56,6 @@ def gelu_slope(x: Any) -> Any:
     decay = _decay(x, square)
     gate = _ONE / (_ONE + decay)
     inner = x * multiply_add(square, _SLOPE_CUBIC, _SLOPE_LINEAR)
-    return multiply_add(gate * (_ONE - gate), inner, gate)
+    # Where the decay is small 1 - s would cancel, where it is infinite its product with s is NaN.
+    rest = _ONE - gate if decay > _ONE else decay * gate
+    return multiply_add(gate * rest, inner, gate)
