@@ -33,6 +33,12 @@ def test_the_compiled_setting_computes_it_too() -> None:
         check(engine, subject("mlp-64"), "forward")
 
 
+@pytest.mark.parametrize("name", ["gpt-1", "gpt-64"])
+@pytest.mark.parametrize("engine", [e for e in PEERS if "decode" in e.phases], ids=lambda engine: str(engine.name))
+def test_engines_generate_the_same_tokens(engine: Engine, name: str) -> None:
+    assert check(engine, subject(name), "decode") == 0
+
+
 def test_engines_take_turns() -> None:
     names = ("tinytorch", "PyTorch eager", "ONNX Runtime", "JAX")
     forward, step = study(names, ["mlp-1"], cores=1, rounds=6)

@@ -12,6 +12,7 @@ import pytest
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import GPT
 from tinytorch.perf.engines import ours
 from tinytorch.perf.engines.agreement import DisagreementError, check
 from tinytorch.perf.engines.face import AdamWSettings, Engine, Training
@@ -30,7 +31,10 @@ class BiasedEngine(Engine):
             fault = FAULTS[self.setting]
             return Training(lambda: fault["loss"](made.step()), lambda: fault["state"](dict(made.state())))
 
-        return SimpleNamespace(forward=forward, training=training)
+        def decoding(setting: str, model: GPT, prompt: Array, new_tokens: int) -> Callable[[], Array]:
+            return lambda: FAULTS[self.setting]["output"](ours.decoding("numpy", model, prompt, new_tokens)())
+
+        return SimpleNamespace(forward=forward, training=training, decoding=decoding)
 
 
 def _same(value: Any) -> Any:
@@ -66,6 +70,17 @@ def made(setting: str) -> Engine:
 @pytest.mark.parametrize("phase", ["forward", "step"])
 def test_what_is_equal_passes(phase: Any) -> None:
     assert check(made("none"), subject("mlp-64"), phase) == 0
+
+
+def test_the_same_tokens_pass_and_others_do_not() -> None:
+    assert check(made("none"), subject("gpt-1"), "decode") == 0
+    with pytest.raises(DisagreementError, match="faulty on gpt-1 generates other tokens"):
+        check(made("cut"), subject("gpt-1"), "decode")
+
+
+def test_only_a_gpt_generates() -> None:
+    with pytest.raises(ValueError, match="subject must be a GPT to generate text, but mlp-1 is a Sequential"):
+        check(made("none"), subject("mlp-1"), "decode")
 
 
 @pytest.mark.parametrize("fault", ["scaled", "NaN", "cut"])

@@ -9,7 +9,8 @@ import numpy as np
 from tinytorch.core.op import Array
 from tinytorch.perf.engines import ours
 from tinytorch.perf.engines.face import AdamWSettings, Engine, Phase, Training
-from tinytorch.perf.engines.subjects import Subject
+from tinytorch.perf.engines.subjects import Subject, prompt_of
+from tinytorch.perf.memoization import generate
 
 #: Largest difference of outputs, over the largest element: float32 sums in another order, through all layers.
 OUTPUT_TOLERANCE = 2e-5
@@ -29,12 +30,13 @@ def check(engine: Engine, subject: Subject, phase: Phase) -> float:
     """Return by how much the engine's results differ from ours on NumPy, as a share of the largest element.
 
     Forward: the output. Step: the loss of three training steps, and every parameter and buffer after them, relative
-    to the largest change.
+    to the largest change. Decode: the tokens, which must be those that we generate without a cache.
 
     Raises:
         DisagreementError: if it is more than float32's rounding explains.
     """
-    return _check_output(engine, subject) if phase == "forward" else _check_training(engine, subject)
+    checks = {"forward": _check_output, "step": _check_training, "decode": _check_tokens}
+    return checks[phase](engine, subject)
 
 
 def largest_share(difference: Array, of: Array) -> float:
@@ -52,6 +54,15 @@ def _check_output(engine: Engine, subject: Subject) -> float:
     if not share <= OUTPUT_TOLERANCE:
         raise DisagreementError(f"{engine.name} on {subject.name} differs by {share:.2g} of the largest output")
     return share
+
+
+def _check_tokens(engine: Engine, subject: Subject) -> float:
+    model, prompt, new_tokens = prompt_of(subject)
+    expected = generate(model, prompt, new_tokens)
+    found = engine.load().decoding(engine.setting, prompt_of(subject)[0], prompt, new_tokens)()
+    if not np.array_equal(found, expected):
+        raise DisagreementError(f"{engine.name} on {subject.name} generates other tokens than ours")
+    return 0.0
 
 
 def _check_training(engine: Engine, subject: Subject) -> float:

@@ -10,9 +10,11 @@ from typing import Literal, Protocol, cast
 
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
+from tinytorch.core.transformers import GPT
 from tinytorch.perf.engines.subjects import Loss
 
-Phase = Literal["forward", "step"]
+#: One forward pass; one training step; one text, greedy, from `subjects.prompt_of` on.
+Phase = Literal["forward", "step", "decode"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,9 @@ class Translation(Protocol):
     ) -> Training:
         """Return ``model`` in training on one batch of inputs and targets."""
 
+    def decoding(self, setting: str, model: GPT, prompt: Array, new_tokens: int) -> Callable[[], Array]:
+        """Return a call that adds the likeliest tokens to each prompt, with a cache, and returns all tokens."""
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -72,10 +77,12 @@ class Engine:
 
 _TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 _ONNX = "pip install onnx onnxruntime"
+_EVERYTHING: tuple[Phase, ...] = ("forward", "step", "decode")
 _ALL = (
-    Engine("tinytorch", (), "", "ours", "numpy"),
-    Engine("tinytorch accelerated", ("numba",), "pip install numba", "ours", "accelerated"),
-    Engine("PyTorch eager", ("torch",), _TORCH, "pytorch", "eager"),
+    Engine("tinytorch", (), "", "ours", "numpy", _EVERYTHING),
+    Engine("tinytorch accelerated", ("numba",), "pip install numba", "ours", "accelerated", _EVERYTHING),
+    Engine("PyTorch eager", ("torch",), _TORCH, "pytorch", "eager", _EVERYTHING),
+    Engine("PyTorch eager, cache concatenated", ("torch",), _TORCH, "pytorch", "concatenated", ("decode",)),
     Engine("PyTorch compiled", ("torch",), _TORCH, "pytorch", "compiled"),
     Engine("ONNX Runtime", ("onnx", "onnxruntime"), _ONNX, "onnx_runtime", "all", ("forward",)),
     Engine("JAX", ("jax",), "pip install jax", "jax_xla", "jit"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tinytorch.perf.bounds import bandwidth_at, roof_seconds
 from tinytorch.perf.engines import ours
 from tinytorch.perf.engines.face import ENGINES, AdamWSettings, Engine, Phase
-from tinytorch.perf.engines.subjects import Subject
+from tinytorch.perf.engines.subjects import Subject, prompt_of
 from tinytorch.perf.events import Profile, recording
 from tinytorch.perf.groups import op_groups
 from tinytorch.perf.hardware import Ceilings
@@ -38,7 +38,9 @@ def recorded(engine: Engine, subject: Subject, phase: Phase) -> Profile:
         raise ValueError(f"engine must be one of ours, whose ops the seam sees, not {engine.name!r}")
     with ours.scope(engine.setting):
         call: Callable[[], object]
-        if phase == "forward":
+        if phase == "decode":
+            call = ours.decoding(engine.setting, *prompt_of(subject))
+        elif phase == "forward":
             inputs, _ = subject.batch()
             call = ours.forward(engine.setting, subject.make(), inputs)
         else:
@@ -70,7 +72,7 @@ def seconds_at_roof(subject: Subject, phase: Phase, ceilings: Ceilings) -> float
     """
     profile = recorded(ENGINES["tinytorch"], subject, phase)
     seconds, _, _ = roof_seconds(profile.events, ceilings)
-    if phase == "forward":
+    if phase != "step":
         return seconds
     moved = _ARRAYS_OF_ADAMW * sum(parameter.data.nbytes for parameter in subject.make().parameters())
     return seconds + moved / bandwidth_at(moved, ceilings).median

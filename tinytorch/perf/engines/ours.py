@@ -9,8 +9,10 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.optimizers import AdamW
+from tinytorch.core.transformers import GPT
 from tinytorch.perf.engines.face import AdamWSettings, Training
 from tinytorch.perf.engines.subjects import Loss, our_input, our_loss
+from tinytorch.perf.memoization import enable_kv_cache, fuse_decoding, generate
 from tinytorch.perf.team import usable_cores
 from tinytorch.perf.timing import blas_threads
 
@@ -56,3 +58,10 @@ def training(setting: str, model: Module, batch: tuple[Array, Array], loss: Loss
         return float(value.item())
 
     return Training(step, ready.state_dict)
+
+
+def decoding(setting: str, model: GPT, prompt: Array, new_tokens: int) -> Callable[[], Array]:
+    """Return a call that generates with our cache; with the kernels a token goes through a block in one op."""
+    ready = fuse_decoding(model) if setting == "accelerated" else model
+    enable_kv_cache(ready, batch_size=len(prompt))
+    return lambda: generate(ready, prompt, new_tokens)

@@ -226,3 +226,10 @@ def training(setting: str, model: Module, batch: tuple[Array, Array], loss: Loss
         return float(value.item())
 
     return Training(step, twin.state)
+
+
+def decoding(setting: str, model: GPT, prompt: Array, new_tokens: int) -> Callable[[], Array]:
+    """Return a call that generates with a cache of PyTorch's own, in buffers or concatenated."""
+    from tinytorch.perf.engines.pytorch_decoding import generation
+
+    return generation(model, prompt, new_tokens, "concatenated" if setting == "concatenated" else "preallocated")

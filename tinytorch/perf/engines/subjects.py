@@ -9,17 +9,19 @@ from typing import Literal
 
 import numpy as np
 
-from tinytorch import models
+from tinytorch import datasets, models
 from tinytorch.core.dispatch import apply
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.ops import cross_entropy, mean_squared_error
 from tinytorch.core.tensor import Tensor
-from tinytorch.core.transformers import TransformerBlock
+from tinytorch.core.transformers import GPT, TransformerBlock
 
 Loss = Literal["cross entropy", "squared error"]
 #: Width and heads of GPT-2 small. Source: A. Radford et al., Language models are unsupervised multitask learners, 2019.
 GPT2_WIDTH, GPT2_HEADS = 768, 12
+#: A GPT whose weights, 92 MB, exceed most caches: vocabulary, width, layers, heads, positions.
+WIDE_GPT = (8192, 512, 6, 8, 128)
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,9 @@ def _digits(batch: int) -> tuple[Array, Array]:
     return draw.random((batch, 1, 8, 8), dtype=np.float32), draw.integers(0, 10, batch)
 
 
-def _sequences(batch: int) -> tuple[Array, Array]:
-    zoo, draw = models.gpt(), np.random.default_rng(batch)
-    shape = (batch, zoo.max_seq_len)
-    return draw.integers(0, zoo.vocab_size, shape), draw.integers(0, zoo.vocab_size, shape)
+def _sequences(batch: int, vocabulary: int, length: int) -> tuple[Array, Array]:
+    draw = np.random.default_rng(batch)
+    return draw.integers(0, vocabulary, (batch, length)), draw.integers(0, vocabulary, (batch, length))
 
 
 def _activations(length: int) -> tuple[Array, Array]:
@@ -72,18 +73,45 @@ def _block() -> TransformerBlock:
     return TransformerBlock(GPT2_WIDTH, GPT2_HEADS, seed=0)
 
 
+def _wide() -> GPT:
+    return GPT(*WIDE_GPT, seed=0)
+
+
 def _subjects() -> dict[str, Subject]:
+    sorting = (datasets.SEPARATOR + 1, 2 * datasets.SORT_LENGTH)
     made = [
         *(Subject(f"block-{length}", _block, partial(_activations, length), "squared error") for length in (128, 512)),
-        *(Subject(f"gpt-{batch}", models.gpt, partial(_sequences, batch), "cross entropy") for batch in (1, 64)),
+        *(
+            Subject(f"gpt-{batch}", models.gpt, partial(_sequences, batch, *sorting), "cross entropy")
+            for batch in (1, 64)
+        ),
         *(Subject(f"mlp-{batch}", models.mlp, partial(_digits, batch), "cross entropy") for batch in (1, 64)),
         *(Subject(f"cnn-{batch}", models.cnn, partial(_digits, batch), "cross entropy") for batch in (1, 64)),
     ]
+    made.append(Subject("wide-gpt-1", _wide, partial(_sequences, 1, WIDE_GPT[0], WIDE_GPT[-1]), "cross entropy"))
     return {subject.name: subject for subject in made}
 
 
-#: Every subject by name: ``block-LENGTH`` of one sequence, ``gpt-BATCH``, ``mlp-BATCH`` and ``cnn-BATCH``.
+#: Every subject by name: ``block-LENGTH`` of one sequence, ``gpt-BATCH``, ``mlp-BATCH``, ``cnn-BATCH``, and
+#: ``wide-gpt-1`` to generate with.
 SUBJECTS = _subjects()
+
+
+#: Tokens that a text begins with when it is generated.
+PROMPT_TOKENS = 4
+
+
+def prompt_of(made: Subject) -> tuple[GPT, Array, int]:
+    """Return the subject's model, the prompts (B, 4), and how many tokens fit after them.
+
+    Raises:
+        ValueError: if it is no GPT.
+    """
+    model = made.make().eval()
+    if not isinstance(model, GPT):
+        raise ValueError(f"subject must be a GPT to generate text, but {made.name} is a {type(model).__name__}")
+    inputs, _ = made.batch()
+    return model, inputs[:, :PROMPT_TOKENS], model.max_seq_len - PROMPT_TOKENS + 1
 
 
 def subject(name: str) -> Subject:

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from tinytorch.perf.engines import agreement
 from tinytorch.perf.engines.face import AdamWSettings, Engine, engine
-from tinytorch.perf.engines.subjects import Subject, subject
+from tinytorch.perf.engines.subjects import Subject, prompt_of, subject
 from tinytorch.perf.team import usable_cores
 from tinytorch.perf.timing import sample
 
@@ -55,6 +55,8 @@ class Prepared:
 def _call(made: Engine, of: Subject, phase: str) -> Callable[[], Any]:
     if phase == "forward":
         return made.load().forward(made.setting, of.make(), of.batch()[0])
+    if phase == "decode":
+        return made.load().decoding(made.setting, *prompt_of(of))
     return made.load().training(made.setting, of.make(), of.batch(), of.loss, AdamWSettings()).step
 
 
