@@ -45,5 +45,5 @@ def made_ceilings(noise: float = 0.0, threads: int | None = None, peak: float = 
 
 def made_costs(noise: float = 0.0) -> CallCosts:
     """Return what a call of any op costs on that machine."""
-    key = ("any", "forward", 1)
+    key = ("any", "numpy", "forward", 1)
     return CallCosts({key: spread(OP, "s", noise)}, {key: spread(KERNEL, "s", noise)})

@@ -10,24 +10,26 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core import ops
-from tinytorch.core.dispatch import apply, is_observed, no_grad
-from tinytorch.core.op import Array, Op
+from tinytorch.core.dispatch import apply, implementations, is_observed, no_grad
+from tinytorch.core.op import Array, Implementation, Op
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events import Event
+from tinytorch.perf.quantization.ops import quantized_conv2d, quantized_linear
+from tinytorch.perf.quantization.weight_ops import weight_only_linear, weight_only_projection
 from tinytorch.perf.timing import Measurement, interleave
 
-#: Op, phase and number of operands.
-CallKey = tuple[str, str, int]
+#: Op, implementation, phase and number of operands.
+CallKey = tuple[str, str, str, int]
 Costs = Mapping[CallKey, Measurement]
 
 
 @dataclass(frozen=True, slots=True)
 class CallCosts:
-    """Seconds that a call of each op takes on operands of one element, by op, phase and number of operands.
+    """Seconds that a call of each op takes on operands of one element, by `CallKey`.
 
     Attributes:
         op: as a caller sees it: through the seam, with the Tensor that is made. Of a backward it is the kernel.
-        kernel: as an event's time sees it: the NumPy code of the op alone. A backward is asked for one gradient.
+        kernel: as an event's time sees it: the code of the implementation alone. A backward is asked for one gradient.
     """
 
     op: Costs
@@ -37,7 +39,7 @@ class CallCosts:
 def least_call_seconds(events: Iterable[Event], costs: Costs) -> tuple[float, float, float]:
     """Return the seconds that calling these ops takes at least: by medians, and by both ends of the intervals.
 
-    An op that ``costs`` does not hold, or one that another implementation ran, is taken to cost what the cheapest does.
+    An op that ``costs`` does not hold by the implementation that ran is taken to cost what the cheapest does.
     """
     cheapest = min(costs.values(), key=lambda cost: cost.median)
     found = [_cost_of(event, costs, cheapest) for event in events]
@@ -49,48 +51,67 @@ def least_call_seconds(events: Iterable[Event], costs: Costs) -> tuple[float, fl
 
 
 def _cost_of(event: Event, costs: Costs, cheapest: Measurement) -> Measurement:
-    if event.implementation != "numpy":
-        return cheapest
-    return costs.get((event.op, event.phase, len(event.inputs)), cheapest)
+    return costs.get((event.op, event.implementation, event.phase, len(event.inputs)), cheapest)
+
+
+def call_costs(events: Iterable[Event] = ()) -> CallCosts:
+    """Return what calls cost by NumPy, and by the other implementations that made ``events`` if they are selected now.
+
+    Measured without observers, once for each choice of implementations in this process, in a second or two and what it
+    takes to compile kernels for operands so small; then kept.
+
+    Raises:
+        RuntimeError: if they must be measured while an observer is installed, because it would be measured too.
+    """
+    ran = {(event.op, event.implementation) for event in events}
+    selected = {op: op.selected for op, _, _ in _smallest() if op.selected is not op.reference}
+    return measured_costs(frozenset((op, one) for op, one in selected.items() if (op.name, one.name) in ran))
 
 
 @cache
-def call_costs() -> CallCosts:
-    """Return what calls cost, measured once in this process without observers, in under a second, then kept.
-
-    Raises:
-        RuntimeError: if an observer is installed, because it would be measured too.
-    """
+def measured_costs(others: frozenset[tuple[Op, Implementation]]) -> CallCosts:
+    """Return what calls cost by NumPy, and of some ops by another implementation too."""
     if is_observed():
         raise RuntimeError("call_costs() measures without observers: call it outside of `with Profiler()`")
+    if not others:
+        return _measured({op: op.reference for op, _, _ in _smallest()})
+    known, more = measured_costs(frozenset()), _measured(dict(others))
+    return CallCosts({**known.op, **more.op}, {**known.kernel, **more.kernel})
+
+
+def _measured(chosen: Mapping[Op, Implementation]) -> CallCosts:
+    """Return what calls of these ops cost by these implementations."""
     runs: dict[str, Callable[[], Any]] = {}
-    keys: list[CallKey] = []
+    keys: dict[str, CallKey] = {}
     for op, operands, params in _smallest():
-        keys.append((op.name, "forward", len(operands)))
-        name, forward = f"{op.name} {len(operands)}", op.reference.forward
-        tensors = [Tensor(operand) for operand in operands]
+        if op not in chosen:
+            continue
+        one, name = chosen[op], f"{op.name} {len(operands)}"
+        keys[name] = (op.name, one.name, "forward", len(operands))
+        tensors = [None if operand is None else Tensor(operand) for operand in operands]
         runs[f"{name} op"] = partial(apply, op, *tensors, **params)
-        runs[f"{name} kernel"] = partial(forward, False, *operands, **params)
-        output, saved = forward(True, *operands, **params)
+        runs[f"{name} kernel"] = partial(one.forward, False, *operands, **params)
+        output, saved = one.forward(True, *operands, **params)
         gradient, needs = np.ones_like(output), _one_gradient(operands)
-        runs[f"{name} backward"] = partial(op.reference.backward, gradient, saved, needs, False)
-    with no_grad():
+        runs[f"{name} backward"] = partial(one.backward, gradient, saved, needs, False)
+    with no_grad(), implementations(chosen):
         found = interleave(runs, repeats=15, at_most_seconds=3.0, warmup_seconds=0.01)
 
     def named(kind: str) -> dict[CallKey, Measurement]:
-        return {key: found[f"{key[0]} {key[2]} {kind}"] for key in keys}
+        return {key: found[f"{name} {kind}"] for name, key in keys.items()}
 
-    backward = {(op, "backward", count): cost for (op, _, count), cost in named("backward").items()}
+    backward = {(op, one, "backward", n): cost for (op, one, _, n), cost in named("backward").items()}
     return CallCosts({**named("op"), **backward}, {**named("kernel"), **backward})
 
 
-def _one_gradient(operands: tuple[Array, ...]) -> tuple[bool, ...]:
+def _one_gradient(operands: tuple[Array | None, ...]) -> tuple[bool, ...]:
     """Return which operand's gradient is asked for: the first that can have one."""
-    first = next(index for index, operand in enumerate(operands) if operand.dtype.kind == "f")
+    floats = (index for index, operand in enumerate(operands) if operand is not None and operand.dtype.kind == "f")
+    first = next(floats)
     return tuple(index == first for index in range(len(operands)))
 
 
-def _smallest() -> list[tuple[Op, tuple[Array, ...], dict[str, Any]]]:
+def _smallest() -> list[tuple[Op, tuple[Array | None, ...], dict[str, Any]]]:
     """Return each op with operands of one element each."""
     one, row, image = (np.ones(shape, np.float32) for shape in ((1,), (1, 1), (1, 1, 1, 1)))
     index, truth = np.zeros(1, np.int64), np.ones(1, np.bool_)
@@ -138,4 +159,20 @@ def _smallest() -> list[tuple[Op, tuple[Array, ...], dict[str, Any]]]:
         (ops.max_pool2d, (image,), window),
         (ops.avg_pool2d, (image,), window),
         (ops.adaptive_avg_pool2d, (image,), {"size": (1, 1)}),
+        *_smallest_quantized(row),
+    ]
+
+
+def _smallest_quantized(row: Array) -> list[tuple[Op, tuple[Array | None, ...], dict[str, Any]]]:
+    """Return the products of quantized layers with operands of one element each."""
+    codes, read = np.ones((1, 1), np.int8), {"bits": 8, "group": None, "length": 1}
+    weight = (codes, row, None)
+    product = {"activations": "row", "symmetric": True, **read}
+    sliding = {"kernel": (1, 1), "stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
+    image = row.reshape(1, 1, 1, 1)
+    return [
+        (weight_only_linear, (row, *weight, None), {**read, "packed": {}}),
+        (weight_only_projection, (row, *weight), read),
+        (quantized_linear, (row, *weight, None, None, None), {**product, "packed": {}}),
+        (quantized_conv2d, (image, *weight, None, None, None), {**product, **sliding, "packed": {}}),
     ]

@@ -120,7 +120,7 @@ def place(
         ValueError: if there are no events, none moves a byte, or the threads of time and ceilings differ.
     """
     checked_threads(seconds.how.get("blas_threads"), ceilings, f"the time of {name}")
-    return _placed(name, events, seconds, ceilings, (costs or call_costs()).op)
+    return _placed(name, events, seconds, ceilings, (costs or call_costs(events)).op)
 
 
 def place_call(
@@ -132,12 +132,12 @@ def place_call(
         UncountedError, ValueError: as `place`.
         RuntimeError: inside the body of a Profiler, whose cost would be measured too.
     """
-    costs = call_costs()
+    call_costs()
     with no_grad():
         seconds = measure(function, name, repeats=repeats, at_most_seconds=at_most_seconds)
         with recording(timed=False) as recorded:
             function()
-    return place(name, recorded.profile.events, seconds, ceilings, costs=costs)
+    return place(name, recorded.profile.events, seconds, ceilings)
 
 
 def place_ops(
@@ -155,7 +155,7 @@ def place_ops(
     recorded = _same_runs(runs, ceilings)
     groups = op_groups(recorded[0])
     names = {key: key[0] if key[1] == "forward" else f"{key[0]} {key[1]}" for key in groups}
-    return _placed_groups(groups, names, recorded, ceilings, (costs or call_costs()).kernel)
+    return _placed_groups(groups, names, recorded, ceilings, (costs or call_costs(recorded[0].events)).kernel)
 
 
 def place_layers(
@@ -165,7 +165,7 @@ def place_layers(
     recorded = _same_runs(runs, ceilings)
     groups = layer_groups(recorded[0])
     names = {path: path or "outside modules" for path in groups}
-    return _placed_groups(groups, names, recorded, ceilings, (costs or call_costs()).kernel)
+    return _placed_groups(groups, names, recorded, ceilings, (costs or call_costs(recorded[0].events)).kernel)
 
 
 def checked_threads(threads: int | None, ceilings: Ceilings, what: str) -> None:
