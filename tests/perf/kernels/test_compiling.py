@@ -1,0 +1,81 @@
+"""What compiled kernels leave on disk, and what is said of the time it took."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinytorch.perf.kernels import compiling
+
+#: Compiles one kernel into a folder of its own, and says how often it was read from disk.
+PROGRAM = """
+import sys
+from pathlib import Path
+from tinytorch.perf.kernels import compiling
+compiling.KEPT = Path(sys.argv[1])
+import numpy as np
+from tinytorch.perf.kernels.pointwise import relu_share
+x = np.array([-1.0, 2.0], np.float32)
+y = np.empty_like(x)
+compiling.warm(relu_share, 0, 2, x, y)
+before = list(relu_share.overloads)
+relu_share(0, 2, x, y)
+assert y.tolist() == [0.0, 2.0] and list(relu_share.overloads) == before
+print(sum(relu_share.stats.cache_hits.values()), *compiling.compile_seconds())
+"""
+
+
+def run(folder: Path) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder)], check=True, capture_output=True, text=True, timeout=120
+    ).stdout.strip()
+
+
+def test_a_second_process_reads_the_first_ones_code_and_seconds(tmp_path: Path) -> None:
+    assert run(tmp_path) == "0 pointwise.relu_share"
+    assert run(tmp_path) == "1 pointwise.relu_share"
+
+
+def test_without_a_folder_kernels_compile_and_say_so(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    assert run(blocked) == "0 pointwise.relu_share"
+
+
+def test_the_key_is_of_all_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(compiling, "_HERE", tmp_path)
+    keys: list[str] = []
+    for text in ("x = 1", "x = 2"):
+        (tmp_path / "other.py").write_text(text)
+        keys.append(compiling.source_key.__wrapped__())
+    assert keys[0] != keys[1]
+
+
+def test_kernels_divide_as_numpy_does() -> None:
+    @compiling.kernel
+    def divide(a: Any, b: Any) -> Any:
+        return a / b
+
+    assert divide(np.float32(1), np.float32(0)) == np.inf
+
+
+def test_without_numba_the_package_runs_and_says_what_is_missing() -> None:
+    program = (
+        "import sys; sys.modules['numba'] = None\n"
+        "from tinytorch.perf.acceleration import accelerated, unfused_gelu\n"
+        "import numpy as np\n"
+        "assert unfused_gelu(np.ones(2, np.float32)).dtype == np.float32\n"
+        "try:\n"
+        "    with accelerated(): pass\n"
+        "except ModuleNotFoundError as error:\n"
+        "    print(error)\n"
+    )
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, env=environment)
+    assert "need Numba, which is not installed" in said.stdout
