@@ -39,7 +39,8 @@ def packed_instructions(assembly: str) -> dict[str, int]:
     """
     found: Counter[str] = Counter()
     for line in assembly.splitlines():
-        parts = line.split(None, 1)
+        # {vex} says how the instruction is encoded, where there are two ways.
+        parts = line.replace("{vex}", "").split(None, 1)
         if len(parts) < 2 or parts[0].startswith((".", "#", "/")):
             continue
         kind = next((kind for kind, pattern in _REGISTERS if re.search(pattern, parts[1])), None)

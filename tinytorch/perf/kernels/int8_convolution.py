@@ -15,16 +15,18 @@ from tinytorch.perf.kernels.int8_matmul import (
     BLOCK_BYTES,
     ENCODE_NS,
     MAC_NS,
-    Space,
     column_operands,
     fastest_dot,
     multiply_panels,
     operands_of,
+    space_for,
 )
 from tinytorch.perf.kernels.int8_packing import Panels
 from tinytorch.perf.kernels.int8_tile import CHUNK, PANEL, ROWS, copy_chunk
 from tinytorch.perf.kernels.quantize_rows import as_float, encode_row, extremes, is_finite, owned, parameters, place_row
 
+#: About how long a byte under a window takes to gather, in nanoseconds.
+GATHER_NS = 0.1
 _FLOAT, _INT = np.float32, np.int32
 
 
@@ -59,86 +61,51 @@ def gather_window(wide: Any, at: Any, line: Any, channels: Any, kernel_size: Any
 
 @kernel
 def place_windows(
+    number: Any,
+    count: Any,
     wide: Any,
+    scales: Any,
+    zeros: Any,
     shape: Any,
     geometry: Any,
     positions: Any,
-    number: Any,
-    count: Any,
     segment: Any,
-    scale: Any,
-    zero: Any,
-    row: Any,
     placed: Any,
 ) -> None:
-    """Place ``count`` windows of an image, from ``number`` on, as rows from ``row`` on."""
+    """Place ``count`` windows of quantized images, from ``number`` on, as rows from 0 on."""
     kernel_size, stride, padding, dilation = geometry
     a, line, row_scale, row_zero, adjust = placed
     channels, depth = shape[3], kernel_size[0] * kernel_size[1] * shape[3]
     segments = (depth + segment - 1) // segment
     row_bytes = segments * ((segment + CHUNK - 1) // CHUNK) * CHUNK
     width_bytes = (shape[2] + 2 * padding[1]) * channels
-    shifted = _INT(zero) + _INT(128)
-    for window in range(number, number + count):
+    for row in range(count):
+        image, window = divmod(number + row, positions[0] * positions[1])
         i, j = divmod(window, positions[1])
         at = i * stride[0] * width_bytes + j * stride[1] * channels
-        gather_window(wide, at, width_bytes, channels, kernel_size, dilation, line)
-        row_scale[row], row_zero[row] = scale, shifted
+        gather_window(wide[image], at, width_bytes, channels, kernel_size, dilation, line)
+        shifted = _INT(zeros[image]) + _INT(128)
+        row_scale[row], row_zero[row] = scales[image], shifted
         place = row // ROWS * ROWS * row_bytes + row % ROWS * CHUNK
         place_row(line, depth, segment, a, place, shifted, adjust, row * segments)
-        row += 1
 
 
 @kernel
-def convolve_images(
-    start: Any,
-    stop: Any,
-    parts: Any,
-    block: Any,
-    marker: Any,
-    maps: Any,
-    geometry: Any,
-    positions: Any,
-    segment: Any,
-    how: Any,
-    wide: Any,
-    space: Any,
-    bad: Any,
-    weight: Any,
-    output: Any,
-    by_column: Any,
+def encode_images(
+    start: Any, stop: Any, maps: Any, padding: Any, how: Any, wide: Any, scales: Any, zeros: Any, bad: Any
 ) -> None:
-    """Convolve the images of parts ``start`` to ``stop`` of ``parts``, ``block`` windows at a time."""
-    dynamic, symmetric, given = how
-    a, line, row_scale, row_zero, adjust = space
-    count, windows = len(maps), positions[0] * positions[1]
-    panels = (output.shape[1] + PANEL - 1) // PANEL
-    for part in range(start, stop):
-        placed = (a[part], line[part], row_scale[part], row_zero[part], adjust[part])
-        operands = operands_of(placed, weight, output, by_column)
-        filled, first = 0, count * part // parts * windows
-        for image in range(count * part // parts, count * (part + 1) // parts):
-            low, high = extremes(maps[image].reshape(maps[image].size).view(np.int32))
-            if not is_finite(low, high):
-                bad[0] = 1
-                return
-            scale, zero = given[0], given[1]
-            if dynamic:
-                scale, zero = parameters(as_float(low), as_float(high), symmetric)
-            encode_image(maps[image], geometry[2], scale, zero, symmetric, wide[part])
-            number = 0
-            while number < windows:
-                some = min(block - filled, windows - number)
-                place_windows(
-                    wide[part], maps.shape, geometry, positions, number, some, segment, scale, zero, filled, placed
-                )
-                filled += some
-                number += some
-                last = number == windows and image + 1 == count * (part + 1) // parts
-                if filled == block or last:
-                    multiply_panels(0, panels, marker, filled, first, operands)
-                    first += filled
-                    filled = 0
+    """Quantize images ``start`` to ``stop`` into the first rows of ``wide``; set ``bad`` if a number is not finite."""
+    dynamic, symmetric, given_scale, given_zero = how
+    for image in range(start, stop):
+        low, high = extremes(maps[image].reshape(maps[image].size).view(np.int32))
+        if not is_finite(low, high):
+            bad[0] = 1
+            return
+        scale, zero = _FLOAT(given_scale), _FLOAT(given_zero)
+        if dynamic:
+            scale, zero = parameters(as_float(low), as_float(high), symmetric)
+        scales[image - start], zeros[image - start] = scale, zero
+        encode_image(maps[image], padding, scale, zero, symmetric, wide[image - start])
 
 
 def convolved_maps(
@@ -170,16 +137,34 @@ def convolved_maps(
     kernel_size, stride, padding, dilation = geometry
     positions = output_positions((height, width), kernel_size, stride, padding, dilation)
     windows = positions[0] * positions[1]
-    output = np.empty((count * windows, panels.columns), np.float32)
-    image_ns = windows * panels.depth * (panels.columns * MAC_NS + 0.1) + height * width * channels * ENCODE_NS
+    maps, dot = owned(maps), dot or fastest_dot()
+    output, bad = np.empty((count * windows, panels.columns), np.float32), np.zeros(1, np.uint8)
+    by_column = column_operands(panels, scale, zero_point, bias)
+    how = (given is None, symmetric, *(given or (1.0, 0.0)))
+    image_ns = windows * panels.depth * (panels.columns * MAC_NS + GATHER_NS) + maps[0].size * ENCODE_NS
     parts = min(threads.limit(), count) if count * image_ns > 2 * threads.WORTH_A_THREAD_NS else 1
-    block = min(max(ROWS, BLOCK_BYTES // panels.depth // ROWS * ROWS), windows * -(-count // parts))
-    wide_bytes = (height + 2 * padding[0]) * (width + 2 * padding[1]) * channels + CHUNK
-    wide, bad = np.empty((parts, wide_bytes), np.uint8), np.zeros(1, np.uint8)
-    how = (given is None, symmetric, np.array(given or (1, 0), np.float32))
-    space = Space.of(parts, block, panels, zero_point is not None)
-    marker = (dot or fastest_dot()).marker
-    arguments = (parts, block, marker, owned(maps), geometry, positions, panels.segment, how, wide, space.arrays, bad)
-    weight = (panels.operands, output, column_operands(panels, scale, zero_point, bias))
-    threads.split(convolve_images, parts, count * image_ns / parts, *arguments, *weight)
+    block = max(ROWS, BLOCK_BYTES // panels.depth // ROWS * ROWS)
+    together = min(max(1, block // windows), -(-count // parts))
+    block = min(block, together * windows)
+    image_bytes = (height + 2 * padding[0]) * (width + 2 * padding[1]) * channels + CHUNK
+
+    def convolve(start: int, stop: int) -> None:
+        """Convolve the images of some parts, some ``together``, ``block`` windows at a time."""
+        space = space_for(block, panels, zero_point is not None)
+        wide, scales, zeros = np.empty((together, image_bytes), np.uint8), *np.empty((2, together), np.float32)
+        operands = operands_of(space, panels, output, by_column)
+        end = count * stop // parts
+        for image in range(count * start // parts, end, together):
+            some = min(together, end - image)
+            encode_images(image, image + some, maps, padding, how, wide, scales, zeros, bad)
+            if bad[0]:
+                return
+            for first in range(0, some * windows, block):
+                rows = min(block, some * windows - first)
+                windows_of = (wide, scales, zeros, maps.shape, geometry, positions)
+                place_windows(first, rows, *windows_of, panels.segment, space)
+                to = image * windows + first
+                multiply_panels(0, panels.padded_columns // PANEL, dot.marker, rows, to, operands)
+
+    threads.split(convolve, parts, count * image_ns / parts)
     return None if bad[0] else output.reshape(count, *positions, panels.columns)

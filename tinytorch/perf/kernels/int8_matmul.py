@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -32,11 +31,16 @@ BLOCK_BYTES = 128 * 1024
 MAC_NS, ENCODE_NS = 0.002, 0.3
 _FLOAT, _INT = np.float32, np.int32
 
+#: Quantized rows, and memory for them: uint8 the bytes where `tile` reads them, and of one row as it is quantized;
+#: float32 and int32 scale and zero point of each row; int32 sums of each row's segments less their zero points, none
+#: where the weight has no zero points.
+Placed = tuple[Array, Array, Array, Array, Array]
+
 
 @kernel
 def encode_rows(rows: Any, x: Any, first: Any, segment: Any, how: Any, placed: Any, bad: Any) -> None:
     """Quantize ``rows`` rows of x from ``first`` on into ``placed``; set ``bad`` if a number is not finite."""
-    dynamic, symmetric, given = how
+    dynamic, symmetric, given_scale, given_zero = how
     a, line, row_scale, row_zero, adjust = placed
     depth = x.shape[1]
     segments = (depth + segment - 1) // segment
@@ -48,7 +52,7 @@ def encode_rows(rows: Any, x: Any, first: Any, segment: Any, how: Any, placed: A
         if not is_finite(low, high):
             bad[0] = 1
             return
-        scale, zero = given[0], given[1]
+        scale, zero = _FLOAT(given_scale), _FLOAT(given_zero)
         if dynamic:
             scale, zero = parameters(as_float(low), as_float(high), symmetric)
         encode_row(numbers, scale, zero, least, line)
@@ -89,45 +93,12 @@ def multiply_panels(start: Any, stop: Any, marker: Any, rows: Any, first: Any, o
         panel += panels
 
 
-@kernel
-def multiply_blocks(
-    start: Any,
-    stop: Any,
-    parts: Any,
-    block: Any,
-    marker: Any,
-    x: Any,
-    segment: Any,
-    how: Any,
-    space: Any,
-    bad: Any,
-    weight: Any,
-    output: Any,
-    by_column: Any,
-) -> None:
-    """Quantize and multiply ``block`` rows at a time, the blocks of parts ``start`` to ``stop`` of ``parts``."""
-    rows, columns = output.shape
-    a, line, row_scale, row_zero, adjust = space
-    blocks = (rows + block - 1) // block
-    for part in range(start, stop):
-        placed = (a[part], line[part], row_scale[part], row_zero[part], adjust[part])
-        operands = operands_of(placed, weight, output, by_column)
-        for number in range(blocks * part // parts, blocks * (part + 1) // parts):
-            first = number * block
-            some = min(block, rows - first)
-            encode_rows(some, x, first, segment, how, placed, bad)
-            if bad[0]:
-                return
-            multiply_panels(0, (columns + PANEL - 1) // PANEL, marker, some, first, operands)
-
-
-@kernel
-def operands_of(placed: Any, weight: Any, output: Any, by_column: Any) -> Any:
+def operands_of(placed: Placed, panels: Panels, output: Array, by_column: tuple[Array, ...]) -> tuple[Any, ...]:
     """Return the tuple that `tile` takes."""
     a, _, row_scale, row_zero, adjust = placed
-    b, steps, segments, sums = weight
     scale, zero, bias = by_column
-    return (a, b, steps, segments, output, output.shape[1], row_scale, row_zero, adjust, sums, scale, zero, bias)
+    weight = (panels.codes, panels.steps, panels.segments, output, panels.columns)
+    return (a, *weight, row_scale, row_zero, adjust, panels.sums, scale, zero, bias)
 
 
 @kernel
@@ -141,45 +112,17 @@ def place_codes(codes: Any, a: Any, line: Any, row_scale: Any, row_zero: Any, ad
         place_row(line, depth, depth, a, row // ROWS * ROWS * row_bytes + row % ROWS * CHUNK, 0, adjust, 0)
 
 
-@dataclass(frozen=True)
-class Space:
-    """Memory of a product, for each part (the first axis of each array).
-
-    Attributes:
-        a: uint8, the placed rows.
-        line: uint8, one row as it is quantized.
-        scale, zero: float32 and int32, of each row.
-        adjust: int32, sums of each row's segments less their zero points; empty where the weight has none.
-    """
-
-    a: Array
-    line: Array
-    scale: Array
-    zero: Array
-    adjust: Array
-
-    @classmethod
-    def of(cls, parts: int, rows: int, panels: Panels, adjusted: bool) -> Space:
-        """Return the memory for ``parts`` times ``rows`` rows."""
-        whole = -(-rows // ROWS) * ROWS
-        chunks = panels.segments * -(-panels.segment // CHUNK)
-        return cls(
-            np.empty((parts, whole * chunks * CHUNK), np.uint8),
-            np.empty((parts, panels.depth + 2 * CHUNK), np.uint8),
-            np.empty((parts, whole), np.float32),
-            np.empty((parts, whole), np.int32),
-            np.empty((parts, whole * panels.segments if adjusted else 0), np.int32),
-        )
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """What the kernels take."""
-        return self.a, self.line, self.scale, self.zero, self.adjust
-
-    @property
-    def first(self) -> tuple[Array, ...]:
-        """The same of the first part alone."""
-        return self.a[0], self.line[0], self.scale[0], self.zero[0], self.adjust[0]
+def space_for(rows: int, panels: Panels, adjusted: bool) -> Placed:
+    """Return the memory for some rows; ``adjusted`` if the weight has zero points."""
+    whole = -(-rows // ROWS) * ROWS
+    chunks = panels.segments * -(-panels.segment // CHUNK)
+    return (
+        np.empty(whole * chunks * CHUNK, np.uint8),
+        np.empty(panels.depth + 2 * CHUNK, np.uint8),
+        np.empty(whole, np.float32),
+        np.empty(whole, np.int32),
+        np.empty(whole * panels.segments if adjusted else 0, np.int32),
+    )
 
 
 @cache
@@ -222,21 +165,18 @@ def int8_product(a: Array, b: Array, packed: dict[str, Any] | None = None, dot: 
     if not a.size or not b.size:
         return output
     panels = pack_panels(b) if packed is None else kept_panels(packed, b, len(b), None)
-    space = Space.of(1, len(a), panels, False)
-    place_codes(owned(a), *space.first)
+    space = space_for(len(a), panels, False)
+    place_codes(owned(a), *space)
     nothing = np.zeros(0, np.float32)
-    multiply_placed(dot, len(a), space, panels, output, (nothing, np.zeros(0, np.int8), nothing))
+    operands = operands_of(space, panels, output, (nothing, np.zeros(0, np.int8), nothing))
+    multiply_placed(dot or fastest_dot(), len(a), 0, panels, operands)
     return output
 
 
-def multiply_placed(
-    dot: Dot | None, rows: int, space: Space, panels: Panels, output: Array, by_column: tuple[Array, ...]
-) -> None:
-    """Multiply the rows placed in the first part of ``space``; threads share the panels."""
-    operands = operands_of(space.first, panels.operands, output, by_column)
-    marker = (dot or fastest_dot()).marker
+def multiply_placed(dot: Dot, rows: int, first: int, panels: Panels, operands: tuple[Any, ...]) -> None:
+    """Multiply rows that are placed into the output's from ``first`` on; threads share the panels."""
     each_ns = rows * PANEL * panels.depth * MAC_NS
-    threads.split(multiply_panels, panels.padded_columns // PANEL, each_ns, marker, rows, 0, operands)
+    threads.split(multiply_panels, panels.padded_columns // PANEL, each_ns, dot.marker, rows, first, operands)
 
 
 def rescaled_rows(
@@ -267,21 +207,29 @@ def rescaled_rows(
         None if a number of x is not finite.
     """
     rows, depth = x.shape
+    x, dot = owned(x), dot or fastest_dot()
     output, bad = np.empty((rows, panels.columns), np.float32), np.zeros(1, np.uint8)
+    by_column = column_operands(panels, scale, zero_point, bias)
+    how = (given is None, symmetric, *(given or (1.0, 0.0)))
     nanoseconds = rows * depth * (panels.columns * MAC_NS + ENCODE_NS)
     parts, block = _parts(rows, depth, nanoseconds)
-    space = Space.of(parts, block, panels, zero_point is not None)
-    by_column = column_operands(panels, scale, zero_point, bias)
-    how = (given is None, symmetric, np.array(given or (1, 0), np.float32))
-    if block >= rows and nanoseconds > 2 * threads.WORTH_A_THREAD_NS:
-        encode_rows(rows, owned(x), 0, panels.segment, how, space.first, bad)
-        if not bad[0]:
-            multiply_placed(dot, rows, space, panels, output, by_column)
-    else:
-        marker = (dot or fastest_dot()).marker
-        arguments = (parts, block, marker, owned(x), panels.segment, how, space.arrays, bad)
-        weight = (panels.operands, output, by_column)
-        threads.split(multiply_blocks, parts, nanoseconds / parts, *arguments, *weight)
+
+    def multiply(start: int, stop: int) -> None:
+        """Quantize and multiply the blocks of some parts."""
+        blocks = -(-rows // block)
+        space = space_for(block, panels, zero_point is not None)
+        operands = operands_of(space, panels, output, by_column)
+        for first in range(blocks * start // parts * block, min(blocks * stop // parts * block, rows), block):
+            some = min(block, rows - first)
+            encode_rows(some, x, first, panels.segment, how, space, bad)
+            if bad[0]:
+                return
+            if parts == 1:
+                multiply_placed(dot, some, first, panels, operands)
+            else:
+                multiply_panels(0, panels.padded_columns // PANEL, dot.marker, some, first, operands)
+
+    threads.split(multiply, parts, nanoseconds / parts)
     return None if bad[0] else output
 
 

@@ -41,11 +41,6 @@ class Panels:
         return -(-self.segment // 4)
 
     @property
-    def operands(self) -> tuple[Array, int, int, Array]:
-        """What the kernels take."""
-        return self.codes, self.steps, self.segments, self.sums
-
-    @property
     def padded_columns(self) -> int:
         """Columns of all panels."""
         return -(-self.columns // PANEL) * PANEL

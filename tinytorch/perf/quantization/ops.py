@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -236,7 +237,7 @@ def conv2d_with(product: Product) -> Forward:
         _check_channels(x, channels)
         positions = output_positions(x.shape[2:], kernel, stride, padding, dilation)
         maps = channels_last(x)
-        images = maps.reshape(len(maps), -1)
+        images = maps.reshape(len(maps), math.prod(maps.shape[1:]))
         a_scale, a_zero = activation_parameters(images, activations, symmetric, x_scale, x_zero_point)
         b = unpack(codes, bits, length)
         output = np.empty((len(maps), *positions, out), np.float32)
