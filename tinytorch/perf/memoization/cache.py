@@ -139,6 +139,15 @@ class KVCache:
         self._written[layer_idx] = end
         return end
 
+    def remember_one(self, layer_idx: int, made: Array) -> None:
+        """Write one new position: key and value are the last two of made (batch_size, 3, num_heads, head_dim).
+
+        It is `remember` for an op that made them to fit, without the checks.
+        """
+        self._keys[layer_idx, :, :, self._position] = made[:, 1]
+        self._values[layer_idx, :, :, self._position] = made[:, 2]
+        self._written[layer_idx] = self._position + 1
+
     def get(self, layer_idx: int) -> tuple[Tensor, Tensor]:
         """Return keys and values of the positions counted so far, (batch_size, num_heads, seq_pos, head_dim) each.
 
@@ -169,10 +178,20 @@ class KVCache:
             )
         self._position = end
 
+    def stand_at(self, position: int) -> None:
+        """Stand where ``position`` positions count, whatever they hold: back to take tokens away, ahead to time a step.
+
+        Raises:
+            ValueError: if there is no such position.
+        """
+        if not 0 <= position <= self.max_seq_len:
+            raise ValueError(f"position must lie in 0..{self.max_seq_len}, not {position}")
+        self._position = position
+        self._written = [position] * self.num_layers
+
     def reset(self) -> None:
         """Forget all positions; the memory stays."""
-        self._position = 0
-        self._written = [0] * self.num_layers
+        self.stand_at(0)
 
     @property
     def nbytes(self) -> int:

@@ -28,10 +28,8 @@ class LayerMemory:
         return Tensor(heads.transpose(0, 2, 1, 3).reshape(batch, count, width // 3))
 
     def remember(self, made: Array) -> None:
-        """Write keys and values of new positions, which are the last two thirds of made (B, T, 3 H D)."""
-        batch, count, _ = made.shape
-        split = made.reshape(batch, count, 3, self.cache.num_heads, self.cache.head_dim)
-        self.cache.remember(self.layer, *split.transpose(2, 0, 3, 1, 4)[1:])
+        """Write keys and values of a new position, which are the last two thirds of made (B, 1, 3 H D)."""
+        self.cache.remember_one(self.layer, made.reshape(len(made), 3, self.cache.num_heads, self.cache.head_dim))
 
 
 def enable_kv_cache(
