@@ -23,6 +23,7 @@ _FAMILIES = (
     "dropout",
     "fused_rows",
     "attention_ops",
+    "convolution_ops",
 )
 
 
