@@ -85,7 +85,7 @@ def tiles_product(bits: int, rows: int, affine: int) -> Any:
 
 
 @cache
-def last_columns(bits: int) -> Any:
+def last_columns(bits: int, affine: int) -> Any:
     """Return the kernel for columns after the last tile, fewer than 16; its arguments are as in `tiles_product`."""
     per_byte, mask, half = codes_per_byte(bits), 2**bits - 1, 2 ** (bits - 1)
 
@@ -108,12 +108,12 @@ def last_columns(bits: int) -> Any:
                 total = np.float32(0)
                 for top in range(0, length, group):
                     at = top // group * scale_stride + column
-                    part = np.float32(0)
+                    part, offset = np.float32(0), np.int32(zero[at]) if affine else np.int32(0)
                     for k in range(top, min(top + group, length)):
                         byte = np.int32(codes[k * columns + column])
                         for place in range(per_byte):
                             code = byte if bits == 8 else ((byte >> (place * bits)) & mask) - half
-                            part += x[row * depth + k * per_byte + place] * np.float32(code - np.int32(zero[at]))
+                            part += x[row * depth + k * per_byte + place] * np.float32(code - offset)
                     total += part * scale[at]
                 output[row * columns + column] += total
 
@@ -136,11 +136,11 @@ class Weight:
             self.codes, self.stride, self.tile_stride = codes.transpose(1, 0, 2).reshape(-1), TILE, codes[:, 0].size
         else:
             self.codes, self.stride, self.tile_stride = codes.reshape(-1), self.columns, TILE
-        zeros = np.zeros((1, 1), np.int8) if zero_point is None else zero_point
-        shape = (max(len(scale), len(zeros)), self.columns)
-        self.scale, self.zero = (
-            np.ascontiguousarray(np.broadcast_to(each, shape)).reshape(-1) for each in (scale, zeros)
-        )
+        shape = (len(scale), self.columns)
+        self.scale = np.ascontiguousarray(np.broadcast_to(scale, shape)).reshape(-1)
+        # Without zero points there is nothing to read, so nothing is made.
+        offsets = np.empty((1, 1), np.int8) if zero_point is None else np.broadcast_to(zero_point, shape)
+        self.zero = np.ascontiguousarray(offsets).reshape(-1)
         self.scale_stride = self.columns if shape[0] > 1 else 0
         self.group = max(self.length if group is None else group // codes_per_byte(bits), 1)
 
@@ -165,7 +165,9 @@ class Weight:
         rest = columns // LANES * LANES
         if rest < columns:
             arrays = (output.reshape(-1), rows.reshape(-1), self.codes, self.scale, self.zero)
-            last_columns(self.bits)(*arrays, rest, columns, depth, self.length, self.group, self.scale_stride)
+            last_columns(self.bits, self.affine)(
+                *arrays, rest, columns, depth, self.length, self.group, self.scale_stride
+            )
 
 
 def _forward(
