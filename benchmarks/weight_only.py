@@ -36,13 +36,14 @@ from tinytorch.perf.timing import Measurement, interleave, ratio
 onnx: Any = importlib.import_module("onnx")
 
 SIDE = 4096
-#: Weights in turn: of 8 bits these are 64 MiB, of 4 bits 40 MiB and more.
+#: Weights in turn: of 8 bits these are 64 MiB, of 4 bits 32 MiB and more.
 HOT, COLD = 1, 4
 BLOCK = 32
-#: Bits, scheme, target over float32 (None where there is none), and whose targets the peers of as many bits are.
+#: Scheme, and target over float32, or None.
 SCHEMES = {
     "8 bits per output": (Scheme(8, per="channel"), 3.5),
     "8 bits per output, affine": (Scheme(8, False, "channel"), None),
+    "4 bits per output": (Scheme(4, per="channel"), 6.0),
     "4 bits, groups of 32": (Scheme(4, per="group", group=32), None),
     "4 bits, groups of 128": (Scheme(4, per="group", group=128), 6.0),
     "4 bits, groups of 32, affine": (Scheme(4, False, "group", group=32), None),
