@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tinytorch.core import dispatch, ops
 from tinytorch.core.module import Module
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, Implementation
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.engines import ours
@@ -81,6 +82,17 @@ def test_the_same_tokens_pass_and_others_do_not() -> None:
 def test_only_a_gpt_generates() -> None:
     with pytest.raises(ValueError, match="subject must be a GPT to generate text, but mlp-1 is a Sequential"):
         check(made("none"), subject("mlp-1"), "decode")
+
+
+@pytest.mark.parametrize("phase", ["forward", "step", "decode"])
+def test_what_is_held_against_ours_meets_numpy_also_where_kernels_are_selected(phase: Any) -> None:
+    def doubled(keep: bool, *arrays: Any, **params: Any) -> Any:
+        output, saved = ops.linear.reference.forward(keep, *arrays, **params)
+        return -2 * output, saved
+
+    wrong = {ops.linear: Implementation("wrong", doubled, ops.linear.reference.backward)}
+    with dispatch.implementations(wrong), pytest.raises(DisagreementError):
+        check(made("none"), subject("gpt-1"), phase)
 
 
 @pytest.mark.parametrize("fault", ["scaled", "NaN", "cut"])

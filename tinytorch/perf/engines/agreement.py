@@ -46,7 +46,8 @@ def largest_share(difference: Array, of: Array) -> float:
 
 def _check_output(engine: Engine, subject: Subject) -> float:
     inputs, _ = subject.batch()
-    expected = ours.forward("numpy", subject.make(), inputs)()
+    with ours.references():
+        expected = ours.forward("numpy", subject.make(), inputs)()
     output = engine.load().forward(engine.setting, subject.make(), inputs)()
     if output.shape != expected.shape:
         raise DisagreementError(f"{engine.name} on {subject.name} gives shape {output.shape}, not {expected.shape}")
@@ -58,7 +59,8 @@ def _check_output(engine: Engine, subject: Subject) -> float:
 
 def _check_tokens(engine: Engine, subject: Subject) -> float:
     model, prompt, new_tokens = prompt_of(subject)
-    expected = generate(model, prompt, new_tokens)
+    with ours.references():
+        expected = generate(model, prompt, new_tokens)
     found = engine.load().decoding(engine.setting, prompt_of(subject)[0], prompt, new_tokens)()
     if not np.array_equal(found, expected):
         raise DisagreementError(f"{engine.name} on {subject.name} generates other tokens than ours")
@@ -68,9 +70,10 @@ def _check_tokens(engine: Engine, subject: Subject) -> float:
 def _check_training(engine: Engine, subject: Subject) -> float:
     batch = subject.batch()
     before = subject.make().state_dict()
-    expected = ours.training("numpy", subject.make(), batch, subject.loss, CHECK)
+    with ours.references():
+        expected = ours.training("numpy", subject.make(), batch, subject.loss, CHECK)
+        wanted = [expected.step() for _ in range(CHECKED_STEPS)]
     found = engine.load().training(engine.setting, subject.make(), batch, subject.loss, CHECK)
-    wanted = [expected.step() for _ in range(CHECKED_STEPS)]
     losses = [found.step() for _ in range(CHECKED_STEPS)]
     # Relative to the first: a loss near 0 is a difference of logits, rounded as they are.
     if not np.abs(np.subtract(losses, wanted)).max() <= LOSS_TOLERANCE * abs(wanted[0]):

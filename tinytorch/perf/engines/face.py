@@ -81,13 +81,15 @@ _EVERYTHING: tuple[Phase, ...] = ("forward", "step", "decode")
 _ALL = (
     Engine("tinytorch", (), "", "ours", "numpy", _EVERYTHING),
     Engine("tinytorch accelerated", ("numba",), "pip install numba", "ours", "accelerated", _EVERYTHING),
+    Engine("tinytorch fused", ("numba",), "pip install numba", "ours", "fused"),
     Engine("PyTorch eager", ("torch",), _TORCH, "pytorch", "eager", _EVERYTHING),
     Engine("PyTorch eager, cache concatenated", ("torch",), _TORCH, "pytorch", "concatenated", ("decode",)),
     Engine("PyTorch compiled", ("torch",), _TORCH, "pytorch", "compiled"),
     Engine("ONNX Runtime", ("onnx", "onnxruntime"), _ONNX, "onnx_runtime", "all", ("forward",)),
     Engine("JAX", ("jax",), "pip install jax", "jax_xla", "jit"),
 )
-#: Every engine by name. "tinytorch" is NumPy alone, "accelerated" its compiled kernels.
+#: Every engine by name. "tinytorch" is NumPy alone, "accelerated" its compiled kernels, and "fused" these on
+#: a fused model, in a forward one that is frozen for inference.
 ENGINES = {engine.name: engine for engine in _ALL}
 #: Names of the settings of our own.
 OURS = tuple(engine.name for engine in _ALL if engine.translation == "ours")

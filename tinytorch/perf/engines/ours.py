@@ -1,14 +1,15 @@
-"""Our own models as an engine: on NumPy's implementations, and on the compiled kernels."""
+"""Our own models as an engine: on NumPy's implementations, on the compiled kernels, and these on a fused model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tinytorch.core import dispatch, ops
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
-from tinytorch.core.op import Array
-from tinytorch.core.optimizers import AdamW
+from tinytorch.core.op import Array, Op
+from tinytorch.core.optimizers import REFERENCE_RULES, AdamW, step_rules
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.engines.face import AdamWSettings, Training
 from tinytorch.perf.engines.subjects import Loss, our_input, our_loss
@@ -18,11 +19,20 @@ from tinytorch.perf.timing import blas_threads
 
 
 @contextmanager
+def references() -> Iterator[None]:
+    """Run the body on NumPy's implementations of ops and optimizers alone, whatever is selected around it."""
+    plain = {op: op.reference for op in vars(ops).values() if isinstance(op, Op)}
+    with dispatch.implementations(plain), step_rules(REFERENCE_RULES):
+        yield
+
+
+@contextmanager
 def scope(setting: str) -> Iterator[None]:
     """Run the body on the setting's implementations, with a thread for each core of the process."""
     with blas_threads(len(usable_cores())):
         if setting == "numpy":
-            yield
+            with references():
+                yield
             return
         from tinytorch.perf.acceleration import accelerated
 
@@ -30,10 +40,17 @@ def scope(setting: str) -> Iterator[None]:
             yield
 
 
+def _prepared(setting: str, model: Module, frozen: bool) -> Module:
+    if setting != "fused":
+        return model
+    from tinytorch.perf.acceleration.fusion import fuse
+
+    return fuse(model, frozen=frozen)
+
+
 def forward(setting: str, model: Module, inputs: Array) -> Callable[[], Array]:
     """Return a call that runs ``model`` in eval mode without recording gradients."""
-    del setting
-    ready, x = model.eval(), our_input(inputs)
+    ready, x = _prepared(setting, model.eval(), frozen=True), our_input(inputs)
 
     def call() -> Array:
         with no_grad():
@@ -45,8 +62,8 @@ def forward(setting: str, model: Module, inputs: Array) -> Callable[[], Array]:
 
 def training(setting: str, model: Module, batch: tuple[Array, Array], loss: Loss, optimizer: AdamWSettings) -> Training:
     """Return ``model`` in training with our AdamW."""
-    del setting
-    ready = model.train()
+    names = list(model.state_dict())
+    ready = _prepared(setting, model.train(), frozen=False)
     x, targets = our_input(batch[0]), batch[1]
     adam = AdamW(ready.parameters(), optimizer.lr, optimizer.betas, optimizer.eps, optimizer.weight_decay)
 
@@ -57,7 +74,8 @@ def training(setting: str, model: Module, batch: tuple[Array, Array], loss: Loss
         adam.step()
         return float(value.item())
 
-    return Training(step, ready.state_dict)
+    # Fusion may name a tensor after the layer that it was joined with, but keeps their order.
+    return Training(step, lambda: dict(zip(names, ready.state_dict().values(), strict=True)))
 
 
 def decoding(setting: str, model: GPT, prompt: Array, new_tokens: int) -> Callable[[], Array]:
