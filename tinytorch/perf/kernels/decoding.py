@@ -15,7 +15,7 @@ from tinytorch.core.op import Array, Implementation, Saved
 from tinytorch.perf.kernels import vectors
 from tinytorch.perf.kernels.compiling import kernel
 from tinytorch.perf.kernels.gelu import gelu
-from tinytorch.perf.kernels.product_tiles import LANES, ROWS, multiply_tile, tile
+from tinytorch.perf.kernels.tiles import LANES
 from tinytorch.perf.kernels.vector_math import exp_of_negative, multiply_add
 from tinytorch.perf.memoization.blocks import checked_operands, decoder_block
 
@@ -50,7 +50,53 @@ def _dot(_typing: Any, x: Any, x_at: Any, y: Any, y_at: Any, count: Any) -> Any:
 
 #: ``dot(x, x_at, y, y_at, count)``: sum of x[x_at + i] * y[y_at + i], i < count, of flat float32 arrays.
 dot = intrinsic(_dot)
-_eight_columns = tile(1, 1, _LANES)
+
+
+def _columns(rows: int, wide: int, lanes: int) -> Any:
+    """Return ``f(x, x_at, x_step, weight, weight_at, weight_step, output, output_at, output_step, count)``.
+
+    It adds to ``rows`` rows of ``wide * lanes`` floats of ``output`` the products of ``count`` numbers of each row of
+    ``x`` with as many rows of ``weight``. Arrays are float32, places and steps from row to row in elements; all sums
+    stay in registers.
+    """
+    vector = ir.VectorType(vectors.FLOAT, lanes)
+
+    def add_products(
+        _typing: Any, x: Any, xa: Any, xs: Any, w: Any, wa: Any, ws: Any, o: Any, oa: Any, os: Any, n: Any
+    ) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            _, _, x_step, _, _, weight_step, _, _, output_step, count = arguments
+            left, right, into = (
+                builder.gep(vectors.data_pointer(context, builder, signature.args[i], arguments[i]), [arguments[i + 1]])
+                for i in (0, 3, 6)
+            )
+            starts = [builder.mul(output_step, output_step.type(row)) for row in range(rows)]
+            places = [place for start in starts for place in vectors.offsets(builder, start, lanes, wide)]
+            sums = vectors.variables(builder, vector, rows * wide)
+            for slot, place in zip(sums, places, strict=True):
+                builder.store(vectors.load(builder, into, place, vector), slot)
+            with cgutils.for_range(builder, count) as loop:
+                start = builder.mul(loop.index, weight_step)
+                weights = [
+                    vectors.load(builder, right, at, vector) for at in vectors.offsets(builder, start, lanes, wide)
+                ]
+                for row in range(rows):
+                    place = builder.add(builder.mul(x_step, x_step.type(row)), loop.index)
+                    factor = vectors.filled(builder, builder.load(builder.gep(left, [place])), vector)
+                    for weight, slot in zip(weights, sums[row * wide :], strict=False):
+                        builder.store(vectors.fused_multiply_add(builder, factor, weight, builder.load(slot)), slot)
+            for slot, place in zip(sums, places, strict=True):
+                vectors.store(builder, builder.load(slot), into, place)
+            return context.get_dummy_value()
+
+        return types.void(x, xa, xs, w, wa, ws, o, oa, os, n), emit
+
+    return intrinsic(add_products)
+
+
+_row_by_four, _row_by_one = _columns(1, 4, LANES), _columns(1, 1, LANES)
+_rows_by_four, _rows_by_one = _columns(4, 4, LANES), _columns(4, 1, LANES)
+_row_by_eight_floats = _columns(1, 1, _LANES)
 
 
 @kernel
@@ -70,7 +116,7 @@ def normalize(x: Any, weight: Any, bias: Any, epsilon: Any, output: Any) -> None
 
 @kernel
 def affine(x: Any, weight: Any, bias: Any, output: Any) -> None:
-    """Fill ``output`` (rows, n) with x (rows, m) times weight (m, n) plus bias: each weight is read once for all rows.
+    """Fill ``output`` (rows, n) with x (rows, m) times weight (m, n) plus bias: each weight is read once for four rows.
 
     Sums run over the inputs in order, whatever the number of rows.
     """
@@ -79,19 +125,19 @@ def affine(x: Any, weight: Any, bias: Any, output: Any) -> None:
     for row in range(rows):
         for j in range(columns):
             output[row, j] = bias[j]
-    done = 0
-    while done < columns // LANES * LANES:
-        wide = min(3, (columns - done) // LANES)
-        row = 0
-        while row < rows:
-            tall = ROWS
-            while tall > rows - row:
-                tall //= 2
-            at = output.ctypes.data + 4 * (row * columns + done)
-            left = x.ctypes.data + 4 * row * inner
-            multiply_tile(tall, wide, left, inner, 1, weight.ctypes.data + 4 * done, columns, at, columns, inner, 1)
-            row += tall
-        done += wide * LANES
+    fours, done = rows // 4 * 4, 0
+    while done + 4 * LANES <= columns:
+        for row in range(0, fours, 4):
+            _rows_by_four(x, row * inner, inner, weight, done, columns, output, row * columns + done, columns, inner)
+        for row in range(fours, rows):
+            _row_by_four(x, row * inner, inner, weight, done, columns, output, row * columns + done, columns, inner)
+        done += 4 * LANES
+    while done + LANES <= columns:
+        for row in range(0, fours, 4):
+            _rows_by_one(x, row * inner, inner, weight, done, columns, output, row * columns + done, columns, inner)
+        for row in range(fours, rows):
+            _row_by_one(x, row * inner, inner, weight, done, columns, output, row * columns + done, columns, inner)
+        done += LANES
     for row in range(rows):
         for k in range(inner):
             for j in range(done, columns):
@@ -103,14 +149,16 @@ def weighted_sum(weights: Any, count: Any, rows: Any, output: Any, at: Any) -> N
     """Fill depth elements of flat ``output`` from ``at`` on with the weighted sum of the first rows (S, depth)."""
     depth = rows.shape[1]
     done = 0
-    while done < depth // LANES * LANES:
-        wide = min(3, (depth - done) // LANES)
-        start, to = rows.ctypes.data + 4 * done, output.ctypes.data + 4 * (at + done)
-        multiply_tile(1, wide, weights.ctypes.data, 0, 1, start, depth, to, 0, count, 0)
-        done += wide * LANES
-    while depth - done >= 8:
-        start, to = rows.ctypes.data + 4 * done, output.ctypes.data + 4 * (at + done)
-        _eight_columns(weights.ctypes.data, 0, 1, start, depth, to, 0, count, 0)
+    for d in range(depth):
+        output[at + d] = 0
+    while done + 4 * LANES <= depth:
+        _row_by_four(weights, 0, 0, rows, done, depth, output, at + done, 0, count)
+        done += 4 * LANES
+    while done + LANES <= depth:
+        _row_by_one(weights, 0, 0, rows, done, depth, output, at + done, 0, count)
+        done += LANES
+    while done + 8 <= depth:
+        _row_by_eight_floats(weights, 0, 0, rows, done, depth, output, at + done, 0, count)
         done += 8
     for d in range(done, depth):
         total = np.float32(0)
