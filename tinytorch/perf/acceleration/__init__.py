@@ -1,6 +1,8 @@
 """Faster ways to run the same ops: what the chapter on acceleration teaches and measures."""
 
 from tinytorch.perf.acceleration.accelerated import accelerated, kernel_implementations
+from tinytorch.perf.acceleration.attention import fused_attention
+from tinytorch.perf.acceleration.convolution import im2col_conv2d
 from tinytorch.perf.acceleration.fused import (
     fused_bias_gelu,
     fused_causal_softmax,
@@ -12,11 +14,13 @@ from tinytorch.perf.acceleration.fused import (
 
 __all__ = [
     "accelerated",
+    "fused_attention",
     "fused_bias_gelu",
     "fused_causal_softmax",
     "fused_gelu",
     "fused_layer_norm",
     "fused_softmax",
+    "im2col_conv2d",
     "kernel_implementations",
     "unfused_gelu",
 ]
