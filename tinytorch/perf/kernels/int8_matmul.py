@@ -30,6 +30,8 @@ BLOCK_BYTES = 128 * 1024
 #: About how long a multiply-accumulate takes, and quantizing a number, in nanoseconds.
 MAC_NS, ENCODE_NS = 0.002, 0.3
 _FLOAT, _INT = np.float32, np.int32
+#: Zero points of a weight that has none.
+NO_ZEROS = np.zeros(0, np.int8)
 
 #: Quantized rows, and memory for them: uint8 the bytes where `tile` reads them, and of one row as it is quantized;
 #: float32 and int32 scale and zero point of each row; int32 sums of each row's segments less their zero points, none
@@ -131,23 +133,24 @@ def fastest_dot() -> Dot:
     return available_dots()[0]
 
 
-def by_panels(values: Array | None, panels: Panels, dtype: Any) -> Array:
-    """Return values of columns, (1 or segments, 1 or columns), flat for the columns of whole panels; zeros for None."""
-    if values is None:
-        return np.zeros(panels.padded_columns, dtype)
-    wanted = values.astype(dtype, copy=False)
-    if wanted.shape == (panels.segments, panels.padded_columns):
-        return owned(wanted).reshape(-1)
+def by_panels(values: Array, panels: Panels, dtype: Any) -> Array:
+    """Return values of columns, (1 or segments, 1 or columns), flat for the columns of whole panels."""
+    if values.dtype == dtype and values.shape == (panels.segments, panels.padded_columns):
+        return owned(values).reshape(-1)
     wide = np.zeros((panels.segments, panels.padded_columns), dtype)
-    wide[:, : panels.columns] = wanted
+    wide[:, : panels.columns] = values
     return wide.reshape(-1)
 
 
 def column_operands(panels: Panels, scale: Array, zero_point: Array | None, bias: Array | None) -> tuple[Array, ...]:
     """Return scales, zero points and bias of the columns as the kernels take them."""
-    zeros = np.zeros(0, np.int8) if zero_point is None else by_panels(zero_point, panels, np.int8)
-    biases = None if bias is None else np.broadcast_to(bias, (panels.segments, len(bias)))
-    return by_panels(scale, panels, np.float32), zeros, by_panels(biases, panels, np.float32)
+    zeros = NO_ZEROS if zero_point is None else by_panels(zero_point, panels, np.int8)
+    if bias is not None and bias.dtype == np.float32 and len(bias) == panels.padded_columns:
+        biases = owned(bias)
+    else:
+        biases = np.zeros(panels.padded_columns, np.float32)
+        biases[: panels.columns] = 0 if bias is None else bias
+    return by_panels(scale, panels, np.float32), zeros, biases
 
 
 def int8_product(a: Array, b: Array, packed: dict[str, Any] | None = None, dot: Dot | None = None) -> Array:
@@ -164,11 +167,11 @@ def int8_product(a: Array, b: Array, packed: dict[str, Any] | None = None, dot: 
     output = np.zeros((len(a), b.shape[1]), np.int32)
     if not a.size or not b.size:
         return output
-    panels = pack_panels(b) if packed is None else kept_panels(packed, b, len(b), None)
+    panels = pack_panels(b) if packed is None else kept_panels(packed, lambda: b, None)
     space = space_for(len(a), panels, False)
     place_codes(owned(a), *space)
     nothing = np.zeros(0, np.float32)
-    operands = operands_of(space, panels, output, (nothing, np.zeros(0, np.int8), nothing))
+    operands = operands_of(space, panels, output, (nothing, NO_ZEROS, nothing))
     multiply_placed(dot or fastest_dot(), len(a), 0, panels, operands)
     return output
 
@@ -229,7 +232,10 @@ def rescaled_rows(
             else:
                 multiply_panels(0, panels.padded_columns // PANEL, dot.marker, some, first, operands)
 
-    threads.split(multiply, parts, nanoseconds / parts)
+    if parts == 1:
+        multiply(0, 1)
+    else:
+        threads.split(multiply, parts, nanoseconds / parts)
     return None if bad[0] else output
 
 

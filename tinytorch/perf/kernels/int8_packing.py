@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,17 +32,17 @@ class Panels:
     columns: int
     segment: int
 
-    @property
+    @cached_property
     def segments(self) -> int:
         """How many there are, at least 1."""
         return max(1, -(-self.depth // self.segment))
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """Groups of 4 along the depth of a segment."""
         return -(-self.segment // 4)
 
-    @property
+    @cached_property
     def padded_columns(self) -> int:
         """Columns of all panels."""
         return -(-self.columns // PANEL) * PANEL
@@ -75,13 +77,13 @@ def pack_panels(b: Array, segment: int | None = None) -> Panels:
     return Panels(codes, sums, depth, columns, segment)
 
 
-def kept_panels(packed: dict[str, Any], b: Array, depth: int, segment: int | None) -> Panels:
-    """Return the panels that ``packed`` (`Codes.packed`) keeps; pack b (depth, columns) the first time.
+def kept_panels(packed: dict[str, Any], b: Callable[[], Array], segment: int | None) -> Panels:
+    """Return the panels that ``packed`` (`Codes.packed`) keeps; pack what b returns the first time.
 
-    Of b only the columns count once it is packed.
+    The arrays are kept by name too, so that `memory_usage` counts them.
     """
-    if "int8_panels" not in packed:
-        made = pack_panels(b, segment)
+    made: Panels | None = packed.get("int8")
+    if made is None:
+        made = packed["int8"] = pack_panels(b(), segment)
         packed["int8_panels"], packed["int8_sums"] = made.codes, made.sums
-    segment = max(1, min(segment or depth, depth))
-    return Panels(packed["int8_panels"], packed["int8_sums"], depth, b.shape[1], segment)
+    return made

@@ -115,5 +115,8 @@ def whole_range(x: Array) -> tuple[np.float32, np.float32] | None:
 
 def owned(array: Array) -> Array:
     """Return a contiguous array that may be written to: the one type that kernels are compiled for."""
+    flags = array.flags
+    if flags.c_contiguous and flags.writeable:
+        return array
     array = np.asarray(array, order="C")
     return array if array.flags.writeable else array.copy()

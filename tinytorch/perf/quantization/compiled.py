@@ -30,9 +30,7 @@ def takes(x: Array, length: int, symmetric: bool, zero_point: Array | None) -> b
 
 def weight_panels(codes: Array, bits: int, group: int | None, length: int, packed: dict[str, Any]) -> Panels:
     """Return the weight as panels, from ``packed`` if they are there."""
-    if "int8_panels" in packed:
-        return kept_panels(packed, codes, length, group)
-    return kept_panels(packed, unpack(codes, bits, length), length, group)
+    return kept_panels(packed, lambda: unpack(codes, bits, length), group)
 
 
 def given_parameters(
