@@ -13,6 +13,7 @@ from tinytorch.perf.comparison import compare_paired
 from tinytorch.perf.engines import turns, worker
 from tinytorch.perf.engines.face import ENGINES
 from tinytorch.perf.engines.turns import EngineError, Runner, plain_environment, race, runners, study
+from tinytorch.perf.team import usable_cores
 from tinytorch.perf.timing import Measurement
 
 
@@ -80,12 +81,13 @@ def test_more_cores_than_there_are_is_refused() -> None:
 
 
 def test_a_real_process_is_checked_and_timed() -> None:
-    (raced,) = study(["tinytorch"], ["mlp-1"], ["step"], cores=1, rounds=6)
+    cores = len(usable_cores())
+    (raced,) = study(["tinytorch"], ["mlp-1"], ["step"], cores=cores, rounds=6)
     times = raced.times["tinytorch"]
     assert times.n == 6
     assert 0 < times.median < 1
     assert raced.differences == {"tinytorch": 0.0}
-    assert times.how["blas_threads"] == 1
+    assert times.how["blas_threads"] == raced.cores == cores
 
 
 def test_a_process_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
