@@ -11,9 +11,12 @@ from tinytorch.perf.acceleration.fused import (
     fused_softmax,
     unfused_gelu,
 )
+from tinytorch.perf.acceleration.fusion import fuse
+from tinytorch.perf.acceleration.products import tiled_matmul, vectorized_matmul
 
 __all__ = [
     "accelerated",
+    "fuse",
     "fused_attention",
     "fused_bias_gelu",
     "fused_causal_softmax",
@@ -22,5 +25,7 @@ __all__ = [
     "fused_softmax",
     "im2col_conv2d",
     "kernel_implementations",
+    "tiled_matmul",
     "unfused_gelu",
+    "vectorized_matmul",
 ]
