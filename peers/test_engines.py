@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tinytorch.perf.engines import ENGINES, OURS, available, study, subject
+from tinytorch.perf.engines import ENGINES, OURS, NotMeasured, available, study, subject
 from tinytorch.perf.engines.agreement import check
 from tinytorch.perf.engines.face import Engine, Phase
 
@@ -41,7 +41,9 @@ def test_engines_generate_the_same_tokens(engine: Engine, name: str) -> None:
 
 def test_engines_take_turns() -> None:
     names = ("tinytorch", "PyTorch eager", "ONNX Runtime", "JAX")
-    forward, step = study(names, ["mlp-1"], cores=1, rounds=6)
+    found = study(names, ["mlp-1"], cores=1, rounds=6)
+    assert not isinstance(found, NotMeasured)
+    forward, step = found
     assert set(forward.times) == set(names)
     assert set(step.times) == set(names) - {"ONNX Runtime"}
     assert all(times.n == 6 for times in (*forward.times.values(), *step.times.values()))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tinytorch.perf.comparison import compare_paired
-from tinytorch.perf.engines import turns, worker
+from tinytorch.perf.engines import NotMeasured, presence, turns, worker
 from tinytorch.perf.engines.face import ENGINES
 from tinytorch.perf.engines.turns import EngineError, Runner, plain_environment, race, runners, study
 from tinytorch.perf.team import usable_cores
@@ -82,12 +82,21 @@ def test_more_cores_than_there_are_is_refused() -> None:
 
 def test_a_real_process_is_checked_and_timed() -> None:
     cores = len(usable_cores())
-    (raced,) = study(["tinytorch"], ["mlp-1"], ["step"], cores=cores, rounds=6)
+    found = study(["tinytorch"], ["mlp-1"], ["step"], cores=cores, rounds=6)
+    assert not isinstance(found, NotMeasured)
+    (raced,) = found
     times = raced.times["tinytorch"]
     assert times.n == 6
     assert 0 < times.median < 1
     assert raced.differences == {"tinytorch": 0.0}
     assert times.how["blas_threads"] == raced.cores == cores
+
+
+def test_a_study_with_an_engine_that_is_not_there_says_so_and_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "available", lambda: {"tinytorch": "1"})
+    found = study(["tinytorch", "JAX"], ["mlp-1"])
+    assert isinstance(found, NotMeasured)
+    assert found.reason.startswith("JAX is not installed where this ran")
 
 
 def test_a_process_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

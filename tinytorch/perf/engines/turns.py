@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from tinytorch.perf.engines.face import ENGINES, Phase, engine
-from tinytorch.perf.engines.presence import available, missing, peers_python
+from tinytorch.perf.engines.presence import NotMeasured, available, missing, peers_python
 from tinytorch.perf.engines.subjects import subject
 from tinytorch.perf.identity import STEERING
 from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL, percentile
@@ -182,11 +182,18 @@ def study(
     *,
     cores: int = 1,
     rounds: int = 15,
-) -> list[Raced]:
+) -> list[Raced] | NotMeasured:
     """Return `race` for each subject and phase, the engines' processes started once.
 
+    Where an engine is not installed nothing runs, and what is returned says what to do.
+
     Raises:
-        ValueError, EngineError: as `runners` and `race` do.
+        ValueError: if a name is unknown, the cores are not there, or the rounds are too few.
+        EngineError: if an engine fails or disagrees with ours.
     """
+    for name in names:
+        lacks = missing(name)
+        if lacks is not None:
+            return lacks
     with runners(names, cores) as started:
         return [race(started, of, phase, cores=cores, rounds=rounds) for of in subjects for phase in phases]
