@@ -172,7 +172,7 @@ def peak(length: int) -> int:
 
 
 def test_memory_grows_linearly_with_the_length() -> None:
-    """All scratch is NumPy's, so that it is counted; the matrix of scores alone would be 64 MiB at 4096."""
+    """All scratch that grows is NumPy's, so that it is counted; the matrix of scores alone would be 64 MiB at 4096."""
     with blas_threads(1):
         peak(64)
         short, middle, long = peak(1024), peak(2048), peak(4096)

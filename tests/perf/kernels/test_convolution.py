@@ -126,3 +126,9 @@ def test_float64_and_nothing_are_the_references() -> None:
 def test_shapes_that_do_not_fit_are_named(x: Any, weight: Any, message: str) -> None:
     with implementations(IMPLEMENTATIONS), pytest.raises(ValueError, match=message):
         apply(ops.conv2d, Tensor(drawn(*x)), Tensor(drawn(*weight)), **convolution())
+
+
+def test_a_bias_of_another_length_is_refused() -> None:
+    images, weight = Tensor(drawn(1, 2, 4, 4)), Tensor(drawn(5, 2, 2, 2))
+    with implementations(IMPLEMENTATIONS), pytest.raises(ValueError, match="broadcast"):
+        apply(ops.conv2d, images, weight, Tensor(drawn(4)), **convolution())

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import types
 
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, implementations
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.kernels import threads
+from tinytorch.perf.kernels import pooling, threads, vectors
+from tinytorch.perf.kernels.evidence import evidence
 from tinytorch.perf.kernels.pooling import IMPLEMENTATIONS
 from tinytorch.perf.timing import blas_threads
 
@@ -93,3 +96,11 @@ def test_windows_that_do_not_fit_are_named() -> None:
     x = Tensor(np.zeros((1, 1, 1, 4), np.float32))
     with implementations(IMPLEMENTATIONS), pytest.raises(ValueError, match="does not fit in 1"):
         apply(ops.max_pool2d, x, kernel=(2, 2), stride=(2, 2), padding=(0, 0))
+
+
+def test_channels_are_taken_in_vectors() -> None:
+    maps, size = types.float32[:, :, :, ::1], types.int64
+    pair = types.UniTuple(size, 2)
+    signature = types.void(size, size, maps, maps, pair, pair, pair)
+    found = evidence(vectors.compiled(pooling.mean_images.py_func, signature))
+    assert any(re.match("v?addps|fadd", name) for name in found)

@@ -160,7 +160,8 @@ def _conv2d_forward(
 ) -> tuple[Array, Saved]:
     """Cross-correlate (N, C, H, W) with (O, C / groups, kh, kw)."""
     others = (weight,) if bias is None else (weight, bias)
-    fits = x.ndim == 4 and x.shape[1] == weight.shape[1] * groups and not weight.shape[0] % groups
+    fits = x.ndim == weight.ndim == 4 and (bias is None or bias.shape == weight.shape[:1])
+    fits = fits and x.shape[1] == weight.shape[1] * groups and not weight.shape[0] % groups
     if not fits or not x.size or any(array.dtype != np.float32 for array in (x, *others)):
         return ops.conv2d.reference.forward(
             keep, x, *others, stride=stride, padding=padding, dilation=dilation, groups=groups
