@@ -168,8 +168,7 @@ def judged(
     _check(delta, confidence)
     middle = float(np.median(logs))
     low, high = _interval(logs, middle, found, confidence, seed)
-    margin = 0.0 if delta is None else math.log1p(delta)
-    verdict, because = _verdict(low, high, margin, delta)
+    verdict, because = interval_verdict(low, high, delta)
     objection, reached = found.objection, confidence
     if logs.size < FEWEST_FOR_INTERVAL:
         objection = f"it takes {FEWEST_FOR_INTERVAL} to have an interval, but there are {logs.size}"
@@ -237,8 +236,9 @@ def _interval(
     return middle - (middle - low) * wider, middle + (high - middle) * wider
 
 
-def _verdict(low: float, high: float, margin: float, delta: float | None) -> tuple[Verdict, str]:
-    """Return the verdict for an interval of log-ratios, and the reason."""
+def interval_verdict(low: float, high: float, delta: float | None) -> tuple[Verdict, str]:
+    """Return the verdict for an interval of log-ratios of times, baseline / candidate, and the reason in words."""
+    margin = 0.0 if delta is None else math.log1p(delta)
     beyond = "beyond 1" if not delta else f"beyond the ±{delta:.3g} that does not matter"
     if low > margin:
         return FASTER, f"all of the interval lies {beyond}"

@@ -6,7 +6,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType, TracebackType
@@ -36,6 +36,7 @@ RESOLUTIONS_PER_SAMPLE = 1000
 MINIMUM_SAMPLE_SECONDS = 50e-6
 #: Warm-up ends when this many runs in a row bring no new minimum by more than 2 %.
 STEADY_RUNS = 3
+Context = Callable[[], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
@@ -291,6 +292,8 @@ def _calibrated(function: Callable[[], Any], seconds: float) -> int:
 class _Sampler:
     """A function that is warm and whose inner loop is known, its samples, and what the process spent on them."""
 
+    within: Context = nullcontext
+
     def __init__(self, function: Callable[[], Any], warmup: _WarmUp, loops: int, caches: Mapping[str, Any]) -> None:
         self.function, self.warmup, self.loops, self.caches = function, warmup, loops, caches
         self.seconds: list[float] = []
@@ -299,10 +302,11 @@ class _Sampler:
 
     def take(self) -> None:
         """Take one sample; CPU time and page faults are read outside of the wall time's readings."""
-        faults, cpu = minor_page_faults(), time.process_time_ns()
-        self.seconds.append(_timed(self.function, self.loops))
-        self.cpu_ns += time.process_time_ns() - cpu
-        self.faults += minor_page_faults() - faults
+        with self.within():
+            faults, cpu = minor_page_faults(), time.process_time_ns()
+            self.seconds.append(_timed(self.function, self.loops))
+            self.cpu_ns += time.process_time_ns() - cpu
+            self.faults += minor_page_faults() - faults
 
     def measurement(self, name: str, **turns: Any) -> Measurement:
         """Return the samples with their conditions."""
@@ -382,13 +386,14 @@ def interleave(
     warmup_seconds: float = 1.0,
     seed: int = 0,
     cold: WorkingSets | None = None,
+    within: Mapping[str, Context] | None = None,
 ) -> dict[str, Measurement]:
     """Return the wall time of each function, in seconds, sampled in turns so that drift hits all alike.
 
     Every round samples each function once, in an order drawn anew from ``seed``; the i-th samples of all
     results are neighbours in time, so `ratio` and `tinytorch.perf.comparison.compare_paired` pair them. The random
     order makes the noise of a pair as likely to favour one function as the other, whatever it does over time.
-    Arguments and errors are those of `measure`.
+    Arguments and errors are those of `measure`; ``within`` makes, by name, what a function runs in, off the clock.
 
     Raises:
         ValueError: also if ``functions`` is empty.
@@ -399,7 +404,11 @@ def interleave(
     sets = None if cold is None else cold_sets(cold)
     order = np.random.default_rng(seed)
     with collector_off():
-        samplers = {name: _prepare(function, warmup_seconds, sets) for name, function in functions.items()}
+        samplers: dict[str, _Sampler] = {}
+        for name, function in functions.items():
+            with (context := (within or {}).get(name, nullcontext))():
+                samplers[name] = _prepare(function, warmup_seconds, sets)
+            samplers[name].within = context
         turns = list(samplers.values())
         deadline = time.perf_counter() + at_most_seconds
         for done in range(repeats):

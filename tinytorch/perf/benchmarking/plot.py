@@ -1,0 +1,59 @@
+"""The course's plot: time, memory and accuracy of each model, with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tinytorch.perf.benchmarking.performance import Performance
+from tinytorch.perf.subject import MIB
+from tinytorch.perf.timing import Measurement
+
+#: What is drawn: its label with the unit, and the factor from the base unit.
+_PANELS = (("time (ms)", 1e3), ("peak memory (MiB)", 1 / MIB), ("accuracy (%)", 100.0))
+
+
+def plot_performance_comparison(
+    results: Mapping[str, Performance], axes: Sequence[Axes] | None = None, colors: Mapping[str, str] | None = None
+) -> Figure:
+    """Return a figure of three panels: time at the smallest batch, peak memory at the largest, and accuracy.
+
+    Bars are medians or shares, error bars their 95 % intervals. Where no model has an accuracy there is no third panel.
+
+    Args:
+        results: what `benchmark_suite` returned.
+        axes: where to draw instead of on a new figure, one for each panel.
+        colors: of the bars, by name; the same for all by default.
+
+    Raises:
+        ValueError: if there are no results, or not as many axes as panels.
+    """
+    if not results:
+        raise ValueError("results must hold at least one model")
+    taken = {name: (one.time, one.peak_memory, one.accuracy) for name, one in results.items()}
+    panels = [index for index in range(3) if any(values[index] is not None for values in taken.values())]
+    figure = Figure(figsize=(4.8, 0.9 + len(panels) * (0.6 + 0.28 * len(results))), layout="constrained")
+    drawn = list(figure.subplots(len(panels), 1) if axes is None else axes)
+    if len(drawn) != len(panels):
+        raise ValueError(f"axes must be {len(panels)}, one for each panel, not {len(drawn)}")
+    for ax, index in zip(drawn, panels, strict=True):
+        label, factor = _PANELS[index]
+        for name, values in taken.items():
+            if values[index] is not None:
+                _bar(ax, name, values[index], factor, (colors or {}).get(name, "#2d96f0"))
+        ax.invert_yaxis()
+        ax.set_xlabel(label)
+    made = drawn[0].figure
+    assert isinstance(made, Figure)
+    return made
+
+
+def _bar(ax: Axes, name: str, value: Measurement | None, factor: float, color: str) -> None:
+    assert value is not None
+    middle = value.median
+    low, high = (value.interval.low, value.interval.high)
+    ends = [[max(0.0, middle - low) * factor], [max(0.0, high - middle) * factor]]
+    ax.barh([name], [middle * factor], color=color, height=0.7)
+    ax.errorbar([middle * factor], [name], xerr=ends, fmt="none", ecolor="black", elinewidth=1.2, capsize=3)
