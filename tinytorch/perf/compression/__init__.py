@@ -1,0 +1,42 @@
+"""Compression that is real: fewer weights, smaller layers, and what each step did, measured on what came out."""
+
+from tinytorch.perf.compression.compress import Compression, StepReport, compress_model
+from tinytorch.perf.compression.csr import SparseLinear, csr_nbytes, sparse_model
+from tinytorch.perf.compression.distillation import KnowledgeDistillation
+from tinytorch.perf.compression.low_rank import LowRankLinear, break_even_rank, low_rank_approximate, low_rank_model
+from tinytorch.perf.compression.magnitude import magnitude_prune
+from tinytorch.perf.compression.masks import MaskedParameter, hold_zeros
+from tinytorch.perf.compression.n_m import CompactNM, compact_n_m, n_m_prune
+from tinytorch.perf.compression.sparsity import LayerSparsity, layer_sparsity, measure_sparsity
+from tinytorch.perf.compression.structured import mask_units, remove_units, structured_prune, units_to_remove
+from tinytorch.perf.compression.units import UnitGroup, unit_groups, unit_scores
+
+__all__ = [
+    "CompactNM",
+    "Compression",
+    "KnowledgeDistillation",
+    "LayerSparsity",
+    "LowRankLinear",
+    "MaskedParameter",
+    "SparseLinear",
+    "StepReport",
+    "UnitGroup",
+    "break_even_rank",
+    "compact_n_m",
+    "compress_model",
+    "csr_nbytes",
+    "hold_zeros",
+    "layer_sparsity",
+    "low_rank_approximate",
+    "low_rank_model",
+    "magnitude_prune",
+    "mask_units",
+    "measure_sparsity",
+    "n_m_prune",
+    "remove_units",
+    "sparse_model",
+    "structured_prune",
+    "unit_groups",
+    "unit_scores",
+    "units_to_remove",
+]

@@ -1,0 +1,192 @@
+"""A whole compression: steps checked before anything runs, and each measured on the model that came out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinytorch.core.dispatch import no_grad
+from tinytorch.core.module import Module
+from tinytorch.perf.compression.sparsity import measure_sparsity
+from tinytorch.perf.compression.steps import Config, Step, steps_of
+from tinytorch.perf.listing import Column, mebibytes, number, print_table
+from tinytorch.perf.quantization.accuracy import PairedAccuracy, paired_accuracy
+from tinytorch.perf.quantization.convert import stored_bytes
+from tinytorch.perf.timing import Measurement, interleave, quantity, ratio
+
+#: The name of the row of the model as it was given.
+ORIGINAL = "original"
+Score = Callable[[Module], npt.NDArray[np.bool_]]
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What the model that came out of a step is.
+
+    Attributes:
+        step: its name; `ORIGINAL` for the model as it was given.
+        setting: in words.
+        parameters: numbers that training changes.
+        sparsity: zeros among the weights in per cent, see `measure_sparsity`.
+        stored: bytes of its state, as `Module.save` writes them.
+        seconds: of one forward pass of the inputs, in turns with the models of all other steps; None without inputs.
+        speedup: time of the original over this one's, above 1 is faster; None without inputs.
+        accuracy: paired with the original's on the same examples; None without ``score``.
+    """
+
+    step: str
+    setting: str
+    parameters: int
+    sparsity: float
+    stored: int
+    seconds: Measurement | None
+    speedup: Measurement | None
+    accuracy: PairedAccuracy | None
+
+
+@dataclass(frozen=True)
+class Compression:
+    """The compressed ``model``, and a row for the original and for each step."""
+
+    model: Module
+    steps: list[StepReport]
+
+    @property
+    def compression_ratio(self) -> float:
+        """Stored bytes of the original over those of the model."""
+        return self.steps[0].stored / self.steps[-1].stored
+
+    def print_report(self) -> None:
+        """Print a row for each step, and what was not measured."""
+        missing = [
+            said for said, value in (("time", self.steps[0].seconds), ("accuracy", self.steps[0].accuracy)) if not value
+        ]
+        notes = [f"stored bytes are {self.compression_ratio:.3g} times fewer"]
+        notes += [f"{' and '.join(missing)} not measured: pass inputs and score"] if missing else []
+        print_table([_line(row) for row in self.steps], _COLUMNS, notes)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One printed row."""
+
+    step: str
+    parameters: int
+    sparsity: float
+    stored: int
+    milliseconds: float
+    accuracy: float
+
+
+_COLUMNS = (
+    Column("step", "step", numeric=False),
+    Column("parameters", "parameters", number(0)),
+    Column("sparsity", "zeros %", number(1)),
+    Column("stored", "stored MiB", mebibytes),
+    Column("milliseconds", "ms", number(3)),
+    Column("accuracy", "accuracy %", number(1)),
+)
+
+
+def _line(row: StepReport) -> _Line:
+    seconds = float("nan") if row.seconds is None else row.seconds.median * 1e3
+    accuracy = float("nan") if row.accuracy is None else row.accuracy.candidate * 100
+    said = row.step if row.step == ORIGINAL else f"{row.step} {row.setting}"
+    return _Line(said, row.parameters, row.sparsity, row.stored, seconds, accuracy)
+
+
+def compress_model(
+    model: Module, config: Config, inputs: Any = None, score: Score | None = None, repeats: int = 15
+) -> Compression:
+    """Return what the steps of ``config`` make of ``model``, which stays as it was, and what each did.
+
+    The whole config is checked first, also against the model: all steps but training are tried out on copies, so that
+    an error comes before the first training and the first measurement.
+
+    Args:
+        model: any module tree.
+        config: settings by name of the step, in the order in which they run (or pairs of these): ``structured_prune``
+            (ratio), ``low_rank`` (ratio of ranks), ``magnitude_prune`` (sparsity), ``n_m`` ((n, m)), ``fine_tune`` (a
+            function that trains the model it is given), ``csr`` (True, or the least sparsity) and ``quantize`` (bits or
+            a `Plan`). A mapping in a setting's place holds the arguments of the function of that name.
+        inputs: a batch of model inputs, on which a forward pass is timed.
+        score: returns for each test example whether a model gets it right, shape (examples,).
+        repeats: timed samples of each model, interleaved.
+
+    Raises:
+        ValueError: if a step is unknown, a setting is out of its range, the order cannot work, or the model has nothing
+            that a step could work on.
+    """
+    steps = steps_of(config)
+    _rehearse(model, steps)
+    every = [model]
+    for step in steps:
+        every.append(_run(step, every[-1]))
+    seconds = _timed(every, inputs, repeats)
+    right = None if score is None else [score(each) for each in every]
+    named = [(ORIGINAL, ""), *((step.name, step.setting) for step in steps)]
+    return Compression(every[-1], _reports(every, named, seconds, right))
+
+
+def _run(step: Step, model: Module) -> Module:
+    try:
+        return step.run(model)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"config[{step.name!r}] does not fit this model: {error}") from error
+
+
+def _rehearse(model: Module, steps: Sequence[Step]) -> None:
+    """Run every step but training on what the ones before it made; the results are dropped."""
+    for step in steps:
+        if not step.trains:
+            model = _run(step, model)
+
+
+def _timed(every: Sequence[Module], inputs: Any, repeats: int) -> list[Measurement] | None:
+    if inputs is None:
+        return None
+
+    def forward_of(model: Module) -> Callable[[], object]:
+        return lambda: model(inputs)
+
+    modes = [[(module, module.training) for _, module in model.named_modules()] for model in every]
+    try:
+        with no_grad():
+            for model in every:
+                model.eval()
+            found = interleave({str(at): forward_of(model) for at, model in enumerate(every)}, repeats=repeats)
+    finally:
+        for module, mode in (each for one in modes for each in one):
+            module.training = mode
+    return [found[str(at)] for at in range(len(every))]
+
+
+def _reports(
+    every: Sequence[Module],
+    named: Sequence[tuple[str, str]],
+    seconds: Sequence[Measurement] | None,
+    right: Sequence[npt.NDArray[np.bool_]] | None,
+) -> list[StepReport]:
+    rows = []
+    for at, (model, (name, setting)) in enumerate(zip(every, named, strict=True)):
+        speedup = None
+        if seconds is not None:
+            said = f"original over {name}, forward pass"
+            speedup = ratio(seconds[0], seconds[at], said) if at else quantity(1, "", said)
+        rows.append(
+            StepReport(
+                name,
+                setting,
+                sum(each.size for each in model.parameters()),
+                measure_sparsity(model),
+                stored_bytes(model),
+                None if seconds is None else seconds[at],
+                speedup,
+                None if right is None else paired_accuracy(right[0], right[at]),
+            )
+        )
+    return rows

@@ -1,0 +1,137 @@
+"""Knowledge distillation: a small model learns from the answers of a large one, and from the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinytorch import models
+from tinytorch.core.dataloader import DataLoader
+from tinytorch.core.dispatch import no_grad
+from tinytorch.core.losses import CrossEntropyLoss
+from tinytorch.core.module import Module
+from tinytorch.core.op import Array
+from tinytorch.core.optimizers import Optimizer
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.training import History, fit
+
+#: Examples that the teacher answers at a time.
+_AT_A_TIME = 256
+
+
+class KnowledgeDistillation:
+    """Trains ``student`` on what ``teacher`` says: alpha T² KL(teacher || student) + (1 - alpha) cross-entropy.
+
+    Both distributions of the divergence are softmax(logits / T); T² keeps its gradients as large as those of the
+    labels' whatever T is.
+
+    Args:
+        teacher: a trained model; it is only run, in eval mode.
+        student: any model with logits of the same shape.
+        temperature: T, above 0: the larger, the more the teacher's small probabilities count.
+        alpha: weight of the teacher, 0 to 1; at 0 the student learns from the labels alone.
+        ignore_index: label whose positions do not count.
+
+    Raises:
+        ValueError: if a number is out of its range.
+
+    Source: G. Hinton et al., Distilling the Knowledge in a Neural Network, 2015, arXiv:1503.02531, section 2.
+    """
+
+    def __init__(
+        self,
+        teacher: Module,
+        student: Module,
+        temperature: float = 3.0,
+        alpha: float = 0.7,
+        ignore_index: int | None = None,
+    ) -> None:
+        if not 0 < temperature < np.inf:
+            raise ValueError(f"temperature must be above 0 and finite, not {temperature!r}")
+        if not 0 <= alpha <= 1:
+            raise ValueError(f"alpha must be from 0 to 1, not {alpha!r}")
+        self.teacher, self.student = teacher, student
+        self.temperature, self.alpha, self.ignore_index = float(temperature), float(alpha), ignore_index
+        self._labels_loss = CrossEntropyLoss(ignore_index)
+
+    def distillation_loss(self, student_logits: Tensor, teacher_logits: Tensor | Array, labels: Any) -> Tensor:
+        """Return the loss, shape (), of logits (..., classes) of both and integer labels (...).
+
+        Raises:
+            ValueError: if the shapes of the logits differ, or no position counts.
+        """
+        taught = np.asarray(teacher_logits.data if isinstance(teacher_logits, Tensor) else teacher_logits)
+        if taught.shape != student_logits.shape:
+            raise ValueError(f"teacher_logits must have the student's shape {student_logits.shape}, not {taught.shape}")
+        targets = np.asarray(labels.data if isinstance(labels, Tensor) else labels)
+        counted = np.ones(targets.shape, bool) if self.ignore_index is None else targets != self.ignore_index
+        if not counted.any():
+            raise ValueError(f"labels must have at least one position that is not {self.ignore_index}")
+        soft = self._divergence(student_logits, taught, counted) * (self.alpha * self.temperature**2)
+        return soft + self._labels_loss(student_logits, targets) * (1 - self.alpha)
+
+    def _divergence(self, logits: Tensor, taught: Array, counted: npt.NDArray[np.bool_]) -> Tensor:
+        """Return the mean over counted positions of Σ p (ln p - ln q)."""
+        log_p = _log_softmax(taught / self.temperature)
+        p = np.exp(log_p)
+        scaled = logits * (1 / self.temperature)
+        shifted = scaled - scaled.data.max(axis=-1, keepdims=True)
+        log_q = shifted - shifted.exp().sum(axis=-1, keepdims=True).log()
+        weights = (p * (counted / counted.sum())[..., None]).astype(logits.dtype)
+        return (log_q * -1 * Tensor(weights)).sum() + float((weights * log_p).sum())
+
+    def teacher_logits(self, inputs: npt.NDArray[Any]) -> Array:
+        """Return the teacher's logits of all ``inputs``, a few at a time, without gradients."""
+        self.teacher.eval()
+        with no_grad():
+            parts = [
+                self.teacher(models.as_input(inputs[first : first + _AT_A_TIME])).data
+                for first in range(0, len(inputs), _AT_A_TIME)
+            ]
+        return np.concatenate(parts)
+
+    def fit(
+        self,
+        inputs: npt.NDArray[Any],
+        labels: npt.NDArray[Any],
+        optimizer: Optimizer,
+        epochs: int,
+        *,
+        batch_size: int = 64,
+        schedule: Callable[[float], float] | None = None,
+        seed: int = 0,
+    ) -> History:
+        """Train the student on examples; leave it in eval mode and return the mean loss of each epoch.
+
+        The teacher answers each example once, before the training.
+
+        Args:
+            inputs: examples (N, ...); labels: integers (N, ...).
+            optimizer: of the student's parameters.
+            epochs: passes over the examples.
+            batch_size: examples of a step.
+            schedule: factor of the learning rate, see `tinytorch.core.training.fit`.
+            seed: of the order of the examples.
+
+        Raises:
+            ValueError: if inputs and labels differ in length, or as `fit` of the framework does.
+        """
+        if len(inputs) != len(labels) or not len(inputs):
+            raise ValueError(f"labels must be as many as the {len(inputs)} inputs, at least one, not {len(labels)}")
+        taught = self.teacher_logits(inputs)
+
+        def loss(logits: Tensor, chosen: Any) -> Tensor:
+            which = np.asarray(chosen.data if isinstance(chosen, Tensor) else chosen)
+            return self.distillation_loss(logits, taught[which], labels[which])
+
+        # The targets of a batch are the numbers of its examples: by them the loss finds labels and teacher's logits.
+        batches = DataLoader(inputs, np.arange(len(inputs)), batch_size=batch_size, shuffle=True, seed=seed)
+        return fit(self.student, batches, loss, optimizer, epochs, schedule=schedule, name="distillation")
+
+
+def _log_softmax(values: Array) -> Array:
+    shifted = values - values.max(axis=-1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))

@@ -1,0 +1,126 @@
+"""Low-rank layers: a weight as the product of two thin ones, where that is smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply
+from tinytorch.core.layers import Linear
+from tinytorch.core.module import Module, Parameter
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.quantization.convert import replaced
+
+
+def break_even_rank(in_features: int, out_features: int) -> int:
+    """Return the largest rank whose two factors hold fewer numbers than the weight: r (in + out) < in out.
+
+    It is 0 where no rank does.
+    """
+    return (in_features * out_features - 1) // (in_features + out_features)
+
+
+def low_rank_approximate(weight: Tensor | Array, rank_ratio: float = 0.5) -> tuple[Array, Array, Array]:
+    """Return (U, S, V) of the nearest matrix of rank ``max(1, int(rank_ratio * full rank))``: U diag(S) V.
+
+    Nearest in the sum of squared differences, which is then that of the singular values left out (C. Eckart and
+    G. Young, Psychometrika 1 (1936) 211-218). U is (rows, rank), S (rank,), V (rank, columns), float32.
+
+    Raises:
+        ValueError: if ``weight`` is not a finite matrix, or ``rank_ratio`` not above 0 and at most 1.
+    """
+    matrix = np.asarray(weight.data if isinstance(weight, Tensor) else weight)
+    if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
+        raise ValueError(f"weight must be a matrix of finite numbers, not of shape {matrix.shape}")
+    return _truncated(matrix, rank_of(matrix.shape[0], matrix.shape[1], rank_ratio))
+
+
+def rank_of(in_features: int, out_features: int, rank_ratio: float) -> int:
+    """Return the rank that is ``rank_ratio`` of the full one, at least 1.
+
+    Raises:
+        ValueError: if ``rank_ratio`` is not above 0 and at most 1.
+    """
+    if isinstance(rank_ratio, bool) or not isinstance(rank_ratio, (int, float, np.number)) or not 0 < rank_ratio <= 1:
+        raise ValueError(f"rank_ratio must be above 0 and at most 1, not {rank_ratio!r}")
+    return max(1, int(rank_ratio * min(in_features, out_features)))
+
+
+def _truncated(matrix: Array, rank: int) -> tuple[Array, Array, Array]:
+    u, s, v = np.linalg.svd(matrix.astype(np.float64), full_matrices=False)
+    return tuple(part.astype(np.float32) for part in (u[:, :rank], s[:rank], v[:rank]))  # type: ignore[return-value]
+
+
+class LowRankLinear(Module):
+    """x L R + b: a linear layer whose weight is the nearest of rank ``rank`` to that of ``linear``.
+
+    ``left`` is (in_features, rank), ``right`` (rank, out_features); each has the square root of the singular values, so
+    that they train alike. ``bias`` is a copy of the layer's.
+
+    Raises:
+        ValueError: if ``rank`` is below 1, or so large that nothing is saved, which names the largest that saves.
+    """
+
+    def __init__(self, linear: Linear, rank: int) -> None:
+        self.in_features, self.out_features, self.rank = linear.in_features, linear.out_features, int(rank)
+        checked_rank(linear, rank)
+        u, s, v = _truncated(linear.weight.data, self.rank)
+        root = np.sqrt(s)
+        self.left, self.right = Parameter(u * root), Parameter(root[:, None] * v)
+        self.bias = None if linear.bias is None else Parameter(linear.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (..., out_features) of (..., in_features), by two products."""
+        inner = apply(ops.linear, x, self.left)
+        return apply(ops.linear, inner, self.right, *(() if self.bias is None else (self.bias,)))
+
+    def _described(self) -> str:
+        return f"{self.in_features}, {self.out_features}, rank={self.rank}"
+
+
+def checked_rank(linear: Linear, rank: int) -> None:
+    """Raise ValueError unless ``rank`` is a whole number above 0 that makes the layer smaller."""
+    most = break_even_rank(linear.in_features, linear.out_features)
+    if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 0 < rank <= most:
+        shape = f"({linear.in_features}, {linear.out_features})"
+        save = f"ranks of 1 to {most} save" if most else "no rank saves"
+        raise ValueError(f"rank must make a weight of shape {shape} smaller, and {save}, but it is {rank!r}")
+
+
+def low_rank_model(model: Module, ranks: float | Mapping[str, int] = 0.5, keep: Sequence[str] = ()) -> Module:
+    """Return a copy of ``model`` with linear layers replaced by `LowRankLinear`; it stays as it was.
+
+    Args:
+        model: any module tree.
+        ranks: the ratio to each layer's full rank (see `rank_of`) for all linear layers, or ranks by layer's name for
+            those named alone.
+        keep: names of layers that stay, where ``ranks`` is a ratio.
+
+    Raises:
+        ValueError: if nothing is left to replace, a name is unknown, or a rank would not save, which names the largest
+            rank that does.
+    """
+    layers = {name: each for name, each in model.named_modules() if type(each) is Linear}
+    unknown = sorted({*keep, *(ranks if isinstance(ranks, Mapping) else ())} - layers.keys())
+    if unknown:
+        raise ValueError(f"ranks and keep must name linear layers, but {unknown} are not in {[*layers]}")
+    if isinstance(ranks, Mapping):
+        chosen = dict(ranks)
+    else:
+        left = {name: layer for name, layer in layers.items() if name not in keep}
+        chosen = {name: rank_of(layer.in_features, layer.out_features, ranks) for name, layer in left.items()}
+    if not chosen:
+        raise ValueError("model must hold a Linear layer to replace that keep does not name, but holds none")
+    for name, rank in chosen.items():
+        try:
+            checked_rank(layers[name], rank)
+        except ValueError as error:
+            raise ValueError(f"layer {name!r}: {error}") from None
+    made: dict[int, Module] = {}
+    for name, rank in chosen.items():
+        made[id(layers[name])] = LowRankLinear(layers[name], rank)
+        made[id(layers[name])].training = layers[name].training
+    return replaced(model, made)
