@@ -1,0 +1,129 @@
+"""Moves from slow to fast: whose turn it is, what is predicted, and that nothing is kept that does not pay.
+
+The clock is one of our own, which only implementations move on, so that nothing here depends on real time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply, no_grad
+from tinytorch.core.op import Array, Implementation, Op, Saved
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.acceleration import climbing
+from tinytorch.perf.acceleration.climbing import climb, ops_of, under
+from tinytorch.perf.timing import Measurement
+
+_X = Tensor(np.ones((2, 3), np.float32))
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def taking(self, op: Op, name: str, seconds: float) -> Implementation:
+        """Return the op's own implementation, which takes ``seconds`` by this clock."""
+
+        def forward(keep: bool, *arrays: Array, **params: Any) -> tuple[Array, Saved]:
+            self.now += seconds
+            return op.reference.forward(keep, *arrays, **params)
+
+        return Implementation(name, forward, op.reference.backward)
+
+    def interleave(self, functions: Mapping[str, Callable[[], Any]], **_plan: Any) -> dict[str, Measurement]:
+        """Stand in for `timing.interleave`: samples that differ by a hair, as real ones do."""
+        found = {}
+        for name, function in functions.items():
+            start = self.now
+            function()
+            how = {"interleaved_with": [other for other in functions if other != name]}
+            seconds = self.now - start
+            found[name] = Measurement(name, tuple(seconds * (1 + 1e-6 * n) for n in range(8)), "s", how)
+        return found
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+    made = _Clock()
+    monkeypatch.setattr(climbing, "interleave", made.interleave)
+    return made
+
+
+def _run() -> Tensor:
+    with no_grad():
+        return apply(ops.exp, apply(ops.tanh, apply(ops.tanh, _X)))
+
+
+def test_the_largest_share_is_replaced_first_and_the_prediction_is_amdahls(clock: _Clock) -> None:
+    ways = {
+        ops.tanh: [
+            clock.taking(ops.tanh, name, seconds) for name, seconds in (("slow", 20), ("better", 4), ("best", 1))
+        ],
+        ops.exp: [clock.taking(ops.exp, name, seconds) for name, seconds in (("slow", 10), ("best", 2))],
+    }
+    moves = climb(_run, ways)
+    assert [(move.op, move.before, move.after) for move in moves] == [
+        ("tanh", "slow", "better"),
+        ("exp", "slow", "best"),
+        ("tanh", "better", "best"),
+    ]
+    # Two calls of tanh and one of exp: 50 s, then 18, 10 and 4.
+    assert [move.share.median for move in moves] == pytest.approx([40 / 50, 10 / 18, 8 / 10])
+    assert [move.alone.median for move in moves] == pytest.approx([5, 5, 4])
+    assert [move.predicted for move in moves] == pytest.approx([50 / 18, 18 / 10, 10 / 4])
+    assert [move.gained.ratio.median for move in moves] == pytest.approx([50 / 18, 18 / 10, 10 / 4])
+    assert [move.seconds.median for move in moves] == pytest.approx([18, 10, 4], rel=1e-4)
+    assert all(move.kept for move in moves)
+    assert ops.tanh.selected is ops.tanh.reference
+
+
+def test_what_makes_it_slower_is_not_kept(clock: _Clock) -> None:
+    ways = {
+        ops.tanh: [clock.taking(ops.tanh, "fast", 5), clock.taking(ops.tanh, "slow", 10)],
+        ops.exp: [clock.taking(ops.exp, "slow", 4), clock.taking(ops.exp, "fast", 2)],
+    }
+    worse, better = climb(_run, ways)
+    assert (worse.op, worse.kept, better.op, better.kept) == ("tanh", False, "exp", True)
+    assert worse.predicted < 1
+    assert better.seconds.median == pytest.approx(2 * 5 + 2, rel=1e-4)
+
+
+def test_a_small_share_is_left_alone(clock: _Clock) -> None:
+    ways = {
+        ops.tanh: [clock.taking(ops.tanh, "slow", 10)],
+        ops.exp: [clock.taking(ops.exp, "slow", 2), clock.taking(ops.exp, "fast", 1)],
+    }
+    assert climb(_run, ways, least_share=0.1) == []
+    assert len(climb(_run, ways, least_share=0.05)) == 1
+
+
+def test_an_op_that_does_not_run_is_left_alone(clock: _Clock) -> None:
+    ways = {
+        ops.tanh: [clock.taking(ops.tanh, "slow", 1)],
+        ops.gelu: [clock.taking(ops.gelu, "slow", 2), ops.gelu.reference],
+    }
+    assert climb(_run, ways) == []
+
+
+def test_operands_of_each_call_are_seen() -> None:
+    calls = ops_of(_run)
+    assert {op.name: len(each) for op, each in calls.items()} == {"tanh": 2, "exp": 1}
+    assert np.array_equal(calls[ops.tanh][1][0][0], np.tanh(_X.data))
+
+
+def test_a_run_is_bound_to_its_implementations() -> None:
+    chosen = {ops.exp: Implementation("zero", lambda _keep, x: (0 * x, ()), ops.exp.reference.backward)}
+    assert (under(_run, chosen)().data == 0).all()
+    assert (_run().data != 0).all()
+
+
+def test_bad_plans_are_refused() -> None:
+    with pytest.raises(ValueError, match="least_share"):
+        climb(_run, {}, least_share=1.5)
+    with pytest.raises(ValueError, match="none of tanh"):
+        climb(_run, {ops.tanh: []})

@@ -1,0 +1,63 @@
+"""Every technique runs the same workload, and the best is the one whose gain is beyond doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.perf.small_models import rows, two_layers
+from tinytorch.core.dispatch import no_grad
+from tinytorch.perf.acceleration import techniques
+from tinytorch.perf.acceleration.techniques import BASELINE, CODES, CORES, FUSED, KERNELS, try_techniques
+from tinytorch.perf.team import usable_cores
+from tinytorch.perf.timing import Measurement, current_blas_threads
+
+
+class _Turns:
+    """Stands in for `timing.interleave`: runs each once, keeps what came out, and gives times that were set."""
+
+    def __init__(self, seconds: Mapping[str, float]) -> None:
+        self.seconds, self.outputs = seconds, dict[str, Any]()
+
+    def __call__(self, functions: Mapping[str, Callable[[], Any]], **_plan: Any) -> dict[str, Measurement]:
+        found = {}
+        for name, function in functions.items():
+            self.outputs[name] = function().data
+            how = {"interleaved_with": [other for other in functions if other != name]}
+            samples = tuple(self.seconds[name] * (1 + 1e-6 * n) for n in range(8))
+            found[name] = Measurement(name, samples, "s", how)
+        return found
+
+
+_SECONDS = {BASELINE: 6.0, KERNELS: 3.0, FUSED: 2.0, CODES: 12.0, CORES: 4.0}
+
+
+def test_all_ways_give_the_result_and_leave_threads_and_ops_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, model, x = _Turns(_SECONDS), two_layers(), rows(7)
+    monkeypatch.setattr(techniques, "interleave", turns)
+    threads = current_blas_threads()
+    tried = try_techniques("two layers", model, x)
+    with no_grad():
+        expected = model(x).data
+    expected_names = {BASELINE, KERNELS, FUSED, CODES} | ({CORES} if len(usable_cores()) > 1 else set())
+    assert set(tried.times) == expected_names
+    for name, output in turns.outputs.items():
+        allowed = 0.05 if name == CODES else 1e-6
+        np.testing.assert_allclose(output, expected, rtol=0, atol=allowed * np.abs(expected).max())
+    assert current_blas_threads() == threads
+
+
+def test_the_best_has_the_largest_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(techniques, "interleave", _Turns(_SECONDS))
+    tried = try_techniques("two layers", two_layers(), rows())
+    assert tried.best == FUSED
+    assert tried.gained[FUSED].ratio.median == pytest.approx(3)
+    assert tried.gained[CODES].ratio.median == pytest.approx(0.5)
+
+
+def test_numpy_is_best_where_nothing_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(techniques, "interleave", _Turns({**dict.fromkeys(_SECONDS, 8.0), BASELINE: 6.0}))
+    assert try_techniques("two layers", two_layers(), rows()).best == BASELINE

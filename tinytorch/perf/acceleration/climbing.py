@@ -1,0 +1,164 @@
+"""Profile, replace what takes most, measure, repeat: each move beside what Amdahl's law predicted for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tinytorch.core import dispatch
+from tinytorch.core.op import Array, Call, Implementation, Op, Saved
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.breakdown import amdahl
+from tinytorch.perf.comparison import Comparison, compare_paired
+from tinytorch.perf.timing import Measurement, interleave, ratio
+
+#: Which implementation of some ops runs.
+Chosen = Mapping[Op, Implementation]
+#: Operands and parameters of an op's calls.
+Calls = Sequence[tuple[tuple[Any, ...], dict[str, Any]]]
+#: Samples of what each op takes, whose median says which takes most.
+_SHARES = 9
+
+
+@dataclass(frozen=True)
+class Move:
+    """One op that was given another implementation.
+
+    Attributes:
+        op, before, after: names of the op and of its two implementations.
+        share: of the whole's time, 0 to 1, before.
+        alone: how many times faster the op's calls are, by themselves on the same operands.
+        predicted: how many times faster the whole should be, by Amdahl's law from the two.
+        gained: how many times faster it is.
+        seconds: of the whole, after.
+    """
+
+    op: str
+    before: str
+    after: str
+    share: Measurement
+    alone: Measurement
+    predicted: float
+    gained: Comparison
+    seconds: Measurement
+
+    @property
+    def kept(self) -> bool:
+        """Whether the interval of the gain lies above one; else the op stays as it was."""
+        return self.gained.interval.low > 1
+
+
+class _Operands(dispatch.Observer):
+    """Keeps the operands of every call of some ops."""
+
+    def __init__(self) -> None:
+        self.calls: dict[Op, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {}
+
+    def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
+        """Called after an op ran."""
+        del outputs, saved
+        arrays = tuple(each.data if isinstance(each, Tensor) else each for each in inputs)
+        self.calls.setdefault(call.op, []).append((arrays, call.params))
+
+
+def ops_of(run: Callable[[], Any]) -> dict[Op, list[tuple[tuple[Any, ...], dict[str, Any]]]]:
+    """Return the ops that a run without backward makes, each with operands and parameters of its calls."""
+    seen = _Operands()
+    with dispatch.observed_by(seen):
+        run()
+    return seen.calls
+
+
+def under(run: Callable[[], Any], chosen: Chosen) -> Callable[[], Any]:
+    """Return ``run`` with these implementations; to select them costs each call the same for as many ops."""
+
+    def selected() -> Any:
+        with dispatch.implementations(chosen):
+            return run()
+
+    return selected
+
+
+def climb(
+    run: Callable[[], Any],
+    ways: Mapping[Op, Sequence[Implementation]],
+    *,
+    least_share: float = 0.02,
+    repeats: int = 15,
+    at_most_seconds: float = 2.0,
+) -> list[Move]:
+    """Return the moves that lead from the first way of every op to the best, the largest share of time first.
+
+    A move takes the op that most of the time goes to, among those with a way left, times both ways on the operands of
+    one run, predicts, and times the whole both ways in turns. It is kept where the whole is faster.
+
+    Args:
+        run: without backward and always with the same operands, such as a forward pass within `no_grad`.
+        ways: implementations of each op, from the one to begin with to the last to be tried.
+        least_share: of the whole's time, below which an op is left alone.
+        repeats, at_most_seconds: samples of each comparison, and the time for them.
+
+    Raises:
+        ValueError: if an op has no way, or ``least_share`` is not between 0 and 1.
+    """
+    if not 0 <= least_share <= 1:
+        raise ValueError(f"least_share must lie between 0 and 1, not {least_share}")
+    empty = [op.name for op, each in ways.items() if not each]
+    if empty:
+        raise ValueError(f"ways must hold an implementation of each op, but has none of {', '.join(empty)}")
+    chosen = {op: each[0] for op, each in ways.items()}
+    left = {op: list(each[1:]) for op, each in ways.items()}
+    plan = {"repeats": repeats, "at_most_seconds": at_most_seconds, "warmup_seconds": 0.2}
+    calls = ops_of(under(run, chosen))
+    moves: list[Move] = []
+    while True:
+        shares = _shares(run, chosen, calls, [op for op in left if left[op] and op in calls])
+        largest = max(shares, key=lambda op: shares[op].median, default=None)
+        if largest is None or shares[largest].median < least_share:
+            return moves
+        after = left[largest].pop(0)
+        move = _moved(run, chosen, largest, after, calls[largest], shares[largest], plan)
+        moves.append(move)
+        if move.kept:
+            chosen[largest] = after
+
+
+def _shares(
+    run: Callable[[], Any], chosen: Chosen, calls: Mapping[Op, Calls], wanted: Sequence[Op]
+) -> dict[Op, Measurement]:
+    """Return the share of the run's time that each op takes: its calls on the run's operands over the run, in turns.
+
+    A recorder would tell too, but its own work between the ops takes the caches from them, which a short run feels.
+    """
+    if not wanted:
+        return {}
+    parts = {op.name: _replayed(chosen[op], calls[op]) for op in wanted}
+    times = interleave({"whole": under(run, chosen), **parts}, repeats=_SHARES, at_most_seconds=1.0, warmup_seconds=0.1)
+    return {op: ratio(times[op.name], times["whole"], f"share of {op.name}").scaled(1, "%") for op in wanted}
+
+
+def _moved(
+    run: Callable[[], Any],
+    chosen: Chosen,
+    op: Op,
+    after: Implementation,
+    calls: Calls,
+    share: Measurement,
+    plan: Mapping[str, Any],
+) -> Move:
+    before = chosen[op]
+    parts = interleave({"before": _replayed(before, calls), "after": _replayed(after, calls)}, **plan)
+    alone = ratio(parts["before"], parts["after"], f"speedup of {op.name} by itself")
+    wholes = interleave({"before": under(run, chosen), "after": under(run, {**chosen, op: after})}, **plan)
+    predicted = amdahl(min(max(share.median, 0.0), 1.0), alone.median)
+    gained = compare_paired(wholes["before"], wholes["after"])
+    return Move(op.name, before.name, after.name, share, alone, predicted, gained, wholes["after"])
+
+
+def _replayed(implementation: Implementation, calls: Calls) -> Callable[[], None]:
+    def run() -> None:
+        for arrays, params in calls:
+            implementation.forward(False, *arrays, **params)
+
+    return run

@@ -1,0 +1,116 @@
+"""Which technique pays for which workload: a model's forward pass with each of them, against NumPy, in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+from tinytorch.core.dispatch import no_grad
+from tinytorch.core.module import Module
+from tinytorch.core.op import Implementation, Op
+from tinytorch.perf.acceleration.accelerated import kernel_implementations
+from tinytorch.perf.acceleration.climbing import ops_of, under
+from tinytorch.perf.acceleration.fusion import fuse
+from tinytorch.perf.comparison import Comparison, compare_all
+from tinytorch.perf.quantization import quantize_model
+from tinytorch.perf.team import usable_cores
+from tinytorch.perf.timing import Measurement, blas_threads, interleave
+
+#: What each technique is called.
+BASELINE = "NumPy"
+KERNELS = "compiled kernels"
+FUSED = "kernels, fused and packed"
+CODES = "8-bit layers"
+CORES = "fused, a second core"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A workload's forward pass, run in every way.
+
+    Attributes:
+        workload: its name.
+        times: seconds of a pass, by technique, `BASELINE` among them; taken in turns.
+        gained: how many times faster than NumPy, by technique.
+    """
+
+    workload: str
+    times: Mapping[str, Measurement]
+    gained: Mapping[str, Comparison]
+
+    @property
+    def best(self) -> str:
+        """The technique with the largest gain of those whose interval lies above one; `BASELINE` if none does."""
+        faster = {name: one.ratio.median for name, one in self.gained.items() if one.interval.low > 1}
+        return max(faster, key=lambda name: faster[name], default=BASELINE)
+
+
+def forward_pass(model: Module, inputs: Any) -> Callable[[], Any]:
+    """Return a call that runs ``model`` in eval mode without recording gradients."""
+    model.eval()
+
+    def run() -> Any:
+        with no_grad():
+            return model(inputs)
+
+    return run
+
+
+def with_kernels(run: Callable[[], Any]) -> Callable[[], Any]:
+    """Return ``run`` with the compiled kernel of each op that it makes.
+
+    Unlike `accelerated`, which selects all there are, this costs a short call no more than `with_references` does.
+    """
+    compiled = kernel_implementations()
+    return under(run, {op: compiled[op] for op in ops_of(run) if op in compiled})
+
+
+def with_references(run: Callable[[], Any]) -> Callable[[], Any]:
+    """Return ``run`` with NumPy's implementation of each op that it makes."""
+    chosen: dict[Op, Implementation] = {op: op.reference for op in ops_of(run)}
+    return under(run, chosen)
+
+
+def _with_threads(run: Callable[[], Any], count: int) -> Callable[[], Any]:
+    """Return ``run`` on ``count`` threads; looking up the BLAS, which takes long, is done before."""
+    blas = ThreadpoolController().select(user_api="blas").lib_controllers
+
+    def on_threads() -> Any:
+        before = [one.get_num_threads() for one in blas]
+        try:
+            for one in blas:
+                one.set_num_threads(count)
+            return run()
+        finally:
+            for one, threads in zip(blas, before, strict=True):
+                one.set_num_threads(threads)
+
+    return on_threads
+
+
+def try_techniques(
+    workload: str, model: Module, inputs: Any, *, repeats: int = 15, at_most_seconds: float = 3.0
+) -> Tried:
+    """Return a forward pass of ``model`` in every way that there is here, on one thread unless it says otherwise.
+
+    A second core is tried where the process may use one.
+
+    Raises:
+        ModuleNotFoundError: if Numba is not installed.
+    """
+    fused = with_kernels(forward_pass(fuse(model, frozen=True), inputs))
+    plain = forward_pass(model, inputs)
+    runs = {
+        BASELINE: with_references(plain),
+        KERNELS: with_kernels(plain),
+        FUSED: fused,
+        CODES: forward_pass(quantize_model(model), inputs),
+    }
+    if len(usable_cores()) > 1:
+        runs[CORES] = _with_threads(fused, 2)
+    with blas_threads(1):
+        times = interleave(runs, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=0.2)
+    return Tried(workload, times, compare_all(times[BASELINE], *[times[name] for name in runs if name != BASELINE]))
