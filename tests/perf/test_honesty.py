@@ -16,6 +16,14 @@ from tinytorch.core.module import Module, Sequential
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, UncountedError, Work
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.compression import (
+    compress_model,
+    layer_sparsity,
+    magnitude_prune,
+    measure_sparsity,
+    sparse_model,
+    structured_prune,
+)
 from tinytorch.perf.exercises import naive_quantize
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import (
@@ -156,6 +164,33 @@ def test_int8_that_is_stored_as_float32(bits: int, tmp_path: Path) -> None:
     save_quantized(small, tmp_path / "small.npz")
     on_disk = [(tmp_path / f"{name}.npz").stat().st_size for name in ("small", "float")]
     assert on_disk[0] < on_disk[1] * (bits / 32 + 0.04)
+
+
+def test_pruning_that_writes_zeros_and_reports_a_smaller_model(tmp_path: Path) -> None:
+    """Zeros change neither bytes, on disk or reported, nor FLOPs; what is said to be smaller is, on disk, too."""
+    model = Sequential(Linear(256, 256, seed=0), ReLU(), Linear(256, 256, seed=1))
+    zeros = magnitude_prune(model, 0.9)
+    assert measure_sparsity(zeros) == pytest.approx(90, abs=1e-3)
+    found = compress_model(model, {"magnitude_prune": 0.9})
+    assert (found.compression_ratio, found.steps[1].parameters) == (1, found.steps[0].parameters)
+    assert sum(row.stored_bytes for row in layer_sparsity(zeros)) == 2 * 256 * 256 * 4
+    counted = Profiler().count_flops
+    assert counted(zeros, (1, 256)) == counted(model, (1, 256))
+    sizes = {}
+    for name, each in {
+        "model": model,
+        "zeros": zeros,
+        "csr": sparse_model(zeros),
+        "small": structured_prune(model),
+    }.items():
+        each.save(tmp_path / f"{name}.npz")
+        reported = sum(row.stored_bytes for row in layer_sparsity(each))
+        sizes[name] = (tmp_path / f"{name}.npz").stat().st_size
+        assert 0 <= sizes[name] - reported < 5_000, "what is reported is what a file takes, but for biases and names"
+    assert sizes["zeros"] == pytest.approx(sizes["model"], abs=100)
+    assert sizes["csr"] < 0.2 * sizes["model"]
+    assert sizes["small"] < 0.51 * sizes["model"]
+    assert counted(sparse_model(zeros), (1, 256)) == pytest.approx(0.1 * counted(model, (1, 256)), rel=1e-3)
 
 
 @pytest.mark.parametrize(

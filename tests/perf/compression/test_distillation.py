@@ -1,0 +1,76 @@
+"""Distillation: the loss against SciPy, its gradient, and a student that learns to answer as its teacher."""
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+
+from tests.core.gradients import check_gradients
+from tests.perf.small_models import INPUTS, OUTPUTS, two_layers
+from tinytorch.core.layers import Linear
+from tinytorch.core.module import Parameter
+from tinytorch.core.optimizers import AdamW
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.compression import KnowledgeDistillation
+
+TEACHER, STUDENT = two_layers(), Linear(INPUTS, OUTPUTS, seed=3)
+DRAW = np.random.default_rng(0)
+LOGITS, TAUGHT = DRAW.normal(size=(4, 5, 3)) * 3, DRAW.normal(size=(4, 5, 3)) * 3
+LABELS = DRAW.integers(0, 3, (4, 5))
+LABELS[0, :2] = -100
+
+
+@pytest.mark.parametrize(("temperature", "alpha"), [(1, 1), (4, 0.7), (0.5, 0.3), (20, 0)])
+def test_the_loss_is_the_paper_s(temperature: float, alpha: float) -> None:
+    distillation = KnowledgeDistillation(TEACHER, STUDENT, temperature, alpha, ignore_index=-100)
+    got = distillation.distillation_loss(Tensor(LOGITS), TAUGHT, LABELS).item()
+    counted = LABELS != -100
+    p = softmax(TAUGHT / temperature, axis=-1)
+    log_p, log_q = (log_softmax(each / temperature, axis=-1) for each in (TAUGHT, LOGITS))
+    divergence = (p * (log_p - log_q)).sum(axis=-1)[counted].mean()
+    labels = np.take_along_axis(log_softmax(LOGITS, axis=-1), np.where(counted, LABELS, 0)[..., None], -1)[..., 0]
+    expected = alpha * temperature**2 * divergence - (1 - alpha) * labels[counted].mean()
+    assert got == pytest.approx(expected, rel=1e-6)
+
+
+def test_its_gradient() -> None:
+    distillation = KnowledgeDistillation(TEACHER, STUDENT, 3, 0.7, ignore_index=-100)
+    check_gradients(lambda logits: distillation.distillation_loss(logits, TAUGHT, LABELS), Parameter(LOGITS))
+
+
+def test_huge_logits_stay_finite_and_agreement_costs_nothing() -> None:
+    distillation = KnowledgeDistillation(TEACHER, STUDENT, 1, 1)
+    logits = np.array([[1e4, -1e4, 0]], np.float32)
+    assert distillation.distillation_loss(Tensor(logits), logits, [0]).item() == pytest.approx(0, abs=1e-6)
+    assert np.isfinite(distillation.distillation_loss(Tensor(-logits), logits, [0]).item())
+
+
+def test_a_student_learns_its_teacher_s_answers_without_labels() -> None:
+    """With alpha 1 the labels, which are nonsense here, do not count."""
+    inputs = DRAW.normal(size=(256, INPUTS)).astype(np.float32)
+    teacher, student = Linear(INPUTS, OUTPUTS, seed=1), Linear(INPUTS, OUTPUTS, seed=2)
+    kept = teacher.state_dict()
+    distillation = KnowledgeDistillation(teacher, student, alpha=1)
+    labels = DRAW.integers(0, OUTPUTS, 256)
+    history = distillation.fit(inputs, labels, AdamW(student.parameters(), lr=0.05), 30, seed=1)
+    assert history.losses[-1] < 0.02 * history.losses[0]
+    answers = [model(Tensor(inputs)).data.argmax(axis=1) for model in (teacher, student)]
+    assert (answers[0] == answers[1]).mean() > 0.97
+    for name, values in teacher.state_dict().items():
+        np.testing.assert_array_equal(values, kept[name])
+    assert not student.training
+    np.testing.assert_allclose(distillation.teacher_logits(inputs), teacher(Tensor(inputs)).data, rtol=1e-5, atol=1e-6)
+
+
+def test_bad_arguments_are_named() -> None:
+    for temperature in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="temperature must be"):
+            KnowledgeDistillation(TEACHER, STUDENT, temperature)
+    with pytest.raises(ValueError, match="alpha must be"):
+        KnowledgeDistillation(TEACHER, STUDENT, alpha=1.1)
+    distillation = KnowledgeDistillation(TEACHER, STUDENT, ignore_index=-1)
+    with pytest.raises(ValueError, match="teacher_logits must have"):
+        distillation.distillation_loss(Tensor(LOGITS), TAUGHT[:1], LABELS)
+    with pytest.raises(ValueError, match="at least one position"):
+        distillation.distillation_loss(Tensor(LOGITS), TAUGHT, np.full((4, 5), -1))
+    with pytest.raises(ValueError, match="labels must be as many"):
+        distillation.fit(np.ones((3, INPUTS), np.float32), np.zeros(2, int), AdamW(STUDENT.parameters()), 1)
