@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -96,12 +96,23 @@ class AdamSettings(NamedTuple):
 
 #: Change values, and the velocity if there is one, given the gradient.
 SGDRule = Callable[[Array, Array, Array | None, SGDSettings], None]
-#: Change values and both moments, given the gradient: ``rule(values, gradient, first, second, settings)``.
-AdamRule = Callable[[Array, Array, Array, Array, AdamSettings], None]
+
+
+class AdamPart(NamedTuple):
+    """What a step of Adam changes for one parameter, given ``gradient``: arrays of one shape and dtype."""
+
+    values: Array
+    gradient: Array
+    first: Array
+    second: Array
+
+
+#: Change values and both moments of all parameters: in one call, because most parameters of small models are tiny.
+AdamRule = Callable[[Sequence[AdamPart], AdamSettings], None]
 
 
 class StepRules(NamedTuple):
-    """What changes a parameter in each kind of optimizer, all arrays of one shape and dtype."""
+    """What changes parameters in each kind of optimizer: SGD one parameter, Adam all of them."""
 
     sgd: SGDRule
     adam: AdamRule
@@ -120,7 +131,12 @@ def _numpy_sgd(values: Array, gradient: Array, velocity: Array | None, settings:
         part -= np.multiply(slope, settings.rate, out=scratch[: part.size])
 
 
-def _numpy_adam(values: Array, gradient: Array, first: Array, second: Array, settings: AdamSettings) -> None:
+def _numpy_adam(parts: Sequence[AdamPart], settings: AdamSettings) -> None:
+    for part in parts:
+        _numpy_adam_part(*part, settings)
+
+
+def _numpy_adam_part(values: Array, gradient: Array, first: Array, second: Array, settings: AdamSettings) -> None:
     beta, beta_square = settings.betas
     whole = np.empty(min(BLOCK, values.size), values.dtype)
     for slope, part, mean, square in _blocks(gradient, values, first, second):
@@ -211,9 +227,12 @@ class Adam(Optimizer):
         decay = self.weight_decay
         shrink, added = (1 - self.lr * decay, 0.0) if self.decoupled else (1.0, decay)
         settings = AdamSettings(self.betas, rate, self.eps * root, shrink, added)
-        for parameter, first, second in zip(self.parameters, self.first, self.second, strict=True):
-            if parameter.grad is not None:
-                _selected[-1].adam(parameter.data, parameter.grad, first, second, settings)
+        parts = [
+            AdamPart(parameter.data, parameter.grad, first, second)
+            for parameter, first, second in zip(self.parameters, self.first, self.second, strict=True)
+            if parameter.grad is not None
+        ]
+        _selected[-1].adam(parts, settings)
 
     def state_arrays(self) -> Iterator[Array]:
         """Yield the two moments of every parameter."""

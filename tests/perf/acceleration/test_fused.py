@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -104,3 +106,20 @@ def test_steps_of_optimizers_are_those_of_float64(kind: type[Optimizer], momentu
     assert moved[0].dtype == np.float32
     assert np.max(np.abs(moved[1] - start)) > 0.01
     np.testing.assert_allclose(moved[0], moved[1], rtol=2e-6, atol=2e-6)
+
+
+def test_a_step_of_adam_reaches_every_parameter_whatever_its_size_and_dtype() -> None:
+    shapes = [(5, 3), (16_384,), (16_385,), (0,), (1,), (70, 600), (2,), (3,), (4,), (33,)]
+    dtypes = [np.float64 if index == 4 else np.float32 for index in range(len(shapes))]
+    moved = []
+    for accelerate in (False, True):
+        parameters = [Parameter(draw(*shape).astype(d)) for shape, d in zip(shapes, dtypes, strict=True)]
+        optimizer = AdamW(parameters, lr=0.1)
+        for index, parameter in enumerate(parameters):
+            parameter.grad = None if index == 2 else draw(*parameter.shape, seed=index).astype(parameter.dtype)
+        with accelerated() if accelerate else nullcontext():
+            optimizer.step()
+            optimizer.step()
+        moved.append([p.data for p in parameters] + optimizer.first + optimizer.second)
+    for plain, fast in zip(*moved, strict=True):
+        np.testing.assert_allclose(fast, plain, rtol=2e-6, atol=2e-6)

@@ -217,8 +217,8 @@ SHARES: dict[str, tuple[Any, str]] = {
     "bias gelu": (fused_rows.bias_gelu_share, f"{SPAN}, {ROWS}, {FLAT}, {ROWS}"),
     "dropout": (dropout.dropout_share, f"{SPAN}, {FLAT}, {FLAT}, uint64, uint64, float32"),
     "adam": (
-        optimizer_steps.adam_share,
-        f"{SPAN}, {FLAT}, {FLAT}, {FLAT}, {FLAT}, UniTuple(float32, 4), float32, float32, float32, float32",
+        optimizer_steps.adam_line,
+        f"{FLAT}, {FLAT}, {FLAT}, {FLAT}, {FLAT}",
     ),
 }
 
