@@ -1,0 +1,56 @@
+"""The flawed experiments run, and what they claim to do is what they do."""
+
+from __future__ import annotations
+
+import subprocess
+
+import numpy as np
+import pytest
+from scipy.special import erf
+
+from tinytorch.perf.benchmarking import studies_flaws as studies
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(studies, "_TIMES", 2)
+    monkeypatch.setattr(studies, "_RUNS", 1)
+    monkeypatch.setattr(studies, "_WARMUP_SECONDS", 0.0)
+
+
+def test_the_straw_man_is_right_but_wide() -> None:
+    x = np.linspace(-4, 4, 1000, dtype=np.float32)
+    made = studies.typed_gelu(x)
+    assert made.dtype == np.float64
+    assert np.abs(made - 0.5 * x * (1 + erf(x / np.sqrt(2)))).max() < 1e-3
+
+
+@pytest.mark.usefixtures("short")
+def test_each_experiment_reports_as_often_as_it_was_done() -> None:
+    for flaw in (studies.cold_baseline(), studies.best_of_n(), studies.unequal_threads()):
+        assert flaw.reported.n == 2
+        assert flaw.reported.minimum > 0
+        assert flaw.same_code
+        assert {flaw.fair.baseline, flaw.fair.candidate} == {"baseline", "candidate"}
+        assert flaw.fair.ratio.n == 30
+
+
+def test_neighbours_end_with_the_body_also_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[subprocess.Popen[bytes]] = []
+
+    class Kept(subprocess.Popen[bytes]):
+        def __init__(self, command: list[str]) -> None:
+            super().__init__(command)
+            made.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Kept)
+
+    def failing() -> None:
+        with studies.neighbours(2):
+            assert [process.poll() for process in made] == [None, None]
+            raise RuntimeError("inside")
+
+    with pytest.raises(RuntimeError, match="inside"):
+        failing()
+    assert len(made) == 2
+    assert all(process.returncode is not None for process in made)

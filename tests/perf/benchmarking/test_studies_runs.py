@@ -1,0 +1,93 @@
+"""What the chapter's experiments make of series whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+from tinytorch.perf.benchmarking import studies_runs as studies
+from tinytorch.perf.comparison import compare_paired
+from tinytorch.perf.replicas import Replicas
+from tinytorch.perf.statistics import median_interval
+from tinytorch.perf.timing import Measurement, interleave
+
+
+def test_share_has_the_exact_interval() -> None:
+    found = studies.share([False] * 10, "none of ten")
+    # With none of n the upper end solves (1 - p)**n = 0.025.
+    assert (found.median, found.interval.low) == (0, 0)
+    assert found.interval.high == pytest.approx(1 - 0.025**0.1)
+    assert found.n == 10
+    with pytest.raises(ValueError, match="non-empty"):
+        studies.share([], "nothing")
+
+
+def test_ten_runs_and_a_normal_interval_cover_what_students_distribution_says() -> None:
+    samples = np.random.default_rng(0).normal(5, 1, 200_000)
+    found = studies.coverage(samples, 10, studies.mean_and_normal, 5.0, "coverage")
+    expected = 1 - 2 * t.sf(1.96, 9)
+    assert abs(found.median - expected) < 0.006
+    assert found.interval.high < 0.95
+
+
+def test_intervals_of_order_statistics_hold_the_median_whatever_the_distribution() -> None:
+    samples = np.random.default_rng(0).pareto(1.2, 20_000)
+    truth = float(2 ** (1 / 1.2) - 1)
+    assert studies.coverage(samples, 10, median_interval, truth, "median").interval.low > 0.95
+    assert studies.coverage(samples, 10, studies.mean_and_normal, 5.0, "mean").median < 0.8
+
+
+def test_blocks_are_neighbours_and_leave_a_rest() -> None:
+    assert studies.blocks(np.arange(7.0), 3).tolist() == [[0, 1, 2], [3, 4, 5]]
+    with pytest.raises(ValueError, match="from 2 to the 7 samples, not 8"):
+        studies.blocks(np.arange(7.0), 8)
+
+
+def test_a_normal_distribution_has_few_far_samples_and_a_skewed_one_many() -> None:
+    draw = np.random.default_rng(0)
+    assert 0.00135 in studies.beyond_three_deviations(draw.normal(0, 1, 50_000), "normal").interval
+    assert studies.beyond_three_deviations(draw.lognormal(0, 1, 50_000), "skewed").interval.low > 0.05
+    with pytest.raises(ValueError, match="more than half of them are equal"):
+        studies.beyond_three_deviations([1.0, 1.0, 1.0, 2.0], "constant")
+
+
+def test_more_pairs_resolve_less() -> None:
+    draw = np.random.default_rng(0)
+    how_once, how_again = {"interleaved_with": ["again"]}, {"interleaved_with": ["once"]}
+    once = Measurement("once", tuple(draw.normal(1, 0.02, 2000)), "s", how_once)
+    again = Measurement("again", tuple(draw.normal(1, 0.02, 2000)), "s", how_again)
+    few, many = studies.resolution(once, again, 20), studies.resolution(once, again, 400)
+    assert few.n == 25
+    assert many.n == 5
+    # The half-width falls as one over the root of the number, 4.5 fold here.
+    assert 2.5 < few.median / many.median < 8
+
+
+def test_percentiles_of_blocks_are_numpys_and_near_counts_them() -> None:
+    series = np.random.default_rng(0).exponential(1, 1000)
+    found = studies.percentile_of_blocks(series, 99, 100)
+    assert np.allclose(found.samples, [np.percentile(part, 99) for part in np.split(series, 10)])
+    about = Measurement("about 2", (1.7, 1.9, 2.1, 2.3), "s")
+    assert studies.near(about, 2.0, 0.1, "near").median == 0.5
+
+
+def replicated(medians: list[float], noise: float) -> Replicas:
+    draw = np.random.default_rng(0)
+    times = [Measurement("baseline", tuple(draw.normal(m, noise, 30)), "s") for m in medians]
+    comparison = compare_paired(times[0].samples, times[0].samples)
+    return Replicas(comparison, comparison, tuple(times), tuple(times))
+
+
+def test_processes_that_differ_are_seen_to() -> None:
+    apart, alike = replicated([1.0, 1.1, 1.2, 1.3], 0.001), replicated([1.0] * 4, 0.01)
+    assert studies.missed_by_processes(apart).median == 1
+    assert studies.missed_by_processes(alike).median < 0.5
+    assert studies.moved_between(apart).maximum == pytest.approx(0.15 / 1.15, abs=0.005)
+    assert studies.known_within(apart).maximum < 0.001
+
+
+def test_the_same_forward_pass_runs_twice() -> None:
+    forward, again = studies.same_mlp()
+    both = interleave({"once": forward, "again": again}, repeats=2, warmup_seconds=0.0)
+    assert {one.n for one in both.values()} == {2}

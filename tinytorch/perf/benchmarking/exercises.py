@@ -1,0 +1,153 @@
+"""Checks for the exercises on benchmarking: each passes or fails a reader's function, and says on what it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from tinytorch.perf.timing import Measurement
+
+FlawName = Literal["order", "threads", "caches", "statistic", "baseline"]
+#: How much more variance than the best plan's a reader's plan may have: the best one need not be a whole number.
+_TOLERANCE = 1.02
+
+
+def check_calls_per_process(function: Callable[[float, float, float, float], int]) -> str:
+    """Return "... passed" if ``function(start, call, between, within)`` is the best number of calls in each process.
+
+    A process takes ``start`` seconds before its first timed call and ``call`` seconds for each; ``between`` is the
+    standard deviation of what processes draw, ``within`` that of calls in one. The mean over N processes of n calls has
+    the variance (between² + within² / n) / N, and costs N (start + n call) seconds: for one budget the product of the
+    two is to be least.
+
+    Raises:
+        AssertionError: with the case, the best number and the answer.
+    """
+    draw = np.random.default_rng(0)
+    for _ in range(40):
+        start, call, between, within = (float(x) for x in 10 ** draw.uniform((-1, -4, -4, -3), (1, -2, -2, -1)))
+        calls = np.arange(1, 200_001)
+        cost = (between**2 + within**2 / calls) * (start + calls * call)
+        answer = function(start, call, between, within)
+        case = f"start {start:.3g} s, call {call:.3g} s, between {between:.3g}, within {within:.3g}"
+        assert answer == int(answer) >= 1, f"{case}: {answer} is no number of calls"
+        found = (between**2 + within**2 / answer) * (start + answer * call)
+        best = int(calls[cost.argmin()])
+        assert found <= _TOLERANCE * cost.min(), (
+            f"{case}: {best} calls are best, {answer} have {found / cost.min():.3g}x"
+        )
+    return "calls_per_process: passed"
+
+
+@dataclass(frozen=True)
+class Report:
+    """A published speedup.
+
+    Attributes:
+        baseline, candidate: times; their ``how`` says how many ``blas_threads`` there were, whether ``caches`` were
+            warm or cold, and what they were ``interleaved_with``.
+        statistics: what was divided by what: "median" or "minimum" of baseline and candidate.
+        best_known: median seconds of the fastest version that its readers know of.
+    """
+
+    baseline: Measurement
+    candidate: Measurement
+    statistics: tuple[str, str]
+    best_known: float
+
+
+def reports(seed: int = 0) -> list[tuple[Report, FlawName | None]]:
+    """Return made-up reports, each with at most one flaw, and its name: what `check_flaw` asks about."""
+    draw = np.random.default_rng(seed)
+    names: Final[tuple[FlawName | None, ...]] = ("order", "threads", "caches", "statistic", "baseline", None)
+    made = []
+    for index in range(30):
+        flaw = names[index % len(names)]
+        seconds = float(draw.uniform(1e-3, 1e-2))
+        threads, caches = int(draw.integers(1, 5)), str(draw.choice(["warm", "cold"]))
+        how: dict[str, object] = {"blas_threads": threads, "caches": caches}
+        other = dict(how)
+        if flaw == "threads":
+            other["blas_threads"] = threads + int(draw.integers(1, 4))
+        if flaw == "caches":
+            other["caches"] = "warm" if caches == "cold" else "cold"
+        turns = flaw != "order"
+        made.append(
+            (
+                Report(
+                    _times("baseline", seconds, {**how, "interleaved_with": ["candidate"] if turns else []}, draw),
+                    _times(
+                        "candidate", seconds / 1.3, {**other, "interleaved_with": ["baseline"] if turns else []}, draw
+                    ),
+                    ("median", "minimum") if flaw == "statistic" else ("median", "median"),
+                    seconds * (0.2 if flaw == "baseline" else 1.0),
+                ),
+                flaw,
+            )
+        )
+    return [made[index] for index in draw.permutation(len(made))]
+
+
+def _times(name: str, seconds: float, how: dict[str, object], draw: np.random.Generator) -> Measurement:
+    noise = 1 + np.abs(draw.normal(0, 0.01, 20))
+    return Measurement(name, tuple((seconds * noise / np.median(noise)).tolist()), "s", how)
+
+
+def check_flaw(function: Callable[[Report], FlawName | None]) -> str:
+    """Return "... passed" if ``function(report)`` names the flaw of each report, and None of those that have none.
+
+    The names are "order" (not in turns), "threads", "caches", "statistic" (another for each), and "baseline" (more
+    than a tenth slower than the best version known).
+
+    Raises:
+        AssertionError: with what was wrong and the answer.
+    """
+    for report, truth in reports():
+        answer = function(report)
+        shown = f"baseline {dict(report.baseline.how)}, candidate {dict(report.candidate.how)}, {report.statistics}"
+        assert answer == truth, f"the flaw is {truth!r}, not {answer!r}: {shown}, best known {report.best_known:.3g} s"
+    return "flaw: passed"
+
+
+@dataclass(frozen=True)
+class Option:
+    """A variant to choose: seconds of a call with their interval, bytes, and the share of right answers."""
+
+    name: str
+    seconds: Measurement
+    nbytes: int
+    accuracy: float
+
+
+def check_choose(function: Callable[[Sequence[Option], float, int], str | None]) -> str:
+    """Return "... passed" if ``function(options, seconds, nbytes)`` names the most accurate within both budgets.
+
+    The upper end of its interval must be within the time, since a median alone may be luck; None if there is none.
+
+    Raises:
+        AssertionError: with the budgets, the right choice and the answer.
+    """
+    draw = np.random.default_rng(0)
+    for case in range(60):
+        options = [
+            Option(
+                f"variant {number}",
+                _times(f"variant {number}", float(draw.uniform(1e-3, 1e-2)), {}, draw),
+                int(draw.integers(10_000, 1_000_000)),
+                float(draw.uniform(0.8, 0.99)),
+            )
+            for number in range(5)
+        ]
+        chosen = options[int(draw.integers(5))]
+        # Every third budget lies between a median and the upper end of its interval.
+        tight = (chosen.seconds.median + chosen.seconds.interval.high) / 2
+        seconds = tight if case % 3 == 0 else float(draw.uniform(1e-3, 1e-2))
+        nbytes = max(chosen.nbytes, int(draw.integers(10_000, 1_000_000)))
+        fit = [one for one in options if one.seconds.interval.high <= seconds and one.nbytes <= nbytes]
+        truth = max(fit, key=lambda one: one.accuracy).name if fit else None
+        answer = function(options, seconds, nbytes)
+        assert answer == truth, f"within {seconds:.4g} s and {nbytes} bytes it is {truth!r}, not {answer!r}"
+    return "choose: passed"
