@@ -30,7 +30,7 @@ from tinytorch.perf.timing import Measurement, blas_threads
 
 PHASES: tuple[Phase, ...] = ("forward", "step")
 #: What has targets, and the engines that run it.
-COMPARED = tuple(name for name in SUBJECTS if name != "wide-gpt-1")
+COMPARED = tuple(name for name in SUBJECTS if name not in ("product-512", "wide-gpt-1"))
 COLUMNS = tuple(engine.name for engine in ENGINES.values() if "forward" in engine.phases)
 #: Parts of our time that a miss shows.
 SHOWN_PARTS = 6

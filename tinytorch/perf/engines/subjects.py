@@ -11,6 +11,7 @@ import numpy as np
 
 from tinytorch import datasets, models
 from tinytorch.core.dispatch import apply
+from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.ops import cross_entropy, mean_squared_error
@@ -20,6 +21,8 @@ from tinytorch.core.transformers import GPT, TransformerBlock
 Loss = Literal["cross entropy", "squared error"]
 #: Width and heads of GPT-2 small. Source: A. Radford et al., Language models are unsupervised multitask learners, 2019.
 GPT2_WIDTH, GPT2_HEADS = 768, 12
+#: Rows of the product that is compared by itself, which is what an engine's BLAS does.
+PRODUCT_ROWS = 512
 #: A GPT whose weights, 92 MB, exceed most caches: vocabulary, width, layers, heads, positions.
 WIDE_GPT = (8192, 512, 6, 8, 128)
 
@@ -69,6 +72,16 @@ def _activations(length: int) -> tuple[Array, Array]:
     return draw.standard_normal(shape, dtype=np.float32), draw.standard_normal(shape, dtype=np.float32)
 
 
+def _rows_of_product() -> tuple[Array, Array]:
+    draw = np.random.default_rng(0)
+    inputs = draw.standard_normal((PRODUCT_ROWS, GPT2_WIDTH), dtype=np.float32)
+    return inputs, draw.standard_normal((PRODUCT_ROWS, 4 * GPT2_WIDTH), dtype=np.float32)
+
+
+def _product() -> Linear:
+    return Linear(GPT2_WIDTH, 4 * GPT2_WIDTH, seed=0)
+
+
 def _block() -> TransformerBlock:
     return TransformerBlock(GPT2_WIDTH, GPT2_HEADS, seed=0)
 
@@ -88,12 +101,13 @@ def _subjects() -> dict[str, Subject]:
         *(Subject(f"mlp-{batch}", models.mlp, partial(_digits, batch), "cross entropy") for batch in (1, 64)),
         *(Subject(f"cnn-{batch}", models.cnn, partial(_digits, batch), "cross entropy") for batch in (1, 64)),
     ]
+    made.append(Subject("product-512", _product, _rows_of_product, "squared error"))
     made.append(Subject("wide-gpt-1", _wide, partial(_sequences, 1, WIDE_GPT[0], WIDE_GPT[-1]), "cross entropy"))
     return {subject.name: subject for subject in made}
 
 
-#: Every subject by name: ``block-LENGTH`` of one sequence, ``gpt-BATCH``, ``mlp-BATCH``, ``cnn-BATCH``, and
-#: ``wide-gpt-1`` to generate with.
+#: Every subject by name: ``block-LENGTH`` of one sequence, ``gpt-BATCH``, ``mlp-BATCH``, ``cnn-BATCH``,
+#: ``product-512``, the largest product of that block alone, and ``wide-gpt-1`` to generate with.
 SUBJECTS = _subjects()
 
 
