@@ -20,7 +20,18 @@ def made_machine(monkeypatch: pytest.MonkeyPatch) -> Ceilings:
     return made
 
 
-def pytest_collection_finish() -> None:
-    """Freeze what collection made: instruments collect garbage before they measure, in each of many tests."""
+def _freeze() -> None:
+    """Take what lives now out of the garbage collector's sight: instruments collect in many tests."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_finish() -> None:
+    """Freeze what collection made."""
+    _freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _frozen_leftovers() -> None:
+    """Freeze what the tests before made, above all the compiler's types and graphs."""
+    _freeze()
