@@ -1,0 +1,161 @@
+"""Three bottlenecks of the zoo's models: found in a recording, predicted by Amdahl's law, fixed, and proven fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinytorch import models
+from tinytorch.core import ops
+from tinytorch.core.dispatch import implementations, no_grad
+from tinytorch.core.op import Array
+from tinytorch.perf.acceleration import kernel_implementations
+from tinytorch.perf.benchmarking.task import sorting_generation
+from tinytorch.perf.benchmarking.variants import Variant
+from tinytorch.perf.comparison import Comparison, compare_paired
+from tinytorch.perf.events import recording
+from tinytorch.perf.studies import shares, time_between_ops
+from tinytorch.perf.timing import Measurement, interleave, quantity
+
+_WARMUP_SECONDS = 0.2
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """What was found and what fixing it did.
+
+    Attributes:
+        model: of the zoo; ``found`` says what took the time, ``fix`` what was done.
+        share: of the time, or of the arithmetic, that was found to be in it, 0 to 1.
+        predicted: speedup of the whole by Amdahl's law; computed, not observed.
+        before, after: seconds of a call, taken in turns.
+        comparison: of the two.
+        error: largest difference of a result, relative to the largest result.
+    """
+
+    model: str
+    found: str
+    fix: str
+    share: Measurement
+    predicted: float
+    before: Measurement
+    after: Measurement
+    comparison: Comparison
+    error: float
+
+
+def amdahl_speedup(share: float, part: float) -> float:
+    """Return the speedup of the whole if a ``share`` of its time becomes ``part`` times as fast.
+
+    Source: G. M. Amdahl, Validity of the single processor approach, AFIPS 1967.
+
+    Raises:
+        ValueError: if ``share`` does not lie between 0 and 1 or ``part`` is not above 0.
+    """
+    if not 0 <= share <= 1 or not part > 0:
+        raise ValueError(f"share must lie between 0 and 1 and part above 0, not {share} and {part}")
+    return 1 / (1 - share + share / part)
+
+
+def slow_convolution() -> Bottleneck:
+    """The CNN's convolutions: windows copied for a product in NumPy; a compiled kernel reads them in place.
+
+    Raises:
+        ModuleNotFoundError: if Numba, which compiles the kernel, is not installed.
+    """
+    model, inputs = models.trained("cnn"), models.example("cnn", _BATCH)
+    compiled = {ops.conv2d: kernel_implementations()[ops.conv2d]}
+
+    def before() -> Array:
+        with no_grad():
+            return np.asarray(model(inputs).data)
+
+    def after() -> Array:
+        with implementations(compiled):
+            return before()
+
+    def convolutions() -> Measurement:
+        return shares(before, {"convolutions": lambda event: event.op == "conv2d"})["convolutions"]
+
+    after()  # compiles
+    share, between = convolutions(), time_between_ops(before).median
+    part = _conv_seconds(before) / _conv_seconds(after)
+    predicted = amdahl_speedup(share.median * (1 - between), part)
+    return _fixed("cnn", "convolution", "a compiled kernel for that operation", share, predicted, before, after)
+
+
+def _conv_seconds(run: Callable[[], Any], repeats: int = 15) -> float:
+    """Return the seconds of convolutions in a run, the median of several recordings."""
+    seconds = []
+    for _ in range(repeats):
+        with recording() as recorded:
+            run()
+        seconds.append(sum(event.self_ns for event in recorded.profile.events if event.op == "conv2d") * 1e-9)
+    return float(np.median(seconds))
+
+
+def one_by_one() -> Bottleneck:
+    """The MLP asked for one image after the other: most of each call is between operations; a batch pays it once."""
+    model, images = models.trained("mlp"), models.entry("mlp").example_input(_BATCH)
+
+    def before() -> Array:
+        with no_grad():
+            return np.concatenate([model(models.as_input(images[i : i + 1])).data for i in range(_BATCH)])
+
+    def after() -> Array:
+        with no_grad():
+            return np.asarray(model(models.as_input(images)).data)
+
+    share = time_between_ops(before)
+    predicted = amdahl_speedup(share.median, _BATCH)
+    return _fixed("mlp", "time between operations", "one batch instead of a loop", share, predicted, before, after)
+
+
+def read_again() -> Bottleneck:
+    """The GPT that writes ten tokens, and reads the whole text again for each; a key-value cache remembers it."""
+    task = sorting_generation()
+    prompts = task.batch(8)
+    model = models.trained("gpt")
+    plain, cached = Variant("uncached", model), Variant("cached", model, cached=True)
+
+    def before() -> Array:
+        return plain.call(task, prompts)
+
+    def after() -> Array:
+        return cached.call(task, prompts)
+
+    again = 1 - _flops(after) / _flops(before)
+    share = quantity(again, "%", "arithmetic that repeats")
+    predicted = amdahl_speedup(again, np.inf)
+    return _fixed("gpt", "arithmetic done again", "a key-value cache", share, predicted, before, after)
+
+
+def _flops(run: Callable[[], Any]) -> int:
+    with recording() as recorded:
+        run()
+    return sum(event.flops or 0 for event in recorded.profile.events)
+
+
+def bottlenecks() -> list[Bottleneck]:
+    """Return all three."""
+    return [slow_convolution(), one_by_one(), read_again()]
+
+
+def _fixed(
+    model: str,
+    found: str,
+    fix: str,
+    share: Measurement,
+    predicted: float,
+    before: Callable[[], Array],
+    after: Callable[[], Array],
+) -> Bottleneck:
+    right, now = before().astype(np.float64), after().astype(np.float64)
+    error = float(np.abs(now - right).max() / np.abs(right).max())
+    both = interleave({"before": before, "after": after}, repeats=30, warmup_seconds=_WARMUP_SECONDS)
+    comparison = compare_paired(both["before"], both["after"])
+    return Bottleneck(model, found, fix, share, predicted, both["before"], both["after"], comparison, error)
