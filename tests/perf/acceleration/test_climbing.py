@@ -16,7 +16,7 @@ from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.op import Array, Implementation, Op, Saved
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import climbing
-from tinytorch.perf.acceleration.climbing import climb, ops_of, under
+from tinytorch.perf.acceleration.climbing import climb, ops_of, under, ways_of
 from tinytorch.perf.timing import Measurement
 
 _X = Tensor(np.ones((2, 3), np.float32))
@@ -114,6 +114,15 @@ def test_operands_of_each_call_are_seen() -> None:
     calls = ops_of(_run)
     assert {op.name: len(each) for op, each in calls.items()} == {"tanh": 2, "exp": 1}
     assert np.array_equal(calls[ops.tanh][1][0][0], np.tanh(_X.data))
+
+
+def test_ways_lead_from_teaching_to_kernels() -> None:
+    first = Implementation("first", ops.tanh.reference.forward, ops.tanh.reference.backward)
+    ways = ways_of(_run, {ops.tanh: first, ops.gelu: first})
+    assert [way.name for way in ways[ops.tanh][:2]] == ["first", "numpy"]
+    assert ways[ops.exp][0] is ops.exp.reference
+    assert set(ways) == {ops.tanh, ops.exp}
+    assert all(len(each) == len(set(each)) for each in ways.values())
 
 
 def test_a_run_is_bound_to_its_implementations() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from tinytorch.core import dispatch
 from tinytorch.core.op import Array, Call, Implementation, Op, Saved
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.acceleration.accelerated import kernel_implementations
 from tinytorch.perf.breakdown import amdahl
 from tinytorch.perf.comparison import Comparison, compare_paired
 from tinytorch.perf.timing import Measurement, interleave, ratio
@@ -68,6 +69,23 @@ def ops_of(run: Callable[[], Any]) -> dict[Op, list[tuple[tuple[Any, ...], dict[
     with dispatch.observed_by(seen):
         run()
     return seen.calls
+
+
+def ways_of(run: Callable[[], Any], first: Chosen | None = None) -> dict[Op, list[Implementation]]:
+    """Return the implementations of each op of a run, to climb: one of ``first`` if there is, NumPy's, the kernel.
+
+    Raises:
+        ModuleNotFoundError: if Numba is not installed.
+    """
+    compiled, begin = kernel_implementations(), first or {}
+    return {
+        op: [
+            *([begin[op]] if op in begin else []),
+            op.reference,
+            *([compiled[op]] if op in compiled else []),
+        ]
+        for op in ops_of(run)
+    }
 
 
 def under(run: Callable[[], Any], chosen: Chosen) -> Callable[[], Any]:

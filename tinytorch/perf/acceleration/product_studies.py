@@ -124,7 +124,7 @@ def matmul_ladder(
             for step in group:
                 _check_result(step, a, b)
             runs = {step.name: _bound(step.function, a, b) for step in group}
-            times = interleave(runs, repeats=repeats, at_most_seconds=at_most_seconds)
+            times = interleave(runs, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=0.3)
             for step in group:
                 seconds = times[step.name]
                 share = seconds.per(2 * each**3 / made.fp32_peak.median, "", f"share of the peak, {step.name}")
