@@ -1,0 +1,85 @@
+"""Checks for the exercises on compression: each passes or fails a reader's function, and says on what it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core.activations import ReLU
+from tinytorch.core.layers import Linear
+from tinytorch.core.module import Sequential
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.compression.csr import SparseLinear
+from tinytorch.perf.compression.magnitude import smallest
+from tinytorch.perf.compression.masks import with_masks
+from tinytorch.perf.compression.structured import mask_units
+
+
+def check_prune(function: Callable[[Array, float], Any]) -> str:
+    """Return "... passed" if ``function(weight, sparsity)`` is a copy with exactly the smallest weights zero.
+
+    They are ``round(sparsity * size)``, the earlier of equal ones first.
+
+    Raises:
+        AssertionError: with what is wrong, and for which weights.
+    """
+    draw = np.random.default_rng(0)
+    drawn = [draw.normal(size=(int(rows), 7)).astype(np.float32) for rows in draw.integers(1, 9, 8)]
+    for weight in [*drawn, np.ones((3, 4), np.float32)]:
+        for sparsity in (0.0, 0.3, 0.5, 0.9, 1.0):
+            before = weight.copy()
+            got = np.asarray(function(weight, sparsity))
+            assert (weight == before).all(), "it must not change the weights it was given"
+            count, wanted = int((got == 0).sum()), round(sparsity * weight.size)
+            assert count == wanted, f"{sparsity:.0%} of {weight.size} weights are {wanted}, not {count}"
+            expected = np.where(smallest([weight], sparsity)[0], 0, weight)
+            assert (got == expected).all(), f"of {weight.size} weights, others than the smallest are zero"
+    return "prune: passed"
+
+
+def check_csr_bytes(function: Callable[[int, int, float], float]) -> str:
+    """Return "... passed" if ``function(inputs, outputs, sparsity)`` is what a `SparseLinear` stores, without bias.
+
+    Up to 65,536 inputs an index takes two bytes.
+
+    Raises:
+        AssertionError: with the sizes, the bytes of a real layer, and the answer.
+    """
+    draw = np.random.default_rng(0)
+    for _ in range(12):
+        inputs, outputs = (int(size) for size in draw.integers(2, 60, 2))
+        zeros = int(draw.integers(0, inputs * outputs + 1))
+        layer = Linear(inputs, outputs, seed=0)
+        mask = smallest([layer.weight.data], zeros / layer.weight.size)[0]
+        truth = SparseLinear(with_masks(layer, {"": mask})).weight_nbytes  # type: ignore[arg-type]
+        answer = function(inputs, outputs, zeros / (inputs * outputs))
+        shown = f"{inputs} inputs, {outputs} outputs and {zeros} zeros"
+        assert abs(answer - truth) < 1e-6 * truth, f"{shown} take {truth} bytes, not {answer}"
+    return "csr_bytes: passed"
+
+
+def check_remove_neurons(function: Callable[..., Any]) -> str:
+    """Return "... passed" if ``function(first, bias, second, gone)`` removes neurons between two weights.
+
+    ``first`` is (inputs, neurons), ``bias`` (neurons,), ``second`` (neurons, outputs), ``gone`` a list of neurons. It
+    returns the three smaller arrays, which compute what the large ones do with zeros for the neurons.
+
+    Raises:
+        AssertionError: saying what is wrong.
+    """
+    draw = np.random.default_rng(0)
+    for gone in ([0], [1, 4], [2, 3, 5]):
+        model: Any = Sequential(Linear(5, 6, seed=0), ReLU(), Linear(6, 3, bias=False, seed=1))
+        arrays = [model[0].weight.data, model[0].bias.data, model[2].weight.data]
+        first, bias, second = (np.asarray(each) for each in function(*(each.copy() for each in arrays), gone))
+        shapes = [first.shape, bias.shape, second.shape]
+        left = 6 - len(gone)
+        assert shapes == [(5, left), (left,), (left, 3)], f"without {gone} the shapes must have {left}, not {shapes}"
+        x = draw.normal(size=(4, 5)).astype(np.float32)
+        expected = mask_units(model, {"0": gone})(Tensor(x)).data
+        got = np.maximum(x @ first + bias, 0) @ second
+        assert np.allclose(got, expected, atol=1e-5), f"without {gone} the outputs are not those of the masked model"
+    return "remove_neurons: passed"

@@ -1,0 +1,136 @@
+"""Experiments on the speed of compressed layers and models: zeros, sparse storage, fewer units, lower rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core.dispatch import no_grad
+from tinytorch.core.layers import Linear
+from tinytorch.core.module import Module
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.compression.csr import SparseLinear
+from tinytorch.perf.compression.low_rank import LowRankLinear
+from tinytorch.perf.compression.magnitude import magnitude_prune
+from tinytorch.perf.compression.sparse_ops import matrix_of
+from tinytorch.perf.timing import Measurement, interleave, ratio
+
+_DENSE = "dense"
+
+
+def zeros_in_dense(width: int, rows: int, sparsities: Sequence[float], repeats: int = 15) -> dict[float, Measurement]:
+    """Return the speedup that zeros alone bring a square linear layer: its time without any over that with a share."""
+    layers = {str(each): magnitude_prune(Linear(width, width, seed=0), each) for each in sparsities}
+    seconds = _in_turns({_DENSE: Linear(width, width, seed=0), **layers}, _input(rows, width), repeats)
+    return {each: ratio(seconds[_DENSE], seconds[str(each)], f"no zeros over {each:.0%}") for each in sparsities}
+
+
+@dataclass(frozen=True)
+class SparseSpeed:
+    """A square layer in compressed sparse rows against the same layer dense: speedups by sparsity.
+
+    Attributes:
+        sparsities: shares of zeros, rising.
+        ours: dense time over that of `SparseLinear`.
+        scipy: dense time over that of SciPy's CSR matrix on inputs that lie as it wants them, without bias.
+        break_even: the sparsity from which `ours` is above 1, by linear interpolation; one sample for each round.
+        stored: bytes of the weight in CSR over those of the dense one.
+    """
+
+    sparsities: tuple[float, ...]
+    ours: list[Measurement]
+    scipy: list[Measurement]
+    break_even: Measurement
+    stored: list[float]
+
+
+def sparse_speed(width: int, rows: int, sparsities: Sequence[float], repeats: int = 15) -> SparseSpeed:
+    """Return the speed of sparse storage, all sparsities in turns with the dense layer.
+
+    Raises:
+        ValueError: if the sparsities are not two or more, rising, from 0 to 1.
+    """
+    if len(sparsities) < 2 or list(sparsities) != sorted(set(sparsities)):
+        raise ValueError(f"sparsities must be two or more, rising, not {list(sparsities)}")
+    pruned = [magnitude_prune(Linear(width, width, seed=0), each) for each in sparsities]
+    twins = [SparseLinear(layer) for layer in pruned]  # type: ignore[arg-type]
+    x = _input(rows, width)
+    turned = np.ascontiguousarray(x.data.T)
+    theirs = {
+        f"SciPy {each}": _times(matrix_of(t.values.data, t.indices.data, t.starts.data, width), turned)
+        for each, t in zip(sparsities, twins, strict=True)
+    }
+    own = dict(zip((f"CSR {each}" for each in sparsities), twins, strict=True))
+    seconds = _in_turns({_DENSE: pruned[0], **own}, x, repeats, theirs)
+    ours = [ratio(seconds[_DENSE], seconds[f"CSR {each}"], f"dense over CSR, {each:.0%} zeros") for each in sparsities]
+    scipy = [ratio(seconds[_DENSE], seconds[f"SciPy {each}"], f"dense over SciPy, {each:.0%}") for each in sparsities]
+    rounds = zip(*(each.samples for each in ours), strict=True)
+    crossings = tuple(crossing(sparsities, one) for one in rounds)
+    name = f"sparsity from which CSR is faster, {rows} rows, {width} wide"
+    stored = [twin.weight_nbytes / (4 * width * width) for twin in twins]
+    return SparseSpeed(tuple(sparsities), ours, scipy, Measurement(name, crossings, "%", ours[0].how), stored)
+
+
+def crossing(places: Sequence[float], speedups: Sequence[float]) -> float:
+    """Return where speedups over rising ``places`` come to stay at 1 or above, between neighbours linearly.
+
+    It is the first place if all are, and 1 if the last is not.
+    """
+    below = [index for index, speedup in enumerate(speedups) if speedup < 1]
+    if not below:
+        return places[0]
+    last = below[-1]
+    if last == len(places) - 1:
+        return 1.0
+    share = (1 - speedups[last]) / (speedups[last + 1] - speedups[last])
+    return places[last] + share * (places[last + 1] - places[last])
+
+
+def low_rank_speedups(width: int, rows: int, ranks: Sequence[int], repeats: int = 15) -> list[Measurement]:
+    """Return the time of a square linear layer over that of its `LowRankLinear` of each rank."""
+    layer = Linear(width, width, seed=0)
+    seconds = _in_turns(
+        {_DENSE: layer, **{str(rank): LowRankLinear(layer, rank) for rank in ranks}}, _input(rows, width), repeats
+    )
+    return [ratio(seconds[_DENSE], seconds[str(rank)], f"full rank over rank {rank}") for rank in ranks]
+
+
+def model_speedups(
+    model: Module, versions: Mapping[str, Module], inputs: Any, repeats: int = 15
+) -> dict[str, Measurement]:
+    """Return the time of a forward pass of ``model`` over that of each version, all in turns."""
+    seconds = _in_turns({_DENSE: model, **versions}, inputs, repeats)
+    return {name: ratio(seconds[_DENSE], seconds[name], f"full model over {name}, forward pass") for name in versions}
+
+
+def over_seeds(name: str, values: Sequence[float], unit: str = "%") -> Measurement:
+    """Return one number of each seed as a `Measurement`: its median is over trainings, not over runs of the clock."""
+    return Measurement(name, tuple(float(value) for value in values), unit, {"samples_are": "seeds of training"})
+
+
+def differences(name: str, candidate: Sequence[float], baseline: Sequence[float]) -> Measurement:
+    """Return candidate less baseline of each seed."""
+    return over_seeds(name, [after - before for after, before in zip(candidate, baseline, strict=True)])
+
+
+def _input(rows: int, width: int) -> Tensor:
+    return Tensor(np.random.default_rng(1).standard_normal((rows, width), dtype=np.float32))
+
+
+def _times(matrix: Any, turned: Array) -> Callable[[], Any]:
+    return lambda: matrix @ turned
+
+
+def _in_turns(
+    layers: Mapping[str, Any], x: Any, repeats: int, others: Mapping[str, Callable[[], Any]] | None = None
+) -> dict[str, Measurement]:
+    def forward_of(layer: Any) -> Callable[[], Any]:
+        return lambda: layer(x)
+
+    functions = {name: forward_of(layer) for name, layer in layers.items()} | dict(others or {})
+    with no_grad():
+        return interleave(functions, repeats=repeats, warmup_seconds=0.2)
