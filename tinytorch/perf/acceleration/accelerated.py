@@ -24,6 +24,7 @@ _FAMILIES = (
     "fused_rows",
     "attention_ops",
     "convolution_ops",
+    "window_convolution",
     "pooling",
 )
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
-import numpy as np
-
 from tinytorch.core import ops
 from tinytorch.core.activations import GELU, ReLU
 from tinytorch.core.attention import MultiHeadAttention
@@ -19,6 +17,7 @@ from tinytorch.core.op import Array
 from tinytorch.core.spatial import BatchNorm2d, Conv2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import FeedForward, TransformerBlock
+from tinytorch.perf.acceleration.frozen_convolutions import folded, take_convolutions
 from tinytorch.perf.acceleration.fused_chain import packed_chain, places
 from tinytorch.perf.acceleration.fused_linear import Activation, fused_linear, packed_linear
 from tinytorch.perf.acceleration.panels import Layout, unpacked
@@ -155,7 +154,8 @@ def fuse(model: Module, *, frozen: bool = False) -> Module:
         model: any module; a shared module or parameter stays shared.
         frozen: for inference only, in eval mode. Weights of linear layers are packed once as the kernel reads them,
             instead of in each call, and kept in no other way; batch normalization after a convolution goes into its
-            weights; dropout is left out; small linear layers in a row are one op. No parameter requires a gradient.
+            weights; dropout is left out; small linear layers in a row are one op, and so are convolutions with their
+            activations and maxima and the linear layer behind them. No parameter requires a gradient.
             Later changes to ``model`` do not show.
 
     Raises:
@@ -233,6 +233,9 @@ def _fuse_sequence(sequence: Sequential, frozen: bool, memo: Memo) -> None:
     layers = list(sequence)
     kept: list[Module] = []
     while layers:
+        if frozen and (stages := take_convolutions(layers)) is not None:
+            kept.append(stages)
+            continue
         layer = layers.pop(0)
         following = type(layers[0]) if layers else None
         if isinstance(layer, Linear) and _are_linear(layer) and following in (ReLU, GELU):
@@ -271,16 +274,9 @@ def _joined(run: list[FrozenLinear]) -> Module:
 
 
 def _folded(convolution: Conv2d, norm: Module, memo: Memo) -> Conv2d:
-    """Return one convolution that does what ``convolution`` and ``norm`` in eval mode do: w f and (b - mean) f + shift.
-
-    It is worked out in float64 and rounded once.
-    """
-    assert isinstance(norm, BatchNorm2d)
-    mean, variance = (tensor.data.astype(np.float64) for tensor in (norm.running_mean, norm.running_var))
-    factor = norm.weight.data / np.sqrt(variance + norm.eps)
+    """Return one convolution that does what ``convolution`` and ``norm`` in eval mode do."""
     made = copy.deepcopy(convolution, dict(memo))
-    made.weight.data[...] = convolution.weight.data * factor[:, None, None, None]
-    before = 0 if convolution.bias is None else convolution.bias.data
-    shift = Tensor((before - mean) * factor + norm.bias.data, dtype=np.float32)
-    made.bias = type(made.weight)(shift)
+    weight, bias = folded(convolution, norm)
+    made.weight.data[...] = weight
+    made.bias = type(made.weight)(Tensor(bias))
     return made

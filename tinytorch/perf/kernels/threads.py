@@ -29,6 +29,12 @@ def limit() -> int:
     return min(allowed, len(usable_cores())) if allowed > 1 else 1
 
 
+def shares(items: int, ns: float) -> int:
+    """Return how many shares to make of ``items`` that take ``ns`` nanoseconds together: 1 if no thread is worth it."""
+    useful = int(ns / WORTH_A_THREAD_NS)
+    return max(1, min(useful, items, limit())) if useful > 1 else 1
+
+
 class _Worker:
     """A thread that waits for a task, runs it, and says so."""
 
@@ -96,8 +102,7 @@ def split(kernel: Callable[..., Any], items: int, ns_per_item: float, *arguments
     """
     if items <= 0:
         return
-    useful = int(items * ns_per_item / WORTH_A_THREAD_NS)
-    threads = min(useful, items, limit()) if useful > 1 else 1
+    threads = shares(items, items * ns_per_item)
     if threads < 2 or not _busy.acquire(blocking=False):
         kernel(0, items, *arguments)
         return
