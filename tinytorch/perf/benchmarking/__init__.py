@@ -8,8 +8,11 @@ from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.plot import plot_performance_comparison
 from tinytorch.perf.benchmarking.results import Plan, Results, differences
 from tinytorch.perf.benchmarking.results_json import load_results, results_from_json, results_to_json, save_results
+from tinytorch.perf.benchmarking.running import Side, continued, run, started
+from tinytorch.perf.benchmarking.subjects import subject_of
 from tinytorch.perf.benchmarking.task import Task, scoring, sorting_generation, task_of, zoo_task
 from tinytorch.perf.benchmarking.variants import Variant
+from tinytorch.perf.benchmarking.zoo import suite, suite_names
 
 __all__ = [
     "Change",
@@ -17,6 +20,7 @@ __all__ = [
     "Performance",
     "Plan",
     "Results",
+    "Side",
     "SizeChange",
     "Task",
     "Variant",
@@ -24,6 +28,7 @@ __all__ = [
     "compare",
     "compare_processes",
     "compare_with_first",
+    "continued",
     "differences",
     "load_results",
     "measure_performance",
@@ -31,9 +36,14 @@ __all__ = [
     "plot_performance_comparison",
     "results_from_json",
     "results_to_json",
+    "run",
     "save_results",
     "scoring",
     "sorting_generation",
+    "started",
+    "subject_of",
+    "suite",
+    "suite_names",
     "task_of",
     "zoo_task",
 ]

@@ -34,8 +34,8 @@ def compare_processes(
     A run's processes differ by what each drew, and the two runs by what else the machine did. The unit is the process:
     its value the log of its median time, or, with a reference in both runs, the median of the log-ratios of each time
     to the reference's that was taken beside it, which a change of the clock or a busy neighbour moves less. The ratio
-    is Hodges and Lehmann's: the median of all differences of a value of the one and a value of the other; its interval the
-    distribution-free one that goes with the Mann-Whitney test.
+    is Hodges and Lehmann's: the median of all differences of a value of the one and a value of the other; its interval
+    the distribution-free one that goes with the Mann-Whitney test.
 
     Source: M. Hollander, D. A. Wolfe and E. Chicken, Nonparametric Statistical Methods, 3rd edition, Wiley 2014,
     sections 4.2 and 4.3.

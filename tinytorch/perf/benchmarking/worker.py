@@ -1,0 +1,71 @@
+"""One fresh process of a run: makes the models anew, takes their times in turns, and answers in JSON.
+
+A process of its own, because where memory lies and what was loaded before stay with a process and are the same for all
+that it times. Source: T. Kalibera and R. Jones, Rigorous benchmarking in reasonable time, ISMM 2013.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from tinytorch.perf.benchmarking.measuring import peak_memory, timed
+from tinytorch.perf.benchmarking.performance import Performance
+from tinytorch.perf.benchmarking.reference import REFERENCE, reference_work
+from tinytorch.perf.benchmarking.results import Plan
+from tinytorch.perf.benchmarking.results_json import performance_to_json
+from tinytorch.perf.benchmarking.subjects import subject_of
+from tinytorch.perf.timing import limit_blas_threads
+
+
+def measure_process(plan: Plan, number: int, whole: bool) -> list[Performance]:
+    """Return what this process measures of each variant: times, and if ``whole`` memory and accuracy too.
+
+    Without ``whole`` there is no memory and no accuracy in them: the process that measured these stands for all, as
+    they do not depend on the process.
+    """
+    task, variants = subject_of(plan.subject, plan.input_shape)
+    if REFERENCE in variants:
+        raise ValueError(f"a variant must not be called {REFERENCE!r}: that is what the reference is called")
+    times = timed(
+        task,
+        variants,
+        plan.batches,
+        repeats=plan.repeats,
+        at_most_seconds=plan.at_most_seconds,
+        seed=plan.seed + number,
+        beside={REFERENCE: reference_work()},
+    )
+    return [
+        Performance(
+            name,
+            task.name,
+            {size: (times[size][name],) for size in plan.batches},
+            peak_memory(task, variant, plan.batches) if whole else {},
+            variant.stored_bytes,
+            variant.correct(task) if whole else None,
+            "",
+            {size: (times[size][REFERENCE],) for size in plan.batches},
+        )
+        for name, variant in variants.items()
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    """Measure what the JSON object on stdin asks for and print the answer as one line; return the exit code."""
+    del arguments
+    asked: dict[str, Any] = json.loads(sys.stdin.read())
+    fields = asked["plan"]
+    shape = fields["input_shape"]
+    plan = Plan(
+        **{**fields, "batches": tuple(fields["batches"]), "input_shape": None if shape is None else tuple(shape)}
+    )
+    limit_blas_threads(plan.threads)
+    made = measure_process(plan, asked["number"], asked["whole"])
+    sys.stdout.write("\n" + json.dumps([performance_to_json(one) for one in made]) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
