@@ -66,7 +66,7 @@ def runners(model: GPT, count: int) -> dict[str, Callable[[], Array]]:
     ways = {"ours": _cached(fuse_decoding(model), prompt, count)}
     quantized = quantize_model(model, plan=Plan("weight-only"))
     assert isinstance(quantized, GPT)
-    ways["ours, 8-bit weights"] = _cached(quantized, prompt, count)
+    ways["ours, 8-bit weights"] = _cached(fuse_decoding(quantized), prompt, count)
     for setting in PYTORCH:
         ways[f"PyTorch, {setting}"] = pytorch.decoding(setting, model, prompt, count)
     if count <= LONGEST_UNCACHED:

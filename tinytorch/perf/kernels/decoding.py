@@ -1,4 +1,4 @@
-"""One decoder block for one new token of each sequence, in one call: at this size calls cost more than arithmetic."""
+"""One new token of each sequence through a whole GPT in one call: at this size calls cost more than arithmetic."""
 
 from __future__ import annotations
 
@@ -6,97 +6,19 @@ import math
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from tinytorch.core.op import Array, Implementation, Saved
-from tinytorch.perf.kernels import vectors
+from tinytorch.perf.kernels.addresses import BLOCK, HEADER, POSITION, TOKEN, Table, bytes_at, floats_at
 from tinytorch.perf.kernels.compiling import kernel
 from tinytorch.perf.kernels.gelu import gelu
-from tinytorch.perf.kernels.tiles import LANES
+from tinytorch.perf.kernels.row_products import add_codes, affine, dot, long_dot, weighted_sum
 from tinytorch.perf.kernels.vector_math import exp_of_negative, multiply_add
-from tinytorch.perf.memoization.blocks import checked_operands, decoder_block
+from tinytorch.perf.kernels.weight_only_rows import row_product
+from tinytorch.perf.memoization.decode_op import check_step, decode_token
 
-#: Floats of the vectors that a dot product is summed in: heads are short.
-_LANES = 8
-_FLOAT32 = np.dtype(np.float32)
-_VECTOR = ir.VectorType(vectors.FLOAT, _LANES)
-
-
-def _dot(_typing: Any, x: Any, x_at: Any, y: Any, y_at: Any, count: Any) -> Any:
-    """Type and emit `dot`."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        left, right = (
-            builder.gep(vectors.data_pointer(context, builder, signature.args[i], arguments[i]), [arguments[i + 1]])
-            for i in (0, 2)
-        )
-        (wide,) = vectors.variables(builder, _VECTOR, 1)
-        narrow = cgutils.alloca_once_value(builder, vectors.FLOAT(0))
-        lanes = arguments[4].type(_LANES)
-        whole = builder.mul(builder.sdiv(arguments[4], lanes), lanes)
-        with cgutils.for_range_slice(builder, whole.type(0), whole, lanes) as (index, _):
-            x_lanes, y_lanes = (vectors.load(builder, each, index, _VECTOR) for each in (left, right))
-            builder.store(vectors.fused_multiply_add(builder, x_lanes, y_lanes, builder.load(wide)), wide)
-        with cgutils.for_range_slice(builder, whole, arguments[4], whole.type(1)) as (index, _):
-            pair = (builder.load(builder.gep(each, [index])) for each in (left, right))
-            builder.store(builder.fadd(builder.fmul(*pair), builder.load(narrow)), narrow)
-        return builder.fadd(vectors.sum_of_lanes(builder, [builder.load(wide)]), builder.load(narrow))
-
-    return types.float32(x, x_at, y, y_at, count), emit
-
-
-#: ``dot(x, x_at, y, y_at, count)``: sum of x[x_at + i] * y[y_at + i], i < count, of flat float32 arrays.
-dot = intrinsic(_dot)
-
-
-def _columns(rows: int, wide: int, lanes: int) -> Any:
-    """Return ``f(x, x_at, x_step, weight, weight_at, weight_step, output, output_at, output_step, count)``.
-
-    It adds to ``rows`` rows of ``wide * lanes`` floats of ``output`` the products of ``count`` numbers of each row of
-    ``x`` with as many rows of ``weight``. Arrays are float32, places and steps from row to row in elements; all sums
-    stay in registers.
-    """
-    vector = ir.VectorType(vectors.FLOAT, lanes)
-
-    def add_products(
-        _typing: Any, x: Any, xa: Any, xs: Any, w: Any, wa: Any, ws: Any, o: Any, oa: Any, os: Any, n: Any
-    ) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            _, _, x_step, _, _, weight_step, _, _, output_step, count = arguments
-            left, right, into = (
-                builder.gep(vectors.data_pointer(context, builder, signature.args[i], arguments[i]), [arguments[i + 1]])
-                for i in (0, 3, 6)
-            )
-            starts = [builder.mul(output_step, output_step.type(row)) for row in range(rows)]
-            places = [place for start in starts for place in vectors.offsets(builder, start, lanes, wide)]
-            sums = vectors.variables(builder, vector, rows * wide)
-            for slot, place in zip(sums, places, strict=True):
-                builder.store(vectors.load(builder, into, place, vector), slot)
-            with cgutils.for_range(builder, count) as loop:
-                start = builder.mul(loop.index, weight_step)
-                weights = [
-                    vectors.load(builder, right, at, vector) for at in vectors.offsets(builder, start, lanes, wide)
-                ]
-                for row in range(rows):
-                    place = builder.add(builder.mul(x_step, x_step.type(row)), loop.index)
-                    factor = vectors.filled(builder, builder.load(builder.gep(left, [place])), vector)
-                    for weight, slot in zip(weights, sums[row * wide :], strict=False):
-                        builder.store(vectors.fused_multiply_add(builder, factor, weight, builder.load(slot)), slot)
-            for slot, place in zip(sums, places, strict=True):
-                vectors.store(builder, builder.load(slot), into, place)
-            return context.get_dummy_value()
-
-        return types.void(x, xa, xs, w, wa, ws, o, oa, os, n), emit
-
-    return intrinsic(add_products)
-
-
-_row_by_four, _row_by_one = _columns(1, 4, LANES), _columns(1, 1, LANES)
-_rows_by_four, _rows_by_one = _columns(4, 4, LANES), _columns(4, 1, LANES)
-_row_by_eight_floats = _columns(1, 1, _LANES)
+#: What the largest code of a cache stands for; see `QuantizedKVCache`.
+_LARGEST = np.float32(127)
+_SMALLEST = np.finfo(np.float32).tiny
 
 
 @kernel
@@ -115,156 +37,260 @@ def normalize(x: Any, weight: Any, bias: Any, epsilon: Any, output: Any) -> None
 
 
 @kernel
-def affine(x: Any, weight: Any, bias: Any, output: Any) -> None:
-    """Fill ``output`` (rows, n) with x (rows, m) times weight (m, n) plus bias: each weight is read once for four rows.
+def normalize_rows(x: Any, table: Any, at: Any, epsilon: Any, output: Any) -> None:
+    """Fill ``output`` with the layer norm of each row; weight and bias stand at ``at`` in the table."""
+    width = x.shape[1]
+    weight, bias = floats_at(table[at], width), floats_at(table[at + 1], width)
+    for row in range(len(x)):
+        normalize(x[row], weight, bias, epsilon, output[row])
 
-    Sums run over the inputs in order, whatever the number of rows.
-    """
+
+@kernel
+def multiply(x: Any, table: Any, at: Any, coding: Any, output: Any) -> None:
+    """Fill ``output`` (rows, columns) with x times the weight at ``at`` in the table, plus its bias."""
     rows, inner = x.shape
-    columns = weight.shape[1]
-    for row in range(rows):
-        for j in range(columns):
-            output[row, j] = bias[j]
-    fours, done = rows // 4 * 4, 0
-    while done + 4 * LANES <= columns:
-        for row in range(0, fours, 4):
-            _rows_by_four(x, row * inner, inner, weight, done, columns, output, row * columns + done, columns, inner)
-        for row in range(fours, rows):
-            _row_by_four(x, row * inner, inner, weight, done, columns, output, row * columns + done, columns, inner)
-        done += 4 * LANES
-    while done + LANES <= columns:
-        for row in range(0, fours, 4):
-            _rows_by_one(x, row * inner, inner, weight, done, columns, output, row * columns + done, columns, inner)
-        for row in range(fours, rows):
-            _row_by_one(x, row * inner, inner, weight, done, columns, output, row * columns + done, columns, inner)
-        done += LANES
-    for row in range(rows):
-        for k in range(inner):
-            for j in range(done, columns):
-                output[row, j] = multiply_add(x[row, k], weight[k, j], output[row, j])
+    columns = output.shape[1]
+    bias = floats_at(table[at + 2], columns)
+    if coding is None:
+        affine(x, floats_at(table[at], inner * columns).reshape(inner, columns), bias, output)
+    else:
+        for row in range(rows):
+            for j in range(columns):
+                output[row, j] = bias[j]
+        length = inner * coding[0] // 8
+        group = coding[1] * coding[0] // 8 if coding[1] else length
+        codes, scale = bytes_at(table[at], length * columns), floats_at(table[at + 1], length // group * columns)
+        add_codes(x, codes, coding[0], table[at + 3] == 1, group, scale, output)
 
 
 @kernel
-def weighted_sum(weights: Any, count: Any, rows: Any, output: Any, at: Any) -> None:
-    """Fill depth elements of flat ``output`` from ``at`` on with the weighted sum of the first rows (S, depth)."""
-    depth = rows.shape[1]
-    done = 0
-    for d in range(depth):
-        output[at + d] = 0
-    while done + 4 * LANES <= depth:
-        _row_by_four(weights, 0, 0, rows, done, depth, output, at + done, 0, count)
-        done += 4 * LANES
-    while done + LANES <= depth:
-        _row_by_one(weights, 0, 0, rows, done, depth, output, at + done, 0, count)
-        done += LANES
-    while done + 8 <= depth:
-        _row_by_eight_floats(weights, 0, 0, rows, done, depth, output, at + done, 0, count)
-        done += 8
-    for d in range(done, depth):
-        total = np.float32(0)
-        for s in range(count):
-            total = multiply_add(weights[s], rows[s, d], total)
-        output[at + d] = total
+def pick_row(table: Any, at: Any, row: Any, coding: Any, output: Any) -> None:
+    """Add to ``output`` a row of the embedding at ``at`` in the table."""
+    width = output.size
+    if coding is None:
+        numbers = floats_at(table[at] + 4 * row * width, width)
+        for i in range(width):
+            output[i] += numbers[i]
+    else:
+        bits, group = coding[0], coding[1] if coding[1] else width
+        codes = bytes_at(table[at] + row * width * bits // 8, width * bits // 8)
+        scale = floats_at(table[at + 1] + 4 * row * (width // group), width // group)
+        for i in range(width):
+            code = np.int32(codes[i]) if bits == 8 else ((np.int32(codes[i // 2]) >> (i % 2 * 4)) & 15) - 8
+            output[i] += np.float32(code) * scale[i // group]
 
 
 @kernel
-def attend(packed: Any, keys: Any, values: Any, output: Any) -> None:
-    """Fill ``output`` (B, C) with the attention of packed (B, 3 C) over keys and values (B, H, S, D) and its own."""
-    batch, heads, length, depth = keys.shape
+def project(x: Any, table: Any, coding: Any, vocabulary: Any, logits: Any) -> None:
+    """Fill flat ``logits`` with the products of rows of x with all rows of the token embedding."""
+    rows, width = x.shape
+    if coding is None:
+        numbers, flat = floats_at(table[TOKEN], vocabulary * width), x.reshape(-1)
+        for token in range(vocabulary):
+            for row in range(rows):
+                logits[row * vocabulary + token] = long_dot(flat, row * width, numbers, token * width, width)
+    else:
+        bits = coding[0]
+        length = width * bits // 8
+        groups = width // coding[1] if coding[1] else 1
+        codes, scale = bytes_at(table[TOKEN], vocabulary * length), floats_at(table[TOKEN + 1], vocabulary * groups)
+        planes, turns = np.empty(width, np.float32), length // groups // 16
+        for row in range(rows):
+            for i in range(width):
+                planes[i if bits == 8 else i % 2 * length + i // 2] = x[row, i]
+            for token in range(vocabulary):
+                at, to = token * length, row * vocabulary + token
+                if bits == 8:
+                    logits[to] = row_product(
+                        8, 0, codes, at, planes, 0, length, scale, codes, token * groups, groups, turns
+                    )
+                else:
+                    logits[to] = row_product(
+                        4, 0, codes, at, planes, 0, length, scale, codes, token * groups, groups, turns
+                    )
+
+
+@kernel
+def softmax(scores: Any, largest: Any, scale: Any) -> Any:
+    """Replace scores by their exponentials over the largest; return the sum."""
+    for s in range(scores.size):
+        # Written so that NaN stays: a comparison with it is false.
+        largest = largest if largest >= scores[s] else scores[s]
+    for s in range(scores.size):
+        scores[s] = exp_of_negative((scores[s] - largest) * scale)
+    total = np.float32(0)
+    for s in range(scores.size):
+        total += scores[s]
+    return total
+
+
+@kernel
+def encode(numbers: Any, codes: Any) -> Any:
+    """Fill ``codes`` with what `QuantizedKVCache` keeps of some numbers, as floats; return their scale.
+
+    It is NaN if a number is not finite.
+    """
+    largest = nothing = np.float32(0)
+    for i in range(numbers.size):
+        magnitude = abs(numbers[i])
+        largest = largest if largest >= magnitude else magnitude
+        nothing += magnitude * np.float32(0)
+    scale = largest / _LARGEST + nothing
+    scale = np.float32(1) if scale < _SMALLEST else scale
+    for i in range(numbers.size):
+        codes[i] = np.rint(numbers[i] / scale)
+    return scale
+
+
+@kernel
+def attend(packed: Any, count: Any, held: Any, scales: Any, made: Any, made_scales: Any, output: Any) -> None:
+    """Fill ``output`` (B, C) with the attention of packed (B, 3 C) over ``count`` earlier positions and its own.
+
+    Args:
+        held: keys and values, a tuple of (B, H, S, D); int8 codes where there are ``scales``, which are (B, H, S).
+        made: to be filled with the new keys and values, a tuple of (B, C); codes where there are scales.
+        made_scales: to be filled with their scales, a tuple of (B, H); None where there are none.
+    """
+    keys, values = held
+    batch, heads, _, depth = keys.shape
     width = heads * depth
-    scores = np.empty(length + 1, np.float32)
+    scores = np.empty(count + 1, np.float32)
     scale = np.float32(1 / math.sqrt(depth))
     flat, joined = packed.reshape(-1), output.reshape(-1)
     for row in range(batch):
         for head in range(heads):
-            to = row * width + head * depth
-            query = 3 * row * width + head * depth
-            own_key, own_value = query + width, query + 2 * width
-            largest = dot(flat, query, flat, own_key, depth)
-            scores[length] = largest
-            for s in range(length):
+            to, own = row * width + head * depth, head * depth
+            query = 3 * row * width + own
+            new_key, new_value = made[0][row], made[1][row]
+            key_scale = value_scale = np.float32(1)
+            if scales is None:
+                for d in range(own, own + depth):
+                    new_key[d], new_value[d] = packed[row, width + d], packed[row, 2 * width + d]
+            else:
+                key_scale = encode(packed[row, width + own : width + own + depth], new_key[own : own + depth])
+                value_scale = encode(
+                    packed[row, 2 * width + own : 2 * width + own + depth], new_value[own : own + depth]
+                )
+                made_scales[0][row, head], made_scales[1][row, head] = key_scale, value_scale
+            for s in range(count):
                 scores[s] = dot(flat, query, keys[row, head], s * depth, depth)
-            for s in range(length):
-                # Written so that NaN stays: a comparison with it is false.
-                largest = largest if largest >= scores[s] else scores[s]
-            for s in range(length + 1):
-                scores[s] = exp_of_negative((scores[s] - largest) * scale)
-            total = np.float32(0)
-            for s in range(length + 1):
-                total += scores[s]
-            weighted_sum(scores, length, values[row, head], joined, to)
+            if scales is not None:
+                for s in range(count):
+                    scores[s] *= scales[0][row, head, s]
+            scores[count] = dot(flat, query, new_key, own, depth) * key_scale
+            total = softmax(scores, scores[count], scale)
+            if scales is not None:
+                for s in range(count):
+                    scores[s] *= scales[1][row, head, s]
+            weighted_sum(scores, count, values[row, head], joined, to)
+            weight = scores[count] * value_scale
             for d in range(depth):
-                joined[to + d] = multiply_add(scores[length], flat[own_value + d], joined[to + d]) / total
+                joined[to + d] = multiply_add(weight, new_value[own + d], joined[to + d]) / total
 
 
 @kernel
 def block(
     x: Any,
-    norm1: Any,
-    shift1: Any,
-    qkv: Any,
-    qkv_bias: Any,
-    projection: Any,
-    projection_bias: Any,
-    norm2: Any,
-    shift2: Any,
-    expand: Any,
-    expand_bias: Any,
-    contract: Any,
-    contract_bias: Any,
-    keys: Any,
-    values: Any,
-    epsilon1: Any,
-    epsilon2: Any,
-    output: Any,
+    count: Any,
+    table: Any,
+    at: Any,
+    epsilons: Any,
+    coding: Any,
+    held: Any,
+    scales: Any,
+    made: Any,
+    made_scales: Any,
 ) -> None:
-    """Fill ``output`` (B, 3 C) with the block's output, and the keys and values of the new positions."""
+    """Take x (B, C) through a block, in place; its weights stand from ``at`` on in the table."""
     batch, width = x.shape
-    normal = np.empty((batch, width), np.float32)
+    normal, hidden = np.empty((batch, width), np.float32), np.empty((batch, table[at + 2]), np.float32)
     packed = np.empty((batch, 3 * width), np.float32)
-    heads = np.empty((batch, width), np.float32)
-    middle = np.empty((batch, width), np.float32)
-    hidden = np.empty((batch, expand.shape[1]), np.float32)
-    for row in range(batch):
-        normalize(x[row], norm1, shift1, epsilon1, normal[row])
-    affine(normal, qkv, qkv_bias, packed)
-    attend(packed, keys, values, heads)
-    affine(heads, projection, projection_bias, middle)
+    normalize_rows(x, table, at, epsilons[0], normal)
+    multiply(normal, table, at + 4, coding, packed)
+    attend(packed, count, held, scales, made, made_scales, normal)
+    added = packed.reshape(-1)[: batch * width].reshape(batch, width)
+    multiply(normal, table, at + 8, coding, added)
     for row in range(batch):
         for i in range(width):
-            middle[row, i] += x[row, i]
-        normalize(middle[row], norm2, shift2, epsilon2, normal[row])
-    affine(normal, expand, expand_bias, hidden)
+            x[row, i] += added[row, i]
+    normalize_rows(x, table, at + 12, epsilons[1], normal)
+    multiply(normal, table, at + 16, coding, hidden)
     for row in range(batch):
         for i in range(hidden.shape[1]):
             hidden[row, i] = gelu(hidden[row, i])
-    affine(hidden, contract, contract_bias, heads)
+    multiply(hidden, table, at + 20, coding, added)
     for row in range(batch):
         for i in range(width):
-            output[row, i] = middle[row, i] + heads[row, i]
-            output[row, width + i] = packed[row, width + i]
-            output[row, 2 * width + i] = packed[row, 2 * width + i]
+            x[row, i] += added[row, i]
 
 
-def _is_read_in_order(array: Array) -> bool:
-    """Return whether heads' keys or values lie as the kernel reads them; sequences and heads may stand apart."""
-    return array.strides[3] == 4 and array.strides[2] == 4 * array.shape[3]
+@kernel
+def step(
+    tokens: Any, count: Any, keys: Any, values: Any, scales: Any, table: Any, epsilons: Any, coding: Any, output: Any
+) -> Any:
+    """Fill flat ``output`` as `decode_token` does; return whether all tokens have a row in the table.
+
+    Args:
+        tokens: one of each sequence, which stands at position ``count``.
+        keys, values: of earlier positions, (layers, B, H, S, D) each.
+        scales: of both, (layers, B, H, S) each in a tuple; None if they are floats.
+        table: where the weights are; see `addresses`.
+        coding: bits and group of codes; None if weights are floats.
+    """
+    vocabulary, width = table[0], table[1]
+    layers, heads, batch = len(keys), keys.shape[2], tokens.size
+    for row in range(batch):
+        if not 0 <= tokens[row] < vocabulary:
+            return False
+    x = np.zeros((batch, width), np.float32)
+    for row in range(batch):
+        pick_row(table, TOKEN, tokens[row], coding, x[row])
+        pick_row(table, POSITION, count, coding, x[row])
+    at = batch * vocabulary
+    size = layers * batch * width
+    new = output[at : at + 2 * size].reshape(2, layers, batch, width)
+    for layer in range(layers):
+        place, held, made = HEADER + layer * BLOCK, (keys[layer], values[layer]), (new[0, layer], new[1, layer])
+        both = epsilons[2 * layer : 2 * layer + 2]
+        if scales is None:
+            block(x, count, table, place, both, coding, held, None, made, None)
+        else:
+            added = output[at + 2 * size :].reshape(2, layers, batch, heads)
+            block(
+                x, count, table, place, both, coding, held, (scales[0][layer], scales[1][layer]), made,
+                (added[0, layer], added[1, layer]),
+            )  # fmt: skip
+    normal = np.empty((batch, width), np.float32)
+    normalize_rows(x, table, HEADER + layers * BLOCK, epsilons[2 * layers], normal)
+    project(normal, table, coding, vocabulary, output[:at])
+    return True
 
 
-def _forward(keep: bool, *operands: Array, epsilons: tuple[float, float]) -> tuple[Array, Saved]:
-    """`decoder_block` of float32 in C order; another dtype or order, or no key yet, send it to the op's reference."""
-    checked_operands(operands)
-    x, *weights, keys, values = operands
-    plain = [each.dtype == _FLOAT32 and each.flags.c_contiguous for each in weights]
-    if False in plain or not keys.shape[2] or not x.dtype == keys.dtype == values.dtype == _FLOAT32:
-        return decoder_block.reference.forward(keep, *operands, epsilons=epsilons)
-    if not _is_read_in_order(keys) or not _is_read_in_order(values):
-        keys, values = np.ascontiguousarray(keys), np.ascontiguousarray(values)
-    batch, _, width = x.shape
-    output = np.empty((batch, 1, 3 * width), np.float32)
-    rows = np.ascontiguousarray(x.reshape(batch, width))
-    block(rows, *weights, keys, values, *epsilons, output.reshape(batch, 3 * width))
+def _forward(
+    keep: bool,
+    tokens: Array,
+    *operands: Array,
+    position: int,
+    epsilons: tuple[float, ...],
+    bits: int | None,
+    group: int | None,
+    prepared: dict[str, Any],
+) -> tuple[Array, Saved]:
+    """`decode_token` on the calling thread; what `Table` does not take goes to the op's reference."""
+    params = {"position": position, "epsilons": epsilons, "bits": bits, "group": group, "prepared": prepared}
+    table = prepared.get("table")
+    if table is None or not table.holds(operands):
+        table = prepared["table"] = Table(operands, epsilons, bits, group)
+    if table.reason:
+        return decode_token.reference.forward(keep, tokens, *operands, **params)
+    keys, values, *scales = table.cached
+    check_step(tokens, keys, position)
+    size = tokens.size * table.vocabulary + 2 * len(keys) * tokens.size * table.width
+    output = np.empty(size + (2 * len(keys) * tokens.size * keys.shape[2] if scales else 0), np.float32)
+    of_cache = tuple(scales) if scales else None
+    if not step(tokens, position, keys, values, of_cache, table.places, table.epsilons, table.coding, output):
+        return decode_token.reference.forward(keep, tokens, *operands, **params)
     return output, ()
 
 
-IMPLEMENTATIONS = {decoder_block: Implementation("numba", _forward, decoder_block.reference.backward)}
+IMPLEMENTATIONS = {decode_token: Implementation("numba", _forward, decode_token.reference.backward)}

@@ -1,7 +1,8 @@
 """Memoization: keep what does not change, foremost the keys and values of a text that grows token by token."""
 
-from tinytorch.perf.memoization.blocks import decoder_block, fuse_decoding
 from tinytorch.perf.memoization.cache import KVCache
+from tinytorch.perf.memoization.decode_op import decode_token
+from tinytorch.perf.memoization.decoding import fuse_decoding
 from tinytorch.perf.memoization.enabling import cache_of, disable_kv_cache, enable_kv_cache
 from tinytorch.perf.memoization.generation import generate, sample_tokens
 from tinytorch.perf.memoization.quantized import QuantizedKVCache, quantized_attention
@@ -10,7 +11,7 @@ __all__ = [
     "KVCache",
     "QuantizedKVCache",
     "cache_of",
-    "decoder_block",
+    "decode_token",
     "disable_kv_cache",
     "enable_kv_cache",
     "fuse_decoding",

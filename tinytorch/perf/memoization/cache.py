@@ -67,8 +67,9 @@ class KVCache:
         shape = (self.num_layers, self.batch_size, self.num_heads, self.max_seq_len, self.head_dim)
         self._keys, self._values = (np.full(shape, 0, self.dtype) for _ in range(2))
 
-    def _arrays(self) -> tuple[Array, ...]:
-        """Return all arrays that it holds."""
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """All arrays that it holds, the same ones always: keys and values, (layers, batch, heads, positions, size)."""
         return self._keys, self._values
 
     @property
@@ -139,14 +140,17 @@ class KVCache:
         self._written[layer_idx] = end
         return end
 
-    def remember_one(self, layer_idx: int, made: Array) -> None:
-        """Write one new position: key and value are the last two of made (batch_size, 3, num_heads, head_dim).
+    def take(self, made: Array) -> None:
+        """Write one new position of all layers and count it in.
 
-        It is `remember` for an op that made them to fit, without the checks.
+        Keys and values are flat in ``made``, (2, layers, batch_size, num_heads, head_dim) of this cache's own dtype, as
+        `decode_token` made them to fit.
         """
-        self._keys[layer_idx, :, :, self._position] = made[:, 1]
-        self._values[layer_idx, :, :, self._position] = made[:, 2]
-        self._written[layer_idx] = self._position + 1
+        shape = (2, self.num_layers, self.batch_size, self.num_heads, self.head_dim)
+        keys, values = made.reshape(shape)
+        self._keys[:, :, :, self._position] = keys
+        self._values[:, :, :, self._position] = values
+        self.stand_at(self._position + 1)
 
     def get(self, layer_idx: int) -> tuple[Tensor, Tensor]:
         """Return keys and values of the positions counted so far, (batch_size, num_heads, seq_pos, head_dim) each.
@@ -196,12 +200,12 @@ class KVCache:
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays that it holds."""
-        return sum(array.nbytes for array in self._arrays())
+        return sum(array.nbytes for array in self.arrays)
 
     def get_memory_usage(self) -> dict[str, float]:
         """Return ``total_mb`` and ``per_layer_mb`` (MiB), ``total_bytes``, ``used_bytes`` (of the positions counted so
         far), ``cache_tensors`` and ``total_elements`` of the arrays that it holds."""
-        arrays = self._arrays()
+        arrays = self.arrays
         return {
             "total_mb": self.nbytes / MIB,
             "per_layer_mb": self.nbytes / self.num_layers / MIB,

@@ -27,10 +27,6 @@ class LayerMemory:
         heads: Array = self.cache.attend(self.layer, q, k, v).data
         return Tensor(heads.transpose(0, 2, 1, 3).reshape(batch, count, width // 3))
 
-    def remember(self, made: Array) -> None:
-        """Write keys and values of a new position, which are the last two thirds of made (B, 1, 3 H D)."""
-        self.cache.remember_one(self.layer, made.reshape(len(made), 3, self.cache.num_heads, self.cache.head_dim))
-
 
 def enable_kv_cache(
     model: Any, batch_size: int = 1, max_seq_len: int | None = None, cache: KVCache | None = None

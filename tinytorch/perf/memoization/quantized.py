@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tinytorch.core import ops
@@ -24,28 +26,50 @@ class QuantizedKVCache(KVCache):
     """
 
     def _make(self) -> None:
-        shape = (2, self.num_layers, self.batch_size, self.num_heads, self.max_seq_len, self.head_dim)
-        self._codes = np.full(shape, 0, np.int8)
-        self._scales = np.full((*shape[:-1], 1), 1, np.float32)
+        shape = (self.num_layers, self.batch_size, self.num_heads, self.max_seq_len, self.head_dim)
+        self._codes = np.full(shape, 0, np.int8), np.full(shape, 0, np.int8)
+        self._scales = np.full((*shape[:-1], 1), 1, np.float32), np.full((*shape[:-1], 1), 1, np.float32)
 
-    def _arrays(self) -> tuple[Array, ...]:
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """Codes of keys and values as in `KVCache.arrays`, and their scales, of size 1."""
         return *self._codes, *self._scales
 
     def attend(self, layer_idx: int, q: Array, k: Array, v: Array) -> Tensor:
         """Write new positions and return their causal attention (B, H, T, D) over all codes so far."""
         end = self.remember(layer_idx, k, v)
-        codes, scales = self._codes[:, layer_idx, :, :, :end], self._scales[:, layer_idx, :, :, :end]
-        return apply(quantized_attention, q, codes[0], scales[0], codes[1], scales[1], causal=True)
+        held = [each[layer_idx, :, :, :end] for pair in zip(self._codes, self._scales, strict=True) for each in pair]
+        return apply(quantized_attention, q, *held, causal=True)
+
+    def take(self, made: Array) -> None:
+        """Do what `KVCache.take` does; codes of keys and values, and then their scales, are flat in ``made``.
+
+        Raises:
+            ValueError: if a scale is NaN or infinite; nothing is written then.
+        """
+        shape = (2, self.num_layers, self.batch_size, self.num_heads, self.head_dim)
+        size = math.prod(shape)
+        scales = made[size:].reshape((*shape[:-1], 1))
+        # One number that is not finite makes the sum so; the scales themselves are too small to overflow it.
+        if not math.isfinite(scales.sum()):
+            check_finite(scales.min(), scales.max(), "key or value")
+        for index, codes in enumerate(made[:size].reshape(shape)):
+            self._codes[index][:, :, :, self._position] = codes
+            self._scales[index][:, :, :, self._position] = scales[index]
+        self.stand_at(self._position + 1)
 
     def _write(self, layer: int, where: slice, keys: Array, values: Array) -> None:
-        for index, (name, numbers) in enumerate((("key", keys), ("value", values))):
-            codes, scales = quantized_rows(numbers, name)
-            self._codes[index, layer, :, :, where] = codes
-            self._scales[index, layer, :, :, where] = scales
+        new = [quantized_rows(numbers, name) for name, numbers in (("key", keys), ("value", values))]
+        for index, (codes, scales) in enumerate(new):
+            self._codes[index][layer, :, :, where] = codes
+            self._scales[index][layer, :, :, where] = scales
 
     def _read(self, layer: int, end: int) -> tuple[Array, Array]:
-        codes, scales = self._codes[:, layer, :, :, :end], self._scales[:, layer, :, :, :end]
-        return codes[0] * scales[0], codes[1] * scales[1]
+        keys, values = (
+            codes[layer, :, :, :end] * scales[layer, :, :, :end]
+            for codes, scales in zip(self._codes, self._scales, strict=True)
+        )
+        return keys, values
 
 
 def quantized_rows(numbers: Array, name: str = "numbers") -> tuple[Array, Array]:

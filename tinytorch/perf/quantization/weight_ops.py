@@ -100,7 +100,7 @@ def _no_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: 
 
 def _dequantize_work(call: Call) -> Work:
     """One multiplication for each number, and one subtraction with zero points."""
-    return Work(elementwise=call.output.size * (1 if call.inputs[2].dtype is None else 2))
+    return Work(elementwise=call.output.size * (1 if call.inputs[-1].dtype is None else 2))
 
 
 def _embedding_forward(

@@ -1,0 +1,283 @@
+"""A whole GPT in one op: equal to the model op by op, exact in FLOPs and bytes, never stale, and in vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.perf.memoization.small_gpt import small_gpt, tokens_of
+from tinytorch.core.dispatch import implementations, no_grad
+from tinytorch.core.layers import Linear
+from tinytorch.core.op import Array
+from tinytorch.core.optimizers import SGD
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import GPT
+from tinytorch.perf.acceleration import fuse
+from tinytorch.perf.events import recording
+from tinytorch.perf.kernels import decoding
+from tinytorch.perf.memoization import (
+    KVCache,
+    QuantizedKVCache,
+    decode_token,
+    disable_kv_cache,
+    enable_kv_cache,
+    fuse_decoding,
+    generate,
+)
+from tinytorch.perf.quantization import Plan, Scheme, quantize_model
+
+IMPLEMENTATIONS = {"numpy": {}, "numba": decoding.IMPLEMENTATIONS}
+SCHEMES = {
+    "float": None,
+    "8 bits": Scheme(8, per="channel"),
+    "4 bits in groups": Scheme(4, per="group", group=32),
+    "8 bits, affine": Scheme(8, False, per="channel"),
+    "2 bits": Scheme(2, per="channel"),
+}
+
+
+def _model(scheme: Scheme | None = None, positions: int = 12) -> GPT:
+    """Return a GPT, 96 wide: one and a half tiles of codes."""
+    model = GPT(13, 96, 2, 4, positions, seed=0).eval()
+    draw = np.random.default_rng(0)
+    for parameter in model.parameters():
+        parameter.data[...] += draw.normal(0, 0.1, parameter.shape).astype(np.float32)
+    if scheme is None:
+        return model
+    made = quantize_model(model, plan=Plan("weight-only", scheme))
+    assert isinstance(made, GPT)
+    return made
+
+
+def _steps(model: GPT, tokens: Array) -> Array:
+    """Return the logits of tokens read one by one."""
+    return np.concatenate([model(tokens[:, i : i + 1]).data for i in range(tokens.shape[1])], axis=1)
+
+
+def _cache(model: GPT, kind: type[KVCache], batch: int) -> KVCache:
+    heads = model.blocks[0].attention.num_heads
+    return kind(batch, model.max_seq_len, len(model.blocks), heads, model.embed_dim // heads)
+
+
+@pytest.mark.parametrize("name", list(IMPLEMENTATIONS))
+@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize("scheme", list(SCHEMES))
+def test_logits_equal_those_of_the_model_in_one_op_a_token(name: str, batch: int, scheme: str) -> None:
+    model, tokens = _model(SCHEMES[scheme]), tokens_of(batch, 12)
+    fused = fuse_decoding(model)
+    with no_grad():
+        whole = model(tokens).data
+    enable_kv_cache(fused, batch_size=batch)
+    with implementations(IMPLEMENTATIONS[name]), recording() as recorded:
+        made = _steps(fused, tokens)
+    np.testing.assert_allclose(made, whole, rtol=0, atol=1e-5)
+    assert [(event.op, event.implementation) for event in recorded.profile.events] == [("decode_token", name)] * 12
+    with no_grad():
+        np.testing.assert_array_equal(model(tokens).data, whole)
+
+
+@pytest.mark.parametrize("scheme", ["float", "8 bits"])
+def test_a_cache_of_codes_gives_what_it_gives_op_by_op(scheme: str) -> None:
+    model, tokens = _model(SCHEMES[scheme]), tokens_of(1, 12)
+    op_by_op = enable_kv_cache(model, cache=_cache(model, QuantizedKVCache, 1))
+    wanted = _steps(model, tokens)
+    disable_kv_cache(model)
+    for chosen in IMPLEMENTATIONS.values():
+        fused = fuse_decoding(model)
+        cache = enable_kv_cache(fused, cache=_cache(fused, QuantizedKVCache, 1))
+        with implementations(chosen):
+            # A number half way between two codes may get either, and with it all that follows.
+            np.testing.assert_allclose(_steps(fused, tokens), wanted, rtol=0, atol=0.01 * np.abs(wanted).max())
+        assert cache.seq_pos == 12
+        for mine, its in zip(cache.arrays, op_by_op.arrays, strict=True):
+            apart = np.abs(mine[0].astype(float) - its[0])  # the first layer's do not depend on codes
+            assert mine.dtype == its.dtype
+            if mine.dtype == np.int8:
+                assert apart.max() <= 1
+                assert apart.mean() < 0.01
+            else:
+                assert apart.max() < 1e-5
+
+
+def test_odd_sizes_are_within_rounding_of_float64() -> None:
+    """20 wide, two heads of 10: nothing is a whole vector."""
+    model, tokens = small_gpt(), tokens_of(3, 12)
+    fused = fuse_decoding(model)
+    enable_kv_cache(fused, batch_size=3)
+    with implementations(decoding.IMPLEMENTATIONS):
+        made = _steps(fused, tokens)
+    for parameter in model.parameters():
+        parameter.data = parameter.data.astype(np.float64)
+    with no_grad():
+        exact = model(tokens).data
+    assert made.dtype == np.float32
+    np.testing.assert_allclose(made, exact, rtol=0, atol=5e-6 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("scheme", ["float", "8 bits", "4 bits in groups", "8 bits, affine"])
+@pytest.mark.parametrize("kind", [KVCache, QuantizedKVCache])
+def test_it_counts_the_arithmetic_of_the_model(scheme: str, kind: type[KVCache]) -> None:
+    model, tokens = _model(SCHEMES[scheme]), tokens_of(2, 12)
+    counts = []
+    for each in (model, fuse_decoding(model)):
+        enable_kv_cache(each, cache=_cache(each, kind, 2))
+        each(tokens[:, :5])
+        with recording() as recorded:
+            each(tokens[:, 5:6])
+        events = recorded.profile.events
+        counts.append((sum(e.flops or 0 for e in events), sum(e.elementwise or 0 for e in events)))
+        disable_kv_cache(each)
+    assert counts[0] == counts[1]
+
+
+def test_it_reads_weights_once_and_of_the_cache_what_is_there() -> None:
+    model = _model()
+    fused = fuse_decoding(model)
+    cache = enable_kv_cache(fused)
+    fused(tokens_of(1, 5))
+    with recording() as recorded:
+        fused(tokens_of(1, 1))
+    weights = 4 * sum(parameter.size for parameter in model.parameters())
+    rows = 4 * 96 * 11  # positions of the embedding that are not read
+    held = cache.nbytes * 5 // 12
+    assert recorded.profile.events[0].traffic == 8 + weights - rows + held + 4 * (13 + 2 * 2 * 96)
+
+
+def test_weights_are_shared_and_never_stale() -> None:
+    model, tokens = _model(), tokens_of(1, 4)
+    fused = fuse_decoding(model)
+    assert [id(p) for p in model.parameters()] == [id(p) for p in fused.parameters()]
+    cache = enable_kv_cache(fused)
+    assert model.memory is None
+    assert model.blocks[0].attention.memory is None
+
+    def step_equals_model() -> None:
+        cache.reset()
+        with no_grad():
+            np.testing.assert_allclose(_steps(fused, tokens), model(tokens).data, rtol=0, atol=1e-5)
+
+    with implementations(decoding.IMPLEMENTATIONS):
+        step_equals_model()
+        before = model(tokens).data
+        (model(tokens) * model(tokens)).sum().backward()
+        SGD(model.parameters(), lr=0.01).step()
+        assert np.abs(model(tokens).data - before).max() > 0.01
+        step_equals_model()
+        model.blocks[1].mlp.expand.weight.data = model.blocks[1].mlp.expand.weight.data * np.float32(2)
+        step_equals_model()
+        model.blocks[0].attention.qkv = Linear(96, 288, seed=5)
+        fused.blocks[0].attention.qkv = model.blocks[0].attention.qkv
+        step_equals_model()
+
+
+@pytest.mark.parametrize("where", ["weight", "values", "bias"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_nan_spreads_where_numpys_does(where: str, bad: float) -> None:
+    model, tokens = _model(), tokens_of(2, 6)
+    fused = fuse_decoding(model)
+    cache = enable_kv_cache(fused, batch_size=2)
+    fused(tokens)
+    if where == "values":
+        cache.arrays[1][0, 1, 2, 3, 4] = bad
+    else:
+        getattr(model.blocks[0].mlp.contract, "weight" if where == "weight" else "bias").data[..., 3] = bad
+    made = []
+    for chosen in IMPLEMENTATIONS.values():
+        cache.stand_at(6)
+        with implementations(chosen), np.errstate(all="ignore"):
+            made.append(np.isfinite(fused(tokens[:, :1]).data))
+    assert not made[0].all()
+    np.testing.assert_array_equal(made[0], made[1])
+
+
+def test_a_key_that_is_no_number_is_not_remembered_as_codes() -> None:
+    model = _model()
+    bias = model.blocks[1].attention.qkv.bias
+    assert bias is not None
+    bias.data[100] = np.inf
+    for chosen in IMPLEMENTATIONS.values():
+        fused = fuse_decoding(model)
+        cache = enable_kv_cache(fused, cache=_cache(fused, QuantizedKVCache, 1))
+        with implementations(chosen), pytest.raises(ValueError, match="must be finite"), np.errstate(all="ignore"):
+            fused(tokens_of(1, 1))
+        assert cache.seq_pos == 0
+        assert not cache.arrays[0].any()
+
+
+@pytest.mark.parametrize("which", ["float64", "transposed", "float64 cache"])
+def test_other_dtypes_and_orders_are_right_too(which: str) -> None:
+    model, tokens = _model(), tokens_of(2, 5)
+    if which == "transposed":
+        weight = model.blocks[0].mlp.expand.weight
+        weight.data = np.asfortranarray(weight.data)
+    if which == "float64":
+        for parameter in model.parameters():
+            parameter.data = parameter.data.astype(np.float64)
+    fused = fuse_decoding(model)
+    dtype = np.float64 if "64" in which else np.float32
+    heads = (2, 4, 24)
+    enable_kv_cache(fused, cache=KVCache(2, 12, *heads, dtype=dtype))
+    with implementations(decoding.IMPLEMENTATIONS):
+        made = _steps(fused, tokens)
+    with no_grad():
+        np.testing.assert_allclose(made, model(tokens).data, rtol=0, atol=1e-5)
+
+
+def test_tokens_that_do_not_fit_raise() -> None:
+    fused = fuse_decoding(_model())
+    cache = enable_kv_cache(fused, batch_size=2)
+    for chosen in IMPLEMENTATIONS.values():
+        with implementations(chosen):
+            for bad in (13, -1):
+                with pytest.raises(IndexError, match=r"must lie in 0\.\.12"):
+                    fused(np.array([[0], [bad]]))
+            with pytest.raises(ValueError, match="of 2 sequences as the cache is"):
+                fused(tokens_of(3, 1))
+        assert cache.seq_pos == 0
+    model = _model()
+    tables: list[Any] = [model.token_embedding.weight, model.position_embedding.weight]
+    for position, tokens, message in ((12, 2, "position must lie in"), (0, 3, "tokens must have shape")):
+        for way in (decode_token.reference, decoding.IMPLEMENTATIONS[decode_token]):
+            operands = [each.data for each in (*tables, model.norm.weight, model.norm.bias)]
+            params = {"position": position, "epsilons": (1e-5,), "bits": None, "group": None, "prepared": {}}
+            with pytest.raises(ValueError, match=message):
+                way.forward(False, np.zeros(tokens, np.int64), *operands, *cache.arrays, **params)
+
+
+def test_generated_text_is_that_of_the_model() -> None:
+    model, prompt = _model(positions=40), tokens_of(3, 4)
+    wanted = generate(model, prompt, 30)
+    for name in ("float", "8 bits"):
+        model = _model(SCHEMES[name], positions=40)
+        wanted = generate(model, prompt, 30)
+        fused = fuse_decoding(model)
+        enable_kv_cache(fused, batch_size=3)
+        with implementations(decoding.IMPLEMENTATIONS):
+            np.testing.assert_array_equal(generate(fused, prompt, 30), wanted)
+
+
+def test_what_cannot_be_fused_raises() -> None:
+    with pytest.raises(TypeError, match="model must be a GPT"):
+        fuse_decoding(Linear(2, 2))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="weight-only codes of one scheme"):
+        fuse_decoding(quantize_model(small_gpt()))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="weight-only codes of one scheme"):
+        fuse_decoding(quantize_model(small_gpt(), plan=Plan("weight-only"), keep=["blocks.0.mlp.expand"]))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not what fuse made of it"):
+        fuse_decoding(fuse(small_gpt()))  # type: ignore[arg-type]
+    model = small_gpt()
+    enable_kv_cache(model)
+    with pytest.raises(ValueError, match="must not have a cache"):
+        fuse_decoding(model)
+
+
+def test_there_is_no_gradient() -> None:
+    with pytest.raises(TypeError, match="no gradient"):
+        decode_token.reference.backward(np.zeros(1), (), (True,), False)
+    fused = fuse_decoding(_model())
+    enable_kv_cache(fused)
+    made = fused(tokens_of(1, 1))
+    assert isinstance(made, Tensor)
+    assert not made.requires_grad
