@@ -74,8 +74,8 @@ def with_references(run: Callable[[], Any]) -> Callable[[], Any]:
     return under(run, chosen)
 
 
-def _with_threads(run: Callable[[], Any], count: int) -> Callable[[], Any]:
-    """Return ``run`` on ``count`` threads; looking up the BLAS, which takes long, is done before."""
+def with_threads(run: Callable[[], Any], count: int) -> Callable[[], Any]:
+    """Return ``run`` on ``count`` threads of BLAS and kernels, cheap to switch: the BLAS is looked up only now."""
     blas = ThreadpoolController().select(user_api="blas").lib_controllers
 
     def on_threads() -> Any:
@@ -110,7 +110,7 @@ def try_techniques(
         CODES: forward_pass(quantize_model(model), inputs),
     }
     if len(usable_cores()) > 1:
-        runs[CORES] = _with_threads(fused, 2)
+        runs[CORES] = with_threads(fused, 2)
     with blas_threads(1):
         times = interleave(runs, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=0.2)
     return Tried(workload, times, compare_all(times[BASELINE], *[times[name] for name in runs if name != BASELINE]))
