@@ -167,7 +167,7 @@ def _smallest_quantized(row: Array) -> list[tuple[Op, tuple[Array | None, ...], 
     """Return the products of quantized layers with operands of one element each."""
     codes, read = np.ones((1, 1), np.int8), {"bits": 8, "group": None, "length": 1}
     weight = (codes, row, None)
-    product = {"activations": "row", "symmetric": True, **read}
+    product = {"activations": "row", "symmetric": True, "columns": 1, **read}
     sliding = {"kernel": (1, 1), "stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
     image = row.reshape(1, 1, 1, 1)
     return [

@@ -17,10 +17,11 @@ from tinytorch.perf.kernels import threads
 from tinytorch.perf.kernels.evidence import evidence
 from tinytorch.perf.kernels.int8_instructions import DOTS, Dot, available_dots
 from tinytorch.perf.kernels.int8_matmul import fastest_dot, int8_product, rescaled_rows
-from tinytorch.perf.kernels.int8_packing import pack_panels
+from tinytorch.perf.kernels.int8_packing import panels_of
 from tinytorch.perf.kernels.int8_tile import tile
 from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme, quantized_linear
 from tinytorch.perf.quantization.ops import compiled_linear
+from tinytorch.perf.quantization.packing import PanelLayout
 
 #: The widest, the plain multiply-add, and what runs everywhere: more would only take longer to compile.
 CHOSEN = [dot for dot in available_dots() if dot.name in (fastest_dot().name, "vpmaddwd ymm", "multiply")]
@@ -70,10 +71,10 @@ def test_a_packed_weight_is_kept() -> None:
     packed: dict[str, Any] = {}
     int8_product(a, b, packed)
     np.testing.assert_array_equal(int8_product(a, b * np.int8(0), packed), exact(a, b))
-    # One panel of 16 columns, 12 of the depth; and as many sums.
+    # One panel of 16 columns, 12 of the depth; and the sums of two.
     assert {name: each.nbytes for name, each in packed.items() if isinstance(each, np.ndarray)} == {
         "int8_panels": 16 * 12,
-        "int8_sums": 16 * 4,
+        "int8_sums": 2 * 16 * 4,
     }
 
 
@@ -87,7 +88,7 @@ def test_bad_operands_are_named() -> None:
 
 def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(0)
-    panels = pack_panels(drawn(1, 1100, 100)[1])
+    panels = panels_of(drawn(1, 1100, 100)[1], PanelLayout(8, 1100, 100, None))
     scale, bias = np.full((1, 1), 0.5, np.float32), generator.random(100, np.float32)
     for rows in (30, 500):
         x = generator.standard_normal((rows, 1100), np.float32)
@@ -186,7 +187,8 @@ def test_the_layers_run_the_kernel_unless_told_otherwise() -> None:
     assert layer.memory_usage()["packed_bytes"] == 0
     with no_grad():
         layer(Tensor(np.ones((2, 64), np.float32)))
-    assert layer.memory_usage()["packed_bytes"] == 64 * 32 + 32 * 4
+    # Sums of the columns; the codes are held once.
+    assert layer.memory_usage()["packed_bytes"] == 32 * 4
     layer.codes.data[0, 0] += 1
     assert layer.memory_usage()["packed_bytes"] == 0
 
@@ -210,7 +212,7 @@ def test_the_product_is_made_of_packed_instructions(dot: Dot) -> None:
     operands = (byte, codes, 1, 1, output, 1, number, word, word, word, number, codes, number)
 
     def one_tile(marker: Any, operands: Any) -> None:
-        tile(marker, 12, 2, 0, 12, 0, 0, operands)
+        tile(marker, 12, 2, 0, 12, 0, 0, (0, 0, 64), 0, operands)
 
     types = (typeof(dot.marker), typeof(operands))
     found = evidence(njit([types], nogil=True, error_model="numpy")(one_tile))

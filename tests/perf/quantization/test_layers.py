@@ -227,22 +227,22 @@ def test_a_convolution_s_gradient_is_the_float_one_of_its_stored_weight(plan: Pl
 
 
 def test_work_and_traffic_by_hand() -> None:
-    layer = QuantizedLinear(Linear(6, 5, seed=0))
+    layer = QuantizedLinear(Linear(6, 16, seed=0))
     with Profiler() as profiler:
         layer(Tensor(drawn(4, 6), requires_grad=True)).sum().backward()
     forward, backward = (
         next(e for e in profiler.run.events if e.op == "quantized_linear" and e.phase == phase)
         for phase in ("forward", "backward")
     )
-    assert forward.macs == 4 * 6 * 5
+    assert forward.macs == 4 * 6 * 16
     # Each input: range, quotient, rounding; each output: two scales and the bias.
-    assert forward.elementwise == 3 * 24 + 3 * 20
-    # float32 input and output, int8 codes, a scale and a bias for each output.
-    assert forward.traffic == 4 * 24 + 30 + 4 * 5 + 4 * 5 + 4 * 20
-    assert (backward.macs, backward.elementwise) == (4 * 6 * 5, 30 + 20)
+    assert forward.elementwise == 3 * 24 + 3 * 64
+    # float32 input and output, int8 codes of a depth filled up to 8, a scale and a bias for each output.
+    assert forward.traffic == 4 * 24 + 8 * 16 + 4 * 16 + 4 * 16 + 4 * 64
+    assert (backward.macs, backward.elementwise) == (4 * 6 * 16, 6 * 16 + 64)
     convolution = QuantizedConv2d(Conv2d(2, 3, 3, padding=1, groups=1, seed=0))
     assert Profiler().count_flops(convolution, (1, 2, 5, 4)) == 2 * 20 * 3 * 18
-    assert Profiler().count_flops(layer, (1, 6)) == 60
+    assert Profiler().count_flops(layer, (1, 6)) == 192
 
 
 def test_a_quantized_layer_profiles_like_any_other() -> None:
@@ -286,7 +286,8 @@ def test_a_kernel_is_another_implementation_and_keeps_its_layout_until_codes_cha
         for _ in range(3):
             np.testing.assert_array_equal(layer(x).data, expected)
         assert len(calls) == 1
-        assert layer.memory_usage()["packed_bytes"] == 210
+        # 32 of the depth and 16 columns are held, of which 30 and 7 are the weight; and what the kernel made of that.
+        assert layer.memory_usage()["packed_bytes"] == 32 * 16 - 210 + 210
         other = QuantizedLinear(Linear(30, 7, seed=1))
         layer.load_state_dict(other.state_dict())
         np.testing.assert_array_equal(layer(x).data, other(x).data)

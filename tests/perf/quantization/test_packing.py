@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tinytorch.perf.quantization import pack, unpack
-from tinytorch.perf.quantization.packing import packed_length
+from tinytorch.perf.quantization.packing import PanelLayout, packed_length
 
 
 @given(data=st.data(), bits=st.sampled_from([8, 4, 2]), axis=st.sampled_from([0, 1, -1]))
@@ -37,3 +37,27 @@ def test_bad_input_is_named() -> None:
         pack(np.array([8], np.int8), 4)
     with pytest.raises(ValueError, match="2 bytes"):
         unpack(np.zeros(3, np.uint8), 4, 4)
+
+
+@given(
+    st.sampled_from([8, 4, 2]),
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.none() | st.integers(1, 45),
+    st.integers(0, 9),
+)
+def test_panels_hold_each_code_where_the_product_looks_for_it(
+    bits: int, length: int, columns: int, group: int | None, seed: int
+) -> None:
+    half = 2 ** (bits - 1)
+    codes = np.random.default_rng(seed).integers(-half, half, (length, columns)).astype(np.int8)
+    layout = PanelLayout(bits, length, columns, group)
+    panels = layout.arranged(pack(codes, bits))
+    assert panels.flags.c_contiguous
+    np.testing.assert_array_equal(layout.restored(panels), pack(codes, bits))
+    alone = unpack(panels, bits, 4, axis=-1)
+    segment = min(group or length, length)
+    for row, column in ((0, 0), (length - 1, columns - 1), (length // 2, columns // 2)):
+        part, inner = divmod(row, segment)
+        assert alone[column // 16, part, inner // 4, column % 16, inner % 4] == codes[row, column]
+    assert np.count_nonzero(alone) == np.count_nonzero(codes), "what fills up panels is code 0"

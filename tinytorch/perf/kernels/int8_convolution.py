@@ -15,14 +15,15 @@ from tinytorch.perf.kernels.int8_matmul import (
     BLOCK_BYTES,
     ENCODE_NS,
     MAC_NS,
-    column_operands,
+    NO_BIAS,
+    NO_ZEROS,
+    by_column,
     fastest_dot,
     multiply_panels,
-    operands_of,
     space_for,
 )
 from tinytorch.perf.kernels.int8_packing import Panels
-from tinytorch.perf.kernels.int8_tile import CHUNK, PANEL, ROWS, copy_chunk
+from tinytorch.perf.kernels.int8_tile import CHUNK, ROWS, copy_chunk
 from tinytorch.perf.kernels.quantize_rows import as_float, encode_row, extremes, is_finite, owned, parameters, place_row
 
 #: About how long a byte under a window takes to gather, in nanoseconds.
@@ -139,7 +140,13 @@ def convolved_maps(
     windows = positions[0] * positions[1]
     maps, dot = owned(maps), dot or fastest_dot()
     output, bad = np.empty((count * windows, panels.columns), np.float32), np.zeros(1, np.uint8)
-    by_column = column_operands(panels, scale, zero_point, bias)
+    columns = by_column(
+        panels.segments,
+        panels.columns,
+        owned(scale).reshape(-1),
+        NO_ZEROS if zero_point is None else owned(zero_point).reshape(-1),
+        NO_BIAS if bias is None else owned(bias),
+    )
     how = (given is None, symmetric, *(given or (1.0, 0.0)))
     image_ns = windows * panels.depth * (panels.columns * MAC_NS + GATHER_NS) + maps[0].size * ENCODE_NS
     parts = min(threads.limit(), count) if count * image_ns > 2 * threads.WORTH_A_THREAD_NS else 1
@@ -150,9 +157,10 @@ def convolved_maps(
 
     def convolve(start: int, stop: int) -> None:
         """Convolve the images of some parts, some ``together``, ``block`` windows at a time."""
-        space = space_for(block, panels, zero_point is not None)
+        space = space_for(block, panels.depth, panels.segment, zero_point is not None)
         wide, scales, zeros = np.empty((together, image_bytes), np.uint8), *np.empty((2, together), np.float32)
-        operands = operands_of(space, panels, output, by_column)
+        weight = (panels.codes, panels.steps, panels.segments, output, panels.columns)
+        operands = (space[0], *weight, *space[2:], panels.sums, *columns)
         end = count * stop // parts
         for image in range(count * start // parts, end, together):
             some = min(together, end - image)
@@ -164,7 +172,7 @@ def convolved_maps(
                 windows_of = (wide, scales, zeros, maps.shape, geometry, positions)
                 place_windows(first, rows, *windows_of, panels.segment, space)
                 to = image * windows + first
-                multiply_panels(0, panels.padded_columns // PANEL, dot.marker, rows, to, operands)
+                multiply_panels(0, panels.count, dot.marker, rows, to, panels.bits, operands)
 
     threads.split(convolve, parts, count * image_ns / parts)
     return None if bad[0] else output.reshape(count, *positions, panels.columns)

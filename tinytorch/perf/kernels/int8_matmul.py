@@ -11,8 +11,8 @@ from tinytorch.core.op import Array
 from tinytorch.perf.kernels import threads
 from tinytorch.perf.kernels.compiling import kernel
 from tinytorch.perf.kernels.int8_instructions import Dot, available_dots
-from tinytorch.perf.kernels.int8_packing import Panels, kept_panels, pack_panels
-from tinytorch.perf.kernels.int8_tile import CHUNK, PANEL, ROWS, tile
+from tinytorch.perf.kernels.int8_packing import Panels, panels_of, unpack_panels
+from tinytorch.perf.kernels.int8_tile import CHUNK, ROWS, STEP, tile
 from tinytorch.perf.kernels.quantize_rows import (
     as_float,
     encode_row,
@@ -24,24 +24,40 @@ from tinytorch.perf.kernels.quantize_rows import (
     shift_row,
 )
 from tinytorch.perf.quantization.integer import check_operands
+from tinytorch.perf.quantization.packing import PANEL, PanelLayout
 
 #: Bytes of rows that are quantized before they are multiplied: they wait in the second cache.
 BLOCK_BYTES = 128 * 1024
 #: About how long a multiply-accumulate takes, and quantizing a number, in nanoseconds.
-MAC_NS, ENCODE_NS = 0.002, 0.3
+MAC_NS, ENCODE_NS = 0.002, 0.15
 _FLOAT, _INT = np.float32, np.int32
-#: Zero points of a weight that has none.
-NO_ZEROS = np.zeros(0, np.int8)
-
-#: Quantized rows, and memory for them: uint8 the bytes where `tile` reads them, and of one row as it is quantized;
-#: float32 and int32 scale and zero point of each row; int32 sums of each row's segments less their zero points, none
-#: where the weight has no zero points.
-Placed = tuple[Array, Array, Array, Array, Array]
+_LINE = 64
+#: Zero points of a weight that has none, and the bias of a layer without.
+NO_ZEROS, NO_BIAS = np.zeros(0, np.int8), np.zeros(0, np.float32)
 
 
 @kernel
-def encode_rows(rows: Any, x: Any, first: Any, segment: Any, how: Any, placed: Any, bad: Any) -> None:
-    """Quantize ``rows`` rows of x from ``first`` on into ``placed``; set ``bad`` if a number is not finite."""
+def space_for(rows: Any, depth: Any, segment: Any, adjusted: Any) -> Any:
+    """Return memory for quantized rows; ``adjusted`` if the weight has zero points.
+
+    It is uint8 the bytes where `tile` reads them, and of one row as it is quantized; float32 and int32 scale and zero
+    point of each row; int32 sums of each row's segments less their zero points, none if not ``adjusted``.
+    """
+    whole = (rows + ROWS - 1) // ROWS * ROWS
+    segments = max(1, (depth + segment - 1) // segment)
+    chunks = segments * ((segment + CHUNK - 1) // CHUNK)
+    return (
+        np.empty(whole * chunks * CHUNK, np.uint8),
+        np.empty(depth + 2 * CHUNK, np.uint8),
+        np.empty(whole, np.float32),
+        np.empty(whole, np.int32),
+        np.empty(whole * segments if adjusted else 0, np.int32),
+    )
+
+
+@kernel
+def encode_rows(rows: Any, x: Any, first: Any, segment: Any, how: Any, placed: Any) -> Any:
+    """Quantize ``rows`` rows of x from ``first`` on into ``placed``; return whether all their numbers are finite."""
     dynamic, symmetric, given_scale, given_zero = how
     a, line, row_scale, row_zero, adjust = placed
     depth = x.shape[1]
@@ -52,8 +68,7 @@ def encode_rows(rows: Any, x: Any, first: Any, segment: Any, how: Any, placed: A
         numbers = x[first + row]
         low, high = extremes(numbers.view(np.int32))
         if not is_finite(low, high):
-            bad[0] = 1
-            return
+            return False
         scale, zero = _FLOAT(given_scale), _FLOAT(given_zero)
         if dynamic:
             scale, zero = parameters(as_float(low), as_float(high), symmetric)
@@ -62,45 +77,117 @@ def encode_rows(rows: Any, x: Any, first: Any, segment: Any, how: Any, placed: A
         row_scale[row], row_zero[row] = scale, shifted
         place = row // ROWS * ROWS * row_bytes + row % ROWS * CHUNK
         place_row(line, depth, segment, a, place, shifted, adjust, row * segments)
+    return True
 
 
 @kernel
-def multiply_panels(start: Any, stop: Any, marker: Any, rows: Any, first: Any, operands: Any) -> None:
+def multiply_panels(start: Any, stop: Any, marker: Any, rows: Any, first: Any, bits: Any, operands: Any) -> None:
     """Multiply all placed rows by panels ``start`` to ``stop`` into rows from ``first`` on of the output.
 
-    Of few rows more panels are taken at once: an instruction waits for the one before it on the same sums.
+    Of few rows more panels are taken at once: an instruction waits for the one before it on the same sums. Tiles of
+    rows share the work of asking for the next panels. A last odd panel is taken twice, as a pair of which one is not
+    written.
     """
-    wide = 4 if rows <= 4 else 2
+    panel_bytes = operands[2] * operands[3] * STEP
+    packed, aside = operands[1], np.empty(0 if bits == 8 else min(4, stop - start + 1) * panel_bytes, np.int8)
+    tiles = (rows + ROWS - 1) // ROWS
     panel = start
     while panel < stop:
-        panels = wide if panel + wide <= stop else 1
+        panels = 4 if rows <= 4 and panel + 4 <= stop else 2
+        at, b = panel, packed
+        if bits < 8:
+            unpack_panels(panel, min(panels, stop - panel), panel_bytes, packed, bits, aside)
+            at, b = 0, aside
         for row in range(0, rows, ROWS):
             left = rows - row
+            share = row // ROWS * panels * panel_bytes // tiles
+            apart = panel_bytes if panel + 1 < stop else 0
+            walk = (apart, panels * panel_bytes + share, (_LINE + tiles - 1) // tiles)
+            given = (operands[0], b, *operands[2:])
             if panels == 4:
                 if left == 1:
-                    tile(marker, 1, 4, row, left, panel, first, operands)
+                    tile(marker, 1, 4, row, left, panel, at, walk, first, given)
                 else:
-                    tile(marker, 4, 4, row, left, panel, first, operands)
-            elif panels == 2:
-                if left > 8:
-                    tile(marker, 12, 2, row, left, panel, first, operands)
-                elif left > 4:
-                    tile(marker, 8, 2, row, left, panel, first, operands)
-                else:
-                    tile(marker, 4, 2, row, left, panel, first, operands)
+                    tile(marker, 4, 4, row, left, panel, at, walk, first, given)
+            elif left > 8:
+                tile(marker, 12, 2, row, left, panel, at, walk, first, given)
             elif left > 4:
-                tile(marker, 12, 1, row, left, panel, first, operands)
+                tile(marker, 8, 2, row, left, panel, at, walk, first, given)
             else:
-                tile(marker, 4, 1, row, left, panel, first, operands)
+                tile(marker, 4, 2, row, left, panel, at, walk, first, given)
         panel += panels
 
 
-def operands_of(placed: Placed, panels: Panels, output: Array, by_column: tuple[Array, ...]) -> tuple[Any, ...]:
-    """Return the tuple that `tile` takes."""
-    a, _, row_scale, row_zero, adjust = placed
-    scale, zero, bias = by_column
-    weight = (panels.codes, panels.steps, panels.segments, output, panels.columns)
-    return (a, *weight, row_scale, row_zero, adjust, panels.sums, scale, zero, bias)
+@kernel
+def by_panels(values: Any, segments: Any, columns: Any) -> Any:
+    """Return flat numbers of columns, one for all, for each, or for each of each segment, for those of whole panels.
+
+    After the last panel's follow those of one more, which a pair of panels may read.
+    """
+    padded = (columns + PANEL - 1) // PANEL * PANEL
+    wide = np.zeros(segments * padded + PANEL, values.dtype)
+    step = columns if len(values) >= segments * columns else 0
+    for segment in range(segments):
+        for column in range(columns):
+            wide[segment * padded + column] = values[segment * step + column] if len(values) > 1 else values[0]
+    return wide
+
+
+@kernel
+def by_column(segments: Any, columns: Any, scale: Any, zero_point: Any, bias: Any) -> Any:
+    """Return scales, zero points and bias of the columns as `tile` takes them; the last two may be empty."""
+    zeros = by_panels(zero_point, segments, columns) if len(zero_point) else zero_point
+    padded = (columns + PANEL - 1) // PANEL * PANEL + PANEL
+    biases = by_panels(bias, 1, columns) if len(bias) else np.zeros(padded, np.float32)
+    return by_panels(scale, segments, columns), zeros, biases
+
+
+@kernel
+def rescaled_blocks(
+    start: Any,
+    stop: Any,
+    by_rows: Any,
+    block: Any,
+    marker: Any,
+    x: Any,
+    how: Any,
+    codes: Any,
+    sums: Any,
+    sizes: Any,
+    scale: Any,
+    zero_point: Any,
+    bias: Any,
+    output: Any,
+    bad: Any,
+) -> None:
+    """Quantize and multiply the rows of blocks ``start`` to ``stop`` ``by_rows``, or all rows by such panels.
+
+    ``block`` rows are quantized at a time. ``sizes`` are columns, segment, steps, segments, panels and bits of the
+    weight. A number that is not finite sets ``bad``.
+    """
+    columns, segment, steps, segments, panels, bits = sizes
+    rows, depth = x.shape
+    first_panel, last_panel, top, bottom = 0, panels, start * block, min(stop * block, rows)
+    if not by_rows:
+        first_panel, last_panel, top, bottom = start, stop, 0, rows
+    scales, zeros, biases = by_column(segments, columns, scale, zero_point, bias)
+    space = space_for(min(block, rows), depth, segment, len(zeros) > 0)
+    a, _, row_scale, row_zero, adjust = space
+    operands = (
+        a, codes, steps, segments, output, columns, row_scale, row_zero, adjust, sums, scales, zeros, biases
+    )  # fmt: skip
+    for first in range(top, bottom, block):
+        some = min(block, bottom - first)
+        if not encode_rows(some, x, first, segment, how, space):
+            bad[0] = 1
+            return
+        multiply_panels(first_panel, last_panel, marker, some, first, bits, operands)
+
+
+@cache
+def fastest_dot() -> Dot:
+    """Return the fastest instruction of this CPU."""
+    return available_dots()[0]
 
 
 @kernel
@@ -114,45 +201,6 @@ def place_codes(codes: Any, a: Any, line: Any, row_scale: Any, row_zero: Any, ad
         place_row(line, depth, depth, a, row // ROWS * ROWS * row_bytes + row % ROWS * CHUNK, 0, adjust, 0)
 
 
-def space_for(rows: int, panels: Panels, adjusted: bool) -> Placed:
-    """Return the memory for some rows; ``adjusted`` if the weight has zero points."""
-    whole = -(-rows // ROWS) * ROWS
-    chunks = panels.segments * -(-panels.segment // CHUNK)
-    return (
-        np.empty(whole * chunks * CHUNK, np.uint8),
-        np.empty(panels.depth + 2 * CHUNK, np.uint8),
-        np.empty(whole, np.float32),
-        np.empty(whole, np.int32),
-        np.empty(whole * panels.segments if adjusted else 0, np.int32),
-    )
-
-
-@cache
-def fastest_dot() -> Dot:
-    """Return the fastest instruction of this CPU."""
-    return available_dots()[0]
-
-
-def by_panels(values: Array, panels: Panels, dtype: Any) -> Array:
-    """Return values of columns, (1 or segments, 1 or columns), flat for the columns of whole panels."""
-    if values.dtype == dtype and values.shape == (panels.segments, panels.padded_columns):
-        return owned(values).reshape(-1)
-    wide = np.zeros((panels.segments, panels.padded_columns), dtype)
-    wide[:, : panels.columns] = values
-    return wide.reshape(-1)
-
-
-def column_operands(panels: Panels, scale: Array, zero_point: Array | None, bias: Array | None) -> tuple[Array, ...]:
-    """Return scales, zero points and bias of the columns as the kernels take them."""
-    zeros = NO_ZEROS if zero_point is None else by_panels(zero_point, panels, np.int8)
-    if bias is not None and bias.dtype == np.float32 and len(bias) == panels.padded_columns:
-        biases = owned(bias)
-    else:
-        biases = np.zeros(panels.padded_columns, np.float32)
-        biases[: panels.columns] = 0 if bias is None else bias
-    return by_panels(scale, panels, np.float32), zeros, biases
-
-
 def int8_product(a: Array, b: Array, packed: dict[str, Any] | None = None, dot: Dot | None = None) -> Array:
     """Return the exact int32 product of int8 matrices (rows, depth) and (depth, columns).
 
@@ -164,22 +212,23 @@ def int8_product(a: Array, b: Array, packed: dict[str, Any] | None = None, dot: 
         ValueError: as `integer_product`.
     """
     check_operands(a, b)
-    output = np.zeros((len(a), b.shape[1]), np.int32)
+    rows, columns = len(a), b.shape[1]
+    output = np.zeros((rows, columns), np.int32)
     if not a.size or not b.size:
         return output
-    panels = pack_panels(b) if packed is None else kept_panels(packed, lambda: b, None)
-    space = space_for(len(a), panels, False)
+    layout = PanelLayout(8, len(b), columns, None)
+    panels = panels_of(b, layout) if packed is None else packed.setdefault("int8", None) or panels_of(b, layout)
+    if packed is not None:
+        packed.update(int8=panels, int8_panels=panels.codes, int8_sums=panels.sums)
+    space = space_for(rows, len(b), len(b), False)
     place_codes(owned(a), *space)
-    nothing = np.zeros(0, np.float32)
-    operands = operands_of(space, panels, output, (nothing, NO_ZEROS, nothing))
-    multiply_placed(dot or fastest_dot(), len(a), 0, panels, operands)
-    return output
-
-
-def multiply_placed(dot: Dot, rows: int, first: int, panels: Panels, operands: tuple[Any, ...]) -> None:
-    """Multiply rows that are placed into the output's from ``first`` on; threads share the panels."""
+    placed, _, row_scale, row_zero, adjust = space
+    weight = (panels.codes, panels.steps, 1, output, columns)
+    operands = (placed, *weight, row_scale, row_zero, adjust, panels.sums, NO_BIAS, NO_ZEROS, NO_BIAS)
     each_ns = rows * PANEL * panels.depth * MAC_NS
-    threads.split(multiply_panels, panels.padded_columns // PANEL, each_ns, dot.marker, rows, first, operands)
+    marker = (dot or fastest_dot()).marker
+    threads.split(multiply_panels, panels.count, each_ns, marker, rows, 0, 8, operands)
+    return output
 
 
 def rescaled_rows(
@@ -198,10 +247,10 @@ def rescaled_rows(
 
     Args:
         x: float32, not empty.
-        panels: the weight, packed with its groups as segments.
+        panels: the weight, with its groups as segments.
         scale: of the weight, float32 (1, 1), (1, columns) or (segments, columns).
         zero_point: of the weight, int8 of the shape of ``scale``, or None for 0.
-        bias: (columns,) or None.
+        bias: float32 (columns,) or None.
         given: scale and zero point of x; None if each row has its own.
         symmetric: whether codes of x run from -127 to 127, and of rows with their own range have zero point 0.
         dot: the instruction; the fastest of this CPU by default.
@@ -210,40 +259,42 @@ def rescaled_rows(
         None if a number of x is not finite.
     """
     rows, depth = x.shape
-    x, dot = owned(x), dot or fastest_dot()
     output, bad = np.empty((rows, panels.columns), np.float32), np.zeros(1, np.uint8)
-    by_column = column_operands(panels, scale, zero_point, bias)
-    how = (given is None, symmetric, *(given or (1.0, 0.0)))
+    how = (True, symmetric, 1.0, 0.0) if given is None else (False, symmetric, *given)
     nanoseconds = rows * depth * (panels.columns * MAC_NS + ENCODE_NS)
-    parts, block = _parts(rows, depth, nanoseconds)
-
-    def multiply(start: int, stop: int) -> None:
-        """Quantize and multiply the blocks of some parts."""
-        blocks = -(-rows // block)
-        space = space_for(block, panels, zero_point is not None)
-        operands = operands_of(space, panels, output, by_column)
-        for first in range(blocks * start // parts * block, min(blocks * stop // parts * block, rows), block):
-            some = min(block, rows - first)
-            encode_rows(some, x, first, panels.segment, how, space, bad)
-            if bad[0]:
-                return
-            if parts == 1:
-                multiply_placed(dot, some, first, panels, operands)
-            else:
-                multiply_panels(0, panels.padded_columns // PANEL, dot.marker, some, first, operands)
-
+    parts, block, by_rows = _parts(rows, depth, panels.count, nanoseconds)
+    arguments = (
+        by_rows,
+        block,
+        (dot or fastest_dot()).marker,
+        owned(x),
+        how,
+        panels.codes,
+        panels.sums,
+        panels.sizes,
+        owned(scale).reshape(-1),
+        NO_ZEROS if zero_point is None else owned(zero_point).reshape(-1),
+        NO_BIAS if bias is None else owned(bias),
+        output,
+        bad,
+    )
     if parts == 1:
-        multiply(0, 1)
+        rescaled_blocks(0, -(-rows // block) if by_rows else panels.count, *arguments)
     else:
-        threads.split(multiply, parts, nanoseconds / parts)
+        threads.split(rescaled_blocks, parts, nanoseconds / parts, *arguments)
     return None if bad[0] else output
 
 
-def _parts(rows: int, depth: int, nanoseconds: float) -> tuple[int, int]:
-    """Return how many threads share the rows, and how many rows are quantized at a time."""
+def _parts(rows: int, depth: int, panels: int, nanoseconds: float) -> tuple[int, int, bool]:
+    """Return how many items threads share, the rows that are quantized at a time, and whether the items are rows.
+
+    Few rows are quantized by every thread anew: each then multiplies them by panels of its own.
+    """
     block = max(ROWS, BLOCK_BYTES // depth // ROWS * ROWS)
+    shares = threads.limit() if nanoseconds > 2 * threads.WORTH_A_THREAD_NS else 1
     if rows <= block:
-        return 1, rows
-    parts = min(threads.limit(), -(-rows // block)) if nanoseconds > 2 * threads.WORTH_A_THREAD_NS else 1
-    rounds = -(-rows // (block * parts))
-    return parts, -(-rows // (rounds * parts * ROWS)) * ROWS
+        return (1 if shares == 1 else panels), rows, shares == 1
+    shares = min(shares, -(-rows // block))
+    rounds = -(-rows // (block * shares))
+    block = -(-rows // (rounds * shares * ROWS)) * ROWS
+    return (1 if shares == 1 else -(-rows // block)), block, True

@@ -18,13 +18,14 @@ from numba.extending import intrinsic
 
 from tinytorch.perf.kernels import vectors
 from tinytorch.perf.kernels.int8_instructions import DOTS, Dot, emitters
+from tinytorch.perf.quantization.packing import PANEL
 
-#: Rows of a tile as they lie in memory, and columns of a panel.
-ROWS, PANEL = 12, 16
+#: Rows of a tile as they lie in memory.
+ROWS = 12
 #: Bytes of a row that lie together; bytes of a panel for four of the depth.
 CHUNK, STEP = 16, 4 * PANEL
-#: Bytes ahead of the loads that a panel is fetched.
-_AHEAD = 1024
+#: Steps of the depth, and lines of a panel, that a turn of the depth's loop reads.
+_TURN = 4
 BYTE = ir.IntType(8)
 INDEX = ir.IntType(64)
 
@@ -35,6 +36,8 @@ class _Operands:
 
     a: Any
     b: Any
+    fetched: Any
+    fetch_stride: Any
     panel_bytes: Any
     steps: Any
     segments: Any
@@ -77,8 +80,13 @@ def _prefetch(builder: Any, pointer: Any) -> None:
     builder.call(function, [pointer, *(kind(value) for kind, value in zip(flags, (0, 2, 1), strict=True))])
 
 
-def _accumulate(builder: Any, dot: Dot, rows: int, vectors_wide: int, a: Any, b: Any, given: _Operands) -> list[Any]:
-    """Emit the loop over the depth of one segment; return the variables of the sums, row by row."""
+def _accumulate(
+    builder: Any, dot: Dot, rows: int, vectors_wide: int, a: Any, b: Any, fetched: Any, given: _Operands
+) -> list[Any]:
+    """Emit the loop over the depth of one segment; return the variables of the sums, row by row.
+
+    Each turn asks for as many lines as it reads, ``fetch_stride`` apart from ``fetched`` on.
+    """
     vector = ir.VectorType(vectors.INT32, dot.lanes)
     sums = vectors.variables(builder, vector, rows * vectors_wide)
     for slot in sums:
@@ -86,19 +94,12 @@ def _accumulate(builder: Any, dot: Dot, rows: int, vectors_wide: int, a: Any, b:
     unsigned, signed, add = emitters(builder, dot)
     in_panel = PANEL // dot.lanes
 
-    def step(a_step: Any, b_step: Any, ahead: bool) -> None:
+    def step(a_step: Any, b_step: Any) -> None:
         right = []
         for index in range(vectors_wide):
             panel, part = divmod(index, in_panel)
             place = builder.add(builder.mul(given.panel_bytes, INDEX(panel)), INDEX(part * dot.lanes * 4))
             right.append(signed(_at(builder, b_step, place, vector)))
-            if ahead and part == 0:
-                _prefetch(
-                    builder,
-                    builder.gep(
-                        b_step, [builder.add(place, builder.mul(given.panel_bytes, INDEX(vectors_wide // in_panel)))]
-                    ),
-                )
         for row in range(rows):
             word = _at(builder, a_step, INDEX(row * CHUNK), vectors.INT32)
             left = unsigned(_splat(builder, word, dot.lanes))
@@ -106,63 +107,63 @@ def _accumulate(builder: Any, dot: Dot, rows: int, vectors_wide: int, a: Any, b:
                 slot = sums[row * vectors_wide + index]
                 builder.store(add(builder.load(slot), left, right[index]), slot)
 
-    chunks = builder.udiv(given.steps, INDEX(4))
+    lines = _TURN * vectors_wide // in_panel
+    chunks = builder.udiv(given.steps, INDEX(_TURN))
     with cgutils.for_range(builder, chunks) as loop:
         a_chunk = builder.gep(a, [builder.mul(loop.index, INDEX(ROWS * CHUNK))])
-        b_chunk = builder.gep(b, [builder.mul(loop.index, INDEX(4 * STEP))])
-        for number in range(4):
-            step(builder.gep(a_chunk, [INDEX(4 * number)]), builder.gep(b_chunk, [INDEX(STEP * number)]), True)
+        b_chunk = builder.gep(b, [builder.mul(loop.index, INDEX(_TURN * STEP))])
+        first_line = builder.mul(loop.index, INDEX(lines))
+        for line in range(lines):
+            far = builder.mul(builder.add(first_line, INDEX(line)), given.fetch_stride)
+            _prefetch(builder, builder.gep(fetched, [far]))
+        for number in range(_TURN):
+            step(builder.gep(a_chunk, [INDEX(4 * number)]), builder.gep(b_chunk, [INDEX(STEP * number)]))
     a_rest = builder.gep(a, [builder.mul(chunks, INDEX(ROWS * CHUNK))])
-    b_rest = builder.gep(b, [builder.mul(chunks, INDEX(4 * STEP))])
-    with cgutils.for_range(builder, builder.urem(given.steps, INDEX(4))) as loop:
+    b_rest = builder.gep(b, [builder.mul(chunks, INDEX(_TURN * STEP))])
+    with cgutils.for_range(builder, builder.urem(given.steps, INDEX(_TURN))) as loop:
         step(
             builder.gep(a_rest, [builder.mul(loop.index, INDEX(4))]),
             builder.gep(b_rest, [builder.mul(loop.index, INDEX(STEP))]),
-            False,
         )
     return sums
 
 
-def _corrected(builder: Any, dot: Dot, sums: Any, row: Any, column: Any, segment: Any, given: _Operands) -> Any:
-    """Return int32 sums without the zero points: Σ a b − z_a Σ b − z_b (Σ a − depth z_a), exact modulo 2^32."""
+def _correct(
+    builder: Any, dot: Dot, sums: list[Any], places: list[tuple[Any, Any]], segment: Any, given: _Operands
+) -> None:
+    """Take the zero points from int32 sums: Σ a b − z_a Σ b − z_b (Σ a − depth z_a), exact modulo 2^32."""
     vector = ir.VectorType(vectors.INT32, dot.lanes)
-    row_zero = _splat(builder, _at(builder, given.row_zero, row, vectors.INT32), dot.lanes)
-    column_place = builder.add(builder.mul(segment, given.padded_columns), column)
-    total = _at(builder, given.column_sums, column_place, vector)
-    value = builder.sub(sums, builder.mul(row_zero, total))
+    top = builder.mul(segment, given.padded_columns)
+    for slot, (row, column) in zip(sums, places, strict=True):
+        row_zero = _splat(builder, _at(builder, given.row_zero, row, vectors.INT32), dot.lanes)
+        total = _at(builder, given.column_sums, builder.add(top, column), vector)
+        builder.store(builder.sub(builder.load(slot), builder.mul(row_zero, total)), slot)
     if given.sums_only:
-        return value
-    slot = cgutils.alloca_once_value(builder, value)
+        return
     with builder.if_then(given.has_zero, likely=False):
-        codes = _at(builder, given.zero, column_place, ir.VectorType(BYTE, dot.lanes))
-        adjust_place = builder.add(builder.mul(row, given.segments), segment)
-        adjust = _splat(builder, _at(builder, given.row_adjust, adjust_place, vectors.INT32), dot.lanes)
-        builder.store(builder.sub(value, builder.mul(builder.sext(codes, vector), adjust)), slot)
-    return builder.load(slot)
+        for slot, (row, column) in zip(sums, places, strict=True):
+            codes = _at(builder, given.zero, builder.add(top, column), ir.VectorType(BYTE, dot.lanes))
+            adjust_place = builder.add(builder.mul(row, given.segments), segment)
+            adjust = _splat(builder, _at(builder, given.row_adjust, adjust_place, vectors.INT32), dot.lanes)
+            less = builder.mul(builder.sext(codes, vector), adjust)
+            builder.store(builder.sub(builder.load(slot), less), slot)
 
 
 def _write(builder: Any, value: Any, row: Any, column: Any, given: _Operands) -> None:
     """Store a vector to the output, of which only some rows and columns may exist."""
-    lanes = value.type.count
-    kind = value.type.element
+    kind = value.type
+    flags = ir.VectorType(ir.IntType(1), kind.count)
+    letter = "f" if kind.element == vectors.FLOAT else "i"
+    shape = ir.FunctionType(ir.VoidType(), [kind, kind.as_pointer(), vectors.INT32, flags])
+    name = f"llvm.masked.store.v{kind.count}{letter}32.p0v{kind.count}{letter}32"
+    store = cgutils.get_or_insert_function(builder.module, shape, name)
+    lanes = ir.Constant(ir.VectorType(vectors.INT32, kind.count), list(range(kind.count)))
+    left = builder.trunc(builder.sub(given.columns_left, column), vectors.INT32)
+    exists = builder.icmp_signed("<", lanes, _splat(builder, left, kind.count))
     with builder.if_then(builder.icmp_signed("<", row, given.rows_left), likely=True):
         place = builder.add(builder.mul(row, given.columns), column)
-        left = builder.sub(given.columns_left, column)
-        whole = builder.icmp_signed(">=", left, INDEX(lanes))
-        with builder.if_else(whole, likely=True) as (then, otherwise):
-            with then:
-                pointer = builder.bitcast(builder.gep(given.output, [place]), value.type.as_pointer())
-                builder.store(value, pointer, align=4)
-            with otherwise:
-                aside = cgutils.alloca_once(builder, value.type)
-                builder.store(value, aside)
-                numbers = builder.bitcast(aside, kind.as_pointer())
-                slot = cgutils.alloca_once_value(builder, left)
-                with builder.if_then(builder.icmp_signed("<", left, INDEX(0))):
-                    builder.store(INDEX(0), slot)
-                with cgutils.for_range(builder, builder.load(slot)) as loop:
-                    number = builder.load(builder.gep(numbers, [loop.index]))
-                    builder.store(number, builder.gep(given.output, [builder.add(place, loop.index)]))
+        pointer = builder.bitcast(builder.gep(given.output, [place]), kind.as_pointer())
+        builder.call(store, [value, pointer, vectors.INT32(4), exists])
 
 
 def _emit_part(
@@ -171,38 +172,42 @@ def _emit_part(
     """Emit one register tile: all segments of the depth, then scales and bias, then the stores."""
     wide = panels * PANEL // dot.lanes
     vector = ir.VectorType(vectors.FLOAT, dot.lanes)
-    kept = [cgutils.alloca_once(builder, vector) for _ in range(rows * wide)]
-    segment_bytes = builder.mul(builder.udiv(builder.add(given.steps, INDEX(3)), INDEX(4)), INDEX(ROWS * CHUNK))
+    kept = vectors.variables(builder, vector, rows * wide)
+    for slot in kept:
+        builder.store(ir.Constant(vector, None), slot)
+    first_column = builder.mul(first_panel, INDEX(PANEL))
+    places = [
+        (builder.add(first_row, INDEX(row)), builder.add(first_column, INDEX(part * dot.lanes)))
+        for row in range(rows)
+        for part in range(wide)
+    ]
+    chunks = builder.udiv(builder.add(given.steps, INDEX(3)), INDEX(4))
+    segment_bytes = builder.mul(chunks, INDEX(ROWS * CHUNK))
+    fetched = builder.mul(
+        builder.mul(builder.udiv(given.steps, INDEX(_TURN)), given.fetch_stride), INDEX(_TURN * panels)
+    )
     a = builder.gep(given.a, [builder.mul(first_row, INDEX(CHUNK))])
     b = builder.gep(given.b, [builder.mul(given.panel_bytes, first_panel)])
     with cgutils.for_range(builder, given.segments) as loop:
         segment = loop.index
         a_segment = builder.gep(a, [builder.mul(segment, segment_bytes)])
         b_segment = builder.gep(b, [builder.mul(builder.mul(segment, given.steps), INDEX(STEP))])
-        sums = _accumulate(builder, dot, rows, wide, a_segment, b_segment, given)
-        first = builder.icmp_signed("==", segment, INDEX(0))
-        last = builder.icmp_signed("==", segment, builder.sub(given.segments, INDEX(1)))
-        for index, slot in enumerate(sums):
-            row, part = divmod(index, wide)
-            column = builder.add(builder.mul(first_panel, INDEX(PANEL)), INDEX(part * dot.lanes))
-            here = builder.add(first_row, INDEX(row))
-            whole = _corrected(builder, dot, builder.load(slot), here, column, segment, given)
+        far = builder.gep(given.fetched, [builder.mul(segment, fetched)])
+        sums = _accumulate(builder, dot, rows, wide, a_segment, b_segment, far, given)
+        _correct(builder, dot, sums, places, segment, given)
+        for index, (row, column) in enumerate(places):
             if given.sums_only:
-                _write(builder, whole, here, column, given)
+                _write(builder, builder.load(sums[index]), row, column, given)
                 continue
             place = builder.add(builder.mul(segment, given.padded_columns), column)
-            scaled = builder.fmul(builder.sitofp(whole, vector), _at(builder, given.scale, place, vector))
-            more = builder.fadd(builder.load(kept[index]), scaled)
-            builder.store(builder.select(first, scaled, more), kept[index])
-        with builder.if_then(last):
-            for index, kept_slot in enumerate([] if given.sums_only else kept):
-                row, part = divmod(index, wide)
-                column = builder.add(builder.mul(first_panel, INDEX(PANEL)), INDEX(part * dot.lanes))
-                here = builder.add(first_row, INDEX(row))
-                by_row = _splat(builder, _at(builder, given.row_scale, here, vectors.FLOAT), dot.lanes)
-                value = builder.fmul(builder.load(kept_slot), by_row)
-                value = builder.fadd(value, _at(builder, given.bias, column, vector))
-                _write(builder, value, here, column, given)
+            scaled = builder.fmul(
+                builder.sitofp(builder.load(sums[index]), vector), _at(builder, given.scale, place, vector)
+            )
+            builder.store(builder.fadd(builder.load(kept[index]), scaled), kept[index])
+    for slot, (row, column) in zip([] if given.sums_only else kept, places, strict=False):
+        by_row = _splat(builder, _at(builder, given.row_scale, row, vectors.FLOAT), dot.lanes)
+        value = builder.fmul(builder.load(slot), by_row)
+        _write(builder, builder.fadd(value, _at(builder, given.bias, column, vector)), row, column, given)
 
 
 #: What a product reads and writes, in the order of the tuple that `tile` takes: arrays, but for three whole numbers.
@@ -232,13 +237,18 @@ def tile(
     row: Any,
     rows_left: Any,
     panel: Any,
+    b_panel: Any,
+    walk: Any,
     first: Any,
     operands: Any,
 ) -> Any:
-    """Multiply ``rows`` rows of a from ``row`` on by ``panels`` panels of b from ``panel`` on.
+    """Multiply ``rows`` rows of a from ``row`` on by ``panels`` panels, which lie in b from ``b_panel`` on.
 
-    The result goes to rows from ``first + row`` on of ``output``, as far as there are ``rows_left``. An output of int32
-    gets the sums. One of float32 gets them without the zero points, times both scales, plus the bias.
+    ``panel`` is the first one's number in the weight. ``walk`` are three whole numbers of bytes: from one of the panels
+    to the next; from the first of them to where the caches are asked for what comes next; and from one such request to
+    another (a line, or less where several tiles share them). The result goes to rows from ``first + row`` on of
+    ``output``, as far as there are ``rows_left``. An output of int32 gets the sums. One of float32 gets them without
+    the zero points, times both scales, plus the bias.
     """
     dot = DOTS[marker.count - 1]
     counts = rows.literal_value, panels.literal_value
@@ -246,7 +256,7 @@ def tile(
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kinds = dict(zip(OPERANDS, signature.args[-1].types, strict=True))
         values = dict(zip(OPERANDS, cgutils.unpack_tuple(builder, arguments[-1]), strict=True))
-        row, rows_left, panel, first = arguments[3:7]
+        row, rows_left, panel, b_panel, walk, first = arguments[3:9]
         steps, segments, columns = values["steps"], values["segments"], values["columns"]
 
         def data(name: str, place: Any) -> Any:
@@ -261,8 +271,10 @@ def tile(
         zero_array = context.make_array(kinds["zero"])(context, builder, values["zero"])
         given = _Operands(
             a=data("a", builder.mul(row, row_bytes)),
-            b=data("b", builder.mul(panel, panel_bytes)),
-            panel_bytes=panel_bytes,
+            b=data("b", builder.mul(b_panel, panel_bytes)),
+            fetched=data("b", builder.add(builder.mul(b_panel, panel_bytes), builder.extract_value(walk, 1))),
+            fetch_stride=builder.extract_value(walk, 2),
+            panel_bytes=builder.extract_value(walk, 0),
             steps=steps,
             segments=segments,
             output=data("output", builder.add(builder.mul(builder.add(first, row), columns), column)),
@@ -292,7 +304,8 @@ def tile(
         return context.get_dummy_value()
 
     whole = types.intp
-    return types.void(marker, rows, panels, whole, whole, whole, whole, operands), emit
+    three = types.UniTuple(whole, 3)
+    return types.void(marker, rows, panels, whole, whole, whole, whole, three, whole, operands), emit
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -10,12 +10,12 @@ from tinytorch.core.op import Array, Saved
 from tinytorch.core.ops.layout import Pair, channels_first, channels_last
 from tinytorch.perf.kernels.int8_convolution import convolved_maps
 from tinytorch.perf.kernels.int8_matmul import rescaled_rows
-from tinytorch.perf.kernels.int8_packing import Panels, kept_panels
+from tinytorch.perf.kernels.int8_packing import kept_panels
 from tinytorch.perf.kernels.quantize_rows import whole_range
 from tinytorch.perf.quantization.affine import Scheme, range_parameters
 from tinytorch.perf.quantization.integer import GREATEST_DEPTH
 from tinytorch.perf.quantization.ops import Activations, inside_range
-from tinytorch.perf.quantization.packing import unpack
+from tinytorch.perf.quantization.packing import PanelLayout
 from tinytorch.perf.quantization.weight_ops import check_features
 
 #: Depth up to which int32 holds sums of products of codes less their zero points, each at most 255^2.
@@ -26,11 +26,6 @@ def takes(x: Array, length: int, symmetric: bool, zero_point: Array | None) -> b
     """Return whether the kernels do this product: float32, not empty, and no sum beyond int32."""
     greatest = GREATEST_DEPTH if symmetric and zero_point is None else _AFFINE_DEPTH
     return x.dtype == np.float32 and x.size > 0 and length <= greatest
-
-
-def weight_panels(codes: Array, bits: int, group: int | None, length: int, packed: dict[str, Any]) -> Panels:
-    """Return the weight as panels, from ``packed`` if they are there."""
-    return kept_panels(packed, lambda: unpack(codes, bits, length), group)
 
 
 def given_parameters(
@@ -72,12 +67,13 @@ def linear_forward(
     bits: int,
     group: int | None,
     length: int,
+    columns: int,
     packed: dict[str, Any],
 ) -> tuple[Array, Saved]:
     """Return x W + b; see `ops.quantized_linear`. ``x`` must be one that `takes` accepts."""
     check_features(x, length, "quantized_linear")
     rows = x.reshape(-1, length)
-    panels = weight_panels(codes, bits, group, length, packed)
+    panels = packed.get("int8") or kept_panels(packed, codes, PanelLayout(bits, length, columns, group))
     given = given_parameters(rows, activations, symmetric, x_scale, x_zero_point)
     output = rescaled_rows(rows, panels, scale, zero_point, bias, given, symmetric)
     if output is None:
@@ -86,7 +82,7 @@ def linear_forward(
     if keep:
         inside = None if given is None or x_scale is None else inside_range(x, *given, symmetric)
         saved = (codes, scale, zero_point, bits, group, length, x.shape, inside)
-    return output.reshape(*x.shape[:-1], codes.shape[1]), saved
+    return output.reshape(*x.shape[:-1], columns), saved
 
 
 def conv2d_forward(
@@ -104,6 +100,7 @@ def conv2d_forward(
     bits: int,
     group: int | None,
     length: int,
+    columns: int,
     packed: dict[str, Any],
     kernel: Pair,
     stride: Pair,
@@ -113,7 +110,7 @@ def conv2d_forward(
 ) -> tuple[Array, Saved]:
     """Return the convolution; see `ops.quantized_conv2d`. ``x`` must be one that `takes` accepts, ``groups`` 1."""
     maps = channels_last(x)
-    panels = weight_panels(codes, bits, group, length, packed)
+    panels = packed.get("int8") or kept_panels(packed, codes, PanelLayout(bits, length, columns, group))
     given = given_parameters(maps, activations, symmetric, x_scale, x_zero_point)
     geometry = (kernel, stride, padding, dilation)
     output = convolved_maps(maps, panels, scale, zero_point, bias, given, symmetric, geometry)

@@ -18,7 +18,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.quantization.affine import Ranges, Scheme, quantize
 from tinytorch.perf.quantization.observers import MinMaxObserver, RangeObserver
 from tinytorch.perf.quantization.ops import Activations, convolution_weight, quantized_conv2d, quantized_linear
-from tinytorch.perf.quantization.packing import in_rows, in_tiles
+from tinytorch.perf.quantization.packing import PanelLayout, in_rows, in_tiles
 from tinytorch.perf.quantization.storage import Codes, QuantizedModule
 from tinytorch.perf.quantization.weight_ops import quantized_embedding, weight_only_linear, weight_only_projection
 
@@ -75,11 +75,19 @@ class QuantizedProduct(QuantizedModule):
         self.plan = plan or Plan()
         parameters = [layer.weight] if layer.bias is None else [layer.weight, layer.bias]
         self._store(quantize(matrix, self.plan.weights, self.plan.ranges), sum(each.nbytes for each in parameters))
+        self.columns = matrix.shape[1]
+        if self.plan.mode != "weight-only":
+            self._arrange()
         self.bias = None if layer.bias is None else Parameter(layer.bias)
         self.activation_scale = self.activation_zero_point = None
         if self.plan.mode == "static":
             self.activation_scale = Tensor(np.zeros((), np.float32))
             self.activation_zero_point = Tensor(np.zeros((), np.int32))
+
+    def _arrange(self) -> None:
+        """Hold the codes as an integer product reads them."""
+        self.codes = Codes(in_rows(self.codes.array), PanelLayout(columns=self.columns, **self._weight_params()))
+        _ = self.codes.stored
 
     def set_range(self, observer: RangeObserver) -> None:
         """Take the input's range from an observer of `Plan.activation_scheme`: the layer's mode is static from now on.
@@ -92,6 +100,7 @@ class QuantizedProduct(QuantizedModule):
         scale, zero_point = observer.parameters()
         self.activation_scale, self.activation_zero_point = Tensor(scale), Tensor(zero_point)
         self.plan = replace(self.plan, mode="static")
+        self._arrange()
 
     def calibrate(self, inputs: Sequence[Any], observer: RangeObserver | None = None) -> Self:
         """Set the range of the input from a list of its batches (Tensors or arrays); return self, in static mode.
@@ -127,6 +136,7 @@ class QuantizedProduct(QuantizedModule):
             "activations": self.plan.activations,
             "symmetric": self.plan.symmetric,
             "packed": self.codes.packed,
+            "columns": self.columns,
             **self._weight_params(),
         }
 
@@ -137,9 +147,10 @@ class QuantizedProduct(QuantizedModule):
 class QuantizedLinear(QuantizedProduct):
     """x W + b with W stored as codes; in dynamic and static mode the product is of integers.
 
-    ``codes`` is int8 (in_features, out_features), or packed along the inputs; in weight-only mode with whole tiles of
-    outputs it is stored tile by tile (`in_tiles`). The bias stays a float32 Parameter. The weight does not train;
-    gradients pass to the input, straight through its rounding, and to the bias.
+    ``codes`` is int8 (in_features, out_features), or packed along the inputs, held as the product reads it
+    (`PanelLayout`); in weight-only mode with whole tiles of outputs it is stored tile by tile (`in_tiles`). The bias
+    stays a float32 Parameter. The weight does not train; gradients pass to the input, straight through its rounding,
+    and to the bias.
 
     Args:
         linear: the layer to quantize; it is copied from, not changed.
@@ -154,11 +165,6 @@ class QuantizedLinear(QuantizedProduct):
         self._begin(linear.weight.data, linear, plan)
         if self.plan.mode == "weight-only":
             self.codes = Codes(in_tiles(self.codes.array))
-
-    def set_range(self, observer: RangeObserver) -> None:
-        """Take the input's range, as every product does; codes are multiplied as a matrix from now on."""
-        super().set_range(observer)
-        self.codes = Codes(in_rows(self.codes.array))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return float32 (..., out_features) of (..., in_features).

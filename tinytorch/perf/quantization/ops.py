@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import math
+from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -15,7 +17,7 @@ from tinytorch.core.op import Array, Call, Forward, Gradients, Implementation, O
 from tinytorch.core.ops.layout import Pair, channels_first, channels_last, output_positions, taps
 from tinytorch.perf.quantization.affine import Scheme, check_finite, encode, range_parameters
 from tinytorch.perf.quantization.integer import Product, integer_product
-from tinytorch.perf.quantization.packing import unpack
+from tinytorch.perf.quantization.packing import as_matrix, unpack
 from tinytorch.perf.quantization.weight_ops import (
     bias_gradient,
     check_features,
@@ -126,15 +128,16 @@ def linear_with(product: Product) -> Forward:
         bits: int,
         group: int | None,
         length: int,
+        columns: int,
         packed: dict[str, Any],
     ) -> tuple[Array, Saved]:
         check_features(x, length, "quantized_linear")
         rows = x.reshape(-1, length)
         a_scale, a_zero = activation_parameters(rows, activations, symmetric, x_scale, x_zero_point)
         a = _encoded(rows, a_scale, a_zero, Scheme(symmetric=symmetric))
-        weight = (unpack(codes, bits, length), scale, zero_point)
-        output = np.empty((len(rows), codes.shape[1]), np.float32)
-        step = max(_ROWS, _NUMBERS // codes.shape[1], length // _SHARE)
+        weight = (_numbers(codes, bits, group, length, columns), scale, zero_point)
+        output = np.empty((len(rows), columns), np.float32)
+        step = max(_ROWS, _NUMBERS // columns, length // _SHARE)
         for start in range(0, len(rows), step):
             some = slice(start, start + step)
             zero = None if symmetric else _rows(a_zero, some)
@@ -145,9 +148,14 @@ def linear_with(product: Product) -> Forward:
         if keep:
             inside = None if x_scale is None else inside_range(rows, a_scale, a_zero, symmetric).reshape(x.shape)
             saved = (codes, scale, zero_point, bits, group, length, x.shape, inside)
-        return output.reshape(*x.shape[:-1], codes.shape[1]), saved
+        return output.reshape(*x.shape[:-1], columns), saved
 
     return forward
+
+
+def _numbers(codes: Array, bits: int, group: int | None, length: int, columns: int) -> Array:
+    """Return the int8 codes of a weight (length, columns), however they lie."""
+    return unpack(as_matrix(codes, bits, length, columns, group), bits, length)
 
 
 def _rows(values: Array, some: slice) -> Array:
@@ -226,6 +234,7 @@ def conv2d_with(product: Product) -> Forward:
         bits: int,
         group: int | None,
         length: int,
+        columns: int,
         packed: dict[str, Any],
         kernel: Pair,
         stride: Pair,
@@ -233,13 +242,13 @@ def conv2d_with(product: Product) -> Forward:
         dilation: Pair,
         groups: int,
     ) -> tuple[Array, Saved]:
-        channels, out = length // (kernel[0] * kernel[1]) * groups, codes.shape[1]
+        channels, out = length // (kernel[0] * kernel[1]) * groups, columns
         _check_channels(x, channels)
         positions = output_positions(x.shape[2:], kernel, stride, padding, dilation)
         maps = channels_last(x)
         images = maps.reshape(len(maps), math.prod(maps.shape[1:]))
         a_scale, a_zero = activation_parameters(images, activations, symmetric, x_scale, x_zero_point)
-        b = unpack(codes, bits, length)
+        b = _numbers(codes, bits, group, length, columns)
         output = np.empty((len(maps), *positions, out), np.float32)
         step = max(1, _WINDOWS // (positions[0] * positions[1] * length * groups))
         for start in range(0, len(maps), step):
@@ -314,7 +323,8 @@ def _conv2d_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
     x, codes, scale, zero_point, bits, group, length, kernel, geometry, inside = saved
     down = None
     if needs[0]:
-        weight = convolution_weight(matrix_of(codes, scale, zero_point, bits, group, length), kernel)
+        matrix = as_matrix(codes, bits, length, gradient.shape[1], group)
+        weight = convolution_weight(matrix_of(matrix, scale, zero_point, bits, group, length), kernel)
         _, kept = ops.conv2d.reference.forward(True, x, weight, **geometry)
         down = ops.conv2d.reference.backward(gradient, kept, (True, False), False)[0]
         if inside is not None and down is not None:
@@ -333,18 +343,24 @@ def _conv2d_work(call: Call) -> Work:
 
 
 #: x W + b with x quantized inside the op and int32 sums. Operands: x float32 (..., length); codes int8 (length, out),
-#: or uint8 packed along the first axis; scale float32 (1, 1), (1, out) or (groups, out); zero_point int8 of that shape
-#: or None; bias (out,) or None; x_scale and x_zero_point of shape (), both None if dynamic. Params: activations,
-#: symmetric (of x), bits, group (or None), length, and ``packed``, a kernel's memory (`Codes.packed`).
+#: or uint8 packed along the first axis, or either as panels (`PanelLayout`); scale float32 (1, 1), (1, out) or
+#: (groups, out); zero_point int8 of that shape or None; bias (out,) or None; x_scale and x_zero_point of shape (), both
+#: None if dynamic. Params: activations, symmetric (of x), bits, group (or None), length, columns (out), and ``packed``,
+#: a kernel's memory (`Codes.packed`).
 quantized_linear = Op("quantized_linear", linear_with(integer_product), _linear_backward, _linear_work)
 #: The same of images: x (N, C, H, W), codes (kh kw C / groups, out); also kernel, stride, padding, dilation and groups.
 quantized_conv2d = Op("quantized_conv2d", conv2d_with(integer_product), _conv2d_backward, _conv2d_work)
 
 
+@cache
+def _compiled() -> Any:
+    """Return the module that calls the kernels; it imports Numba, which takes half a second."""
+    return import_module("tinytorch.perf.quantization.compiled")
+
+
 def _compiled_linear(keep: bool, x: Array, *operands: Any, **params: Any) -> tuple[Array, Saved]:
     """Run the kernel on float32; on anything else, nothing, or a depth beyond int32, the reference."""
-    from tinytorch.perf.quantization import compiled  # imports Numba, which takes half a second
-
+    compiled = _compiled()
     if not compiled.takes(x, params["length"], params["symmetric"], operands[2]):
         return quantized_linear.reference.forward(keep, x, *operands, **params)
     return compiled.linear_forward(keep, x, *operands, **params)
@@ -352,8 +368,7 @@ def _compiled_linear(keep: bool, x: Array, *operands: Any, **params: Any) -> tup
 
 def _compiled_conv2d(keep: bool, x: Array, *operands: Any, **params: Any) -> tuple[Array, Saved]:
     """Run the kernel as `_compiled_linear` does; groups of channels are the reference's too."""
-    from tinytorch.perf.quantization import compiled
-
+    compiled = _compiled()
     groups, length = params["groups"], params["length"]
     if groups > 1 or not compiled.takes(x, length, params["symmetric"], operands[2]):
         return quantized_conv2d.reference.forward(keep, x, *operands, **params)

@@ -1,6 +1,8 @@
-"""Codes of fewer than 8 bits, several to a byte."""
+"""Codes of fewer than 8 bits, several to a byte; and codes in the order in which a kernel reads them."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,6 +12,8 @@ from tinytorch.core.op import Array
 BITS = (8, 4, 2)
 #: Columns of a tile: a cache line of bytes.
 TILE = 64
+#: Columns of a panel, and neighbours along the depth that lie together there: what one instruction multiplies.
+PANEL, TOGETHER = 16, 4
 
 
 def codes_per_byte(bits: int) -> int:
@@ -94,3 +98,73 @@ def in_tiles(packed: Array) -> Array:
 def in_rows(packed: Array) -> Array:
     """Return what `in_tiles` made as a matrix again, its rows one after the other; a matrix as it is."""
     return packed if packed.ndim == 2 else np.ascontiguousarray(packed).reshape(len(packed), -1)
+
+
+@dataclass(frozen=True)
+class PanelLayout:
+    """How an integer product reads a weight: panels of 16 columns, 4 of the depth at a time.
+
+    Panels are an array (panels, segments, steps of 4 of the depth, 16 columns, bytes), C-contiguous. A segment is a
+    group of the depth that has scales of its own; without groups there is one. What lies beyond the weight is code 0.
+    The layout is the same for every CPU.
+
+    Attributes:
+        bits: of a code.
+        length: depth of the weight in codes.
+        columns: of the weight.
+        group: codes of the depth that share scales; None for all.
+    """
+
+    bits: int
+    length: int
+    columns: int
+    group: int | None
+
+    @property
+    def segment(self) -> int:
+        """Depth of a segment in codes; the last may be shorter."""
+        return max(1, min(self.group or self.length, self.length))
+
+    @property
+    def segments(self) -> int:
+        """How many there are, at least 1."""
+        return max(1, -(-self.length // self.segment))
+
+    @property
+    def steps(self) -> int:
+        """Groups of 4 along the depth of a segment."""
+        return -(-self.segment // TOGETHER)
+
+    @property
+    def panels(self) -> int:
+        """How many there are."""
+        return -(-self.columns // PANEL)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the matrix of packed codes."""
+        return packed_length(self.length, self.bits), self.columns
+
+    def arranged(self, packed: Array) -> Array:
+        """Return the packed matrix `pack` made, along its first axis, as panels."""
+        codes = unpack(packed, self.bits, self.length)
+        deep, high, wide = self.segments * self.segment, self.steps * TOGETHER, self.panels * PANEL
+        if codes.shape != (deep, wide):
+            codes = np.pad(codes, ((0, deep - self.length), (0, wide - self.columns)))
+        parts = codes.reshape(self.segments, self.segment, wide)
+        if high != self.segment:
+            parts = np.pad(parts, ((0, 0), (0, high - self.segment), (0, 0)))
+        steps = parts.reshape(self.segments, self.steps, TOGETHER, self.panels, PANEL)
+        return pack(np.ascontiguousarray(steps.transpose(3, 0, 1, 4, 2)), self.bits, axis=-1)
+
+    def restored(self, panels: Array) -> Array:
+        """Return what `arranged` arranged."""
+        codes = unpack(panels, self.bits, TOGETHER, axis=-1).transpose(1, 2, 4, 0, 3)
+        parts = codes.reshape(self.segments, self.steps * TOGETHER, self.panels * PANEL)[:, : self.segment]
+        matrix = parts.reshape(-1, self.panels * PANEL)[: self.length, : self.columns]
+        return pack(np.ascontiguousarray(matrix), self.bits)
+
+
+def as_matrix(codes: Array, bits: int, length: int, columns: int, group: int | None) -> Array:
+    """Return packed codes as a matrix (bytes, columns), whether they are one, tiles (`in_tiles`), or panels."""
+    return PanelLayout(bits, length, columns, group).restored(codes) if codes.ndim == 5 else in_rows(codes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,27 +12,36 @@ from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Shape
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.quantization.affine import Quantized, Scheme, packing_axis
-from tinytorch.perf.quantization.packing import pack
+from tinytorch.perf.quantization.packing import PanelLayout, pack
 from tinytorch.perf.quantization.weight_ops import dequantize
 
 
 class Codes(Tensor):
-    """Codes of a weight, and what kernels made of them.
+    """Packed codes of a weight, held once: as a matrix, or in the order in which a kernel reads them.
 
-    ``packed`` is for kernels: each may keep there, under its own name, the codes in the layout that it reads. Whoever
-    asks for ``data`` may write to it, so that empties ``packed``; ``array`` is for those who only read.
+    Whoever asks for ``data`` may write to it, so that makes a matrix of them, which `stored` arranges again;
+    ``array`` is for those who only read.
+
+    Args:
+        data: the matrix that `pack` packed, or tiles of it (`in_tiles`).
+        layout: how `stored` arranges the matrix; by default it stays as it is.
+
+    ``packed`` is for kernels: each may keep there, under its own name, what it made of the codes; it is forgotten
+    when they may change.
     """
 
-    __slots__ = ("_array", "packed")
+    __slots__ = ("_array", "layout", "packed")
 
-    def __init__(self, data: Array) -> None:
+    def __init__(self, data: Array, layout: PanelLayout | None = None) -> None:
         self.packed: dict[str, Any] = {}
+        self.layout = layout
         super().__init__(data)
 
     @property
     def data(self) -> Array:
-        """The codes, for reading and writing; forgets what kernels made of them."""
+        """The codes as a matrix, for reading and writing; forgets what kernels made of them."""
         self.packed.clear()
+        self._array = self.array
         return self._array
 
     @data.setter
@@ -41,18 +51,31 @@ class Codes(Tensor):
 
     @property
     def array(self) -> Array:
-        """The codes, for reading."""
+        """The codes as a matrix, for reading; made anew if they lie otherwise."""
+        return self.layout.restored(self._array) if self.layout and self._array.ndim == 5 else self._array
+
+    @property
+    def stored(self) -> Array:
+        """The codes as the layer's op takes them, for reading."""
+        if self.layout and self._array.ndim != 5:
+            self._array = self.layout.arranged(self._array)
         return self._array
 
     @property
     def shape(self) -> Shape:
-        """Length along each axis, of the packed codes."""
-        return self._array.shape
+        """Length along each axis, of the packed matrix."""
+        return self.layout.shape if self.layout else self._array.shape
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the codes."""
-        return self._array.nbytes
+        """Bytes of the codes as a matrix, which is what files hold."""
+        return math.prod(self.shape) * self._array.itemsize
+
+    @property
+    def more_nbytes(self) -> int:
+        """Bytes held beyond these: what fills up panels, and what kernels keep beside."""
+        beside = sum(value.nbytes for value in self.packed.values() if isinstance(value, np.ndarray))
+        return self._array.nbytes - self.nbytes + beside
 
 
 class QuantizedModule(Module):
@@ -82,7 +105,7 @@ class QuantizedModule(Module):
 
     def _weight_operands(self) -> tuple[Array, Array, Array | None]:
         """Return codes, scale and zero point as the ops take them."""
-        return self.codes.array, self.scale.data, None if self.zero_point is None else self.zero_point.data
+        return self.codes.stored, self.scale.data, None if self.zero_point is None else self.zero_point.data
 
     def _weight_params(self) -> dict[str, Any]:
         """Return the parameters by which the ops read the operands."""
@@ -91,18 +114,19 @@ class QuantizedModule(Module):
 
     def dequantized(self) -> Tensor:
         """Return the float32 matrix that the codes stand for, made anew by an op."""
-        return apply(dequantize, *self._weight_operands(), **self._weight_params(), axis=packing_axis(2, self.scheme))
+        _, *parameters = self._weight_operands()
+        params = self._weight_params()
+        return apply(dequantize, self.codes.array, *parameters, **params, axis=packing_axis(2, self.scheme))
 
     def memory_usage(self) -> dict[str, float]:
-        """Return bytes of the layer in float32 and as it is stored, their ratio, and bytes that kernels keep beside.
+        """Return bytes of the layer in float32 and as it is stored, their ratio, and bytes in memory beyond those.
 
         The keys are ``original_bytes``, ``quantized_bytes``, ``compression_ratio`` and ``packed_bytes``.
         """
         state = sum(tensor.nbytes for _, tensor in self._named_state())
-        packed = [value for value in self.codes.packed.values() if isinstance(value, np.ndarray)]
         return {
             "original_bytes": self.float_nbytes,
             "quantized_bytes": state,
             "compression_ratio": self.float_nbytes / state,
-            "packed_bytes": sum(array.nbytes for array in packed),
+            "packed_bytes": self.codes.more_nbytes,
         }

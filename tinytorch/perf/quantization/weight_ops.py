@@ -14,7 +14,7 @@ from tinytorch.core import ops
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work, operands_once
 from tinytorch.perf.kernels.defaults import select_kernel
 from tinytorch.perf.quantization.affine import decode, decode_in_place
-from tinytorch.perf.quantization.packing import TILE, in_rows, unpack
+from tinytorch.perf.quantization.packing import PANEL, TILE, as_matrix, in_rows, unpack
 
 #: Elements of a weight that are float32 at a time, but at least this many columns.
 _ELEMENTS, _COLUMNS = 16_384, 32
@@ -53,7 +53,7 @@ def _grouped(numbers: Array, scale: Array, zero_point: Array | None, group: int)
 
 
 def column_blocks(
-    codes: Array, scale: Array, zero_point: Array | None, bits: int, group: int | None, length: int
+    codes: Array, scale: Array, zero_point: Array | None, bits: int, group: int | None, length: int, columns: int
 ) -> Iterator[tuple[slice, Array]]:
     """Yield slices of columns, and the float32 matrix of each: never the whole weight at once."""
 
@@ -61,12 +61,14 @@ def column_blocks(
         return values if values.shape[1] == 1 else values[:, columns]
 
     step = max(_COLUMNS, _ELEMENTS // max(length, 1))
-    tile = TILE if codes.ndim == 3 else 1
+    tile = {2: 1, 3: TILE, 5: PANEL}[codes.ndim]
     step = -(-step // tile)
-    for first in range(0, codes.shape[1], step):
-        columns = slice(first * tile, (first + step) * tile)
-        offset = None if zero_point is None else part(zero_point, columns)
-        yield columns, matrix_of(codes[:, first : first + step], part(scale, columns), offset, bits, group, length)
+    for first in range(0, -(-columns // tile), step):
+        some = slice(first * tile, min((first + step) * tile, columns))
+        block = codes[first : first + step] if codes.ndim == 5 else codes[:, first : first + step]
+        matrix = as_matrix(block, bits, length, some.stop - some.start, group)
+        offset = None if zero_point is None else part(zero_point, some)
+        yield some, matrix_of(matrix, part(scale, some), offset, bits, group, length)
 
 
 def columns_of(codes: Array) -> int:
@@ -147,7 +149,7 @@ def _weight_only_forward(
     check_features(x, length, "weight_only_linear")
     rows = x.reshape(-1, length)
     output = np.empty((len(rows), columns_of(codes)), np.result_type(x.dtype, np.float32))
-    for columns, weight in column_blocks(codes, scale, zero_point, bits, group, length):
+    for columns, weight in column_blocks(codes, scale, zero_point, bits, group, length, output.shape[1]):
         output[:, columns] = np.dot(rows, weight)
         del weight  # before the next block is made
     if bias is not None:
@@ -158,9 +160,9 @@ def _weight_only_forward(
 
 def weight_backward(gradient: Array, saved: Saved) -> Array:
     """Return gradient W^T, the gradient of x, with W dequantized a block of columns at a time."""
-    *weight, shape = saved
+    codes, scale, zero_point, bits, group, length, shape = saved
     down: Array = np.zeros((int(np.prod(shape[:-1])), shape[-1]), gradient.dtype)
-    for columns, block in column_blocks(*weight):
+    for columns, block in column_blocks(codes, scale, zero_point, bits, group, length, gradient.shape[1]):
         down += np.dot(gradient[:, columns], block.T)
         del block  # before the next one is made
     return down.reshape(shape)
