@@ -1,11 +1,11 @@
-"""A regression to catch: the zoo's MLP, and the same one after somebody made it check its numbers in every call."""
+"""A regression to catch: the zoo's MLP, and the same one after somebody made each layer check its numbers."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tinytorch import models
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, Sequential
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.results import Plan, Results
@@ -18,22 +18,19 @@ BATCH = 64
 
 
 class Checked(Module):
-    """A model that looks for numbers that are not finite in what goes in and what comes out."""
+    """Layers one after the other, each of which looks for numbers that are not finite in what it has made."""
 
-    def __init__(self, model: Module) -> None:
+    def __init__(self, layers: Sequential) -> None:
         super().__init__()
-        self.model = model
+        self.layers = layers
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what the model makes of ``x``; raises ValueError if a number is not finite."""
-        self._check(x)
-        out: Tensor = self.model(x)
-        self._check(out)
-        return out
-
-    def _check(self, values: Tensor) -> None:
-        if not np.isfinite(values.data).all():
-            raise ValueError("values must be finite, but some are not")
+        """Return what the layers make of ``x``; raises ValueError if a number is not finite."""
+        for layer in self.layers:
+            x = layer(x)
+            if not np.isfinite(x.data).all():
+                raise ValueError("values must be finite, but some are not")
+        return x
 
 
 def base() -> Module:
