@@ -46,8 +46,9 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-def _package() -> Json:
-    folder = package_folder()
+def package_provenance(folder: Path | None = None) -> Json:
+    """Return name, version, hash, commit and whether it was changed of the package in ``folder``, else of this one."""
+    folder = folder or package_folder()
     commit = _git(folder, "rev-parse", "HEAD")
     tracked = commit is not None and bool(_git(folder, "ls-files", "--", "."))
     changes = _git(folder, "status", "--porcelain", "--", ".") if tracked else None
@@ -106,7 +107,7 @@ def provenance() -> Json:
         "machine": _machine(made),
         "blas": [asdict(blas) for blas in made.blas],
         "environment": made.environment,
-        "package": _package(),
+        "package": package_provenance(),
         "python": made.python,
         "numpy": made.numpy,
     }

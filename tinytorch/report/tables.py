@@ -239,6 +239,17 @@ def to_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, cap
     return "\n".join([joined(lines[0]), rule, *map(joined, lines[1:]), "", caption])
 
 
+def to_markdown(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
+    """Return the table in GitHub's Markdown, numbers right-aligned, signs that Markdown reads escaped."""
+    laid = [_laid(rows, column) for column in columns]
+    head = [c.column.label + (f" ({c.unit})" if c.unit else "") for c in laid]
+    body = [[f"{c.cells[i].text} {c.cells[i].spread}".strip() for c in laid] for i in range(len(rows))]
+    rule = ["---:" if c.numeric else "---" for c in laid]
+    escaped = ([cell.replace("\\", "\\\\").replace("|", "\\|") for cell in line] for line in [head, *body])
+    lines = [f"| {' | '.join(line)} |" for line in escaped]
+    return "\n".join([lines[0], f"| {' | '.join(rule)} |", *lines[1:]])
+
+
 def to_body(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, caption: str, key: str) -> Json:
     """Return the body of the table's record: caption, columns, and rows whose numbers keep their samples."""
 

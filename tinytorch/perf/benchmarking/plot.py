@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.subject import MIB
 from tinytorch.perf.timing import Measurement
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: What is drawn: its label with the unit, and the factor from the base unit.
 _PANELS = (("time (ms)", 1e3), ("peak memory (MiB)", 1 / MIB), ("accuracy (%)", 100.0))
 
 
 def plot_performance_comparison(
-    results: Mapping[str, Performance], axes: Sequence[Axes] | None = None, colors: Mapping[str, str] | None = None
+    results: Mapping[str, Performance],
+    axes: Sequence[Axes] | None = None,
+    colors: Mapping[str, str] | None = None,
+    ink: str = "black",
 ) -> Figure:
     """Return a figure of three panels: time at the smallest batch, peak memory at the largest, and accuracy.
 
@@ -26,10 +31,13 @@ def plot_performance_comparison(
         results: what `benchmark_suite` returned.
         axes: where to draw instead of on a new figure, one for each panel.
         colors: of the bars, by name; the same for all by default.
+        ink: colour of the error bars.
 
     Raises:
         ValueError: if there are no results, or not as many axes as panels.
     """
+    from matplotlib.figure import Figure  # takes as long to import as all else that a process of a run needs
+
     if not results:
         raise ValueError("results must hold at least one model")
     taken = {name: (one.time, one.peak_memory, one.accuracy) for name, one in results.items()}
@@ -42,7 +50,7 @@ def plot_performance_comparison(
         label, factor = _PANELS[index]
         for name, values in taken.items():
             if values[index] is not None:
-                _bar(ax, name, values[index], factor, (colors or {}).get(name, "#2d96f0"))
+                _bar(ax, name, values[index], factor, (colors or {}).get(name, "#2d96f0"), ink)
         ax.invert_yaxis()
         ax.set_xlabel(label)
     made = drawn[0].figure
@@ -50,10 +58,10 @@ def plot_performance_comparison(
     return made
 
 
-def _bar(ax: Axes, name: str, value: Measurement | None, factor: float, color: str) -> None:
+def _bar(ax: Axes, name: str, value: Measurement | None, factor: float, color: str, ink: str) -> None:
     assert value is not None
     middle = value.median
     low, high = (value.interval.low, value.interval.high)
     ends = [[max(0.0, middle - low) * factor], [max(0.0, high - middle) * factor]]
     ax.barh([name], [middle * factor], color=color, height=0.7)
-    ax.errorbar([middle * factor], [name], xerr=ends, fmt="none", ecolor="black", elinewidth=1.2, capsize=3)
+    ax.errorbar([middle * factor], [name], xerr=ends, fmt="none", ecolor=ink, elinewidth=1.2, capsize=3)

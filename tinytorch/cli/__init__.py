@@ -1,0 +1,36 @@
+"""The command line: a thin edge that reads arguments, calls the instruments, and prints; a file for each command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from tinytorch.cli import bench, compare, history, machine, profile, report
+from tinytorch.cli.usage import Parser, UsageError, sentence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code: 0, the command's own, or 2 with one sentence on stderr.
+
+    `compare` has 1 for a proven regression; an interruption is 130.
+    """
+    chosen = _parser().parse_args(arguments)
+    code = 0
+    try:
+        code = chosen.run(chosen) or 0
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (UsageError, ValueError, TypeError, LookupError, RuntimeError, OSError) as error:
+        print(f"tinytorch {chosen.command}: {sentence(error)}", file=sys.stderr)
+        return 2
+    return code
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="tinytorch", description="Instruments for the performance of models.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in (profile, machine, bench, compare, report, history):
+        command.add(commands)
+    return parser

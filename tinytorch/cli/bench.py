@@ -1,0 +1,118 @@
+"""``tinytorch bench``: measure a suite, or a model of one's own, and keep the results."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tinytorch import models
+from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
+from tinytorch.perf.benchmarking import Plan, Results, Side, continued, load_results, run, save_results, started
+from tinytorch.perf.benchmarking.subjects import subject_of
+from tinytorch.report import tables
+from tinytorch.report.benchmark_report import conditions
+from tinytorch.report.benchmark_tables import performance_rows
+from tinytorch.report.provenance import package_provenance
+
+#: Exit code after an interruption, as shells have it: 128 and the number of the signal.
+INTERRUPTED = 130
+
+
+def add(commands: Commands) -> None:
+    """Add the command's options to the command line."""
+    bench = commands.add_parser("bench", help="measure time, throughput, memory and accuracy of a suite of models")
+    subject = bench.add_mutually_exclusive_group()
+    subject.add_argument(
+        "--suite", default="mlp", choices=[*models.ZOO], metavar="NAME", help=f"{', '.join(models.ZOO)} (default mlp)"
+    )
+    subject.add_argument(
+        "--model", metavar="MODULE:FACTORY", help="a function that returns a Module, or a mapping of names to Modules"
+    )
+    bench.add_argument("--json", metavar="FILE", required=True, help="where the results are kept, after each process")
+    bench.add_argument("--batches", default="1,64", metavar="SIZES", help="batch sizes (default 1,64)")
+    bench.add_argument("--input-shape", metavar="SIZES", help="shape of one input of --model, such as 1,28,28")
+    bench.add_argument("--processes", type=int, default=8, metavar="N", help="fresh processes (default 8)")
+    bench.add_argument("--repeats", type=int, default=20, metavar="N", help="samples in each (default 20)")
+    bench.add_argument(
+        "--at-most-seconds", type=float, default=5.0, metavar="S", help="for the samples of a batch size (default 5)"
+    )
+    bench.add_argument("--threads", type=int, default=1, metavar="N", help="threads of BLAS and kernels (default 1)")
+    bench.add_argument("--seed", type=int, default=0, metavar="N", help="of the order of the samples (default 0)")
+    bench.add_argument("--resume", action="store_true", help="go on with the run in FILE, if there is one")
+    bench.add_argument("--base", metavar="FOLDER", help="another checkout, measured in turns with this one")
+    bench.add_argument("--base-json", metavar="FILE", help="where the results of --base are kept")
+    bench.set_defaults(run=_run)
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    if bool(chosen.base) != bool(chosen.base_json):
+        raise UsageError("--base and --base-json belong together: a checkout, and where its results are kept")
+    for option in ("json", "base_json"):
+        check_folder(option.replace("_", "-"), getattr(chosen, option))
+    if chosen.base and not (Path(chosen.base) / "tinytorch").is_dir():
+        raise UsageError(f"--base {chosen.base} must be a checkout that holds the folder tinytorch")
+    plan = _plan(chosen)
+    sides = [_side(plan, chosen.json, None, chosen.resume)]
+    if chosen.base:
+        sides.append(_side(plan, chosen.base_json, Path(chosen.base).resolve(), chosen.resume))
+    try:
+        with _progress(plan.subject) as told:
+            subject_of(plan.subject, plan.input_shape)  # trains what has to be, and finds what is wrong with a model
+            done = run(sides, told)
+    except KeyboardInterrupt:
+        print(f"tinytorch bench: interrupted; --resume goes on with what is in {chosen.json}", file=sys.stderr)
+        return INTERRUPTED
+    _print(done[0])
+    return 0
+
+
+def _plan(chosen: argparse.Namespace) -> Plan:
+    shape = None if chosen.input_shape is None else sizes("--input-shape", chosen.input_shape)
+    if shape is not None and chosen.model is None:
+        raise UsageError("--input-shape is for --model: a suite brings its own inputs")
+    return Plan(
+        chosen.model or chosen.suite,
+        tuple(sorted(set(sizes("--batches", chosen.batches)))),
+        chosen.processes,
+        chosen.repeats,
+        chosen.at_most_seconds,
+        chosen.threads,
+        chosen.seed,
+        shape,
+    )
+
+
+def _side(plan: Plan, path: str, folder: Path | None, resume: bool) -> Side:
+    """Return what is to be measured and kept at ``path``: from the start, or from where it was interrupted."""
+    code = json.loads(json.dumps(package_provenance(folder / "tinytorch" if folder else None)))
+
+    def keep(results: Results) -> None:
+        save_results(results, path)
+
+    if resume and Path(path).exists():
+        return Side(continued(load_results(path), plan, code), keep, folder)
+    return Side(started(plan, code), keep, folder)
+
+
+@contextmanager
+def _progress(subject: str) -> Iterator[Callable[[int, int], None]]:
+    """Give a function that shows how many processes are done: a bar on a terminal, nothing in a log."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    # Drawn between processes only: a thread that draws would run beside what is measured.
+    shown = Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
+    with shown:
+        task = shown.add_task(subject)
+        yield lambda done, planned: shown.update(task, completed=done, total=planned, refresh=True)
+
+
+def _print(results: Results) -> None:
+    rows, columns = performance_rows(results.performances)
+    print(tables.to_text(rows, columns, caption="\n".join(conditions(results))))

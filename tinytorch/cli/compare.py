@@ -1,0 +1,53 @@
+"""``tinytorch compare``: whether a new run is better or worse than a base, with an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tinytorch.cli.usage import Commands, UsageError
+from tinytorch.perf.benchmarking import load_results
+from tinytorch.perf.benchmarking.comparing import DELTA_BETWEEN_RUNS
+from tinytorch.perf.benchmarking.regressions import compare_results
+from tinytorch.report import tables
+from tinytorch.report.benchmark_tables import change_rows
+
+#: Exit code of a proven regression.
+REGRESSION = 1
+
+
+def add(commands: Commands) -> None:
+    """Add the command's options to the command line."""
+    compare = commands.add_parser("compare", help="compare two files of results: exit code 1 on a proven regression")
+    compare.add_argument("base", metavar="BASE", help="results of the older version")
+    compare.add_argument("new", metavar="NEW", help="results of the newer version")
+    compare.add_argument(
+        "--delta",
+        type=float,
+        default=100 * DELTA_BETWEEN_RUNS,
+        metavar="PERCENT",
+        help=f"difference of times that does not matter (default {100 * DELTA_BETWEEN_RUNS:g})",
+    )
+    compare.set_defaults(run=_run)
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    if not chosen.delta >= 0:
+        raise UsageError(f"--delta must be at least 0, such as 2 for two per cent, not {chosen.delta:g}")
+    changed = compare_results(load_results(chosen.base), load_results(chosen.new), chosen.delta / 100)
+    for warning in changed.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    rows, columns = change_rows(changed)
+    caption = (
+        "A speedup above 1 is faster. All intervals of times together hold with 95 %; "
+        f"differences within {chosen.delta:g} % do not matter."
+    )
+    print(tables.to_text(rows, columns, caption=caption))
+    for name, missing in (("new", changed.only_base), ("base", changed.only_new)):
+        if missing:
+            print(f"not in the {name} run, and not compared: {', '.join(missing)}")
+    for sentence in changed.regressions:
+        print(f"regression: {sentence}")
+    if not changed.regressions:
+        print("no regression is proven")
+    return REGRESSION if changed.regressions else 0

@@ -1,0 +1,31 @@
+"""``tinytorch report``: files of results as a page, or as Markdown."""
+
+from __future__ import annotations
+
+import argparse
+
+from tinytorch.cli.usage import Commands, UsageError, check_folder
+from tinytorch.perf.benchmarking import load_results
+from tinytorch.perf.trace import write_whole
+from tinytorch.report.benchmark_report import html_report, markdown_report
+
+
+def add(commands: Commands) -> None:
+    """Add the command's options to the command line."""
+    report = commands.add_parser("report", help="write files of results as one page")
+    report.add_argument("files", nargs="+", metavar="FILE", help="what `tinytorch bench --json` wrote")
+    report.add_argument("--html", metavar="OUT", help="write a page of HTML that needs no other file")
+    report.add_argument("--markdown", metavar="OUT", help="write Markdown")
+    report.set_defaults(run=_run)
+
+
+def _run(chosen: argparse.Namespace) -> None:
+    if not chosen.html and not chosen.markdown:
+        raise UsageError("--html OUT or --markdown OUT must say what to write")
+    for option in ("html", "markdown"):
+        check_folder(option, getattr(chosen, option))
+    results = [load_results(path) for path in chosen.files]
+    if chosen.html:
+        write_whole(chosen.html, html_report(results))
+    if chosen.markdown:
+        write_whole(chosen.markdown, markdown_report(results))

@@ -1,0 +1,43 @@
+"""What the commands share: their error, their parser, and checks of options."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction["Parser"]
+else:
+    Commands = object
+
+
+class UsageError(Exception):
+    """What the user asked for cannot be done; the message is one sentence that says why."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, without the usage around it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Leave with exit code 2 and the sentence on stderr."""
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def sentence(error: BaseException) -> str:
+    """Return an error's message on one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def check_folder(option: str, path: str | None) -> None:
+    """Raise UsageError if ``path`` is in a folder that does not exist, so that nothing runs in vain."""
+    if path and not Path(path).absolute().parent.is_dir():
+        raise UsageError(f"--{option} {path} is in a folder that does not exist")
+
+
+def sizes(option: str, text: str) -> tuple[int, ...]:
+    """Return whole numbers from text such as "1,28,28", or raise UsageError that names the option."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"{option} must be whole numbers and commas, such as 1,28,28, not {text!r}") from None

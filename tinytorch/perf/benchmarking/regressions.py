@@ -1,0 +1,147 @@
+"""Two runs compared whole: each variant that both have, the geometric mean of all, and what is proven worse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tinytorch.perf.benchmarking.between_runs import compare_processes
+from tinytorch.perf.benchmarking.comparing import (
+    DELTA_BETWEEN_RUNS,
+    LARGER,
+    WORSE,
+    Change,
+    compare,
+)
+from tinytorch.perf.benchmarking.performance import Performance
+from tinytorch.perf.benchmarking.results import Results, differences
+from tinytorch.perf.comparison import SLOWER, Comparison
+from tinytorch.perf.timing import Measurement
+
+
+@dataclass(frozen=True)
+class ResultsChange:
+    """What a new run says against a base.
+
+    Attributes:
+        changes: of each variant that both runs measured, by name; times corrected for all comparisons made.
+        geometric_mean: of all those times, base over new, taken in each process: above 1 is faster.
+        warnings: sentences on what makes the comparison doubtful: other machine, other plan, incomplete runs.
+        only_base, only_new: variants that only one of the runs has.
+    """
+
+    changes: Mapping[str, Change]
+    geometric_mean: Comparison
+    warnings: tuple[str, ...]
+    only_base: tuple[str, ...]
+    only_new: tuple[str, ...]
+
+    @property
+    def regressions(self) -> tuple[str, ...]:
+        """What is proven worse, a few words each: slower, larger or less accurate by more than does not matter."""
+        found = []
+        for name, change in self.changes.items():
+            found += [
+                f"{name} at batch {size} is slower: {_interval(speedup)} of its speed"
+                for size, speedup in change.speedups.items()
+                if speedup.verdict == SLOWER
+            ]
+            if change.memory.verdict == LARGER:
+                found.append(f"{name} takes more memory: {1 / change.memory.ratio.median:.3g} times as much")
+            if change.size.verdict == LARGER:
+                found.append(f"{name} is larger: {1 / change.size.ratio.median:.3g} times as many bytes")
+            if change.accuracy_verdict == WORSE and change.accuracy is not None:
+                found.append(f"{name} is less accurate: {100 * change.accuracy.difference:+.2f} points")
+        if self.geometric_mean.verdict == SLOWER:
+            found.append(f"the geometric mean is slower: {_interval(self.geometric_mean)} of the speed")
+        return tuple(found)
+
+
+def _interval(made: Comparison) -> str:
+    return f"{made.interval.low:.3f} to {made.interval.high:.3f}"
+
+
+def compare_results(
+    base: Results, new: Results, delta: float = DELTA_BETWEEN_RUNS, *, confidence: float = 0.95
+) -> ResultsChange:
+    """Return what two separate runs say of each variant that both have, and of all together.
+
+    Args:
+        base: the older run; ``new``: the newer.
+        delta: relative difference of time that does not matter: 0.02 is two per cent.
+        confidence: of all verdicts on times together (Bonferroni).
+
+    Raises:
+        ValueError: if the runs have no variant and batch size in common, or a number is out of its range.
+    """
+    if not 0 <= delta < math.inf:
+        raise ValueError(f"delta must be at least 0, such as 0.02 for two per cent, not {delta}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
+    names = [name for name in base.performances if name in new.performances]
+    # A plan may be the same and the two files one run, which was saved twice: nothing then was taken in turns.
+    before = {name: replace(base.performances[name], run="base") for name in names}
+    after = {name: replace(new.performances[name], run="new") for name in names}
+    shared = [(name, size) for name in names for size in before[name].batches if size in after[name].times]
+    if not shared:
+        raise ValueError("the runs must have a variant and a batch size in common, but have none")
+    compared = len(shared) + 1
+    changes = {
+        name: compare(before[name], after[name], delta, confidence=confidence, compared=compared)
+        for name in dict.fromkeys(name for name, _ in shared)
+    }
+    return ResultsChange(
+        changes,
+        _geometric_mean(before, after, shared, delta, 1 - (1 - confidence) / compared, compared),
+        tuple(_warnings(base, new)),
+        tuple(name for name in base.performances if name not in new.performances),
+        tuple(name for name in new.performances if name not in base.performances),
+    )
+
+
+def _warnings(base: Results, new: Results) -> list[str]:
+    found = []
+    changed = differences(base, new)
+    if changed:
+        found.append(f"this comparison crosses machines or environments: {'; '.join(changed)}")
+    for name, one in (("base", base), ("new", new)):
+        if not one.complete:
+            found.append(f"the {name} run is not complete: {one.done} of {one.plan.processes} processes")
+    if base.plan.subject != new.plan.subject:
+        found.append(f"the runs are of {base.plan.subject} and {new.plan.subject}")
+    return found
+
+
+def _geometric_mean(
+    before: Mapping[str, Performance],
+    after: Mapping[str, Performance],
+    shared: list[tuple[str, int]],
+    delta: float,
+    confidence: float,
+    compared: int,
+) -> Comparison:
+    """Return the comparison of each process's geometric mean of all its times, over the reference's if both have it."""
+    beside = all(one.reference for side in (before, after) for one in side.values())
+    sides = [[_mean_of_process(side, shared, at, beside) for at in range(_processes(side))] for side in (before, after)]
+    return compare_processes(sides[0], sides[1], delta, names=("base", "new"), confidence=confidence, compared=compared)
+
+
+def _processes(side: Mapping[str, Performance]) -> int:
+    return min(len(times) for one in side.values() for times in one.times.values())
+
+
+def _mean_of_process(
+    side: Mapping[str, Performance], shared: list[tuple[str, int]], at: int, beside: bool
+) -> Measurement:
+    """Return the geometric mean of the medians of a process's times, over the reference's if ``beside``."""
+    logs = []
+    for name, size in shared:
+        one = side[name]
+        own = np.log(one.times[size][at].samples)
+        if beside:
+            own = own - np.log(one.reference[size][at].samples)
+        logs.append(float(np.median(own)))
+    return Measurement("geometric mean", (math.exp(float(np.mean(logs))),), "")
