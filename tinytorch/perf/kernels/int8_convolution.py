@@ -143,8 +143,8 @@ def convolved_maps(
     columns = by_column(
         panels.segments,
         panels.columns,
-        owned(scale).reshape(-1),
-        NO_ZEROS if zero_point is None else owned(zero_point).reshape(-1),
+        owned(scale),
+        NO_ZEROS if zero_point is None else owned(zero_point),
         NO_BIAS if bias is None else owned(bias),
     )
     how = (given is None, symmetric, *(given or (1.0, 0.0)))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import config
 from numba.core import cgutils
 from numba.core.codegen import get_host_cpu_features
 
+from tinytorch.core.op import Array
 from tinytorch.perf.kernels.vectors import INT32
 
 INT16 = ir.IntType(16)
@@ -36,10 +39,10 @@ class Dot:
     panels: int
     number: int
 
-    @property
-    def marker(self) -> tuple[int, ...]:
-        """An argument whose type alone says which instruction a kernel is compiled for."""
-        return (0,) * (self.number + 1)
+    @cached_property
+    def marker(self) -> Array:
+        """An argument whose type alone, by its axes, says which instruction a kernel is compiled for."""
+        return np.zeros((0,) * (self.number + 1), np.uint8)
 
 
 #: Fastest first. Sources: Intel 64 manual, volume 2, VPDPBUSD and PMADDWD.

@@ -33,7 +33,8 @@ MAC_NS, ENCODE_NS = 0.002, 0.15
 _FLOAT, _INT = np.float32, np.int32
 _LINE = 64
 #: Zero points of a weight that has none, and the bias of a layer without.
-NO_ZEROS, NO_BIAS = np.zeros(0, np.int8), np.zeros(0, np.float32)
+NO_ZEROS, NO_BIAS = np.zeros((0, 0), np.int8), np.zeros(0, np.float32)
+_FLAT_NO_ZEROS = NO_ZEROS.reshape(-1)
 
 
 @kernel
@@ -136,10 +137,11 @@ def by_panels(values: Any, segments: Any, columns: Any) -> Any:
 @kernel
 def by_column(segments: Any, columns: Any, scale: Any, zero_point: Any, bias: Any) -> Any:
     """Return scales, zero points and bias of the columns as `tile` takes them; the last two may be empty."""
-    zeros = by_panels(zero_point, segments, columns) if len(zero_point) else zero_point
+    offsets = zero_point.reshape(zero_point.size)
+    zeros = by_panels(offsets, segments, columns) if zero_point.size else offsets
     padded = (columns + PANEL - 1) // PANEL * PANEL + PANEL
     biases = by_panels(bias, 1, columns) if len(bias) else np.zeros(padded, np.float32)
-    return by_panels(scale, segments, columns), zeros, biases
+    return by_panels(scale.reshape(scale.size), segments, columns), zeros, biases
 
 
 @kernel
@@ -150,7 +152,10 @@ def rescaled_blocks(
     block: Any,
     marker: Any,
     x: Any,
-    how: Any,
+    dynamic: Any,
+    symmetric: Any,
+    given_scale: Any,
+    given_zero: Any,
     codes: Any,
     sums: Any,
     sizes: Any,
@@ -162,10 +167,10 @@ def rescaled_blocks(
 ) -> None:
     """Quantize and multiply the rows of blocks ``start`` to ``stop`` ``by_rows``, or all rows by such panels.
 
-    ``block`` rows are quantized at a time. ``sizes`` are columns, segment, steps, segments, panels and bits of the
-    weight. A number that is not finite sets ``bad``.
+    ``block`` rows are quantized at a time, each by a range of its own if ``dynamic``. ``sizes`` are columns, segment,
+    steps, segments, panels and bits of the weight. A number that is not finite sets ``bad``.
     """
-    columns, segment, steps, segments, panels, bits = sizes
+    columns, segment, steps, segments, panels, bits = sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5]
     rows, depth = x.shape
     first_panel, last_panel, top, bottom = 0, panels, start * block, min(stop * block, rows)
     if not by_rows:
@@ -176,6 +181,7 @@ def rescaled_blocks(
     operands = (
         a, codes, steps, segments, output, columns, row_scale, row_zero, adjust, sums, scales, zeros, biases
     )  # fmt: skip
+    how = (dynamic, symmetric, given_scale, given_zero)
     for first in range(top, bottom, block):
         some = min(block, bottom - first)
         if not encode_rows(some, x, first, segment, how, space):
@@ -224,7 +230,7 @@ def int8_product(a: Array, b: Array, packed: dict[str, Any] | None = None, dot: 
     place_codes(owned(a), *space)
     placed, _, row_scale, row_zero, adjust = space
     weight = (panels.codes, panels.steps, 1, output, columns)
-    operands = (placed, *weight, row_scale, row_zero, adjust, panels.sums, NO_BIAS, NO_ZEROS, NO_BIAS)
+    operands = (placed, *weight, row_scale, row_zero, adjust, panels.sums, NO_BIAS, _FLAT_NO_ZEROS, NO_BIAS)
     each_ns = rows * PANEL * panels.depth * MAC_NS
     marker = (dot or fastest_dot()).marker
     threads.split(multiply_panels, panels.count, each_ns, marker, rows, 0, 8, operands)
@@ -260,7 +266,6 @@ def rescaled_rows(
     """
     rows, depth = x.shape
     output, bad = np.empty((rows, panels.columns), np.float32), np.zeros(1, np.uint8)
-    how = (True, symmetric, 1.0, 0.0) if given is None else (False, symmetric, *given)
     nanoseconds = rows * depth * (panels.columns * MAC_NS + ENCODE_NS)
     parts, block, by_rows = _parts(rows, depth, panels.count, nanoseconds)
     arguments = (
@@ -268,12 +273,14 @@ def rescaled_rows(
         block,
         (dot or fastest_dot()).marker,
         owned(x),
-        how,
+        given is None,
+        symmetric,
+        *(given or (1.0, 0.0)),
         panels.codes,
         panels.sums,
         panels.sizes,
-        owned(scale).reshape(-1),
-        NO_ZEROS if zero_point is None else owned(zero_point).reshape(-1),
+        owned(scale),
+        NO_ZEROS if zero_point is None else owned(zero_point),
         NO_BIAS if bias is None else owned(bias),
         output,
         bad,

@@ -250,7 +250,7 @@ def tile(
     ``output``, as far as there are ``rows_left``. An output of int32 gets the sums. One of float32 gets them without
     the zero points, times both scales, plus the bias.
     """
-    dot = DOTS[marker.count - 1]
+    dot = DOTS[marker.ndim - 1]
     counts = rows.literal_value, panels.literal_value
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

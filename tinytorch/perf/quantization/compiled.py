@@ -20,12 +20,13 @@ from tinytorch.perf.quantization.weight_ops import check_features
 
 #: Depth up to which int32 holds sums of products of codes less their zero points, each at most 255^2.
 _AFFINE_DEPTH = (2**31 - 1) // 255**2
+_FLOAT = np.dtype(np.float32)
 
 
 def takes(x: Array, length: int, symmetric: bool, zero_point: Array | None) -> bool:
     """Return whether the kernels do this product: float32, not empty, and no sum beyond int32."""
     greatest = GREATEST_DEPTH if symmetric and zero_point is None else _AFFINE_DEPTH
-    return x.dtype == np.float32 and x.size > 0 and length <= greatest
+    return x.dtype == _FLOAT and x.size > 0 and length <= greatest
 
 
 def given_parameters(
@@ -69,10 +70,12 @@ def linear_forward(
     length: int,
     columns: int,
     packed: dict[str, Any],
-) -> tuple[Array, Saved]:
-    """Return x W + b; see `ops.quantized_linear`. ``x`` must be one that `takes` accepts."""
+) -> tuple[Array, Saved] | None:
+    """Return x W + b and what backward needs; None if x is not one that `takes` accepts. See `ops.quantized_linear`."""
+    if not takes(x, length, symmetric, zero_point):
+        return None
     check_features(x, length, "quantized_linear")
-    rows = x.reshape(-1, length)
+    rows = x if x.ndim == 2 else x.reshape(-1, length)
     panels = packed.get("int8") or kept_panels(packed, codes, PanelLayout(bits, length, columns, group))
     given = given_parameters(rows, activations, symmetric, x_scale, x_zero_point)
     output = rescaled_rows(rows, panels, scale, zero_point, bias, given, symmetric)
@@ -82,7 +85,7 @@ def linear_forward(
     if keep:
         inside = None if given is None or x_scale is None else inside_range(x, *given, symmetric)
         saved = (codes, scale, zero_point, bits, group, length, x.shape, inside)
-    return output.reshape(*x.shape[:-1], columns), saved
+    return output if x.ndim == 2 else output.reshape(*x.shape[:-1], columns), saved
 
 
 def conv2d_forward(

@@ -360,10 +360,8 @@ def _compiled() -> Any:
 
 def _compiled_linear(keep: bool, x: Array, *operands: Any, **params: Any) -> tuple[Array, Saved]:
     """Run the kernel on float32; on anything else, nothing, or a depth beyond int32, the reference."""
-    compiled = _compiled()
-    if not compiled.takes(x, params["length"], params["symmetric"], operands[2]):
-        return quantized_linear.reference.forward(keep, x, *operands, **params)
-    return compiled.linear_forward(keep, x, *operands, **params)
+    made = _compiled().linear_forward(keep, x, *operands, **params)
+    return quantized_linear.reference.forward(keep, x, *operands, **params) if made is None else made
 
 
 def _compiled_conv2d(keep: bool, x: Array, *operands: Any, **params: Any) -> tuple[Array, Saved]:
