@@ -10,12 +10,13 @@ from tests.perf.made_ceilings import made_ceilings
 from tests.perf.small_models import INPUTS, OUTPUTS, ROWS, Mystery, rows, two_layers
 from tinytorch.core.activations import ReLU
 from tinytorch.core.attention import MultiHeadAttention
-from tinytorch.core.dispatch import apply
+from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.layers import Flatten, Linear
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, UncountedError, Work
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import GPT
 from tinytorch.perf.compression import (
     compress_model,
     layer_sparsity,
@@ -25,6 +26,7 @@ from tinytorch.perf.compression import (
     structured_prune,
 )
 from tinytorch.perf.exercises import naive_quantize
+from tinytorch.perf.memoization import disable_kv_cache, enable_kv_cache, fuse_decoding
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import (
     Plan,
@@ -211,3 +213,22 @@ def test_quantization_to_garbage(values: list[float]) -> None:
     at_most = 0.0 if np.ptp(x) == 0 else 0.51 * span / 255 + 2e-45
     assert np.abs(back - x).max() <= at_most
     assert np.abs(naive_quantize(x) - x).max() > at_most, "the naive quantizer of the exercise must fail here"
+
+
+def test_cached_generation_whose_logits_differ_from_uncached() -> None:
+    """Every position's, one by one, also in one op; a cache that forgets where a token stands would be noticed."""
+    model = GPT(11, 24, 2, 2, 16, seed=0).eval()
+    draw = np.random.default_rng(0)
+    for parameter in model.parameters():
+        parameter.data[...] += draw.normal(0, 0.3, parameter.shape).astype(np.float32)
+    tokens = draw.integers(0, 11, (2, 16))
+    with no_grad():
+        whole = model(tokens).data
+    for cached in (model, fuse_decoding(model)):
+        cache = enable_kv_cache(cached, batch_size=2)
+        steps = [cached(tokens[:, p : p + 1]).data for p in range(16)]
+        np.testing.assert_allclose(np.concatenate(steps, axis=1), whole, rtol=0, atol=1e-5)
+        cache.stand_at(14)
+        misplaced = cached(tokens[:, 15:]).data
+        assert np.abs(misplaced - whole[:, 15:]).max() > 1e-2
+        disable_kv_cache(cached)

@@ -15,6 +15,7 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
 from tinytorch.core.transformers import GPT
+from tinytorch.perf.acceleration import fuse
 from tinytorch.perf.events import recording
 from tinytorch.perf.memoization import (
     KVCache,
@@ -56,6 +57,19 @@ def test_weight_only_models_are_cached_like_any_other() -> None:
         whole = model(tokens).data
     enable_kv_cache(model, batch_size=2)
     np.testing.assert_allclose(_in_parts(model, tokens, 4), whole, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_fused_models_are_cached_like_any_other(frozen: bool) -> None:
+    model, tokens = fuse(small_gpt(), frozen=frozen), tokens_of(2, 12)
+    assert isinstance(model, GPT)
+    with no_grad():
+        whole = small_gpt()(tokens).data
+    for _ in range(2):
+        enable_kv_cache(model, batch_size=2)
+        np.testing.assert_allclose(_in_parts(model, tokens, 4), whole, rtol=0, atol=1e-5)
+        disable_kv_cache(model)
+        np.testing.assert_allclose(model(tokens).data, whole, rtol=0, atol=1e-5)
 
 
 def test_quantized_cache_changes_logits_a_little() -> None:

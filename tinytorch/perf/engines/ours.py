@@ -79,7 +79,7 @@ def training(setting: str, model: Module, batch: tuple[Array, Array], loss: Loss
 
 
 def decoding(setting: str, model: GPT, prompt: Array, new_tokens: int) -> Callable[[], Array]:
-    """Return a call that generates with our cache; with the kernels a token goes through a block in one op."""
+    """Return a call that generates with our cache; with the kernels a token takes one op."""
     ready = fuse_decoding(model) if setting == "accelerated" else model
     enable_kv_cache(ready, batch_size=len(prompt))
     return lambda: generate(ready, prompt, new_tokens)

@@ -107,13 +107,37 @@ def _reason(parts: Any, weights: list[Weight], bits: int | None, group: int | No
         small += [each.numbers for each in (parts.token, parts.position, *weights)]
     else:
         small += [each.scale for each in (parts.token, parts.position, *weights)]
-    if len(parts.cached) == 2:
-        small += parts.cached
-    elif not all(each.flags.c_contiguous for each in parts.cached):
+    small += parts.cached[:2] if len(parts.cached) == 2 else parts.cached[2:]
+    if not all(each.flags.c_contiguous for each in parts.cached):
         return "the cache is not in C order"
+    if not _has_usual_shapes(parts, 1 if bits is None else codes_per_byte(bits)):
+        return "blocks differ in size, or a weight does not fit the width"
     if not all(each.dtype == _FLOAT32 and each.flags.c_contiguous for each in small):
         return "an array is not of float32 in C order"
     return "" if bits is None else _reason_of_codes(parts, weights, bits, group)
+
+
+def _has_usual_shapes(parts: Any, per_byte: int) -> bool:
+    """Return whether all fit together as in a GPT whose blocks are alike: the kernel trusts these sizes."""
+    width, (layers, _, heads, room, depth) = parts.norm[0].size, parts.cached[0].shape
+    inside = parts.blocks[0].products[2].bias.size if parts.blocks else 0
+    wanted = [(width, 3 * width), (width, width), (width, inside), (inside, width)]
+    tables = [each.numbers.shape for each in (parts.token, parts.position)]
+    norms = [parts.norm, *[norm for block in parts.blocks for norm in (block.norm1, block.norm2)]]
+    return (
+        (layers, heads * depth) == (len(parts.blocks), width)
+        and room <= tables[1][0]
+        and all(each.size == width for norm in norms for each in norm)
+        and all(per_byte * columns == width for _, columns in tables)
+        and all([_features(each, per_byte) for each in block.products] == wanted for block in parts.blocks)
+    )
+
+
+def _features(product: Any, per_byte: int) -> tuple[int, int]:
+    """Return inputs and outputs of a linear layer, as its codes and its bias have them; (0, 0) if they disagree."""
+    numbers = product.weight.numbers
+    inputs, outputs = len(numbers), product.bias.size
+    return (inputs * per_byte, outputs) if numbers.size == inputs * outputs else (0, 0)
 
 
 def _reason_of_codes(parts: Any, weights: list[Weight], bits: int, group: int | None) -> str:

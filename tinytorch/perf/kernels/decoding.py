@@ -189,38 +189,10 @@ def attend(packed: Any, count: Any, held: Any, scales: Any, made: Any, made_scal
 
 
 @kernel
-def block(
-    x: Any,
-    count: Any,
-    table: Any,
-    at: Any,
-    epsilons: Any,
-    coding: Any,
-    held: Any,
-    scales: Any,
-    made: Any,
-    made_scales: Any,
-) -> None:
-    """Take x (B, C) through a block, in place; its weights stand from ``at`` on in the table."""
-    batch, width = x.shape
-    normal, hidden = np.empty((batch, width), np.float32), np.empty((batch, table[at + 2]), np.float32)
-    packed = np.empty((batch, 3 * width), np.float32)
-    normalize_rows(x, table, at, epsilons[0], normal)
-    multiply(normal, table, at + 4, coding, packed)
-    attend(packed, count, held, scales, made, made_scales, normal)
-    added = packed.reshape(-1)[: batch * width].reshape(batch, width)
-    multiply(normal, table, at + 8, coding, added)
-    for row in range(batch):
-        for i in range(width):
-            x[row, i] += added[row, i]
-    normalize_rows(x, table, at + 12, epsilons[1], normal)
-    multiply(normal, table, at + 16, coding, hidden)
-    for row in range(batch):
-        for i in range(hidden.shape[1]):
-            hidden[row, i] = gelu(hidden[row, i])
-    multiply(hidden, table, at + 20, coding, added)
-    for row in range(batch):
-        for i in range(width):
+def add_rows(x: Any, added: Any) -> None:
+    """Add rows to x, in place."""
+    for row in range(len(x)):
+        for i in range(x.shape[1]):
             x[row, i] += added[row, i]
 
 
@@ -246,23 +218,40 @@ def step(
     for row in range(batch):
         pick_row(table, TOKEN, tokens[row], coding, x[row])
         pick_row(table, POSITION, count, coding, x[row])
-    at = batch * vocabulary
+    # One function and not one for a block: Numba optimizes all that a kernel calls again for each that calls it.
+    normal, hidden = np.empty((batch, width), np.float32), np.empty((batch, table[HEADER + 2]), np.float32)
+    packed, added = np.empty((batch, 3 * width), np.float32), np.empty((batch, width), np.float32)
+    logits = batch * vocabulary
     size = layers * batch * width
-    new = output[at : at + 2 * size].reshape(2, layers, batch, width)
+    new = output[logits : logits + 2 * size].reshape(2, layers, batch, width)
     for layer in range(layers):
-        place, held, made = HEADER + layer * BLOCK, (keys[layer], values[layer]), (new[0, layer], new[1, layer])
-        both = epsilons[2 * layer : 2 * layer + 2]
+        at, held, made = HEADER + layer * BLOCK, (keys[layer], values[layer]), (new[0, layer], new[1, layer])
+        normalize_rows(x, table, at, epsilons[2 * layer], normal)
+        multiply(normal, table, at + 4, coding, packed)
         if scales is None:
-            block(x, count, table, place, both, coding, held, None, made, None)
+            attend(packed, count, held, None, made, None, normal)
         else:
-            added = output[at + 2 * size :].reshape(2, layers, batch, heads)
-            block(
-                x, count, table, place, both, coding, held, (scales[0][layer], scales[1][layer]), made,
-                (added[0, layer], added[1, layer]),
-            )  # fmt: skip
-    normal = np.empty((batch, width), np.float32)
+            rest = output[logits + 2 * size :].reshape(2, layers, batch, heads)
+            attend(
+                packed,
+                count,
+                held,
+                (scales[0][layer], scales[1][layer]),
+                made,
+                (rest[0, layer], rest[1, layer]),
+                normal,
+            )
+        multiply(normal, table, at + 8, coding, added)
+        add_rows(x, added)
+        normalize_rows(x, table, at + 12, epsilons[2 * layer + 1], normal)
+        multiply(normal, table, at + 16, coding, hidden)
+        for row in range(batch):
+            for i in range(hidden.shape[1]):
+                hidden[row, i] = gelu(hidden[row, i])
+        multiply(hidden, table, at + 20, coding, added)
+        add_rows(x, added)
     normalize_rows(x, table, HEADER + layers * BLOCK, epsilons[2 * layers], normal)
-    project(normal, table, coding, vocabulary, output[:at])
+    project(normal, table, coding, vocabulary, output[:logits])
     return True
 
 
