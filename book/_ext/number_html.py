@@ -13,6 +13,7 @@ from tinytorch.report.numbers import (
     SCALES,
     Formatted,
     Scale,
+    format_confidence,
     format_interval,
     format_number,
 )
@@ -124,7 +125,7 @@ def detail_lines(record: Json) -> list[str]:
     shown = formatted(record)
     first = f"{_KIND_WORDS[record['kind']]}: {_exactly(record, shown)}"
     if record["interval"]:
-        coverage = f"{record['interval']['confidence']:.0%}".replace("%", f"{NO_BREAK}%")
+        coverage = format_confidence(record["interval"]["confidence"]).replace("%", f"{NO_BREAK}%")
         statistic = record["how"].get("statistic", "median")
         first += f", {statistic} of {record['n']} samples; {coverage} interval {_interval_words(record, shown)}"
     elif record["kind"] == "measured":

@@ -14,6 +14,7 @@ from tinytorch.report.numbers import (
     SCALES,
     Formatted,
     common_scale,
+    format_confidence,
     format_interval,
     format_measurement,
     format_number,
@@ -174,3 +175,9 @@ def test_both_ends_of_an_interval_are_shown_in_one_unit_and_differ(a: float, b: 
 def test_a_column_gets_the_unit_of_its_middle() -> None:
     assert common_scale([1e-6, 2e-3, 3e-3, 0.0], "s").symbol == "ms"
     assert common_scale([], "B").symbol in {scale.symbol for scale in scales_of("B")}
+
+
+def test_a_confidence_below_one_is_never_shown_as_all() -> None:
+    shown = [format_confidence(value) for value in (0.95, 0.9609, 0.9969, 0.99937, 1.0)]
+    assert shown == ["95%", "96%", "99.7%", "99.9%", "100%"]
+    assert format_confidence(1 - 0.05 / 100_000) == "99.99995%"

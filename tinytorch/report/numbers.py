@@ -250,6 +250,14 @@ def format_interval(low: float, high: float, like: Formatted) -> str:
     return f"{texts[0]} to {texts[1]}{like.joiner}{like.unit}"
 
 
+def format_confidence(confidence: float) -> str:
+    """Return ``"95%"``: whole per cent, or as many decimals as it takes not to say 100 of what is less."""
+    decimals = 0
+    while confidence < 1 and decimals < 6 and float(f"{confidence * 100:.{decimals}f}") >= 100:
+        decimals += 1
+    return f"{confidence:.{decimals}%}"
+
+
 def common_scale(values: Iterable[float], unit: str) -> Scale:
     """Return the one scale for a whole column: the one that fits the median of the non-zero sizes."""
     sizes = sorted(abs(float(value)) for value in values if value)

@@ -14,7 +14,7 @@ from tinytorch.perf.noise import small_noise_floor
 from tinytorch.perf.timing import Measurement
 from tinytorch.report import figures, tables
 from tinytorch.report.claims import CANNOT_TELL, Claim, placeholders
-from tinytorch.report.numbers import format_interval, format_number
+from tinytorch.report.numbers import format_confidence, format_interval, format_number
 from tinytorch.report.provenance import provenance
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, Record, checked_key, checked_text, now, number_body
 from tinytorch.report.shown import Shown
@@ -44,7 +44,7 @@ def number_text(body: Json) -> str:
     if not interval:
         return shown.text
     ends = format_interval(interval["low"], interval["high"], shown)
-    return f"{shown.text} ({interval['confidence']:.0%} interval {ends}, n = {body['n']})"
+    return f"{shown.text} ({format_confidence(interval['confidence'])} interval {ends}, n = {body['n']})"
 
 
 class Page:

@@ -16,6 +16,7 @@ from tinytorch.report.numbers import (
     Formatted,
     Scale,
     common_scale,
+    format_confidence,
     format_interval,
     format_measurement,
     format_number,
@@ -161,7 +162,7 @@ def _spread(value: Any, shown: Formatted) -> tuple[str, str]:
     decimals = max(shown.decimals, 0 if scaled == 0 else -math.floor(math.log10(scaled)), 0)
     width = f"{scaled:,.{decimals}f}"
     interval = format_interval(value.interval.low, value.interval.high, shown)
-    words = f"{value.interval.confidence:.0%} interval {interval}, n = {value.n}"
+    words = f"{format_confidence(value.interval.confidence)} interval {interval}, n = {value.n}"
     return f"±{NO_BREAK}{width}", words
 
 

@@ -12,7 +12,7 @@ from tinytorch.perf.benchmarking.results import Plan, Results
 from tinytorch.perf.benchmarking.running import Side, run, started
 
 #: Fresh processes of each run; five are the fewest that can tell.
-PROCESSES = 5
+PROCESSES = 6
 #: Examples in a call.
 BATCH = 64
 
