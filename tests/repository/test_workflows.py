@@ -51,10 +51,10 @@ def test_only_publishing_may_write(file: Path) -> None:
     workflow = load(file)
     assert workflow["permissions"] == {"contents": "read"}
     writers = {name: job["permissions"] for name, job in workflow["jobs"].items() if "permissions" in job}
-    assert writers == {"publish": {"pages": "write", "id-token": "write"}}
-    publish = workflow["jobs"]["publish"]
-    assert publish["if"] == "github.ref == 'refs/heads/main'"
-    assert not [step for step in publish["steps"] if "run" in step], "what may write runs no code of a change"
+    assert writers == ({"publish": {"pages": "write", "id-token": "write"}} if file.name == "book.yml" else {})
+    for publish in (workflow["jobs"][name] for name in writers):
+        assert publish["if"] == "github.ref == 'refs/heads/main'"
+        assert not [step for step in publish["steps"] if "run" in step], "what may write runs no code of a change"
     for job in workflow["jobs"].values():
         for step in job["steps"]:
             if step.get("uses", "").startswith("actions/checkout@"):

@@ -1,42 +1,60 @@
 """Benchmarking: whole models compared in speed, memory and accuracy, with intervals and verdicts."""
 
 from tinytorch.perf.benchmarking.between_runs import compare_processes
+from tinytorch.perf.benchmarking.change_points import change_points
 from tinytorch.perf.benchmarking.comparing import Change, SizeChange, compare, compare_with_first
+from tinytorch.perf.benchmarking.early_stopping import fewest_queries, fewest_within, proven_percentile
+from tinytorch.perf.benchmarking.history import Histories, History, history_of
 from tinytorch.perf.benchmarking.measuring import benchmark_suite, measure_performance
 from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.plot import plot_performance_comparison
+from tinytorch.perf.benchmarking.regressions import ResultsChange, compare_results
 from tinytorch.perf.benchmarking.results import Plan, Results, differences
 from tinytorch.perf.benchmarking.results_json import load_results, results_from_json, results_to_json, save_results
 from tinytorch.perf.benchmarking.running import Side, continued, run, started
+from tinytorch.perf.benchmarking.scenarios import AccuracyRun, ScenarioResult, accuracy_run, run_scenario
 from tinytorch.perf.benchmarking.subjects import subject_of
 from tinytorch.perf.benchmarking.task import Task, scoring, sorting_generation, task_of, zoo_task
 from tinytorch.perf.benchmarking.variants import Variant
 from tinytorch.perf.benchmarking.zoo import suite, suite_names
 
 __all__ = [
+    "AccuracyRun",
     "Change",
+    "Histories",
+    "History",
     "ParetoFront",
     "Performance",
     "Plan",
     "Results",
+    "ResultsChange",
+    "ScenarioResult",
     "Side",
     "SizeChange",
     "Task",
     "Variant",
+    "accuracy_run",
     "benchmark_suite",
+    "change_points",
     "compare",
     "compare_processes",
+    "compare_results",
     "compare_with_first",
     "continued",
     "differences",
+    "fewest_queries",
+    "fewest_within",
+    "history_of",
     "load_results",
     "measure_performance",
     "pareto_front",
     "plot_performance_comparison",
+    "proven_percentile",
     "results_from_json",
     "results_to_json",
     "run",
+    "run_scenario",
     "save_results",
     "scoring",
     "sorting_generation",

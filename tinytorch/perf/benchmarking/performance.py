@@ -74,23 +74,27 @@ class Performance:
 
     @property
     def accuracy(self) -> Measurement | None:
-        """Share (0 to 1) of the test set that it gets right, with the exact 95 % interval, or None without answers.
-
-        Source: C. Clopper and E. Pearson, The use of confidence or fiducial limits, Biometrika 26 (1934) 404-413.
-        """
+        """Share (0 to 1) of the test set that it gets right, with the exact 95 % interval, or None without answers."""
         if self.correct is None:
             return None
-        right, examples = int(self.correct.sum()), len(self.correct)
-        ends = binomtest(right, examples).proportion_ci(0.95, method="exact")
-        bounds = Interval(float(ends.low), float(ends.high), 0.95)
-        how = {"statistic": "share", "right": right, "examples": examples}
-        share = right / examples
-        return Statistic(f"accuracy of {self.name}", (share,), "", how, value=share, bounds=bounds)
+        return share_right(f"accuracy of {self.name}", self.correct)
 
     @property
     def size(self) -> Measurement:
         """Bytes of the model's state."""
         return quantity(self.model_bytes, "B", f"state of {self.name}")
+
+
+def share_right(name: str, right: Right) -> Statistic:
+    """Return the share of examples that are right with its exact 95 % interval.
+
+    Source: C. Clopper and E. Pearson, The use of confidence or fiducial limits, Biometrika 26 (1934) 404-413.
+    """
+    count, examples = int(right.sum()), len(right)
+    ends = binomtest(count, examples).proportion_ci(0.95, method="exact")
+    bounds = Interval(float(ends.low), float(ends.high), 0.95)
+    how = {"statistic": "share", "right": count, "examples": examples}
+    return Statistic(name, (count / examples,), "", how, value=count / examples, bounds=bounds)
 
 
 def pooled(processes: tuple[Measurement, ...]) -> Measurement:

@@ -18,7 +18,7 @@ from tinytorch.perf.timing import Measurement
 from tinytorch.perf.trace import write_whole
 
 SCHEMA_NAME = "tinytorch-benchmark"
-#: Rises whenever a reader of the files would have to change; `benchmark.schema.json` says what each field is.
+#: Rises whenever a reader of the files would have to change; `report/benchmark.schema.json` says what each field is.
 SCHEMA_VERSION = 1
 Value = TypeVar("Value")
 
