@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from tests.perf.memoization.small_gpt import small_gpt, tokens_of
+from tinytorch.core.dispatch import no_grad
+from tinytorch.core.transformers import GPT
 from tinytorch.perf.memoization import KVCache, cache_of, enable_kv_cache, exercises, studies
+from tinytorch.perf.memoization.decoding_study import decoding_variants
 
 
 def test_step_flops_are_the_closed_form() -> None:
@@ -52,8 +55,32 @@ def test_peaks_hold_the_scores_when_a_backward_will_follow() -> None:
 
 def test_attention_times_and_recomputed_name_what_they_ran() -> None:
     assert [each.name for each in studies.attention_times([2, 4], 1, 4, repeats=2)] == ["2 keys", "4 keys"]
-    mask, rows, head = studies.recomputed(small_gpt(), 8, repeats=2)
-    assert (mask.nbytes, rows.nbytes, head.nbytes) == (8 * 8 * 4, 8 * 20 * 4, 13 * 20 * 4)
+    mask, rows, head, packed, floats = (each.nbytes for each in studies.recomputed(small_gpt(), 8, repeats=2))
+    assert (mask, rows, head) == (8 * 8 * 4, 8 * 20 * 4, 13 * 20 * 4)
+    assert floats == 2 * 12 * 20 * 20 * 4
+    assert packed >= floats  # the last vector of a row is filled up
+
+
+def test_masks_of_one_length_are_found_and_of_growing_ones_are_not() -> None:
+    model = small_gpt()
+    with no_grad():
+        assert studies.mask_hits(lambda: [model(tokens_of(1, 7)) for _ in range(5)]) == 0.9
+        assert studies.mask_hits(lambda: [model(tokens_of(1, n)) for n in range(2, 8)]) == 0.5
+    with pytest.raises(ValueError, match="asked for none"):
+        studies.mask_hits(lambda: None)
+
+
+def test_decoding_variants_hold_fewer_bytes_and_make_larger_errors() -> None:
+    model = GPT(13, 96, 1, 4, 6, seed=0).eval()
+    made = {each.name: each for each in decoding_variants(model, 3, repeats=6)}
+    plain, eight, both, four = made.values()
+    assert plain.error < 1e-5 < eight.error < four.error < 0.5
+    assert plain.weight_bytes == 4 * sum(parameter.size for parameter in model.parameters())
+    assert four.weight_bytes < eight.weight_bytes < plain.weight_bytes / 3
+    assert both.cache_bytes < eight.cache_bytes == plain.cache_bytes == 2 * 6 * 96 * 4
+    assert all(each.name in eight.step.how["interleaved_with"] for each in (plain, both, four))
+    with pytest.raises(ValueError, match=r"position must lie in 1\.\.5"):
+        decoding_variants(model, 6)
 
 
 def _bytes(batch: int, positions: int, layers: int, heads: int, depth: int, itemsize: int) -> int:

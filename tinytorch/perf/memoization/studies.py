@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, no_grad
+from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
+from tinytorch.core.ops.attention import _mask
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.events import recording
@@ -18,6 +21,7 @@ from tinytorch.perf.memoization.cache import KVCache
 from tinytorch.perf.memoization.enabling import disable_kv_cache, enable_kv_cache
 from tinytorch.perf.memoization.generation import Tokens, generate
 from tinytorch.perf.memory import MemoryProfiler
+from tinytorch.perf.quantization import Plan, QuantizedLinear
 from tinytorch.perf.subject import MIB
 from tinytorch.perf.timing import Measurement, interleave, measure
 
@@ -141,25 +145,49 @@ class Recomputed:
 
 
 def recomputed(model: GPT, length: int, repeats: int = 15) -> list[Recomputed]:
-    """Return what a pass of ``length`` positions makes anew that depends on the length or the weights alone."""
+    """Return what a pass of ``length`` positions can make anew that depends on the length or the weights alone.
+
+    The last two are what a product needs before it starts: float weights in the order that a kernel reads
+    (`fuse` with ``frozen`` keeps them so), and 8-bit weights as floats.
+
+    Raises:
+        ModuleNotFoundError: if Numba is not installed.
+    """
     rows, columns = np.arange(length), np.arange(length)[:, None]
-    positions = np.arange(length)
-    with no_grad():
-        kept_rows = model.position_embedding(positions).data
-    weight = model.token_embedding.weight.data
-    cases: list[tuple[str, Callable[[], Array]]] = [
-        ("causal mask", lambda: np.where(rows > columns, np.float32(-np.inf), np.float32(0))),
-        ("position embeddings", lambda: model.position_embedding(np.arange(length)).data),
-        ("transposed head", lambda: np.ascontiguousarray(weight.T)),
+    pack = import_module("tinytorch.perf.kernels.packing").pack
+    weights = [layer.weight.data for _, layer in model.named_modules() if isinstance(layer, Linear)]
+    coded = [QuantizedLinear(layer, Plan("weight-only")) for _, layer in model.named_modules() if type(layer) is Linear]
+    table = model.token_embedding.weight.data
+    cases: list[tuple[str, Callable[[], list[Array]]]] = [
+        ("causal mask", lambda: [np.where(rows > columns, np.float32(-np.inf), np.float32(0))]),
+        ("position embeddings", lambda: [model.position_embedding(np.arange(length)).data]),
+        ("transposed head", lambda: [np.ascontiguousarray(table.T)]),
+        ("packed weights", lambda: [pack(weight) for weight in weights]),
+        ("8-bit weights as floats", lambda: [layer.dequantized().data for layer in coded]),
     ]
     made = []
     for name, make in cases:
-        kept = {length: kept_rows if name == "position embeddings" else make()}
         with no_grad():
+            kept = {length: make()}
             both = interleave(
                 {"anew": make, "looked up": lambda kept=kept: kept[length]},
                 repeats=repeats,
                 warmup_seconds=_WARMUP_SECONDS,
             )
-        made.append(Recomputed(name, both["anew"], both["looked up"], kept[length].nbytes))
+        nbytes = sum(array.nbytes for array in kept[length])
+        made.append(Recomputed(name, both["anew"], both["looked up"], nbytes))
     return made
+
+
+def mask_hits(run: Callable[[], Any]) -> float:
+    """Return the share of causal masks that NumPy's attention found kept from before, not made anew, during a call.
+
+    Raises:
+        ValueError: if the call asked for none.
+    """
+    _mask.cache_clear()
+    run()
+    found = _mask.cache_info()
+    if not found.hits + found.misses:
+        raise ValueError("run must attend with a mask, but asked for none: give several positions at a time")
+    return found.hits / (found.hits + found.misses)
