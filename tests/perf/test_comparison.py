@@ -272,3 +272,13 @@ def test_candidates_need_names_of_their_own() -> None:
         compare_all(old)
     with pytest.raises(ValueError, match="at least one, each with a name"):
         compare_all(old, new, new)
+
+
+def test_hardly_any_effective_pairs_make_a_wide_interval_and_no_overflow() -> None:
+    # Two levels, one after the other: ten pairs that are worth about one, at a confidence for many comparisons.
+    before = np.repeat([1.0, 30.0], 5) * np.linspace(1, 1.2, 10)
+    made = compare_paired(before, np.ones(10), confidence=0.9999)
+    assert made.verdict == "cannot tell"
+    assert 0 < made.interval.low < 1e-6
+    assert 1e6 < made.interval.high < 1e10
+    assert made.interval.low <= made.ratio.median <= made.interval.high
