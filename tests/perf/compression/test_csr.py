@@ -1,5 +1,6 @@
 """Sparse storage and its product: against float64 NumPy, SciPy's bytes and finite differences."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from tinytorch.perf.compression import (
     sparse_model,
 )
 from tinytorch.perf.compression.sparse_ops import matrix_of, sparse_linear
-from tinytorch.perf.kernels import sparse
+from tinytorch.perf.kernels import sparse, vectors
+from tinytorch.perf.kernels.evidence import evidence
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import stored_bytes
 from tinytorch.perf.timing import blas_threads
@@ -91,6 +93,14 @@ def test_results_do_not_depend_on_the_threads() -> None:
             found.append([twin(x).data, twin(Tensor(x.data[:1])).data])
     for one, two in zip(*found, strict=True):
         np.testing.assert_array_equal(one, two)
+
+
+def test_a_block_of_rows_is_multiplied_in_packed_instructions() -> None:
+    flat, span = "float32[::1]", "int64, int64"
+    signature = f"void({span}, {flat}, {flat}, uint16[::1], int32[::1], {flat})"
+    found = evidence(vectors.compiled(sparse.sparse_block.py_func, signature))
+    sums = [count for name, count in found.items() if re.match(r"vfmadd|v?mulps|fmla", name)]
+    assert sum(sums) >= 4, found
 
 
 def test_gradients_of_input_values_and_bias() -> None:
