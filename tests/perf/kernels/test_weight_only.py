@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tinytorch.perf.kernels.vectors import compiled
 from tinytorch.perf.kernels.weight_only import tiles_product
 from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme, quantize, weight_only_linear
 from tinytorch.perf.quantization.packing import in_rows, in_tiles, pack, unpack
+from tinytorch.perf.quantization.storage import Arranged
 from tinytorch.perf.timing import blas_threads
 
 SCHEMES = [
@@ -163,6 +165,29 @@ def test_the_kernel_is_the_default_and_gradients_are_the_reference_s() -> None:
     np.testing.assert_allclose(gradients[0], down @ layer.dequantized().data.T, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_scales_of_groups_lie_beside_their_tile_and_are_a_matrix_to_whoever_asks(symmetric: bool) -> None:
+    linear = Linear(96, 192, seed=0)
+    layer = QuantizedLinear(linear, Plan("weight-only", Scheme(4, symmetric, "group")))
+    made = quantize(linear.weight.data, Scheme(4, symmetric, "group"))
+    assert isinstance(layer.scale, Arranged)
+    assert layer.scale.stored.shape == (3, 3, 64)
+    np.testing.assert_array_equal(layer.scale.stored[1, 2], made.scale[2, 64:128])
+    assert layer.scale.shape == (3, 192)
+    x = drawn(2, 96)
+    expected = x @ layer.dequantized().data + linear.bias.data  # type: ignore[union-attr]
+    for _ in range(2):
+        np.testing.assert_allclose(layer(Tensor(x)).data, expected, rtol=1e-4, atol=1e-5)
+        with implementations({weight_only_linear: weight_only_linear.reference}):
+            np.testing.assert_allclose(layer(Tensor(x)).data, expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(layer.state_dict()["scale"], made.scale)
+    other = QuantizedLinear(Linear(96, 192, seed=1), Plan("weight-only", Scheme(4, symmetric, "group")))
+    other(Tensor(x))
+    other.load_state_dict(layer.state_dict())
+    np.testing.assert_array_equal(other(Tensor(x)).data, layer(Tensor(x)).data)
+    np.testing.assert_array_equal(copy.deepcopy(layer)(Tensor(x)).data, layer(Tensor(x)).data)
+
+
 def test_a_weight_only_layer_that_becomes_static_multiplies_a_matrix() -> None:
     linear = Linear(64, 128, seed=0)
     layer = QuantizedLinear(linear, Plan("weight-only")).calibrate([drawn(50, 64)])
@@ -177,7 +202,7 @@ def test_codes_become_floats_in_vector_registers(bits: int) -> None:
 
     byte, number, index = (types.int8 if bits == 8 else types.uint8)[::1], types.float32[::1], types.intp
     arrays = (number, number, byte, number, types.int8[::1])
-    signature = types.void(index, index, *arrays, *[index] * 9)
+    signature = types.void(index, index, *arrays, *[index] * 10)
     found = evidence(compiled(tiles_product(bits, 1, 0).py_func, signature))
     assert any(name.startswith(("vfmadd", "fmla", "mulps", "vmulps")) for name in found)
     if weight_only_tiles.LOOKS_UP:

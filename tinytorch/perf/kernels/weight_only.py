@@ -31,7 +31,7 @@ def tiles_product(bits: int, rows: int, affine: int) -> Any:
     Its arguments after the range of tiles are flat arrays (output, x, codes, scales, zero points) and numbers: blocks
     of rows; columns; elements of a row of x; bytes of a column; bytes from one byte of a column to the next, and from
     tile to tile; bytes of a column that share a scale; those after which the next tile follows; elements from the
-    scales of one group to those of the next.
+    scales of one group to those of the next, and from a tile's to the next one's.
     """
     per_byte = codes_per_byte(bits)
 
@@ -52,6 +52,7 @@ def tiles_product(bits: int, rows: int, affine: int) -> Any:
         group: Any,
         slab: Any,
         scale_stride: Any,
+        scale_tile: Any,
     ) -> None:
         """Add tiles ``start`` to ``stop``: 64 columns each, and the last ones 16 each."""
         whole = columns // TILE
@@ -62,12 +63,17 @@ def tiles_product(bits: int, rows: int, affine: int) -> Any:
                 wide = tile < whole
                 column = tile * TILE if wide else whole * TILE + (tile - whole) * LANES
                 first = tile * tile_stride if wide else column
+                scale_first = tile * scale_tile if wide else column
                 x_first, to = block * rows * depth, block * rows * columns + column
                 here = top
                 while here < bottom:
                     index = here // group
                     count = min(bottom, (index + 1) * group) - here
-                    at, x_at, scale_at = first + here * stride, x_first + here * per_byte, index * scale_stride + column
+                    at, x_at, scale_at = (
+                        first + here * stride,
+                        x_first + here * per_byte,
+                        scale_first + index * scale_stride,
+                    )
                     ahead = scale_at + _GROUPS_AHEAD * scale_stride
                     if wide:
                         add_tile(
@@ -136,12 +142,16 @@ class Weight:
             self.codes, self.stride, self.tile_stride = codes.transpose(1, 0, 2).reshape(-1), TILE, codes[:, 0].size
         else:
             self.codes, self.stride, self.tile_stride = codes.reshape(-1), self.columns, TILE
-        shape = (len(scale), self.columns)
-        self.scale = np.ascontiguousarray(np.broadcast_to(scale, shape)).reshape(-1)
         # Without zero points there is nothing to read, so nothing is made.
-        offsets = np.empty((1, 1), np.int8) if zero_point is None else np.broadcast_to(zero_point, shape)
-        self.zero = np.ascontiguousarray(offsets).reshape(-1)
-        self.scale_stride = self.columns if shape[0] > 1 else 0
+        zero_point = np.empty((1, 1), np.int8) if zero_point is None else zero_point
+        if scale.ndim == 3:
+            self.scale_stride, self.scale_tile = TILE, scale[0].size
+        else:
+            shape = (len(scale), self.columns)
+            scale = np.ascontiguousarray(np.broadcast_to(scale, shape))
+            zero_point = np.ascontiguousarray(np.broadcast_to(zero_point, shape)) if self.affine else zero_point
+            self.scale_stride, self.scale_tile = self.columns if shape[0] > 1 else 0, TILE
+        self.scale, self.zero = scale.reshape(-1), zero_point.reshape(-1)
         self.group = max(self.length if group is None else group // codes_per_byte(bits), 1)
 
     def add_product(self, output: Array, rows: Array) -> None:
@@ -152,7 +162,8 @@ class Weight:
         columns, depth = self.columns, rows.shape[1]
         tiles = columns // TILE + columns % TILE // LANES
         slab = max(self.length, 1) if self.tiled else _SLAB
-        sizes = (columns, depth, self.length, self.stride, self.tile_stride, self.group, slab, self.scale_stride)
+        steps = (self.stride, self.tile_stride, self.group, slab, self.scale_stride, self.scale_tile)
+        sizes = (columns, depth, self.length, *steps)
         first = 0
         for size in _ROWS:
             blocks = (len(rows) - first) // size

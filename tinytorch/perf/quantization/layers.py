@@ -18,8 +18,8 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.quantization.affine import Ranges, Scheme, quantize
 from tinytorch.perf.quantization.observers import MinMaxObserver, RangeObserver
 from tinytorch.perf.quantization.ops import Activations, convolution_weight, quantized_conv2d, quantized_linear
-from tinytorch.perf.quantization.packing import PanelLayout, in_rows, in_tiles
-from tinytorch.perf.quantization.storage import Codes, QuantizedModule
+from tinytorch.perf.quantization.packing import TILE, PanelLayout, TileLayout, in_rows, in_tiles
+from tinytorch.perf.quantization.storage import Arranged, Codes, QuantizedModule
 from tinytorch.perf.quantization.weight_ops import quantized_embedding, weight_only_linear, weight_only_projection
 
 Mode = Literal["weight-only", "dynamic", "static"]
@@ -87,7 +87,9 @@ class QuantizedProduct(QuantizedModule):
     def _arrange(self) -> None:
         """Hold the codes as an integer product reads them."""
         self.codes = Codes(in_rows(self.codes.array), PanelLayout(columns=self.columns, **self._weight_params()))
-        _ = self.codes.stored
+        self.scale = Tensor(self.scale.data)
+        self.zero_point = None if self.zero_point is None else Tensor(self.zero_point.data)
+        self._weight_operands()
 
     def set_range(self, observer: RangeObserver) -> None:
         """Take the input's range from an observer of `Plan.activation_scheme`: the layer's mode is static from now on.
@@ -164,7 +166,16 @@ class QuantizedLinear(QuantizedProduct):
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self._begin(linear.weight.data, linear, plan)
         if self.plan.mode == "weight-only":
-            self.codes = Codes(in_tiles(self.codes.array))
+            self._tile()
+
+    def _tile(self) -> None:
+        """Hold codes, and scales of groups, tile by tile, as a decoder's product reads them."""
+        self.codes = Codes(in_tiles(self.codes.array))
+        if len(self.scale.data) > 1 and self.columns % TILE == 0:
+            layout = TileLayout(*self.scale.shape)
+            self.scale = Arranged(self.scale.data, layout)
+            self.zero_point = None if self.zero_point is None else Arranged(self.zero_point.data, layout)
+        self._weight_operands()
 
     def forward(self, x: Tensor) -> Tensor:
         """Return float32 (..., out_features) of (..., in_features).

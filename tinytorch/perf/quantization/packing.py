@@ -119,6 +119,8 @@ class PanelLayout:
     length: int
     columns: int
     group: int | None
+    #: Of panels.
+    axes = 5
 
     @property
     def segment(self) -> int:
@@ -163,6 +165,41 @@ class PanelLayout:
         parts = codes.reshape(self.segments, self.steps * TOGETHER, self.panels * PANEL)[:, : self.segment]
         matrix = parts.reshape(-1, self.panels * PANEL)[: self.length, : self.columns]
         return pack(np.ascontiguousarray(matrix), self.bits)
+
+
+@dataclass(frozen=True)
+class TileLayout:
+    """How a product reads the scales of groups beside codes `in_tiles`: (tiles, groups, 64), one tile after another.
+
+    Attributes:
+        groups: of the depth.
+        columns: of the weight, a multiple of 64.
+    """
+
+    groups: int
+    columns: int
+    #: Of tiles.
+    axes = 3
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the matrix."""
+        return self.groups, self.columns
+
+    def arranged(self, matrix: Array) -> Array:
+        """Return (groups, columns) as tiles."""
+        return np.ascontiguousarray(matrix.reshape(self.groups, -1, TILE).transpose(1, 0, 2))
+
+    def restored(self, tiles: Array) -> Array:
+        """Return what `arranged` arranged."""
+        return by_group(tiles)
+
+
+def by_group(values: Array) -> Array:
+    """Return scales or zero points as a matrix (groups, columns), whether they are one or tiles (`TileLayout`)."""
+    if values.ndim == 2:
+        return values
+    return np.ascontiguousarray(values.transpose(1, 0, 2)).reshape(values.shape[1], -1)
 
 
 def as_matrix(codes: Array, bits: int, length: int, columns: int, group: int | None) -> Array:

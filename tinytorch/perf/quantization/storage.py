@@ -12,34 +12,78 @@ from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Shape
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.quantization.affine import Quantized, Scheme, packing_axis
-from tinytorch.perf.quantization.packing import PanelLayout, pack
+from tinytorch.perf.quantization.packing import PanelLayout, TileLayout, pack
 from tinytorch.perf.quantization.weight_ops import dequantize
 
 
-class Codes(Tensor):
-    """Packed codes of a weight, held once: as a matrix, or in the order in which a kernel reads them.
+class Arranged(Tensor):
+    """A matrix held once: as it is, or in the order in which a kernel reads it.
 
-    Whoever asks for ``data`` may write to it, so that makes a matrix of them, which `stored` arranges again;
-    ``array`` is for those who only read.
+    Whoever asks for ``data`` may write to it, so that makes a matrix of it, which `stored` arranges again; ``array`` is
+    for those who only read.
 
     Args:
-        data: the matrix that `pack` packed, or tiles of it (`in_tiles`).
-        layout: how `stored` arranges the matrix; by default it stays as it is.
-
-    ``packed`` is for kernels: each may keep there, under its own name, what it made of the codes; it is forgotten
-    when they may change.
+        data: the matrix.
+        layout: how `stored` arranges it; None leaves it as it is.
     """
 
-    __slots__ = ("_array", "layout", "packed")
+    __slots__ = ("_array", "layout")
 
-    def __init__(self, data: Array, layout: PanelLayout | None = None) -> None:
-        self.packed: dict[str, Any] = {}
+    def __init__(self, data: Array, layout: PanelLayout | TileLayout | None = None) -> None:
         self.layout = layout
         super().__init__(data)
 
     @property
     def data(self) -> Array:
-        """The codes as a matrix, for reading and writing; forgets what kernels made of them."""
+        """The matrix, for reading and writing."""
+        self._array = self.array
+        return self._array
+
+    @data.setter
+    def data(self, array: Array) -> None:
+        self._array = array
+
+    @property
+    def array(self) -> Array:
+        """The matrix, for reading; made anew if it lies otherwise."""
+        layout = self.layout
+        return layout.restored(self._array) if layout and self._array.ndim == layout.axes else self._array
+
+    @property
+    def stored(self) -> Array:
+        """What the layer's op takes, for reading."""
+        layout = self.layout
+        if layout and self._array.ndim != layout.axes:
+            self._array = layout.arranged(self._array)
+        return self._array
+
+    @property
+    def shape(self) -> Shape:
+        """Length along each axis of the matrix."""
+        return self.layout.shape if self.layout else self._array.shape
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the matrix, which is what files hold."""
+        return math.prod(self.shape) * self._array.itemsize
+
+
+class Codes(Arranged):
+    """Packed codes of a weight, and what kernels made of them: a matrix, or `in_tiles`.
+
+    ``packed`` is for kernels: each may keep there, under its own name, what it made of the codes; it is forgotten
+    when they may change.
+    """
+
+    __slots__ = ("packed",)
+
+    def __init__(self, data: Array, layout: PanelLayout | TileLayout | None = None) -> None:
+        self.packed: dict[str, Any] = {}
+        super().__init__(data, layout)
+
+    @property
+    def data(self) -> Array:
+        """The codes, for reading and writing; forgets what kernels made of them."""
         self.packed.clear()
         self._array = self.array
         return self._array
@@ -50,32 +94,18 @@ class Codes(Tensor):
         self._array = array
 
     @property
-    def array(self) -> Array:
-        """The codes as a matrix, for reading; made anew if they lie otherwise."""
-        return self.layout.restored(self._array) if self.layout and self._array.ndim == 5 else self._array
-
-    @property
-    def stored(self) -> Array:
-        """The codes as the layer's op takes them, for reading."""
-        if self.layout and self._array.ndim != 5:
-            self._array = self.layout.arranged(self._array)
-        return self._array
-
-    @property
-    def shape(self) -> Shape:
-        """Length along each axis, of the packed matrix."""
-        return self.layout.shape if self.layout else self._array.shape
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the codes as a matrix, which is what files hold."""
-        return math.prod(self.shape) * self._array.itemsize
-
-    @property
     def more_nbytes(self) -> int:
-        """Bytes held beyond these: what fills up panels, and what kernels keep beside."""
+        """Bytes held beyond those of the matrix: what fills up panels, and what kernels keep beside."""
         beside = sum(value.nbytes for value in self.packed.values() if isinstance(value, np.ndarray))
         return self._array.nbytes - self.nbytes + beside
+
+
+def _stored(tensor: Tensor) -> Array:
+    return tensor.stored if isinstance(tensor, Arranged) else tensor.data
+
+
+def _matrix(tensor: Tensor) -> Array:
+    return tensor.array if isinstance(tensor, Arranged) else tensor.data
 
 
 class QuantizedModule(Module):
@@ -105,7 +135,7 @@ class QuantizedModule(Module):
 
     def _weight_operands(self) -> tuple[Array, Array, Array | None]:
         """Return codes, scale and zero point as the ops take them."""
-        return self.codes.stored, self.scale.data, None if self.zero_point is None else self.zero_point.data
+        return self.codes.stored, _stored(self.scale), None if self.zero_point is None else _stored(self.zero_point)
 
     def _weight_params(self) -> dict[str, Any]:
         """Return the parameters by which the ops read the operands."""
@@ -114,9 +144,11 @@ class QuantizedModule(Module):
 
     def dequantized(self) -> Tensor:
         """Return the float32 matrix that the codes stand for, made anew by an op."""
-        _, *parameters = self._weight_operands()
+        codes, *parameters = (
+            None if each is None else _matrix(each) for each in (self.codes, self.scale, self.zero_point)
+        )
         params = self._weight_params()
-        return apply(dequantize, self.codes.array, *parameters, **params, axis=packing_axis(2, self.scheme))
+        return apply(dequantize, codes, *parameters, **params, axis=packing_axis(2, self.scheme))
 
     def memory_usage(self) -> dict[str, float]:
         """Return bytes of the layer in float32 and as it is stored, their ratio, and bytes in memory beyond those.

@@ -14,7 +14,7 @@ from tinytorch.core import ops
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work, operands_once
 from tinytorch.perf.kernels.defaults import select_kernel
 from tinytorch.perf.quantization.affine import decode, decode_in_place
-from tinytorch.perf.quantization.packing import PANEL, TILE, as_matrix, in_rows, unpack
+from tinytorch.perf.quantization.packing import PANEL, TILE, as_matrix, by_group, in_rows, unpack
 
 #: Elements of a weight that are float32 at a time, but at least this many columns.
 _ELEMENTS, _COLUMNS = 16_384, 32
@@ -60,6 +60,7 @@ def column_blocks(
     def part(values: Array, columns: slice) -> Array:
         return values if values.shape[1] == 1 else values[:, columns]
 
+    scale, zero_point = by_group(scale), None if zero_point is None else by_group(zero_point)
     step = max(_COLUMNS, _ELEMENTS // max(length, 1))
     tile = {2: 1, 3: TILE, 5: PANEL}[codes.ndim]
     step = -(-step // tile)
@@ -251,8 +252,9 @@ def _projection_work(call: Call) -> Work:
 
 dequantize = Op("dequantize", _dequantize_forward, _no_backward, _dequantize_work)
 quantized_embedding = Op("quantized_embedding", _embedding_forward, _no_backward, _dequantize_work, _embedding_traffic)
-#: x W + b with float32 x: operands x, codes (a matrix, or `in_tiles`), scale, zero_point or None, bias or None; params
-#: bits, group or None, length (features), and ``packed``, a kernel's memory (`Codes.packed`).
+#: x W + b with float32 x: operands x, codes (a matrix, or `in_tiles`), scale (a matrix, or with tiled codes in
+#: `TileLayout`), zero_point like scale or None, bias or None; params bits, group or None, length (features), and
+#: ``packed``, a kernel's memory (`Codes.packed`).
 weight_only_linear = Op(
     "weight_only_linear", _weight_only_forward, _weight_only_backward, _weight_only_work, operands_once
 )
