@@ -1,0 +1,146 @@
+"""Comparisons: their direction, verdicts and intervals, in one run and between two, and the front they make."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.stats import mannwhitneyu
+
+from tests.perf.benchmarking.made import performance, results, times
+from tinytorch.perf.benchmarking import compare, compare_processes, compare_results, pareto_front
+from tinytorch.perf.benchmarking.between_runs import _ends, _mann_whitney_tails
+from tinytorch.perf.comparison import CANNOT_TELL, FASTER, SLOWER
+from tinytorch.perf.timing import Measurement
+
+
+def in_turns(*named: tuple[str, float]) -> dict[str, Measurement]:
+    """Return times that say they were taken in turns, with one disturbance for each pair."""
+    draw = np.random.default_rng(0)
+    noise = np.exp(0.2 * draw.standard_normal(30))
+    own = {name: np.exp(0.001 * draw.standard_normal(30)) for name, _ in named}
+    return {
+        name: Measurement(name, tuple(level * noise * own[name]), "s", {"interleaved_with": [n for n, _ in named]})
+        for name, level in named
+    }
+
+
+def test_a_speedup_above_one_is_faster_and_pairs_cancel_what_both_felt() -> None:
+    both = in_turns(("slow", 2e-3), ("fast", 1e-3))
+    slow, fast = (replace(performance(name), times={1: (both[name],)}) for name in ("slow", "fast"))
+    made = compare(slow, fast)
+    assert made.speedup.verdict == FASTER
+    assert made.speedup.ratio.median == pytest.approx(2, rel=0.01)
+    assert made.speedup.interval.half_width < 0.01, "of 20 % noise, which both felt alike, nothing is left"
+    assert compare(fast, slow).speedup.verdict == SLOWER
+    assert made.speedup.ratio.median * compare(fast, slow).speedup.ratio.median == pytest.approx(1)
+
+
+def test_memory_and_accuracy_have_verdicts_of_their_own() -> None:
+    base = performance(memory=2000, wrong=range(10))
+    better = compare(base, performance(memory=1000, run="other"))
+    assert (better.memory.verdict, better.size.verdict) == ("smaller", "smaller")
+    assert better.memory.saved_percent == pytest.approx(50)
+    assert better.accuracy is not None
+    assert better.accuracy.difference == pytest.approx(10 / 400)
+    worse = compare(base, performance(memory=2100, wrong=range(60), run="other"))
+    assert (worse.memory.verdict, worse.accuracy_verdict) == ("larger", "worse")
+    same = compare(base, performance(memory=2001, wrong=range(10), run="other"))
+    assert (same.memory.verdict, same.accuracy_verdict) == ("as large", "as good")
+
+
+def test_two_processes_of_a_run_cannot_prove_anything() -> None:
+    made = compare(performance(processes=2), performance(seconds=2e-3, processes=2, run="other"))
+    assert made.speedup.verdict == CANNOT_TELL
+    assert "too few" in made.speedup.because
+
+
+def test_the_reference_takes_away_what_the_machine_did_to_a_whole_run() -> None:
+    base = performance()
+    slowed = performance(seconds=1.2e-3, reference=1.2e-4, seed=1, run="other")
+    assert compare(base, slowed).speedup.verdict != SLOWER
+    plain = (replace(base, reference={}), replace(slowed, reference={}))
+    assert compare(*plain).speedup.verdict == SLOWER, "without it the machine's change is taken for the code's"
+
+
+@pytest.mark.parametrize(("m", "n"), [(3, 4), (5, 5), (6, 8)])
+def test_tails_are_those_of_counting_all_orders(m: int, n: int) -> None:
+    counts = np.zeros(m * n + 1)
+    for chosen in combinations(range(m + n), m):
+        counts[sum(chosen) - m * (m - 1) // 2] += 1
+    expected = np.cumsum(counts / counts.sum())[: m * n // 2 + 1]
+    np.testing.assert_allclose(_mann_whitney_tails(m, n), expected)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.4, 0.9])
+def test_the_interval_holds_the_shifts_that_the_mann_whitney_test_does_not_reject(shift: float) -> None:
+    draw = np.random.default_rng(3)
+    a, b = draw.normal(0, 1, 8), draw.normal(-shift, 1, 7)
+    low, high, reached = _ends(np.sort((a[:, None] - b[None, :]).ravel()), 8, 7, 0.95)
+    assert 0.95 <= reached < 0.98
+    for tried in np.linspace(-3, 4, 141):
+        kept = mannwhitneyu(a - tried, b, method="exact").pvalue >= 0.05
+        if not np.isclose((low, high), tried, atol=1e-6).any():
+            assert kept == (low <= tried <= high), tried
+
+
+def test_intervals_between_runs_hold_the_truth_as_often_as_they_say() -> None:
+    held = 0
+    for seed in range(300):
+        made = compare_processes(
+            times(1.0, 6, seed, samples=3), times(1.1, 6, seed + 5000, samples=3), None, names=("a", "b")
+        )
+        held += 1 / 1.1 in made.interval
+    assert held / 300 > 0.92
+
+
+def test_a_run_against_itself_has_no_regression_and_a_slower_one_has() -> None:
+    base = results(performance("a"), performance("b", 2e-3, seed=2))
+    same = results(performance("a", seed=7), performance("b", 2e-3, seed=8))
+    assert compare_results(base, same).regressions == ()
+    slower = results(performance("a", 1.1e-3, seed=7), performance("b", 2e-3, seed=8))
+    changed = compare_results(base, slower)
+    assert len(changed.regressions) == 2
+    assert changed.regressions[0].startswith("a at batch 1 is slower")
+    assert changed.geometric_mean.ratio.median == pytest.approx(1 / np.sqrt(1.1), rel=0.01)
+    assert compare_results(slower, base).regressions == ()
+    assert compare_results(base, slower, delta=0.2).regressions == ()
+
+
+def test_what_makes_a_comparison_doubtful_is_said() -> None:
+    base, new = results(performance("a"), performance("gone")), results(performance("a"), performance("fresh"))
+    other = replace(
+        new, identity={**new.identity, "cpu": "another"}, plan=replace(new.plan, processes=20, subject="cnn")
+    )
+    changed = compare_results(base, other)
+    assert (changed.only_base, changed.only_new) == (("gone",), ("fresh",))
+    assert "crosses machines" in changed.warnings[0]
+    assert "another" in changed.warnings[0]
+    assert "not complete" in changed.warnings[1]
+    assert "cnn" in changed.warnings[2]
+    with pytest.raises(ValueError, match="in common"):
+        compare_results(results(performance("a")), results(performance("b")))
+
+
+def test_the_front_names_who_is_dominated_and_by_whom() -> None:
+    draw = in_turns(("base", 4e-3), ("small", 4e-3), ("fast", 1e-3), ("best", 0.5e-3))
+    sizes = {"base": 4000, "small": 500, "fast": 4000, "best": 1000}
+    wrong = {"base": range(5), "small": range(5), "fast": range(5), "best": range(100)}
+    made = {
+        name: replace(performance(name, memory=sizes[name], wrong=wrong[name]), times={1: (draw[name],)})
+        for name in draw
+    }
+    front = pareto_front(made)
+    assert front.front == ("small", "fast", "best")
+    assert front.dominated == {"base": ("small", "fast")}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"compared": 0}, "compared"), ({"accuracy_delta": 2.0}, "accuracy_delta"), ({"delta": -1.0}, "delta")],
+)
+def test_numbers_out_of_range_are_refused(options: dict[str, float], words: str) -> None:
+    both = in_turns(("a", 1e-3), ("b", 1e-3))
+    a, b = (replace(performance(name), times={1: (both[name],)}) for name in ("a", "b"))
+    with pytest.raises(ValueError, match=words):
+        compare(a, b, **options)  # type: ignore[arg-type]

@@ -1,0 +1,107 @@
+"""Measuring in one process: tasks that score the whole test set, memory to the byte, times in turns."""
+
+import numpy as np
+import pytest
+
+from tests.perf.benchmarking.made import factory
+from tinytorch import datasets, models
+from tinytorch.core.layers import Linear
+from tinytorch.core.module import Sequential
+from tinytorch.core.transformers import GPT
+from tinytorch.perf.benchmarking import (
+    Variant,
+    benchmark_suite,
+    compare,
+    measure_performance,
+    scoring,
+    sorting_generation,
+    task_of,
+)
+from tinytorch.perf.benchmarking.task import Task
+
+
+def test_accuracy_is_that_of_the_whole_test_set() -> None:
+    model = models.mlp(0)
+    time, memory, accuracy = measure_performance(model, "mlp", batches=(2,), repeats=6)
+    assert accuracy is not None
+    assert time is not None
+    assert memory is not None
+    data = datasets.digits()
+    assert accuracy.median == pytest.approx(models.accuracy(model, "mlp"))
+    assert accuracy.how["examples"] == len(data.test_inputs)
+    assert accuracy.interval.low < accuracy.median < accuracy.interval.high
+    assert time.unit == "s"
+    assert time.n == 6
+
+
+def test_memory_is_the_state_and_what_a_call_allocates() -> None:
+    model = Sequential(Linear(8, 1000, bias=False, seed=0))
+    inputs = np.ones((64, 8), np.float32)
+    made = measure_performance(model, inputs, batches=(1, 64), repeats=6)
+    state, output = 4 * 8 * 1000, 4 * 64 * 1000
+    assert made.model_bytes == state
+    assert state + output <= made.peak_memory.median < state + output + 20_000
+    assert made.memory[1].median < made.peak_memory.median
+    assert made.accuracy is None
+
+
+def test_throughput_is_batch_over_seconds() -> None:
+    made = measure_performance(factory(), np.ones((3, 4), np.float32), batches=(1, 5), repeats=6)
+    assert made.throughput[5].median == pytest.approx(5 / made.times[5][0].median, rel=0.5)
+    assert made.throughput[5].samples[0] == pytest.approx(5 / made.times[5][0].samples[0])
+
+
+def test_a_suite_takes_its_times_in_turns() -> None:
+    made = benchmark_suite({"a": factory(), "b": factory()}, np.ones((3, 4), np.float32), batches=(1,), repeats=6)
+    assert "b" in made["a"].times[1][0].how["interleaved_with"]
+    assert compare(made["a"], made["b"]).in_turns
+    other = measure_performance(factory(), np.ones((3, 4), np.float32), batches=(1,), repeats=6, name="a")
+    assert not compare(other, made["b"]).in_turns
+
+
+def test_a_sequence_is_right_if_all_that_counts_is() -> None:
+    outputs = np.eye(3, dtype=np.float32)[np.array([[0, 1], [2, 1], [2, 0]])]
+    targets = np.array([[0, 1], [datasets.IGNORED, 1], [datasets.IGNORED, 2]])
+    task = Task("given", outputs, targets, lambda _, inputs: inputs, scoring(outputs).right)
+    right = task.correct(None)
+    assert right is not None
+    assert right.tolist() == [True, True, False]
+
+
+def test_generating_scores_as_reading_the_right_answers_does() -> None:
+    model = GPT(datasets.SEPARATOR + 1, 16, 1, 2, 20, seed=0).eval()
+    task = sorting_generation()
+    assert task.targets is not None
+    few = Task(task.name, task.inputs[:40], task.targets[:40], task.perform, task.right)
+    cached, plain = Variant("cached", model, cached=True), Variant("plain", model)
+    expected = task.perform(model, few.inputs)
+    np.testing.assert_array_equal(cached.call(few, few.inputs), expected)
+    right, cached_right = plain.correct(few), cached.correct(few)
+    assert right is not None
+    assert cached_right is not None
+    np.testing.assert_array_equal(cached_right, right)
+    assert model.memory is None, "the cache is taken away after the call"
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "words"),
+    [
+        ("nothing", ValueError, "one of mlp"),
+        (3, TypeError, "data must be"),
+        (np.ones((0, 4), np.float32), ValueError, "at least one example"),
+        ((np.ones((2, 4), np.float32), np.zeros(3, int)), ValueError, "as many as the 2"),
+    ],
+)
+def test_data_that_cannot_be_used_is_refused(data: object, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        task_of(data)
+
+
+def test_models_and_batches_that_cannot_be_used_are_refused() -> None:
+    inputs = np.ones((2, 4), np.float32)
+    with pytest.raises(TypeError, match="must be a Module"):
+        measure_performance(lambda x: x, inputs)
+    with pytest.raises(ValueError, match="at least one model"):
+        benchmark_suite({}, inputs)
+    with pytest.raises(ValueError, match="batches must be"):
+        measure_performance(factory(), inputs, batches=(0,))

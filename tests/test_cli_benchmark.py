@@ -1,0 +1,165 @@
+"""The benchmark's commands: what they print and write, their exit codes, and what an interruption leaves."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.perf.benchmarking.made import performance, results
+from tinytorch.cli import main
+from tinytorch.perf.benchmarking import Results, load_results, running, save_results
+from tinytorch.perf.benchmarking.worker import measure_process
+
+OWN = ["bench", "--model", "tests.perf.benchmarking.made:two", "--batches", "1,2", "--repeats", "6"]
+QUICK = [*OWN, "--at-most-seconds", "0.05", "--processes", "2"]
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let workers run here; the list holds their numbers, and one that is negative there is interrupted."""
+    numbers: list[int] = []
+
+    def process(results: Results, number: int, folder: Path | None) -> Any:
+        if numbers[:1] == [-1 - number]:
+            raise KeyboardInterrupt
+        numbers.append(number)
+        return measure_process(results.plan, number, not results.performances)
+
+    monkeypatch.setattr(running, "_process", process)
+    return numbers
+
+
+def test_bench_keeps_results_prints_a_table_and_is_silent_in_a_log(
+    in_this_process: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "made.json"
+    assert main([*QUICK, "--json", str(target)]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert [line.split()[0] for line in said.out.splitlines()[2:4]] == ["one", "other"]
+    made = load_results(target)
+    assert made.complete
+    assert made.code["sha256"]
+    assert [*made.performances] == ["one", "other"]
+
+
+def test_an_interruption_leaves_what_was_measured_and_resume_goes_on(
+    in_this_process: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "made.json"
+    in_this_process.append(-2)  # process 1 is interrupted
+    assert main([*QUICK, "--json", str(target)]) == 130
+    assert "--resume goes on" in capsys.readouterr().err
+    assert load_results(target).done == 1
+    in_this_process[0] = 99
+    assert main([*QUICK, "--json", str(target), "--resume"]) == 0
+    assert in_this_process == [99, 0, 1]
+    assert load_results(target).complete
+
+
+def test_resume_starts_where_there_is_nothing_and_refuses_another_plan(
+    in_this_process: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "made.json"
+    assert main([*QUICK, "--json", str(target), "--resume"]) == 0
+    assert main([*QUICK, "--json", str(target), "--resume", "--seed", "5"]) == 2
+    assert "planned otherwise" in capsys.readouterr().err
+
+
+def saved(folder: Path, name: str, **seconds: float) -> str:
+    made = [performance(key, value, seed=len(name) + index) for index, (key, value) in enumerate(seconds.items())]
+    return str(save_results(results(*made), folder / f"{name}.json"))
+
+
+def test_compare_leaves_with_1_for_a_proven_regression_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, same = saved(tmp_path, "base", a=1e-3, b=2e-3), saved(tmp_path, "again", a=1e-3, b=2e-3)
+    slower = saved(tmp_path, "slowed", a=1.1e-3, b=2e-3)
+    assert main(["compare", base, same]) == 0
+    assert "no regression is proven" in capsys.readouterr().out
+    assert main(["compare", base, slower]) == 1
+    said = capsys.readouterr().out
+    assert "regression: a at batch 1 is slower" in said
+    assert "geometric mean" in said
+    assert main(["compare", slower, base]) == 0
+    assert main(["compare", base, slower, "--delta", "15"]) == 0
+    assert main(["compare", base, slower, "--delta", "-1"]) == 2
+
+
+def test_a_comparison_across_machines_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = saved(tmp_path, "base", a=1e-3)
+    document = json.loads(Path(base).read_text())
+    document["identity"]["cpu"] = "another"
+    (tmp_path / "moved.json").write_text(json.dumps(document))
+    assert main(["compare", base, str(tmp_path / "moved.json")]) == 0
+    assert "warning: this comparison crosses machines" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["compare", "{}", "{}"], ["report", "{}", "--html", "out.html"]])
+def test_a_broken_file_is_one_sentence(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path(saved(tmp_path, "base", a=1e-3))
+    path.write_text(path.read_text()[:-50])
+    assert main([part.format(path) for part in command]) == 2
+    said = capsys.readouterr().err
+    assert "cut short" in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out.html").exists()
+
+
+def test_report_writes_a_page_and_markdown_with_the_machine_and_the_front(tmp_path: Path) -> None:
+    base = saved(tmp_path, "base", a=1e-3, b=2e-3)
+    page, text = tmp_path / "page.html", tmp_path / "page.md"
+    assert main(["report", base, base, "--html", str(page), "--markdown", str(text)]) == 0
+    html = page.read_text()
+    assert html.count("<table") == 2
+    assert html.count("<svg") == 2
+    assert load_results(base).identity["cpu"] in html
+    assert "http" not in html.replace("http://www.w3.org/", "")
+    rows = [line for line in text.read_text().splitlines() if line.startswith("| ")]
+    assert rows[2].startswith("| a | ")
+    assert "No other variant is proven better than: a" in text.read_text()
+
+
+def test_history_writes_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    saved(folder, "base", a=1e-3)
+    assert main(["history", str(folder), "--html", str(tmp_path / "page.html")]) == 0
+    assert "no change is proven" in capsys.readouterr().out
+    assert "a, batch 1" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["bench", "--suite", "mlp", "--json", "no/such/folder/x.json"], "does not exist"),
+        (["bench", "--model", "nothing", "--json", "x.json"], "module:factory"),
+        (["bench", "--model", "no_such_module:x", "--json", "x.json"], "cannot be imported"),
+        (["bench", "--suite", "mlp", "--input-shape", "1,2", "--json", "x.json"], "--input-shape is for --model"),
+        (["bench", "--suite", "mlp", "--batches", "a", "--json", "x.json"], "--batches"),
+        (["bench", "--suite", "mlp", "--base", "x", "--json", "x.json"], "belong together"),
+        (["bench", "--suite", "mlp", "--base", "x", "--base-json", "y.json", "--json", "x.json"], "must be a checkout"),
+        ([*OWN, "--processes", "0", "--json", "x.json"], "processes must be at least 1"),
+        (["report", "x.json"], "--html OUT or --markdown OUT"),
+        (["report", "x.json", "--html", "y.html"], "x.json"),
+        (["history", "no_such_folder", "--html", "y.html"], "FOLDER must be a folder"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence_and_leaves_nothing(
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
