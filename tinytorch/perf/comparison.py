@@ -26,8 +26,8 @@ FASTER: Final = "faster"
 SLOWER: Final = "slower"
 EQUIVALENT: Final = "equivalent"
 CANNOT_TELL: Final = "cannot tell"
-#: Log of the ratio at which a widened interval ends at the latest: a thousand millions either way say nothing.
-_FARTHEST = math.log(1e9)
+#: Log of the factor by which a widened interval reaches to each side at most: a thousand says that nothing is known.
+_FARTHEST = math.log(1e3)
 #: Units in which a smaller number is the faster one; a rate turned round would turn the verdict round.
 _TIMES = ("s", "ms", "us", "µs", "ns")
 
@@ -235,8 +235,9 @@ def _interval(
         return float(logs.min()), float(logs.max())
     low, high = bootstrap_interval(logs, confidence, seed)
     wider = found.widening(confidence)
-    farthest = max(abs(middle), _FARTHEST)  # few effective pairs widen without bound, and no float holds the ratio
-    return max(middle - (middle - low) * wider, -farthest), min(middle + (high - middle) * wider, farthest)
+    # Few effective pairs widen without bound, until no float holds the ratio.
+    down, up = min((middle - low) * wider, _FARTHEST), min((high - middle) * wider, _FARTHEST)
+    return middle - down, middle + up
 
 
 def interval_verdict(low: float, high: float, delta: float | None) -> tuple[Verdict, str]:
