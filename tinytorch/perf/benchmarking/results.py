@@ -32,7 +32,7 @@ class Plan:
     subject: str
     batches: tuple[int, ...]
     processes: int = 8
-    repeats: int = 20
+    repeats: int = 200
     at_most_seconds: float = 5.0
     threads: int = 1
     seed: int = 0
