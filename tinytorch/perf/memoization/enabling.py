@@ -90,7 +90,10 @@ def cache_of(model: GPT) -> KVCache | None:
 def _attention_layers(model: Any) -> list[MultiHeadAttention]:
     """Return the attention layers in order; raise TypeError unless ``model`` is a GPT."""
     if not isinstance(model, GPT):
-        raise TypeError(f"model must be a GPT from tinytorch.core.transformers, not {type(model).__name__}")
+        raise TypeError(
+            f"model must be a GPT from tinytorch.core.transformers, not {type(model).__name__}: of a model that was "
+            "frozen for inference take the original, whose steps fuse_decoding makes fast"
+        )
     layers = [module for _, module in model.named_modules() if isinstance(module, MultiHeadAttention)]
     if len(layers) != len(model.blocks):
         raise TypeError(f"model must attend with a MultiHeadAttention in each block, but has {len(layers)} of them")
