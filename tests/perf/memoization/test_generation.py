@@ -198,7 +198,7 @@ def test_wrong_use_of_a_cache_raises(wrong: Callable[[GPT], Any], message: str) 
 
 def test_only_a_gpt_takes_a_cache() -> None:
     for function in (enable_kv_cache, disable_kv_cache):
-        with pytest.raises(TypeError, match="model must be a GPT .* frozen .* take the original"):
+        with pytest.raises(TypeError, match=r"model must be a GPT .* frozen .* take the original"):
             function(Linear(2, 3))
 
 
