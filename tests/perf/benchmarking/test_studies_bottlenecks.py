@@ -15,6 +15,7 @@ from tinytorch.perf.benchmarking import studies_bottlenecks, studies_regression
 def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "trained", lambda name, seed=0: models.entry(name).make(seed).eval())
     monkeypatch.setattr(studies_bottlenecks, "_WARMUP_SECONDS", 0.0)
+    monkeypatch.setattr(studies_bottlenecks, "_PAIRS", 3)
 
 
 def test_amdahls_law() -> None:
@@ -32,7 +33,7 @@ def test_a_batch_gives_what_a_loop_gives() -> None:
     assert found.error < 1e-5
     assert 0 < found.share.median < 1
     assert found.predicted > 1
-    assert (found.before.n, found.after.n) == (30, 30)
+    assert (found.before.n, found.after.n) == (3, 3)
 
 
 @pytest.mark.usefixtures("untrained")

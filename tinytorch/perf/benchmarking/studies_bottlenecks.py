@@ -22,6 +22,7 @@ from tinytorch.perf.timing import Measurement, interleave, quantity
 
 _WARMUP_SECONDS = 0.2
 _BATCH = 64
+_PAIRS = 30
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,6 @@ def _fixed(
 ) -> Bottleneck:
     right, now = before().astype(np.float64), after().astype(np.float64)
     error = float(np.abs(now - right).max() / np.abs(right).max())
-    both = interleave({"before": before, "after": after}, repeats=30, warmup_seconds=_WARMUP_SECONDS)
+    both = interleave({"before": before, "after": after}, repeats=_PAIRS, warmup_seconds=_WARMUP_SECONDS)
     comparison = compare_paired(both["before"], both["after"])
     return Bottleneck(model, found, fix, share, predicted, both["before"], both["after"], comparison, error)
