@@ -16,6 +16,7 @@ _FAMILIES = (
     "decoding",
     "linear",
     "chain",
+    "gpt",
     "pointwise",
     "softmax",
     "layer_norm",

@@ -16,8 +16,9 @@ from tinytorch.core.module import Module, Sequential
 from tinytorch.core.op import Array
 from tinytorch.core.spatial import BatchNorm2d, Conv2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.core.transformers import FeedForward, TransformerBlock
+from tinytorch.core.transformers import GPT, FeedForward, TransformerBlock
 from tinytorch.perf.acceleration.frozen_convolutions import folded, take_convolutions
+from tinytorch.perf.acceleration.frozen_gpt import FrozenGPT, is_small_gpt
 from tinytorch.perf.acceleration.fused_chain import packed_chain, places
 from tinytorch.perf.acceleration.fused_linear import Activation, fused_linear, packed_linear
 from tinytorch.perf.acceleration.panels import Layout, unpacked
@@ -190,6 +191,8 @@ def _fuse_one(module: Module, frozen: bool, memo: Memo) -> None:
     kind = type(module)
     if isinstance(module, Linear) and kind is Linear and frozen:
         memo[id(module)] = FrozenLinear(module)
+    elif frozen and isinstance(module, GPT) and is_small_gpt(module):
+        memo[id(module)] = FrozenGPT(module)
     elif isinstance(module, Sequential) and kind is Sequential:
         _fuse_sequence(module, frozen, memo)
     elif isinstance(module, FeedForward) and kind is FeedForward and _are_linear(module.expand, module.contract):
