@@ -26,6 +26,7 @@ _FAMILIES = (
     "attention_ops",
     "convolution_ops",
     "window_convolution",
+    "batch_norm",
     "pooling",
 )
 
