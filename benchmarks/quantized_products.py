@@ -4,9 +4,8 @@
 
 All quantize the input, multiply, rescale and add a bias, in one process pinned to one core, one thread each, in turns.
 The targets are a speed against NumPy's float32 product on the CPU's best BLAS, and 0.95 of the faster peer's speed.
-In turns means cold: the others' weights and code have taken the caches. What that costs is told beside: the same calls
-again and again, each alone, and how long the multiplying loop takes by its rate on codes that lie in the first caches,
-below which no product of this kernel can come.
+In turns means cold: the others' weights and code have taken the caches. What that costs is told beside, by the same
+calls again and again, each alone.
 """
 
 from __future__ import annotations
@@ -28,10 +27,8 @@ from benchmarks.conditions import one_core
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.kernels.int8_matmul import NO_ZEROS, fastest_dot, multiply_panels, place_codes, space_for
-from tinytorch.perf.kernels.int8_packing import panels_of
+from tinytorch.perf.kernels.int8_matmul import fastest_dot
 from tinytorch.perf.quantization import QuantizedLinear
-from tinytorch.perf.quantization.packing import PanelLayout
 from tinytorch.perf.timing import Measurement, interleave, ratio
 
 #: The least part of the faster peer's speed.
@@ -131,32 +128,11 @@ def cases() -> Iterator[Case]:
     yield square_case(32, 2048, 2048, 8.0)
 
 
-#: Rows and columns of the loop's product: whole register tiles, and few enough to stay in the first caches.
-LOOP_ROWS, LOOP_COLUMNS = 24, 64
-
-
-def loop_run(depth: int) -> Run:
-    """Return a call of the multiplying loop alone, on codes that are placed already."""
-    draw = np.random.default_rng(0)
-    codes = draw.integers(-127, 128, (LOOP_ROWS + LOOP_COLUMNS, depth)).astype(np.int8)
-    weight = np.ascontiguousarray(codes[LOOP_ROWS:].T)
-    panels = panels_of(weight, PanelLayout(8, depth, LOOP_COLUMNS, None))
-    placed, line, scale, zero, adjust = space_for(LOOP_ROWS, depth, depth, False)
-    place_codes(codes[:LOOP_ROWS], placed, line, scale, zero, adjust)
-    output, ones = np.empty((LOOP_ROWS, LOOP_COLUMNS), np.float32), np.ones(LOOP_COLUMNS, np.float32)
-    of_weight = (panels.codes, panels.steps, panels.segments, output, LOOP_COLUMNS)
-    operands = (placed, *of_weight, scale, zero, adjust, panels.sums, ones, NO_ZEROS.reshape(-1), ones)
-    return lambda: multiply_panels(0, panels.count, fastest_dot().marker, LOOP_ROWS, 0, 8, operands)
-
-
-def hot(case: Case, rows: int, columns: int, depth: int) -> list[str]:
-    """Return a table's row: our time and float32's, each alone, their ratio, and the time by the loop's rate."""
+def hot(case: Case) -> list[str]:
+    """Return a table's row: our time and float32's, each alone, and their ratio."""
     alone = {who: interleave({who: case.runs[who]}, repeats=25, at_most_seconds=4)[who] for who in ("ours", "float32")}
-    loop = interleave({"loop": loop_run(depth)}, repeats=25, at_most_seconds=2)["loop"].median
-    bound = loop * rows * columns / (LOOP_ROWS * LOOP_COLUMNS)
     times = [f"{alone[who].median * 1e3:.3f}" for who in ("ours", "float32")]
-    speed = alone["float32"].median / alone["ours"].median
-    return [case.name, *times, f"{speed:.2f}", f"{bound * 1e3:.3f}", f"{alone['float32'].median / bound:.2f}"]
+    return [case.name, *times, f"{alone['float32'].median / alone['ours'].median:.2f}"]
 
 
 def verdict(speed: Measurement, target: float) -> str:
@@ -169,7 +145,7 @@ def main(wanted: list[str]) -> int:
     """Print times and speeds; return 1 if one lies wholly below its target."""
     times = Table("case", "who", "ms", "GOP/s")
     speeds = Table("case", "speed against", "ratio", "target", "verdict")
-    alone = Table("case", "ours (ms)", "float32 (ms)", "ratio", "loop's bound (ms)", "ratio at most", title="hot")
+    alone = Table("case", "ours (ms)", "float32 (ms)", "ratio", title="hot: each alone, again and again")
     missed = 0
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", module="torch")
@@ -182,7 +158,7 @@ def main(wanted: list[str]) -> int:
             for who, each in made.items():
                 rate = 2e-9 * rows * columns * depth / each.median
                 times.add_row(case.name, who, f"{each.median * 1e3:.3f}", f"{rate:.0f}")
-            alone.add_row(*hot(case, rows, columns, depth))
+            alone.add_row(*hot(case))
             peer = min((name for name in made if name not in ("ours", "float32")), key=lambda name: made[name].median)
             for against, target in (("float32", case.target), (peer, PEER_TARGET)):
                 speed = ratio(made[against], made["ours"])
