@@ -40,8 +40,7 @@ def _scratch(keys: int, depth: int, backward: bool) -> int:
 def _run(kernel: Any, heads: int, macs: int, scratch: int, *arguments: Any) -> None:
     """Run a kernel over shares of the work, each with ``scratch`` floats of its own."""
     ns = macs * _NS
-    useful = int(ns / threads.WORTH_A_THREAD_NS)
-    shares = min(useful, heads, threads.limit()) if useful > 1 else 1
+    shares = threads.shares(heads, ns)
     threads.split(kernel, shares, ns / shares, shares, *arguments, np.empty((shares, scratch), np.float32))
 
 

@@ -131,8 +131,7 @@ def _adjoint_passes(geometry: Geometry) -> tuple[Pass, ...]:
 def _shares(items: int, macs: int) -> tuple[int, float]:
     """Return into how many shares to cut the work, and the nanoseconds of each."""
     ns = macs * _NS
-    useful = int(ns / threads.WORTH_A_THREAD_NS)
-    shares = max(1, min(useful, items, threads.limit())) if useful > 1 else 1
+    shares = threads.shares(items, ns)
     return shares, ns / shares
 
 
