@@ -67,7 +67,7 @@ class ScenarioResult:
 
     Attributes:
         scenario: its name.
-        latencies: seconds of each query, in the order issued; in server from its arrival on, with the wait in the queue.
+        latencies: seconds of each query, in the order issued; in server from its arrival on, its wait included.
         metric: the number that the scenario is about, or None where it cannot be told: seconds that the 90th (99th)
             percentile is at most in single-stream (multi-stream), queries/s in server if the bound held, items/s in
             offline.
