@@ -1,6 +1,6 @@
 """How often `tinytorch compare` raises an alarm between two runs of the same code, and finds 5 % more time.
 
-    python -m benchmarks.comparison [--pairs 100] [--processes 8] [--keep FOLDER] [--at-most-seconds S]
+    python -m benchmarks.comparison [--pairs 100] [--processes 12] [--keep FOLDER] [--at-most-seconds S]
 
 Each run is one as `tinytorch bench` makes it: fresh processes one after the other, each taking times in turns with the
 reference. Runs of a model of 38 layers and of one with 40 such layers, which takes 5 % longer, follow one another: each
@@ -118,7 +118,7 @@ def main(arguments: list[str]) -> int:
     """Make the runs and print the table; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.comparison", description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=100)
-    parser.add_argument("--processes", type=int, default=8, help="of each run")
+    parser.add_argument("--processes", type=int, default=12, help="of each run")
     parser.add_argument("--keep", type=Path, help="folder of runs, those in it are not made again")
     parser.add_argument("--at-most-seconds", type=float, default=float("inf"), help="start no run after this long")
     options = parser.parse_args(arguments)

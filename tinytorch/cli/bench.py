@@ -38,7 +38,7 @@ def add(commands: Commands) -> None:
     bench.add_argument("--json", metavar="FILE", required=True, help="where the results are kept, after each process")
     bench.add_argument("--batches", default="1,64", metavar="SIZES", help="batch sizes (default 1,64)")
     bench.add_argument("--input-shape", metavar="SIZES", help="shape of one input of --model, such as 1,28,28")
-    bench.add_argument("--processes", type=int, default=8, metavar="N", help="fresh processes (default 8)")
+    bench.add_argument("--processes", type=int, default=12, metavar="N", help="fresh processes (default 12)")
     bench.add_argument("--repeats", type=int, default=200, metavar="N", help="samples in each, at most (default 200)")
     bench.add_argument(
         "--at-most-seconds", type=float, default=5.0, metavar="S", help="for the samples of a batch size (default 5)"

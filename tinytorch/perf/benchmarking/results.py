@@ -31,7 +31,7 @@ class Plan:
 
     subject: str
     batches: tuple[int, ...]
-    processes: int = 8
+    processes: int = 12
     repeats: int = 200
     at_most_seconds: float = 5.0
     threads: int = 1
