@@ -53,8 +53,6 @@ def tile(rows: int, width: int, lanes: int) -> Any:
 
     def product(_typing: Any, a: Any, ar: Any, at: Any, b: Any, bt: Any, c: Any, cr: Any, count: Any, add: Any) -> Any:
         def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            # Inlined beside other tiles, its accumulators would not stay in registers.
-            builder.function.attributes.add("noinline")
             a, a_row, a_step, b, b_step, c, c_row, count, add = arguments
             a, b, c = (builder.inttoptr(each, vectors.FLOAT.as_pointer()) for each in (a, b, c))
             sums = _accumulated(builder, shape, (a, a_row, a_step), (b, b_step), count)
