@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba.core.registry import CPUDispatcher
 
+from tinytorch.perf import kernels
 from tinytorch.perf.kernels import compiling
+from tinytorch.perf.kernels.compiling import kernel
 
 #: Compiles one kernel into a folder of its own, and says how often it was read from disk.
 PROGRAM = """
@@ -57,11 +62,12 @@ def test_the_key_is_of_all_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert keys[0] != keys[1]
 
 
-def test_kernels_divide_as_numpy_does() -> None:
-    @compiling.kernel
-    def divide(a: Any, b: Any) -> Any:
-        return a / b
+@kernel
+def divide(a: Any, b: Any) -> Any:
+    return a / b
 
+
+def test_kernels_divide_as_numpy_does() -> None:
     assert divide(np.float32(1), np.float32(0)) == np.inf
 
 
@@ -79,3 +85,29 @@ def test_without_numba_the_package_runs_and_says_what_is_missing() -> None:
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
     said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, env=environment)
     assert "need Numba, which is not installed" in said.stdout
+
+
+def adder(number: int, variant: str) -> Any:
+    def add(x: int) -> int:
+        return x + number
+
+    return kernel(add, variant)
+
+
+def test_functions_of_the_same_lines_have_names_of_their_own() -> None:
+    one, two = adder(1, "one"), adder(2, "two")
+    assert one.py_func.__qualname__ != two.py_func.__qualname__
+    assert (one(1), two(1)) == (2, 3)
+    with pytest.raises(ValueError, match="variant must be a name"):
+        adder(3, "")
+
+
+def test_no_two_kernels_share_a_name() -> None:
+    found: dict[str, int] = {}
+    for entry in pkgutil.iter_modules(kernels.__path__):
+        module = importlib.import_module(f"{kernels.__name__}.{entry.name}")
+        for value in vars(module).values():
+            if isinstance(value, CPUDispatcher):
+                name = f"{value.py_func.__module__}.{value.py_func.__qualname__}"
+                assert found.setdefault(name, id(value)) == id(value), name
+    assert len(found) > 50

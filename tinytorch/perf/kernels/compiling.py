@@ -98,12 +98,26 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
         super()._save_overload(signature, data)
 
 
-def kernel(function: Callable[..., Any]) -> Any:
+def kernel(function: Callable[..., Any], variant: str = "") -> Any:
     """Return ``function`` as a kernel: Numba compiles it at the first call with arguments of some types.
 
     It runs without the interpreter's lock, and divides floats as NumPy does (x / 0 is infinite). What was compiled is
     kept on disk (`cache_folder`) for later processes; any change to any kernel's source starts a new folder.
+
+    Args:
+        function: what to compile.
+        variant: what tells it from other functions made by the same lines, such as "8x3"; part of its name.
+
+    Raises:
+        ValueError: if a function that another one made has no ``variant``. Compiled code finds what it calls by its
+            name and a number that each process counts anew: code of two processes could call the wrong namesake.
     """
+    if "<locals>" in function.__qualname__:
+        if not variant.isidentifier():
+            raise ValueError(
+                f"variant must be a name that tells {function.__qualname__} from others made there, not {variant!r}"
+            )
+        function.__qualname__ += f"_{variant}"
     compiled = njit(nogil=True, error_model="numpy")(function)
     if cache_folder() is not None:
         compiled._cache = _KernelCache(function)

@@ -224,7 +224,7 @@ def _tile_adder(bits: int) -> Any:
         else:
             add_tile(bits, 1, 0, 0, codes, at, stride, count, x, x_at, inner, scale, zero, scale_at, ahead, output, to, columns)  # fmt: skip  # noqa: E501
 
-    return kernel(add)
+    return kernel(add, f"of_{bits}_bits")
 
 
 _add_eight, _add_four = _tile_adder(8), _tile_adder(4)

@@ -87,7 +87,7 @@ def tiles_product(bits: int, rows: int, affine: int) -> Any:
                         )  # fmt: skip
                     here += count
 
-    return kernel(add_tiles)
+    return kernel(add_tiles, f"of_{bits}_bits_{rows}_rows_{'affine' if affine else 'symmetric'}")
 
 
 @cache
@@ -123,7 +123,7 @@ def last_columns(bits: int, affine: int) -> Any:
                     total += part * scale[at]
                 output[row * columns + column] += total
 
-    return kernel(add_columns)
+    return kernel(add_columns, f"of_{bits}_bits_{'affine' if affine else 'symmetric'}")
 
 
 class Weight:

@@ -118,7 +118,7 @@ def table_product(bits: int, affine: int) -> Any:
                     groups, turns,
                 )  # fmt: skip
 
-    return kernel(fill)
+    return kernel(fill, f"of_{bits}_bits_{'affine' if affine else 'symmetric'}")
 
 
 def _forward(
