@@ -27,8 +27,8 @@ DELTA = 0.01
 #: Difference of accuracy, as a share, that does not matter unless one says so: the zoo's 360 test digits can tell two
 #: models that agree on all of them from ones that differ by 1.1 points, not from ones that differ by less.
 ACCURACY_DELTA = 0.02
-#: Relative difference of times of two separate runs that does not matter unless one says so: runs of the same code
-#: differ by about half of it. `benchmarks/comparison.py` counts the false alarms.
+#: Relative difference of times of two separate runs that does not matter unless one says so.
+#: `benchmarks/comparison.py` counts the false alarms and the slow-downs found with it.
 DELTA_BETWEEN_RUNS = 0.02
 
 
