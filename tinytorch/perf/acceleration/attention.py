@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinytorch.core import ops
-from tinytorch.perf.acceleration.fused import Values, _check, _run
+from tinytorch.perf.acceleration.by_name import Values, check_values, run_compiled
 
 
 def fused_attention(q: Values, k: Values, v: Values, causal: bool = False) -> Values:
@@ -23,5 +23,5 @@ def fused_attention(q: Values, k: Values, v: Values, causal: bool = False) -> Va
         ModuleNotFoundError: if Numba is not installed.
     """
     for name, values in (("q", q), ("k", k), ("v", v)):
-        _check(name, values)
-    return _run(ops.attention, q, k, v, causal=causal)
+        check_values(name, values)
+    return run_compiled(ops.attention, q, k, v, causal=causal)

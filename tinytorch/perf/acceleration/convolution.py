@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinytorch.core import ops
 from tinytorch.core.spatial import Size, pair
-from tinytorch.perf.acceleration.fused import Values, _check, _run
+from tinytorch.perf.acceleration.by_name import Values, check_values, run_compiled
 
 
 def im2col_conv2d(
@@ -37,10 +37,10 @@ def im2col_conv2d(
     """
     inputs = (x, weight) if bias is None else (x, weight, bias)
     for name, values in zip(("x", "weight", "bias"), inputs, strict=False):
-        _check(name, values)
+        check_values(name, values)
     if groups < 1:
         raise ValueError(f"groups must be at least 1, not {groups}")
-    return _run(
+    return run_compiled(
         ops.conv2d,
         *inputs,
         stride=pair(stride, "stride"),

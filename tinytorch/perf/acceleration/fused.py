@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from tinytorch.core import dispatch, ops
-from tinytorch.core.op import Array, Op
+from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.accelerated import kernel_implementations
+from tinytorch.perf.acceleration.by_name import Values, check_values, run_compiled
 from tinytorch.perf.acceleration.fused_ops import bias_gelu, causal_softmax
-
-#: An array or a Tensor; the result is of the same kind.
-Values = TypeVar("Values", Array, Tensor)
 
 
 def unfused_gelu(x: Values) -> Values:
@@ -25,7 +23,7 @@ def unfused_gelu(x: Values) -> Values:
     Raises:
         TypeError: if ``x`` is neither a float32 or float64 array nor such a Tensor.
     """
-    _check("x", x)
+    check_values("x", x)
     # Python's floats take the array's dtype; NumPy's own float64 would widen it.
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))
     if isinstance(x, Tensor):
@@ -48,9 +46,9 @@ def fused_gelu(x: Values, out: Array | None = None) -> Values:
         ValueError: if ``out`` does not fit.
         ModuleNotFoundError: if Numba is not installed; so for all functions here.
     """
-    _check("x", x)
+    check_values("x", x)
     if out is None:
-        return _run(ops.gelu, x)
+        return run_compiled(ops.gelu, x)
     return _gelu_into(x, out)
 
 
@@ -61,9 +59,9 @@ def fused_bias_gelu(x: Values, bias: Values) -> Values:
         TypeError: if one is neither a float32 or float64 array nor such a Tensor.
         ValueError: if the bias is not of the length of x's last axis.
     """
-    _check("x", x)
-    _check("bias", bias)
-    return _run(bias_gelu, x, bias)
+    check_values("x", x)
+    check_values("bias", bias)
+    return run_compiled(bias_gelu, x, bias)
 
 
 def fused_softmax(x: Values, axis: int = -1) -> Values:
@@ -72,8 +70,8 @@ def fused_softmax(x: Values, axis: int = -1) -> Values:
     Raises:
         TypeError: if ``x`` is neither a float32 or float64 array nor such a Tensor.
     """
-    _check("x", x)
-    return _run(ops.softmax, x, axis=axis)
+    check_values("x", x)
+    return run_compiled(ops.softmax, x, axis=axis)
 
 
 def fused_causal_softmax(x: Values) -> Values:
@@ -83,8 +81,8 @@ def fused_causal_softmax(x: Values) -> Values:
         TypeError: if ``x`` is neither a float32 or float64 array nor such a Tensor.
         ValueError: if there are more queries than keys, or fewer than two axes.
     """
-    _check("x", x)
-    return _run(causal_softmax, x)
+    check_values("x", x)
+    return run_compiled(causal_softmax, x)
 
 
 def fused_layer_norm(x: Values, weight: Values, bias: Values, epsilon: float = 1e-5) -> Values:
@@ -95,8 +93,8 @@ def fused_layer_norm(x: Values, weight: Values, bias: Values, epsilon: float = 1
         ValueError: if weight or bias are not of the length of x's last axis.
     """
     for name, values in (("x", x), ("weight", weight), ("bias", bias)):
-        _check(name, values)
-    return _run(ops.layer_norm, x, weight, bias, epsilon=epsilon)
+        check_values(name, values)
+    return run_compiled(ops.layer_norm, x, weight, bias, epsilon=epsilon)
 
 
 def _gelu_into(x: Any, out: Array) -> Any:
@@ -109,19 +107,3 @@ def _gelu_into(x: Any, out: Array) -> Any:
 
     fill_gelu(x, out)
     return out
-
-
-def _check(name: str, values: Any) -> None:
-    """Raise TypeError unless it is a float array or Tensor."""
-    if not isinstance(values, np.ndarray | Tensor) or values.dtype not in (np.float32, np.float64):
-        kind = getattr(values, "dtype", None) or type(values).__name__
-        raise TypeError(f"{name} must be a float32 or float64 array or Tensor, not {kind}: use np.asarray(..., dtype)")
-
-
-def _run(op: Op, *inputs: Any, **params: Any) -> Any:
-    """Run the compiled implementation of ``op``, also outside of `accelerated`."""
-    chosen = kernel_implementations()[op]
-    if any(isinstance(value, Tensor) for value in inputs):
-        with dispatch.implementations({op: chosen}):
-            return dispatch.apply(op, *inputs, **params)
-    return chosen.forward(False, *inputs, **params)[0]
