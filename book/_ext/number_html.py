@@ -9,6 +9,7 @@ from html import escape
 
 from tinytorch.report.claims import split_at_placeholders
 from tinytorch.report.numbers import (
+    FRACTIONS,
     NO_BREAK,
     SCALES,
     Formatted,
@@ -140,7 +141,7 @@ def detail_lines(record: Json) -> list[str]:
 def _exactly(record: Json, shown: Formatted) -> str:
     """Return the number, and where its prefix hides digits of an exact one, these too."""
     value, unit = record["value"], record["unit"]
-    if isinstance(value, int) and unit in SCALES and unit not in ("%", "", "1"):
+    if isinstance(value, int) and unit in SCALES and unit not in ("", "1") and unit not in FRACTIONS:
         return f"{value:,}{NO_BREAK}{unit}"
     return shown.text
 

@@ -105,6 +105,8 @@ def test_whole_counts_are_exact(value: int) -> None:
         (2.3456, "", 0.02, "2.35×"),
         (0.7312, "%", 0.004, "73.1 %"),
         (1.0, "%", None, "100 %"),
+        (-0.0861, "points", 0.02, "−8.6 points"),
+        (1, "points", None, "100 points"),
         (3.3e9, "FLOP/s", None, "3.30 GFLOP/s"),
         (12.3e9, "B/s", None, "12.3 GB/s"),
         (123_456.0, "items/s", None, "123,000 items/s"),

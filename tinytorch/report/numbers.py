@@ -8,8 +8,9 @@ The rules, in the order in which they apply:
    At least two significant digits are shown (but at most one beyond that last digit), and at most four.
 3. Without an interval (one sample, a modelled number) three significant digits are shown.
 4. The prefix is the largest that leaves at least 1 before it, judged after rounding: 999.6 µs is 1.00 ms.
-5. ``"%"`` is the unit of a fraction of one, shown times 100. ``""`` is a ratio, shown with ×. ``"1"`` is a bare
-   number.
+5. ``"%"`` is the unit of a fraction of one, shown times 100, and ``"points"`` that of the difference of two such
+   fractions: 2 % less than 90 % is 88.2 %, two points less is 88 %. ``""`` is a ratio, shown with ×. ``"1"`` is a
+   bare number.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ def _decimal_scales(unit: str) -> tuple[Scale, ...]:
     return tuple(Scale(factor, prefix + unit) for factor, prefix in _DECIMAL_STEPS)
 
 
+#: Units of a fraction of one, whose whole numbers are no counts.
+FRACTIONS = frozenset({"%", "points"})
 #: The scales of each unit that has prefixes, from small to large.
 SCALES: dict[str, tuple[Scale, ...]] = {
     "s": (Scale(1e-9, "ns"), Scale(1e-6, "µs"), Scale(1e-3, "ms"), Scale(1.0, "s"), Scale(60.0, "min")),
@@ -62,6 +65,7 @@ SCALES: dict[str, tuple[Scale, ...]] = {
     "MAC": _decimal_scales("MAC"),
     "Hz": _decimal_scales("Hz"),
     "%": (Scale(0.01, "%"),),
+    "points": (Scale(0.01, "points"),),
     "": (Scale(1.0, "×"),),
     "1": (Scale(1.0, ""),),
 }
@@ -196,7 +200,8 @@ def format_number(
 
     Args:
         value: an int is taken as exact, a float as approximate.
-        unit: base unit: ``"s"``, ``"B"``, ``"FLOP"``, ``"FLOP/s"``, ``"B/s"``, ``"%"``, ``""``, ``"1"``, or any word.
+        unit: base unit: ``"s"``, ``"B"``, ``"FLOP"``, ``"FLOP/s"``, ``"B/s"``, ``"%"``, ``"points"``, ``""``,
+            ``"1"``, or any word.
         half_width: half of the interval's width, in ``unit``; None where there is no interval.
         scale: the scale to show it in (a table's column); None to choose one.
         short: show an exact number in prefixes and three digits too.
@@ -208,7 +213,7 @@ def format_number(
     number = _checked_number(value, "value")
     if half_width is not None and not (math.isfinite(half_width) and half_width >= 0):
         raise ValueError(f"half_width must be finite and not negative, not {half_width}")
-    if isinstance(number, int) and half_width is None and scale is None and unit != "%" and not short:
+    if isinstance(number, int) and half_width is None and scale is None and unit not in FRACTIONS and not short:
         if unit != "B" or abs(number) < _EXACT_BYTES_BELOW:
             symbol = "" if unit in ("", "1") else unit
             return Formatted(f"{number:,}".replace("-", MINUS), symbol, Scale(1.0, symbol), 0)

@@ -76,7 +76,8 @@ class Page:
         Args:
             key: what prose calls it by.
             value: a `Measurement`, or an exact count, for which ``unit`` and ``what`` are needed.
-            unit: base unit of a count: ``"parameters"``, ``"B"``, ``"FLOP"``; ``"%"`` for a fraction of one.
+            unit: base unit of a count: ``"parameters"``, ``"B"``, ``"FLOP"``; ``"%"`` for a fraction of one,
+                ``"points"`` for the difference of two.
             what: what ran or was counted; a measurement's own name if None.
             modelled: whether it was computed from a model rather than observed; it then looks different.
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from tinytorch.perf.timing import Measurement
 from tinytorch.report.numbers import (
+    FRACTIONS,
     NO_BREAK,
     Formatted,
     Scale,
@@ -30,7 +31,7 @@ _ONE_UNIT_UP_TO = 1e4
 #: A column of whole counts below this is shown exactly; above it, in prefixes.
 _COUNTED_BELOW = 1e6
 #: Units whose whole numbers are never shown exactly in a column.
-_READ_IN_PREFIXES = frozenset({"B", "%", "s"})
+_READ_IN_PREFIXES = frozenset({"B", "s"}) | FRACTIONS
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -149,7 +150,7 @@ def _formatted(value: Any, column: Column, scale: Scale | None) -> Formatted:
     if isinstance(value, Measurement):
         exact = is_exact(value) and (scale is None or scale.factor == 1.0)
         return format_measurement(value, scale=None if exact and value.unit != "B" else scale)
-    whole = isinstance(value, int) and scale is not None and scale.factor == 1.0 and column.unit != "%"
+    whole = isinstance(value, int) and scale is not None and scale.factor == 1.0 and column.unit not in FRACTIONS
     return format_number(value, column.unit or "", scale=None if whole and column.unit != "B" else scale)
 
 

@@ -56,7 +56,7 @@ def test_speeds_are_ratios_of_turns() -> None:
 def test_numbers_over_seeds() -> None:
     change = differences("change", [0.5, 0.75, 1.0], [0.25, 0.75, 0.5])
     assert change.samples == (0.25, 0, 0.5)
-    assert (change.median, change.unit) == (0.25, "%")
+    assert (change.median, change.unit) == (0.25, "points")
     assert over_seeds("score", np.array([0.5, 0.7]).tolist()).n == 2
 
 

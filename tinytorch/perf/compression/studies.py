@@ -127,8 +127,8 @@ def over_seeds(name: str, values: Sequence[float], unit: str = "%") -> Measureme
 
 
 def differences(name: str, candidate: Sequence[float], baseline: Sequence[float]) -> Measurement:
-    """Return candidate less baseline of each seed."""
-    return over_seeds(name, [after - before for after, before in zip(candidate, baseline, strict=True)])
+    """Return candidate less baseline of each seed: shares (0 to 1), shown in points."""
+    return over_seeds(name, [after - before for after, before in zip(candidate, baseline, strict=True)], "points")
 
 
 def _input(rows: int, width: int) -> Tensor:

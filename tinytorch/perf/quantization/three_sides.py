@@ -117,7 +117,7 @@ def accuracy_change(accuracy: PairedAccuracy, name: str) -> Statistic:
     kept = accuracy.examples - accuracy.gained - accuracy.lost
     samples = (1.0,) * accuracy.gained + (-1.0,) * accuracy.lost + (0.0,) * kept
     how = {"statistic": "mean of paired differences", "interval": "Tango 1998", "p_value": accuracy.p_value}
-    return Statistic(name, samples, "%", how, value=accuracy.difference, bounds=accuracy.interval)
+    return Statistic(name, samples, "points", how, value=accuracy.difference, bounds=accuracy.interval)
 
 
 def error_ratios(model: Module, worse: Module, better: Module, name: str) -> Measurement:
