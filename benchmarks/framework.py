@@ -19,7 +19,6 @@ from rich.console import Console
 from rich.table import Table
 from torch.nn import functional
 
-from benchmarks import pytorch_models
 from benchmarks.conditions import one_core
 from tinytorch import models
 from tinytorch.core.dispatch import no_grad
@@ -28,16 +27,16 @@ from tinytorch.core.module import Module
 from tinytorch.core.optimizers import AdamW
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import TransformerBlock
+from tinytorch.perf.engines.pytorch import twin_of
 from tinytorch.perf.timing import interleave, ratio
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model of ours and its twin in PyTorch, with inputs and, for a loss, targets."""
+    """A model of ours, which PyTorch runs as its twin, with inputs, targets of a loss, and the ratio to reach."""
 
     name: str
     ours: Module
-    peer: torch.nn.Module
     inputs: np.ndarray[Any, Any]
     targets: np.ndarray[Any, Any] | None
     target: float
@@ -48,23 +47,21 @@ def cases() -> Iterator[Case]:
     draw = np.random.default_rng(0)
     for batch in (1, 64, 256):
         images, labels = draw.random((batch, 1, 8, 8), dtype=np.float32), draw.integers(0, 10, batch)
-        yield Case(f"mlp, batch {batch}", models.mlp(), pytorch_models.mlp(), images, labels, 1.0)
+        yield Case(f"mlp, batch {batch}", models.mlp(), images, labels, 1.0)
     for batch in (1, 64):
         images, labels = draw.random((batch, 1, 8, 8), dtype=np.float32), draw.integers(0, 10, batch)
-        yield Case(f"cnn, batch {batch}", models.cnn(), pytorch_models.cnn(), images, labels, 2.0)
+        yield Case(f"cnn, batch {batch}", models.cnn(), images, labels, 2.0)
     for batch in (1, 64):
         tokens, targets = draw.integers(0, 10, (batch, 20)), draw.integers(0, 10, (batch, 20))
-        yield Case(f"gpt, batch {batch}", models.gpt(), pytorch_models.GPT(11, 96, 2, 4, 20), tokens, targets, 1.0)
+        yield Case(f"gpt, batch {batch}", models.gpt(), tokens, targets, 1.0)
     for length in (128, 512):
         inputs = draw.standard_normal((1, length, 768), dtype=np.float32)
-        yield Case(
-            f"block 768, length {length}", TransformerBlock(768, 12), pytorch_models.Block(768, 12), inputs, None, 1.0
-        )
+        yield Case(f"block 768, length {length}", TransformerBlock(768, 12), inputs, None, 1.0)
 
 
 def forwards(case: Case) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """Return one forward pass without gradients of each, in eval mode."""
-    ours, peer = case.ours.eval(), case.peer.eval()
+    ours, peer = case.ours.eval(), twin_of(case.ours).module.eval()
     our_input = Tensor(case.inputs) if case.inputs.dtype.kind == "f" else case.inputs
     peer_input = torch.tensor(case.inputs)
 
@@ -81,7 +78,7 @@ def forwards(case: Case) -> tuple[Callable[[], Any], Callable[[], Any]]:
 
 def steps(case: Case) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """Return one training step of each: forward, loss, backward and AdamW, in train mode."""
-    ours, peer = case.ours.train(), case.peer.train()
+    ours, peer = case.ours.train(), twin_of(case.ours).module.train()
     our_input = Tensor(case.inputs) if case.inputs.dtype.kind == "f" else case.inputs
     peer_input, peer_targets = torch.tensor(case.inputs), torch.tensor(case.targets if case.targets is not None else 0)
     loss = CrossEntropyLoss()

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from peers.agreement import assert_close, drawn, give, give_linear, give_plain
+from peers.agreement import assert_close, drawn, give_linear, give_plain
 from tinytorch.core import optimizers
 from tinytorch.core.activations import GELU, ReLU
 from tinytorch.core.layers import Flatten, Linear
@@ -18,6 +18,7 @@ from tinytorch.core.module import Module, Sequential
 from tinytorch.core.spatial import AdaptiveAvgPool2d, BatchNorm2d, Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
+from tinytorch.perf.engines.pytorch import twin_of
 
 #: Models add up the roundings of their layers, and of the steps before.
 TOLERANCE = 1e-4
@@ -108,66 +109,14 @@ def test_cnn() -> None:
     compare_training(ours, other, drawn(8, 3, 16, 16), labels, matched, {"lr": 0.05, "momentum": 0.9}, "SGD")
 
 
-class TheirBlock(nn.Module):  # type: ignore[misc]  # where PyTorch is not installed, its classes are Any
-    """The pre-norm block of GPT-2 with PyTorch's own attention."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.projection = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.expand, self.contract = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x: Any) -> Any:
-        batch, length, width = x.shape
-        packed = self.qkv(self.norm1(x)).reshape(batch, length, 3, self.heads, width // self.heads)
-        q, k, v = packed.permute(2, 0, 3, 1, 4)
-        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.projection(attended.transpose(1, 2).reshape(batch, length, width))
-        return x + self.contract(functional.gelu(self.expand(self.norm2(x)), approximate="tanh"))
-
-
-class TheirGPT(nn.Module):  # type: ignore[misc]
-    """GPT-2 with tied logits."""
-
-    def __init__(self, vocabulary: int, width: int, layers: int, heads: int, positions: int) -> None:
-        super().__init__()
-        self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(positions, width)
-        self.blocks = nn.ModuleList(TheirBlock(width, heads) for _ in range(layers))
-        self.norm = nn.LayerNorm(width)
-        for embedding in (self.token, self.position):
-            nn.init.normal_(embedding.weight, std=0.1)
-
-    def forward(self, tokens: Any) -> Any:
-        x = self.token(tokens) + self.position(torch.arange(tokens.shape[1]))
-        for block in self.blocks:
-            x = block(x)
-        return self.norm(x) @ self.token.weight.T
-
-
 def test_gpt() -> None:
-    torch.manual_seed(0)
-    ours, other = GPT(50, 48, 2, 4, 16), TheirGPT(50, 48, 2, 4, 16)
+    ours = GPT(50, 48, 2, 4, 16)
+    twin = twin_of(ours)
 
     def matched() -> Any:
-        yield ours.token_embedding.weight, other.token.weight, False
-        yield ours.position_embedding.weight, other.position.weight, False
-        for block, same in zip(ours.blocks, other.blocks, strict=True):
-            assert isinstance(same, TheirBlock)
-            pairs = [
-                (block.norm1, same.norm1),
-                (block.norm2, same.norm2),
-                (block.attention.qkv, same.qkv),
-                (block.attention.projection, same.projection),
-                (block.mlp.expand, same.expand),
-                (block.mlp.contract, same.contract),
-            ]
-            for layer, their_layer in pairs:
-                yield from _layer_pairs(layer, their_layer)
-        yield from _layer_pairs(ours.norm, other.norm)
+        for name, parameter in ours.named_parameters():
+            yield parameter, *twin.pairs[name]
 
-    for target, source, transposed in matched():
-        give(source, target, transposed)
     generator = np.random.default_rng(0)
     tokens, targets = generator.integers(0, 50, (3, 12)), generator.integers(0, 50, (3, 12))
-    compare_training(ours, other, tokens, targets, matched, {"lr": 1e-2, "eps": 1e-4}, "AdamW")
+    compare_training(ours, twin.module, tokens, targets, matched, {"lr": 1e-2, "eps": 1e-4}, "AdamW")
