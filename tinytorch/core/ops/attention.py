@@ -30,7 +30,7 @@ def _parts(batch: int, heads: int, scores: int) -> Iterator[Part]:
 
 
 @lru_cache(maxsize=4)
-def _mask(queries: int, keys: int, dtype: np.dtype[np.floating]) -> Array:
+def causal_mask(queries: int, keys: int, dtype: np.dtype[np.floating]) -> Array:
     """Return (queries, keys): 0 where a query may look, minus infinity at later keys; both end together.
 
     The last few are kept: to a short sequence, making its mask costs as much as its attention.
@@ -50,7 +50,7 @@ def _forward(q: Array, k: Array, v: Array, output: Array, causal: bool, scores: 
     batch, heads, queries, depth = q.shape
     keys = k.shape[2]
     scaled = q * q.dtype.type(1 / math.sqrt(depth))
-    mask = _mask(queries, keys, q.dtype) if causal and queries > 1 else None
+    mask = causal_mask(queries, keys, q.dtype) if causal and queries > 1 else None
     ones = np.ones(keys, q.dtype)
     inverse = np.empty((batch, heads, queries, 1), q.dtype)
     block: Array | None = None

@@ -13,7 +13,7 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
-from tinytorch.core.ops.attention import _mask
+from tinytorch.core.ops.attention import causal_mask
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.events import recording
@@ -185,9 +185,9 @@ def mask_hits(run: Callable[[], Any]) -> float:
     Raises:
         ValueError: if the call asked for none.
     """
-    _mask.cache_clear()
+    causal_mask.cache_clear()
     run()
-    found = _mask.cache_info()
+    found = causal_mask.cache_info()
     if not found.hits + found.misses:
         raise ValueError("run must attend with a mask, but asked for none: give several positions at a time")
     return found.hits / (found.hits + found.misses)
