@@ -8,7 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tinytorch.report.provenance import narrower_blas, package_hash, provenance
+from tinytorch.report.provenance import cautions, hosting_words, narrower_blas, package_hash, provenance, shared_host
 
 
 def machine(cpu: str | None, *blas: tuple[str, str | None]) -> dict[str, Any]:
@@ -45,6 +45,37 @@ def test_a_narrower_blas_is_said() -> None:
 )
 def test_nothing_is_said_where_nothing_is_known_to_be_narrower(given: dict[str, Any]) -> None:
     assert narrower_blas(given) is None
+
+
+def hosted(service: str | None, quota: float | None, limit: int | None) -> dict[str, Any]:
+    hosting = {"service": service, "cpu_quota": quota, "memory_limit": limit}
+    return {"machine": {"cores_usable": 8, "hosting": hosting}}
+
+
+def test_a_shared_host_is_said() -> None:
+    said = shared_host(hosted("Binder", 1.5, 2 * 2**30))
+    assert said is not None
+    assert "Binder, CPU quota 1.5 of 8 cores, memory limit 2.000\u00a0GiB. " in said
+    assert "held up" in said
+    alone = shared_host(hosted("Google Colab", None, None))
+    assert alone is not None
+    assert "Google Colab. " in alone
+    assert "held up" not in alone
+
+
+def test_cautions_are_of_kernels_and_host() -> None:
+    made = machine("AVX-512", ("Haswell", "AVX2"))
+    made["machine"] |= hosted("Binder", None, None)["machine"]
+    kernels, host = cautions(made)
+    assert "Haswell" in kernels
+    assert "Binder" in host
+    assert cautions(machine("AVX2", ("Haswell", "AVX2"))) == []
+
+
+def test_a_machine_of_ones_own_is_not_called_shared() -> None:
+    assert shared_host(hosted(None, None, None)) is None
+    assert shared_host({"machine": {"cores_usable": 8}}) is None
+    assert hosting_words({"service": None, "cpu_quota": 0.5, "memory_limit": None}, 1) == "CPU quota 0.5 of 1 core"
 
 
 def test_the_hash_sees_every_byte_and_name_of_the_sources(tmp_path: Path) -> None:

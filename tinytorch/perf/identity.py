@@ -19,6 +19,7 @@ import psutil
 from threadpoolctl import threadpool_info
 
 from tinytorch.perf.arena import huge_page_policy
+from tinytorch.perf.hosting import Hosting, hosting
 from tinytorch.perf.team import usable_cores
 
 #: Beginnings of the names of the variables that steer threads and kernels.
@@ -93,6 +94,7 @@ class Identity:
         memory_bytes: of the machine; ``huge_pages`` the policy: "always", "madvise" or "never".
         python, numpy, numba, llvm: versions; ``numba_cpu`` the CPU that Numba compiles for.
         blas: libraries loaded now. environment: set variables that steer threads and kernels.
+        hosting: what a host that others share grants this process.
         load: processes that ran or waited, mean of the last minute, at the time of asking.
     """
 
@@ -114,6 +116,7 @@ class Identity:
     numba_cpu: str
     blas: tuple[Blas, ...]
     environment: dict[str, str]
+    hosting: Hosting
     load: float | None
 
     def to_json(self) -> dict[str, Any]:
@@ -225,6 +228,7 @@ def loaded_blas() -> tuple[Blas, ...]:
 def identity() -> Identity:
     """Return which machine and which process this is, now."""
     flags = cpu_flags()
+    cores, memory = len(usable_cores()), psutil.virtual_memory().total
     return Identity(
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         kernel=platform.release(),
@@ -233,9 +237,9 @@ def identity() -> Identity:
         extensions=tuple(sorted(flag for flag in set(flags.lower().split()) if flag.startswith(_EXTENSIONS))),
         cores_physical=psutil.cpu_count(logical=False),
         cores_logical=psutil.cpu_count(logical=True) or 1,
-        cores_usable=len(usable_cores()),
+        cores_usable=cores,
         caches=caches(),
-        memory_bytes=psutil.virtual_memory().total,
+        memory_bytes=memory,
         huge_pages=huge_page_policy(),
         python=platform.python_version(),
         numpy=np.__version__,
@@ -244,5 +248,6 @@ def identity() -> Identity:
         numba_cpu=str(numba.config.CPU_NAME or llvmlite.binding.get_host_cpu_name()),
         blas=loaded_blas(),
         environment=steering_variables(),
+        hosting=hosting(cores, memory),
         load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.console import Console
@@ -18,6 +18,7 @@ from tinytorch.perf.machine_json import machine_document
 from tinytorch.perf.team import usable_cores
 from tinytorch.perf.timing import Measurement
 from tinytorch.report.numbers import format_measurement, format_number
+from tinytorch.report.provenance import hosting_words
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ def identity_rows(made: Identity) -> list[tuple[str, str]]:
         ("Cores", f"{made.cores_physical} physical, {made.cores_logical} logical, {made.cores_usable} usable"),
         ("Caches", ", ".join(f"L{level} {_bytes(size)}" for level, size in caches.items()) or "not reported"),
         ("Memory", _bytes(made.memory_bytes)),
+        *([("Host", hosted)] if (hosted := hosting_words(asdict(made.hosting), made.cores_usable)) else []),
         ("System", made.system),
         ("Huge pages", made.huge_pages or "none"),
         ("Python", f"{made.python}, NumPy {made.numpy}, Numba {made.numba}, LLVM {made.llvm} for {made.numba_cpu}"),

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tinytorch.perf.identity import Identity, identity, is_narrower
+from tinytorch.report.numbers import format_number
 from tinytorch.report.records import Json
 
 PACKAGE = "tinytorch"
@@ -74,8 +75,40 @@ def _machine(made: Identity) -> Json:
         "cores_logical": made.cores_logical,
         "cores_usable": made.cores_usable,
         "memory_bytes": made.memory_bytes,
+        "hosting": asdict(made.hosting),
         "load": made.load,
     }
+
+
+def hosting_words(hosting: Json, cores: int) -> str | None:
+    """Return what a host grants in words: "Binder, CPU quota 1.5 of 8 cores, memory limit 2 GiB"; None if no limit.
+
+    Args:
+        hosting: ``service``, ``cpu_quota`` and ``memory_limit``, None where the host does not say.
+        cores: that the process may run on.
+    """
+    quota, limit = hosting["cpu_quota"], hosting["memory_limit"]
+    parts = [
+        hosting["service"],
+        f"CPU quota {quota:.3g} of {cores} core{'s' if cores > 1 else ''}" if quota is not None else None,
+        f"memory limit {format_number(limit, 'B').text}" if limit is not None else None,
+    ]
+    return ", ".join(part for part in parts if part) or None
+
+
+def shared_host(provenance: Json) -> str | None:
+    """Return a sentence on what a host that others share grants, and what that does to times; None if none is known."""
+    machine = provenance["machine"]
+    # Records of before hosts were asked for have none.
+    words = hosting_words(machine["hosting"], machine["cores_usable"]) if "hosting" in machine else None
+    if words is None:
+        return None
+    quota = machine["hosting"]["cpu_quota"]
+    throttled = " Work that uses more of the cores than the quota is held up, which makes more threads look slower."
+    return (
+        f"This page was made on a shared host: {words}. "
+        f"Expect more noise there than on a machine of your own.{throttled if quota is not None else ''}"
+    )
 
 
 def blas_label(blas: Json) -> str:
@@ -98,6 +131,11 @@ def narrower_blas(provenance: Json) -> str | None:
         f"{names} {verb} kernels for {kernels} although this CPU has {cpu}: "
         "the speeds on this page are those of the narrower kernels."
     )
+
+
+def cautions(provenance: Json) -> list[str]:
+    """Return what a reader must know of the machine before comparing a page's numbers with others', a sentence each."""
+    return [said for said in (narrower_blas(provenance), shared_host(provenance)) if said is not None]
 
 
 def provenance() -> Json:
