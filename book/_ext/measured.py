@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging as standard_logging
 import os
-import shutil
 from collections.abc import Callable, Iterable
 from html import escape
-from pathlib import Path
 from typing import Any
 
-import nbformat
 from docutils import nodes
 from myst_nb.sphinx_ import NbMetadataCollector
 from number_html import (
@@ -30,7 +26,8 @@ from number_html import (
     verdict_html,
     verdict_mark,
 )
-from page_card import TITLE, card_html
+from page_card import CARD_ID, TITLE, card_html
+from page_downloads import downloads_of
 from record_store import (
     RecordError,
     executed_notebook,
@@ -50,9 +47,6 @@ from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 from tinytorch.report.shown import BUILDING, RECORD_MIME
 
 LOGGER = logging.getLogger(__name__)
-RECORDS_FOLDER = "_records"
-NOTEBOOKS_FOLDER = "_notebooks"
-CARD_ID = "how-this-was-measured"
 
 
 def warn(message: str, location: Any) -> None:
@@ -267,9 +261,7 @@ class ResolveRecords(SphinxPostTransform):
         )
 
     def _card(self, _: Pending) -> str:
-        up = "../" * self._docname.count("/")
-        records = f"{up}{RECORDS_FOLDER}/{self._docname}.json"
-        return card_html(self._store.pages[self._docname], records, f"{up}{NOTEBOOKS_FOLDER}/{self._docname}.ipynb")
+        return card_html(self._store.pages[self._docname], downloads_of(self.env, self._docname))
 
 
 def _on_page(reference: str, page: str) -> str:
@@ -354,43 +346,13 @@ def merge(_: Sphinx, env: BuildEnvironment, docnames: list[str], other: BuildEnv
     store_of(env).take_over(store_of(other), set(docnames))
 
 
-def write_downloads(app: Sphinx, exception: Exception | None) -> None:
-    """Write each page's records to ``_records/NAME.json`` of the site, and its executed notebook beside them."""
-    if exception is not None or app.builder.format != "html":
-        return
-    pages = store_of(app.env).pages.values()
-    records = {
-        f"{page.docname}.json": json.dumps(page.as_file(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        for page in pages
-    }
-    notebooks = {
-        f"{page.docname}.ipynb": nbformat.writes(notebook)
-        for page in pages
-        if (notebook := executed_notebook(app.env, page.docname)) is not None
-    }
-    _replace_folder(Path(app.outdir, RECORDS_FOLDER), records)
-    _replace_folder(Path(app.outdir, NOTEBOOKS_FOLDER), notebooks)
-
-
-def _replace_folder(folder: Path, files: dict[str, str]) -> None:
-    """Make ``folder`` hold these files and no others, all of them or none."""
-    aside = folder.with_name(f"{folder.name}.new")
-    shutil.rmtree(aside, ignore_errors=True)
-    for name, text in files.items():
-        path = aside / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    if aside.exists():
-        aside.rename(folder)
-
-
 def _unresolved(_self: Any, _node: Pending) -> None:
     raise nodes.SkipNode
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect roles, directives and events."""
+    app.setup_extension("page_downloads")
     os.environ[BUILDING] = "1"  # inherited by the kernels that execute the pages
     app.add_node(Pending, html=(_unresolved, None), text=(_unresolved, None), latex=(_unresolved, None))
     for name in ("measured", "verdict"):
@@ -404,5 +366,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("env-updated", rewrite_dependents)
     app.connect("env-purge-doc", purge)
     app.connect("env-merge-info", merge)
-    app.connect("build-finished", write_downloads)
     return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from datetime import datetime
-from html import escape
+from html import escape, unescape
 from statistics import median
 
+from page_downloads import Download, download_links
 from record_store import PageRecords, numbers_in
 
 from tinytorch.report.numbers import NO_BREAK, format_number
 from tinytorch.report.page import NOISE_KEY, number_text
-from tinytorch.report.provenance import blas_label, narrower_blas
+from tinytorch.report.provenance import blas_label, cautions
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 
 TITLE = "How this was measured"
+CARD_ID = "how-this-was-measured"
+_MARKUP = re.compile(r"<[^>]*>")
 
 
 def _spreads(page: PageRecords) -> list[tuple[float, str]]:
@@ -64,9 +69,14 @@ def _package(package: Json) -> str:
     )
 
 
+def time_html(when: str, shown: str) -> str:
+    """Return the moment ``when``, in ISO 8601, as HTML; ``shown`` is a format of `strftime`."""
+    moment = datetime.fromisoformat(when)
+    return f'<time datetime="{moment.isoformat()}">{moment:{shown}}</time>'
+
+
 def _made(page: PageRecords) -> str:
-    when = datetime.fromisoformat(page.provenance["when"])
-    text = f'<time datetime="{when.isoformat()}">{when:%d %B %Y, %H:%M} UTC</time>'
+    text = time_html(page.provenance["when"], "%d %B %Y, %H:%M UTC")
     if page.duration is not None:
         text += f", in {format_number(page.duration, 's').text}"
     load = page.provenance["machine"]["load"]
@@ -84,7 +94,8 @@ def _counts(page: PageRecords) -> str:
     return f"{total} in all{numbers}" + (f"; {absent} not measured in this build" if absent else "")
 
 
-def _rows(page: PageRecords, records: str, notebook: str) -> list[tuple[str, str]]:
+def _rows(page: PageRecords) -> list[tuple[str, str]]:
+    """Return what is known of where and how the page was measured: name and HTML."""
     where = page.provenance
     machine = where["machine"]
     vectors = f", vectors {machine['vectors']}" if machine["vectors"] else ""
@@ -103,19 +114,22 @@ def _rows(page: PageRecords, records: str, notebook: str) -> list[tuple[str, str
     if floor is not None and floor["kind"] in NUMBER_KINDS:
         hidden = "A ratio nearer to 1 is shown as “cannot tell”."
         rows.append(("Noise floor", escape(f"{number_text(floor)}: {floor['what']}. {hidden}")))
-    link = f'<a class="records-download" href="{escape(records)}" download>all of them with raw samples, as JSON</a>'
-    rows.append(("Records", f"{_counts(page)}: {link}"))
-    rows.append(("Notebook", f'<a href="{escape(notebook)}" download>this page as it ran, for Jupyter</a>'))
+    rows.append(("Records", _counts(page)))
     return rows
 
 
-def card_html(page: PageRecords, records: str, notebook: str) -> str:
-    """Return the card of ``page``; ``records`` and ``notebook`` are the addresses of its downloads."""
-    narrow = narrower_blas(page.provenance)
-    caution = (
-        f'<p class="card-caution"><span class="icon" aria-hidden="true">!</span> {escape(narrow)}</p>\n'
-        if narrow
-        else ""
+def card_text(page: PageRecords) -> str:
+    """Return the card as plain text, a line for each fact, for a letter or an issue."""
+    lines = ((name, unescape(_MARKUP.sub("", text.replace("<br>", "; ")))) for name, text in _rows(page))
+    return "\n".join([*(f"{name}: {text}" for name, text in lines), *cautions(page.provenance)])
+
+
+def card_html(page: PageRecords, downloads: Sequence[Download]) -> str:
+    """Return the card of ``page``, which offers ``downloads``."""
+    caution = "".join(
+        f'<p class="card-caution"><span class="icon" aria-hidden="true">!</span> {escape(said)}</p>\n'
+        for said in cautions(page.provenance)
     )
-    rows = "\n".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in _rows(page, records, notebook))
-    return f'<div class="measured-card">\n{caution}<dl>\n{rows}\n</dl>\n</div>'
+    rows = [*_rows(page), ("Downloads", "<br>".join(download_links(downloads, page.docname)))]
+    listed = "\n".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in rows)
+    return f'<div class="measured-card">\n{caution}<dl>\n{listed}\n</dl>\n</div>'

@@ -17,7 +17,7 @@ CONFIGURATION = """
 import sys
 sys.path.insert(0, {extensions!r})
 project = "Small book"
-extensions = ["myst_nb", "measured", "execution_cache", "mathml"]
+extensions = ["myst_nb", "measured", "page_line", "execution_cache", "mathml"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
