@@ -6,14 +6,14 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tinytorch.cli import bench, compare, history, machine, profile, report
+from tinytorch.cli import bench, compare, history, machine, measure, profile, report
 from tinytorch.cli.usage import Parser, UsageError, sentence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 0, the command's own, or 2 with one sentence on stderr.
 
-    `compare` has 1 for a proven regression; an interruption is 130.
+    `compare` has 1 for a proven regression, `measure --check` for a file that cannot be used; an interruption is 130.
     """
     chosen = _parser().parse_args(arguments)
     code = 0
@@ -31,6 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     parser = Parser(prog="tinytorch", description="Instruments for the performance of models.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (profile, machine, bench, compare, report, history):
+    for command in (profile, machine, bench, compare, report, history, measure):
         command.add(commands)
     return parser

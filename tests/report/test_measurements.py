@@ -1,0 +1,153 @@
+"""Files of measurements: what a page made comes back whole, and what is broken or hostile is refused with a reason."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from tests.perf.made_ceilings import made_ceilings, spread
+from tinytorch.report.measurements import (
+    LARGEST_BYTES,
+    as_text,
+    document,
+    numbers_of,
+    page_entry,
+    parse,
+    problems,
+    read_measurements,
+    schema,
+)
+from tinytorch.report.page import Page
+from tinytorch.report.records import page_file
+from tinytorch.report.roofs import ROOF_COLUMNS, roof_rows
+
+
+def made_page() -> dict[str, Any]:
+    page = Page("machine")
+    page.number("latency", spread(1e-3, "s", 0.1))
+    page.number("parameters", 12345, unit="parameters", what="weights")
+    page.word("bound", "memory-bound", because="it takes {latency}")
+    page.absent("other", reason="The engine is not here.")
+    page.claim("slow", statement="Slow.", source="Folklore", verdict="refuted", evidence="It took {latency}.")
+    page.table("roofs", roof_rows([made_ceilings(noise=0.05)]), ROOF_COLUMNS, caption="Roofs")
+    return page_file("machine", page.records, duration_seconds=3.5)
+
+
+PAGE = made_page()
+GOOD = document("A machine", [page_entry(PAGE)], note="shared")
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(schema())
+
+
+def test_a_file_keeps_each_number_and_drops_samples(tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text(as_text(GOOD), "utf-8")
+    back = read_measurements(tmp_path / "m.json")
+    assert back == GOOD
+    latency = next(record for record in back["pages"][0]["records"] if record["key"] == "latency")
+    original = next(record for record in PAGE["records"] if record["key"] == "latency")
+    assert latency == {name: original[name] for name in ("key", "kind", "value", "unit", "interval", "n", "what")}
+    assert "samples" not in as_text(GOOD)
+    roofs = next(record for record in back["pages"][0]["records"] if record["key"] == "roofs")
+    assert {number["value"] for number in numbers_of(roofs)} >= {100e9, 400e9, 10e9, 32 * 1024}
+
+
+def test_each_record_has_a_line_of_its_own() -> None:
+    lines = as_text(GOOD).splitlines()
+    for record in GOOD["pages"][0]["records"]:
+        assert sum(json.dumps(record["key"]) in line and '"kind"' in line for line in lines) == 1
+
+
+def changed(path: list[Any], value: Any) -> Any:
+    made = copy.deepcopy(GOOD)
+    place = made
+    for name in path[:-1]:
+        place = place[name]
+    place[path[-1]] = value
+    return made
+
+
+LATENCY = ["pages", 0, "records", 1]
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ([], "no file of measurements"),
+        ({"schema": "tinytorch-records"}, "no file of measurements"),
+        (changed(["schema_version"], 99), "schema_version must be 1, not 99"),
+        (changed(["label"], " "), "label"),
+        (changed(["pages"], []), "pages"),
+        (changed([*LATENCY, "value"], "fast"), "value"),
+        (changed([*LATENCY, "value"], True), "value"),
+        (changed([*LATENCY, "value"], float("inf")), "beyond"),
+        (changed([*LATENCY, "value"], 10**400), "beyond"),
+        (changed([*LATENCY, "interval", "low"], 5.0), "lower end is above"),
+        (changed([*LATENCY, "n"], 0), "n"),
+        (changed([*LATENCY, "kind"], "guess"), "kind"),
+        (changed([*LATENCY, "key"], "__proto__"), "key"),
+        (changed([*LATENCY, "key"], "bound"), "two records have one key"),
+        (changed([*LATENCY, "what"], "x" * 5000), "5000 characters"),
+        (changed(["pages", 0, "page"], "../secret"), "page"),
+        (changed(["pages"], GOOD["pages"] * 2), "two entries are of one page"),
+        (changed(["pages"], [1] * 5000), "5000 entries"),
+        (changed(["note"], {"a": {"b": [[[[[[[[[[[[1]]]]]]]]]]]]}}), "nested deeper"),
+        (changed(["surprise"], 1), "surprise"),
+        (changed(["pages", 0, "provenance", "numpy"], 2), "numpy"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused_with_its_place(given: Any, reason: str) -> None:
+    assert reason in next(problems(given), "")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "must be JSON"),
+        (b"\xff\xfe\x00", "must be JSON"),
+        (b"{", "must be JSON"),
+        (b'{"a": NaN}', "NaN is no number"),
+        (b'{"a": 1, "a": 2}', "a name stands twice"),
+        (b"[" * 100_000, "must be JSON"),
+        (b" " * (LARGEST_BYTES + 1), "larger than 4 MiB"),
+    ],
+)
+def test_what_is_no_json_is_refused(content: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"file.json.*{reason}"):
+        parse(content, "file.json")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for name, item in inside for place in _places(item, (*path, name)))]
+
+
+PLACES = [place for place in _places(GOOD) if place]
+
+
+@given(place=st.sampled_from(PLACES), value=json_values)
+def test_whatever_stands_anywhere_is_taken_or_refused_in_words(place: tuple[Any, ...], value: Any) -> None:
+    text = json.dumps(changed(list(place), value)).encode()
+    made, reason = GOOD, ""
+    try:
+        made = parse(text, "file.json")
+    except ValueError as error:
+        reason = str(error)
+    assert not reason or reason.startswith("file.json ")
+    numbers = [number for page in made["pages"] for record in page["records"] for number in numbers_of(record)]
+    assert all(abs(number["value"]) <= 1e100 for number in numbers)

@@ -1,0 +1,161 @@
+"""The command that measures for another's eyes: it runs pages, keeps each as it is done, and checks files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tinytorch.cli import main, measure
+from tinytorch.report.chapters import ChapterError, expected_seconds, measuring_pages, run_page
+from tinytorch.report.measurements import as_text, document, page_entry, read_measurements
+from tinytorch.report.page import Page
+from tinytorch.report.provenance import package_folder, package_hash
+from tinytorch.report.records import Json, page_file
+
+PAGE = """---
+jupytext:
+  text_representation: {extension: .md, format_name: myst}
+kernelspec: {name: python3, display_name: Python 3}
+---
+# A page
+
+```{code-cell} python3
+from tinytorch.report import Page
+page = Page("NAME")
+```
+
+```{code-cell} python3
+page.number("answer", 42, unit="1", what="an answer")
+```
+"""
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone of three pages, two of them with cells."""
+    (tmp_path / "book").mkdir()
+    (tmp_path / "_toc.yml").write_text("root: index\nchapters:\n  - file: second\n  - file: first\n", "utf-8")
+    (tmp_path / "book" / "index.md").write_text("# Words only\n", "utf-8")
+    for name in ("first", "second"):
+        (tmp_path / "book" / f"{name}.md").write_text(PAGE.replace("NAME", name), "utf-8")
+    monkeypatch.setattr(measure, "checkout", lambda: tmp_path)
+    return tmp_path
+
+
+def records(name: str, sha256: str | None = None) -> Json:
+    page = Page(name)
+    page.number("answer", 42, unit="1", what="an answer")
+    made = page_file(name, page.records, duration_seconds=2.0)
+    if sha256:
+        made["provenance"]["package"]["sha256"] = sha256
+    return made
+
+
+def test_the_pages_that_measure_are_found_in_the_book_s_order(clone: Path) -> None:
+    assert measuring_pages(clone) == ["second", "first"]
+
+
+def test_a_page_runs_in_a_process_of_its_own_and_says_where_it_fails(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_SOMETHING", "1")
+    told: list[tuple[int, int]] = []
+    made = run_page(clone, "first", lambda done, of: told.append((done, of)))
+    assert told == [(0, 2), (1, 2)]
+    assert [record["key"] for record in made["records"]] == ["noise-floor", "answer"]
+    assert made["provenance"]["environment"] == {}
+    assert made["duration_seconds"] > 0
+    source = "```{code-cell} python3\n1 / 0\n```\n"
+    (clone / "book" / "first.md").write_text(PAGE.split("# A page")[0] + source, "utf-8")
+    with pytest.raises(ChapterError, match="code cell 1 of page first failed: ZeroDivisionError"):
+        run_page(clone, "first", lambda done, of: None)
+
+
+def test_each_page_is_kept_when_it_is_done_and_resuming_runs_the_rest(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[str] = []
+
+    def run(root: Path, name: str, on_cell: Any) -> Json:
+        ran.append(name)
+        if ran == ["second", "first"]:
+            raise KeyboardInterrupt
+        return records(name)
+
+    monkeypatch.setattr(measure, "run_page", run)
+    file = clone / "mine.json"
+    words = ["measure", "--json", str(file), "--pages", "all", "--label", "Mine", "--resume"]
+    assert main(words) == 130
+    assert "holds second" in capsys.readouterr().err
+    assert [page["page"] for page in read_measurements(file)["pages"]] == ["second"]
+    assert main(words) == 0
+    assert ran == ["second", "first", "first"]
+    assert [page["page"] for page in read_measurements(file)["pages"]] == ["second", "first"]
+    assert main([*words[:-3], "--label", "Another", "--resume"]) == 2
+    assert "is of Mine" in capsys.readouterr().err
+
+
+def test_pages_of_other_code_are_not_kept(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = page_entry(records("second", sha256="0" * 64))
+    (clone / "mine.json").write_text(as_text(document("Mine", [old])), "utf-8")
+    monkeypatch.setattr(measure, "run_page", lambda root, name, on_cell: records(name))
+    words = ["measure", "--json", str(clone / "mine.json"), "--pages", "first", "--label", "Mine", "--resume"]
+    assert main(words) == 0
+    assert [page["page"] for page in read_measurements(clone / "mine.json")["pages"]] == ["first"]
+
+
+def test_a_build_that_was_just_made_is_taken_and_an_older_one_is_not(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = clone / "_build" / "html" / "_records"
+    folder.mkdir(parents=True)
+    (folder / "first.json").write_text(json.dumps(records("first")), "utf-8")
+    words = ["measure", "--json", str(clone / "mine.json"), "--pages", "first", "--built"]
+    assert main(words) == 0
+    assert read_measurements(clone / "mine.json")["pages"][0]["provenance"]["package"]["sha256"] == package_hash(
+        package_folder()
+    )
+    (folder / "first.json").write_text(json.dumps(records("first", sha256="0" * 64)), "utf-8")
+    assert main(words) == 2
+    assert "built with other code" in capsys.readouterr().err
+
+
+def test_it_says_how_long_the_same_pages_took_elsewhere(clone: Path) -> None:
+    assert expected_seconds(clone, ["first"]) is None
+    (clone / "measurements").mkdir()
+    for name, seconds in (("a", 10.0), ("b", 30.0), ("c", 20.0)):
+        page = {**page_entry(records("first")), "duration_seconds": seconds}
+        (clone / "measurements" / f"{name}.json").write_text(as_text(document(name, [page])), "utf-8")
+    assert expected_seconds(clone, ["first"]) == 20.0
+    assert expected_seconds(clone, ["first", "second"]) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--pages", "third"], "--pages must be among second, first or be all, not third"),
+        (["--label", "x" * 81], "--label must have at most 80 characters, not 81"),
+        (["--note", "x" * 301], "--note must have at most 300 characters, not 301"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_runs(
+    clone: Path, words: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["measure", "--json", str(clone / "mine.json"), "--pages", "first", *words]) == 2
+    assert reason in capsys.readouterr().err
+    assert not (clone / "mine.json").exists()
+
+
+def test_files_are_checked_each_with_a_sentence(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = clone / "good.json", clone / "bad.json"
+    good.write_text(as_text(document("Mine", [page_entry(records("first"))])), "utf-8")
+    bad.write_text('{"schema": "tinytorch-measurements", "schema_version": 0}', "utf-8")
+    assert main(["measure", "--check", str(good)]) == 0
+    assert main(["measure", "--check", str(good), str(bad), str(clone / "none.json")]) == 1
+    said = capsys.readouterr().out
+    assert "good.json can be used: 2 records of first, of Mine" in said
+    assert "bad.json cannot be used: its schema_version must be 1, not 0" in said
+    assert "none.json" in said
