@@ -100,9 +100,20 @@ def test_each_level_has_a_slope_that_ends_at_its_ridge_point(figure: Figure) -> 
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("arithmetic intensity (FLOP/B)", "rate (GFLOP/s)")
 
 
+def test_the_roof_of_8_bit_integers_is_drawn_where_the_machine_has_one() -> None:
+    made = dataclasses.replace(made_ceilings(noise=0.05), int8_peak=spread(4 * PEAK, "OP/s", 0.05))
+    series = to_body(roofline_figure(POINTS, made), caption="c", alt="a", key="roofline")["series"]
+    assert [one["label"].split(" peak ")[0] for one in series[:2]] == ["FP32", "INT8"]
+    assert series[1]["x"] == pytest.approx(sorted(4 * PEAK / bandwidth for _, _, bandwidth in LEVELS))
+    assert {number["value"] for number in series[1]["numbers"]} == {4 * PEAK}
+
+
+@pytest.mark.parametrize("integers", [False, True])
 @pytest.mark.parametrize("close", [False, True])
-def test_names_can_be_read_and_lie_apart(close: bool) -> None:
+def test_names_can_be_read_and_lie_apart(close: bool, integers: bool) -> None:
     made = made_ceilings(noise=0.05)
+    if integers:
+        made = dataclasses.replace(made, int8_peak=spread(4 * PEAK, "OP/s", 0.05))
     if close:  # three slopes that nearly lie on one another
         first = made.levels[0]
         near = [spread(400e9 / (1 + 0.1 * k), "B/s") for k in range(3)]

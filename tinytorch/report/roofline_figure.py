@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tinytorch.perf.bounds import best_bandwidth
-from tinytorch.perf.hardware import Ceilings
+from tinytorch.perf.hardware import Ceilings, Level
 from tinytorch.perf.roofline import Placed, checked_threads, ridge
+from tinytorch.perf.timing import Measurement
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, line, subplots
 from tinytorch.report.numbers import Scale, common_scale, format_measurement
@@ -75,7 +76,8 @@ def roofline_figure(
 
     Axes are logarithmic: operations for each compulsory byte, and operations a second. Each level is a slope with
     its name and bandwidth and a band for the bandwidth's interval; markers on the flat roof are the ridge points,
-    with the interval of the peak. Points have the intervals of their rates; the legend says which number is what.
+    with the interval of the peak. Where the CPU multiplies 8-bit integers, their roof is above it, and slopes go on
+    to it dashed. Points have the intervals of their rates; the legend says which number is what.
 
     Args:
         placed: what to show; each did some arithmetic.
@@ -88,7 +90,8 @@ def roofline_figure(
     names = [variants] * len(placed) if isinstance(variants, str) else list(variants)
     _check(placed, names, ceilings)
     columns = 2 if all(len(one.name) <= _SHORT_NAME for one in placed) else 1
-    figure, ax = subplots(height=_AXES_HEIGHT + _LEGEND_LINE * (1 + math.ceil((len(placed) + 1) / columns)))
+    entries = len(placed) + len(_flat_roofs(ceilings))
+    figure, ax = subplots(height=_AXES_HEIGHT + _LEGEND_LINE * (1 + math.ceil(entries / columns)))
     x_limits, y_limits = _limits(placed, ceilings)
     scale = _draw_roofs(ax, ceilings, x_limits)
     for number, (one, variant) in enumerate(zip(placed, names, strict=True), start=1):
@@ -115,10 +118,19 @@ def _check(placed: Sequence[Placed], names: Sequence[str], ceilings: Ceilings) -
         checked_threads(one.seconds.how.get("blas_threads"), ceilings, f"the time of {one.name}")
 
 
+def _flat_roofs(ceilings: Ceilings) -> list[tuple[str, str, Measurement]]:
+    """Return name, variant and rate of each flat roof, FP32's first; operations on integers count as FLOPs here."""
+    roofs = [("FP32", "reference", ceilings.fp32_peak)]
+    if ceilings.int8_peak is not None:
+        roofs.append(("INT8", "quantized", ceilings.int8_peak.scaled(1, "FLOP/s")))
+    return roofs
+
+
 def _limits(placed: Sequence[Placed], ceilings: Ceilings) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return the ranges of intensity and rate, with room for the names of the levels on the left."""
-    peak = ceilings.fp32_peak.median
+    peak = max(roof.median for _, _, roof in _flat_roofs(ceilings))
     ridges = [ridge(ceilings, level).median for level in ceilings.levels]
+    ridges += [peak / best_bandwidth(level).median for level in ceilings.levels]
     first = min(*(one.intensity for one in placed), *ridges) / 2
     last = max(*(one.intensity for one in placed), *ridges) * 3
     slopes = [best_bandwidth(level).median for level in ceilings.levels]
@@ -140,27 +152,29 @@ def _slopes_begin(limits: tuple[float, float]) -> float:
 
 
 def _draw_roofs(ax: Axes, ceilings: Ceilings, x_limits: tuple[float, float]) -> Scale:
-    """Draw the flat roof through all ridge points and a slope up to each; return the scale of the rates."""
-    peak = ceilings.fp32_peak
-    ridges = sorted(ridge(ceilings, level).median for level in ceilings.levels)
-    label = f"FP32 peak {format_measurement(peak).text}"
-    line(ax, ridges, [peak] * len(ridges), quantity="rate", variant="reference", label=label)
-    scale = common_scale([peak.median], "FLOP/s")
-    ax.axhline(peak.median / scale.factor, _share_of(x_limits, ridges[0]), color=color("reference"), linewidth=1.6)
-    begin = _slopes_begin(x_limits)
+    """Draw each flat roof through its ridge points and a slope up to each; return the scale of the rates."""
+    roofs = _flat_roofs(ceilings)
+    scale = common_scale([ceilings.fp32_peak.median], "FLOP/s")
+    for name, variant, peak in roofs:
+        ridges = sorted(peak.median / best_bandwidth(level).median for level in ceilings.levels)
+        label = f"{name} peak {format_measurement(peak).text}"
+        line(ax, ridges, [peak] * len(ridges), quantity="rate", variant=variant, label=label)
+        ax.axhline(peak.median / scale.factor, _share_of(x_limits, ridges[0]), color=color(variant), linewidth=1.6)
     for level in ceilings.levels:
-        bandwidth, interval = best_bandwidth(level).median, best_bandwidth(level).interval
-        corner = peak.median / bandwidth
-        ax.plot(
-            [begin, corner],
-            [begin * bandwidth / scale.factor, peak.median / scale.factor],
-            color=color("reference"),
-            linewidth=1.3,
-            zorder=1,
-        )
-        least, most = ([at * end / scale.factor for at in (begin, corner)] for end in (interval.low, interval.high))
-        ax.fill_between([begin, corner], least, most, color=color("reference"), alpha=0.25, linewidth=0, zorder=0)
+        _draw_slope(ax, level, [peak.median for _, _, peak in roofs], _slopes_begin(x_limits), scale)
     return scale
+
+
+def _draw_slope(ax: Axes, level: Level, peaks: Sequence[float], begin: float, scale: Scale) -> None:
+    """Draw a level's slope with a band for its interval up to the first peak, and on to higher ones dashed."""
+    bandwidth, interval = best_bandwidth(level).median, best_bandwidth(level).interval
+    corners = [begin, *(peak / bandwidth for peak in peaks)]
+    heights = [begin * bandwidth / scale.factor, *(peak / scale.factor for peak in peaks)]
+    ax.plot(corners[:2], heights[:2], color=color("reference"), linewidth=1.3, zorder=1)
+    if peaks[-1] > peaks[0]:
+        ax.plot(corners[1:], heights[1:], color=color("reference"), linewidth=1.3, zorder=1, linestyle=(0, (3, 3)))
+    least, most = ([at * end / scale.factor for at in corners[:2]] for end in (interval.low, interval.high))
+    ax.fill_between(corners[:2], least, most, color=color("reference"), alpha=0.25, linewidth=0, zorder=0)
 
 
 def _name_levels(ax: Axes, ceilings: Ceilings, scale: Scale) -> None:
