@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tinytorch.perf import exercises
+from tinytorch.perf.statistics import Interval
 
 Check = Callable[[Any], str]
 
@@ -18,18 +18,20 @@ def bottleneck(rows: list[Any]) -> str:
     return max(seconds, key=lambda op: seconds[op])
 
 
-def scale_and_zero_point(low: float, high: float) -> tuple[float, int]:
-    low, high = min(low, 0.0), max(high, 0.0)
-    return (high - low) / 255, -128 - round(low / ((high - low) / 255))
+def limit(intensity: float, peak: Interval, bandwidth: Interval) -> str:
+    if intensity < peak.low / bandwidth.high:
+        return "memory"
+    return "compute" if intensity > peak.high / bandwidth.low else "cannot tell"
 
 
-def choose(rows: list[Any], budget: int) -> list[str]:
-    chosen: list[str] = []
-    for row in sorted(rows, key=lambda row: row.error / row.saved_bytes, reverse=True):
-        if row.saved_bytes <= budget:
-            chosen.append(row.name)
-            budget -= row.saved_bytes
-    return chosen
+def limit_of_middles(intensity: float, peak: Interval, bandwidth: Interval) -> str:
+    ridge = (peak.low + peak.high) / (bandwidth.low + bandwidth.high)
+    return "memory" if intensity < ridge else "compute"
+
+
+def limit_of_same_ends(intensity: float, peak: Interval, bandwidth: Interval) -> str:
+    ends = sorted((peak.low / bandwidth.low, peak.high / bandwidth.high))
+    return "memory" if intensity < ends[0] else "compute" if intensity > ends[1] else "cannot tell"
 
 
 RIGHT: list[tuple[Check, Callable[..., Any]]] = [
@@ -41,11 +43,7 @@ RIGHT: list[tuple[Check, Callable[..., Any]]] = [
     (exercises.check_bottleneck, bottleneck),
     (exercises.check_intensity, lambda m, k, n: 2 * m * k * n / (4 * (m * k + k * n + m * n))),
     (exercises.check_least_seconds, lambda flops, traffic, peak, bandwidth: max(flops / peak, traffic / bandwidth)),
-    (exercises.check_scale_and_zero_point, scale_and_zero_point),
-    (exercises.check_breaks_naive, lambda: [100.0, 100.5, 101.0]),
-    (exercises.check_breaks_naive, lambda: np.full(3, 7.0)),
-    (exercises.check_breaks_naive, lambda: np.linspace(0, 1e-9, 5)),
-    (exercises.check_choose_layers, choose),
+    (exercises.check_limit, limit),
 ]
 
 WRONG: list[tuple[Check, Callable[..., Any]]] = [
@@ -57,15 +55,9 @@ WRONG: list[tuple[Check, Callable[..., Any]]] = [
     (exercises.check_intensity, lambda m, k, n: m * k * n / (4 * (m * k + k * n + m * n))),
     (exercises.check_intensity, lambda m, k, n: 2 * m * k * n / (4 * (m * k + k * n))),
     (exercises.check_least_seconds, lambda flops, traffic, peak, bandwidth: flops / peak + traffic / bandwidth),
-    (
-        exercises.check_scale_and_zero_point,
-        lambda low, high: ((high - low) / 255, -128 - round(low * 255 / (high - low))),
-    ),
-    (exercises.check_scale_and_zero_point, lambda low, high: (max(high, -low) / 127, 0)),
-    (exercises.check_breaks_naive, lambda: np.linspace(-1, 1, 9)),
-    (exercises.check_breaks_naive, lambda: [1e-3, 1e3]),
-    (exercises.check_choose_layers, lambda rows, budget: [row.name for row in rows]),
-    (exercises.check_choose_layers, lambda rows, budget: []),
+    (exercises.check_limit, limit_of_middles),
+    (exercises.check_limit, limit_of_same_ends),
+    (exercises.check_least_seconds, lambda flops, traffic, peak, bandwidth: None),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Checks for the exercises: each passes or fails a reader's function, and says on what it failed."""
+"""Checks for the exercises on profiling and rooflines: each passes or fails a reader's function, and says on what."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import TransformerBlock
 from tinytorch.perf.breakdown import op_rows
+from tinytorch.perf.checking import exercise_check, returned_number
 from tinytorch.perf.events import recording
-from tinytorch.perf.quantization.affine import Scheme, dequantize_int8, floats, quantize_int8, range_parameters
-from tinytorch.perf.quantization.convert import Sensitivity, layers_to_keep
+from tinytorch.perf.statistics import Interval
 
 
 def _passed(name: str) -> str:
     return f"{name}: passed"
 
 
+@exercise_check
 def check_linear_flops(function: Callable[[int, int, int], float]) -> str:
     """Return "... passed" if ``function(in_features, out_features, rows)`` counts what a Linear really does.
 
@@ -39,6 +39,7 @@ def check_linear_flops(function: Callable[[int, int, int], float]) -> str:
     return _passed("linear_flops")
 
 
+@exercise_check
 def check_overall_speedup(function: Callable[[Sequence[float], Sequence[float]], float]) -> str:
     """Return "... passed" if ``function(shares, speedups)`` is the time before over the time after.
 
@@ -50,12 +51,13 @@ def check_overall_speedup(function: Callable[[Sequence[float], Sequence[float]],
         parts = draw.dirichlet(np.ones(4))
         speedups = draw.uniform(0.5, 20, 3)
         after = parts[3] + sum(part / speedup for part, speedup in zip(parts, speedups, strict=False))
-        answer = function(list(parts[:3]), list(speedups))
         shown = f"shares {np.round(parts[:3], 3)} and speedups {np.round(speedups, 2)}"
+        answer = returned_number(function(list(parts[:3]), list(speedups)), shown)
         assert math.isclose(answer, 1 / after, rel_tol=1e-9), f"{shown} give {1 / after:.4f}, not {answer}"
     return _passed("overall_speedup")
 
 
+@exercise_check
 def check_bottleneck(function: Callable[[list[Any]], str]) -> str:
     """Return "... passed" if ``function(rows)`` names the op with the most self time over both phases.
 
@@ -78,6 +80,7 @@ def check_bottleneck(function: Callable[[list[Any]], str]) -> str:
     return _passed("bottleneck")
 
 
+@exercise_check
 def check_intensity(function: Callable[[int, int, int], float]) -> str:
     """Return "... passed" if ``function(rows, inner, columns)`` is the FLOPs per compulsory byte of what really ran.
 
@@ -92,12 +95,13 @@ def check_intensity(function: Callable[[int, int, int], float]) -> str:
             a @ b
         (event,) = recorded.profile.events
         truth = (event.flops or 0) / event.traffic
-        answer = function(rows, inner, columns)
         shown = f"({rows}, {inner}) times ({inner}, {columns})"
+        answer = returned_number(function(rows, inner, columns), shown)
         assert math.isclose(answer, truth, rel_tol=1e-9), f"{shown} has {truth:.4f} FLOP/B, not {answer}"
     return _passed("intensity")
 
 
+@exercise_check
 def check_least_seconds(function: Callable[[float, float, float, float], float]) -> str:
     """Return "... passed" if ``function(flops, traffic, peak, bandwidth)`` is the time at the roof.
 
@@ -108,80 +112,34 @@ def check_least_seconds(function: Callable[[float, float, float, float], float])
     for _ in range(50):
         flops, traffic, peak, bandwidth = (float(value) for value in 10 ** draw.uniform(0, 9, 4))
         truth = flops / min(peak, flops / traffic * bandwidth)
-        answer = function(flops, traffic, peak, bandwidth)
         shown = f"{flops:.3g} FLOP, {traffic:.3g} B, {peak:.3g} FLOP/s and {bandwidth:.3g} B/s"
+        answer = returned_number(function(flops, traffic, peak, bandwidth), shown)
         assert math.isclose(answer, truth, rel_tol=1e-9), f"{shown} need {truth:.4g} s, not {answer}"
     return _passed("least_seconds")
 
 
-def check_scale_and_zero_point(function: Callable[[float, float], tuple[float, int]]) -> str:
-    """Return "... passed" if ``function(low, high)`` gives scale and zero point of 8-bit affine codes, -128 to 127.
+@exercise_check
+def check_limit(function: Callable[[float, Interval, Interval], str]) -> str:
+    """Return "... passed" if ``function(intensity, peak, bandwidth)`` says what limits an op, where that can be told.
 
-    Ranges lie on both sides of 0 and on one only, where they must be widened to hold 0.
+    ``peak`` and ``bandwidth`` are intervals. The answer is "memory" or "compute" if the intensity lies left or right
+    of the ridge wherever peak and bandwidth are in theirs, else "cannot tell".
 
     Raises:
-        AssertionError: with the range, what is right, and the answer.
+        AssertionError: with the case, where the ridge can be, and the answer.
     """
     draw = np.random.default_rng(0)
-    for case in range(60):
-        low, high = sorted(float(value) for value in draw.normal((0, 3, -3)[case % 3], 1, 2))
-        scale, zero_point = range_parameters(low, high, Scheme(symmetric=False))
-        answer = function(low, high)
-        right = math.isclose(answer[0], float(scale), rel_tol=1e-5) and answer[1] == int(zero_point)
-        shown = f"the range {low:.4f} to {high:.4f} has scale {float(scale):.6f} and zero point {int(zero_point)}"
-        assert right, f"{shown}, not {answer}"
-    return _passed("scale_and_zero_point")
+    for _ in range(60):
+        peak, bandwidth = (_around(10 ** draw.uniform(9, 12), draw) for _ in range(2))
+        low, high = peak.low / bandwidth.high, peak.high / bandwidth.low
+        intensity = float(low * 0.8 + (high * 1.2 - low * 0.8) * draw.random())
+        truth = "memory" if intensity < low else "compute" if intensity > high else "cannot tell"
+        answer = function(intensity, peak, bandwidth)
+        shown = f"at {intensity:.4g} FLOP/B, with a ridge between {low:.4g} and {high:.4g}"
+        assert answer == truth, f"{shown}, it is {truth!r}, not {answer!r}"
+    return _passed("limit")
 
 
-def naive_quantize(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return what a naive affine quantizer makes of x: to 8-bit codes and back. It is here to be broken.
-
-    It stretches the codes over the range of the data without widening it to hold 0, adds a small number so as not to
-    divide by 0, and clips the zero point to what int8 holds: each of the three can turn numbers into others.
-    """
-    scale = (x.max() - x.min()) / np.float32(255) + np.float32(1e-8)
-    zero_point = np.clip(np.rint(-128 - x.min() / scale), -128, 127)
-    codes = np.clip(np.rint(x / scale) + zero_point, -128, 127)
-    return np.asarray((codes - zero_point) * scale, np.float32)
-
-
-def check_breaks_naive(function: Callable[[], Any]) -> str:
-    """Return "... passed" if ``function()`` gives float32 numbers that `naive_quantize` at least halves or doubles.
-
-    On the same numbers `quantize_int8` must stay within a twentieth of the largest.
-
-    Raises:
-        AssertionError: with both errors.
-    """
-    x = floats(np.asarray(function(), np.float32), "the array")
-    largest = float(np.abs(x).max())
-    naive = float(np.abs(naive_quantize(x) - x).max())
-    ours = float(np.abs(dequantize_int8(*quantize_int8(x)).data - x).max())
-    assert ours <= largest / 20, f"an error of {ours:.3g} on numbers up to {largest:.3g} is not the naive one's fault"
-    assert naive >= largest / 2, f"naive_quantize errs by {naive:.3g} on numbers up to {largest:.3g}, not by half of it"
-    return _passed("break_naive")
-
-
-def check_choose_layers(function: Callable[[list[Sensitivity], int], Sequence[str]]) -> str:
-    """Return "... passed" if ``function(rows, extra_bytes)`` names layers that fit, and avoid as much error as greed.
-
-    Greed takes layers by error avoided for each byte, see `layers_to_keep`.
-
-    Raises:
-        AssertionError: with what the layers cost, or what they avoid and what they could.
-    """
-    draw = np.random.default_rng(0)
-    for _ in range(30):
-        sizes = [int(size) for size in draw.integers(100, 100_000, 6)]
-        rows = [
-            Sensitivity(f"layer{index}", "Linear", float(error), size)
-            for index, (error, size) in enumerate(zip(draw.exponential(0.1, 6), sizes, strict=True))
-        ]
-        budget = int(sum(sizes) * draw.uniform(0.1, 0.6))
-        chosen = set(function(rows, budget))
-        spent = sum(row.saved_bytes for row in rows if row.name in chosen)
-        assert spent <= budget, f"{sorted(chosen)} take {spent} bytes more, not at most {budget}"
-        avoided = sum(row.error for row in rows if row.name in chosen)
-        possible = sum(row.error for row in rows if row.name in layers_to_keep(rows, budget))
-        assert avoided >= possible - 1e-12, f"{sorted(chosen)} avoid {avoided:.4f}, not the {possible:.4f} that fit"
-    return _passed("choose_layers")
+def _around(middle: float, draw: np.random.Generator) -> Interval:
+    below, above = draw.uniform(0, 0.15, 2)
+    return Interval(float(middle * (1 - below)), float(middle * (1 + above)), 0.95)

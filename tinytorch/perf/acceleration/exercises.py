@@ -10,8 +10,11 @@ import numpy as np
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration.expression_studies import passes_bytes
 from tinytorch.perf.breakdown import amdahl
+from tinytorch.perf.checking import exercise_check, judged_faster
+from tinytorch.perf.comparison import compare_paired
 from tinytorch.perf.memory import MemoryProfiler
 from tinytorch.perf.subject import MIB
+from tinytorch.perf.timing import interleave
 
 #: Largest error of a fused SiLU over the largest value: a few roundings of float32.
 SILU_TOLERANCE = 1e-6
@@ -28,6 +31,7 @@ EXPRESSIONS: dict[str, Callable[[Array], Any]] = {
 }
 
 
+@exercise_check
 def check_moved_bytes(function: Callable[[str, int], float]) -> str:
     """Return "... passed" if ``function(expression, n)`` is what NumPy's operators read and write for n float32.
 
@@ -45,11 +49,12 @@ def check_moved_bytes(function: Callable[[str, int], float]) -> str:
     return "moved_bytes: passed"
 
 
+@exercise_check
 def check_fused_silu(function: Callable[[Array], Any]) -> str:
-    """Return "... passed" if ``function(x)`` is x / (1 + e**-x) of float32 x, fused.
+    """Return "... passed" if ``function(x)`` is x / (1 + e**-x) of float32 x, fused, and faster than NumPy's operators.
 
     It keeps shape and float32, errs by at most `SILU_TOLERANCE` of the largest value, leaves x alone, and never has
-    more memory than its output.
+    more memory than its output. Where the interval of the speedup leaves it open, the result says to run it again.
 
     Raises:
         AssertionError: saying which of these fails, and by how much.
@@ -67,9 +72,12 @@ def check_fused_silu(function: Callable[[Array], Any]) -> str:
     assert error <= SILU_TOLERANCE, f"it errs by {error:.2g} of the largest value, not {SILU_TOLERANCE:g} at most"
     peak = round(MemoryProfiler().profile(function, (x,), calls=1)["allocated_mb"] * MIB)
     assert peak <= found.nbytes + _SMALL, f"it has {peak} bytes at a time, but its output takes {found.nbytes}"
-    return "fused_silu: passed"
+    functions = {"NumPy's operators": lambda: x / (_ONE + np.exp(-x)), "yours": lambda: function(x)}
+    times = interleave(functions, repeats=20, at_most_seconds=2.0, warmup_seconds=0.1)
+    return judged_faster("fused_silu", compare_paired(times["NumPy's operators"], times["yours"]))
 
 
+@exercise_check
 def check_next_part(function: Callable[[Mapping[str, float], Mapping[str, float]], str]) -> str:
     """Return "... passed" if ``function(seconds, possible)`` names the part whose replacement helps the whole most.
 

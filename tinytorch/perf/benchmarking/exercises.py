@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+from tinytorch.perf.checking import exercise_check, returned_number
 from tinytorch.perf.timing import Measurement
 
 FlawName = Literal["order", "threads", "caches", "statistic", "baseline"]
@@ -15,6 +16,7 @@ FlawName = Literal["order", "threads", "caches", "statistic", "baseline"]
 _TOLERANCE = 1.02
 
 
+@exercise_check
 def check_calls_per_process(function: Callable[[float, float, float, float], int]) -> str:
     """Return "... passed" if ``function(start, call, between, within)`` is the best number of calls in each process.
 
@@ -31,8 +33,8 @@ def check_calls_per_process(function: Callable[[float, float, float, float], int
         start, call, between, within = (float(x) for x in 10 ** draw.uniform((-1, -4, -4, -3), (1, -2, -2, -1)))
         calls = np.arange(1, 200_001)
         cost = (between**2 + within**2 / calls) * (start + calls * call)
-        answer = function(start, call, between, within)
         case = f"start {start:.3g} s, call {call:.3g} s, between {between:.3g}, within {within:.3g}"
+        answer = returned_number(function(start, call, between, within), case)
         assert answer == int(answer) >= 1, f"{case}: {answer} is no number of calls"
         found = (between**2 + within**2 / answer) * (start + answer * call)
         best = int(calls[cost.argmin()])
@@ -96,6 +98,7 @@ def _times(name: str, seconds: float, how: dict[str, object], draw: np.random.Ge
     return Measurement(name, tuple((seconds * noise / np.median(noise)).tolist()), "s", how)
 
 
+@exercise_check
 def check_flaw(function: Callable[[Report], FlawName | None]) -> str:
     """Return "... passed" if ``function(report)`` names the flaw of each report, and None of those that have none.
 
@@ -122,6 +125,7 @@ class Option:
     accuracy: float
 
 
+@exercise_check
 def check_choose(function: Callable[[Sequence[Option], float, int], str | None]) -> str:
     """Return "... passed" if ``function(options, seconds, nbytes)`` names the most accurate within both budgets.
 

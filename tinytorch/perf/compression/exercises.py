@@ -12,12 +12,14 @@ from tinytorch.core.layers import Linear
 from tinytorch.core.module import Sequential
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.checking import exercise_check, returned_number
 from tinytorch.perf.compression.csr import SparseLinear
 from tinytorch.perf.compression.magnitude import smallest
 from tinytorch.perf.compression.masks import with_masks
 from tinytorch.perf.compression.structured import mask_units
 
 
+@exercise_check
 def check_prune(function: Callable[[Array, float], Any]) -> str:
     """Return "... passed" if ``function(weight, sparsity)`` is a copy with exactly the smallest weights zero.
 
@@ -40,6 +42,7 @@ def check_prune(function: Callable[[Array, float], Any]) -> str:
     return "prune: passed"
 
 
+@exercise_check
 def check_csr_bytes(function: Callable[[int, int, float], float]) -> str:
     """Return "... passed" if ``function(inputs, outputs, sparsity)`` is what a `SparseLinear` stores, without bias.
 
@@ -55,12 +58,13 @@ def check_csr_bytes(function: Callable[[int, int, float], float]) -> str:
         layer = Linear(inputs, outputs, seed=0)
         mask = smallest([layer.weight.data], zeros / layer.weight.size)[0]
         truth = SparseLinear(with_masks(layer, {"": mask})).weight_nbytes  # type: ignore[arg-type]
-        answer = function(inputs, outputs, zeros / (inputs * outputs))
         shown = f"{inputs} inputs, {outputs} outputs and {zeros} zeros"
+        answer = returned_number(function(inputs, outputs, zeros / (inputs * outputs)), shown)
         assert abs(answer - truth) < 1e-6 * truth, f"{shown} take {truth} bytes, not {answer}"
     return "csr_bytes: passed"
 
 
+@exercise_check
 def check_remove_neurons(function: Callable[..., Any]) -> str:
     """Return "... passed" if ``function(first, bias, second, gone)`` removes neurons between two weights.
 

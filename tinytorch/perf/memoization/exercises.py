@@ -9,10 +9,12 @@ import numpy as np
 
 from tinytorch.core.op import Array
 from tinytorch.core.transformers import GPT
+from tinytorch.perf.checking import exercise_check
 from tinytorch.perf.memoization.cache import KVCache
 from tinytorch.perf.memoization.studies import step_flops
 
 
+@exercise_check
 def check_cache_bytes(function: Callable[[int, int, int, int, int, int], float]) -> str:
     """Return "... passed" if ``function(batch, positions, layers, heads, head_dim, itemsize)`` is what a cache holds.
 
@@ -28,6 +30,7 @@ def check_cache_bytes(function: Callable[[int, int, int, int, int, int], float])
     return "cache_bytes: passed"
 
 
+@exercise_check
 def check_saved_flops(function: Callable[[int, int, int, int], float]) -> str:
     """Return "... passed" if ``function(width, layers, vocabulary, position)`` is what a cache saves in one step.
 
@@ -46,6 +49,7 @@ def check_saved_flops(function: Callable[[int, int, int, int], float]) -> str:
     return "saved_flops: passed"
 
 
+@exercise_check
 def check_append(function: Callable[[Array, int, Array], Any]) -> str:
     """Return "... passed" if ``function(memory, position, new)`` appends without making the memory anew.
 

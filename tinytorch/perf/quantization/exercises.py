@@ -1,0 +1,91 @@
+"""Checks for the exercises on quantization: each passes or fails a reader's function, and says on what it failed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinytorch.perf.checking import exercise_check
+from tinytorch.perf.quantization.affine import Scheme, dequantize_int8, floats, quantize_int8, range_parameters
+from tinytorch.perf.quantization.convert import Sensitivity, layers_to_keep
+
+
+@exercise_check
+def check_scale_and_zero_point(function: Callable[[float, float], tuple[float, int]]) -> str:
+    """Return "... passed" if ``function(low, high)`` gives scale and zero point of 8-bit affine codes, -128 to 127.
+
+    Ranges lie on both sides of 0 and on one only, where they must be widened to hold 0.
+
+    Raises:
+        AssertionError: with the range, what is right, and the answer.
+    """
+    draw = np.random.default_rng(0)
+    for case in range(60):
+        low, high = sorted(float(value) for value in draw.normal((0, 3, -3)[case % 3], 1, 2))
+        scale, zero_point = range_parameters(low, high, Scheme(symmetric=False))
+        answer = function(low, high)
+        assert isinstance(answer, tuple), f"it must return scale and zero point, not {answer!r}"
+        right = math.isclose(answer[0], float(scale), rel_tol=1e-5) and answer[1] == int(zero_point)
+        shown = f"the range {low:.4f} to {high:.4f} has scale {float(scale):.6f} and zero point {int(zero_point)}"
+        assert right, f"{shown}, not {answer}"
+    return "scale_and_zero_point: passed"
+
+
+def naive_quantize(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return what a naive affine quantizer makes of x: to 8-bit codes and back. It is here to be broken.
+
+    It stretches the codes over the range of the data without widening it to hold 0, adds a small number so as not to
+    divide by 0, and clips the zero point to what int8 holds: each of the three can turn numbers into others.
+    """
+    scale = (x.max() - x.min()) / np.float32(255) + np.float32(1e-8)
+    zero_point = np.clip(np.rint(-128 - x.min() / scale), -128, 127)
+    codes = np.clip(np.rint(x / scale) + zero_point, -128, 127)
+    return np.asarray((codes - zero_point) * scale, np.float32)
+
+
+@exercise_check
+def check_breaks_naive(function: Callable[[], Any]) -> str:
+    """Return "... passed" if ``function()`` gives float32 numbers that `naive_quantize` at least halves or doubles.
+
+    On the same numbers `quantize_int8` must stay within a twentieth of the largest.
+
+    Raises:
+        AssertionError: with both errors.
+    """
+    x = floats(np.asarray(function(), np.float32), "the array")
+    largest = float(np.abs(x).max())
+    naive = float(np.abs(naive_quantize(x) - x).max())
+    ours = float(np.abs(dequantize_int8(*quantize_int8(x)).data - x).max())
+    assert ours <= largest / 20, f"an error of {ours:.3g} on numbers up to {largest:.3g} is not the naive one's fault"
+    assert naive >= largest / 2, f"naive_quantize errs by {naive:.3g} on numbers up to {largest:.3g}, not by half of it"
+    return "break_naive: passed"
+
+
+@exercise_check
+def check_choose_layers(function: Callable[[list[Sensitivity], int], Sequence[str]]) -> str:
+    """Return "... passed" if ``function(rows, extra_bytes)`` names layers that fit, and avoid as much error as greed.
+
+    Greed takes layers by error avoided for each byte, see `layers_to_keep`.
+
+    Raises:
+        AssertionError: with what the layers cost, or what they avoid and what they could.
+    """
+    draw = np.random.default_rng(0)
+    for _ in range(30):
+        sizes = [int(size) for size in draw.integers(100, 100_000, 6)]
+        rows = [
+            Sensitivity(f"layer{index}", "Linear", float(error), size)
+            for index, (error, size) in enumerate(zip(draw.exponential(0.1, 6), sizes, strict=True))
+        ]
+        budget = int(sum(sizes) * draw.uniform(0.1, 0.6))
+        chosen = set(function(rows, budget))
+        spent = sum(row.saved_bytes for row in rows if row.name in chosen)
+        assert spent <= budget, f"{sorted(chosen)} take {spent} bytes more, not at most {budget}"
+        avoided = sum(row.error for row in rows if row.name in chosen)
+        possible = sum(row.error for row in rows if row.name in layers_to_keep(rows, budget))
+        assert avoided >= possible - 1e-12, f"{sorted(chosen)} avoid {avoided:.4f}, not the {possible:.4f} that fit"
+    return "choose_layers: passed"
