@@ -16,7 +16,6 @@ from number_html import (
     absent_html,
     claim_html,
     filled_html,
-    filled_text,
     formatted,
     kept_together,
     number_html,
@@ -42,7 +41,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from tinytorch.report.claims import VERDICTS
+from tinytorch.report.claims import VERDICTS, filled_text
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 from tinytorch.report.shown import BUILDING, RECORD_MIME
 

@@ -232,11 +232,6 @@ def filled_html(text: str, number: Callable[[str], str]) -> str:
     return "".join(parts)
 
 
-def filled_text(text: str, number: Callable[[str], str]) -> str:
-    """Return ``text`` with the plain ``number(key)`` for each key in braces."""
-    return "".join(piece + (number(key) if key is not None else "") for piece, key in split_at_placeholders(text))
-
-
 def quoted_html(number: str, source: str) -> str:
     """Return a number that was typed because it comes from elsewhere, with its source beside it."""
     found = re.fullmatch(r"(?P<name>.+?)\s*<(?P<address>https?://[^>\s]+)>", source)

@@ -12,7 +12,6 @@ from number_html import (
     ShowError,
     detail_lines,
     filled_html,
-    filled_text,
     kept_together,
     number_html,
     quoted_html,
@@ -21,6 +20,7 @@ from number_html import (
 
 from tinytorch.perf.timing import Measurement
 from tinytorch.report import Page
+from tinytorch.report.claims import filled_text
 from tinytorch.report.records import Json
 
 #: Elements of ours that the HTML standard counts as phrasing content.

@@ -143,7 +143,7 @@ def test_what_is_absent_says_why_in_every_place(page: Page) -> None:
     number, verdict = page.absent("torch", "torch-verdict", reason="PyTorch is not <installed>.")
     assert number.record.to_json()["kind"] == "absent"
     assert verdict.record.body == {"reason": "PyTorch is not <installed>."}
-    assert number.html is None
+    assert number.on_page is None
     (table,) = page.absent("engines", reason="PyTorch is not <installed>.", instead_of="table")
     assert table.html is not None
     assert 'id="table-engines"' in table.html

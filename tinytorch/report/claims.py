@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tinytorch.perf.timing import Measurement
@@ -100,3 +100,8 @@ def split_at_placeholders(text: str) -> Sequence[tuple[str, str | None]]:
     pieces = _PLACEHOLDER.split(text)
     keys = [*pieces[1::2], None]
     return list(zip(pieces[0::2], keys, strict=True))
+
+
+def filled_text(text: str, number: Callable[[str], str]) -> str:
+    """Return ``text`` with the plain ``number(key)`` for each key in braces."""
+    return "".join(piece + (number(key) if key is not None else "") for piece, key in split_at_placeholders(text))

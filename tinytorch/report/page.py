@@ -14,19 +14,17 @@ from tinytorch.perf.noise import small_noise_floor
 from tinytorch.perf.timing import Measurement
 from tinytorch.report import figures, tables
 from tinytorch.report.claims import CANNOT_TELL, Claim, placeholders
-from tinytorch.report.numbers import format_confidence, format_interval, format_number
+from tinytorch.report.notebook_view import NOT_MEASURED, number_text, view, words
 from tinytorch.report.provenance import provenance
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, Record, checked_key, checked_text, now, number_body
-from tinytorch.report.shown import Shown
-from tinytorch.report.svg import page_svg
+from tinytorch.report.shown import Shown, is_building
+from tinytorch.report.svg import page_png, page_svg
 from tinytorch.report.tables import Column
 
 #: The key of the record that says where a page was made.
 PROVENANCE_KEY = "provenance"
 #: The key of the smallest ratio that comparisons resolve where and when the page is made.
 NOISE_KEY = "noise-floor"
-#: How what is absent begins.
-NOT_MEASURED = "Not measured in this build"
 
 
 def _note(key: str, reason: str, instead_of: Literal["table", "figure"] | None) -> str | None:
@@ -34,17 +32,6 @@ def _note(key: str, reason: str, instead_of: Literal["table", "figure"] | None) 
     if instead_of is None:
         return None
     return f'<p class="not-measured" id="{instead_of}-{key}" role="note">{NOT_MEASURED}: {escape(reason)}</p>'
-
-
-def number_text(body: Json) -> str:
-    """Return a number's body in words for a terminal: value, interval and n."""
-    interval = body["interval"]
-    half = (interval["high"] - interval["low"]) / 2 if interval else None
-    shown = format_number(body["value"], body["unit"], half_width=half)
-    if not interval:
-        return shown.text
-    ends = format_interval(interval["low"], interval["high"], shown)
-    return f"{shown.text} ({format_confidence(interval['confidence'])} interval {ends}, n = {body['n']})"
 
 
 class Page:
@@ -58,7 +45,7 @@ class Page:
     def __init__(self, name: str) -> None:
         self.name = checked_text(name, "name", "Page")
         self.records: list[Record] = []
-        self._emit(PROVENANCE_KEY, "provenance", provenance(), "where this page is made")
+        self._emit(PROVENANCE_KEY, "provenance", provenance())
         self.noise = small_noise_floor()
         self.number(NOISE_KEY, self.noise.resolvable)
 
@@ -86,7 +73,7 @@ class Page:
         """
         self._check_new(key)
         body = number_body(key, value, unit=unit, what=what, modelled=modelled)
-        return self._emit(key, body.pop("kind"), body, f"{key}: {number_text(body)}")
+        return self._emit(key, body.pop("kind"), body)
 
     def word(self, key: str, word: str, *, because: str) -> Shown:
         """Record a verdict word that code chose, for the role ``{verdict}`key` ``.
@@ -102,7 +89,7 @@ class Page:
         self._check_new(key)
         body = {"word": checked_text(word, "word", key), "because": checked_text(because, "because", key)}
         self._check_numbers(placeholders(because, key), key)
-        return self._emit(key, "verdict", body, f"{key}: {word}, because {because}")
+        return self._emit(key, "verdict", body)
 
     def compare(self, key: str, comparison: Comparison) -> Shown:
         """Record a comparison: its ratio for ``{measured}`key` ``, its verdict for ``{verdict}`key-verdict` ``.
@@ -137,10 +124,7 @@ class Page:
         for key in keys:
             self._check_new(key)
         body = {"reason": checked_text(reason, "reason", keys[0])}
-        return [
-            self._emit(key, ABSENT, dict(body), f"{key}: {NOT_MEASURED}: {reason}", _note(key, reason, instead_of))
-            for key in dict.fromkeys(keys)
-        ]
+        return [self._emit(key, ABSENT, dict(body), html=_note(key, reason, instead_of)) for key in dict.fromkeys(keys)]
 
     def table(
         self,
@@ -167,7 +151,7 @@ class Page:
         cells = tables.checked_rows(rows, checked, key)
         body = tables.to_body(cells, checked, caption=said, key=key)
         html = tables.to_html(cells, checked, caption=said, key=key)
-        return self._emit(key, "table", body, tables.to_text(cells, checked, caption=said), html)
+        return self._emit(key, "table", body, text=tables.to_text(cells, checked, caption=said), html=html)
 
     def figure(self, key: str, figure: Figure, *, caption: str, alt: str) -> Shown:
         """Show and record a figure made with `subplots`, as SVG that follows light and dark.
@@ -186,11 +170,13 @@ class Page:
         figures.check_figure(figure, caption=caption, alt=alt, key=key)
         body = figures.to_body(figure, caption=caption, alt=alt, key=key)
         svg = page_svg(figure, key=key, alt=alt.strip(), ink=figures.INK)
+        png = page_png(figure) if is_building() else None
         pyplot = sys.modules.get("matplotlib.pyplot")
         if pyplot is not None:
             pyplot.close(figure)  # else the notebook's backend shows it a second time, as a bitmap
         html = figures.to_html(svg, caption=caption.strip(), key=key)
-        return self._emit(key, "figure", body, f"[figure {key}: {alt.strip()}] {caption.strip()}", html)
+        text = f"[figure {key}: {alt.strip()}] {caption.strip()}"
+        return self._emit(key, "figure", body, text=text, html=html, png=png)
 
     def claim(
         self,
@@ -228,7 +214,7 @@ class Page:
             raise ValueError(
                 f"verdict of {key!r} must be {CANNOT_TELL!r}, not {verdict!r}: {', '.join(unmeasured)} was not measured"
             )
-        return self._emit(key, "claim", body, f"{statement} ({source}): {verdict}. {evidence}")
+        return self._emit(key, "claim", body)
 
     def _check_new(self, key: str) -> None:
         checked_key(key)
@@ -246,9 +232,27 @@ class Page:
         """Return the keys of this page's records of these kinds."""
         return {record.key for record in self.records if record.kind in kinds}
 
-    def _emit(self, key: str, kind: str, body: Json, text: str, html: str | None = None) -> Shown:
+    def _number_words(self, key: str) -> str:
+        """Return a number of this page in words; another page's is not known here, so its key stands for it."""
+        found = next((record for record in self.records if record.key == key), None)
+        if found is None:
+            return key
+        return NOT_MEASURED.lower() if found.kind == ABSENT else number_text(found.body)
+
+    def _emit(
+        self,
+        key: str,
+        kind: str,
+        body: Json,
+        *,
+        text: str | None = None,
+        html: str | None = None,
+        png: bytes | None = None,
+    ) -> Shown:
         record = Record(key, kind, self.name, now(), body)
         self.records.append(record)
-        shown = Shown(record, text, html)
+        made = record.to_json()
+        text = words(made, self._number_words) if text is None else text
+        shown = Shown(record, text, view(made, html, self._number_words), on_page=html, png=png)
         shown.publish()
         return shown

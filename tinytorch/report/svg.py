@@ -13,6 +13,7 @@ _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "{http://www.w3.org/1999/xlink}href"
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 _FONT_FAMILY = re.compile(r"font-family:[^;]*")
+_PIXELS_PER_INCH = 96
 _NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 #: What matplotlib puts into a style sheet for ``*``, which inline in a page would reach all of the page.
 _ROOT_STYLE = "stroke-linejoin: round; stroke-linecap: butt"
@@ -22,6 +23,14 @@ def _raw_svg(figure: Figure, key: str) -> str:
     buffer = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": key, "path.simplify": True}):
         figure.savefig(buffer, format="svg", transparent=True, metadata=_NO_METADATA)
+    return buffer.getvalue()
+
+
+def page_png(figure: Figure) -> bytes:
+    """Return the figure as a PNG on white, twice as large as on the page, laid out as `page_svg` has left it."""
+    buffer = io.BytesIO()
+    figure.set_layout_engine("none")
+    figure.savefig(buffer, format="png", dpi=2 * _PIXELS_PER_INCH, facecolor="white", metadata={"Software": None})
     return buffer.getvalue()
 
 

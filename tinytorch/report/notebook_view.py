@@ -1,0 +1,121 @@
+"""What a record looks like below its cell in a notebook: HTML that needs no style sheet but its own, and words.
+
+JupyterLab, Visual Studio Code and GitHub each bring colours of their own for light and dark, so nothing here
+names one: text takes the colour around it and rules are made of that colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+
+from tinytorch.report.claims import filled_text
+from tinytorch.report.numbers import format_confidence, format_interval, format_number
+from tinytorch.report.provenance import cautions
+from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
+
+#: How what is absent begins.
+NOT_MEASURED = "Not measured in this build"
+#: Icons of a claim's verdicts, so that none rests on its word's colour.
+_ICONS = {"supported": "✓", "refuted": "✗", "cannot tell here": "?"}
+#: Only what tables and figures need to be read as on the page.
+_STYLE = """<style>
+.measured-table {overflow-x: auto}
+.measured-table table {border-collapse: collapse; margin: 0.5em 0}
+.measured-table caption {caption-side: top; padding: 0 0 0.4em; color: inherit; font-weight: 600; text-align: left}
+.measured-table :is(th, td) {padding: 0.3em 0.9em 0.3em 0; background: none; text-align: left; vertical-align: baseline}
+.measured-table tr {border-bottom: 1px solid color-mix(in srgb, currentcolor 25%, transparent)}
+.measured-table :is(th, td).numeric {font-variant-numeric: tabular-nums; text-align: right; white-space: nowrap}
+.measured-table tbody th {font-weight: 500}
+.measured-table :is(.unit, .spread) {font-weight: 400; opacity: 0.75}
+.measured-table td.modelled {font-style: italic}
+.measured-figure {max-width: 36rem; margin: 0.5em 0}
+.measured-figure svg {display: block; width: 100%; height: auto; color: inherit}
+</style>
+"""
+
+
+def number_text(body: Json) -> str:
+    """Return a number's body in words for a terminal: value, interval and n."""
+    interval = body["interval"]
+    half = (interval["high"] - interval["low"]) / 2 if interval else None
+    shown = format_number(body["value"], body["unit"], half_width=half)
+    if not interval:
+        return shown.text
+    ends = format_interval(interval["low"], interval["high"], shown)
+    return f"{shown.text} ({format_confidence(interval['confidence'])} interval {ends}, n = {body['n']})"
+
+
+def _machine_words(record: Json) -> list[str]:
+    """Return where a page is made, a sentence for each thing that a reader needs to judge its numbers."""
+    machine = record["machine"]
+    cores = f"{machine['cores_usable']} of {machine['cores_logical']} cores"
+    memory = format_number(machine["memory_bytes"], "B").text
+    return [f"Measured on {machine['cpu']}, {cores}, {memory} of memory.", *cautions(record)]
+
+
+def words(record: Json, number: Callable[[str], str]) -> str:
+    """Return a number, verdict, claim, provenance or absence in words, for a terminal.
+
+    Args:
+        record: of one of these kinds.
+        number: what stands for a key that is in the record's text.
+    """
+    key, kind = record["key"], record["kind"]
+    if kind in NUMBER_KINDS:
+        modelled = "modelled, " if kind == "modelled" else ""
+        return f"{key}: {modelled}{number_text(record)}"
+    if kind == "verdict":
+        return f"{key}: {record['word']}, because {filled_text(record['because'], number)}"
+    if kind == "claim":
+        evidence = filled_text(record["evidence"], number)
+        return f"{record['statement']} ({record['source']}): {record['verdict']}. {evidence}"
+    if kind == ABSENT:
+        return f"{key}: {NOT_MEASURED}: {record['reason']}"
+    return "\n".join(_machine_words(record))
+
+
+def _number_html(record: Json) -> str:
+    value, _, interval = number_text(record).partition(" (")
+    sure = f"{interval.removesuffix(')')}; " if interval else ""
+    modelled = "modelled, not measured; " if record["kind"] == "modelled" else ""
+    return f"<strong>{escape(value)}</strong> <small>{escape(modelled + sure + record['what'])}</small>"
+
+
+def _source_html(record: Json) -> str:
+    if not record["source_url"]:
+        return escape(record["source"])
+    return f'<a href="{escape(record["source_url"])}">{escape(record["source"])}</a>'
+
+
+def _claim_html(record: Json, number: Callable[[str], str]) -> str:
+    return (
+        f"<blockquote><p><strong>Claim: {_ICONS[record['verdict']]} {escape(record['verdict'])}</strong></p>\n"
+        f"<p>{escape(record['statement'])}</p>\n<p>{escape(filled_text(record['evidence'], number))}</p>\n"
+        f"<p><small>Source: {_source_html(record)}</small></p></blockquote>"
+    )
+
+
+def view(record: Json, html: str | None, number: Callable[[str], str]) -> str:
+    """Return the HTML of any record for a notebook.
+
+    Args:
+        record: as `Record.to_json` gives it.
+        html: what the book's page shows in the place of the cell's output; None for what only its prose shows.
+        number: what stands for a key that is in the record's text.
+    """
+    if html is not None:
+        return _STYLE + html
+    key, kind = record["key"], record["kind"]
+    if kind == "claim":
+        return _claim_html(record, number)
+    if kind == "provenance":
+        return "<br>\n".join(map(escape, _machine_words(record)))
+    if kind in NUMBER_KINDS:
+        inner = _number_html(record)
+    elif kind == "verdict":
+        reason = filled_text(record["because"], number)
+        inner = f"<strong>{escape(record['word'])}</strong> <small>because {escape(reason)}</small>"
+    else:
+        inner = f"<em>{NOT_MEASURED}: {escape(record['reason'])}</em>"
+    return f"<code>{escape(key)}</code> {inner}"
