@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tinytorch.perf import team
 from tinytorch.perf.hosting import Hosting, hosting, service_of
 
 GIB = 2**30
@@ -75,3 +76,12 @@ def test_a_system_without_control_groups_has_no_limit(tmp_path: Path) -> None:
 )
 def test_a_service_is_known_by_its_variables(environment: dict[str, str], service: str | None) -> None:
     assert service_of(environment) == service
+
+
+@pytest.mark.parametrize(("quota", "usable"), [(None, 4), (0.5, 1), (1.5, 2), (2.0, 2), (64.0, 4)])
+def test_a_quota_leaves_no_more_cores_than_it_can_keep_busy(
+    monkeypatch: pytest.MonkeyPatch, quota: float | None, usable: int
+) -> None:
+    monkeypatch.setattr(team, "allowed_cores", lambda: [3, 5, 6, 9])
+    monkeypatch.setattr(team, "cpu_quota", lambda: quota)
+    assert team.usable_cores() == [3, 5, 6, 9][:usable]

@@ -49,7 +49,7 @@ def test_nothing_is_said_where_nothing_is_known_to_be_narrower(given: dict[str, 
 
 def hosted(service: str | None, quota: float | None, limit: int | None) -> dict[str, Any]:
     hosting = {"service": service, "cpu_quota": quota, "memory_limit": limit}
-    return {"machine": {"cores_usable": 8, "hosting": hosting}}
+    return {"machine": {"cores_logical": 8, "hosting": hosting}}
 
 
 def test_a_shared_host_is_said() -> None:
@@ -74,7 +74,7 @@ def test_cautions_are_of_kernels_and_host() -> None:
 
 def test_a_machine_of_ones_own_is_not_called_shared() -> None:
     assert shared_host(hosted(None, None, None)) is None
-    assert shared_host({"machine": {"cores_usable": 8}}) is None
+    assert shared_host({"machine": {"cores_logical": 8}}) is None
     assert hosting_words({"service": None, "cpu_quota": 0.5, "memory_limit": None}, 1) == "CPU quota 0.5 of 1 core"
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 #: Variables that a service sets in each of its machines, and the service's name.
@@ -78,6 +79,16 @@ def _limit(folder: Path) -> int | None:
     return int(limit) if limit.isdecimal() else None
 
 
+def _tightest_quota(folders: Iterable[Path]) -> float | None:
+    return min((quota for folder in folders if (quota := _quota(folder)) is not None), default=None)
+
+
+@cache
+def cpu_quota() -> float | None:
+    """Return the CPU seconds a second that this process may use as it began, of all cores together; None if no limit."""
+    return _tightest_quota(_folders(_read(_OWN_GROUPS), _GROUPS))
+
+
 def hosting(
     cores: int,
     memory_bytes: int,
@@ -95,6 +106,10 @@ def hosting(
         own_groups: the system's list of the groups that this process is in.
     """
     folders = list(dict.fromkeys(_folders(_read(own_groups), groups)))
-    quotas = [quota for folder in folders if (quota := _quota(folder)) is not None and quota < cores]
+    quota = _tightest_quota(folders)
     limits = [limit for folder in folders if (limit := _limit(folder)) is not None and limit < memory_bytes]
-    return Hosting(service_of(environment), min(quotas, default=None), min(limits, default=None))
+    return Hosting(
+        service_of(environment),
+        quota if quota is not None and quota < cores else None,
+        min(limits, default=None),
+    )

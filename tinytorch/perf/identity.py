@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_info
 
 from tinytorch.perf.arena import huge_page_policy
 from tinytorch.perf.hosting import Hosting, hosting
-from tinytorch.perf.team import usable_cores
+from tinytorch.perf.team import allowed_cores, usable_cores
 
 #: Beginnings of the names of the variables that steer threads and kernels.
 STEERING = ("OPENBLAS_", "OMP_", "MKL_", "NUMBA_", "NUMPY_", "BLIS_", "VECLIB_", "GOTO_")
@@ -89,7 +89,7 @@ class Identity:
     Attributes:
         system: name, release and architecture of the system; ``kernel`` its release alone.
         cpu: model name; ``vectors`` the widest vectors it has, ``extensions`` all flags of vector instructions.
-        cores_physical, cores_logical: of the machine; ``cores_usable`` those that this process may run on.
+        cores_physical, cores_logical: of the machine; ``cores_usable`` those that this process may keep busy.
         caches: data and unified caches, each instance once, innermost first.
         memory_bytes: of the machine; ``huge_pages`` the policy: "always", "madvise" or "never".
         python, numpy, numba, llvm: versions; ``numba_cpu`` the CPU that Numba compiles for.
@@ -228,7 +228,7 @@ def loaded_blas() -> tuple[Blas, ...]:
 def identity() -> Identity:
     """Return which machine and which process this is, now."""
     flags = cpu_flags()
-    cores, memory = len(usable_cores()), psutil.virtual_memory().total
+    memory = psutil.virtual_memory().total
     return Identity(
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         kernel=platform.release(),
@@ -237,7 +237,7 @@ def identity() -> Identity:
         extensions=tuple(sorted(flag for flag in set(flags.lower().split()) if flag.startswith(_EXTENSIONS))),
         cores_physical=psutil.cpu_count(logical=False),
         cores_logical=psutil.cpu_count(logical=True) or 1,
-        cores_usable=cores,
+        cores_usable=len(usable_cores()),
         caches=caches(),
         memory_bytes=memory,
         huge_pages=huge_page_policy(),
@@ -248,6 +248,6 @@ def identity() -> Identity:
         numba_cpu=str(numba.config.CPU_NAME or llvmlite.binding.get_host_cpu_name()),
         blas=loaded_blas(),
         environment=steering_variables(),
-        hosting=hosting(cores, memory),
+        hosting=hosting(len(allowed_cores()), memory),
         load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     )

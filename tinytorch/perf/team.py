@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -11,15 +12,27 @@ from threading import Barrier
 from types import TracebackType
 from typing import Any, Self
 
+from tinytorch.perf.hosting import cpu_quota
+
 #: Seconds after which a thread that waits for the others to start gives up.
 _LONGEST_WAIT = 60.0
 
 
-def usable_cores() -> list[int]:
-    """Return the numbers of the logical cores that this process may use, in order."""
+def allowed_cores() -> list[int]:
+    """Return the numbers of the logical cores that this process may run on, in order."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
+
+
+def usable_cores() -> list[int]:
+    """Return the numbers of the logical cores that this process may keep busy, in order.
+
+    A quota of a shared host counts, rounded up to whole cores: more threads would only hold one another up.
+    """
+    allowed = allowed_cores()
+    quota = cpu_quota()
+    return allowed if quota is None else allowed[: max(1, math.ceil(quota))]
 
 
 class Team:

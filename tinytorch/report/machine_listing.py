@@ -121,7 +121,7 @@ def identity_rows(made: Identity) -> list[tuple[str, str]]:
         ("Cores", f"{made.cores_physical} physical, {made.cores_logical} logical, {made.cores_usable} usable"),
         ("Caches", ", ".join(f"L{level} {_bytes(size)}" for level, size in caches.items()) or "not reported"),
         ("Memory", _bytes(made.memory_bytes)),
-        *([("Host", hosted)] if (hosted := hosting_words(asdict(made.hosting), made.cores_usable)) else []),
+        *([("Host", hosted)] if (hosted := hosting_words(asdict(made.hosting), made.cores_logical)) else []),
         ("System", made.system),
         ("Huge pages", made.huge_pages or "none"),
         ("Python", f"{made.python}, NumPy {made.numpy}, Numba {made.numba}, LLVM {made.llvm} for {made.numba_cpu}"),

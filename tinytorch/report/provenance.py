@@ -85,7 +85,7 @@ def hosting_words(hosting: Json, cores: int) -> str | None:
 
     Args:
         hosting: ``service``, ``cpu_quota`` and ``memory_limit``, None where the host does not say.
-        cores: that the process may run on.
+        cores: of the machine.
     """
     quota, limit = hosting["cpu_quota"], hosting["memory_limit"]
     parts = [
@@ -100,7 +100,7 @@ def shared_host(provenance: Json) -> str | None:
     """Return a sentence on what a host that others share grants, and what that does to times; None if none is known."""
     machine = provenance["machine"]
     # Records of before hosts were asked for have none.
-    words = hosting_words(machine["hosting"], machine["cores_usable"]) if "hosting" in machine else None
+    words = hosting_words(machine["hosting"], machine["cores_logical"]) if "hosting" in machine else None
     if words is None:
         return None
     quota = machine["hosting"]["cpu_quota"]
