@@ -85,7 +85,7 @@ def _tightest_quota(folders: Iterable[Path]) -> float | None:
 
 @cache
 def cpu_quota() -> float | None:
-    """Return the CPU seconds a second that this process may use as it began, of all cores together; None if no limit."""
+    """Return the CPU seconds a second that this process may use, as it began; None without limit."""
     return _tightest_quota(_folders(_read(_OWN_GROUPS), _GROUPS))
 
 
