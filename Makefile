@@ -23,8 +23,9 @@ PORT ?= 8000
 # PyPI's torch for Linux brings gigabytes of CUDA; this index has the build without it.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 LOCK_FLAGS ?=
-LOCK := $(VENV)/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest \
-	--generate-hashes --quiet --custom-compile-command "make lock" $(LOCK_FLAGS)
+COMPILE := $(VENV)/bin/uv pip compile pyproject.toml --python-version 3.11 --generate-hashes --quiet \
+	--custom-compile-command "make lock"
+LOCK := $(COMPILE) --universal --fork-strategy fewest $(LOCK_FLAGS)
 
 .PHONY: help environment peers-environment book test serve lint lock clean peers bench check-site
 
@@ -60,6 +61,8 @@ bench: peers-environment  ## run benchmarks/ beside PyTorch, each library on its
 lock: environment  ## pin every dependency anew after a change of pyproject.toml
 	@$(LOCK) --all-extras --output-file requirements.lock
 	@$(LOCK) --group peers --constraints requirements.lock --output-file requirements-peers.lock
+	@$(COMPILE) binder/requirements.in --extra notebook --extra mpi --python-platform x86_64-manylinux_2_28 \
+		--constraints requirements.lock --output-file binder/requirements.txt
 
 clean:  ## remove what was built; environments stay
 	rm -rf _build .mypy_cache .pytest_cache .ruff_cache .hypothesis

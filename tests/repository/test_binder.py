@@ -1,0 +1,73 @@
+"""Binder gets the packages of the lock and no others, and opens a chapter as a notebook."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+BINDER = ROOT / "binder"
+FACTS = {"sys_platform": "linux", "platform_system": "Linux", "python_version": "3.11", "extra": ""}
+
+
+def pinned(path: Path) -> dict[str, tuple[str, set[str]]]:
+    """Version and hashes of each package that a lock gives Linux, by name."""
+    text = path.read_text("utf-8").replace("\\\n", " ")
+    found: dict[str, tuple[str, set[str]]] = {}
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        requirement = Requirement(line.split(" --hash=")[0])
+        if requirement.marker is None or requirement.marker.evaluate(FACTS):
+            hashes = set(re.findall(r"--hash=(sha256:[0-9a-f]{64})", line))
+            found[canonicalize_name(requirement.name)] = (str(requirement.specifier), hashes)
+    return found
+
+
+def test_every_package_is_the_lock_s_with_its_hashes() -> None:
+    ours, theirs = pinned(ROOT / "requirements.lock"), pinned(BINDER / "requirements.txt")
+    assert len(theirs) > 50
+    for name, (version, hashes) in theirs.items():
+        assert hashes, name
+        assert name in ours, f"{name} is in binder/requirements.txt and not in requirements.lock: run `make lock`"
+        assert (version, hashes) == ours[name], f"{name} differs from requirements.lock: run `make lock`"
+
+
+def test_what_chapters_and_notebooks_need_is_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    asked = [
+        *project["project"]["dependencies"],
+        *extras["notebook"],
+        *extras["mpi"],
+        *project["build-system"]["requires"],
+    ]
+    there = pinned(BINDER / "requirements.txt")
+    for requirement in map(Requirement, asked):
+        version = there[canonicalize_name(requirement.name)][0].removeprefix("==")
+        assert requirement.specifier.contains(version), requirement
+    assert not {"jupyter-book", "pytest", "playwright", "torch"} & there.keys()
+
+
+def test_the_python_is_the_one_that_the_lock_was_made_for() -> None:
+    assert (BINDER / "runtime.txt").read_text("ascii") == "python-3.11\n"
+
+
+def test_texts_open_as_notebooks() -> None:
+    settings = json.loads((BINDER / "overrides.json").read_text("utf-8"))
+    viewers = settings["@jupyterlab/docmanager-extension:plugin"]["defaultViewers"]
+    assert viewers == {"markdown": "Jupytext Notebook", "myst": "Jupytext Notebook"}
+
+
+def test_what_binder_runs_is_a_script_without_faults() -> None:
+    script = BINDER / "postBuild"
+    assert os.access(script, os.X_OK)
+    subprocess.run(["bash", "-n", str(script)], check=True)
+    assert "set -euo pipefail" in script.read_text("utf-8")
