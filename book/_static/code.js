@@ -1,0 +1,31 @@
+// Lets code be copied with a button, and scrolled with the keyboard.
+"use strict";
+
+{
+  const copy = async (block, button) => {
+    try {
+      await navigator.clipboard.writeText(block.textContent.replace(/\n$/, ""));
+      button.textContent = "Copied";
+    } catch {
+      // A page that was not loaded securely may not write there: the reader copies by hand.
+      getSelection().selectAllChildren(block);
+      button.textContent = "Selected";
+    }
+    setTimeout(() => (button.textContent = "Copy"), 2000);
+  };
+
+  document.addEventListener("DOMContentLoaded", () => {
+    for (const block of document.querySelectorAll("div.highlight pre")) {
+      // Code that is wider than the page can be scrolled with the keyboard only when it can have the focus.
+      block.tabIndex = 0;
+      if (block.closest(".cell_output")) continue;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "copy";
+      button.textContent = "Copy";
+      button.setAttribute("aria-live", "polite");
+      button.addEventListener("click", () => copy(block, button));
+      block.parentElement.append(button);
+    }
+  });
+}

@@ -1,0 +1,47 @@
+// Sorts tables by a click on a column's header.
+"use strict";
+
+{
+  /** What a cell sorts by: its number if it has one, else its text; cells that hold neither come last. */
+  const sortKey = (cell) => {
+    if (cell.dataset.value !== undefined) return Number(cell.dataset.value);
+    const text = cell.textContent.trim();
+    return text === "–" ? null : text;
+  };
+
+  const compareKeys = (a, b) => {
+    if (a === null || b === null) return (a === null) - (b === null);
+    if (typeof a === "number" && typeof b === "number") return a - b;
+    return String(a).localeCompare(String(b), "en", { numeric: true });
+  };
+
+  /** Sorts numbers from large to small first, since the largest is what one looks for, and text from A to Z. */
+  const sortBy = (header, index) => {
+    const table = header.closest("table");
+    const body = table.tBodies[0];
+    const numeric = header.classList.contains("numeric");
+    const before = header.getAttribute("aria-sort");
+    const first = numeric ? "descending" : "ascending";
+    const second = numeric ? "ascending" : "descending";
+    const order = before === first ? second : first;
+    const sign = order === "ascending" ? 1 : -1;
+    const rows = [...body.rows].map((row) => [sortKey(row.cells[index]), row]);
+    rows.sort(([a], [b]) => (a === null || b === null ? compareKeys(a, b) : sign * compareKeys(a, b)));
+    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    header.setAttribute("aria-sort", order);
+    body.append(...rows.map(([, row]) => row));
+  };
+
+  const makeSortable = (table) => {
+    [...table.tHead.rows[0].cells].forEach((header, index) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "sort";
+      button.append(...header.childNodes);
+      header.append(button);
+      button.addEventListener("click", () => sortBy(header, index));
+    });
+  };
+
+  document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("table.sortable").forEach(makeSortable));
+}
