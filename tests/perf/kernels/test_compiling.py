@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from tinytorch.perf import kernels
 from tinytorch.perf.kernels import compiling
 from tinytorch.perf.kernels.compiling import kernel
 
-#: Compiles one kernel into a folder of its own, and says how often it was read from disk.
+#: Compiles one kernel, which closes over another, into a folder of its own, and says how often it was read from disk.
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -42,15 +44,48 @@ def run(folder: Path) -> str:
     ).stdout.strip()
 
 
+COMPILED = "pointwise._share.<locals>.share_relu pointwise.relu"
+
+
 def test_a_second_process_reads_the_first_ones_code_and_seconds(tmp_path: Path) -> None:
-    assert run(tmp_path) == "0 pointwise.relu_share"
-    assert run(tmp_path) == "1 pointwise.relu_share"
+    assert run(tmp_path) == f"0 {COMPILED}"
+    assert run(tmp_path) == f"1 {COMPILED}"
 
 
 def test_without_a_folder_kernels_compile_and_say_so(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
-    assert run(blocked) == "0 pointwise.relu_share"
+    assert run(blocked) == f"0 {COMPILED}"
+
+
+def test_folders_go_that_are_neither_new_nor_in_use(tmp_path: Path) -> None:
+    hours = {"now": 0.0, "recent": 0.5, "idle": 2.0, "old": 3.0, "older": 4.0}
+    for name, age in hours.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "kernel.nbc").touch()
+        moment = time.time() - 3600 * age
+        os.utime(tmp_path / name, (moment, moment))
+    compiling.remove_old_folders(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["idle", "now", "recent"]
+
+
+def test_folders_in_use_stay_however_many(tmp_path: Path) -> None:
+    for number in range(6):
+        (tmp_path / str(number)).mkdir()
+    compiling.remove_old_folders(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 6
+
+
+def test_a_process_whose_folder_is_removed_compiles_on_and_keeps_what_it_makes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(compiling, "cache_folder", lambda: tmp_path / "kept")
+    (tmp_path / "kept").mkdir()
+    three = adder(3, "three")
+    assert three(1) == 4
+    shutil.rmtree(tmp_path / "kept")
+    assert three(0.5) == 3.5
+    assert any((tmp_path / "kept").glob("*.nbc"))
 
 
 def test_the_key_is_of_all_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataC
 _HERE = Path(__file__).resolve().parent
 #: Compiled kernels lie here, in a folder for each state of the sources.
 KEPT = _HERE.parents[2] / "_build" / "kernels"
+#: Folders that are kept whatever their age, and seconds that another one is kept after a process last used it.
+_FOLDERS, _IN_USE_SECONDS = 3, 3600
 #: Name of the folder's files that say how long a compilation took.
 _SECONDS = ".seconds.json"
 
@@ -35,14 +38,30 @@ def source_key() -> str:
 
 @cache
 def cache_folder() -> Path | None:
-    """Return the folder that compiled kernels are kept in; None where it cannot be written, and each run compiles."""
+    """Return the folder that compiled kernels are kept in; None where it cannot be written, and each run compiles.
+
+    Folders of earlier sources go; see `remove_old_folders`.
+    """
     folder = KEPT / source_key()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
+        remove_old_folders(KEPT)
     except OSError:
         return None
     return folder
+
+
+def remove_old_folders(kept: Path) -> None:
+    """Remove the folders in ``kept`` that are neither among the three used last nor were used within an hour.
+
+    Every process marks its folder as used when it reads or writes a kernel. One whose folder is gone nevertheless, as
+    it did neither for an hour, compiles what it needs next and makes the folder anew.
+    """
+    used = sorted(((path.stat().st_mtime, path) for path in kept.iterdir() if path.is_dir()), reverse=True)
+    for when, path in used[_FOLDERS:]:
+        if time.time() - when > _IN_USE_SECONDS:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]
@@ -80,9 +99,15 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
 
     Numba keeps one index for all signatures of a function, which two processes that compile at once can leave
     pointing at the wrong code. With one signature an index, both write the same.
+
+    Numba's key holds what a function closes over, in which a kernel or an intrinsic has another number in each process:
+    code that calls one would never be found again. Here the function's name tells such code apart; see `kernel`.
     """
 
     _impl_class = _CacheImplementation
+
+    def _index_key(self, signature: Any, codegen: Any) -> Any:
+        return signature, codegen.magic_tuple(), hashlib.sha256(self._py_func.__code__.co_code).hexdigest()
 
     def _select(self, signature: Any, codegen: Any) -> None:
         key = hashlib.sha256(repr(self._index_key(signature, codegen)).encode()).hexdigest()[:16]
@@ -91,6 +116,8 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
 
     def _load_overload(self, signature: Any, target_context: Any) -> Any:
         self._select(signature, target_context.codegen())
+        with suppress(FileNotFoundError):
+            os.utime(self._cache_path)
         return super()._load_overload(signature, target_context)
 
     def _save_overload(self, signature: Any, data: Any) -> None:

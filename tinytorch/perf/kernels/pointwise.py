@@ -24,85 +24,78 @@ _FORWARD_NS, _BACKWARD_NS = 0.2, 0.3
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
-@kernel
-def gelu_share(start: Any, stop: Any, x: Any, output: Any) -> None:
-    """Fill ``output[start:stop]``."""
-    x, output = x[start:stop], output[start:stop]
-    for i in range(x.size):
-        output[i] = gelu(x[i])
+def _share(of_one: Any, name: str) -> Any:
+    """Return the kernel ``f(start, stop, x, output)`` that fills ``output[start:stop]`` with ``of_one`` of each x."""
+
+    def share(start: Any, stop: Any, x: Any, output: Any) -> None:
+        """Fill ``output[start:stop]``."""
+        x, output = x[start:stop], output[start:stop]
+        for i in range(x.size):
+            output[i] = of_one(x[i])
+
+    return kernel(share, name)
+
+
+def _backward_share(slope: Any, name: str) -> Any:
+    """Return the kernel ``f(start, stop, gradient, kept, down)``: ``down`` is gradient times ``slope`` of ``kept``.
+
+    ``down`` may be the gradient itself.
+    """
+
+    def backward_share(start: Any, stop: Any, gradient: Any, kept: Any, down: Any) -> None:
+        """Fill ``down[start:stop]``."""
+        gradient, kept, down = gradient[start:stop], kept[start:stop], down[start:stop]
+        for i in range(kept.size):
+            down[i] = gradient[i] * slope(kept[i])
+
+    return kernel(backward_share, name)
 
 
 @kernel
-def gelu_backward_share(start: Any, stop: Any, gradient: Any, x: Any, down: Any) -> None:
-    """Fill ``down[start:stop]``, which may be the gradient itself."""
-    gradient, x, down = gradient[start:stop], x[start:stop], down[start:stop]
-    for i in range(x.size):
-        down[i] = gradient[i] * gelu_slope(x[i])
+def silu(x: Any) -> Any:
+    """Return x times its sigmoid."""
+    return x * vector_math.sigmoid(x)
 
 
 @kernel
-def silu_share(start: Any, stop: Any, x: Any, output: Any) -> None:
-    """Fill ``output[start:stop]``."""
-    x, output = x[start:stop], output[start:stop]
-    for i in range(x.size):
-        output[i] = x[i] * vector_math.sigmoid(x[i])
+def silu_slope(x: Any) -> Any:
+    """Return the slope of SiLU at x: s + x s (1 - s), with s the sigmoid."""
+    gate = vector_math.sigmoid(x)
+    return multiply_add(x * gate, _ONE - gate, gate)
 
 
 @kernel
-def silu_backward_share(start: Any, stop: Any, gradient: Any, x: Any, down: Any) -> None:
-    """Fill ``down[start:stop]``, which may be the gradient itself: the slope is s + x s (1 - s)."""
-    gradient, x, down = gradient[start:stop], x[start:stop], down[start:stop]
-    for i in range(x.size):
-        gate = vector_math.sigmoid(x[i])
-        down[i] = gradient[i] * multiply_add(x[i] * gate, _ONE - gate, gate)
+def sigmoid_slope(y: Any) -> Any:
+    """Return the slope of the sigmoid where it is y."""
+    return y * (_ONE - y)
 
 
 @kernel
-def sigmoid_share(start: Any, stop: Any, x: Any, output: Any) -> None:
-    """Fill ``output[start:stop]``."""
-    x, output = x[start:stop], output[start:stop]
-    for i in range(x.size):
-        output[i] = vector_math.sigmoid(x[i])
+def tanh_slope(y: Any) -> Any:
+    """Return the slope of tanh where it is y."""
+    return _ONE - y * y
 
 
 @kernel
-def sigmoid_backward_share(start: Any, stop: Any, gradient: Any, y: Any, down: Any) -> None:
-    """Fill ``down[start:stop]``, which may be the gradient itself, from the output ``y``."""
-    gradient, y, down = gradient[start:stop], y[start:stop], down[start:stop]
-    for i in range(y.size):
-        down[i] = gradient[i] * (y[i] * (_ONE - y[i]))
+def relu(x: Any) -> Any:
+    """Return 0 where x is below 0, and NaN where it is NaN."""
+    return _ZERO if x < _ZERO else x
 
 
 @kernel
-def tanh_share(start: Any, stop: Any, x: Any, output: Any) -> None:
-    """Fill ``output[start:stop]``."""
-    x, output = x[start:stop], output[start:stop]
-    for i in range(x.size):
-        output[i] = vector_math.tanh(x[i])
+def relu_slope(y: Any) -> Any:
+    """Return 1 where ReLU is above 0, else 0."""
+    return _ONE if y > _ZERO else _ZERO
 
 
-@kernel
-def tanh_backward_share(start: Any, stop: Any, gradient: Any, y: Any, down: Any) -> None:
-    """Fill ``down[start:stop]``, which may be the gradient itself, from the output ``y``."""
-    gradient, y, down = gradient[start:stop], y[start:stop], down[start:stop]
-    for i in range(y.size):
-        down[i] = gradient[i] * (_ONE - y[i] * y[i])
-
-
-@kernel
-def relu_share(start: Any, stop: Any, x: Any, output: Any) -> None:
-    """Fill ``output[start:stop]``: 0 where x is below 0, and NaN where it is NaN."""
-    x, output = x[start:stop], output[start:stop]
-    for i in range(x.size):
-        output[i] = _ZERO if x[i] < _ZERO else x[i]
-
-
-@kernel
-def relu_backward_share(start: Any, stop: Any, gradient: Any, y: Any, down: Any) -> None:
-    """Fill ``down[start:stop]``, which may be the gradient itself: its product with 0 or 1, NaN where it is."""
-    gradient, y, down = gradient[start:stop], y[start:stop], down[start:stop]
-    for i in range(y.size):
-        down[i] = gradient[i] * (_ONE if y[i] > _ZERO else _ZERO)
+gelu_share, gelu_backward_share = _share(gelu, "gelu"), _backward_share(gelu_slope, "gelu")
+silu_share, silu_backward_share = _share(silu, "silu"), _backward_share(silu_slope, "silu")
+sigmoid_share, sigmoid_backward_share = (
+    _share(vector_math.sigmoid, "sigmoid"),
+    _backward_share(sigmoid_slope, "sigmoid"),
+)
+tanh_share, tanh_backward_share = _share(vector_math.tanh, "tanh"), _backward_share(tanh_slope, "tanh")
+relu_share, relu_backward_share = _share(relu, "relu"), _backward_share(relu_slope, "relu")
 
 
 def _implementation(op: Op, forward: Any, backward: Any, keeps: str, flops: tuple[int, int]) -> Implementation:
