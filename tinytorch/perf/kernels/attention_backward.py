@@ -126,6 +126,62 @@ def query_block(query: Any, rows: Any, finite: Any, keyed: Any, owned: Any, held
 
 
 @kernel
+def key_memory(mine: Any, end: Any) -> Any:
+    """Return what `backward_sizes` says of keys: columns of keys and values, key rows, gradients of keys and values."""
+    return (
+        mine[: end[0]],
+        mine[end[0] : end[1]],
+        mine[end[1] : end[2]],
+        mine[end[2] : end[3]],
+        mine[end[3] : end[4]],
+    )
+
+
+@kernel
+def query_memory(mine: Any, end: Any) -> Any:
+    """Return what `backward_sizes` says of queries: panels, rows, the queries' gradient, two blocks of scores."""
+    return (
+        mine[end[4] : end[5]],
+        mine[end[5] : end[6]],
+        mine[end[6] : end[7]],
+        mine[end[7] : end[8]],
+        mine[end[8] : end[9]],
+        mine[end[9] : end[10]],
+        mine[end[10] : end[11]],
+    )
+
+
+@kernel
+def load_keys(head: Any, k: Any, v: Any, keyed: Any, straight: Any, plan: Any) -> Any:
+    """Copy a head's keys and values, empty their gradients, and return whether all are finite."""
+    keys, depth = plan[KEY_COUNT], plan[DEPTH]
+    k_at, v_at = place(plan, K, head), place(plan, V, head)
+    copy_panels(keyed[0], straight, k, k_at, plan[K + 3], keys, depth)
+    copy_panels(keyed[1], straight, v, v_at, plan[V + 3], keys, depth)
+    copy_rows(keyed[2], 0, k, k_at, plan[K + 3], keys, depth, keys)
+    for i in range(rounded(keys, ROWS) * rounded(depth, LANES)):
+        keyed[3][i], keyed[4][i] = 0, 0
+    packed = rounded(keys, LANES) * rounded(depth, LANES)
+    return max(largest_bits(keyed[0][:packed]), largest_bits(keyed[1][:packed])) < INFINITE_BITS
+
+
+@kernel
+def load_queries(
+    query: Any, rows: Any, head: Any, q: Any, gradient: Any, owned: Any, straight: Any, plan: Any, scale: Any
+) -> Any:
+    """Copy ``rows`` scaled queries of a head and their gradients from ``query`` on; return whether all are finite."""
+    depth, padded = plan[DEPTH], rounded(rows, COLUMNS)
+    q_at = place(plan, Q, head) + query * plan[Q + 3]
+    down_at = place(plan, OUT, head) + query * plan[OUT + 3]
+    copy_queries(owned[0], straight, q, q_at, plan[Q + 3], rows, depth, scale)
+    copy_queries(owned[1], straight, gradient, down_at, plan[OUT + 3], rows, depth, np.float32(1))
+    copy_rows(owned[2], 0, q, q_at, plan[Q + 3], rows, depth, padded)
+    copy_rows(owned[3], 0, gradient, down_at, plan[OUT + 3], rows, depth, padded)
+    filled = padded * rounded(depth, LANES)
+    return max(largest_bits(owned[2][:filled]), largest_bits(owned[3][:filled])) < INFINITE_BITS
+
+
+@kernel
 def attend_backward(
     start: Any,
     stop: Any,
@@ -152,50 +208,18 @@ def attend_backward(
     offsets = row_offsets(depth)
     end = np.cumsum(np.array(backward_sizes(keys, depth)))
     scale = np.float32(1 / np.sqrt(depth))
-    one = np.float32(1)
     for share in range(start, stop):
-        mine = memory[share]
-        keyed = (
-            mine[: end[0]],
-            mine[end[0] : end[1]],
-            mine[end[1] : end[2]],
-            mine[end[2] : end[3]],
-            mine[end[3] : end[4]],
-        )
-        owned = (
-            mine[end[4] : end[5]],
-            mine[end[5] : end[6]],
-            mine[end[6] : end[7]],
-            mine[end[7] : end[8]],
-            mine[end[8] : end[9]],
-            mine[end[9] : end[10]],
-            mine[end[10] : end[11]],
-        )
+        keyed, owned = key_memory(memory[share], end), query_memory(memory[share], end)
         rest = np.empty(3 * QUERIES, np.float32)
         held = rest[:QUERIES], rest[QUERIES : 2 * QUERIES], rest[2 * QUERIES :]
         for head in range(share * total // shares, (share + 1) * total // shares):
-            k_at, v_at = place(plan, K, head), place(plan, V, head)
-            copy_panels(keyed[0], offsets[0], k, k_at, plan[K + 3], keys, depth)
-            copy_panels(keyed[1], offsets[0], v, v_at, plan[V + 3], keys, depth)
-            copy_rows(keyed[2], 0, k, k_at, plan[K + 3], keys, depth, keys)
-            for i in range(rounded(keys, ROWS) * rounded(depth, LANES)):
-                keyed[3][i], keyed[4][i] = 0, 0
-            packed = rounded(keys, LANES) * rounded(depth, LANES)
-            finite = max(largest_bits(keyed[0][:packed]), largest_bits(keyed[1][:packed])) < INFINITE_BITS
+            finite = load_keys(head, k, v, keyed, offsets[0], plan)
             for query in range(0, queries, QUERIES):
                 rows = min(QUERIES, queries - query)
-                padded = rounded(rows, COLUMNS)
-                q_at = place(plan, Q, head) + query * plan[Q + 3]
-                down_at = place(plan, OUT, head) + query * plan[OUT + 3]
-                copy_queries(owned[0], offsets[0], q, q_at, plan[Q + 3], rows, depth, scale)
-                copy_queries(owned[1], offsets[0], gradient, down_at, plan[OUT + 3], rows, depth, one)
-                copy_rows(owned[2], 0, q, q_at, plan[Q + 3], rows, depth, padded)
-                copy_rows(owned[3], 0, gradient, down_at, plan[OUT + 3], rows, depth, padded)
+                clean = load_queries(query, rows, head, q, gradient, owned, offsets[0], plan, scale)
                 query_statistics(query, rows, head, plan, gradient, output, statistics, held)
-                mine_too = padded * rounded(depth, LANES)
-                clean = max(largest_bits(owned[2][:mine_too]), largest_bits(owned[3][:mine_too])) < INFINITE_BITS
                 query_block(query, rows, finite and clean, keyed, owned, held, offsets, plan)
                 at = place(down_plan, Q, head) + query * down_plan[Q + 3]
                 write_rows(down_q, at, down_plan[Q + 3], owned[4], rows, depth, scale)
             write_rows(down_k, place(down_plan, K, head), down_plan[K + 3], keyed[3], keys, depth, scale)
-            write_rows(down_v, place(down_plan, V, head), down_plan[V + 3], keyed[4], keys, depth, one)
+            write_rows(down_v, place(down_plan, V, head), down_plan[V + 3], keyed[4], keys, depth, np.float32(1))

@@ -6,9 +6,8 @@ from functools import cache
 from typing import Any
 
 from llvmlite import ir
-from numba import config, types
+from numba import types
 from numba.core import cgutils
-from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
 from tinytorch.perf.kernels import vectors
@@ -60,22 +59,18 @@ def multiply_add(lanes: int, per_element: int) -> Any:
     sweep_block = intrinsic(sweep)
 
     def kernel(block: Any, rounds: Any, factor: Any, addend: Any) -> None:
+        """Run the rounds."""
         sweep_block(block, rounds, factor, addend)
 
     return vectors.compiled(kernel, types.void(types.float32[::1], types.intp, types.float32, types.float32))
 
 
 def int8_instruction() -> tuple[int, str] | None:
-    """Return (32-bit lanes, instruction) of the 8-bit dot product that Numba may use here; None if there is none.
-
-    Numba's own list of features decides, which `NUMBA_CPU_FEATURES` overrides: LLVM ends the process if it is asked
-    for an instruction that its target does not have.
-    """
-    listed = get_host_cpu_features() if config.CPU_FEATURES is None else str(config.CPU_FEATURES)
-    features = {name for name in listed.split(",") if name.startswith("+")}
-    if {"+avx512f", "+avx512vnni"} <= features:
+    """Return (32-bit lanes, instruction) of the 8-bit dot product that Numba may use here; None if there is none."""
+    features = vectors.cpu_features()
+    if {"avx512f", "avx512vnni"} <= features:
         return 16, "AVX-512 VNNI vpdpbusd"
-    if {"+avx2", "+avxvnni"} <= features:
+    if {"avx2", "avxvnni"} <= features:
         return 8, "AVX-VNNI vpdpbusd"
     return None
 
@@ -114,6 +109,7 @@ def int8_dot(lanes: int) -> Any:
     add_dots = intrinsic(dot)
 
     def kernel(left: Any, right: Any, sums: Any, rounds: Any) -> None:
+        """Run the rounds."""
         add_dots(left, right, sums, rounds)
 
     return vectors.compiled(kernel, shapes)
@@ -132,6 +128,7 @@ def integer_chain() -> Any:
     """
 
     def kernel(start: Any, addend: Any, mask: Any, rounds: Any) -> Any:
+        """Return the last x."""
         x = start
         for _ in range(rounds):
             x = (x + addend) ^ mask

@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import config
 from numba.core import cgutils
-from numba.core.codegen import get_host_cpu_features
 
 from tinytorch.core.op import Array
-from tinytorch.perf.kernels.vectors import INT32
+from tinytorch.perf.kernels.vectors import INT32, cpu_features
 
 INT16 = ir.IntType(16)
 
@@ -53,16 +51,6 @@ DOTS = (
     Dot("vpmaddwd ymm", 8, frozenset({"avx2"}), 4, 1, 3),
     Dot("multiply", 4, frozenset(), 2, 1, 4),
 )
-
-
-def cpu_features() -> frozenset[str]:
-    """Return what the CPU has that Numba may use, as LLVM names it.
-
-    Numba's own list decides, which `NUMBA_CPU_FEATURES` overrides: LLVM ends the process if it is asked for an
-    instruction that its target does not have.
-    """
-    listed = get_host_cpu_features() if config.CPU_FEATURES is None else str(config.CPU_FEATURES)
-    return frozenset(name[1:] for name in listed.split(",") if name.startswith("+"))
 
 
 def available_dots() -> list[Dot]:

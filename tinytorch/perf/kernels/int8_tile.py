@@ -26,6 +26,8 @@ ROWS = 12
 CHUNK, STEP = 16, 4 * PANEL
 #: Steps of the depth, and lines of a panel, that a turn of the depth's loop reads.
 _TURN = 4
+#: The cache that panels are asked into, as `vectors.prefetch` counts.
+_SECOND_CACHE = 2
 BYTE = ir.IntType(8)
 INDEX = ir.IntType(64)
 
@@ -58,26 +60,8 @@ class _Operands:
 
 
 def _at(builder: Any, pointer: Any, place: Any, vector: Any) -> Any:
-    """Load a vector (or number) from a typed pointer, ``place`` elements on, at any address."""
-    moved = builder.gep(pointer, [place])
-    return builder.load(builder.bitcast(moved, vector.as_pointer()), align=1)
-
-
-def _splat(builder: Any, scalar: Any, lanes: int) -> Any:
-    vector = ir.VectorType(scalar.type, lanes)
-    one = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, vectors.INT32(0))
-    return builder.shuffle_vector(
-        one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(vectors.INT32, lanes), [0] * lanes)
-    )
-
-
-def _prefetch(builder: Any, pointer: Any) -> None:
-    byte = BYTE.as_pointer()
-    flags = [ir.IntType(32)] * 3
-    function = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(ir.VoidType(), [byte, *flags]), "llvm.prefetch.p0"
-    )
-    builder.call(function, [pointer, *(kind(value) for kind, value in zip(flags, (0, 2, 1), strict=True))])
+    """Return the vector (or number) that begins at element ``place``, at any address."""
+    return vectors.load(builder, pointer, place, vector, align=1)
 
 
 def _accumulate(
@@ -95,6 +79,7 @@ def _accumulate(
     in_panel = PANEL // dot.lanes
 
     def step(a_step: Any, b_step: Any) -> None:
+        """Add four of the depth."""
         right = []
         for index in range(vectors_wide):
             panel, part = divmod(index, in_panel)
@@ -102,7 +87,7 @@ def _accumulate(
             right.append(signed(_at(builder, b_step, place, vector)))
         for row in range(rows):
             word = _at(builder, a_step, INDEX(row * CHUNK), vectors.INT32)
-            left = unsigned(_splat(builder, word, dot.lanes))
+            left = unsigned(vectors.filled(builder, word, vector))
             for index in range(vectors_wide):
                 slot = sums[row * vectors_wide + index]
                 builder.store(add(builder.load(slot), left, right[index]), slot)
@@ -115,7 +100,7 @@ def _accumulate(
         first_line = builder.mul(loop.index, INDEX(lines))
         for line in range(lines):
             far = builder.mul(builder.add(first_line, INDEX(line)), given.fetch_stride)
-            _prefetch(builder, builder.gep(fetched, [far]))
+            vectors.prefetch(builder, builder.gep(fetched, [far]), _SECOND_CACHE)
         for number in range(_TURN):
             step(builder.gep(a_chunk, [INDEX(4 * number)]), builder.gep(b_chunk, [INDEX(STEP * number)]))
     a_rest = builder.gep(a, [builder.mul(chunks, INDEX(ROWS * CHUNK))])
@@ -135,7 +120,7 @@ def _correct(
     vector = ir.VectorType(vectors.INT32, dot.lanes)
     top = builder.mul(segment, given.padded_columns)
     for slot, (row, column) in zip(sums, places, strict=True):
-        row_zero = _splat(builder, _at(builder, given.row_zero, row, vectors.INT32), dot.lanes)
+        row_zero = vectors.filled(builder, _at(builder, given.row_zero, row, vectors.INT32), vector)
         total = _at(builder, given.column_sums, builder.add(top, column), vector)
         builder.store(builder.sub(builder.load(slot), builder.mul(row_zero, total)), slot)
     if given.sums_only:
@@ -144,7 +129,7 @@ def _correct(
         for slot, (row, column) in zip(sums, places, strict=True):
             codes = _at(builder, given.zero, builder.add(top, column), ir.VectorType(BYTE, dot.lanes))
             adjust_place = builder.add(builder.mul(row, given.segments), segment)
-            adjust = _splat(builder, _at(builder, given.row_adjust, adjust_place, vectors.INT32), dot.lanes)
+            adjust = vectors.filled(builder, _at(builder, given.row_adjust, adjust_place, vectors.INT32), vector)
             less = builder.mul(builder.sext(codes, vector), adjust)
             builder.store(builder.sub(builder.load(slot), less), slot)
 
@@ -159,7 +144,7 @@ def _write(builder: Any, value: Any, row: Any, column: Any, given: _Operands) ->
     store = cgutils.get_or_insert_function(builder.module, shape, name)
     lanes = ir.Constant(ir.VectorType(vectors.INT32, kind.count), list(range(kind.count)))
     left = builder.trunc(builder.sub(given.columns_left, column), vectors.INT32)
-    exists = builder.icmp_signed("<", lanes, _splat(builder, left, kind.count))
+    exists = builder.icmp_signed("<", lanes, vectors.filled(builder, left, lanes.type))
     with builder.if_then(builder.icmp_signed("<", row, given.rows_left), likely=True):
         place = builder.add(builder.mul(row, given.columns), column)
         pointer = builder.bitcast(builder.gep(given.output, [place]), kind.as_pointer())
@@ -205,7 +190,7 @@ def _emit_part(
             )
             builder.store(builder.fadd(builder.load(kept[index]), scaled), kept[index])
     for slot, (row, column) in zip([] if given.sums_only else kept, places, strict=False):
-        by_row = _splat(builder, _at(builder, given.row_scale, row, vectors.FLOAT), dot.lanes)
+        by_row = vectors.filled(builder, _at(builder, given.row_scale, row, vectors.FLOAT), vector)
         value = builder.fmul(builder.load(slot), by_row)
         _write(builder, builder.fadd(value, _at(builder, given.bias, column, vector)), row, column, given)
 
@@ -226,6 +211,49 @@ OPERANDS = (
     "zero",
     "bias",
 )
+
+
+def _located(context: Any, builder: Any, types_of: Any, arguments: Any) -> _Operands:
+    """Return the arguments of `tile` with each pointer at the first row, panel or column of the tile."""
+    kinds = dict(zip(OPERANDS, types_of, strict=True))
+    values = dict(zip(OPERANDS, cgutils.unpack_tuple(builder, arguments[-1]), strict=True))
+    row, rows_left, panel, b_panel, walk, first = arguments[3:9]
+    steps, segments, columns = values["steps"], values["segments"], values["columns"]
+
+    def data(name: str, place: Any) -> Any:
+        """Return the pointer to element ``place`` of an operand."""
+        pointer = vectors.data_pointer(context, builder, kinds[name], values[name])
+        return builder.gep(pointer, [place])
+
+    chunks = builder.udiv(builder.add(steps, INDEX(3)), INDEX(4))
+    row_bytes = builder.mul(builder.mul(segments, chunks), INDEX(CHUNK))
+    panel_bytes = builder.mul(builder.mul(steps, segments), INDEX(STEP))
+    column = builder.mul(panel, INDEX(PANEL))
+    all_panels = builder.udiv(builder.add(columns, INDEX(PANEL - 1)), INDEX(PANEL))
+    zero_array = context.make_array(kinds["zero"])(context, builder, values["zero"])
+    return _Operands(
+        a=data("a", builder.mul(row, row_bytes)),
+        b=data("b", builder.mul(b_panel, panel_bytes)),
+        fetched=data("b", builder.add(builder.mul(b_panel, panel_bytes), builder.extract_value(walk, 1))),
+        fetch_stride=builder.extract_value(walk, 2),
+        panel_bytes=builder.extract_value(walk, 0),
+        steps=steps,
+        segments=segments,
+        output=data("output", builder.add(builder.mul(builder.add(first, row), columns), column)),
+        columns=columns,
+        rows_left=rows_left,
+        columns_left=builder.sub(columns, column),
+        row_scale=data("row_scale", row),
+        row_zero=data("row_zero", row),
+        row_adjust=data("row_adjust", builder.mul(row, segments)),
+        column_sums=data("column_sums", column),
+        padded_columns=builder.mul(all_panels, INDEX(PANEL)),
+        scale=data("scale", column),
+        zero=data("zero", column),
+        has_zero=builder.icmp_signed(">", zero_array.nitems, INDEX(0)),
+        bias=data("bias", column),
+        sums_only=kinds["output"].dtype == types.int32,
+    )
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
@@ -254,44 +282,7 @@ def tile(
     counts = rows.literal_value, panels.literal_value
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds = dict(zip(OPERANDS, signature.args[-1].types, strict=True))
-        values = dict(zip(OPERANDS, cgutils.unpack_tuple(builder, arguments[-1]), strict=True))
-        row, rows_left, panel, b_panel, walk, first = arguments[3:9]
-        steps, segments, columns = values["steps"], values["segments"], values["columns"]
-
-        def data(name: str, place: Any) -> Any:
-            pointer = vectors.data_pointer(context, builder, kinds[name], values[name])
-            return builder.gep(pointer, [place])
-
-        chunks = builder.udiv(builder.add(steps, INDEX(3)), INDEX(4))
-        row_bytes = builder.mul(builder.mul(segments, chunks), INDEX(CHUNK))
-        panel_bytes = builder.mul(builder.mul(steps, segments), INDEX(STEP))
-        column = builder.mul(panel, INDEX(PANEL))
-        all_panels = builder.udiv(builder.add(columns, INDEX(PANEL - 1)), INDEX(PANEL))
-        zero_array = context.make_array(kinds["zero"])(context, builder, values["zero"])
-        given = _Operands(
-            a=data("a", builder.mul(row, row_bytes)),
-            b=data("b", builder.mul(b_panel, panel_bytes)),
-            fetched=data("b", builder.add(builder.mul(b_panel, panel_bytes), builder.extract_value(walk, 1))),
-            fetch_stride=builder.extract_value(walk, 2),
-            panel_bytes=builder.extract_value(walk, 0),
-            steps=steps,
-            segments=segments,
-            output=data("output", builder.add(builder.mul(builder.add(first, row), columns), column)),
-            columns=columns,
-            rows_left=rows_left,
-            columns_left=builder.sub(columns, column),
-            row_scale=data("row_scale", row),
-            row_zero=data("row_zero", row),
-            row_adjust=data("row_adjust", builder.mul(row, segments)),
-            column_sums=data("column_sums", column),
-            padded_columns=builder.mul(all_panels, INDEX(PANEL)),
-            scale=data("scale", column),
-            zero=data("zero", column),
-            has_zero=builder.icmp_signed(">", zero_array.nitems, INDEX(0)),
-            bias=data("bias", column),
-            sums_only=kinds["output"].dtype == types.int32,
-        )
+        given = _located(context, builder, signature.args[-1].types, arguments)
         some_rows = min(dot.rows, counts[0])
         some_panels = min(4 if some_rows <= 4 and dot.panels > 1 else dot.panels, counts[1])
         with (

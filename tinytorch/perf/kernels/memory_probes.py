@@ -48,6 +48,7 @@ def read(lanes: int) -> Any:
     add_all = intrinsic(total)
 
     def kernel(source: Any, rounds: Any) -> Any:
+        """Return the sum."""
         return add_all(source, rounds)
 
     return vectors.compiled(kernel, types.float32(types.float32[::1], types.intp))
@@ -77,6 +78,7 @@ def copy(lanes: int) -> Any:
     copy_all = intrinsic(copied)
 
     def kernel(target: Any, source: Any, rounds: Any) -> None:
+        """Copy."""
         copy_all(target, source, rounds)
 
     return vectors.compiled(kernel, types.void(types.float32[::1], types.float32[::1], types.intp))
@@ -112,6 +114,7 @@ def triad(lanes: int) -> Any:
     combine = intrinsic(combined)
 
     def kernel(target: Any, left: Any, right: Any, factor: Any, rounds: Any) -> None:
+        """Fill the target."""
         combine(target, left, right, factor, rounds)
 
     return vectors.compiled(kernel, types.void(stream, stream, stream, types.float32, types.intp))
@@ -127,6 +130,7 @@ def random_cycle() -> Any:
     """
 
     def kernel(following: Any, seed: Any) -> None:
+        """Write the cycle."""
         line = types.uint64(LINE_ELEMENTS)
         lines = types.uint64(len(following)) // line
         for i in range(lines):
@@ -151,6 +155,7 @@ def chase() -> Any:
     """Return the kernel ``f(following, start, steps)``: go from line to line and return the index it ends at."""
 
     def kernel(following: Any, start: Any, steps: Any) -> Any:
+        """Return the last index."""
         at = start
         for _ in range(steps):
             at = following[at]

@@ -15,6 +15,8 @@ from tinytorch.core.ops.layout import Pair, channels_first, channels_last, outpu
 from tinytorch.perf.kernels import threads
 from tinytorch.perf.kernels.compiling import kernel
 
+#: Kernel, stride and padding.
+Window = tuple[Pair, Pair, Pair]
 #: About how long an element of a window takes, in nanoseconds.
 _NS = 0.15
 #: The number of a tap that nothing came from: the maximum is NaN.
@@ -136,15 +138,28 @@ def _ns(output: Array, kernel: Pair) -> float:
     return float(output[0].size * kernel[0] * kernel[1] * _NS)
 
 
+def _maps_and_output(x: Array, window: Window) -> tuple[Array, Array]:
+    """Return (N, C, H, W) channels last, and an array for what its windows give, (N, oh, ow, C)."""
+    maps = channels_last(x)
+    positions = output_positions(x.shape[2:], *window)
+    return maps, np.empty((len(maps), *positions, maps.shape[3]), np.float32)
+
+
+def _spread(fill: Any, gradient: Array, shape: tuple[int, ...], window: Window, *places: Array) -> Gradients:
+    """Return the gradient of maps of ``shape``, which the kernel ``fill`` makes of the output's."""
+    down = np.empty(shape, np.float32)
+    given = channels_last(np.asarray(gradient, np.float32))
+    threads.split(fill, len(down), _ns(given, window[0]), given, *places, down, *window)
+    return (channels_first(down),)
+
+
 def _max_forward(keep: bool, x: Array, *, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Array, Saved]:
     """(N, C, H, W) to (N, C, oh, ow); for backward a byte for each output, the number of the maximum's tap."""
     if not _declared(x, kernel):
         return ops.max_pool2d.reference.forward(keep, x, kernel=kernel, stride=stride, padding=padding)
-    positions = output_positions(x.shape[2:], kernel, stride, padding)
-    maps = channels_last(x)
-    output = np.empty((len(maps), *positions, maps.shape[3]), np.float32)
-    places = np.full(output.shape if keep else (1, 1, 1, 1), NOWHERE, np.uint8)
     window = kernel, stride, padding
+    maps, output = _maps_and_output(x, window)
+    places = np.full(output.shape if keep else (1, 1, 1, 1), NOWHERE, np.uint8)
     threads.split(max_images, len(maps), _ns(output, kernel), maps, output, places, keep, *window)
     return channels_first(output), (places, maps.shape, window) if keep else ()
 
@@ -153,20 +168,15 @@ def _max_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned:
     if len(saved) != 3:
         return ops.max_pool2d.reference.backward(gradient, saved, needs, owned)
     places, shape, window = saved
-    down = np.empty(shape, np.float32)
-    given = channels_last(np.asarray(gradient, np.float32))
-    threads.split(max_images_backward, len(down), _ns(given, window[0]), given, places, down, *window)
-    return (channels_first(down),)
+    return _spread(max_images_backward, gradient, shape, window, places)
 
 
 def _mean_forward(keep: bool, x: Array, *, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Array, Saved]:
     """(N, C, H, W) to (N, C, oh, ow)."""
     if not _declared(x, kernel):
         return ops.avg_pool2d.reference.forward(keep, x, kernel=kernel, stride=stride, padding=padding)
-    positions = output_positions(x.shape[2:], kernel, stride, padding)
-    maps = channels_last(x)
-    output = np.empty((len(maps), *positions, maps.shape[3]), np.float32)
     window = kernel, stride, padding
+    maps, output = _maps_and_output(x, window)
     threads.split(mean_images, len(maps), _ns(output, kernel), maps, output, *window)
     return channels_first(output), (maps.shape, window) if keep else ()
 
@@ -175,10 +185,7 @@ def _mean_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned
     if len(saved) != 2:
         return ops.avg_pool2d.reference.backward(gradient, saved, needs, owned)
     shape, window = saved
-    down = np.empty(shape, np.float32)
-    given = channels_last(np.asarray(gradient, np.float32))
-    threads.split(mean_images_backward, len(down), _ns(given, window[0]), given, down, *window)
-    return (channels_first(down),)
+    return _spread(mean_images_backward, gradient, shape, window)
 
 
 IMPLEMENTATIONS: dict[Op, Implementation] = {

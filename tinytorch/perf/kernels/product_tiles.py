@@ -12,8 +12,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils, config
-from numba.core.codegen import get_host_cpu_features
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tinytorch.perf.kernels import vectors
@@ -28,14 +27,8 @@ _AHEAD = 16
 _LINE = 16
 
 
-def _has_wide_registers() -> bool:
-    """Return whether Numba may use 32 registers of 512 bits here; `NUMBA_CPU_FEATURES` can take them away."""
-    listed = get_host_cpu_features() if config.CPU_FEATURES is None else str(config.CPU_FEATURES)
-    return "+avx512f" in listed.split(",")
-
-
 #: Floats of a register, and the tallest and widest tile: 24 accumulators of 32 registers, or 12 of 16.
-LANES, ROWS, VECTORS = (16, 8, 3) if _has_wide_registers() else (8, 4, 3)
+LANES, ROWS, VECTORS = (16, 8, 3) if "avx512f" in vectors.cpu_features() else (8, 4, 3)
 #: Columns of the widest tile.
 WIDTH = VECTORS * LANES
 
@@ -89,12 +82,15 @@ def _accumulated(builder: Any, shape: _Shape, left: Any, right: Any, count: Any)
     a_slot, b_slot = cgutils.alloca_once_value(builder, a), cgutils.alloca_once_value(builder, b)
 
     def steps(turns: Any, unrolled: int) -> None:
+        """Emit a loop of ``turns`` turns of ``unrolled`` steps each."""
         with cgutils.for_range(builder, turns):
             for _ in range(unrolled):
                 at, bt = builder.load(a_slot), builder.load(b_slot)
                 later = builder.gep(bt, [builder.mul(b_step, _INDEX(_AHEAD))])
                 prefetch(builder, later, shape.width * shape.lanes)
-                _outer_product(builder, shape, sums, [builder.gep(at, [row]) for row in rows], bt)
+                places = vectors.offsets(builder, _INDEX(0), shape.lanes, shape.width)
+                row = [vectors.load(builder, bt, place, shape.vector) for place in places]
+                vectors.add_outer_product(builder, sums, [builder.gep(at, [start]) for start in rows], row)
                 builder.store(builder.gep(at, [a_step]), a_slot)
                 builder.store(builder.gep(bt, [b_step]), b_slot)
 
@@ -103,30 +99,10 @@ def _accumulated(builder: Any, shape: _Shape, left: Any, right: Any, count: Any)
     return sums
 
 
-def _outer_product(builder: Any, shape: _Shape, sums: list[Any], column: list[Any], row: Any) -> None:
-    """Add a column of the left operand times a row of the right one to the accumulators."""
-    places = vectors.offsets(builder, _INDEX(0), shape.lanes, shape.width)
-    right = [vectors.load(builder, row, place, shape.vector) for place in places]
-    undefined = ir.Constant(shape.vector, ir.Undefined)
-    everywhere = ir.Constant(ir.VectorType(vectors.INT32, shape.lanes), [0] * shape.lanes)
-    for index, pointer in enumerate(column):
-        first = builder.insert_element(undefined, builder.load(pointer), vectors.INT32(0))
-        left = builder.shuffle_vector(first, undefined, everywhere)
-        for number, each in enumerate(right):
-            slot = sums[index * shape.width + number]
-            builder.store(vectors.fused_multiply_add(builder, left, each, builder.load(slot)), slot)
-
-
 def prefetch(builder: Any, pointer: Any, floats: int) -> None:
     """Ask for the lines of ``floats`` floats from ``pointer`` on; an address that is not ours does nothing."""
-    byte = ir.IntType(8).as_pointer()
-    arguments = [byte, vectors.INT32, vectors.INT32, vectors.INT32]
-    function = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(ir.VoidType(), arguments), "llvm.prefetch.p0"
-    )
     for line in range(max(1, floats // _LINE)):
-        place = builder.bitcast(builder.gep(pointer, [_INDEX(_LINE * line)]), byte)
-        builder.call(function, [place, vectors.INT32(0), vectors.INT32(3), vectors.INT32(1)])
+        vectors.prefetch(builder, builder.gep(pointer, [_INDEX(_LINE * line)]))
 
 
 def _compiled(rows: int, width: int) -> Any:
@@ -134,6 +110,7 @@ def _compiled(rows: int, width: int) -> Any:
     add_up = tile(rows, width, LANES)
 
     def product(a: int, ar: int, at: int, b: int, bt: int, c: int, cr: int, count: int, add: int) -> None:
+        """Run the tile; see `tile`."""
         add_up(a, ar, at, b, bt, c, cr, count, add)
 
     return kernel(product, f"of_{rows}x{width}")

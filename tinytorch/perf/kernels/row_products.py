@@ -118,11 +118,8 @@ def _columns(rows: int, wide: int, lanes: int) -> Any:
                     _floats_at(builder, right, at, vector, signature.args[3])
                     for at in vectors.offsets(builder, start, lanes, wide)
                 ]
-                for row in range(rows):
-                    place = builder.add(builder.mul(x_step, x_step.type(row)), loop.index)
-                    factor = vectors.filled(builder, builder.load(builder.gep(left, [place])), vector)
-                    for weight, slot in zip(weights, sums[row * wide :], strict=False):
-                        builder.store(vectors.fused_multiply_add(builder, factor, weight, builder.load(slot)), slot)
+                rows_at = [builder.add(builder.mul(x_step, x_step.type(row)), loop.index) for row in range(rows)]
+                vectors.add_outer_product(builder, sums, [builder.gep(left, [place]) for place in rows_at], weights)
             for slot, place in zip(sums, places, strict=True):
                 vectors.store(builder, builder.load(slot), into, place)
             return context.get_dummy_value()

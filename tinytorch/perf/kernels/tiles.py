@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import config, types
+from numba import types
 from numba.core import cgutils
-from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
 from tinytorch.perf.kernels import vectors
@@ -20,13 +19,12 @@ def _register_file() -> tuple[int, int]:
 
     Two vectors a row: 8 rows are 16 accumulators, which leave half of 32 registers free; 4 rows fit 16 registers.
     """
-    listed = get_host_cpu_features() if config.CPU_FEATURES is None else str(config.CPU_FEATURES)
-    features = set(listed.split(","))
-    if "+avx512f" in features:
+    features = vectors.cpu_features()
+    if "avx512f" in features:
         return 16, 8
-    if "+avx2" in features:
+    if "avx2" in features:
         return 8, 4
-    return 4, 8 if "+neon" in features else 4
+    return 4, 8 if "neon" in features else 4
 
 
 #: Floats of a vector, rows of a tile, and columns of a tile of two vectors.
@@ -84,30 +82,25 @@ def _tile(
         )
         into_rows, left_rows = (_row_offsets(context, builder, kinds[i], arguments[i]) for i in (4, 7))
         turns, left_steps, right_steps = (cgutils.unpack_tuple(builder, arguments[i], 3) for i in (10, 11, 12))
-        places = [
-            [builder.add(row, INT64(part * LANES)) for part in range(wide)] if wide > 1 else [row] for row in into_rows
-        ]
-        sums = [vectors.variables(builder, VECTOR, wide) for _ in range(ROWS)]
+        places = [place for row in into_rows for place in vectors.offsets(builder, row, LANES, wide)]
+        sums = vectors.variables(builder, VECTOR, ROWS * wide)
         if adds:
-            for slots, at in zip(sums, places, strict=True):
-                for slot, place in zip(slots, at, strict=True):
-                    builder.store(vectors.load(builder, into, place, VECTOR), slot)
+            for slot, place in zip(sums, places, strict=True):
+                builder.store(vectors.load(builder, into, place, VECTOR), slot)
 
         def step(here: list[Any]) -> None:
-            columns = [vectors.load(builder, here[1], INT64(part * LANES), VECTOR) for part in range(wide)]
-            for row, slots in zip(left_rows, sums, strict=True):
-                factor = vectors.filled(builder, builder.load(builder.gep(here[0], [row])), VECTOR)
-                for slot, column in zip(slots, columns, strict=True):
-                    builder.store(vectors.fused_multiply_add(builder, factor, column, builder.load(slot)), slot)
+            """Add one outer product of a column of x and a row of y."""
+            row = [vectors.load(builder, here[1], INT64(part * LANES), VECTOR) for part in range(wide)]
+            vectors.add_outer_product(builder, sums, [builder.gep(here[0], [place]) for place in left_rows], row)
 
         def nest(level: int, here: list[Any]) -> None:
+            """Emit the loops from ``level`` on, the innermost of which takes the steps."""
             inner = step if level == 2 else lambda there: nest(level + 1, there)
             _loop(builder, turns[level], here, [left_steps[level], right_steps[level]], inner)
 
         nest(0, [left, right])
-        for slots, at in zip(sums, places, strict=True):
-            for slot, place in zip(slots, at, strict=True):
-                vectors.store(builder, builder.load(slot), into, place)
+        for slot, place in zip(sums, places, strict=True):
+            vectors.store(builder, builder.load(slot), into, place)
         return context.get_dummy_value()
 
     arguments = (across, accumulate, target, target_at, target_rows, x, x_at, x_rows, y, y_at, counts, x_steps, y_steps)

@@ -1,4 +1,4 @@
-"""Loops of vector instructions of a chosen width, written in LLVM's language for Numba's intrinsics.
+"""Vector instructions of a chosen width, written in LLVM's language: what Numba's intrinsics are made of.
 
 Numba turns a plain loop into vector instructions of the width that LLVM prefers for the CPU, which is 256 bits on
 several that have 512. A probe of the ceiling must not depend on that preference, so its vectors have a stated width.
@@ -10,11 +10,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba import njit
+from numba import config, njit
 from numba.core import cgutils
+from numba.core.codegen import get_host_cpu_features
 
 FLOAT = ir.FloatType()
 INT32 = ir.IntType(32)
+
+
+def cpu_features() -> frozenset[str]:
+    """Return what the CPU has that Numba may use, as LLVM names it.
+
+    Numba's own list decides, which `NUMBA_CPU_FEATURES` overrides: LLVM ends the process if it is asked for an
+    instruction that its target does not have.
+    """
+    listed = get_host_cpu_features() if config.CPU_FEATURES is None else str(config.CPU_FEATURES)
+    return frozenset(name[1:] for name in listed.split(",") if name.startswith("+"))
 
 
 def compiled(function: Callable[..., Any], signature: Any) -> Any:
@@ -40,22 +51,21 @@ def vector_pointer(builder: Any, pointer: Any, index: Any, vector: Any) -> Any:
     return builder.bitcast(builder.gep(pointer, [index]), vector.as_pointer())
 
 
-def load(builder: Any, pointer: Any, index: Any, vector: Any) -> Any:
-    """Return the ``vector`` that begins at element ``index``, at any address."""
-    return builder.load(vector_pointer(builder, pointer, index, vector), align=4)
+def load(builder: Any, pointer: Any, index: Any, vector: Any, align: int = 4) -> Any:
+    """Return the ``vector`` (or number) that begins at element ``index``, at a multiple of ``align`` bytes."""
+    return builder.load(vector_pointer(builder, pointer, index, vector), align=align)
 
 
 def store(builder: Any, value: Any, pointer: Any, index: Any) -> None:
-    """Write the vector ``value`` from element ``index`` on, at any address."""
+    """Write the vector ``value`` from element ``index`` on, at a multiple of 4 bytes."""
     builder.store(value, vector_pointer(builder, pointer, index, value.type), align=4)
 
 
 def filled(builder: Any, scalar: Any, vector: Any) -> Any:
     """Return a ``vector`` whose elements are all ``scalar``."""
-    value = ir.Constant(vector, ir.Undefined)
-    for lane in range(vector.count):
-        value = builder.insert_element(value, scalar, INT32(lane))
-    return value
+    undefined = ir.Constant(vector, ir.Undefined)
+    first = builder.insert_element(undefined, scalar, INT32(0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(INT32, vector.count), [0] * vector.count))
 
 
 def offsets(builder: Any, start: Any, lanes: int, count: int) -> list[Any]:
@@ -80,6 +90,28 @@ def variables(builder: Any, vector: Any, count: int) -> list[Any]:
         builder.store(ir.Constant(vector, None), slot)
         made.append(slot)
     return made
+
+
+def add_outer_product(builder: Any, sums: Sequence[Any], column: Sequence[Any], row: Sequence[Any]) -> None:
+    """Add each number of ``column`` (pointers) times each vector of ``row`` to the variables ``sums``.
+
+    They lie row by row: those of the column's first number first.
+    """
+    for index, pointer in enumerate(column):
+        factor = filled(builder, builder.load(pointer), row[0].type)
+        for slot, each in zip(sums[index * len(row) :], row, strict=False):
+            builder.store(fused_multiply_add(builder, factor, each, builder.load(slot)), slot)
+
+
+def prefetch(builder: Any, pointer: Any, locality: int = 3) -> None:
+    """Ask for the cache line at ``pointer``; an address that is not ours does nothing.
+
+    ``locality`` is LLVM's: 3 for the first cache, 2 for the second.
+    """
+    byte = ir.IntType(8).as_pointer()
+    shape = ir.FunctionType(ir.VoidType(), [byte, INT32, INT32, INT32])
+    function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
+    builder.call(function, [builder.bitcast(pointer, byte), INT32(0), INT32(locality), INT32(1)])
 
 
 def sum_of_lanes(builder: Any, vectors: Sequence[Any]) -> Any:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba import config, types
+from numba import types
 from numba.core import cgutils
-from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
 from tinytorch.perf.kernels import vectors
@@ -25,14 +24,9 @@ _WORDS = ir.VectorType(vectors.INT32, LANES)
 _FLOATS = ir.VectorType(vectors.FLOAT, LANES)
 
 
-def _has_wide_permutation() -> bool:
-    """Return whether the CPU that Numba compiles for looks up 16 floats of a register at once (AVX-512)."""
-    listed = get_host_cpu_features() if config.CPU_FEATURES is None else str(config.CPU_FEATURES)
-    return "+avx512f" in set(listed.split(","))
-
-
-#: Whether codes of fewer than 8 bits are looked up in a register instead of masked, shifted and converted.
-LOOKS_UP = _has_wide_permutation()
+#: Whether codes of fewer than 8 bits are looked up in a register of 16 floats, which AVX-512 does at once, instead of
+#: masked, shifted and converted.
+LOOKS_UP = "avx512f" in vectors.cpu_features()
 
 
 def _words(value: int) -> Any:
@@ -40,25 +34,9 @@ def _words(value: int) -> Any:
     return ir.Constant(_WORDS, [value] * LANES)
 
 
-def _at(builder: Any, pointer: Any, index: Any, vector: Any, alignment: int) -> Any:
-    """Return the vector that begins at element ``index``."""
-    return builder.load(vectors.vector_pointer(builder, pointer, index, vector), align=alignment)
-
-
-def _prefetch(builder: Any, pointer: Any, index: Any) -> None:
-    """Ask for the cache line that element ``index`` is in."""
-    byte = _BYTE.as_pointer()
-    shape = ir.FunctionType(ir.VoidType(), [byte, vectors.INT32, vectors.INT32, vectors.INT32])
-    function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0i8")
-    line = builder.bitcast(builder.gep(pointer, [index]), byte)
-    builder.call(function, [line, vectors.INT32(0), vectors.INT32(3), vectors.INT32(1)])
-
-
 def splat(builder: Any, pointer: Any, index: Any) -> Any:
     """Return 16 times the float at ``index``."""
-    undefined = ir.Constant(_FLOATS, ir.Undefined)
-    first = builder.insert_element(undefined, builder.load(builder.gep(pointer, [index])), vectors.INT32(0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(_WORDS, [0] * LANES))
+    return vectors.filled(builder, builder.load(builder.gep(pointer, [index])), _FLOATS)
 
 
 def _looked_up(builder: Any, words: Any, bits: int) -> Any:
@@ -81,7 +59,7 @@ def _numbers(builder: Any, words: Any, bits: int, first_bit: int) -> Any:
 
 def packed_numbers(builder: Any, pointer: Any, at: Any, bits: int) -> list[Any]:
     """Return as floats the codes of 16 bytes, those in the lowest bits of each first."""
-    raw = _at(builder, pointer, at, _BYTES, 1)
+    raw = vectors.load(builder, pointer, at, _BYTES, align=1)
     if bits == 8:
         return [builder.sitofp(builder.sext(raw, _WORDS), _FLOATS)]
     word = builder.zext(raw, _WORDS)
@@ -131,7 +109,7 @@ class _Tile:
         if not self.interleaved:
             starts = [builder.add(at, at.type(part * LANES)) for part in range(self.parts)]
             return [packed_numbers(builder, self.codes, start, self.bits) for start in starts]
-        word = _at(builder, self.codes, at, _WORDS, 1)
+        word = vectors.load(builder, self.codes, at, _WORDS, align=1)
         return [
             [_numbers(builder, word, self.bits, 8 * part + place * self.bits) for place in places]
             for part in range(self.parts)
@@ -143,7 +121,7 @@ class _Tile:
         if not self.interleaved:
             starts = [builder.add(at, at.type(part * LANES)) for part in range(self.parts)]
             return [packed_numbers(builder, self.zero, start, 8)[0] for start in starts]
-        word = _at(builder, self.zero, at, _WORDS, 1)
+        word = vectors.load(builder, self.zero, at, _WORDS, align=1)
         lifted = [builder.shl(word, _words(24 - 8 * part)) for part in range(self.parts)]
         return [builder.sitofp(builder.ashr(each, _words(24)), _FLOATS) for each in lifted]
 
@@ -169,9 +147,10 @@ class _Tile:
     def prefetch_scales(self, at: Any, affine: bool) -> None:
         """Ask for scales, and zero points, that a later group needs."""
         for part in range(self.parts):
-            _prefetch(self.builder, self.scale, self.builder.add(at, at.type(part * LANES)))
+            place = self.builder.add(at, at.type(part * LANES))
+            vectors.prefetch(self.builder, self.builder.gep(self.scale, [place]))
         if affine:
-            _prefetch(self.builder, self.zero, at)
+            vectors.prefetch(self.builder, self.builder.gep(self.zero, [at]))
 
     def finish(self, scale_at: Any, output_at: Any, output_stride: Any) -> None:
         """Add the scaled sums to the output."""
@@ -230,8 +209,10 @@ def _add_tile(
         tile.prefetch_scales(arguments[14], bool(is_affine))
 
         def turn(number: Any, which: int) -> None:
+            """Add what byte ``number`` of each column holds to the sums of ``which``."""
             here = builder.add(first, builder.mul(number, step))
-            _prefetch(builder, tile.codes, builder.add(here, builder.mul(step, index(_LINES_AHEAD))))
+            ahead = builder.add(here, builder.mul(step, index(_LINES_AHEAD)))
+            vectors.prefetch(builder, builder.gep(tile.codes, [ahead]))
             tile.add_byte(here, builder.add(x_first, builder.mul(number, index(tile.per_byte))), x_step, zeros, which)
 
         even = builder.and_(turns, index(-2))
