@@ -102,6 +102,7 @@ LATENCY = ["pages", 0, "records", 1]
         (changed(["note"], {"a": {"b": [[[[[[[[[[[[1]]]]]]]]]]]]}}), "nested deeper"),
         (changed(["surprise"], 1), "surprise"),
         (changed(["pages", 0, "provenance", "numpy"], 2), "numpy"),
+        (changed(["pages", 0, "provenance", "when"], "yesterday"), "a date and a time, not 'yesterday'"),
     ],
 )
 def test_what_breaks_a_rule_is_refused_with_its_place(given: Any, reason: str) -> None:

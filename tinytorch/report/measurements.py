@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -143,11 +144,21 @@ def _contradictions(made: Json) -> Iterator[str]:
     if len(set(names)) < len(names):
         yield "$.pages: two entries are of one page"
     for page in made["pages"]:
+        if not _is_moment(page["provenance"]["when"]):
+            yield f"page {page['page']}: when must be a date and a time, not {page['provenance']['when'][:40]!r}"
         keys = [record["key"] for record in page["records"]]
         if len(set(keys)) < len(keys):
             yield f"page {page['page']}: two records have one key"
         for record in page["records"]:
             yield from (f"page {page['page']}: {problem}" for problem in _of_record(record))
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _of_record(record: Json) -> Iterator[str]:
