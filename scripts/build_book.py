@@ -4,128 +4,128 @@ Sphinx reports a warning only when it reads a page. A second build after a faile
 again, see no warning and succeed. A mark therefore lies in _build/ from before the build until after its
 success; a build that finds one first removes what Sphinx would trust. Results of executed pages are kept,
 except those that cannot be read and those that failed the build themselves.
+
+Pages tell what happens through a pipe (book/_ext/build_events.py). All that Jupyter Book says goes to
+_build/build.log; what must be mended is said at the end.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
-from jupyter_cache.cache.db import NbCacheRecord
-from jupyter_cache.cache.main import JupyterCacheBase
-from nbformat import NotebookNode
-from sqlalchemy.exc import SQLAlchemyError
+from rich.console import Console
 
-from scripts.blas_settings import without_blas_settings
+from scripts.building.display import display_of
+from scripts.building.leftovers import discard_untrusted
+from scripts.building.one_at_a_time import only_build
+from scripts.building.settings import build_settings, write_startup
+from scripts.building.story import Story, counted, duration, sentence_of
 
 ROOT = Path(__file__).resolve().parent.parent
+EVENTS = "TINYTORCH_BUILD_EVENTS"
+LOG = "build.log"
+#: Lines of the log that are shown when the build died without a word.
+_LAST_WORDS = 5
+#: Makes the command that builds the site from the root of a checkout into its folder of built things.
+Command = Callable[[Path, Path], list[str]]
 
 
-def is_usable(notebook: NotebookNode) -> bool:
-    """Return whether an executed notebook may be shown again: no cell of it wrote to standard error."""
-    outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
-    return not any(output.get("name") == "stderr" for output in outputs)
-
-
-@contextmanager
-def open_cache(folder: Path) -> Iterator[JupyterCacheBase]:
-    """Yield the execution cache in a folder, and close its database afterwards."""
-    cache = JupyterCacheBase(folder)
-    try:
-        yield cache
-    finally:
-        cache.db.dispose()
-
-
-def discard_unusable_results(folder: Path) -> None:
-    """Remove from an execution cache what cannot be read and what failed the build by writing to stderr."""
-    with open_cache(folder) as cache:
-        for record in cache.list_cache_records():
-            try:
-                usable = is_usable(cache.get_cache_bundle(record.pk).nb)
-            except (KeyError, ValueError):  # no file, or half a file
-                usable = False
-            if not usable:
-                NbCacheRecord.remove_record(record.pk, cache.db)
-                shutil.rmtree(folder / "executed" / record.hashkey, ignore_errors=True)
-
-
-def discard_untrusted(output: Path) -> None:
-    """Remove from the folder `output` what an unfinished build left and the next would take as good."""
-    for name in (".doctrees", "html", "jupyter_execute"):
-        shutil.rmtree(output / name, ignore_errors=True)
-    for index in list(output.glob(".jupyter_cache/**/global.db")):
-        try:
-            discard_unusable_results(index.parent)
-        except (RuntimeError, SQLAlchemyError):  # the index itself is unreadable or was never completed
-            shutil.rmtree(index.parent)
-
-
-def build_settings(output: Path) -> dict[str, str]:
-    """Return the environment variables of the build, free of the user's own notebook, plot and BLAS settings.
-
-    Pages run on the `python3` kernel of this environment, even where the user has another of that name, and
-    without the user's IPython start-up files or matplotlib styles, which would change what is measured. A BLAS
-    held to a narrower CPU's kernels would be a straw man: every speedup over it would be too large.
-    """
-    kept = without_blas_settings(os.environ)
-    settings = {name: value for name, value in kept.items() if name not in ("JUPYTER_PATH", "MATPLOTLIBRC")}
-    user = output / ".user"
-    settings["JUPYTER_PREFER_ENV_PATH"] = "1"
-    settings["IPYTHONDIR"] = str(user / "ipython")
-    settings["MPLCONFIGDIR"] = str(user / "matplotlib")
-    settings["PYTHONNOUSERSITE"] = "1"
-    return settings
-
-
-def run_jupyter_book(root: Path, output: Path) -> int:
-    """Run Jupyter Book on `root`/book and return its exit code. Any warning is an error."""
+def jupyter_book_command(root: Path, output: Path) -> list[str]:
+    """Return the command that runs Jupyter Book on `root`/book. Any warning is an error."""
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(root / "book")]
     command += ["--path-output", str(output.parent)]
     # Absolute, or Jupyter Book looks for the pages beside the list of pages.
     command += ["--config", str(root / "_config.yml"), "--toc", str(root / "_toc.yml")]
-    command += ["-W", "--keep-going", "-n"]
-    return subprocess.run(command, cwd=root, env=build_settings(output), stdin=subprocess.DEVNULL).returncode
+    return [*command, "-W", "--keep-going", "-n"]
 
 
-def duration(seconds: float) -> str:
-    """Return a duration in words for people: `8 s` or `3 min 05 s`."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+def run_and_show(command: list[str], root: Path, output: Path, lock: int, story: Story, console: Console) -> int:
+    """Run a command that builds, show the events that it tells, and return its exit code."""
+    reading, writing = os.pipe()
+    settings = {**build_settings(output), EVENTS: str(writing)}
+    with (output / LOG).open("wb") as log, os.fdopen(reading, encoding="utf-8") as events:
+        try:
+            started = subprocess.Popen(
+                command,
+                cwd=root,
+                env=settings,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(writing, lock),
+            )
+        finally:
+            os.close(writing)
+        try:
+            with display_of(story, console) as display:
+                for line in events:
+                    display.take(json.loads(line))
+            return started.wait()
+        finally:
+            if started.poll() is None:
+                started.terminate()
+                started.wait()
 
 
-def build(root: Path) -> int:
-    """Build the book of the checkout at `root`; return 0, or 1 if anything failed or warned."""
+def last_words(log: Path) -> list[str]:
+    """Return the last lines of the log that say something."""
+    lines = [line.rstrip() for line in log.read_text("utf-8", "replace").splitlines()]
+    return [f"  {line}" for line in lines if line.strip("= \x1b[0123456789m")][-_LAST_WORDS:]
+
+
+def build(root: Path, console: Console, command: Command = jupyter_book_command) -> int:
+    """Build the book of the checkout at `root`; return 0, or 1 if anything failed or warned.
+
+    Raises:
+        OSError: if the folder _build cannot be written.
+    """
     output = root / "_build"
+    output.mkdir(parents=True, exist_ok=True)
+    with only_build(output / "build.lock", lambda said: console.print(said, markup=False, soft_wrap=True)) as lock:
+        return _build_alone(root, output, lock, console, command)
+
+
+def _build_alone(root: Path, output: Path, lock: int, console: Console, command: Command) -> int:
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     mark = output / "build-in-progress"
     start = time.monotonic()
-    (output / ".user").mkdir(parents=True, exist_ok=True)
     if mark.exists():
-        print("The last build did not succeed: reading every page anew.", flush=True)
+        say("The last build did not succeed: reading every page anew.")
         discard_untrusted(output)
     mark.touch()
-    if run_jupyter_book(root, output) != 0:
-        print(f"The book was not built: see the messages above ({duration(time.monotonic() - start)}).")
+    write_startup(output)
+    story = Story()
+    code = run_and_show(command(root, output), root, output, lock, story, console)
+    took = duration(time.monotonic() - start)
+    if code != 0:
+        complaints = story.complaints() or last_words(output / LOG)
+        warned = f" because of {counted(len(story.warnings), 'warning')}" if story.warnings else ""
+        say("\n".join(["", f"The book was not built{warned} ({took}):", *complaints]))
+        say(f"All that was said is in {(output / LOG).relative_to(root)}.")
         return 1
     mark.unlink()
-    page = (output / "html" / "index.html").relative_to(root)
-    print(f"The book is in {page} (built in {duration(time.monotonic() - start)}).")
+    say(f"The book is in {(output / 'html' / 'index.html').relative_to(root)} (built in {took}).")
     return 0
 
 
 def main() -> int:
     """Build the book of this checkout and return the exit code."""
     try:
-        return build(ROOT)
+        return build(ROOT, Console())
     except KeyboardInterrupt:
         print("Interrupted: the next build reads every page anew.", file=sys.stderr)
         return 130
+    except OSError as error:
+        print(f"The book was not built: {sentence_of(str(error))}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -1,64 +1,128 @@
-"""Keeps executed pages under a key of all that they measure, runs them one at a time, in the book's order."""
+"""Keeps each executed page under a key of all that it measures, runs pages one at a time, in the book's order."""
 
 from __future__ import annotations
 
-import hashlib
-import platform
 import shutil
+import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import nbformat
+from build_events import tell
+from jupyter_cache import get_cache
+from myst_nb.core.read import create_nb_reader
+from myst_nb.sphinx_ import NbMetadataCollector
+from page_history import PageHistory
+from page_key import PageParts, Surroundings, page_parts, surroundings
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
-from sphinx.errors import ExtensionError
+from sphinx.util import logging
 
-from tinytorch.perf.engines import available
-from tinytorch.perf.identity import cpu_name, steering_variables
-from tinytorch.report.provenance import package_hash
-
-#: What pages measure, relative to the book's sources: folders (their *.py and *.json) and files.
-PATHS = ["../tinytorch", "../requirements.lock"]
-#: Caches of this many latest keys stay, so that going back and forth between two states runs nothing twice.
+LOGGER = logging.getLogger(__name__)
+#: Packages that pages import, relative to the book's sources; of them a page's key holds what the page may import.
+PACKAGES = ["../tinytorch"]
+#: Files and folders that every page's key holds.
+PATHS = ["../requirements.lock"]
+#: Results of this many latest keys stay for each page, so that going back and forth between states runs nothing twice.
 KEPT = 3
 CACHE_FOLDER = ".jupyter_cache"
+HISTORY_FILE = "executions.json"
+#: Where a kernel that tells so writes the names of the modules that it loaded: see scripts/building/settings.py.
+LOADED_MODULES = "loaded-modules.txt"
 
 
-def _hash_of(path: Path) -> str:
-    if path.is_dir():
-        return package_hash(path)
-    if path.is_file():
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    raise ExtensionError(f"execution_key_paths must name files and folders that exist, but {path} does not")
+def _state_folder(app: Sphinx) -> Path:
+    """Return the folder that holds the site, the cache and what else builds leave."""
+    return Path(app.outdir).parent.resolve()
 
 
-def execution_key(folder: Path, paths: list[str]) -> str:
-    """Return a hash of all that a page's result depends on besides its own cells.
+class Execution:
+    """What this build knows about the pages' execution, before and while it reads them."""
 
-    These are the package, the lock file, Python, the CPU, the variables that steer threads and kernels, and the engines
-    that pages compare with.
+    def __init__(self, app: Sphinx) -> None:
+        self.app = app
+        self.folder = _state_folder(app)
+        self.around: Surroundings = surroundings(
+            Path(app.srcdir), app.config.execution_packages, app.config.execution_key_paths
+        )
+        self.history = PageHistory(self.folder / HISTORY_FILE)
+        self.parts: dict[str, PageParts] = {}
+        self.started = 0.0
 
-    Raises:
-        ExtensionError: if one of ``paths``, relative to ``folder``, does not exist.
-    """
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(f"{path}\0{_hash_of((folder / path).resolve())}\0".encode())
-    parts = [platform.python_version(), platform.machine(), cpu_name()]
-    parts += [f"{name}={value}" for name, value in steering_variables().items()]
-    parts += [f"{name} {version}" for name, version in available().items()]
-    digest.update("\0".join(parts).encode())
-    return digest.hexdigest()[:32]
+    def notebook(self, docname: str) -> nbformat.NotebookNode | None:
+        """Return the page as the notebook that MyST-NB would execute, without outputs; None if it has no cells."""
+        env = self.app.env
+        path = Path(env.doc2path(docname))
+        content = path.read_text("utf-8")
+        settings = env.myst_config, env.mystnb_config  # type: ignore[attr-defined]
+        reader = create_nb_reader(str(path), *settings, content)
+        return None if reader is None else reader.read(content)
+
+    def study(self, docname: str) -> nbformat.NotebookNode | None:
+        """Learn what the page's result depends on now, and return its notebook; None if it has none."""
+        notebook = self.notebook(docname)
+        if notebook is None:
+            self.parts.pop(docname, None)
+            return None
+        cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+        self.parts[docname] = page_parts(cells, self.around)
+        return notebook
+
+    def cache_folder(self, docname: str) -> Path:
+        """Return the folder of results of the page under its present key."""
+        return self.folder / CACHE_FOLDER / docname.replace("/", "--") / self.parts[docname].key()
+
+    def has_result(self, docname: str, notebook: nbformat.NotebookNode) -> bool:
+        """Return whether the page's result can be taken from the cache."""
+        folder = self.cache_folder(docname)
+        if not (folder / "global.db").is_file():
+            return False
+        try:
+            get_cache(str(folder)).match_cache_notebook(notebook)
+        except KeyError:
+            return False
+        return True
 
 
-def choose_cache(app: Sphinx, config: Config) -> None:
-    """Point MyST-NB to the cache of the present key; as a setting it also makes Sphinx read all pages anew."""
-    key = execution_key(Path(app.srcdir), list(config.execution_key_paths))
-    path = Path(app.outdir).parent.resolve() / CACHE_FOLDER / key
-    path.mkdir(parents=True, exist_ok=True)
-    path.touch()
-    config.nb_execution_cache_path = str(path)
+def _execution(app: Sphinx) -> Execution:
+    return cast(Execution, app.execution_of_pages)  # type: ignore[attr-defined]
+
+
+def keys_of(env: BuildEnvironment) -> dict[str, str]:
+    """Return the key under which each page was executed when it was last read; kept over builds."""
+    keys: dict[str, str] | None = getattr(env, "execution_keys", None)
+    if keys is None:
+        keys = {}
+        setattr(env, "execution_keys", keys)  # noqa: B010 - the environment's class does not know it
+    return keys
+
+
+def results_of(env: BuildEnvironment, docname: str) -> Path:
+    """Return the folder of the execution cache that holds the result of the page as it was last read."""
+    return Path(env.config.nb_execution_cache_path) / docname.replace("/", "--") / keys_of(env)[docname]
+
+
+def prepare(app: Sphinx, config: Config) -> None:
+    """Set what is the same in every build, so that Sphinx does not read all pages because it changed."""
+    config.nb_execution_cache_path = str(_state_folder(app) / CACHE_FOLDER)
     app.parallel = 1  # a page that runs beside another disturbs its timing
+    setattr(app, "execution_of_pages", Execution(app))  # noqa: B010 - the class does not know it
+
+
+def outdated(app: Sphinx, env: BuildEnvironment, added: set[str], changed: set[str], _: set[str]) -> Iterable[str]:
+    """Return the unchanged pages whose key is another than when they were last read, or whose result is gone."""
+    execution = _execution(app)
+    found = []
+    for docname in sorted(env.found_docs - added - changed):
+        notebook = execution.study(docname)
+        if notebook is None:
+            continue
+        same = keys_of(env).get(docname) == execution.parts[docname].key()
+        if not same or not execution.has_result(docname, notebook):
+            found.append(docname)
+    return found
 
 
 def _toc_order(site_map: Any) -> list[str]:
@@ -84,21 +148,102 @@ def order_pages(app: Sphinx, _: BuildEnvironment, docnames: list[str]) -> None:
     docnames.sort(key=lambda docname: (place.get(docname, len(place)), docname))
 
 
+def plan(app: Sphinx, _: BuildEnvironment, docnames: list[str]) -> None:
+    """Find which pages will run and why, and tell."""
+    execution = _execution(app)
+    pages = []
+    for docname in docnames:
+        notebook = execution.study(docname)
+        page: dict[str, Any] = {"page": docname, "cells": 0, "runs": False, "why": None, "seconds": None}
+        if notebook is not None:
+            page["cells"] = sum(cell.cell_type == "code" for cell in notebook.cells)
+            if not execution.has_result(docname, notebook):
+                page["runs"] = True
+                page["why"] = execution.history.why(docname, execution.parts[docname])
+                page["seconds"] = execution.history.seconds(docname)
+        pages.append(page)
+    tell("plan", pages=pages)
+
+
+def begin_page(app: Sphinx, docname: str, _: list[str]) -> None:
+    """Point MyST-NB to the results of the page's key, before it looks for them."""
+    execution = _execution(app)
+    tell("page", page=docname)
+    execution.started = time.time()
+    (execution.folder / LOADED_MODULES).unlink(missing_ok=True)
+    keys_of(app.env).pop(docname, None)
+    if docname in execution.parts:
+        folder = execution.cache_folder(docname)
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.touch()
+        keys_of(app.env)[docname] = folder.name
+        app.env.mystnb_config = app.env.mystnb_config.copy(execution_cache_path=str(folder))  # type: ignore[attr-defined]
+
+
+def end_page(app: Sphinx, _: Any) -> None:
+    """Remember how long the page ran, and check that nothing ran that its key does not know."""
+    execution, docname = _execution(app), app.env.docname
+    data = NbMetadataCollector.get_exec_data(app.env, docname)
+    if docname in execution.parts and data is not None and data["mtime"] >= execution.started:
+        execution.history.remember(docname, execution.parts[docname], data["runtime"])
+        _check_loaded(execution, docname)
+        tell("ran", page=docname, seconds=data["runtime"])
+
+
+def _check_loaded(execution: Execution, docname: str) -> None:
+    path = execution.folder / LOADED_MODULES
+    if not path.is_file():
+        return
+    known = execution.parts[docname].modules
+    names = {package.name: package for package in execution.around.packages}
+    unknown = [
+        module
+        for module in path.read_text("utf-8").split()
+        if module.partition(".")[0] in names and module in names[module.partition(".")[0]].files and module not in known
+    ]
+    if unknown:
+        LOGGER.warning(
+            "its cells loaded %s, which its key does not hold: import it by a name that import_closure.py can see"
+            " [execution_cache]",
+            ", ".join(unknown),
+            location=docname,
+            type="execution_cache",
+        )
+
+
+def forget(_: Sphinx, env: BuildEnvironment, docname: str) -> None:
+    """Forget the key of a page that is gone or about to be read again."""
+    keys_of(env).pop(docname, None)
+
+
 def drop_old(app: Sphinx, exception: Exception | None) -> None:
-    """After a build without fault, remove all but the latest caches."""
+    """After a build without fault, remove all but each page's latest results, and those of pages that are gone."""
     if exception is not None or app.statuscode:
         return
-    current = Path(app.config.nb_execution_cache_path)
-    others = [path for path in current.parent.iterdir() if path.is_dir() and path != current]
-    latest_first = sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in latest_first[KEPT - 1 :]:
-        shutil.rmtree(path)
+    root = Path(app.config.nb_execution_cache_path)
+    current = {results_of(app.env, docname) for docname in keys_of(app.env)}
+    pages = {folder.parent for folder in current}
+    for page in [path for path in root.glob("*") if path.is_dir()]:
+        results = sorted((path for path in page.iterdir() if path not in current), key=_changed_last, reverse=True)
+        for path in results[KEPT - 1 :] if page in pages else [page]:
+            shutil.rmtree(path)
+
+
+def _changed_last(path: Path) -> float:
+    return path.stat().st_mtime
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect to the events of a build."""
+    app.setup_extension("build_events")
+    app.add_config_value("execution_packages", PACKAGES, "env", list)
     app.add_config_value("execution_key_paths", PATHS, "env", list)
-    app.connect("config-inited", choose_cache)
+    app.connect("config-inited", prepare)
+    app.connect("env-get-outdated", outdated)
     app.connect("env-before-read-docs", order_pages)
-    app.connect("build-finished", drop_old)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+    app.connect("env-before-read-docs", plan)
+    app.connect("source-read", begin_page)
+    app.connect("doctree-read", end_page, priority=900)
+    app.connect("env-purge-doc", forget)
+    app.connect("build-finished", drop_old, priority=900)
+    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import nbformat
+from execution_cache import results_of
 from jsonschema import Draft202012Validator
 from jupyter_cache import get_cache
 from sphinx.application import Sphinx
@@ -113,10 +115,10 @@ def executed_notebook(env: BuildEnvironment, docname: str) -> nbformat.NotebookN
         return None
     notebook = nbformat.read(path, as_version=4)
     if config.execution_mode == "cache":
-        try:
-            _, notebook = get_cache(config.execution_cache_path).merge_match_into_notebook(notebook)
-        except KeyError:
-            return notebook
+        with suppress(KeyError):
+            _, notebook = get_cache(str(results_of(env, docname))).merge_match_into_notebook(notebook)
+    for number, cell in enumerate(notebook.cells):
+        cell["id"] = f"cell-{number}"  # drawn at random otherwise, so that no two builds had the same notebook
     return notebook
 
 

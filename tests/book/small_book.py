@@ -22,6 +22,7 @@ myst_enable_extensions = ["dollarmath", "colon_fence"]
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
+execution_packages = []
 execution_key_paths = ["../package", "../requirements.lock"]
 html_theme = "basic"
 html_copy_source = False

@@ -2,61 +2,183 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import nbformat
 import pytest
 from jupyter_cache.base import CacheBundleIn
+from rich.console import Console
 
 from scripts import build_book
+from scripts.building.leftovers import discard_untrusted, open_cache
+from scripts.building.settings import build_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Stands in for Jupyter Book: notes which folders it finds, leaves those that Sphinx would leave, and does as told.
+BOOK = """
+import json, os, pathlib, sys, time
+output = pathlib.Path(sys.argv[1])
+(output / "found.json").write_text(json.dumps(sorted(path.name for path in output.iterdir() if path.is_dir())))
+for name in (".doctrees", ".jupyter_cache", "html"):
+    (output / name).mkdir(exist_ok=True)
+def tell(**event):
+    os.write(int(os.environ["TINYTORCH_BUILD_EVENTS"]), (json.dumps(event) + chr(10)).encode())
+"""
 
 
-class JupyterBook:
-    """Stands in for Jupyter Book: notes what it finds, leaves what Sphinx would leave, and ends as told."""
+class Build:
+    """A build of a book that does what ``does`` says, and what it printed."""
 
-    def __init__(self, code: int = 0, error: BaseException | None = None) -> None:
-        self.code, self.error = code, error
-        self.found: list[str] = []
-
-    def __call__(self, root: Path, output: Path) -> int:
-        self.found = sorted(path.name for path in output.iterdir() if path.is_dir())
-        for name in (".doctrees", ".jupyter_cache", "html"):
-            (output / name).mkdir(exist_ok=True)
-        if self.error is not None:
-            raise self.error
-        return self.code
+    def __init__(self, root: Path, does: str = "") -> None:
+        printed = io.StringIO()
+        console = Console(file=printed, width=20)  # lines are never broken, whatever the width
+        self.code = build_book.build(root, console, lambda _, output: command(output, does))
+        self.printed = printed.getvalue()
+        self.found = json.loads((root / "_build" / "found.json").read_text())
 
 
-def build(root: Path, monkeypatch: pytest.MonkeyPatch, book: JupyterBook) -> int:
-    monkeypatch.setattr(build_book, "run_jupyter_book", book)
-    return build_book.build(root)
+def command(output: Path, does: str) -> list[str]:
+    return [sys.executable, "-I", "-S", "-c", BOOK + does, str(output)]
 
 
-def test_a_good_build_is_the_start_of_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert build(tmp_path, monkeypatch, JupyterBook()) == 0
-    assert build(tmp_path, monkeypatch, second := JupyterBook()) == 0
+def test_a_good_build_is_the_start_of_the_next(tmp_path: Path) -> None:
+    assert Build(tmp_path).code == 0
+    second = Build(tmp_path)
+    assert second.code == 0
     assert second.found == [".doctrees", ".jupyter_cache", ".user", "html"]
-    assert capsys.readouterr().out.splitlines()[-1].startswith("The book is in _build/html/index.html (built in ")
+    assert second.printed.splitlines()[-1].startswith("The book is in _build/html/index.html (built in ")
 
 
-def test_after_a_failed_build_every_page_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert build(tmp_path, monkeypatch, JupyterBook(code=1)) == 1
-    assert build(tmp_path, monkeypatch, second := JupyterBook()) == 0
+def test_after_a_failed_build_every_page_is_read_again(tmp_path: Path) -> None:
+    assert Build(tmp_path, "sys.exit(2)").code == 1
+    second = Build(tmp_path)
+    assert second.code == 0
     assert second.found == [".jupyter_cache", ".user"]
+    assert second.printed.splitlines()[0] == "The last build did not succeed: reading every page anew."
 
 
-def test_after_an_interrupted_build_every_page_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert build(tmp_path, monkeypatch, JupyterBook()) == 0
-    with pytest.raises(KeyboardInterrupt):
-        build(tmp_path, monkeypatch, JupyterBook(error=KeyboardInterrupt()))
-    assert build(tmp_path, monkeypatch, third := JupyterBook()) == 0
-    assert third.found == [".jupyter_cache", ".user"]
+def test_what_must_be_mended_is_said_at_the_end(tmp_path: Path) -> None:
+    said = """
+print("much else")
+tell(event="plan", pages=[{"page": "roofline", "cells": 2, "runs": True, "why": "its cells changed", "seconds": 61.2}])
+tell(event="page", page="roofline")
+tell(event="warning", where="/somewhere/book/roofline.md:12", text="page 'roofline' has recorded no number 'peak'")
+tell(event="warning", where="/somewhere/book/roofline.md", text="Executing notebook failed: CellExecutionError")
+tell(event="failed-cell", page="roofline", source="roofline.md", cell=3, line=2, code="1 / 0", source_line=40,
+     error="ZeroDivisionError: division by zero")
+sys.exit(2)
+"""
+    failed = Build(tmp_path, said)
+    assert failed.code == 1
+    lines = failed.printed.splitlines()
+    assert lines[:2] == [
+        "1 page to read, 1 of them to run, about 1 min 01 s.",
+        "  1 of 1  roofline runs (about 1 min 01 s), because its cells changed",
+    ]
+    assert lines[3].startswith("The book was not built because of 1 warning (")
+    assert lines[4:] == [
+        "  book/roofline.md:12: page 'roofline' has recorded no number 'peak'",
+        "  Page roofline, code cell 3, its line 2 (roofline.md:40) failed:",
+        "      1 / 0",
+        "  ZeroDivisionError: division by zero",
+        "All that was said is in _build/build.log.",
+    ]
+    assert (tmp_path / "_build" / "build.log").read_text() == "much else\n"
+
+
+def test_a_build_that_dies_without_a_word_shows_its_last_ones(tmp_path: Path) -> None:
+    failed = Build(tmp_path, "print('one', 'two', '======', 'the cause', sep=chr(10))\nsys.exit(3)")
+    assert failed.code == 1
+    assert failed.printed.splitlines()[2:5] == ["  one", "  two", "  the cause"]
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        ("OSError: [Errno 28] No space left on device", "  The disk is full: make space where _build is"),
+        ("OperationalError: database or disk is full", "  The disk is full: make space where _build is"),
+        ("OSError: [Errno 30] Read-only file system: 'x'", "  A file cannot be written: see that _build and all"),
+    ],
+)
+def test_an_error_of_the_system_says_what_to_do(tmp_path: Path, error: str, sentence: str) -> None:
+    failed = Build(tmp_path, f"tell(event='failed', error={error!r})\nsys.exit(2)")
+    assert failed.code == 1
+    assert failed.printed.splitlines()[2].startswith(sentence)
+    assert "Traceback" not in failed.printed
+
+
+MAIN = """
+import pathlib, sys
+from scripts import build_book
+build_book.ROOT = pathlib.Path(sys.argv[1])
+build_book.build.__defaults__ = (lambda _, output: [sys.executable, "-I", "-S", "-c", sys.argv[2], str(output)],)
+sys.exit(build_book.main())
+"""
+
+
+def start(root: Path, does: str) -> subprocess.Popen[str]:
+    """Start a build in a process of its own."""
+    arguments = [sys.executable, "-c", MAIN, str(root), BOOK + does]
+    return subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(6000):
+        if path.exists():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{path} never came")
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "_build").write_text("a file where the folder should be")
+    tried = start(tmp_path, "")
+    out, err = tried.communicate()
+    assert tried.returncode == 1
+    assert out == ""
+    assert err.startswith("The book was not built: ")
+    assert len(err.splitlines()) == 1
+
+
+WAITS = """
+(output / "at-work").touch()
+while not (output / "go-on").exists():
+    time.sleep(0.01)
+"""
+
+
+def test_a_second_build_waits_also_for_what_a_killed_one_left_running(tmp_path: Path) -> None:
+    first = start(tmp_path, WAITS)
+    wait_for(tmp_path / "_build" / "at-work")
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    second = start(tmp_path, "")
+    assert second.stdout is not None
+    said = second.stdout.readline()
+    assert said.startswith(f"Another build is at work here (process {first.pid}): waiting until it has ended.")
+    (tmp_path / "_build" / "go-on").touch()
+    rest, _ = second.communicate()
+    assert second.returncode == 0
+    assert rest.startswith("The last build did not succeed: reading every page anew.\n")
+
+
+def test_an_interrupted_build_ends_what_it_started_and_the_next_reads_every_page(tmp_path: Path) -> None:
+    first = start(tmp_path, WAITS)
+    wait_for(tmp_path / "_build" / "at-work")
+    first.send_signal(signal.SIGINT)
+    _, err = first.communicate()
+    assert first.returncode == 130
+    assert err == "Interrupted: the next build reads every page anew.\n"
+    again = Build(tmp_path)
+    assert again.code == 0
+    assert again.found == [".jupyter_cache", ".user"]
 
 
 def executed_notebook(number: int, stream: str) -> nbformat.NotebookNode:
@@ -67,16 +189,16 @@ def executed_notebook(number: int, stream: str) -> nbformat.NotebookNode:
 
 def test_only_results_that_can_be_shown_again_are_kept(tmp_path: Path) -> None:
     folder = tmp_path / ".jupyter_cache" / "key"
-    with build_book.open_cache(folder) as cache:
+    with open_cache(folder) as cache:
         for number, stream in enumerate(["stdout", "stderr", "stdout", "stdout"]):
             cache.cache_notebook_bundle(CacheBundleIn(executed_notebook(number, stream), f"{number}.md"))
         good, _, half, gone = (record.hashkey for record in sorted(cache.list_cache_records(), key=lambda r: r.uri))
     (folder / "executed" / half / "base.ipynb").write_text('{"cells": [')
     (folder / "executed" / gone / "base.ipynb").unlink()
 
-    build_book.discard_untrusted(tmp_path)
+    discard_untrusted(tmp_path)
 
-    with build_book.open_cache(folder) as cache:
+    with open_cache(folder) as cache:
         assert [record.hashkey for record in cache.list_cache_records()] == [good]
     assert [path.name for path in (folder / "executed").iterdir()] == [good]
 
@@ -86,7 +208,7 @@ def test_a_cache_whose_index_is_broken_is_removed(tmp_path: Path, content: bytes
     index = tmp_path / ".jupyter_cache" / "key" / "global.db"
     index.parent.mkdir(parents=True)
     index.write_bytes(content)
-    build_book.discard_untrusted(tmp_path)
+    discard_untrusted(tmp_path)
     assert not index.parent.exists()
 
 
@@ -105,29 +227,13 @@ def test_the_users_own_kernel_does_not_run_the_pages(tmp_path: Path, monkeypatch
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "0")
     assert find_kernel(dict(os.environ)).startswith(str(tmp_path)), "the user's kernel would be found otherwise"
-    assert find_kernel(build_book.build_settings(tmp_path)).startswith(sys.prefix)
+    assert find_kernel(build_settings(tmp_path)).startswith(sys.prefix)
 
 
-def test_jupyter_book_gets_absolute_paths_and_no_mercy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[list[str]] = []
-
-    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        seen.append(command)
-        return subprocess.CompletedProcess(command, 0)
-
-    monkeypatch.setattr(subprocess, "run", run)
-    assert build_book.run_jupyter_book(tmp_path, tmp_path / "_build") == 0
-    (command,) = seen
-    assert command[command.index("--toc") + 1] == str(tmp_path / "_toc.yml")
-    assert command[command.index("--config") + 1] == str(tmp_path / "_config.yml")
-    assert command[command.index("--path-output") + 1] == str(tmp_path)
-    assert {"-W", "--keep-going", "-n"} <= set(command)
-    assert "--all" not in command
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.2, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (185, "3 min 05 s"), (3601, "60 min 01 s")],
-)
-def test_a_duration_is_in_words(seconds: float, words: str) -> None:
-    assert build_book.duration(seconds) == words
+def test_jupyter_book_gets_absolute_paths_and_no_mercy(tmp_path: Path) -> None:
+    made = build_book.jupyter_book_command(tmp_path, tmp_path / "_build")
+    assert made[made.index("--toc") + 1] == str(tmp_path / "_toc.yml")
+    assert made[made.index("--config") + 1] == str(tmp_path / "_config.yml")
+    assert made[made.index("--path-output") + 1] == str(tmp_path)
+    assert {"-W", "--keep-going", "-n"} <= set(made)
+    assert "--all" not in made

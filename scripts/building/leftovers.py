@@ -1,0 +1,53 @@
+"""What a build may trust of what earlier ones left: after a failure only results that can be shown again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from jupyter_cache.cache.db import NbCacheRecord
+from jupyter_cache.cache.main import JupyterCacheBase
+from nbformat import NotebookNode
+from sqlalchemy.exc import SQLAlchemyError
+
+
+def is_usable(notebook: NotebookNode) -> bool:
+    """Return whether an executed notebook may be shown again: no cell of it wrote to standard error."""
+    outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
+    return not any(output.get("name") == "stderr" for output in outputs)
+
+
+@contextmanager
+def open_cache(folder: Path) -> Iterator[JupyterCacheBase]:
+    """Yield the execution cache in a folder, and close its database afterwards."""
+    cache = JupyterCacheBase(folder)
+    try:
+        yield cache
+    finally:
+        cache.db.dispose()
+
+
+def discard_unusable_results(folder: Path) -> None:
+    """Remove from an execution cache what cannot be read and what failed the build by writing to stderr."""
+    with open_cache(folder) as cache:
+        for record in cache.list_cache_records():
+            try:
+                usable = is_usable(cache.get_cache_bundle(record.pk).nb)
+            except (KeyError, ValueError):  # no file, or half a file
+                usable = False
+            if not usable:
+                NbCacheRecord.remove_record(record.pk, cache.db)
+                shutil.rmtree(folder / "executed" / record.hashkey, ignore_errors=True)
+
+
+def discard_untrusted(output: Path) -> None:
+    """Remove from the folder `output` what an unfinished build left and the next would take as good."""
+    for name in (".doctrees", "html", "jupyter_execute"):
+        shutil.rmtree(output / name, ignore_errors=True)
+    for index in list(output.glob(".jupyter_cache/**/global.db")):
+        try:
+            discard_unusable_results(index.parent)
+        except (RuntimeError, SQLAlchemyError):  # the index itself is unreadable or was never completed
+            shutil.rmtree(index.parent)

@@ -1,0 +1,155 @@
+"""What a build tells while it runs and at its end, in words: which page, why, how long, what is left, what failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+#: Warnings that are shown at the end; of more the number is told.
+SHOWN = 20
+#: How MyST-NB warns of a cell that failed, before it ends the build.
+_FAILED_CELL = "Executing notebook failed"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in words for people: `8 s` or `3 min 05 s`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def counted(number: int, word: str) -> str:
+    """Return a number with its word: `1 page`, `2 pages`."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+@dataclass
+class Story:
+    """A build as its events tell it.
+
+    Attributes:
+        pages: what was planned for each page that is read, in their order.
+        done: pages read so far, the present one not among them.
+        current: the page being read; None before and after.
+        took: seconds that pages ran in this build.
+        warnings: each with its place.
+        failure: the event of what ended the build, if something did.
+        writing: whether all pages are read.
+    """
+
+    pages: list[dict[str, Any]] = field(default_factory=list)
+    done: int = 0
+    current: str | None = None
+    took: dict[str, float] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    failure: dict[str, Any] | None = None
+    writing: bool = False
+
+    def take(self, event: dict[str, Any]) -> str | None:
+        """Take the next event; return a line that tells it, or None if there is nothing to say."""
+        tellers = {
+            "plan": self._plan,
+            "page": self._page,
+            "ran": self._ran,
+            "writing": self._writing,
+            "warning": self._warning,
+            "failed-cell": self._failed,
+            "failed": self._failed,
+        }
+        return tellers[event["event"]](event)
+
+    def rest(self) -> float | None:
+        """Return the seconds that the pages left will run, as long as they did last time; None if unknown.
+
+        A page that never ran counts as the mean of the others.
+        """
+        left = [page for page in self.pages[self.done :] if page["runs"] and page["page"] not in self.took]
+        known = [page["seconds"] for page in self.pages if page["seconds"] is not None] + list(self.took.values())
+        if not left or not known:
+            return 0.0 if not left else None
+        mean = sum(known) / len(known)
+        return sum(page["seconds"] if page["seconds"] is not None else mean for page in left)
+
+    def _plan(self, event: dict[str, Any]) -> str:
+        self.pages = event["pages"]
+        running = [page for page in self.pages if page["runs"]]
+        if not self.pages:
+            return "No page changed."
+        rest = self.rest()
+        about = f", about {duration(rest)}" if running and rest is not None else ""
+        return f"{counted(len(self.pages), 'page')} to read, {len(running) or 'none'} of them to run{about}."
+
+    def _page(self, event: dict[str, Any]) -> str:
+        names = [page["page"] for page in self.pages]
+        self.current = event["page"]
+        self.done = names.index(self.current)
+        page = self.pages[self.done]
+        if page["runs"]:
+            expected = "" if page["seconds"] is None else f" (about {duration(page['seconds'])})"
+            said = f"runs{expected}, because {page['why']}"
+        else:
+            said = "is taken from the cache" if page["cells"] else "has no cells"
+        return f"{self.done + 1:>3} of {len(names)}  {self.current} {said}"
+
+    def _ran(self, event: dict[str, Any]) -> str:
+        seconds = event["seconds"]
+        if seconds is not None:
+            self.took[event["page"]] = seconds
+        rest = self.rest()
+        left = f"; about {duration(rest)} left" if rest else ""
+        took = "" if seconds is None else f" in {duration(seconds)}"
+        return f"{'':>{len(f'  1 of {len(self.pages)}')}}  {event['page']} ran{took}{left}"
+
+    def _writing(self, _: dict[str, Any]) -> str | None:
+        self.done, self.current, self.writing = len(self.pages), None, True
+        return "Writing the pages." if self.pages else None
+
+    def _warning(self, event: dict[str, Any]) -> None:
+        if _FAILED_CELL in event["text"]:
+            return  # told in full when the build ends because of it
+        place = _short(event["where"])
+        self.warnings.append(f"{place}: {event['text']}" if place else event["text"])
+
+    def _failed(self, event: dict[str, Any]) -> None:
+        if self.failure is None or event["event"] == "failed-cell":
+            self.failure = event
+
+    def complaints(self) -> list[str]:
+        """Return what must be mended, as lines: the warnings, then what ended the build."""
+        lines = [f"  {warning}" for warning in self.warnings[:SHOWN]]
+        if len(self.warnings) > SHOWN:
+            lines.append(f"  and {counted(len(self.warnings) - SHOWN, 'more warning')}")
+        if self.failure is not None:
+            lines += _failure_lines(self.failure)
+        return lines
+
+
+def _short(place: str) -> str:
+    """Return a place in a source as it is below the book's folder: `profiling.md:12`."""
+    path, colon, line = place.partition(":")
+    parts = PurePath(path).parts
+    if "book" in parts:
+        path = PurePath(*parts[len(parts) - 1 - parts[::-1].index("book") :]).as_posix()
+    return f"{path}{colon}{line}"
+
+
+def _failure_lines(failure: dict[str, Any]) -> list[str]:
+    if failure["event"] == "failed":
+        return [f"  {sentence_of(failure['error'])}"]
+    if "cell" not in failure:
+        return [f"  Page {failure['page']} ({failure['source']}) did not run to its end: {failure['error']}"]
+    at = f"{failure['source']}:{failure['source_line']}" if failure["source_line"] else failure["source"]
+    lines = [f"  Page {failure['page']}, code cell {failure['cell']}, its line {failure['line']} ({at}) failed:"]
+    if failure["code"]:
+        lines.append(f"      {failure['code']}")
+    return [*lines, f"  {failure['error']}"]
+
+
+def sentence_of(error: str) -> str:
+    """Return an error of the system as what to do about it; any other as it is, its first line."""
+    first = error.strip().splitlines()[0] if error.strip() else "unknown error"
+    if "No space left" in error or "disk is full" in error or "Disk quota" in error:
+        return f"The disk is full: make space where _build is, and build again ({first})."
+    if "Read-only file system" in error or "readonly database" in error or "Permission denied" in error:
+        return f"A file cannot be written: see that _build and all in it can be changed ({first})."
+    return first

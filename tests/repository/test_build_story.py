@@ -1,0 +1,110 @@
+"""What a build tells of itself, line by line, on a terminal and in a log."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from scripts.building.display import display_of
+from scripts.building.story import SHOWN, Story, duration
+
+
+def page(name: str, *, seconds: float | None = None, why: str | None = None, cells: int = 1) -> dict[str, Any]:
+    return {"page": name, "cells": cells, "runs": why is not None, "why": why, "seconds": seconds}
+
+
+PLAN = {
+    "event": "plan",
+    "pages": [
+        page("index", cells=0),
+        page("machine", seconds=10.0, why="its cells changed"),
+        page("profiling"),
+        page("roofline", seconds=20.0, why="tinytorch changed (perf.timing)"),
+        page("new", why="it runs here for the first time"),
+    ],
+}
+
+
+def told(story: Story, *events: dict[str, Any]) -> list[str | None]:
+    return [story.take(event) for event in events]
+
+
+def test_each_page_says_what_becomes_of_it_why_and_how_much_is_left() -> None:
+    story = Story()
+    lines = told(
+        story,
+        PLAN,
+        {"event": "page", "page": "index"},
+        {"event": "page", "page": "machine"},
+        {"event": "ran", "page": "machine", "seconds": 12.0},
+        {"event": "page", "page": "profiling"},
+        {"event": "page", "page": "roofline"},
+        {"event": "ran", "page": "roofline", "seconds": 20.0},
+        {"event": "page", "page": "new"},
+        {"event": "ran", "page": "new", "seconds": 3.0},
+        {"event": "writing"},
+    )
+    assert lines == [
+        "5 pages to read, 3 of them to run, about 45 s.",
+        "  1 of 5  index has no cells",
+        "  2 of 5  machine runs (about 10 s), because its cells changed",
+        "          machine ran in 12 s; about 34 s left",
+        "  3 of 5  profiling is taken from the cache",
+        "  4 of 5  roofline runs (about 20 s), because tinytorch changed (perf.timing)",
+        "          roofline ran in 20 s; about 16 s left",
+        "  5 of 5  new runs, because it runs here for the first time",
+        "          new ran in 3 s",
+        "Writing the pages.",
+    ]
+    assert story.done == 5
+
+
+def test_nothing_is_estimated_from_nothing() -> None:
+    story = Story()
+    (line,) = told(story, {"event": "plan", "pages": [page("new", why="it runs here for the first time")]})
+    assert line == "1 page to read, 1 of them to run."
+    assert story.rest() is None
+
+
+def test_an_unchanged_book_says_so() -> None:
+    assert told(Story(), {"event": "plan", "pages": []}, {"event": "writing"}) == ["No page changed.", None]
+
+
+def test_of_many_warnings_the_first_are_shown_and_the_rest_counted() -> None:
+    story = Story()
+    told(story, *({"event": "warning", "where": f"/home/book/a.md:{n}", "text": "wrong"} for n in range(SHOWN + 3)))
+    complaints = story.complaints()
+    assert complaints[0] == "  book/a.md:0: wrong"
+    assert complaints[-1] == "  and 3 more warnings"
+    assert len(complaints) == SHOWN + 1
+
+
+def test_a_kernel_that_died_has_no_cell_to_name() -> None:
+    story = Story()
+    told(story, {"event": "failed-cell", "page": "a", "source": "a.md", "error": "DeadKernelError: Kernel died"})
+    assert story.complaints() == ["  Page a (a.md) did not run to its end: DeadKernelError: Kernel died"]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_has_a_bar_and_a_log_has_not(terminal: bool) -> None:
+    printed = io.StringIO()
+    story = Story()
+    console = Console(file=printed, force_terminal=terminal, width=100)
+    with display_of(story, console) as display:
+        for event in (PLAN, {"event": "page", "page": "machine"}):
+            display.take(event)
+    text = printed.getvalue()
+    assert "  2 of 5  machine runs (about 10 s), because its cells changed" in text
+    assert ("\x1b[" in text) is terminal
+    assert ("━" in text) is terminal
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (185, "3 min 05 s"), (3601, "60 min 01 s")],
+)
+def test_a_duration_is_in_words(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
