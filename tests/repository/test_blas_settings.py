@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts.blas_settings import without_blas_settings
-from scripts.build_book import build_settings
+from scripts.building.settings import build_settings
 
 
 def test_settings_of_a_blas_are_left_out_and_others_stay() -> None:

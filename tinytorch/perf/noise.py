@@ -98,7 +98,7 @@ def noise_floor(
         for a, b in zip(np.array_split(once, made), np.array_split(again, made), strict=True)
     )
     ends = tuple(max(1 / comparison.interval.low, comparison.interval.high) for comparison in found)
-    name = f"smallest ratio that {once.size // made} pairs can tell from 1, from {workload} against itself"
+    name = f"smallest ratio that can be told from 1, from {workload} against itself"
     return NoiseFloor(workload, found, Measurement(name, ends, "", {**both["once"].how, "pairs": once.size // made}))
 
 
