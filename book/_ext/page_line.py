@@ -15,7 +15,6 @@ from sphinx.environment import BuildEnvironment
 
 from tinytorch.report.numbers import NO_BREAK
 
-STYLE = "page-line.css"
 _DAY = f"%d{NO_BREAK}%B{NO_BREAK}%Y"
 
 
@@ -69,7 +68,6 @@ def add_line(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctre
     before, heading, after = context["body"].partition("</h1>")
     line = line_html(app, pagename, app.env.titles[pagename].astext())
     context["body"] = f"{before}{heading}\n{line}{after}"
-    app.add_css_file(STYLE, priority=800)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -24,7 +24,8 @@ STYLESHEET = "book.css"
 STYLE_FOLDER = "_style"
 #: The parts of the style sheet in ``book/_style``; later ones hold over earlier ones.
 STYLE_PARTS = (
-    "tokens", "frame", "prose", "code", "numbers", "tables", "figures", "claims", "card", "landing", "print",
+    "tokens", "frame", "prose", "code", "numbers", "tables", "figures", "claims", "card", "page-line",
+    "glossary", "landing", "print",
 )  # fmt: skip
 #: Scripts that only some pages need, with the text in a page's HTML that tells.
 SCRIPTS_FOR = {

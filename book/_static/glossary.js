@@ -1,0 +1,43 @@
+// Shows a word's meaning while the pointer rests on it or the keyboard's focus is there. A press shows it without this.
+"use strict";
+
+const WAIT_TO_SHOW = 250; // ms: a pointer on its way elsewhere opens nothing
+const WAIT_TO_HIDE = 300; // ms: time to move from the word into its meaning
+
+/** Opens the meaning that stands behind `word`, beside it where the browser can. */
+function show(word, meaning) {
+  if (meaning.matches(":popover-open")) return;
+  try {
+    meaning.showPopover({ source: word });
+  } catch {
+    // The page is being left, or the element is gone: there is nothing to show.
+  }
+}
+
+function watch(word) {
+  const meaning = document.getElementById(word.getAttribute("popovertarget"));
+  let timer = 0;
+  const later = (wait, action) => {
+    clearTimeout(timer);
+    timer = setTimeout(action, wait);
+  };
+  const hide = () => {
+    if (meaning.matches(":popover-open") && !meaning.contains(document.activeElement)) meaning.hidePopover();
+  };
+  for (const part of [word, meaning]) {
+    part.addEventListener("pointerenter", (event) => {
+      if (event.pointerType === "mouse") later(part === word ? WAIT_TO_SHOW : 0, () => show(word, meaning));
+    });
+    part.addEventListener("pointerleave", (event) => {
+      if (event.pointerType === "mouse") later(WAIT_TO_HIDE, hide);
+    });
+  }
+  word.addEventListener("focus", () => {
+    if (word.matches(":focus-visible")) show(word, meaning);
+  });
+  word.addEventListener("blur", () => later(WAIT_TO_HIDE, hide));
+  meaning.addEventListener("focusout", () => later(WAIT_TO_HIDE, hide));
+  word.addEventListener("click", () => clearTimeout(timer));
+}
+
+for (const word of document.querySelectorAll("button.term")) watch(word);
