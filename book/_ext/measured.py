@@ -18,6 +18,7 @@ from number_html import (
     filled_html,
     formatted,
     kept_together,
+    named_source,
     number_html,
     quoted_html,
     shown_value,
@@ -81,7 +82,8 @@ class QuotedRole(SphinxRole):
         if not (number and bar and source):
             warn(f"a quoted number needs its source, as in `73 %|who says so`, not {self.text!r}", self.get_location())
             return [nodes.Text(self.text)], []
-        return [nodes.raw("", quoted_html(number, source), format="html")], []
+        address = named_source(source)[1]  # for the list of references
+        return [nodes.raw("", quoted_html(number, source), format="html", address=address)], []
 
 
 class ClaimDirective(SphinxDirective):

@@ -232,14 +232,16 @@ def filled_html(text: str, number: Callable[[str], str]) -> str:
     return "".join(parts)
 
 
+def named_source(source: str) -> tuple[str, str | None]:
+    """Return name and address of a source written as ``name <address>``; None for the address if it has none."""
+    found = re.fullmatch(r"(?P<name>.+?)\s*<(?P<address>https?://[^>\s]+)>", source)
+    return (found["name"], found["address"]) if found else (source, None)
+
+
 def quoted_html(number: str, source: str) -> str:
     """Return a number that was typed because it comes from elsewhere, with its source beside it."""
-    found = re.fullmatch(r"(?P<name>.+?)\s*<(?P<address>https?://[^>\s]+)>", source)
-    named = (
-        f'<a class="reference external" href="{escape(found["address"])}">{escape(found["name"])}</a>'
-        if found
-        else escape(source)
-    )
+    name, address = named_source(source)
+    named = f'<a class="reference external" href="{escape(address)}">{escape(name)}</a>' if address else escape(name)
     return (
         f'<span class="quoted"><span class="quoted-value">{escape(number)}</span> '
         f'<span class="quoted-source">({named})</span></span>'

@@ -11,8 +11,9 @@ from statistics import median
 from page_downloads import Download, download_links
 from record_store import PageRecords, numbers_in
 
+from tinytorch.report.notebook_view import number_text
 from tinytorch.report.numbers import NO_BREAK, format_number
-from tinytorch.report.page import NOISE_KEY, number_text
+from tinytorch.report.page import NOISE_KEY
 from tinytorch.report.provenance import blas_label, cautions
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 

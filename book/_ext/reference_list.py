@@ -1,0 +1,209 @@
+"""``{reference-list}``: every source of the book once, with its address and the pages that use it.
+
+A source that a page quotes, tests or recommends but that ``references.bib`` lacks fails the build, and so does an entry
+that no page uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+
+from docutils import nodes
+from late_html import LateHtml
+from measured import reading_order
+from pybtex.database import BibliographyData, Entry, parse_file  # type: ignore[import-untyped]
+from pybtex.plugin import find_plugin  # type: ignore[import-untyped]
+from record_store import store_of
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.typing import ExtensionMetadata
+
+LOGGER = logging.getLogger(__name__)
+FILE = "references.bib"
+#: The section of a chapter that recommends sources.
+READING = "Further reading"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The addresses that a page links to: those that must be among the references, and all."""
+
+    cited: frozenset[str] = field(default_factory=frozenset)
+    linked: frozenset[str] = field(default_factory=frozenset)
+
+
+def read_references(path: Path) -> BibliographyData:
+    """Return the entries of a BibTeX file.
+
+    Raises:
+        pybtex.exceptions.PybtexError: if it is not one.
+    """
+    return parse_file(str(path), "bibtex")
+
+
+def addresses_of(entry: Entry) -> list[str]:
+    """Return where an entry can be read: its DOI's address, its eprint's, its own."""
+    fields = entry.fields
+    found = []
+    if "doi" in fields:
+        found.append(f"https://doi.org/{fields['doi']}")
+    if "eprint" in fields:
+        found.append(f"https://arxiv.org/abs/{fields['eprint']}")
+    if "url" in fields:
+        found.append(fields["url"])
+    return found
+
+
+def entry_for(address: str, references: BibliographyData) -> str | None:
+    """Return the key of the entry that an address belongs to; None if there is none.
+
+    An address belongs to an entry if it is one of the entry's or lies below it. DOIs have no case.
+    """
+    wanted = address.lower().rstrip("/")
+    for key, entry in references.entries.items():
+        for own in addresses_of(entry):
+            if wanted == own.lower() or wanted.startswith(f"{own.lower()}/"):
+                return str(key)
+    return None
+
+
+def _is_reading(section: nodes.Node) -> bool:
+    title = section.next_node(nodes.title) if isinstance(section, nodes.section) else None
+    return title is not None and title.astext() == READING
+
+
+def _web_links(node: nodes.Node) -> set[str]:
+    links = (str(link.get("refuri", "")) for link in node.findall(nodes.reference))
+    return {link for link in links if link.startswith(("http://", "https://"))}
+
+
+def sources_in(doctree: nodes.document) -> Sources:
+    """Return the addresses that a page quotes, recommends, or else links to."""
+    quoted = {str(raw["address"]) for raw in doctree.findall(nodes.raw) if raw.get("address")}
+    recommended = {link for section in doctree.findall(_is_reading) for link in _web_links(section)}
+    return Sources(frozenset(quoted | recommended), frozenset(quoted | _web_links(doctree)))
+
+
+def sources_of(env: BuildEnvironment) -> dict[str, Sources]:
+    """Return the sources of each page; the environment keeps them over builds."""
+    found: dict[str, Sources] | None = getattr(env, "sources_of_pages", None)
+    if found is None:
+        found = {}
+        setattr(env, "sources_of_pages", found)  # noqa: B010 - the environment's class does not know it
+    return found
+
+
+def _claimed(env: BuildEnvironment, docname: str) -> set[str]:
+    """Return the addresses of the sources of the claims that a page tests."""
+    page = store_of(env).pages.get(docname)
+    records = page.of_kind("claim") if page is not None else []
+    return {record["source_url"] for record in records if record["source_url"]}
+
+
+def all_sources(env: BuildEnvironment) -> dict[str, Sources]:
+    """Return the sources of each page, those of its claims among them."""
+    return {
+        name: Sources(found.cited | _claimed(env, name), found.linked | _claimed(env, name))
+        for name, found in sources_of(env).items()
+        if name in env.found_docs
+    }
+
+
+def users(sources: Mapping[str, Sources], references: BibliographyData) -> dict[str, list[str]]:
+    """Return for each entry the pages that link to it, sorted by name."""
+    found: dict[str, set[str]] = {str(key): set() for key in references.entries}
+    for docname, page in sources.items():
+        for address in page.linked:
+            key = entry_for(address, references)
+            if key is not None:
+                found[key].add(docname)
+    return {key: sorted(pages) for key, pages in found.items()}
+
+
+def faults(sources: Mapping[str, Sources], references: BibliographyData) -> Iterator[tuple[str, str | None]]:
+    """Yield each source without an entry and each entry without a use, with the page that it concerns."""
+    for docname, page in sorted(sources.items()):
+        for address in sorted(page.cited):
+            if entry_for(address, references) is None:
+                yield (
+                    f"{address} is a source of this page, but {FILE} has no entry with this doi, eprint or url",
+                    docname,
+                )
+    for key, pages in users(sources, references).items():
+        if not pages:
+            yield f"no page links to {key!r} of {FILE}: remove the entry, or link to its doi, eprint or url", None
+
+
+class ReferenceList(LateHtml):
+    """All references, sorted by author."""
+
+    def html(self, app: Sphinx, docname: str) -> str:
+        """Return the list, each entry with links to the pages that use it."""
+        references = read_references(Path(app.srcdir, FILE))
+        found = users(all_sources(app.env), references)
+        order = reading_order(app.env)
+        backend = find_plugin("pybtex.backends", "html")()
+        style = find_plugin("pybtex.style.formatting", "plain")()
+        items = []
+        for entry in style.format_entries(references.entries.values()):
+            pages = sorted(found[entry.key], key=lambda name: order.get(name, len(order)))
+            used = ", ".join(self._link(app, docname, name) for name in pages)
+            text = entry.text.render(backend).replace("\n", " ")
+            items.append(
+                f'<li id="reference-{escape(entry.key)}">{text} <span class="used-in">Used in: {used}.</span></li>'
+            )
+        return '<ul class="reference-list">\n' + "\n".join(items) + "\n</ul>"
+
+    def _link(self, app: Sphinx, docname: str, target: str) -> str:
+        title = app.env.titles[target].astext().partition(":")[0]
+        return f'<a href="{escape(app.builder.get_relative_uri(docname, target))}">{escape(title)}</a>'
+
+
+class ReferenceListDirective(SphinxDirective):
+    """``{reference-list}``."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place of the list."""
+        self.env.note_dependency(str(Path(self.env.srcdir, FILE)))
+        node = ReferenceList()
+        self.set_source_info(node)
+        return [node]
+
+
+def collect(app: Sphinx, doctree: nodes.document) -> None:
+    """Keep the sources of a page that was read."""
+    sources_of(app.env)[app.env.docname] = sources_in(doctree)
+
+
+def merge(_: Sphinx, env: BuildEnvironment, docnames: Iterable[str], other: BuildEnvironment) -> None:
+    """Take over what another process read."""
+    names = set(docnames)
+    sources_of(env).update((name, found) for name, found in sources_of(other).items() if name in names)
+
+
+def forget(_: Sphinx, env: BuildEnvironment, docname: str) -> None:
+    """Forget a page before it is read again, or because it is gone."""
+    sources_of(env).pop(docname, None)
+
+
+def check(app: Sphinx, env: BuildEnvironment) -> None:
+    """Warn of each fault, which fails the build."""
+    references = read_references(Path(app.srcdir, FILE))
+    for message, docname in faults(all_sources(env), references):
+        LOGGER.warning("%s [references]", message, location=docname, type="references")
+
+
+def setup(app: Sphinx) -> ExtensionMetadata:
+    """Register the directive and the check."""
+    app.setup_extension("late_html")
+    app.add_directive("reference-list", ReferenceListDirective)
+    app.connect("doctree-read", collect)
+    app.connect("env-merge-info", merge)
+    app.connect("env-purge-doc", forget)
+    app.connect("env-check-consistency", check)
+    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
