@@ -1,0 +1,198 @@
+// Draws rooflines as SVG, as wide as their place, on logarithmic axes; every roof and point can have the focus.
+"use strict";
+
+globalThis.machines ??= {};
+
+{
+  const SVG = "http://www.w3.org/2000/svg";
+  const MARGIN = { left: 58, right: 14, top: 14, bottom: 44 };
+  const LINE = 14; // pixels between two names, so that both can be read
+  const REACH = 24; // pixels of a target, as WCAG 2.2 asks (2.5.8)
+
+  const svg = (name, attributes = {}, ...children) => {
+    const made = document.createElementNS(SVG, name);
+    for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
+    made.append(...children);
+    return made;
+  };
+
+  const isFinitePair = ([x, y]) => Number.isFinite(x) && Number.isFinite(y);
+  const path = (points) => points.filter(isFinitePair).map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)},${y.toFixed(1)}`).join("");
+
+  /** Where things lie on the paper. */
+  class Paper {
+    constructor(width, xs, ys) {
+      this.width = width;
+      this.height = Math.round(Math.min(Math.max(width * 0.62, 300), 460));
+      [this.xs, this.ys] = [xs, ys].map(([low, high]) => [Math.log10(low), Math.log10(high)]);
+    }
+    x(value) {
+      const [low, high] = this.xs;
+      const inner = this.width - MARGIN.left - MARGIN.right;
+      return MARGIN.left + (inner * (Math.log10(value) - low)) / (high - low);
+    }
+    y(value) {
+      const [low, high] = this.ys;
+      const inner = this.height - MARGIN.top - MARGIN.bottom;
+      return this.height - MARGIN.bottom - (inner * (Math.log10(value) - low)) / (high - low);
+    }
+  }
+
+  const tickText = (value) => {
+    const prefix = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]].find(([factor]) => value >= factor);
+    return prefix ? `${Math.round(value / prefix[0])} ${prefix[1]}` : String(Number(value.toPrecision(3)));
+  };
+
+  const powers = ([low, high], most) => {
+    const all = [];
+    for (let power = Math.ceil(low); power <= high; power += 1) all.push(power);
+    const step = Math.max(Math.ceil(all.length / most), 1);
+    return all.filter((_, index) => index % step === 0).map((power) => 10 ** power);
+  };
+
+  const axes = (paper) => {
+    const group = svg("g", { class: "roofline-axes", "aria-hidden": "true" });
+    const bottom = paper.height - MARGIN.bottom;
+    for (const value of powers(paper.xs, paper.width / 70)) {
+      const x = paper.x(value);
+      group.append(svg("line", { x1: x, x2: x, y1: MARGIN.top, y2: bottom }), svg("text", { x, y: bottom + 16, "text-anchor": "middle" }, tickText(value)));
+    }
+    for (const value of powers(paper.ys, 9)) {
+      const y = paper.y(value);
+      const end = paper.width - MARGIN.right;
+      group.append(svg("line", { x1: MARGIN.left, x2: end, y1: y, y2: y }), svg("text", { x: MARGIN.left - 6, y: y + 4, "text-anchor": "end" }, tickText(value)));
+    }
+    const middle = (MARGIN.left + paper.width - MARGIN.right) / 2;
+    group.append(
+      svg("text", { x: middle, y: paper.height - 6, "text-anchor": "middle" }, "arithmetic intensity (FLOP/B)"),
+      svg("text", { x: 12, y: bottom / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${bottom / 2})` }, "rate (operations/s)"),
+    );
+    return group;
+  };
+
+  /** A group that can have the focus, and says what it is to who does not see it. */
+  const target = (className, label, onShow, ...children) => {
+    const group = svg("g", { class: className, tabindex: "0", role: "img", "aria-label": label }, ...children);
+    for (const event of ["focus", "pointerenter", "click"]) group.addEventListener(event, () => onShow(label, group));
+    return group;
+  };
+
+  const rangeOf = (values) => [Math.min(...values), Math.max(...values)];
+
+  /** The ranges of both axes: all points, all ridges, and room around them. */
+  const ranges = (shown, kernel) => {
+    const ridges = shown.flatMap(({ peaks, levels }) => peaks.flatMap((peak) => levels.map((level) => peak.value / level.value)));
+    const points = [...shown.flatMap((one) => one.points), ...(kernel ? [kernel] : [])];
+    const [first, last] = rangeOf([...ridges, ...points.map((point) => point.intensity)]);
+    const xs = [first / 12, last * 4];
+    const slopes = shown.flatMap(({ levels }) => levels.map((level) => level.value * xs[0]));
+    const rates = points.flatMap((point) => [point.low, point.high]);
+    const [low, high] = rangeOf([...slopes, ...rates, ...shown.flatMap(({ peaks }) => peaks.map((peak) => peak.high))]);
+    return [xs, [low / 2, high * 2.2]];
+  };
+
+  const words = (roof, owner) => {
+    const { text, interval } = machines.numberText(roof.number);
+    const holds = roof.holds ? `, holds ${machines.formatNumber(roof.holds, "B", null, true).text}` : "";
+    return `${roof.name} of ${owner}: ${text}${interval ? ` (${interval})` : ""}${holds}`;
+  };
+
+  const slope = (paper, level, peaks, one, onShow) => {
+    const begin = 10 ** paper.xs[0];
+    const top = Math.max(...peaks.map((peak) => peak.value));
+    const at = (x, rate) => [paper.x(x), paper.y(x * rate)];
+    const ends = [at(begin, level.value), at(top / level.value, level.value)];
+    const band = [at(begin, level.low), at(top / level.value, level.low), at(top / level.value, level.high), at(begin, level.high)];
+    return target(
+      `roof slope ${one.kind}`,
+      words(level, one.name),
+      onShow,
+      svg("path", { class: "reach", d: path(ends), "stroke-width": REACH }),
+      svg("path", { class: "band", d: `${path(band)}Z`, "clip-path": "url(#roofline-clip)" }),
+      svg("path", { class: "line", d: path(ends) }),
+    );
+  };
+
+  const flat = (paper, peak, levels, one, onShow) => {
+    const from = Math.min(...levels.map((level) => peak.value / level.value));
+    const ends = [[paper.x(from), paper.y(peak.value)], [paper.x(10 ** paper.xs[1]), paper.y(peak.value)]];
+    return target(
+      `roof flat ${one.kind}`,
+      words(peak, one.name),
+      onShow,
+      svg("path", { class: "reach", d: path(ends), "stroke-width": REACH }),
+      svg("path", { class: "line", d: path(ends) }),
+    );
+  };
+
+  const MARKS = {
+    book: (x, y) => svg("circle", { class: "mark", cx: x, cy: y, r: 5 }),
+    yours: (x, y) => svg("rect", { class: "mark", x: x - 4.5, y: y - 4.5, width: 9, height: 9 }),
+    kernel: (x, y) => svg("path", { class: "mark", d: `M${x},${y - 8}L${x + 7},${y}L${x},${y + 8}L${x - 7},${y}Z` }),
+  };
+
+  const point = (paper, spot, kind, label, onShow) => {
+    const [x, y] = [paper.x(spot.intensity), paper.y(spot.value)];
+    return target(
+      `spot ${kind}`,
+      label,
+      onShow,
+      svg("circle", { class: "reach", cx: x, cy: y, r: REACH / 2 }),
+      svg("line", { class: "bar", x1: x, x2: x, y1: paper.y(spot.low), y2: paper.y(spot.high) }),
+      MARKS[kind](x, y),
+    );
+  };
+
+  /** Names of roofs, pushed apart where they would lie on one another. */
+  const names = (paper, entries, anchor) => {
+    const group = svg("g", { class: "roofline-names", "aria-hidden": "true" });
+    let last = Infinity;
+    for (const { text, x, y, kind } of [...entries].sort((a, b) => b.y - a.y)) {
+      last = Math.min(y, last - LINE);
+      group.append(svg("text", { x, y: last, class: kind, "text-anchor": anchor }, text));
+    }
+    return group;
+  };
+
+  const namesOf = (paper, shown) => {
+    const many = shown.length > 1;
+    const named = (roof, one) => (many ? `${roof.name}, ${one.short}` : roof.name);
+    const left = shown.flatMap((one) =>
+      one.levels.map((level) => ({ text: named(level, one), kind: one.kind, x: MARGIN.left + 6, y: paper.y(level.value * 10 ** paper.xs[0]) - 10 })),
+    );
+    const right = shown.flatMap((one) =>
+      one.peaks.map((peak) => ({ text: named(peak, one), kind: one.kind, x: paper.width - MARGIN.right, y: paper.y(peak.value) - 5 })),
+    );
+    return [names(paper, left, "start"), names(paper, right, "end")];
+  };
+
+  const pointWords = (spot, one) => {
+    const { text, interval } = machines.numberText(spot.number);
+    const where = `${machines.formatNumber(spot.intensity, "FLOP/B").text}`;
+    return `${spot.name} on ${one.name}: ${text}${interval ? ` (${interval})` : ""} at ${where}${spot.words ? `, ${spot.words}` : ""}`;
+  };
+
+  /**
+   * Returns the drawing.
+   * @param {number} width in CSS pixels.
+   * @param shown machines, each with name, short, kind, peaks, levels, points.
+   * @param kernel the reader's own: {intensity, value, label}, or null.
+   * @param {(label: string, group: SVGElement) => void} onShow told what the reader looks at.
+   */
+  machines.drawRoofline = (width, shown, kernel, onShow) => {
+    const paper = new Paper(width, ...ranges(shown, kernel));
+    const drawing = svg("svg", { viewBox: `0 0 ${paper.width} ${paper.height}`, width: paper.width, height: paper.height, role: "group", "aria-label": "Roofline: each roof and each point can be reached with the tab key and says its value" });
+    const inside = svg("rect", { x: MARGIN.left, y: 0, width: paper.width - MARGIN.left, height: paper.height - MARGIN.bottom });
+    drawing.append(svg("clipPath", { id: "roofline-clip" }, inside), axes(paper));
+    for (const one of shown) {
+      drawing.append(
+        ...one.levels.map((level) => slope(paper, level, one.peaks, one, onShow)),
+        ...one.peaks.map((peak) => flat(paper, peak, one.levels, one, onShow)),
+      );
+    }
+    drawing.append(...namesOf(paper, shown));
+    for (const one of shown) drawing.append(...one.points.map((spot) => point(paper, spot, one.kind, pointWords(spot, one), onShow)));
+    if (kernel) drawing.append(point(paper, kernel, "kernel", kernel.label, onShow));
+    return drawing;
+  };
+}

@@ -1,0 +1,233 @@
+// The roofline that a reader explores: whose roofs, how many threads, which arithmetic, and a kernel of their own.
+"use strict";
+
+{
+  const element = globalThis.machines.element;
+  const FIELDS = [
+    ["operations", "Operations (FLOP)", "such as 2 G"],
+    ["bytes", "Bytes that it moves", "such as 12 Mi"],
+    ["seconds", "Time in seconds, if known", "such as 5 m for milliseconds"],
+  ];
+  let count = 0;
+
+  const checkbox = (label, checked, onChange, type = "checkbox", name = "") => {
+    count += 1;
+    const input = element("input", { type, id: `roofline-choice-${count}` });
+    if (name) input.name = name;
+    input.checked = checked;
+    input.addEventListener("change", () => onChange(input.checked));
+    return element("label", { class: "roofline-choice", for: input.id }, input, ` ${label}`);
+  };
+
+  const fieldset = (legend, ...children) => element("fieldset", {}, element("legend", {}, legend), ...children);
+
+  class Explorer {
+    constructor(place, data) {
+      this.place = place;
+      this.all = [
+        { ...machines.roofline(data.measurements, "the book's machine", "book"), short: "book" },
+        ...data.published.map((one) => ({ ...machines.published(one), short: one.short })),
+      ];
+      this.on = new Set([this.all[0].name]);
+      this.allThreads = false;
+      this.peaks = new Set(["FP32"]);
+      this.off = new Set(); // levels that the reader switched off
+      this.values = {};
+      this.chart = element("div", { class: "roofline-chart" });
+      this.readout = element("p", { class: "roofline-readout" }, "Point at a roof or a point, or reach it with the tab key.");
+      this.choices = element("div", { class: "roofline-choices" });
+      this.sources = element("div", { class: "roofline-sources" });
+      this.answer = element("p", { role: "status", class: "roofline-answer" });
+      place.replaceChildren(this.choices, this.chart, this.readout, this.sources, this.kernelForm(), this.answer);
+      this.build();
+      new ResizeObserver(() => this.draw()).observe(this.chart);
+    }
+
+    /** Takes the reader's machine, or forgets it. */
+    take(document) {
+      const name = "your machine";
+      this.all = this.all.filter((one) => one.kind !== "yours");
+      this.on.delete(name);
+      const made = document && machines.roofline(document, name, "yours");
+      if (made) {
+        this.all.splice(1, 0, { ...made, short: "yours" });
+        this.on.add(name);
+      }
+      this.build();
+      this.draw();
+    }
+
+    toggle(set, name) {
+      return (checked) => {
+        if (checked) set.add(name);
+        else set.delete(name);
+        this.draw();
+      };
+    }
+
+    build() {
+      const book = this.all[0];
+      const named = (pick) => [...new Set(this.all.flatMap((one) => one.sets.flatMap(pick).map((roof) => roof.name)))];
+      const whose = this.all.map((one) => checkbox(one.name, this.on.has(one.name), this.toggle(this.on, one.name)));
+      const threads = [false, true].map((all) =>
+        checkbox(all ? "all cores" : "one", this.allThreads === all, () => {
+          this.allThreads = all;
+          this.draw();
+        }, "radio", "roofline-threads"),
+      );
+      const peaks = named((set) => set.peaks).map((name) => checkbox(name, this.peaks.has(name), this.toggle(this.peaks, name)));
+      const levels = named((set) => set.levels).map((name) =>
+        checkbox(name, !this.off.has(name), (checked) => {
+          if (checked) this.off.delete(name);
+          else this.off.add(name);
+          this.draw();
+        }),
+      );
+      const several = book.sets.length > 1 || this.all.some((one) => one.kind === "yours" && one.sets.length > 1);
+      this.choices.replaceChildren(
+        fieldset("Whose roofs", ...whose),
+        ...(several ? [fieldset("Threads", ...threads)] : []),
+        fieldset("Arithmetic", ...peaks),
+        fieldset("Levels of the memory", ...levels),
+      );
+      const options = (select, names, first) => {
+        const before = select.value;
+        select.replaceChildren(...names.map((name) => element("option", {}, name)));
+        select.value = names.includes(before) ? before : first;
+      };
+      options(this.held, named((set) => set.levels), "memory");
+      options(this.arithmetic, named((set) => set.peaks), "FP32");
+    }
+
+    /** The machines that are drawn, each with the roofs that were chosen. */
+    shown() {
+      return this.all
+        .filter((one) => this.on.has(one.name))
+        .map((one) => {
+          const sets = [...one.sets].sort((a, b) => a.threads - b.threads);
+          const set = this.allThreads ? sets.at(-1) : sets[0];
+          const name = set.threads === null ? one.name : `${one.name}, ${set.threads} thread${set.threads > 1 ? "s" : ""}`;
+          const points = this.allThreads && sets.length > 1 ? [] : one.points; // they ran on one thread
+          const pick = (roofs, wanted) => roofs.filter(({ name: roof }) => wanted(roof));
+          return {
+            ...one, name, points, set,
+            peaks: pick(set.peaks, (roof) => this.peaks.has(roof)),
+            levels: pick(set.levels, (roof) => !this.off.has(roof)),
+          };
+        })
+        .filter((one) => one.peaks.length && one.levels.length);
+    }
+
+    draw() {
+      const shown = this.shown();
+      const quoted = shown.filter((one) => one.kind === "published");
+      this.sources.replaceChildren(
+        ...quoted.map((one) => element("p", {}, `${one.name}: quoted from `, element("a", { class: "reference external", href: one.address }, one.source), ".")),
+      );
+      if (!shown.length) {
+        this.chart.replaceChildren(element("p", {}, "Nothing to draw: choose a machine, its arithmetic and a level that it has."));
+        return;
+      }
+      const width = Math.max(Math.floor(this.chart.clientWidth), 260);
+      const onShow = (label, group) => {
+        this.readout.textContent = label;
+        for (const other of this.chart.querySelectorAll(".seen")) other.classList.remove("seen");
+        group.classList.add("seen");
+      };
+      this.chart.replaceChildren(machines.drawRoofline(width, shown, this.kernelPoint(shown), onShow));
+      this.judge(shown);
+    }
+
+    kernelForm() {
+      const select = (id) => {
+        const made = element("select", { id });
+        made.addEventListener("change", () => this.draw());
+        return made;
+      };
+      this.held = select("roofline-held");
+      this.arithmetic = select("roofline-arithmetic");
+      const fields = FIELDS.map(([name, label, hint]) => {
+        const id = `roofline-${name}`;
+        const input = element("input", { id, type: "text", autocomplete: "off", "aria-describedby": `${id}-hint` });
+        const said = element("span", { id: `${id}-hint`, class: "roofline-hint" }, hint);
+        input.addEventListener("input", () => {
+          const value = machines.typedNumber(input.value);
+          const wrong = value === null && input.value.trim() !== "";
+          input.setAttribute("aria-invalid", String(wrong));
+          said.textContent = wrong ? `must be a number above 0, ${hint}` : hint;
+          this.values[name] = value;
+          this.draw();
+        });
+        return element("p", {}, element("label", { for: id }, label), input, said);
+      });
+      const held = element("p", {}, element("label", { for: "roofline-held" }, "Where its data lives"), this.held);
+      const kind = element("p", {}, element("label", { for: "roofline-arithmetic" }, "Its arithmetic"), this.arithmetic);
+      const form = element("form", { class: "roofline-kernel", "aria-label": "Your own kernel" }, fieldset("Your own kernel", ...fields, kind, held));
+      form.addEventListener("submit", (event) => event.preventDefault());
+      return form;
+    }
+
+    kernel() {
+      const { operations = null, bytes = null, seconds = null } = this.values;
+      return operations !== null && bytes !== null ? { operations, bytes, seconds } : null;
+    }
+
+    /** The reader's kernel as a point: at its rate, or where it would be on the first machine's roof. */
+    kernelPoint(shown) {
+      const kernel = this.kernel();
+      const [peak, level] = kernel ? this.ceilingsOf(shown[0]) : [];
+      if (!peak || !level) return null;
+      const { intensity, rate, attained } = machines.bound(kernel, peak, level);
+      const value = attained ?? rate;
+      const what = attained === null ? "at the roof (modelled)" : "as you timed it";
+      const text = machines.formatNumber(value, "FLOP/s").text;
+      return { intensity, value, low: value, high: value, label: `Your kernel ${what}: ${text} at ${machines.formatNumber(intensity, "FLOP/B").text}` };
+    }
+
+    /** The flat roof of the kernel's arithmetic, and the level in which its data lives, drawn or not. */
+    ceilingsOf(one) {
+      const named = (roofs, select) => roofs.find((roof) => roof.name === select.value);
+      return [named(one.set.peaks, this.arithmetic), named(one.set.levels, this.held)];
+    }
+
+    judge(shown) {
+      const kernel = this.kernel();
+      this.answer.replaceChildren(...(kernel ? shown.map((one) => this.sentence(one, kernel)) : []));
+    }
+
+    sentence(one, kernel) {
+      const [peak, level] = this.ceilingsOf(one);
+      if (!peak || !level) {
+        const missing = [peak ? [] : this.arithmetic.value, level ? [] : this.held.value].flat().join(" and no ");
+        return element("span", { class: "line" }, `Of ${one.name} no ${missing} is known.`);
+      }
+      const { rate, leastSeconds, bound, attained, share } = machines.bound(kernel, peak, level);
+      const show = (value, unit) => machines.formatNumber(value, unit).text;
+      const why = {
+        bytes: `its bytes decide: it is left of the ridge point of ${level.name}`,
+        arithmetic: `its arithmetic decides: it is right of the ridge point of ${level.name}`,
+      };
+      const limit = bound ? why[bound] : `it stands on the ridge point of ${level.name}, so this cannot tell whether bytes or arithmetic decide`;
+      const most = `at most ${show(rate, "FLOP/s")}, so it takes at least ${show(leastSeconds, "s")}`;
+      const reached =
+        attained === null
+          ? ""
+          : share > 1.05
+            ? ` At ${show(attained, "FLOP/s")} it is above this roof: its data lives nearer, or a number is wrong.`
+            : ` At ${show(attained, "FLOP/s")} it reaches ${show(share, "%")} of that.`;
+      const tag = element("span", { class: "kind-tag" }, "model");
+      return element("span", { class: "line" }, `On ${one.name}, under ${peak.name}, ${limit}; ${most}.${reached}`, tag);
+    }
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    const place = document.querySelector(".roofline-explorer");
+    const data = globalThis.tinytorchRoofs;
+    if (!place || !data || !machines.roofline(data.measurements, "", "book")) return;
+    const explorer = new Explorer(place, data);
+    document.addEventListener("your-machine", ({ detail }) => explorer.take(detail));
+    const still = document.getElementById(place.dataset.instead);
+    if (still) still.hidden = true;
+    place.classList.add("drawn");
+  });
+}
