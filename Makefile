@@ -27,7 +27,7 @@ COMPILE := $(VENV)/bin/uv pip compile pyproject.toml --python-version 3.11 --gen
 	--custom-compile-command "make lock"
 LOCK := $(COMPILE) --universal --fork-strategy fewest $(LOCK_FLAGS)
 
-.PHONY: help environment peers-environment book test serve lint lock clean peers bench check-site
+.PHONY: help environment peers-environment book live test serve lint lock clean peers bench check-site
 
 help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
@@ -40,6 +40,9 @@ test: environment  ## run all tests
 
 serve: book  ## build the book and show it on http://127.0.0.1:8000 (PORT=... for another port)
 	@$(VENV)/bin/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
+
+live: environment  ## build the book, show it, and build it again on each save (PORT=... for another port)
+	@PORT=$(PORT) $(VENV)/bin/python -m scripts.live_book
 
 check-site: environment  ## read every built page, and look at it in a browser: errors, requests, width, accessibility
 	@$(VENV)/bin/python -m pytest book/_checks

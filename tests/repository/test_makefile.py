@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-JOBS = {"help", "book", "test", "serve", "check-site", "lint", "peers", "bench", "lock", "clean"}
+JOBS = {"help", "book", "live", "test", "serve", "check-site", "lint", "peers", "bench", "lock", "clean"}
 
 
 def make(*arguments: str, path: str | None = None) -> subprocess.CompletedProcess[str]:

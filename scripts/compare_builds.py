@@ -1,0 +1,103 @@
+"""Compare two built sites: python -m scripts.compare_builds SITE SITE. They must differ in measured values only.
+
+Exit code 0 if they do, 1 if anything else differs, 2 if a folder is no built site.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from scripts.masking import MASK, Masked, mask_notebook, mask_page, mask_records, mask_search_index
+
+#: Lines of each difference that are shown.
+SHOWN = 6
+_SEARCH_INDEX = "searchindex.js"
+
+
+def _masker(name: str) -> Callable[[str], Masked] | None:
+    """Return what takes measured values out of a file of the site; None if it must be the same as it is."""
+    path = Path(name)
+    if path.suffix == ".html":
+        return mask_page
+    if path.suffix == ".ipynb":
+        return mask_notebook
+    if path.parts[0] == "_records" and path.suffix == ".json":
+        return mask_records
+    if path.parts[0] == "_figures" and path.suffix == ".svg":
+        return lambda _: Masked(MASK, set())
+    return None
+
+
+def _files(site: Path) -> set[str]:
+    return {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
+
+
+def _difference(first: str, second: str) -> list[str]:
+    lines = difflib.unified_diff(first.splitlines(), second.splitlines(), lineterm="", n=0)
+    return [line[:300] for line in lines if not line.startswith(("---", "+++", "@@"))][:SHOWN]
+
+
+def _names_in(path: Path) -> list[str]:
+    with zipfile.ZipFile(path) as archive:
+        return archive.namelist()
+
+
+def compare_sites(first: Path, second: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield each file in which two sites differ apart from what was measured, with the lines that differ.
+
+    Files that are not in both come with the name of the folder that has them.
+    """
+    ours, theirs = _files(first), _files(second)
+    for name in sorted(ours ^ theirs):
+        yield name, [f"is only in {first if name in ours else second}"]
+    words: set[str] = set()
+    # The index last: it holds the words that were taken out of the pages.
+    for name in sorted(ours & theirs, key=lambda name: (name == _SEARCH_INDEX, name)):
+        one, other = first / name, second / name
+        masker = _masker(name)
+        if one.read_bytes() == other.read_bytes() and masker is not mask_page:
+            continue
+        if name.endswith(".zip"):
+            different = _difference("\n".join(_names_in(one)), "\n".join(_names_in(other)))
+        elif name == _SEARCH_INDEX:
+            masked = [mask_search_index(path.read_text("utf-8"), words).text for path in (one, other)]
+            different = _difference(*masked)
+        elif masker is None:
+            different = ["differs"]
+        else:
+            results = [masker(path.read_text("utf-8")) for path in (one, other)]
+            words = words.union(*(result.words for result in results))
+            different = _difference(*(result.text for result in results))
+        if different:
+            yield name, different
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Compare the two sites that the arguments name, print where they differ, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.compare_builds", description=__doc__)
+    parser.add_argument("site", nargs=2, type=Path, help="folder of a built site, such as _build/html")
+    first, second = parser.parse_args(arguments).site
+    for site in (first, second):
+        if not (site / "index.html").is_file():
+            print(f"{site} must be the folder of a built site, but has no index.html.", file=sys.stderr)
+            return 2
+    found = list(compare_sites(first, second))
+    for name, lines in found:
+        print(name)
+        for line in lines:
+            print(f"    {line}")
+    total = len(_files(first) | _files(second))
+    if found:
+        print(f"{len(found)} of {total} files differ in more than what was measured.")
+        return 1
+    print(f"{total} files are the same but for what was measured.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""Build the book, show it on this machine, and build it again whenever one of its sources is saved.
+
+Only what changed runs again. Open pages reload themselves when a build has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import uvicorn
+from sphinx_autobuild.filter import IgnoreFilter
+from sphinx_autobuild.middleware import JavascriptInjectorMiddleware
+from sphinx_autobuild.server import RebuildServer
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+ROOT = Path(__file__).resolve().parent.parent
+HOST = "127.0.0.1"
+#: What a build is made of; a change of the lock needs `make`, which also makes the environment anew.
+WATCHED = ("book", "tinytorch", "_config.yml", "_toc.yml")
+#: Files that are no sources: what Python, editors and version control write beside them.
+NO_SOURCES = r"(/__pycache__/|/\.[^/]*$|~$|\.sw[a-z]$|\.new$|/4913$)"
+SCRIPT = "/live-reload.js"
+#: In a file of its own, as pages allow no script within them.
+RELOADER = b"""new WebSocket(`ws://${location.host}/live-reload`).onmessage = () => location.reload();
+"""
+
+
+class Injector(JavascriptInjectorMiddleware):
+    """Adds the script that reloads a page to each page as it is sent; the files of the site stay as they are."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__(app, "")
+        self.script = f'<script src="{SCRIPT}"></script>'.encode()
+
+
+def build(root: Path, changed_paths: Sequence[Path] = ()) -> None:
+    """Build the book in a process of its own, and say what was saved before."""
+    if changed_paths:
+        names = sorted(os.path.relpath(path, root) for path in changed_paths)
+        print(f"\nSaved: {', '.join(names)}.", flush=True)
+    subprocess.run([sys.executable, "-m", "scripts.build_book"], cwd=root, check=False)
+
+
+def _reloader(_: Request) -> Response:
+    return Response(RELOADER, media_type="text/javascript")
+
+
+def make_app(root: Path) -> Starlette:
+    """Return the application that shows the site of the checkout at ``root`` and builds it anew on changes."""
+    site = root / "_build" / "html"
+    watched: list[os.PathLike[str]] = [root / name for name in WATCHED]
+    watcher = RebuildServer(watched, IgnoreFilter([], [NO_SOURCES]), partial(build, root))
+    return Starlette(
+        routes=[
+            WebSocketRoute("/live-reload", watcher),
+            Route(SCRIPT, _reloader),
+            Mount("/", StaticFiles(directory=site, html=True, check_dir=False)),
+        ],
+        middleware=[Middleware(Injector)],
+        lifespan=watcher.lifespan,
+    )
+
+
+def main() -> int:
+    """Build, serve and watch until interrupted; return the exit code."""
+    port = int(os.environ.get("PORT", "8000"))
+    build(ROOT)
+    print(f"The book is on http://{HOST}:{port} and is built again on each save; Ctrl+C ends this.", flush=True)
+    uvicorn.run(make_app(ROOT), host=HOST, port=port, log_level="warning")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""Takes what was measured out of a built site's files, so that what is left can be compared byte for byte.
+
+Masked is what comes out of a clock or is chosen by code from it: measured and modelled numbers with what stands
+behind them, verdicts and the evidence of claims, tables and drawings that hold such numbers (their rows may be sorted
+by them), what cells printed, times, durations and the machine's load. All else is left: text, counted numbers, links,
+ids, styles, scripts, the code of cells, what keys and kinds of records there are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from bs4 import BeautifulSoup, Tag
+
+MASK = "[measured]"
+#: Kinds of numbers that differ from run to run; a counted number does not.
+_MEASURED = ("measured", "modelled")
+_TIMED_UNITS = ("s", "", "%", "points", "FLOP/s", "OP/s", "B/s", "items/s", "tokens/s")
+#: Elements whose content is measured, whatever is in them.
+_WHOLE = (
+    "time",
+    ".page-measured",
+    ".claim-verdict",
+    ".claim-evidence",
+    ".claim-numbers",
+    ".ledger tbody td:nth-of-type(-n+2)",
+    ".ledger-counts",
+    "figure.measured-figure svg",
+    ".cell_output pre",
+    ".execution-times",
+)
+#: What a masked element keeps beside its first class; others hold dates, sizes or words for those who do not see it.
+_KEPT_ATTRIBUTES = ("id", "popovertarget", "role", "type")
+#: Lines of a page's card, and of the report made of it, that tell of the run rather than of the machine or the code.
+_RUN = ("Made", "Noise", "Noise floor", "Load")
+#: Units that a count has not: of times, rates, ratios and shares.
+_TIMED = re.compile(r"^(ns|µs|ms|s|min|×|%|points)$|/s$")
+_WORD = re.compile(r"\w+")
+_SEARCH_INDEX = re.compile(r"^Search\.setIndex\((.*)\)\s*$", re.DOTALL)
+
+
+class Masked:
+    """A file's text without what was measured, and the words that were taken out."""
+
+    def __init__(self, text: str, words: set[str]) -> None:
+        self.text, self.words = text, words
+
+
+def _take_out(element: Tag, words: set[str]) -> None:
+    words.update(_WORD.findall(element.get_text(" ")))
+    kept = {name: value for name, value in element.attrs.items() if name in _KEPT_ATTRIBUTES}
+    element.attrs = {**kept, "class": element.get_attribute_list("class")[0]} if element.has_attr("class") else kept
+    element.clear()
+    element.append(MASK)
+
+
+def _is_count(button: Tag) -> bool:
+    """Return whether a number is counted; one that has no samples but a unit of time or a ratio came from a clock."""
+    unit = button.select_one(".unit")
+    return "counted" in button.get_attribute_list("class") and not _TIMED.search(unit.get_text() if unit else "")
+
+
+def _is_measured_table(table: Tag) -> bool:
+    return table.select_one("td .spread, td[title*=interval], .kind-tag, .measured.measured") is not None
+
+
+def _mask_numbers(page: BeautifulSoup, words: set[str]) -> None:
+    for button in page.select("button.measured"):
+        if "absent" in button.get_attribute_list("class") or _is_count(button):
+            continue
+        detail = page.find(id=str(button.get("popovertarget")))
+        for element in (button, detail):
+            if isinstance(element, Tag):
+                _take_out(element, words)
+
+
+def mask_page(html: str) -> Masked:
+    """Return a page without what was measured."""
+    page = BeautifulSoup(html, "html.parser")
+    words: set[str] = set()
+    _mask_numbers(page, words)
+    for selector in _WHOLE:
+        for element in page.select(selector):
+            _take_out(element, words)
+    for box in page.select("div.claim"):
+        box["class"] = "claim"
+    for table in page.select(".measured-table table"):
+        if _is_measured_table(table):
+            for part in table.select("tbody, .unit"):
+                _take_out(part, words)
+    for row in page.select(".measured-card dl > div"):
+        name, value = row.find("dt"), row.find("dd")
+        if isinstance(name, Tag) and isinstance(value, Tag) and name.get_text() in _RUN:
+            _take_out(value, words)
+    for report in page.select(".page-mismatch pre"):
+        kept = [line for line in report.get_text().splitlines() if line.partition(":")[0] not in _RUN]
+        words.update(_WORD.findall(report.get_text()))
+        report.string = "\n".join(kept)
+    return Masked(str(page), words)
+
+
+def _holds_measured(value: Any) -> bool:
+    if isinstance(value, dict):
+        timed = value.get("kind") == "counted" and value.get("unit") in _TIMED_UNITS
+        return timed or value.get("kind") in _MEASURED or any(map(_holds_measured, value.values()))
+    return isinstance(value, list) and any(map(_holds_measured, value))
+
+
+def _mask_record(record: dict[str, Any]) -> dict[str, Any]:
+    timed = record["kind"] == "counted" and record["unit"] in _TIMED_UNITS
+    hidden = {
+        "counted": ("value", "samples") if timed else (),
+        "measured": ("value", "interval", "n", "samples", "how"),
+        "modelled": ("value", "interval", "n", "samples", "how"),
+        "verdict": ("word", "because"),
+        "claim": ("verdict", "evidence"),
+        "table": ("rows",) if _holds_measured(record.get("rows")) else (),
+        "figure": ("series",) if _holds_measured(record.get("series")) else (),
+    }.get(record["kind"], ())
+    return {name: MASK if name in (*hidden, "when") else value for name, value in record.items()}
+
+
+def mask_records(text: str) -> Masked:
+    """Return a page's file of records without what was measured."""
+    content = json.loads(text)
+    content["duration_seconds"] = MASK
+    provenance = content["provenance"]
+    content["provenance"] = {**provenance, "when": MASK, "machine": {**provenance["machine"], "load": MASK}}
+    content["records"] = [_mask_record(record) for record in content["records"]]
+    return Masked(json.dumps(content, indent=1, sort_keys=False), set())
+
+
+def mask_notebook(text: str) -> Masked:
+    """Return a notebook without outputs, whose records are compared elsewhere, and without the cells' times."""
+    content = json.loads(text)
+    content["metadata"].pop("cell_times", None)
+    for cell in content["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"] = MASK
+            cell["metadata"].pop("execution", None)
+    return Masked(json.dumps(content, indent=1), set())
+
+
+def mask_search_index(text: str, words: set[str]) -> Masked:
+    """Return Sphinx's index for searching without the words in ``words`` and without numbers.
+
+    Raises:
+        ValueError: if the text is no such index.
+    """
+    found = _SEARCH_INDEX.match(text)
+    if found is None:
+        raise ValueError("the index for searching must be one call of Search.setIndex")
+    content = json.loads(found[1])
+    known = {word.lower() for word in words}
+    for part in ("terms", "titleterms"):
+        content[part] = {
+            term: pages
+            for term, pages in content[part].items()
+            # Words stand there as their stem: "measur" for "measured".
+            if not re.search(r"\d", term) and not any(word.startswith(term.lower()[:-1]) for word in known)
+        }
+    return Masked(json.dumps(content, indent=0), set())

@@ -1,0 +1,100 @@
+"""Reads each number, word and verdict of a built site from its records, under a name that says where it stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tinytorch.report.notebook_view import number_text
+from tinytorch.report.records import ABSENT, NUMBER_KINDS
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something stands: the page, and the key with what it is within a table or figure."""
+
+    page: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a built site says.
+
+    Attributes:
+        numbers: body of each number; of one that the build did not measure its record.
+        words: each verdict word and each claim's verdict.
+        floors: the noise floor of each page that has one, as a ratio.
+        machines: what each page says of the machine, the BLAS, the variables and the versions.
+    """
+
+    numbers: dict[Place, Json]
+    words: dict[Place, str]
+    floors: dict[str, float]
+    machines: dict[str, Json]
+
+
+def text_of(number: Json) -> str:
+    """Return a number as the page shows it, with its interval."""
+    return "not measured" if number["kind"] == ABSENT else number_text(number)
+
+
+def _row_name(record: Json, row: Json) -> str:
+    first = row.get(record["columns"][0]["key"])
+    return text_of(first) if isinstance(first, dict) else str(first)
+
+
+def _numbers(record: Json) -> Iterator[tuple[str, Json]]:
+    if record["kind"] in (*NUMBER_KINDS, ABSENT):
+        yield record["key"], record
+    seen: dict[str, int] = {}
+    for row in record.get("rows", []):
+        named = _row_name(record, row)
+        seen[named] = seen.get(named, 0) + 1
+        again = f" ({seen[named]})" if seen[named] > 1 else ""
+        for column in record["columns"]:
+            cell = row.get(column["key"])
+            if isinstance(cell, dict):
+                yield f"{record['key']}: {named}{again}, {column['label']}", cell
+    for series in record.get("series", []):
+        for x, number in zip(series["x"], series["numbers"], strict=True):
+            yield f"{record['key']}: {series['label']} at {x}", number
+
+
+def _words(record: Json) -> Iterator[tuple[str, str]]:
+    if record["kind"] == "verdict":
+        yield record["key"], record["word"]
+    if record["kind"] == "claim":
+        yield record["key"], record["verdict"]
+
+
+def read_site(folder: Path) -> Site:
+    """Return what the site in ``folder`` says.
+
+    Raises:
+        ValueError: if it has no records, or a file of them is none.
+    """
+    files = sorted((folder / "_records").rglob("*.json"))
+    if not files:
+        raise ValueError(f"{folder} must be the folder of a built site, but has no _records with files in it")
+    site = Site({}, {}, {}, {})
+    for path in files:
+        try:
+            content = json.loads(path.read_text("utf-8"))
+            page, records, provenance = content["page"], content["records"], content["provenance"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} must be a page's file of records, but cannot be read as one: {error}") from error
+        machine = {name: value for name, value in provenance["machine"].items() if name != "load"}
+        rest = ("blas", "environment", "python", "numpy")
+        site.machines[page] = {**machine, **{name: provenance[name] for name in rest}}
+        for record in records:
+            site.numbers.update((Place(page, name), number) for name, number in _numbers(record))
+            site.words.update((Place(page, name), word) for name, word in _words(record))
+            if record["key"] == "noise-floor" and record["kind"] in NUMBER_KINDS:
+                site.floors[page] = float(record["value"])
+    return site
