@@ -5,10 +5,15 @@ from __future__ import annotations
 import gc
 
 import pytest
+from hypothesis import settings
 
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.perf import hardware
 from tinytorch.perf.hardware import Ceilings
+
+# Hypothesis ends an example after 200 ms otherwise, and no test may depend on how fast or busy the machine is.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 
 @pytest.fixture
