@@ -5,9 +5,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, mstats
+from scipy.stats import beta, binom, mstats
 
 from tinytorch.perf.statistics import (
     Outliers,
@@ -20,6 +20,7 @@ from tinytorch.perf.statistics import (
     percentile_at_least,
     percentile_interval,
     samples_needed,
+    share_interval,
 )
 
 finite = st.floats(-1e6, 1e6)
@@ -185,3 +186,20 @@ def test_a_confidence_that_is_none_raises_everywhere() -> None:
     for function in (lambda: percentile_interval([1.0], 50, 1), lambda: bootstrap_interval([1.0], 0)):
         with pytest.raises(ValueError, match="confidence must lie between 0 and 1"):
             function()
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 400), st.floats(0, 1))
+def test_the_interval_of_a_share_is_made_of_quantiles_of_beta(trials: int, share: float) -> None:
+    count = round(share * trials)
+    found = share_interval(count, trials)
+    low = beta.ppf(0.025, count, trials - count + 1) if count else 0.0
+    high = beta.ppf(0.975, count + 1, trials - count) if count < trials else 1.0
+    assert [found.low, found.high] == pytest.approx([low, high])
+    assert found.confidence == 0.95
+
+
+@pytest.mark.parametrize(("count", "trials"), [(0, 0), (-1, 5), (6, 5)])
+def test_a_share_of_nothing_or_of_more_than_all_raises(count: int, trials: int) -> None:
+    with pytest.raises(ValueError, match="count must lie in"):
+        share_interval(count, trials)

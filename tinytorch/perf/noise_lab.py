@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest, ttest_ind
+from scipy.stats import ttest_ind
 
 from tinytorch.perf.comparison import FASTER, SLOWER, compare_paired
-from tinytorch.perf.statistics import Interval
+from tinytorch.perf.statistics import Interval, share_interval
 from tinytorch.perf.timing import collector_off, interleave
 
 
@@ -30,9 +30,8 @@ class FalseAlarms:
 
     @property
     def interval(self) -> Interval:
-        """Exact 95 % confidence interval of the rate (C. Clopper and E. Pearson, Biometrika 26, 1934)."""
-        ends = binomtest(self.alarms, self.trials).proportion_ci(0.95, method="exact")
-        return Interval(float(ends.low), float(ends.high), 0.95)
+        """Exact 95 % confidence interval of the rate, `share_interval`."""
+        return share_interval(self.alarms, self.trials)
 
 
 def _one_after_the_other(function: Callable[[], Any], runs: int) -> tuple[list[float], list[float]]:

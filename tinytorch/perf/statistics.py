@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binom
+from scipy.stats import binom, binomtest
 
 Samples = Sequence[float] | npt.NDArray[Any]
 #: The fewest samples of which an interval of the median reaches 95 %.
@@ -190,6 +190,20 @@ def bootstrap_interval(samples: Samples, confidence: float = 0.95, seed: int = 0
     medians = [array[lower] + array[upper], array[n - 1 - lower] + array[n - 1 - upper]]
     low, high = np.quantile(np.concatenate(medians) / 2, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
+
+
+def share_interval(count: int, trials: int) -> Interval:
+    """Return the exact 95 % interval of a share, of which ``count`` of ``trials`` were seen.
+
+    Source: C. Clopper and E. Pearson, The use of confidence or fiducial limits, Biometrika 26 (1934) 404-413.
+
+    Raises:
+        ValueError: if ``trials`` is below 1 or ``count`` does not lie in 0..trials.
+    """
+    if trials < 1 or not 0 <= count <= trials:
+        raise ValueError(f"count must lie in 0..trials and trials be at least 1, not {count} and {trials}")
+    ends = binomtest(count, trials).proportion_ci(0.95, method="exact")
+    return Interval(float(ends.low), float(ends.high), 0.95)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.stats import binomtest
 
 from tinytorch.perf.benchmarking.task import Right
-from tinytorch.perf.statistics import Interval, median_interval
+from tinytorch.perf.statistics import median_interval, share_interval
 from tinytorch.perf.timing import Measurement, Statistic, quantity
 
 
@@ -86,13 +85,9 @@ class Performance:
 
 
 def share_right(name: str, right: Right) -> Statistic:
-    """Return the share of examples that are right with its exact 95 % interval.
-
-    Source: C. Clopper and E. Pearson, The use of confidence or fiducial limits, Biometrika 26 (1934) 404-413.
-    """
+    """Return the share of examples that are right with its exact 95 % interval, `share_interval`."""
     count, examples = int(right.sum()), len(right)
-    ends = binomtest(count, examples).proportion_ci(0.95, method="exact")
-    bounds = Interval(float(ends.low), float(ends.high), 0.95)
+    bounds = share_interval(count, examples)
     how = {"statistic": "share", "right": count, "examples": examples}
     return Statistic(name, (count / examples,), "", how, value=count / examples, bounds=bounds)
 

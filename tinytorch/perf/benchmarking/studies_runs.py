@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binomtest
 
 from tinytorch import models
 from tinytorch.core.dispatch import no_grad
 from tinytorch.perf.comparison import compare_paired
 from tinytorch.perf.replicas import Replicas
-from tinytorch.perf.statistics import Interval, Samples, checked, median_interval
+from tinytorch.perf.statistics import Interval, Samples, checked, median_interval, share_interval
 from tinytorch.perf.timing import Measurement, Statistic
 
 #: Makes an interval of some samples.
@@ -25,16 +24,13 @@ _DEVIATIONS = 1.4826
 
 
 def share(outcomes: Sequence[bool] | npt.NDArray[np.bool_], name: str) -> Statistic:
-    """Return the share (0 to 1) of ``outcomes`` that are true, with its exact 95 % interval.
-
-    Source: C. Clopper and E. Pearson, The use of confidence or fiducial limits, Biometrika 26 (1934) 404-413.
+    """Return the share (0 to 1) of ``outcomes`` that are true, with its exact 95 % interval, `share_interval`.
 
     Raises:
         ValueError: if there are none.
     """
     found = checked(np.asarray(outcomes, np.float64), "outcomes")
-    ends = binomtest(int(found.sum()), found.size).proportion_ci(0.95, method="exact")
-    bounds = Interval(float(ends.low), float(ends.high), 0.95)
+    bounds = share_interval(int(found.sum()), found.size)
     how = {"statistic": "share", "trials": found.size}
     return Statistic(name, tuple(found.tolist()), "%", how, value=float(found.mean()), bounds=bounds)
 
