@@ -75,12 +75,16 @@ def _words(references: object) -> str:
     return "time over that of the reference beside it" if references else "time"
 
 
+def log_time(times: Measurement, reference: Measurement | None) -> float:
+    """Return the median log of a process's times, or of each over the reference's that was taken beside it."""
+    logs = np.log(times.samples)
+    return float(np.median(logs if reference is None else logs - np.log(reference.samples)))
+
+
 def _values(processes: Sequence[Measurement], references: Sequence[Measurement] | None) -> Logs:
-    """Return one number of each process: the log of its time, or of its time over the reference's."""
-    logs = [np.log(one.samples) for one in processes]
-    if references is not None:
-        logs = [a - np.log(b.samples) for a, b in zip(logs, references, strict=True)]
-    return np.array([np.median(one) for one in logs])
+    """Return the `log_time` of each process."""
+    beside = [None] * len(processes) if references is None else references
+    return np.array([log_time(*pair) for pair in zip(processes, beside, strict=True)])
 
 
 def _ends(differences: Logs, m: int, n: int, confidence: float) -> tuple[float, float, float]:

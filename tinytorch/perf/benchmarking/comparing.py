@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -169,7 +169,7 @@ def _in_turns(
     names = (baseline.name, candidate.name)
     if len(before) == 1 and len(after) == 1:
         made = compare_paired(before[0], after[0], delta, confidence=confidence, seed=seed)
-        return _corrected(made, compared)
+        return replace(made, compared=compared)
     logs = []
     for old, new in zip(before, after, strict=True):
         checked_neighbours(old, new)
@@ -187,24 +187,10 @@ def _in_turns(
     )
 
 
-def _corrected(made: Comparison, compared: int) -> Comparison:
-    return Comparison(
-        made.baseline,
-        made.candidate,
-        made.ratio,
-        made.verdict,
-        made.delta,
-        made.because,
-        made.wins,
-        made.dependence,
-        compared,
-        made.pairs_are,
-    )
-
-
 def _apart(
     baseline: Performance, candidate: Performance, batch: int, delta: float, confidence: float, compared: int
 ) -> Comparison:
+    """Return the comparison of processes of two runs, over the reference's times where both runs have them."""
     both = baseline.reference.get(batch), candidate.reference.get(batch)
     references = (both[0], both[1]) if both[0] and both[1] else None
     return compare_processes(
@@ -219,6 +205,7 @@ def _apart(
 
 
 def _size_change(before: Measurement, after: Measurement) -> SizeChange:
+    """Return the ratio of the medians, and a verdict on the ratios of all calls."""
     value = before.median / after.median
     low, high = before.minimum / after.maximum, before.maximum / after.minimum
     verdict: SizeVerdict = "cannot tell"

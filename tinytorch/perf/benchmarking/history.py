@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tinytorch.perf.benchmarking.between_runs import log_time
 from tinytorch.perf.benchmarking.change_points import change_points, levels
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.results import Results
@@ -48,7 +49,7 @@ class Series:
 class History:
     """Runs of one subject on one machine, oldest first, and the series that they make.
 
-    A series holds the runs that have the variant: ``runs`` of the history that lack it are left out of it.
+    A series leaves out the ``runs`` of the history that lack its variant.
     """
 
     subject: str
@@ -134,9 +135,7 @@ def _series(runs: Sequence[Results], name: str, batch: int) -> Series:
 
 
 def _value(one: Performance, batch: int) -> float:
-    """Return the median over processes of the log of the time, over the reference's if there is one."""
-    logs = [np.log(times.samples) for times in one.times[batch]]
-    beside = one.reference.get(batch)
-    if beside:
-        logs = [own - np.log(reference.samples) for own, reference in zip(logs, beside, strict=True)]
-    return float(np.median([np.median(each) for each in logs]))
+    """Return the median over processes of `log_time`, over the reference's times if there are any."""
+    times = one.times[batch]
+    beside = one.reference.get(batch) or (None,) * len(times)
+    return float(np.median([log_time(*pair) for pair in zip(times, beside, strict=True)]))

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+#: Of bars whose model has no colour of its own.
+_COLOR = "#2d96f0"
 #: What is drawn: its label with the unit, and the factor from the base unit.
 _PANELS = (("time (ms)", 1e3), ("peak memory (MiB)", 1 / MIB), ("accuracy (%)", 100.0))
 
@@ -45,12 +47,13 @@ def plot_performance_comparison(
     figure = Figure(figsize=(4.8, 0.9 + len(panels) * (0.6 + 0.28 * len(results))), layout="constrained")
     drawn = list(figure.subplots(len(panels), 1) if axes is None else axes)
     if len(drawn) != len(panels):
-        raise ValueError(f"axes must be {len(panels)}, one for each panel, not {len(drawn)}")
+        raise ValueError(f"axes must hold {len(panels)} axes, one for each panel, not {len(drawn)}")
     for ax, index in zip(drawn, panels, strict=True):
         label, factor = _PANELS[index]
         for name, values in taken.items():
-            if values[index] is not None:
-                _bar(ax, name, values[index], factor, (colors or {}).get(name, "#2d96f0"), ink)
+            value = values[index]
+            if value is not None:
+                _bar(ax, name, value, factor, (colors or {}).get(name, _COLOR), ink)
         ax.invert_yaxis()
         ax.set_xlabel(label)
     made = drawn[0].figure
@@ -58,10 +61,8 @@ def plot_performance_comparison(
     return made
 
 
-def _bar(ax: Axes, name: str, value: Measurement | None, factor: float, color: str, ink: str) -> None:
-    assert value is not None
-    middle = value.median
-    low, high = (value.interval.low, value.interval.high)
-    ends = [[max(0.0, middle - low) * factor], [max(0.0, high - middle) * factor]]
+def _bar(ax: Axes, name: str, value: Measurement, factor: float, color: str, ink: str) -> None:
+    middle, interval = value.median, value.interval
+    ends = [[max(0.0, middle - interval.low) * factor], [max(0.0, interval.high - middle) * factor]]
     ax.barh([name], [middle * factor], color=color, height=0.7)
     ax.errorbar([middle * factor], [name], xerr=ends, fmt="none", ecolor=ink, elinewidth=1.2, capsize=3)

@@ -8,14 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinytorch.perf.benchmarking.between_runs import compare_processes
-from tinytorch.perf.benchmarking.comparing import (
-    DELTA_BETWEEN_RUNS,
-    LARGER,
-    WORSE,
-    Change,
-    compare,
-)
+from tinytorch.perf.benchmarking.between_runs import compare_processes, log_time
+from tinytorch.perf.benchmarking.comparing import DELTA_BETWEEN_RUNS, LARGER, WORSE, Change, compare
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.results import Results, differences
 from tinytorch.perf.comparison import SLOWER, Comparison
@@ -137,11 +131,8 @@ def _mean_of_process(
     side: Mapping[str, Performance], shared: list[tuple[str, int]], at: int, beside: bool
 ) -> Measurement:
     """Return the geometric mean of the medians of a process's times, over the reference's if ``beside``."""
-    logs = []
-    for name, size in shared:
-        one = side[name]
-        own = np.log(one.times[size][at].samples)
-        if beside:
-            own = own - np.log(one.reference[size][at].samples)
-        logs.append(float(np.median(own)))
+    logs = [
+        log_time(side[name].times[size][at], side[name].reference[size][at] if beside else None)
+        for name, size in shared
+    ]
     return Measurement("geometric mean", (math.exp(float(np.mean(logs))),), "")

@@ -159,7 +159,10 @@ def run_scenario(
 
 
 def accuracy_run(scenario: Scenario, model: Any, data: Any) -> AccuracyRun:
-    """Return what the accuracy mode of a scenario finds: each example of the data set once, in the scenario's batches.
+    """Return what the accuracy mode of a scenario finds: which share of the data set is right, each example once.
+
+    The scenario gives the result its name. Answers do not depend on when a request arrives, so that the examples are
+    asked for in calls of many.
 
     Raises:
         ValueError: if the scenario is none, or the right answers are not known.

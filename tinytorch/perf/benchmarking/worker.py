@@ -22,8 +22,10 @@ from tinytorch.perf.timing import limit_blas_threads
 def measure_process(plan: Plan, number: int, whole: bool) -> list[Performance]:
     """Return what this process measures of each variant: times, and if ``whole`` memory and accuracy too.
 
-    Without ``whole`` there is no memory and no accuracy in them: the process that measured these stands for all, as
-    they do not depend on the process.
+    Memory and accuracy do not depend on the process: one measures them for all. ``number`` is this one's in the run.
+
+    Raises:
+        ValueError: if the plan's subject cannot be used, or a variant has the reference's name.
     """
     task, variants = subject_of(plan.subject, plan.input_shape)
     if REFERENCE in variants:
@@ -52,9 +54,8 @@ def measure_process(plan: Plan, number: int, whole: bool) -> list[Performance]:
     ]
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Measure what the JSON object on stdin asks for and print the answer as one line; return the exit code."""
-    del arguments
     asked: dict[str, Any] = json.loads(sys.stdin.read())
     fields = asked["plan"]
     shape = fields["input_shape"]
@@ -68,4 +69,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
