@@ -17,6 +17,7 @@ from tinytorch.perf.benchmarking.task import sorting_generation
 from tinytorch.perf.benchmarking.variants import Variant
 from tinytorch.perf.comparison import Comparison, compare_paired
 from tinytorch.perf.events import recording
+from tinytorch.perf.flops import flops_of
 from tinytorch.perf.studies import shares, time_between_ops
 from tinytorch.perf.timing import Measurement, interleave, quantity
 
@@ -138,7 +139,7 @@ def read_again() -> Bottleneck:
 def _flops(run: Callable[[], Any]) -> int:
     with recording() as recorded:
         run()
-    return sum(event.flops or 0 for event in recorded.profile.events)
+    return flops_of(recorded.profile)
 
 
 def bottlenecks() -> list[Bottleneck]:

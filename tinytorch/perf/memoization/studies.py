@@ -17,6 +17,7 @@ from tinytorch.core.ops.attention import causal_mask
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.events import recording
+from tinytorch.perf.flops import flops_of
 from tinytorch.perf.memoization.cache import KVCache
 from tinytorch.perf.memoization.enabling import disable_kv_cache, enable_kv_cache
 from tinytorch.perf.memoization.generation import Tokens, generate
@@ -50,7 +51,7 @@ def step_flops(model: GPT, position: int, cached: bool) -> int:
 def _flops(run: Callable[[], Any]) -> int:
     with no_grad(), recording() as recorded:
         run()
-    return sum(event.flops or 0 for event in recorded.profile.events)
+    return flops_of(recorded.profile)
 
 
 def generation_times(
