@@ -51,7 +51,8 @@ def test_without_inputs_and_score_nothing_is_made_up(capsys: pytest.CaptureFixtu
     assert all((row.seconds, row.speedup, row.accuracy) == (None, None, None) for row in found.steps)
     found.print_report()
     printed = capsys.readouterr().out
-    assert "time and accuracy not measured" in printed
+    assert "time not measured: pass inputs" in printed
+    assert "accuracy not measured: pass score" in printed
     assert "magnitude_prune 0.5" in printed
 
 

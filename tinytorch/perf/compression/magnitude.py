@@ -15,14 +15,14 @@ from tinytorch.perf.compression.masks import Mask, chosen_layers, with_masks
 Scope = Literal["global", "layer"]
 
 
-def checked_sparsity(sparsity: float, name: str = "sparsity") -> float:
+def checked_sparsity(sparsity: float) -> float:
     """Return ``sparsity`` as a float.
 
     Raises:
         ValueError: if it is not a number from 0 to 1.
     """
     if isinstance(sparsity, bool) or not isinstance(sparsity, (int, float, np.number)) or not 0 <= sparsity <= 1:
-        raise ValueError(f"{name} must be a share from 0 to 1, not {sparsity!r}")
+        raise ValueError(f"sparsity must be a share from 0 to 1, not {sparsity!r}")
     return float(sparsity)
 
 

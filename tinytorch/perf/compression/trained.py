@@ -93,7 +93,7 @@ def _fingerprint(every: list[Module | None], arguments: str) -> str:
     """Return a hash of everything that decides the weights."""
     digest = hashlib.sha256(f"{np.__version__} {arguments}".encode())
     for model in every:
-        for key, tensor in model._named_state() if model else ():
+        for key, tensor in (*model.named_parameters(), *model.named_buffers()) if model else ():
             digest.update(f"{key} {tensor.shape}".encode() + np.ascontiguousarray(tensor.data).tobytes())
             if isinstance(tensor, MaskedParameter):
                 digest.update(np.packbits(tensor.pruned).tobytes())
