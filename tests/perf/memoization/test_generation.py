@@ -115,6 +115,12 @@ def test_sampling_follows_softmax_of_scaled_logits() -> None:
     assert scipy.stats.chisquare(np.bincount(kept - 2), share * 20_000).pvalue > 1e-3
 
 
+@pytest.mark.parametrize(("temperature", "top_k", "name"), [(-1.0, None, "temperature"), (1.0, 0, "top_k")])
+def test_tokens_are_not_sampled_with_arguments_out_of_range(temperature: float, top_k: int | None, name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        sample_tokens(np.zeros((1, 3), np.float32), temperature, top_k, np.random.default_rng(0))
+
+
 def test_ties_at_the_edge_of_top_k_keep_the_smaller_token() -> None:
     drawn = sample_tokens(np.zeros((200, 5), np.float32), 1.0, 2, np.random.default_rng(0))
     assert set(drawn) == {0, 1}

@@ -64,7 +64,11 @@ def sample_tokens(logits: Array, temperature: float, top_k: int | None, draw: np
     """Return one token for each row of logits (B, vocab_size), shape (B,): see `generate` for the arguments.
 
     Among the k likeliest, equal logits at the edge are broken towards the smaller token.
+
+    Raises:
+        ValueError: if ``temperature`` or ``top_k`` is out of its range.
     """
+    _check_sampling(temperature, top_k)
     if temperature == 0:
         return np.asarray(logits.argmax(axis=-1), np.int64)
     if top_k is not None and top_k < logits.shape[1]:
@@ -88,14 +92,18 @@ def _checked_prompt(prompt: Any) -> Tokens:
     return tokens.astype(np.int64)
 
 
-def _check_plan(model: GPT, tokens: Tokens, new_tokens: int, temperature: float, top_k: int | None) -> None:
-    """Raise ValueError before anything runs, unless all that `generate` is asked for can be done."""
-    if not isinstance(new_tokens, (int, np.integer)) or new_tokens < 1:
-        raise ValueError(f"new_tokens must be a whole number above 0, not {new_tokens!r}")
+def _check_sampling(temperature: float, top_k: int | None) -> None:
     if not 0 <= temperature < np.inf:
         raise ValueError(f"temperature must be 0 or above and finite, not {temperature}")
     if top_k is not None and top_k < 1:
         raise ValueError(f"top_k must be at least 1, or None for all, not {top_k}")
+
+
+def _check_plan(model: GPT, tokens: Tokens, new_tokens: int, temperature: float, top_k: int | None) -> None:
+    """Raise ValueError before anything runs, unless all that `generate` is asked for can be done."""
+    if not isinstance(new_tokens, (int, np.integer)) or new_tokens < 1:
+        raise ValueError(f"new_tokens must be a whole number above 0, not {new_tokens!r}")
+    _check_sampling(temperature, top_k)
     low, high = tokens.min(), tokens.max()
     if low < 0 or high >= model.vocab_size:
         raise ValueError(f"prompt must hold tokens in 0..{model.vocab_size - 1}, but they run from {low} to {high}")
