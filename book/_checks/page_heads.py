@@ -1,0 +1,68 @@
+"""Reads how each page that measures begins: title, question, what it needs, gives and takes, and what it teaches."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+#: A page that has records is one that teaches; others are lists and explanations of the book itself.
+_MEASURES = re.compile(r"^page = Page\(", re.MULTILINE)
+_CELL = re.compile(r"^```\{code-cell\}", re.MULTILINE)
+_NEEDS = re.compile(
+    r"^\| You need \| You get \| Time \|\n\|---\|---\|---\|\n\| (?P<need>.+) \| (?P<get>.+) \| (?P<time>.+) \|$",
+    re.MULTILINE,
+)
+_TIME = re.compile(r"\d+ minutes")
+_LEARN = "**What you will learn.**"
+_TEACHES = re.compile(r"^## Exercises$", re.MULTILINE)
+#: What a chapter with exercises says besides.
+_ALSO = ("**What you will build.**", "**What this chapter leaves out.**")
+
+
+def _head(text: str) -> str:
+    """Return what stands before the first cell and the first section."""
+    ends = [found.start() for pattern in (_CELL, re.compile(r"^## ", re.MULTILINE)) if (found := pattern.search(text))]
+    return text[: min(ends, default=len(text))]
+
+
+def check_head(text: str) -> Iterator[str]:
+    """Yield what the beginning of a page lacks; nothing for a page that measures nothing."""
+    if not _MEASURES.search(text):
+        return
+    head = _head(text)
+    title = re.search(r"^# .+$", head, re.MULTILINE)
+    if title is None:
+        yield "the page has no title: begin with '# Title'"
+        return
+    needs = _NEEDS.search(head)
+    if needs is None:
+        yield "no table '| You need | You get | Time |' with one row stands before the first cell"
+    else:
+        if not head[title.end() : needs.start()].strip():
+            yield "between the title and the table stands no sentence that asks what the page answers"
+        if not _TIME.search(needs["time"]):
+            yield f"the table's time must say minutes, such as '45 minutes to read', not {needs['time']!r}"
+    wanted = (_LEARN, *_ALSO) if _TEACHES.search(text) else (_LEARN,)
+    for words in wanted:
+        found = re.search(rf"^{re.escape(words)}\n\S", head, re.MULTILINE)
+        if found is None:
+            yield f"no paragraph begins with {words} before the first cell"
+
+
+def main() -> int:
+    """Print what the pages given lack; return 1 if there is anything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pages", type=Path, nargs="+")
+    count = 0
+    for path in parser.parse_args().pages:
+        for message in check_head(path.read_text("utf-8")):
+            print(f"{path}: {message}")
+            count += 1
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Every page that measures begins alike; and the check that says so finds what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from page_heads import check_head
+
+BOOK = Path(__file__).resolve().parents[2] / "book"
+GOOD = """(page)=
+# Title
+
+A question?
+
+| You need | You get | Time |
+|---|---|---|
+| nothing | an answer | 20 minutes |
+
+**What you will learn.**
+To ask.
+
+**What you will build.**
+Something.
+
+**What this chapter leaves out.**
+The rest.
+
+```{code-cell} python3
+page = Page("page")
+```
+
+## Exercises
+"""
+
+
+def test_the_pages_of_the_book_begin_alike() -> None:
+    found = [f"{path.name}: {m}" for path in sorted(BOOK.glob("*.md")) for m in check_head(path.read_text("utf-8"))]
+    assert found == []
+
+
+def test_a_good_head_lacks_nothing() -> None:
+    assert list(check_head(GOOD)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("# Title\n", "", "no title"),
+        ("A question?\n", "", "no sentence that asks"),
+        ("| You need |", "| Needs |", "no table"),
+        ("| nothing | an answer | 20 minutes |\n", "", "no table"),
+        ("20 minutes", "a while", "must say minutes"),
+        ("**What you will learn.**", "What you will learn.", "begins with **What you will learn.**"),
+        ("To ask.\n", "", "begins with **What you will learn.**"),
+        ("**What you will build.**", "", "begins with **What you will build.**"),
+        ("**What this chapter leaves out.**", "", "leaves out"),
+    ],
+)
+def test_what_is_missing_is_said(old: str, new: str, message: str) -> None:
+    assert any(message in said for said in check_head(GOOD.replace(old, new, 1)))
+
+
+def test_a_head_behind_the_first_cell_is_none() -> None:
+    cell = '```{code-cell} python3\npage = Page("page")\n```\n'
+    assert len(list(check_head(GOOD.replace("A question?", cell)))) == 4
+
+
+def test_pages_without_records_and_without_exercises_may_do_with_less() -> None:
+    assert list(check_head("# Ledger\n\nText.\n")) == []
+    short = GOOD.replace("**What you will build.**", "").replace("**What this chapter leaves out.**", "")
+    assert list(check_head(short.replace("## Exercises", "## End"))) == []
