@@ -1,0 +1,120 @@
+// Judges a reader's guess before the answer unfolds. Nothing leaves the page; a reload keeps the guess.
+"use strict";
+
+{
+  const number = new Intl.NumberFormat("en", { maximumSignificantDigits: 2 });
+
+  /** Returns the number typed, with or without commas for thousands, × or %; NaN if it is none. */
+  const parsed = (text) => {
+    const plain = text.trim().replace(/[\s\u202f\u00a0]/g, "").replace("\u2212", "-").replace(/[×x%]$/i, "");
+    const grouped = /^-?\d{1,3}(,\d{3})+(\.\d+)?$/.test(plain) ? plain.replaceAll(",", "") : plain.replace(",", ".");
+    return grouped === "" ? NaN : Number(grouped);
+  };
+
+  /** Returns how far a guess is off, in words. All numbers are in the base unit. */
+  const judged = (guess, about) => {
+    const value = Number(about.value);
+    if (about.low !== undefined && guess >= Number(about.low) && guess <= Number(about.high)) return "within the interval";
+    if (Math.abs(guess - value) <= Number(about.tolerance)) return "right";
+    const direction = guess > value ? "too high" : "too low";
+    if (about.scale === "log" && guess > 0) {
+      const factor = Math.max(guess / value, value / guess);
+      return factor < 1.2
+        ? `${direction}, by ${number.format((factor - 1) * 100)} %`
+        : `${direction}, by a factor of ${number.format(factor)}`;
+    }
+    if (about.scale === "log") return `${direction}: it is above zero`;
+    const off = Math.abs(guess - value) / Number(about.factor);
+    return `${direction}, by ${number.format(off)} ${about.difference}`.trimEnd();
+  };
+
+  /** Session storage may be switched off, or forbidden to a page that was opened from a folder. */
+  const remembered = (key, value) => {
+    try {
+      if (value === undefined) return JSON.parse(sessionStorage.getItem(key));
+      sessionStorage.setItem(key, JSON.stringify(value));
+    } catch {
+      // The guess is gone after a reload, and nothing else.
+    }
+    return null;
+  };
+
+  const unitOf = (form) => {
+    const choice = form.querySelector("select");
+    if (choice) return { factor: Number(choice.value), name: choice.selectedOptions[0].textContent };
+    const unit = form.querySelector(".unit");
+    return { factor: Number(unit.dataset.factor), name: unit.textContent };
+  };
+
+  /** Returns what to say to a typed number, or null if it is none. */
+  const numberOutcome = (form) => {
+    const input = form.querySelector("input");
+    const guess = parsed(input.value);
+    const valid = Number.isFinite(guess);
+    input.setAttribute("aria-invalid", String(!valid));
+    if (!valid) return null;
+    const unit = unitOf(form);
+    const said = `${input.value.trim().replace(/\s*[×x%]$/i, "")}${unit.name === "×" ? "" : "\u00a0"}${unit.name}`.trim();
+    return `You said ${said}; ${form.dataset.kind} ${form.dataset.shown}: ${judged(guess * unit.factor, form.dataset)}.`;
+  };
+
+  /** Returns what to say to a choice, or null if there is none. */
+  const choiceOutcome = (form) => {
+    const chosen = form.querySelector("input:checked");
+    if (!chosen) return null;
+    const word = form.dataset.word;
+    return chosen.value === word ? `You said “${word}”: right.` : `You said “${chosen.value}”; this build found “${word}”.`;
+  };
+
+  const stateOf = (form) => ({
+    value: form.querySelector('input[type="text"], input:checked')?.value,
+    unit: form.querySelector("select")?.value,
+  });
+
+  const restore = (form, state) => {
+    const unit = form.querySelector("select");
+    if (unit && state.unit) unit.value = state.unit;
+    const text = form.querySelector('input[type="text"]');
+    if (text) text.value = state.value ?? "";
+    for (const choice of form.querySelectorAll('input[type="radio"]')) choice.checked = choice.value === state.value;
+  };
+
+  const check = (form, unfold) => {
+    const isNumber = form.dataset.value !== undefined;
+    const said = isNumber ? numberOutcome(form) : choiceOutcome(form);
+    const outcome = form.parentElement.querySelector(".predict-outcome");
+    outcome.textContent = said ?? (isNumber ? "Type a number, such as 2.5." : "Choose one of the answers.");
+    if (said === null) {
+      form.querySelector("input").focus();
+    } else if (unfold) {
+      form.parentElement.querySelector("details.predict-answer").open = true;
+    }
+    return said !== null;
+  };
+
+  document.addEventListener("DOMContentLoaded", () => {
+    for (const form of document.querySelectorAll("form.predict-form")) {
+      const key = `prediction ${location.pathname} ${form.id} ${form.dataset.key}`;
+      form.hidden = false;
+      form.addEventListener("submit", (event) => {
+        event.preventDefault();
+        if (check(form, true)) remembered(key, stateOf(form));
+      });
+      const state = remembered(key);
+      if (state) {
+        restore(form, state);
+        check(form, true);
+      }
+    }
+    // On paper a question without its answer is of no use.
+    const folds = document.getElementsByClassName("fold");
+    let closed = [];
+    addEventListener("beforeprint", () => {
+      closed = [...folds].filter((fold) => !fold.open);
+      for (const fold of closed) fold.open = true;
+    });
+    addEventListener("afterprint", () => {
+      for (const fold of closed) fold.open = false;
+    });
+  });
+}

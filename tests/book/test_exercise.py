@@ -1,0 +1,62 @@
+"""Exercises: the skeleton that a reader begins with, and and the chapters' own."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from exercise import exercise_skeleton
+from hypothesis import given
+from hypothesis import strategies as st
+
+SOLUTION = '''from math import sqrt
+
+@staticmethod
+def norm(x, y=0):
+    """Return the length.
+
+    Of a vector.
+    """
+    total = x * x + y * y
+    return sqrt(total)
+
+
+def twice(x):
+    return 2 * x
+'''
+
+
+def test_bodies_go_and_all_else_stays() -> None:
+    assert exercise_skeleton(SOLUTION) == (
+        "from math import sqrt\n\n@staticmethod\ndef norm(x, y=0):\n"
+        '    """Return the length.\n\n    Of a vector.\n    """\n    raise NotImplementedError("write norm")\n\n\n'
+        'def twice(x):\n    raise NotImplementedError("write twice")\n'
+    )
+
+
+def test_a_function_on_one_line_and_one_of_words_alone_become_empty_too() -> None:
+    for source in ("def f(x): return 2 * x\n", 'def f(x):\n    """Words."""\n', "def f(\n    x,\n):\n    return x\n"):
+        space: dict[str, object] = {}
+        exec(exercise_skeleton(source), space)
+        with pytest.raises(NotImplementedError, match="write f"):
+            space["f"](1)  # type: ignore[operator]
+
+
+@given(
+    st.lists(
+        st.sampled_from(["x = 1", "return x", "if x:\n        return 2", "# words", "for i in x:\n        pass"]),
+        min_size=1,
+    )
+)
+def test_a_skeleton_is_python_and_has_the_solutions_names(body: list[str]) -> None:
+    lines = "\n    ".join(["pass", *body])
+    source = f"import math\ndef first(x):\n    {lines}\n\ndef second(a, *, b):\n    return b\n"
+    found = ast.parse(exercise_skeleton(source)).body
+    assert [ast.unparse(node.args) for node in found if isinstance(node, ast.FunctionDef)] == ["x", "a, *, b"]
+    assert all(isinstance(node.body[-1], ast.Raise) for node in found if isinstance(node, ast.FunctionDef))
+
+
+@pytest.mark.parametrize(("source", "why"), [("def", "line 1 is not"), ("x = 1", "must define a function")])
+def test_what_cannot_be_an_exercise_is_refused(source: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        exercise_skeleton(source)

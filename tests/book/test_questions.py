@@ -1,0 +1,197 @@
+"""What a reader is asked, on built pages: predictions with their answers, exercises with their solutions."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup, Tag
+
+from tests.book.small_book import HEADER, Book, Build
+
+STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
+CELL = """
+```{code-cell} ipython3
+:tags: [remove-cell]
+from tinytorch.perf.timing import Measurement
+from tinytorch.report import Page
+
+page = Page("index")
+page.number("gain", Measurement("speedup", (1.8, 1.85, 1.9, 1.92, 1.95, 2.0, 2.05, 1.88), ""))
+page.number("latency", Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3), "s"))
+page.number("share", 0.4, unit="%", what="a share")
+page.number("parameters", 12345, unit="parameters", what="weights and biases")
+page.word("bottleneck", "slower", because="it gains {gain}")
+page.claim("quick", statement="Quick.", source="Folklore", verdict="refuted", evidence="It took {latency}.")
+page.absent("other", "other-verdict", reason="The other engine is not here.")
+```
+"""
+
+QUESTIONS = """
+:::{predict} gain
+How many times faster?
+---
+Because of {measured}`latency`.
+:::
+
+:::{predict} latency
+:label: Question 1
+How long does *a run* take?
+:::
+
+:::{predict} share
+Which share?
+:::
+
+:::{predict} parameters
+How many parameters?
+:::
+
+:::{predict} bottleneck
+:choices: faster | slower | the same
+Faster or slower?
+---
+So it is.
+:::
+
+:::{predict} quick
+:choices: supported | refuted | cannot tell here
+Does the claim hold?
+:::
+
+:::{predict} other
+And the other?
+:::
+
+:::{predict} other-verdict
+:choices: faster | slower
+And the other's verdict?
+:::
+
+```{claim} quick
+```
+"""
+
+EXERCISE = """
+## Exercises
+
+**1. Add.** Write `add(a, b)`.
+
+```{code-cell} ipython3
+:tags: [solution]
+def add(a, b):
+    return a + b
+```
+
+```{code-cell} ipython3
+:tags: [check]
+"add: passed" if add(2, 3) == 5 else 1 / 0
+```
+
+Behind it.
+"""
+
+#: The tags the wrong way round. The cells are those of before, so that nothing runs again.
+UNPAIRED = EXERCISE.replace("[check]", "[later]").replace("[solution]", "[check]").replace("[later]", "[solution]")
+UNPAIRED_WHY = ["needs one tagged check right behind it", "needs one tagged solution right before it"]
+
+#: Each of these is wrong, and the build says why.
+WRONG = {
+    ":::{predict} gone\nHow many?\n:::\n": "no number, verdict or claim has this key",
+    ":::{predict} gain\n:choices: a | b\nWhich?\n:::\n": "the number 'gain' takes no choices",
+    ":::{predict} bottleneck\nWhich?\n:::\n": "the verdict 'bottleneck' needs :choices:",
+    ":::{predict} gain\n---\nBecause.\n:::\n": "has no question",
+    ":::{predict} bottleneck\n:choices: one\nWhich?\n:::\n": "two or more different answers",
+}
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Build, Build]:
+    """Return what was built of a page that is right, and then of one that is wrong in every way."""
+    book = Book(tmp_path_factory.mktemp("questions"))
+    with (book.source / "conf.py").open("a", encoding="utf-8") as conf:
+        conf.write('extensions += ["prediction", "exercise"]\nhtml_static_path = ["_static"]\n')
+    (book.source / "_static").mkdir()
+    for name in ("prediction.css", "prediction.js", "exercise.css"):
+        shutil.copy(STATIC / name, book.source / "_static" / name)
+    book.write("index", HEADER + "\n# Page\n" + CELL + QUESTIONS + EXERCISE)
+    right = book.build()
+    book.write("index", HEADER + "\n# Page\n" + CELL + "\n".join(WRONG) + UNPAIRED)
+    return right, book.build()
+
+
+@pytest.fixture(scope="module")
+def page(builds: tuple[Build, Build]) -> BeautifulSoup:
+    """Return the page that is right."""
+    assert builds[0].code == 0, builds[0].output
+    return builds[0].page("index.html")
+
+
+def _question(page: BeautifulSoup, number: int) -> Tag:
+    return page.select("div.predict")[number - 1]
+
+
+def test_the_question_is_seen_and_the_answer_folded(page: BeautifulSoup) -> None:
+    first = _question(page, 1)
+    assert "How many times faster?" in first.get_text()
+    (fold,) = first.select("details.predict-answer")
+    assert not fold.has_attr("open")
+    said = " ".join(fold.select_one("p").get_text().split())  # type: ignore[union-attr]
+    assert said.startswith("It is 1.9×")
+    assert "interval 1.8 to 2.0" in said
+    assert "Because of" in fold.get_text()
+    assert first.select("form")[0].has_attr("hidden")
+    assert not first.select("form")[0].has_attr("action")
+
+
+def test_a_label_and_a_verdicts_reason_are_shown(page: BeautifulSoup) -> None:
+    assert _question(page, 2).select(".predict-label")[0].get_text() == "Question 1"
+    answer = _question(page, 5).select("details p")[0].get_text()
+    assert answer.startswith("It is slower, because it gains 1.9×")
+    claim = _question(page, 6).select("details p")[0].get_text()
+    assert claim.startswith("Refuted. It took 1.1")
+
+
+def test_what_was_not_measured_says_so_and_asks_for_no_guess(page: BeautifulSoup) -> None:
+    for number in (7, 8):
+        question = _question(page, number)
+        assert not question.select("form")
+        assert "The other engine is not here" in question.get_text()
+        assert "not measure" in question.select("details")[0].get_text()
+
+
+def test_the_units_order_does_not_give_the_answer_away(page: BeautifulSoup) -> None:
+    options = _question(page, 2).select("option")
+    assert [option.get_text() for option in options] == ["ns", "µs", "ms", "s", "min"]
+    assert [option.get_text() for option in options if option.has_attr("selected")] == ["ms"]
+
+
+def _one(page: BeautifulSoup, selector: str) -> Tag:
+    (found,) = page.select(selector)
+    return found
+
+
+def test_the_page_shows_the_empty_function_and_its_check_and_folds_the_solution(page: BeautifulSoup) -> None:
+    exercise = _one(page, "div.exercise")
+    code = [block.get_text().strip() for block in exercise.select("div.highlight")]
+    assert code[0] == 'def add(a, b):\n    raise NotImplementedError("write add")'
+    assert code[1].startswith('"add: passed" if add(2, 3)')
+    fold = _one(page, "div.exercise details.exercise-solution")
+    assert fold.select("div.highlight")[0].get_text().strip() == "def add(a, b):\n    return a + b"
+    assert "add: passed" in fold.select(".cell_output")[0].get_text()
+    assert len(exercise.select(".cell_output")) == 1
+    assert not fold.has_attr("open")
+
+
+def test_what_follows_stays_behind_and_the_style_is_loaded(page: BeautifulSoup) -> None:
+    exercise = _one(page, "div.exercise")
+    after = exercise.find_next_sibling()
+    assert after is not None
+    assert after.get_text() == "Behind it."
+    assert any("exercise.css" in str(link["href"]) for link in page.select("link[rel=stylesheet]"))
+
+
+def test_what_is_wrong_fails_the_build_and_is_told(builds: tuple[Build, Build]) -> None:
+    assert builds[1].code != 0
+    assert [why for why in [*WRONG.values(), *UNPAIRED_WHY] if why not in builds[1].output] == []
