@@ -5,7 +5,7 @@ import platform
 import pytest
 
 from tinytorch.perf.kernels import compute_probes, memory_probes
-from tinytorch.perf.kernels.evidence import evidence, function_assembly, packed_instructions
+from tinytorch.perf.kernels.evidence import evidence, function_assembly, packed_instructions, spills
 
 ASSEMBLY = """
 	.p2align	4
@@ -33,6 +33,29 @@ def test_packed_instructions_are_counted_with_their_widest_register() -> None:
         "vfmadd213ps ymm": 1,
         "vpdpbusd zmm": 1,
     }
+
+
+LOOPS = """
+	vmovups	%zmm9, 64(%rsp)
+.LBB0_4:
+	vmovups	64(%rsp), %zmm1
+	vfmadd231ps	%zmm1, %zmm2, %zmm3
+	vfmadd231ps	%zmm1, %zmm2, %zmm4
+	vmovups	%zmm3, (%rsp)
+	vmovups	(%rdi), %zmm5
+	jne	.LBB0_4
+	vmovups	%zmm9, 64(%rsp)
+.LBB0_5:
+	vmovups	64(%rsp), %zmm1
+	vfmadd231ps	%zmm1, %zmm2, %zmm3
+	vfmadd231ps	%zmm1, %zmm2, %zmm4
+	retq
+"""
+
+
+def test_registers_that_a_loop_keeps_on_the_stack_are_counted() -> None:
+    assert spills(LOOPS, least=2) == 2
+    assert spills(LOOPS, least=3) == 0
 
 
 def test_the_probes_are_made_of_packed_instructions() -> None:

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import types
+from numba import njit, types
 from scipy.special import expit
 
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration.panels import panel_bounds, unpacked
 from tinytorch.perf.kernels import packed_matmul, vectors
-from tinytorch.perf.kernels.evidence import evidence
+from tinytorch.perf.kernels.evidence import evidence, spills
+from tinytorch.perf.kernels.gpt import affine_rows
 from tinytorch.perf.kernels.packed_matmul import packed_product, product
 from tinytorch.perf.kernels.packing import pack, padded
 from tinytorch.perf.kernels.product_tiles import LANES, ROWS, VECTORS, WIDTH, tile
@@ -186,4 +187,13 @@ def test_a_tile_is_fused_multiply_adds_of_whole_registers() -> None:
     found = evidence(vectors.compiled(kernel, types.void(*[types.intp] * 9)))
     register = {16: "zmm", 8: "ymm"}[LANES]
     multiply_adds = sum(count for name, count in found.items() if name.startswith("vfmadd") and name.endswith(register))
-    assert multiply_adds >= 5 * ROWS * VECTORS, found  # four steps in a turn, and the rest one by one
+    assert multiply_adds >= ROWS * VECTORS, found
+
+
+def test_the_loop_of_a_whole_product_keeps_its_accumulators_in_registers() -> None:
+    version = njit(nogil=True, error_model="numpy")(affine_rows.py_func)
+    matrix, line = types.float32[:, ::1], types.float32[::1]
+    version.compile((matrix, line, types.intp, matrix, matrix))
+    # What it calls is inlined, or beside it in its library.
+    (compiled,) = version.overloads.values()
+    assert spills(compiled.library.get_asm_str(), ROWS * VECTORS) == 0

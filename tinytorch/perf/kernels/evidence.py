@@ -9,6 +9,7 @@ from typing import Any
 #: Vector registers of x86-64, widest first, and of 64-bit Arm.
 _REGISTERS = (("zmm", r"%zmm\d"), ("ymm", r"%ymm\d"), ("xmm", r"%xmm\d"), ("v", r"\bv\d+\.\d+[bhsd]\b"))
 #: Packed instructions: of floats (vaddps, vfmadd213ps, movups), of integers (vpdpbusd), and all on Arm's v registers.
+_ON_THE_STACK = re.compile(r"\tvmov\w+\s+(?:-?\w*\(%rsp[^)]*\), %[xyz]mm|%[xyz]mm\d+, -?\w*\(%rsp)")
 _PACKED_X86 = re.compile(r"v?(?!pextr|pinsr|pbroadcast)(?:\w+p[sd]|p\w+|movdq[au]\w*)$")
 
 
@@ -47,6 +48,22 @@ def packed_instructions(assembly: str) -> dict[str, int]:
         if kind == "v" or (kind and _PACKED_X86.match(parts[0])):
             found[f"{parts[0]} {kind}"] += 1
     return dict(sorted(found.items()))
+
+
+def spills(assembly: str, least: int) -> int:
+    """Return how many vector registers x86-64 ``assembly`` moves to or from the stack in its innermost loops.
+
+    Only loops of at least ``least`` fused multiply-adds count: there each such move is a load or a store in place of
+    arithmetic.
+    """
+    count = 0
+    for block in re.split(r"^(?=\.?LBB)", assembly, flags=re.MULTILINE):
+        label, _, body = block.partition(":")
+        repeats = re.search(rf"\tj\w+\s+{re.escape(label)}\b", body)
+        loop = body[: repeats.end()] if repeats else ""
+        if len(re.findall(r"\tvfn?m\w+ps\b", loop)) >= least:
+            count += len(_ON_THE_STACK.findall(loop))
+    return count
 
 
 def evidence(kernel: Any) -> dict[str, int]:

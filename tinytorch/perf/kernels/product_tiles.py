@@ -19,8 +19,6 @@ from tinytorch.perf.kernels import vectors
 from tinytorch.perf.kernels.compiling import kernel
 
 _INDEX = ir.IntType(64)
-#: Steps of the inner axis in one turn of the loop.
-_UNROLLED = 4
 #: Steps of the inner axis that the right operand is asked for ahead: it streams from the second cache.
 _AHEAD = 16
 #: Floats of a cache line.
@@ -81,21 +79,17 @@ def _accumulated(builder: Any, shape: _Shape, left: Any, right: Any, count: Any)
     rows = [builder.mul(a_row, _INDEX(row)) for row in range(shape.rows)]
     a_slot, b_slot = cgutils.alloca_once_value(builder, a), cgutils.alloca_once_value(builder, b)
 
-    def steps(turns: Any, unrolled: int) -> None:
-        """Emit a loop of ``turns`` turns of ``unrolled`` steps each."""
-        with cgutils.for_range(builder, turns):
-            for _ in range(unrolled):
-                at, bt = builder.load(a_slot), builder.load(b_slot)
-                later = builder.gep(bt, [builder.mul(b_step, _INDEX(_AHEAD))])
-                prefetch(builder, later, shape.width * shape.lanes)
-                places = vectors.offsets(builder, _INDEX(0), shape.lanes, shape.width)
-                row = [vectors.load(builder, bt, place, shape.vector) for place in places]
-                vectors.add_outer_product(builder, sums, [builder.gep(at, [start]) for start in rows], row)
-                builder.store(builder.gep(at, [a_step]), a_slot)
-                builder.store(builder.gep(bt, [b_step]), b_slot)
-
-    steps(builder.sdiv(count, _INDEX(_UNROLLED)), _UNROLLED)
-    steps(builder.srem(count, _INDEX(_UNROLLED)), 1)
+    # One step a turn: with more, where a step's distance is known, the compiler loads for all of them first, and the
+    # accumulators leave the registers.
+    with cgutils.for_range(builder, count):
+        at, bt = builder.load(a_slot), builder.load(b_slot)
+        later = builder.gep(bt, [builder.mul(b_step, _INDEX(_AHEAD))])
+        prefetch(builder, later, shape.width * shape.lanes)
+        places = vectors.offsets(builder, _INDEX(0), shape.lanes, shape.width)
+        row = [vectors.load(builder, bt, place, shape.vector) for place in places]
+        vectors.add_outer_product(builder, sums, [builder.gep(at, [start]) for start in rows], row)
+        builder.store(builder.gep(at, [a_step]), a_slot)
+        builder.store(builder.gep(bt, [b_step]), b_slot)
     return sums
 
 
