@@ -11,6 +11,7 @@ from statistics import median
 from page_downloads import Download, download_links
 from record_store import PageRecords, numbers_in
 
+from tinytorch.report import disturbance
 from tinytorch.report.notebook_view import number_text
 from tinytorch.report.numbers import NO_BREAK, format_number
 from tinytorch.report.page import NOISE_KEY
@@ -122,14 +123,20 @@ def _rows(page: PageRecords) -> list[tuple[str, str]]:
 def card_text(page: PageRecords) -> str:
     """Return the card as plain text, a line for each fact, for a letter or an issue."""
     lines = ((name, unescape(_MARKUP.sub("", text.replace("<br>", "; ")))) for name, text in _rows(page))
-    return "\n".join([*(f"{name}: {text}" for name, text in lines), *cautions(page.provenance)])
+    return "\n".join([*(f"{name}: {text}" for name, text in lines), *_cautions(page)])
+
+
+def _cautions(page: PageRecords) -> list[str]:
+    """Return what makes the page's numbers doubtful, a sentence each."""
+    busy = disturbance.caution([number for record in page.records.values() for number in numbers_in(record)])
+    return [*cautions(page.provenance), *([busy] if busy else [])]
 
 
 def card_html(page: PageRecords, downloads: Sequence[Download]) -> str:
     """Return the card of ``page``, which offers ``downloads``."""
     caution = "".join(
         f'<p class="card-caution"><span class="icon" aria-hidden="true">!</span> {escape(said)}</p>\n'
-        for said in cautions(page.provenance)
+        for said in _cautions(page)
     )
     rows = [*_rows(page), ("Downloads", "<br>".join(download_links(downloads, page.docname)))]
     listed = "\n".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in rows)

@@ -10,10 +10,12 @@ from typing import Any, Literal
 from matplotlib.figure import Figure
 
 from tinytorch.perf.comparison import Comparison
+from tinytorch.perf.neighbours import Neighbours
 from tinytorch.perf.noise import small_noise_floor
 from tinytorch.perf.timing import Measurement
 from tinytorch.report import figures, tables
 from tinytorch.report.claims import CANNOT_TELL, Claim, placeholders
+from tinytorch.report.disturbance import WITHHELD, is_disturbed
 from tinytorch.report.notebook_view import NOT_MEASURED, number_text, view, words
 from tinytorch.report.provenance import provenance
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, Record, checked_key, checked_text, now, number_body
@@ -45,6 +47,7 @@ class Page:
     def __init__(self, name: str) -> None:
         self.name = checked_text(name, "name", "Page")
         self.records: list[Record] = []
+        self._neighbours = Neighbours()
         self._emit(PROVENANCE_KEY, "provenance", provenance())
         self.noise = small_noise_floor()
         self.number(NOISE_KEY, self.noise.resolvable)
@@ -191,6 +194,9 @@ class Page:
     ) -> Shown:
         """Record a claim, for the directive ``{claim}`` and the ledger.
 
+        Where other processes took the machine's time from one of the numbers, the verdict is withheld: see
+        `tinytorch.report.disturbance`.
+
         Args:
             key: what the directive calls it by; its address is ``#claim-key``.
             statement: what is claimed, in one sentence.
@@ -214,6 +220,9 @@ class Page:
             raise ValueError(
                 f"verdict of {key!r} must be {CANNOT_TELL!r}, not {verdict!r}: {', '.join(unmeasured)} was not measured"
             )
+        rests_on = [record.body for record in self.records if record.key in body["numbers"]]
+        if verdict != CANNOT_TELL and is_disturbed(rests_on, self._neighbours.cores()):
+            body |= {"verdict": CANNOT_TELL, "evidence": f"{body['evidence']} {WITHHELD}"}
         return self._emit(key, "claim", body)
 
     def _check_new(self, key: str) -> None:
