@@ -19,7 +19,7 @@ _STYLE = re.compile(r'\sstyle="([^"]*)"')
 _NUMBERS = re.compile(r'(\s(?:d|x|y|x1|x2|y1|y2|cx|cy|r|width|height|points|transform|viewBox|stroke-width)=")([^"]*)"')
 _NUMBER = re.compile(r"-?\d+\.\d+")
 _SPACES = re.compile(r"\s+")
-_GROUP = re.compile(r"<g>((?:(?!</?g\b).)*)</g>", re.DOTALL)
+_GROUP_TAG = re.compile(r"<g\b[^>]*>|</g>")
 #: A path that is neither filled nor drawn: the background that Matplotlib was told to leave out.
 _UNSEEN = re.compile(r'<path\b[^>]*\sfill="none"(?![^>]*\sstroke)[^>]*/>')
 
@@ -41,14 +41,25 @@ def _shorter(attribute: re.Match[str]) -> str:
     return f'{attribute[1]}{numbers}"'
 
 
+def _without_bare_groups(drawing: str) -> str:
+    """Return the drawing without the tags of groups that say nothing about what is in them."""
+    kept: list[bool] = []  # of each group that is open
+
+    def tag(found: re.Match[str]) -> str:
+        if found[0].endswith("/>"):
+            return found[0] if found[0] != "<g/>" else ""
+        if found[0] != "</g>":
+            kept.append(found[0] != "<g>")
+            return found[0] if kept[-1] else ""
+        return found[0] if kept.pop() else ""
+
+    return _GROUP_TAG.sub(tag, drawing)
+
+
 def compact(drawing: str) -> str:
     """Return the SVG, which looks the same, without styles, needless digits and needless groups."""
     drawing = _NUMBERS.sub(_shorter, _STYLE.sub(_attributes, drawing))
-    drawing = _UNSEEN.sub("", drawing).replace("<defs></defs>", "")
-    before = ""
-    while before != drawing:  # a group around a group
-        before, drawing = drawing, _GROUP.sub(r"\1", drawing)
-    return drawing
+    return _without_bare_groups(_UNSEEN.sub("", drawing).replace("<defs></defs>", ""))
 
 
 def compact_all(_: Sphinx, __: str, ___: str, context: dict[str, Any], ____: nodes.document | None) -> None:
