@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-import tinycss2
+import tinycss2  # type: ignore[import-untyped]
 from bs4 import BeautifulSoup
 from PIL import Image
 from site_assets import DIGESTED, STYLE_FOLDER, STYLE_PARTS, digest, stylesheet
