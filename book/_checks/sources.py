@@ -1,9 +1,10 @@
-"""Reads the chapters' sources, and reports numbers that somebody typed, silent figures and long cells."""
+"""Reads the chapters' sources: typed numbers, silent figures, long cells, questions and exercises that lack a part."""
 
 from __future__ import annotations
 
 import argparse
 import ast
+import math
 import re
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 LONGEST_CELL = 10
+#: What each chapter has at least: predictions before its questions, and exercises.
+FEWEST = 3
 _UNITS = (
     r"[nµμum]?s|sec(?:onds?)?|(?:nano|micro|milli)seconds?|min(?:utes?)?|hours?"
     r"|[kKMGT]?i?B|bytes?|(?:kilo|mega|giga)bytes?"
@@ -24,7 +27,7 @@ TYPED_NUMBER = re.compile(
 )
 _FENCE = re.compile(r"^\s*(?P<fence>`{3,}|~{3,}|:{3,})\s*(?P<name>\{[\w:-]+\}|[\w+-]*)\s*(?P<rest>.*)$")
 _PROSE_DIRECTIVES = re.compile(
-    r"\{(?:admonition|note|tip|warning|important|hint|seealso|dropdown|tab-item|tab-set|tab|exercise|solution|grid"
+    r"\{(?:admonition|note|tip|warning|important|hint|seealso|dropdown|tab-item|tab-set|tab|exercise|solution|predict|grid"
     r"|grid-item|grid-item-card|card|figure|image|margin|sidebar|epigraph|details|div|list-table|table|topic)\}"
 )
 #: Not measured: the confidence that is asked for, and in a table the time that a reader needs.
@@ -39,6 +42,10 @@ _LEFT_OUT = (
     re.compile(r"<!--.*?-->"),
 )
 _SOURCES_HEADING = re.compile(r"^#+\s+(?:further reading|sources|references)\b", re.IGNORECASE)
+_QUESTIONS_HEADING, _EXERCISES_HEADING = "## Questions", "## Exercises"
+_BUILDS = "**What you will build.**"
+#: Methods of a page that record something which a reader can predict.
+_RECORDING = ("number", "word", "compare", "claim", "absent")
 _HIDDEN = ("hide-input", "hide-cell", "remove-input", "remove-cell")
 #: Arguments that repeat what a source says, which stands beside them.
 _OF_A_SOURCE = {"statement", "source", "source_url"}
@@ -68,11 +75,12 @@ class Cell:
 
 @dataclass
 class Chapter:
-    """A chapter's source taken apart: prose by line, cells, and pictures with their options by line."""
+    """A chapter's source taken apart: prose by line, cells, pictures with their options and predictions by line."""
 
     prose: dict[int, str] = field(default_factory=dict)
     cells: list[Cell] = field(default_factory=list)
     pictures: dict[int, list[str]] = field(default_factory=dict)
+    predictions: dict[int, str] = field(default_factory=dict)
 
 
 def _body_lines(text: str) -> list[tuple[int, str]]:
@@ -135,6 +143,8 @@ class _Reader:
         elif name in ("{figure}", "{image}"):
             self._picture = number
             self.chapter.pictures[number] = []
+        elif name == "{predict}":
+            self.chapter.predictions[number] = found["rest"].strip()
         if _PROSE_DIRECTIVES.fullmatch(name) and name not in ("{figure}", "{image}"):
             self.chapter.prose[number] = found["rest"]
 
@@ -235,10 +245,117 @@ def long_cells(chapter: Chapter) -> Iterator[Problem]:
             yield Problem(cell.line, f"the cell shows {count} lines, which is more than {LONGEST_CELL}")
 
 
+def _defined(cell: Cell) -> set[str]:
+    tree = _parsed(cell)
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} if tree else set()
+
+
+def _checked(cell: Cell) -> set[str]:
+    """Return the names that a check cell hands to functions whose name begins with check."""
+    tree = _parsed(cell)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
+    checks = [call for call in calls if ast.unparse(call.func).rpartition(".")[2].startswith("check_")]
+    return {argument.id for call in checks for argument in call.args if isinstance(argument, ast.Name)}
+
+
+def exercises_of(chapter: Chapter) -> list[tuple[Cell, Cell | None]]:
+    """Return each cell tagged solution with the cell behind it if that is tagged check."""
+    return [
+        (cell, behind if behind is not None and "check" in behind.tags else None)
+        for cell, behind in zip(chapter.cells, [*chapter.cells[1:], None], strict=False)
+        if "solution" in cell.tags
+    ]
+
+
+def unpaired_exercises(chapter: Chapter) -> Iterator[Problem]:
+    """Yield each solution without its check, and each check without its solution."""
+    pairs = exercises_of(chapter)
+    for solution, check in pairs:
+        if not _defined(solution):
+            yield Problem(solution.line, "a solution must define a function: its body is what a reader writes")
+        elif check is None:
+            yield Problem(solution.line, "a solution needs a cell tagged check right behind it")
+        elif not _checked(check) & _defined(solution):
+            yield Problem(check.line, "a check must call exercises.check_...(the function of the solution before it)")
+    used = {check.line for _, check in pairs if check is not None}
+    for cell in chapter.cells:
+        if "check" in cell.tags and cell.line not in used:
+            yield Problem(cell.line, "a check needs a cell tagged solution right before it")
+
+
+def _key_pattern(argument: ast.expr) -> str | None:
+    """Return a pattern for the keys that the argument stands for; None if it is neither a string nor an f-string."""
+    if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+        return re.escape(argument.value)
+    if isinstance(argument, ast.JoinedStr):
+        parts = [str(v.value) if isinstance(v, ast.Constant) else None for v in argument.values]
+        return "".join("[a-z0-9-]+" if part is None else re.escape(part) for part in parts)
+    return None
+
+
+def _recorded(chapter: Chapter) -> Iterator[str]:
+    """Yield a pattern for each key, or kind of key, that the cells record."""
+    for cell in chapter.cells:
+        tree = _parsed(cell)
+        for node in ast.walk(tree) if tree else ():
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            if ast.unparse(node.func.value) != "page" or node.func.attr not in _RECORDING:
+                continue
+            keys = node.args if node.func.attr == "absent" else node.args[:1]
+            for pattern in filter(None, map(_key_pattern, keys)):
+                yield pattern
+                if node.func.attr == "compare":
+                    yield f"{pattern}-verdict"
+
+
+def unknown_predictions(chapter: Chapter) -> Iterator[Problem]:
+    """Yield each prediction of what the page does not record; other pages' records are looked up by the build."""
+    patterns = list(_recorded(chapter))
+    for line, key in chapter.predictions.items():
+        if ":" not in key and not any(re.fullmatch(pattern, key) for pattern in patterns):
+            yield Problem(line, f"a prediction asks for {key!r}, which no cell of the page records")
+
+
+def too_few_questions(chapter: Chapter) -> Iterator[Problem]:
+    """Yield what a chapter lacks: a page that says what its reader will build, or has one of the two sections."""
+    headings = {text.strip(): line for line, text in chapter.prose.items() if text.startswith("## ")}
+    found = [headings[name] for name in (_QUESTIONS_HEADING, _EXERCISES_HEADING) if name in headings]
+    found += [line for line, text in chapter.prose.items() if text.startswith(_BUILDS)][:1]
+    if not found:
+        return
+    for name in (_QUESTIONS_HEADING, _EXERCISES_HEADING):
+        if name not in headings:
+            yield Problem(found[0], f"a chapter needs a section {name!r}")
+    questions = headings.get(_QUESTIONS_HEADING, math.inf)
+    within = sum(line < questions for line in chapter.predictions)
+    if within < FEWEST:
+        yield Problem(found[0], f"the chapter asks for {within} predictions before its questions, not {FEWEST}")
+    exercises = len(exercises_of(chapter))
+    if exercises < FEWEST:
+        yield Problem(found[-1], f"the chapter has {exercises} exercises, not {FEWEST}")
+
+
+RULES = (
+    typed_in_prose,
+    typed_in_cells,
+    silent_figures,
+    long_cells,
+    unpaired_exercises,
+    unknown_predictions,
+    too_few_questions,
+)
+
+
+def read_source(text: str) -> Chapter:
+    """Return a chapter's source taken apart."""
+    return _Reader().read(text)
+
+
 def check_source(text: str) -> list[Problem]:
     """Return all problems of a chapter's source, sorted by line."""
-    chapter = _Reader().read(text)
-    return sorted([*typed_in_prose(chapter), *typed_in_cells(chapter), *silent_figures(chapter), *long_cells(chapter)])
+    chapter = read_source(text)
+    return sorted(problem for rule in RULES for problem in rule(chapter))
 
 
 def main() -> int:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from exercise import exercise_skeleton
 from hypothesis import given
 from hypothesis import strategies as st
+from sources import Cell, exercises_of, read_source
+
+BOOK = Path(__file__).resolve().parents[2] / "book"
 
 SOLUTION = '''from math import sqrt
 
@@ -60,3 +67,54 @@ def test_a_skeleton_is_python_and_has_the_solutions_names(body: list[str]) -> No
 def test_what_cannot_be_an_exercise_is_refused(source: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         exercise_skeleton(source)
+
+
+def _exercises() -> Iterator[Any]:
+    """Yield each exercise of the book: the chapter's imports, its solution and its check."""
+    for path in sorted(BOOK.glob("*.md")):
+        chapter = read_source(path.read_text("utf-8"))
+        for solution, check in exercises_of(chapter):
+            assert check is not None
+            code = "\n".join(check.code)
+            yield pytest.param(
+                chapter.cells, "\n".join(solution.code), code, id=f"{path.stem}-{code.partition('(')[0]}"
+            )
+
+
+def _imported(cells: list[Cell]) -> dict[str, Any]:
+    """Return the names that the imports of the cells before the first solution bring; nothing else of them runs."""
+    imports = []
+    for cell in cells:
+        if "solution" in cell.tags:
+            break
+        body = ast.parse("\n".join(cell.code)).body
+        imports += [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+    space: dict[str, Any] = {}
+    exec(compile(ast.Module(imports, []), "<imports>", "exec"), space)
+    return space
+
+
+@pytest.mark.parametrize(("cells", "solution", "check"), list(_exercises()))
+def test_a_chapters_check_fails_the_skeleton_by_name_and_accepts_the_solution(
+    cells: list[Cell], solution: str, check: str
+) -> None:
+    space = _imported(cells)
+    exec(exercise_skeleton(solution), space)
+    with pytest.raises(AssertionError, match=r"^\w+ is not written yet: replace the line"):
+        eval(check, space)
+    exec(solution, space)
+    assert eval(check, space).split(": ")[1].split(".")[0] in (
+        "passed",
+        "right, but this run cannot tell how fast; run the check again",
+    )
+
+
+@pytest.mark.parametrize(("cells", "solution", "check"), list(_exercises()))
+def test_a_chapters_check_fails_a_function_that_returns_nothing(cells: list[Cell], solution: str, check: str) -> None:
+    space = _imported(cells)
+    # Without decorators, as Numba would refuse such a function before any check can.
+    empty = exercise_skeleton(re.sub(r"^@.*$", "", solution, flags=re.MULTILINE))
+    exec(empty.replace("raise NotImplementedError", "str"), space)
+    with pytest.raises(AssertionError) as told:
+        eval(check, space)
+    assert len(str(told.value).split()) > 4

@@ -136,3 +136,65 @@ def test_a_cell_that_is_not_python_is_found() -> None:
 def test_options_of_a_cell_in_yaml_are_not_code() -> None:
     cell = "```{code-cell} python3\n---\ntags: [hide-cell]\nmystnb:\n  code_prompt_show: Show\n---\n" + "x = 1\n" * 12
     assert check_source(cell + "```\n") == []
+
+
+EXERCISE = (
+    "```{code-cell} python3\n:tags: [solution]\ndef add(a, b):\n    return a + b\n```\n\n"
+    "```{code-cell} python3\n:tags: [check]\nexercises.check_add(add)\n```\n"
+)
+RECORDS = CELL % (
+    'page.number("gain", run)\nfor n in (1, 2):\n    page.number(f"rate-{n}-all", run)\n'
+    'page.compare("race", found)\npage.absent("a", "b", reason="none")'
+)
+
+
+def test_a_solution_with_its_check_is_an_exercise() -> None:
+    assert messages(EXERCISE) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (EXERCISE.replace(":tags: [check]\n", ""), "a solution needs a cell tagged check right behind it"),
+        (EXERCISE.replace("```\n\n```", "```\n\n" + CELL % "x = 1" + "\n```"), "a solution needs a cell tagged check"),
+        (EXERCISE.replace(":tags: [solution]\n", ""), "a check needs a cell tagged solution right before it"),
+        (EXERCISE.replace("check_add(add)", "check_add(other)"), "a check must call"),
+        (EXERCISE.replace("exercises.check_add(add)", "add(1, 2)"), "a check must call"),
+        (EXERCISE.replace("def add(a, b):\n    return a + b", "total = 3"), "a solution must define a function"),
+    ],
+)
+def test_half_an_exercise_is_found(text: str, why: str) -> None:
+    assert any(message.startswith(why) for message in messages(text))
+
+
+@pytest.mark.parametrize("key", ["gain", "rate-2-all", "race", "race-verdict", "a", "b", "other:gone"])
+def test_a_prediction_of_what_is_recorded_is_right(key: str) -> None:
+    assert messages(f"{RECORDS}\n:::{{predict}} {key}\nHow many?\n:::\n") == []
+
+
+@pytest.mark.parametrize("key", ["gone", "rate-2", "gain-verdict", "gainful"])
+def test_a_prediction_of_what_is_not_recorded_is_found(key: str) -> None:
+    found = check_source(f"# Title\n\n:::{{predict}} {key}\nHow many?\n:::\n\n{RECORDS}")
+    assert [(problem.line, problem.message) for problem in found] == [
+        (3, f"a prediction asks for {key!r}, which no cell of the page records")
+    ]
+
+
+def test_a_typed_number_in_a_prediction_is_found() -> None:
+    assert any("is typed" in message for message in messages(f"{RECORDS}\n:::{{predict}} gain\nIs it 12 ms?\n:::\n"))
+
+
+def _chapter(predictions: int, exercises: int, *, late: bool = False) -> str:
+    asked = ":::{predict} gain\nHow many?\n:::\n\n" * predictions
+    questions = "## Questions\n\n"
+    ask = questions + asked if late else asked + questions
+    return f"# Title\n\n**What you will build.** A thing.\n\n{RECORDS}\n{ask}## Exercises\n\n{EXERCISE * exercises}"
+
+
+def test_a_chapter_asks_three_times_before_its_questions_and_sets_three_exercises() -> None:
+    assert messages(_chapter(3, 3)) == []
+    assert messages(_chapter(2, 3)) == ["the chapter asks for 2 predictions before its questions, not 3"]
+    assert messages(_chapter(3, 3, late=True)) == ["the chapter asks for 0 predictions before its questions, not 3"]
+    assert messages(_chapter(3, 2)) == ["the chapter has 2 exercises, not 3"]
+    without = _chapter(3, 3).replace("## Questions\n", "").replace("## Exercises\n", "")
+    assert messages(without) == ["a chapter needs a section '## Exercises'", "a chapter needs a section '## Questions'"]

@@ -78,7 +78,9 @@ def check_remove_neurons(function: Callable[..., Any]) -> str:
     for gone in ([0], [1, 4], [2, 3, 5]):
         model: Any = Sequential(Linear(5, 6, seed=0), ReLU(), Linear(6, 3, bias=False, seed=1))
         arrays = [model[0].weight.data, model[0].bias.data, model[2].weight.data]
-        first, bias, second = (np.asarray(each) for each in function(*(each.copy() for each in arrays), gone))
+        answer = function(*(each.copy() for each in arrays), gone)
+        assert isinstance(answer, tuple | list), f"it must return three arrays, not {answer!r}"
+        first, bias, second = (np.asarray(each) for each in answer)
         shapes = [first.shape, bias.shape, second.shape]
         left = 6 - len(gone)
         assert shapes == [(5, left), (left,), (left, 3)], f"without {gone} the shapes must have {left}, not {shapes}"

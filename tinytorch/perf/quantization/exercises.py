@@ -56,7 +56,9 @@ def check_breaks_naive(function: Callable[[], Any]) -> str:
     Raises:
         AssertionError: with both errors.
     """
-    x = floats(np.asarray(function(), np.float32), "the array")
+    answer = function()
+    assert answer is not None, "it must return numbers, not None"
+    x = floats(np.asarray(answer, np.float32), "the array")
     largest = float(np.abs(x).max())
     naive = float(np.abs(naive_quantize(x) - x).max())
     ours = float(np.abs(dequantize_int8(*quantize_int8(x)).data - x).max())
@@ -82,7 +84,9 @@ def check_choose_layers(function: Callable[[list[Sensitivity], int], Sequence[st
             for index, (error, size) in enumerate(zip(draw.exponential(0.1, 6), sizes, strict=True))
         ]
         budget = int(sum(sizes) * draw.uniform(0.1, 0.6))
-        chosen = set(function(rows, budget))
+        answer = function(rows, budget)
+        assert isinstance(answer, list | tuple | set), f"it must return a list of names, not {answer!r}"
+        chosen = set(answer)
         spent = sum(row.saved_bytes for row in rows if row.name in chosen)
         assert spent <= budget, f"{sorted(chosen)} take {spent} bytes more, not at most {budget}"
         avoided = sum(row.error for row in rows if row.name in chosen)
