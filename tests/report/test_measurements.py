@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from tests.perf.made_ceilings import made_ceilings, spread
+from tests.report.made_measurements import made_page
 from tinytorch.report.measurements import (
     LARGEST_BYTES,
     as_text,
@@ -24,21 +24,6 @@ from tinytorch.report.measurements import (
     read_measurements,
     schema,
 )
-from tinytorch.report.page import Page
-from tinytorch.report.records import page_file
-from tinytorch.report.roofs import ROOF_COLUMNS, roof_rows
-
-
-def made_page() -> dict[str, Any]:
-    page = Page("machine")
-    page.number("latency", spread(1e-3, "s", 0.1))
-    page.number("parameters", 12345, unit="parameters", what="weights")
-    page.word("bound", "memory-bound", because="it takes {latency}")
-    page.absent("other", reason="The engine is not here.")
-    page.claim("slow", statement="Slow.", source="Folklore", verdict="refuted", evidence="It took {latency}.")
-    page.table("roofs", roof_rows([made_ceilings(noise=0.05)]), ROOF_COLUMNS, caption="Roofs")
-    return page_file("machine", page.records, duration_seconds=3.5)
-
 
 PAGE = made_page()
 GOOD = document("A machine", [page_entry(PAGE)], note="shared")

@@ -1,0 +1,27 @@
+"""A small file of measurements with a record of every kind, made of a page's records."""
+
+from __future__ import annotations
+
+from tests.perf.made_ceilings import made_ceilings, spread
+from tinytorch.report.measurements import document, page_entry
+from tinytorch.report.page import Page
+from tinytorch.report.records import Json, page_file
+from tinytorch.report.roofs import ROOF_COLUMNS, roof_rows
+
+
+def made_page(name: str = "your_machine") -> Json:
+    """Return a page's file of records."""
+    page = Page(name)
+    page.number("latency", spread(1e-3, "s", 0.1))
+    page.number("parameters", 12345, unit="parameters", what="weights")
+    page.word("bound", "memory-bound", because="it takes {latency}")
+    page.absent("other", reason="The engine is not here.")
+    page.claim("slow", statement="Slow.", source="Folklore", verdict="refuted", evidence="It took {latency}.")
+    made = [made_ceilings(noise=0.05, threads=threads) for threads in (1, 2)]
+    page.table("roofs", roof_rows(made), ROOF_COLUMNS, caption="Roofs")
+    return page_file(name, page.records, duration_seconds=3.5)
+
+
+def made_measurements(label: str = "A machine") -> Json:
+    """Return a file of measurements with that page."""
+    return document(label, [page_entry(made_page())], note="shared")
