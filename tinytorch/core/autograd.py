@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,10 @@ def backward(root: Tensor, gradient: Any = None, retain_graph: bool = False) -> 
 _USED: tuple[Any, ...] = ("used",)
 
 
+#: Ops are numbered as they are recorded, so each has a higher number than those that made its inputs.
+_number = attrgetter("number")
+
+
 def _checked_seed(root: Tensor, gradient: Any) -> Array:
     if gradient is None:
         if root.size != 1:
@@ -73,36 +78,25 @@ def _outputs_before_inputs(root: Node) -> list[Node]:
     Raises:
         RuntimeError: if a backward used one of them up.
     """
-    order: list[Node] = []
-    seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(root, False)]
-    while stack:
-        node, expanded = stack.pop()
-        if expanded:
-            order.append(node)
-            continue
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        stack.append((node, True))
+    order, seen = [root], {id(root)}
+    for node in order:  # which grows meanwhile
         if node.saved is _USED:
             raise RuntimeError(
                 "backward ran already and freed what the forward saved: pass retain_graph=True to the first"
             )
-        stack.extend(
-            [(source, False) for source in node.sources if isinstance(source, Node) and id(source) not in seen]
-        )
-    order.reverse()
+        for source in node.sources:
+            if source.__class__ is Node and id(source) not in seen:
+                seen.add(id(source))
+                order.append(source)
+    order.sort(key=_number, reverse=True)
     return order
 
 
 def _hand_on(node: Node, gradients: tuple[Array | None, ...], arrived: _Pending, pending: dict[int, _Pending]) -> None:
     """Give each input its gradient: leaves keep it, the others wait for all of theirs."""
-    buffer = _buffer(arrived.array)
-    shared = sum(
-        g is not None and needed and _buffer(g) is buffer for g, needed in zip(gradients, node.needs, strict=True)
-    )
-    for source, operand, gradient in zip(node.sources, node.operands, gradients, strict=True):
+    buffer: Array | None = None
+    shared = 0
+    for source, operand, gradient in zip(node.sources, node.operands, gradients):  # noqa: B905 - costs time in every op
         if source is None:
             continue
         assert gradient is not None
@@ -112,13 +106,25 @@ def _hand_on(node: Node, gradients: tuple[Array | None, ...], arrived: _Pending,
         if gradient.dtype != operand[1]:  # the other operand was wider
             gradient = gradient.astype(operand[1])
         # A backward's result is its own unless it is (a view of) the gradient that came in, or read-only.
-        owned = gradient.flags.writeable and (_buffer(gradient) is not buffer or (arrived.owned and shared == 1))
+        if gradient.base is None and gradient is not arrived.array:
+            owned = gradient.flags.writeable
+        else:
+            if buffer is None:
+                buffer = _buffer(arrived.array)
+                shared = _count_on(buffer, node, gradients)
+            owned = gradient.flags.writeable and (_buffer(gradient) is not buffer or (arrived.owned and shared == 1))
         if isinstance(source, Tensor):
             _accumulate(source, gradient, owned)
         elif id(source) in pending:
             pending[id(source)].add(gradient, owned)
         else:
             pending[id(source)] = _Pending(gradient, owned)
+
+
+def _count_on(buffer: Array, node: Node, gradients: tuple[Array | None, ...]) -> int:
+    """Return how many of the gradients that are handed on look at ``buffer``."""
+    pairs = zip(node.sources, gradients, strict=True)
+    return sum(source is not None and g is not None and _buffer(g) is buffer for source, g in pairs)
 
 
 def _accumulate(leaf: Tensor, gradient: Array, owned: bool) -> None:

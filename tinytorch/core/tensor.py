@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from tinytorch.core.op import Array, Implementation, Op, Saved, Shape, Spec
 
+_recorded = count()
 #: dtypes that a gradient can have.
 _DIFFERENTIABLE = "f"
 
@@ -19,10 +21,11 @@ class Node:
 
     ``sources`` holds, for each input that needs a gradient, the Node that made it, or the Tensor itself if it
     is a leaf, and None for the others. It does not hold the inputs' arrays: one that no op saved is freed as
-    soon as the program drops it. ``operands`` is shape and dtype of every input, None for a number.
+    soon as the program drops it. ``operands`` is shape and dtype of every input, None for a number. ``number`` counts
+    the recorded ops of the process.
     """
 
-    __slots__ = ("_specs", "implementation", "needs", "op", "operands", "params", "path", "saved", "sources")
+    __slots__ = ("_specs", "implementation", "needs", "number", "op", "operands", "params", "path", "saved", "sources")
 
     def __init__(
         self,
@@ -36,6 +39,7 @@ class Node:
         path: str = "",
         specs: tuple[Spec, ...] | None = None,
     ) -> None:
+        self.number = next(_recorded)
         self.op = op
         self.implementation = implementation
         self.sources: tuple[Node | Tensor | None, ...] = tuple(
