@@ -12,6 +12,7 @@ from tinytorch.core.op import Array, Call, Gradients, Implementation, Saved, Wor
 from tinytorch.perf.kernels import threads
 from tinytorch.perf.kernels.compiling import kernel
 from tinytorch.perf.kernels.flat import rows_of
+from tinytorch.perf.kernels.prefetching import ask_ahead
 from tinytorch.perf.kernels.softmax import row_maximum
 from tinytorch.perf.kernels.vector_math import add_in_any_order, exp_of_negative
 
@@ -24,6 +25,7 @@ _ZERO = np.float32(0)
 def cross_entropy_share(start: Any, stop: Any, logits: Any, labels: Any, losses: Any, moments: Any) -> None:
     """Fill ``losses`` of rows ``start`` to ``stop``, and of ``moments`` the maximum and the sum of weights."""
     for number in range(start, stop):
+        ask_ahead(logits, number, stop)
         row = logits[number]
         largest = row_maximum(row)
         total = _ZERO
@@ -39,6 +41,7 @@ def cross_entropy_backward_share(
 ) -> None:
     """Fill rows ``start`` to ``stop`` of ``down``: (softmax - one at the label) times the row's scale."""
     for number in range(start, stop):
+        ask_ahead(logits, number, stop)
         row, result = logits[number], down[number]
         largest, scale = moments[number, 0], scales[number]
         factor = scale / moments[number, 1]

@@ -12,6 +12,7 @@ from tinytorch.core.op import Array, Gradients, Implementation, Saved
 from tinytorch.perf.kernels import threads
 from tinytorch.perf.kernels.compiling import kernel
 from tinytorch.perf.kernels.flat import rows_of
+from tinytorch.perf.kernels.prefetching import ask_ahead
 from tinytorch.perf.kernels.vector_math import add_in_any_order, multiply_add
 
 #: About how long an element takes, forward and backward, in nanoseconds.
@@ -40,6 +41,7 @@ def layer_norm_share(
 ) -> None:
     """Fill rows ``start`` to ``stop`` of ``output``, and of ``moments`` the mean and inverse deviation."""
     for number in range(start, stop):
+        ask_ahead(x, number, stop)
         row, result = x[number], output[number]
         mean, inverse = row_moments(row, epsilon)
         moments[number, 0], moments[number, 1] = mean, inverse

@@ -11,6 +11,7 @@ from tinytorch.core.op import Array, Gradients, Implementation, Saved
 from tinytorch.perf.kernels import threads
 from tinytorch.perf.kernels.compiling import kernel
 from tinytorch.perf.kernels.flat import rows_of
+from tinytorch.perf.kernels.prefetching import ask_ahead
 from tinytorch.perf.kernels.vector_math import add_in_any_order, exp_of_negative, larger, of_sort_key, sort_key
 
 #: About how long an element takes, forward and backward, in nanoseconds.
@@ -46,6 +47,7 @@ def softmax_row(row: Any, output: Any) -> None:
 def softmax_share(start: Any, stop: Any, x: Any, output: Any) -> None:
     """Fill rows ``start`` to ``stop``."""
     for number in range(start, stop):
+        ask_ahead(x, number, stop)
         softmax_row(x[number], output[number])
 
 
