@@ -1,0 +1,169 @@
+"""A book of four pages without code: words of its glossary where they are used, and its sources listed once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup, Tag
+from docutils import nodes
+from hypothesis import given
+from hypothesis import strategies as st
+from pybtex.database import parse_string
+from reference_list import Sources, entry_for, faults, read_references, sources_in, users
+
+from tests.book.small_book import Book, Build
+
+BIB = """
+@article{max1960, author = {Max, Joel}, title = {Quantizing for Minimum Distortion}, journal = {IRE}, year = {1960},
+  doi = {10.1109/TIT.1960.1057548}}
+@misc{han2015, author = {Han, Song}, title = {Learning both}, year = {2015}, eprint = {1506.02626}}
+@misc{course, author = {{Somebody}}, title = {A course}, url = {https://example.org/course}}
+"""
+REFERENCES = parse_string(BIB, "bibtex")
+MAX, HAN = "https://doi.org/10.1109/TIT.1960.1057548", "https://arxiv.org/abs/1506.02626"
+INDEX = "# Book\n\n```{toctree}\npage\nwords\nsources\n```\n"
+PAGE = f"""# Page
+
+The {{term}}`latency` and once more the {{term}}`latency <latency>`, under {{term}}`load`.
+They found {{quoted}}`2 %|Han 2015 <{HAN}>`.
+See [the course](https://example.org/course/module/1).
+
+## Further reading
+
+- J. Max, [Quantizing]({MAX.lower()}).
+"""
+WORDS = """# Words
+
+```{glossary}
+latency
+  The time of one `call` & no <more>.
+
+  A second paragraph.
+
+load
+  What runs besides, which makes the {term}`latency` longer.
+```
+"""
+SOURCES = "# Sources\n\n```{reference-list}\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("address", "key"),
+    [
+        (MAX, "max1960"),
+        (MAX.lower(), "max1960"),
+        (HAN, "han2015"),
+        (f"{HAN}/", "han2015"),
+        (f"{HAN}9", None),
+        ("https://example.org/course/a/b", "course"),
+        ("https://example.org/courses", None),
+        ("https://example.org", None),
+    ],
+)
+def test_an_address_belongs_to_the_entry_whose_it_is_or_below_which_it_lies(address: str, key: str | None) -> None:
+    assert entry_for(address, REFERENCES) == key
+
+
+@given(st.sets(st.sampled_from([MAX, HAN, "https://example.org/course/x", "https://example.org/else"])))
+def test_every_entry_is_used_or_reported_and_every_source_listed_or_reported(links: set[str]) -> None:
+    sources = {"page": Sources(frozenset(links), frozenset(links))}
+    said = [message for message, _ in faults(sources, REFERENCES)]
+    used = users(sources, REFERENCES)
+    for key, pages in used.items():
+        assert bool(pages) != any(repr(key) in message for message in said)
+    assert any("example.org/else" in message for message in said) == ("https://example.org/else" in links)
+    assert len(said) == sum(not pages for pages in used.values()) + ("https://example.org/else" in links)
+
+
+def test_links_outside_of_further_reading_need_no_entry() -> None:
+    document = nodes.document("", None)
+    section = nodes.section("", nodes.title("", "Text"))
+    section += nodes.paragraph("", "", nodes.reference("", "a tool", refuri="https://example.org/tool"))
+    document += section
+    found = sources_in(document)
+    assert (found.cited, found.linked) == (frozenset(), frozenset({"https://example.org/tool"}))
+
+
+def test_the_books_own_references_have_an_address_each_and_no_two_the_same() -> None:
+    references = read_references(Path(__file__).resolve().parents[2] / "book" / "references.bib")
+    keys = list(references.entries)
+    assert keys == sorted(keys)
+    for key, entry in references.entries.items():
+        fields = entry.fields
+        assert {"doi", "eprint", "url"} & set(fields), key
+        assert "title" in fields, key
+        if "doi" in fields:
+            assert entry_for(f"https://doi.org/{fields['doi']}", references) == key
+        if "eprint" in fields:
+            assert entry_for(f"https://arxiv.org/abs/{fields['eprint']}", references) == key
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    made = Book(tmp_path_factory.mktemp("lists"))
+    with (made.source / "conf.py").open("a", encoding="utf-8") as file:
+        file.write('extensions += ["glossary_hover", "reference_list"]\n')
+    (made.source / "references.bib").write_text(BIB, "utf-8")
+    for name, text in (("index", INDEX), ("page", PAGE), ("words", WORDS), ("sources", SOURCES)):
+        made.write(name, text)
+    return made
+
+
+@pytest.fixture(scope="module")
+def built(book: Book) -> Build:
+    return book.build()
+
+
+def test_it_builds_without_a_warning(built: Build) -> None:
+    assert built.code == 0, built.output
+
+
+def test_a_word_opens_its_meaning_which_stands_on_the_page_once(built: Build) -> None:
+    page = built.page("page.html")
+    words = page.select("button.term")
+    assert [word.get_text() for word in words] == ["latency", "latency", "load"]
+    assert len({str(word["popovertarget"]) for word in words}) == 2
+    meaning = page.find(id=str(words[0]["popovertarget"]))
+    assert isinstance(meaning, Tag)
+    assert meaning.has_attr("popover")
+    assert "The time of one call & no <more>." in " ".join(meaning.get_text().split())
+    assert "A second" not in meaning.get_text()
+    link = meaning.select_one("a")
+    assert link is not None
+    target, _, anchor = str(link["href"]).partition("#")
+    assert built.page(target).find(id=anchor) is not None
+
+
+def test_within_the_glossary_words_are_links(built: Build) -> None:
+    words = built.page("words.html")
+    assert words.select("button.term") == []
+    assert words.select_one('a[href="#term-latency"]') is not None
+
+
+def test_the_script_is_loaded_where_there_are_words(built: Build) -> None:
+    def loads(name: str) -> bool:
+        return any("glossary.js" in str(script["src"]) for script in built.page(name).find_all("script", src=True))
+
+    assert loads("page.html")
+    assert not loads("words.html")
+
+
+def test_each_source_is_listed_with_its_address_and_its_pages(built: Build) -> None:
+    page: BeautifulSoup = built.page("sources.html")
+    items = {str(item["id"]): item for item in page.select(".reference-list > li")}
+    assert set(items) == {"reference-max1960", "reference-han2015", "reference-course"}
+    assert items["reference-max1960"].select_one(f'a[href="{MAX}"]') is not None
+    assert "Joel Max" in items["reference-max1960"].get_text()
+    for item in items.values():
+        assert item.select_one('.used-in a[href="page.html"]') is not None
+
+
+def test_a_changed_meaning_changes_the_pages_that_use_it_and_an_unknown_source_fails(built: Build, book: Book) -> None:
+    assert built.code == 0
+    book.write("words", WORDS.replace("The time of one", "How long is one"))
+    book.write("sources", SOURCES + "\nThey found {quoted}`3 %|Nobody <https://example.org/nobody>`.\n")
+    again = book.build()
+    assert "How long is one call" in again.pages["page.html"]
+    assert again.code != 0
+    assert "sources.md: WARNING: https://example.org/nobody is a source of this page" in again.output
