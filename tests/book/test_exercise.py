@@ -83,7 +83,7 @@ def _exercises() -> Iterator[Any]:
 
 def _imported(cells: list[Cell]) -> dict[str, Any]:
     """Return the names that the imports of the cells before the first solution bring; nothing else of them runs."""
-    imports = []
+    imports: list[ast.stmt] = []
     for cell in cells:
         if "solution" in cell.tags:
             break
