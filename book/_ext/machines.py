@@ -88,10 +88,9 @@ def _number_cell(number: Json | None) -> str:
     interval, value = number["interval"], number["value"]
     half = (interval["high"] - interval["low"]) / 2 if interval else None
     shown = format_number(value, number["unit"], half_width=half)
-    title = f' title="{escape(format_interval(interval["low"], interval["high"], shown))}"' if interval else ""
-    width = format_number(half, number["unit"], scale=shown.scale).digits if half is not None else ""
-    spread = f' <span class="spread">± {escape(width)}</span>' if width else ""
-    return f'<td class="numeric" data-value="{float(value)!r}"{title}>{escape(shown.text)}{spread}</td>'
+    ends = format_interval(interval["low"], interval["high"], shown) if interval else ""
+    spread = f' <span class="spread">{escape(ends)}</span>' if ends else ""
+    return f'<td class="numeric" data-value="{float(value)!r}">{escape(shown.text)}{spread}</td>'
 
 
 def _claims(machine: Machine) -> str:
@@ -136,7 +135,7 @@ def table_html(machines: list[Machine]) -> str:
     return (
         '<div class="measured-table machines" role="region" tabindex="0" aria-labelledby="machines-caption">\n'
         '<table class="sortable">\n<caption id="machines-caption">Machines that ran the book, each with its file: '
-        "the median, and half of its interval</caption>\n"
+        "the median and its interval</caption>\n"
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>"
     )
 
