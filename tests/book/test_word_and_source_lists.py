@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup, Tag
 from docutils import nodes
+from docutils.utils import new_document
 from hypothesis import given
 from hypothesis import strategies as st
-from pybtex.database import parse_string
+from pybtex.database import parse_string  # type: ignore[import-untyped]
 from reference_list import Sources, entry_for, faults, read_references, sources_in, users
 
 from tests.book.small_book import Book, Build
@@ -77,7 +78,7 @@ def test_every_entry_is_used_or_reported_and_every_source_listed_or_reported(lin
 
 
 def test_links_outside_of_further_reading_need_no_entry() -> None:
-    document = nodes.document("", None)
+    document = new_document("page")
     section = nodes.section("", nodes.title("", "Text"))
     section += nodes.paragraph("", "", nodes.reference("", "a tool", refuri="https://example.org/tool"))
     document += section
