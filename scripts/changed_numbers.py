@@ -65,7 +65,7 @@ class BetweenBuilds:
 def _is_judged(number: Json) -> bool:
     """Return whether a number is measured, with an interval whose ends have logs."""
     interval = number.get("interval")
-    return number["kind"] in ("measured", "modelled") and bool(interval) and interval["low"] > 0
+    return number["kind"] in ("measured", "modelled") and interval is not None and interval["low"] > 0
 
 
 def between_builds(old: Site, new: Site) -> BetweenBuilds:

@@ -16,6 +16,8 @@ from scripts.masking import MASK, Masked, mask_notebook, mask_page, mask_records
 
 #: Lines of each difference that are shown.
 SHOWN = 6
+#: How the names of notebooks end that hold nothing that was measured.
+_UNEXECUTED = ("-empty", "-colab")
 _SEARCH_INDEX = "searchindex.js"
 
 
@@ -24,7 +26,7 @@ def _masker(name: str) -> Callable[[str], Masked] | None:
     path = Path(name)
     if path.suffix == ".html":
         return mask_page
-    if path.suffix == ".ipynb":
+    if path.suffix == ".ipynb" and not path.stem.endswith(_UNEXECUTED):
         return mask_notebook
     if path.parts[0] == "_records" and path.suffix == ".json":
         return mask_records

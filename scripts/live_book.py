@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 
 import uvicorn
-from sphinx_autobuild.filter import IgnoreFilter
-from sphinx_autobuild.middleware import JavascriptInjectorMiddleware
-from sphinx_autobuild.server import RebuildServer
+from sphinx_autobuild.filter import IgnoreFilter  # type: ignore[import-untyped]
+from sphinx_autobuild.middleware import JavascriptInjectorMiddleware  # type: ignore[import-untyped]
+from sphinx_autobuild.server import RebuildServer  # type: ignore[import-untyped]
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -36,7 +36,7 @@ RELOADER = b"""new WebSocket(`ws://${location.host}/live-reload`).onmessage = ()
 """
 
 
-class Injector(JavascriptInjectorMiddleware):
+class Injector(JavascriptInjectorMiddleware):  # type: ignore[misc]
     """Adds the script that reloads a page to each page as it is sent; the files of the site stay as they are."""
 
     def __init__(self, app: ASGIApp) -> None:

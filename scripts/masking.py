@@ -133,13 +133,18 @@ def mask_records(text: str) -> Masked:
 
 
 def mask_notebook(text: str) -> Masked:
-    """Return a notebook without outputs, whose records are compared elsewhere, and without the cells' times."""
+    """Return an executed notebook without outputs, text and times of its cells: its code, and what cells it has.
+
+    Numbers stand in its text; the same text is compared in the page and in the notebook that is empty.
+    """
     content = json.loads(text)
     content["metadata"].pop("cell_times", None)
     for cell in content["cells"]:
         if cell["cell_type"] == "code":
             cell["outputs"] = MASK
             cell["metadata"].pop("execution", None)
+        else:
+            cell["source"] = MASK
     return Masked(json.dumps(content, indent=1), set())
 
 

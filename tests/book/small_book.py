@@ -17,7 +17,7 @@ CONFIGURATION = """
 import sys
 sys.path.insert(0, {extensions!r})
 project = "Small book"
-extensions = ["myst_nb", "measured", "page_line", "execution_cache", "mathml"]
+extensions = ["myst_nb", "measured", "page_line", "listings", "executions", "execution_cache", "mathml"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
@@ -110,6 +110,12 @@ first
 
 ```{claim-ledger}
 ```
+
+```{listing} tables
+```
+
+```{executions}
+```
 """
 
 
@@ -131,6 +137,12 @@ class Build:
         return [Path(line.split(".md")[0]).name for line in lines]
 
 
+def sphinx_command(folder: Path) -> list[str]:
+    """Return the command that builds the small book in ``folder`` with all warnings as errors."""
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-n"]
+    return [*command, "-d", str(folder / "_build" / ".doctrees"), str(folder / "book"), str(folder / "_build" / "html")]
+
+
 class Book:
     """A book in a folder of its own, with a package that it measures."""
 
@@ -150,11 +162,15 @@ class Book:
 
     def build(self, **variables: str) -> Build:
         """Build the book with all warnings as errors."""
-        command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-n"]
-        command += ["-d", str(self.folder / "_build" / ".doctrees"), str(self.source), str(self.site)]
         environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1", **variables}
         done = subprocess.run(
-            command, cwd=self.folder, capture_output=True, text=True, env=environment, check=False, timeout=300
+            sphinx_command(self.folder),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            env=environment,
+            check=False,
+            timeout=300,
         )
         pages = {str(p.relative_to(self.site)): p.read_text("utf-8") for p in self.site.rglob("*.html")}
         return Build(done.returncode, done.stdout + done.stderr, pages)

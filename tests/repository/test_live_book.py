@@ -1,0 +1,83 @@
+"""`make live` shows the site on this machine, tells pages when to reload, and builds on saves of sources only."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sphinx_autobuild.filter import IgnoreFilter  # type: ignore[import-untyped]
+from starlette.types import Message
+
+from scripts import live_book
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for folder in ("book", "tinytorch", "_build/html"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("_config.yml", "_toc.yml"):
+        (tmp_path / name).touch()
+    (tmp_path / "_build" / "html" / "index.html").write_text("<p>The book.</p>")
+    (tmp_path / "_build" / "html" / "style.css").write_text("a {}")
+    return tmp_path
+
+
+def get(root: Path, path: str) -> tuple[dict[str, str], str]:
+    """Return the headers and the body that the server answers with."""
+    answer: list[Message] = []
+
+    async def ask() -> None:
+        async def receive() -> Message:
+            await asyncio.Event().wait()  # the reader waits for the answer, and neither asks more nor leaves
+            raise AssertionError
+
+        async def send(message: Message) -> None:
+            answer.append(message)
+
+        scope: dict[str, Any] = {"type": "http", "method": "GET", "path": path, "root_path": "", "headers": []}
+        await live_book.make_app(root)({**scope, "query_string": b""}, receive, send)
+
+    asyncio.run(ask())
+    assert answer[0]["status"] == 200
+    headers = {name.decode(): value.decode() for name, value in answer[0]["headers"]}
+    body = b"".join(message.get("body", b"") for message in answer[1:])
+    assert int(headers["content-length"]) == len(body)
+    return headers, body.decode()
+
+
+def test_pages_get_a_script_of_their_own_site_and_other_files_are_left(root: Path) -> None:
+    assert get(root, "/")[1] == '<p>The book.</p><script src="/live-reload.js"></script>'
+    assert get(root, "/style.css")[1] == "a {}"
+    headers, script = get(root, "/live-reload.js")
+    assert headers["content-type"].startswith("text/javascript")
+    assert "location.reload()" in script
+    assert (root / "_build" / "html" / "index.html").read_text() == "<p>The book.</p>"
+
+
+@pytest.mark.parametrize("name", ["book/index.md", "book/_ext/measured.py", "tinytorch/core/op.py", "_config.yml"])
+def test_a_source_is_watched(name: str) -> None:
+    assert not IgnoreFilter([], [live_book.NO_SOURCES])(f"/home/somebody/checkout/{name}")
+    assert any(name.startswith(watched) for watched in live_book.WATCHED)
+
+
+@pytest.mark.parametrize(
+    "name", ["tinytorch/__pycache__/op.cpython-311.pyc", "book/.index.md.swp", "book/index.md~", "book/4913"]
+)
+def test_what_editors_and_python_write_beside_is_not(name: str) -> None:
+    assert IgnoreFilter([], [live_book.NO_SOURCES])(f"/home/somebody/checkout/{name}")
+
+
+def test_a_save_is_named_and_built_in_a_process_of_its_own(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[list[str]] = []
+    monkeypatch.setattr(live_book.subprocess, "run", lambda command, **_: ran.append(command))
+    live_book.build(root, [root / "book" / "roofline.md"])
+    assert capsys.readouterr().out == "\nSaved: book/roofline.md.\n"
+    assert [command[1:] for command in ran] == [["-m", "scripts.build_book"]]
+
+
+def test_only_this_machine_is_served() -> None:
+    assert live_book.HOST == "127.0.0.1"
