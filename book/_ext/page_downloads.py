@@ -16,7 +16,8 @@ from xml.etree import ElementTree as ET
 
 import nbformat
 from notebook_files import FOLDER as NOTEBOOKS_FOLDER
-from notebook_files import notebook_files
+from notebook_files import notebook_files, source_of
+from package_wheel import kept_wheel
 from record_store import PageRecords, executed_notebook, store_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -25,6 +26,8 @@ from tinytorch.report.shown import RECORD_MIME
 
 RECORDS_FOLDER = "_records"
 FIGURES_FOLDER = "_figures"
+#: Beside the site: the package's wheel, kept until the package changes.
+WHEEL_FOLDER = "wheel"
 SOURCES_FOLDER = "_sources"
 # As the root of a file of its own, without a prefix before each element's name.
 ET.register_namespace("", "http://www.w3.org/2000/svg")
@@ -58,11 +61,22 @@ def downloads_of(env: BuildEnvironment, docname: str) -> list[Download]:
     found += [
         Download("notebook, executed", f"{NOTEBOOKS_FOLDER}/{docname}.ipynb"),
         Download("notebook, empty", f"{NOTEBOOKS_FOLDER}/{docname}-empty.ipynb"),
+        *_for_colab(env, docname),
         Download("records with raw samples, as JSON", f"{RECORDS_FOLDER}/{docname}.json"),
     ]
     if page.of_kind("figure"):
         found.append(Download("figures, as SVG in a ZIP", f"{FIGURES_FOLDER}/{docname}.zip"))
     return found
+
+
+def _for_colab(env: BuildEnvironment, docname: str) -> Iterator[Download]:
+    """Yield the notebook that brings the package along, and the package's file where that is what it brings."""
+    source = source_of(env)
+    if source is None:
+        return
+    yield Download("notebook, for Colab", f"{NOTEBOOKS_FOLDER}/{docname}-colab.ipynb")
+    if source.wheel is not None:
+        yield Download("package that it installs", f"{NOTEBOOKS_FOLDER}/{source.wheel}")
 
 
 def download_links(downloads: Sequence[Download], docname: str) -> list[str]:
@@ -121,11 +135,14 @@ def write_downloads(app: Sphinx, exception: Exception | None) -> None:
         notebook = executed_notebook(app.env, page.docname)
         if notebook is None:
             continue
-        notebooks |= {name: text.encode() for name, text in notebook_files(page.docname, notebook).items()}
+        notebooks |= {name: text.encode() for name, text in notebook_files(app.env, page.docname, notebook).items()}
         drawings = {f"{key}.svg": drawing for key, drawing in drawings_in(notebook)}
         if drawings:
             figures |= {f"{page.docname}/{name}": drawing.encode() for name, drawing in drawings.items()}
             figures[f"{page.docname}.zip"] = archive(drawings)
+    source = source_of(app.env)
+    if source is not None and source.wheel is not None:
+        notebooks[source.wheel] = kept_wheel(Path(app.srcdir).parent, Path(app.outdir).parent / WHEEL_FOLDER)
     for folder, files in ((RECORDS_FOLDER, records), (NOTEBOOKS_FOLDER, notebooks), (FIGURES_FOLDER, figures)):
         replace_folder(Path(app.outdir, folder), files)
 
