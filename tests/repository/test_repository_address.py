@@ -130,11 +130,11 @@ def test_without_an_address_there_is_no_button() -> None:
     assert not any(value for name, value in options.items() if name.startswith("use_"))
 
 
-def test_an_address_gives_source_issues_and_binder() -> None:
+def test_an_address_gives_source_and_binder_and_leaves_issues_to_each_page() -> None:
     options = repository.theme_options(GITHUB)
     assert options["repository_url"] == GITHUB.url
     assert options["use_source_button"]
-    assert options["use_issues_button"]
+    assert not options["use_issues_button"]
     assert options["launch_buttons"] == {"binderhub_url": "https://mybinder.org", "notebook_interface": "jupyterlab"}
 
 
