@@ -11,13 +11,10 @@ import myst_nb.core.execute.cache as cached_execution
 import nbformat
 from docutils import nodes
 from jupyter_cache.executors.utils import ExecutionResult, single_nb_execution
-from record_store import executed_notebook, store_of
+from record_store import TIMES_KEY, executed_notebook, store_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-#: Where a notebook keeps its cells' times. In each cell's own metadata they would become part of the cache's key,
-#: and no result would be found again.
-TIMES_KEY = "cell_times"
 _BEGIN, _END = "iopub.status.busy", "iopub.status.idle"
 
 
@@ -52,7 +49,10 @@ def _seconds(cell: nbformat.NotebookNode) -> float | None:
 
 
 def keep_times(notebook: nbformat.NotebookNode) -> None:
-    """Move the times that nbclient left in the cells to the notebook's metadata."""
+    """Move the times that nbclient left in the cells to the notebook's metadata.
+
+    In each cell's own they would become part of the cache's key, and no result would be found again.
+    """
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     began = next((cell.metadata["execution"].get(_BEGIN) for cell in cells if "execution" in cell.metadata), None)
     notebook.metadata[TIMES_KEY] = {"began": began, "seconds": [_seconds(cell) for cell in cells]}

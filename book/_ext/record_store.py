@@ -20,6 +20,12 @@ from tinytorch.report.records import NUMBER_KINDS, Json, Record, page_file, sche
 from tinytorch.report.shown import RECORD_MIME
 
 
+#: Where an executed notebook keeps its cells' times: see execution_times.py.
+TIMES_KEY = "cell_times"
+#: The parts of a notebook's metadata that its execution made.
+_MERGED = ("kernelspec", "language_info", "widgets", TIMES_KEY)
+
+
 class RecordError(Exception):
     """A page's records cannot be shown; the message says which and why."""
 
@@ -116,7 +122,7 @@ def executed_notebook(env: BuildEnvironment, docname: str) -> nbformat.NotebookN
     notebook = nbformat.read(path, as_version=4)
     if config.execution_mode == "cache":
         with suppress(KeyError):
-            _, notebook = get_cache(str(results_of(env, docname))).merge_match_into_notebook(notebook)
+            _, notebook = get_cache(str(results_of(env, docname))).merge_match_into_notebook(notebook, nb_meta=_MERGED)
     for number, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{number}"  # drawn at random otherwise, so that no two builds had the same notebook
     return notebook
