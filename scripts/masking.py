@@ -29,7 +29,6 @@ _WHOLE = (
     ".ledger-counts",
     "figure.measured-figure svg",
     ".cell_output pre",
-    ".execution-times",
 )
 #: What a masked element keeps beside its first class; others hold dates, sizes or words for those who do not see it.
 _KEPT_ATTRIBUTES = ("id", "popovertarget", "role", "type")
@@ -37,6 +36,7 @@ _KEPT_ATTRIBUTES = ("id", "popovertarget", "role", "type")
 _RUN = ("Made", "Noise", "Noise floor", "Load")
 #: Units that a count has not: of times, rates, ratios and shares.
 _TIMED = re.compile(r"^(ns|µs|ms|s|min|×|%|points)$|/s$")
+_CLOCK = re.compile(r"\d\s?(ns|µs|ms|s|min)$")
 _WORD = re.compile(r"\w+")
 _SEARCH_INDEX = re.compile(r"^Search\.setIndex\((.*)\)\s*$", re.DOTALL)
 
@@ -90,6 +90,9 @@ def mask_page(html: str) -> Masked:
         if _is_measured_table(table):
             for part in table.select("tbody, .unit"):
                 _take_out(part, words)
+    for cell in page.select("td[data-value]"):
+        if _CLOCK.search(cell.get_text()):
+            _take_out(cell, words)
     for row in page.select(".measured-card dl > div"):
         name, value = row.find("dt"), row.find("dd")
         if isinstance(name, Tag) and isinstance(value, Tag) and name.get_text() in _RUN:

@@ -42,5 +42,5 @@ def test_what_all_used_but_us_is_spread_over_the_time(monkeypatch: pytest.Monkey
     readings = {"all": [100.0, 106.0], "own": [10.0, 12.0], "clock": [0.0, 2.0]}
     monkeypatch.setattr(neighbours, "_all_seconds", lambda: readings["all"].pop(0))
     monkeypatch.setattr(neighbours, "_own_seconds", lambda: readings["own"].pop(0))
-    monkeypatch.setattr(neighbours.time, "perf_counter", lambda: readings["clock"].pop(0))
+    monkeypatch.setattr("tinytorch.perf.neighbours.time.perf_counter", lambda: readings["clock"].pop(0))
     assert Neighbours().cores() == 2.0

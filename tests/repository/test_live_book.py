@@ -73,7 +73,7 @@ def test_a_save_is_named_and_built_in_a_process_of_its_own(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran: list[list[str]] = []
-    monkeypatch.setattr(live_book.subprocess, "run", lambda command, **_: ran.append(command))
+    monkeypatch.setattr("scripts.live_book.subprocess.run", lambda command, **_: ran.append(command))
     live_book.build(root, [root / "book" / "roofline.md"])
     assert capsys.readouterr().out == "\nSaved: book/roofline.md.\n"
     assert [command[1:] for command in ran] == [["-m", "scripts.build_book"]]
