@@ -19,7 +19,6 @@ from sphinx.environment import BuildEnvironment
 from tinytorch.report.records import NUMBER_KINDS, Json, Record, page_file, schema
 from tinytorch.report.shown import RECORD_MIME
 
-
 #: Where an executed notebook keeps its cells' times: see execution_times.py.
 TIMES_KEY = "cell_times"
 #: The parts of a notebook's metadata that its execution made.
