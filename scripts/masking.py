@@ -28,6 +28,8 @@ _WHOLE = (
     ".ledger tbody td:nth-of-type(-n+2)",
     ".ledger-counts",
     "figure.measured-figure svg",
+    ".measured-table[aria-labelledby=executions] tbody",
+    ".execution-cells tbody",
     ".cell_output pre",
 )
 #: What a masked element keeps beside its first class; others hold dates, sizes or words for those who do not see it.
@@ -49,7 +51,8 @@ class Masked:
 
 
 def _take_out(element: Tag, words: set[str]) -> None:
-    words.update(_WORD.findall(element.get_text(" ")))
+    # The index for searching reads neighbouring cells of a table as one word.
+    words.update(_WORD.findall(element.get_text(" ")) + _WORD.findall(element.get_text("")))
     kept = {name: value for name, value in element.attrs.items() if name in _KEPT_ATTRIBUTES}
     element.attrs = {**kept, "class": element.get_attribute_list("class")[0]} if element.has_attr("class") else kept
     element.clear()

@@ -79,12 +79,14 @@ def _tidy(cell: nbformat.NotebookNode) -> None:
         cell.metadata["cellView"] = "form"
 
 
-def _with_cells(notebook: nbformat.NotebookNode, cells: list[nbformat.NotebookNode]) -> nbformat.NotebookNode:
+def _with_cells(cells: list[nbformat.NotebookNode]) -> nbformat.NotebookNode:
     """Return a notebook of these cells, whose ids are the same in every build."""
-    kept = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    # Not what the kernel said of itself: a result that was taken from the cache no longer has it.
+    kept = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
     made = nbformat.v4.new_notebook(cells=cells, metadata=kept)
-    if "language_info" in notebook.metadata:
-        made.metadata["language_info"] = notebook.metadata["language_info"]
     for index, cell in enumerate(made.cells):
         cell["id"] = f"cell-{index}"
     return made
@@ -128,7 +130,7 @@ def as_it_ran(env: BuildEnvironment, docname: str, notebook: nbformat.NotebookNo
     page = store_of(env).pages.get(docname)
     if page is not None:
         cells.append(nbformat.v4.new_markdown_cell(_where(page)))
-    return _with_cells(notebook, cells)
+    return _with_cells(cells)
 
 
 def emptied(env: BuildEnvironment, docname: str, notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
@@ -145,7 +147,7 @@ def emptied(env: BuildEnvironment, docname: str, notebook: nbformat.NotebookNode
             cell.metadata["tags"] = [*cell.metadata["tags"], _MAY_FAIL]
     page = store_of(env).pages.get(docname)
     name = next((record["key"] for record in page.of_kind(*NUMBER_KINDS)), "latency") if page else "latency"
-    return _with_cells(notebook, _behind_title(cells, _TO_RUN.format(name=name)))
+    return _with_cells(_behind_title(cells, _TO_RUN.format(name=name)))
 
 
 def install_cell(source: Source, commit: str | None) -> str:
@@ -168,7 +170,7 @@ def self_contained(empty: nbformat.NotebookNode, install: str) -> nbformat.Noteb
     """Return an empty notebook that installs the package first, for Colab and other places without a checkout."""
     note = "*The first cell installs the book's package. If it replaces a package that is in use, restart once.*"
     cells = [nbformat.v4.new_markdown_cell(note), nbformat.v4.new_code_cell(install), *copy.deepcopy(empty.cells)]
-    made = _with_cells(empty, cells)
+    made = _with_cells(cells)
     made.metadata["colab"] = {"provenance": []}
     return made
 
