@@ -32,7 +32,7 @@ globalThis.machines ??= {};
   const decimalsOf = (value, half, digits) => {
     if (half === null) return value ? digits - 1 - magnitude(value) : 0;
     if (half === 0) return value ? MOST_DIGITS - 1 - magnitude(value) : 0;
-    const uncertain = -magnitude(half);
+    const uncertain = -Math.floor(Math.log10(half));
     if (!value) return uncertain;
     const atLeast = Math.min(1 - magnitude(value), uncertain + 1);
     return Math.min(Math.max(uncertain, atLeast), MOST_DIGITS - 1 - magnitude(value));

@@ -1,0 +1,362 @@
+"""A browser takes files of measurements: good ones are shown, all others are refused in words, and none ever runs."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import launched
+from gate_accessibility import check as accessibility_problems
+from playwright.sync_api import Browser, Locator
+from playwright.sync_api import Page as Tab
+from published_machines import PUBLISHED
+from site_security import POLICY
+from your_machine import SCRIPTS, STYLES, RooflineExplorerNode, YourMachineNode, roofs_of, rules, script
+
+from tests.report.made_measurements import made_measurements
+from tinytorch.report.measurements import LARGEST_BYTES, parse
+from tinytorch.report.numbers import format_interval, format_number
+
+STATIC = Path(__file__).resolve().parents[1] / "_static"
+BOOK = made_measurements("The book's")
+#: Markup that would run if it were ever taken for more than text.
+HOSTILE = '<img src=x onerror="window.ran=1"><script>window.ran=1</script>"\'`</script><svg onload=window.ran=1>'
+NOT_APP: Any = None
+LOAD = """address => new Promise((done) => {
+  const script = document.createElement("script");
+  script.addEventListener("load", done);
+  script.src = address;
+  document.head.append(script);
+})"""
+DROP = """text => {
+  const dataTransfer = new DataTransfer();
+  dataTransfer.items.add(new File([text], "mine.json"));
+  const dropped = new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true });
+  document.querySelector(".your-machine-zone").dispatchEvent(dropped);
+}"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a page with both places, as the extension writes them."""
+    folder = tmp_path_factory.mktemp("machines")
+    for name in (*SCRIPTS, *STYLES):
+        shutil.copy(STATIC / name, folder)
+    data = folder / "_measurements"
+    data.mkdir()
+    whole = {"measurements": BOOK, "titles": [["your_machine", "Your machine"]], **rules()}
+    (data / "book.js").write_text(script("tinytorchBook", whole), "utf-8")
+    roofs = {"measurements": roofs_of(BOOK), "published": list(PUBLISHED)}
+    (data / "roofs.js").write_text(script("tinytorchRoofs", roofs), "utf-8")
+    head = '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Page</title>'
+    head += f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    head += "".join(f'<link rel="stylesheet" href="{name}">' for name in STYLES)
+    head += "".join(f'<script src="{name}" defer></script>' for name in SCRIPTS)
+    places = YourMachineNode().html(NOT_APP, "index")
+    places += '<figure id="figure-roofline">drawn</figure>'
+    places += RooflineExplorerNode(instead="figure-roofline").html(NOT_APP, "index")
+    (folder / "index.html").write_text(f"{head}<main><h1>Page</h1>{places}</main></html>", "utf-8")
+    return folder / "index.html"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Return a browser."""
+    with launched() as found:
+        yield found
+
+
+@pytest.fixture
+def tab(browser: Browser, site: Path) -> Iterator[Tab]:
+    """Return the page, opened as a file; it must not have failed or run a file's markup when the test is over."""
+    context = browser.new_context()
+    opened = context.new_page()
+    errors: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    opened.on("dialog", lambda dialog: errors.append(dialog.message))
+    opened.goto(site.as_uri())
+    yield opened
+    assert opened.evaluate("window.ran") is None
+    assert errors == []
+    context.close()
+
+
+def said_by(place: Locator) -> str:
+    """Return the text of a place with plain spaces."""
+    return place.inner_text().replace("\u00a0", " ")
+
+
+def give(tab: Tab, content: bytes, name: str = "mine.json") -> str:
+    """Choose a file, and return what the page says of it."""
+    tab.evaluate("document.querySelector('.your-machine-status').textContent = ''")
+    tab.locator("#your-machine-file").set_input_files({"name": name, "mimeType": "application/json", "buffer": content})
+    tab.locator(".your-machine-status:not(:empty)").wait_for()
+    return said_by(tab.locator(".your-machine-status"))
+
+
+def changed(**changes: Any) -> bytes:
+    return json.dumps({**BOOK, **changes}).encode()
+
+
+def test_a_good_file_is_shown_beside_the_book_s(tab: Tab) -> None:
+    mine = copy.deepcopy(BOOK)
+    mine["label"] = "Mine"
+    records = {record["key"]: record for record in mine["pages"][0]["records"]}
+    latency = records["latency"]
+    latency["value"] *= 2
+    latency["interval"] = {
+        **latency["interval"],
+        "low": latency["interval"]["low"] * 2,
+        "high": latency["interval"]["high"] * 2,
+    }
+    records["slow"]["verdict"] = "supported"
+    assert "Of 1 claim both judge 0 alike and 1 differently." in give(tab, json.dumps(mine).encode())
+    tab.locator("details.beside-page").evaluate("part => part.open = true")
+    row = tab.locator("tr", has=tab.get_by_role("rowheader", name="made", exact=True)).first.inner_text()
+    row = row.replace("\u00a0", " ")
+    assert "1.0 ms" in row
+    assert "2.0 ms" in row
+    assert "2.0×" in row
+    claim = (
+        tab.locator("details tr", has=tab.get_by_role("rowheader", name="Slow.", exact=True)).inner_text().split("\t")
+    )
+    assert [cell.strip() for cell in claim] == ["Slow.", "refuted", "supported", "differ"]
+    assert "the same" in tab.locator("tr", has_text="weights").inner_text()
+
+
+REFUSED = [
+    (b"", "This file is empty."),
+    (b"\x89PNG\r\n\x1a\n\x00\xff", "This is no JSON"),
+    (b'{"schema": NaN}', "This is no JSON"),
+    (b"[]", "no file that tinytorch measure wrote"),
+    (b'{"schema": "tinytorch-records"}', "a page's file of records"),
+    (changed(schema_version=2), "This file is of version 2; this book reads version 1"),
+    (changed(schema_version=HOSTILE), "This file is of version <img"),
+    (changed(pages=[0] * 100_000), "more than 1000 entries"),
+    (b"[" * 50_000 + b"]" * 50_000, "no file that tinytorch measure wrote"),
+    (changed(note=json.loads("[" * 400 + "]" * 400)), "nested deeper than 12 levels"),
+    (changed(label="x" * 81), "at most 80 characters"),
+    (changed(pages=[]), "at least 1 entries"),
+    (changed(pages=BOOK["pages"] * 2), "two entries are of one page"),
+    (json.dumps(BOOK).replace('"label"', '"__proto__"', 1).encode(), "lacks label"),
+    (json.dumps(BOOK)[:-1].encode() + b', "__proto__": {"a": 1}}', "__proto__ must not be there"),
+    (json.dumps(BOOK)[:-1].encode() + b', "constructor": 1}', "constructor must not be there"),
+    (json.dumps(BOOK).replace("0.001", "1e999", 1).encode(), "a number beyond"),
+    (b" " * (LARGEST_BYTES + 1), "larger than 4 MiB, so it was not read"),
+]
+
+
+def test_what_is_wrong_is_refused_in_words(tab: Tab) -> None:
+    for content, said in REFUSED:
+        assert said in give(tab, content)
+        assert tab.locator(".your-machine-results").inner_text() == ""
+
+
+def hostile(value: Any, name: str = "") -> Any:
+    """Put markup into every text that the schema lets a stranger choose."""
+    if isinstance(value, dict):
+        return {key: hostile(item, key) for key, item in value.items()}
+    if isinstance(value, list):
+        return [hostile(item, name) for item in value]
+    free = (
+        "label",
+        "note",
+        "what",
+        "word",
+        "statement",
+        "reason",
+        "caption",
+        "rows",
+        "cpu",
+        "system",
+        "version",
+        "python",
+    )
+    return HOSTILE[:80] if isinstance(value, str) and name in free else value
+
+
+def test_markup_in_any_text_is_shown_as_text(tab: Tab) -> None:
+    mine = hostile(BOOK)
+    assert parse(json.dumps(mine).encode(), "mine.json")["label"] == HOSTILE[:80]
+    assert HOSTILE[:80] in give(tab, json.dumps(mine).encode())
+    assert tab.locator(".your-machine-results").inner_text().count("<img src=x onerror") > 5
+    assert tab.locator(".your-machine img, .your-machine script, .your-machine svg").count() == 0
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for name, item in inside for place in _places(item, (*path, name)))]
+
+
+def test_the_browser_and_the_command_agree_on_what_can_be_used(tab: Tab) -> None:
+    chance = random.Random(0)
+    values: list[Any] = [
+        None,
+        True,
+        -1,
+        0,
+        0.5,
+        1e200,
+        "",
+        " ",
+        HOSTILE,
+        "x" * 5000,
+        [],
+        {},
+        [[]],
+        {"kind": "measured"},
+        "-",
+        "a-b",
+    ]
+    places = [place for place in _places(BOOK) if place]
+    files = []
+    for _ in range(400):
+        made = copy.deepcopy(BOOK)
+        where = chance.choice(places)
+        inside: Any = made
+        for name in where[:-1]:
+            inside = inside[name]
+        if isinstance(inside, dict) and chance.random() < 0.2:
+            del inside[where[-1]]
+        else:
+            inside[where[-1]] = chance.choice(values)
+        files.append(json.dumps(made))
+    tab.evaluate(LOAD, "_measurements/book.js")
+    taken = tab.evaluate("files => files.map(text => 'document' in machines.read(text, tinytorchBook))", files)
+
+    def usable(text: str) -> bool:
+        try:
+            parse(text.encode(), "mine.json")
+        except ValueError:
+            return False
+        return True
+
+    differing = [text for text, one in zip(files, taken, strict=True) if one is not usable(text)]
+    assert differing == []
+    assert 20 < sum(taken) < 380
+
+
+def test_numbers_look_as_they_do_in_the_book(tab: Tab) -> None:
+    chance = random.Random(1)
+    cases = []
+    for unit in ("s", "B", "FLOP/s", "B/s", "%", "points", "", "1", "items/s"):
+        for _ in range(60):
+            value = chance.uniform(1, 10) * 10 ** chance.randint(-9, 13)
+            half = None if chance.random() < 0.3 else value * 10 ** chance.uniform(-4, -0.3)
+            cases.append([value, unit, half])
+    cases += [[0.0, "s", None], [999.6e-6, "s", None], [0.0, "", 0.1]]
+    shown = tab.evaluate(
+        """cases => cases.map(([value, unit, half]) => {
+          const made = machines.formatNumber(value, unit, half);
+          return [made.text, half === null ? "" : machines.formatInterval(value - half, value + half, made)];
+        })""",
+        cases,
+    )
+    for (value, unit, half), (text, interval) in zip(cases, shown, strict=True):
+        like = format_number(value, unit, half_width=half)
+        assert text == like.text, (value, unit, half)
+        if half is not None:
+            assert interval == format_interval(value - half, value + half, like), (value, unit, half)
+
+
+def test_the_ratio_of_two_machines_covers_the_true_one_as_often_as_it_says(tab: Tab) -> None:
+    chance = random.Random(2)
+    pairs = []
+    for _ in range(2000):
+        pair = []
+        for true in (3.0, 2.0):
+            estimate = true * chance.lognormvariate(0, 0.05)
+            ends = {"low": estimate * 2.718281828 ** (-1.96 * 0.05), "high": estimate * 2.718281828 ** (1.96 * 0.05)}
+            pair.append({"kind": "measured", "value": estimate, "unit": "s", "interval": ends})
+        pairs.append(pair)
+    made = tab.evaluate("pairs => pairs.map(([a, b]) => machines.ratio(a, b))", pairs)
+    covered = sum(one["low"] <= 1.5 <= one["high"] for one in made) / len(made)
+    assert 0.93 < covered < 0.97
+    same = {"kind": "measured", "value": 0.5, "unit": "%", "interval": None}
+    assert tab.evaluate("pair => machines.ratio(...pair)", [same, same]) is None
+
+
+def test_the_file_can_be_dropped_kept_and_forgotten(tab: Tab, site: Path) -> None:
+    tab.evaluate(DROP, json.dumps({**BOOK, "label": "Dropped"}))
+    tab.get_by_text("Dropped: 1 page").wait_for()
+    tab.reload()
+    assert tab.locator(".your-machine-results").inner_text() == "", "nothing is kept unless it is asked for"
+    give(tab, changed(label="Mine"))
+    tab.get_by_label("Keep it in this browser").check()
+    tab.reload()
+    tab.get_by_text("Mine: 1 page").wait_for()
+    assert "Below is still the earlier file" in give(tab, b"{")
+    tab.get_by_role("button", name="Forget it").press("Enter")
+    assert "Forgotten" in said_by(tab.locator(".your-machine-status"))
+    tab.reload()
+    tab.locator(".your-machine-zone").wait_for()
+    assert tab.evaluate("localStorage.length") == 0
+    assert tab.locator(".your-machine-results").inner_text() == ""
+
+
+def test_every_roof_and_point_says_its_value_to_the_keyboard(tab: Tab) -> None:
+    assert tab.locator("#figure-roofline").is_hidden()
+    readout = tab.locator(".roofline-readout")
+    said = []
+    for target in tab.locator(".roofline-chart [tabindex='0']").all():
+        target.focus()
+        assert readout.inner_text() == target.get_attribute("aria-label")
+        said.append(said_by(readout))
+    assert "FP32 of the book's machine, 1 thread: 100 GFLOP/s (95 to 105 GFLOP/s)" in said
+    assert "memory of the book's machine, 1 thread: 10.0 GB/s (9.5 to 10.5 GB/s)" in said
+    assert len(said) == 4
+    tab.get_by_label("all cores").check()
+    assert "2 threads" in str(tab.locator(".roofline-chart [tabindex='0']").first.get_attribute("aria-label"))
+    tab.get_by_label("NVIDIA A100, 40 GB").check()
+    assert "quoted from" in said_by(tab.locator(".roofline-sources"))
+    give(tab, changed(label="Mine"))
+    assert tab.get_by_label("your machine", exact=True).is_checked()
+
+
+JUDGED = [
+    ("1 G", "100 M", "", ["ridge point of memory, so this cannot tell"]),
+    ("1 G", "1 G", "", ["its bytes decide", "at most 10.0 GFLOP/s", "at least 100 ms"]),
+    ("1e12", "1 G", "20", ["its arithmetic decides", "at most 100 GFLOP/s", "reaches 50.0 % of that"]),
+    ("1 G", "1 G", "1 m", ["it is above this roof"]),
+]
+
+
+def test_a_kernel_is_judged_by_the_roofs(tab: Tab) -> None:
+    for operations, moved, seconds, said in JUDGED:
+        tab.locator("#roofline-operations").fill(operations)
+        tab.locator("#roofline-bytes").fill(moved)
+        tab.locator("#roofline-seconds").fill(seconds)
+        answer = said_by(tab.locator(".roofline-answer"))
+        assert all(words in answer for words in said), answer
+        assert tab.locator(".spot.kernel").count() == 1
+
+
+def test_what_is_no_number_is_said_beside_its_field(tab: Tab) -> None:
+    tab.locator("#roofline-bytes").fill("many")
+    assert tab.locator("#roofline-bytes").get_attribute("aria-invalid") == "true"
+    assert "must be a number above 0" in tab.locator("#roofline-bytes-hint").inner_text()
+
+
+def test_it_fits_and_everyone_can_use_it(tab: Tab) -> None:
+    give(tab, changed(label="Mine"))
+    tab.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
+    for width in (320, 1920):
+        tab.set_viewport_size({"width": width, "height": 900})
+        assert tab.evaluate("document.querySelector('.roofline-explorer').scrollWidth <= innerWidth")
+        assert accessibility_problems(tab) == []
+
+
+def test_without_scripts_the_drawn_figure_and_a_way_stay(browser: Browser, site: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    still = context.new_page()
+    still.goto(site.as_uri())
+    assert still.locator("#figure-roofline").is_visible()
+    assert "compare it with" in still.locator(".your-machine").inner_text()
+    context.close()
