@@ -129,8 +129,8 @@ def table_html(machines: list[Machine]) -> str:
     if not machines:
         return "<p>No machine has been sent in yet, and this build measured nothing.</p>"
     names = ["Machine", *(name for name, _ in NUMBERS), "Claims", "Cores", "Vectors", "BLAS", "System", "Measured"]
-    numeric = {name for name, _ in NUMBERS}
-    head = "".join(f'<th scope="col"{" class=numeric" if name in numeric else ""}>{name}</th>' for name in names)
+    classes = {name: ' class="numeric"' for name, _ in NUMBERS}
+    head = "".join(f'<th scope="col"{classes.get(name, "")}>{name}</th>' for name in names)
     rows = "\n".join(_row(machine) for machine in machines)
     return (
         '<div class="measured-table machines" role="region" tabindex="0" aria-labelledby="machines-caption">\n'

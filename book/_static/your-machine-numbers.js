@@ -34,8 +34,8 @@ globalThis.machines ??= {};
     if (half === 0) return value ? MOST_DIGITS - 1 - magnitude(value) : 0;
     const uncertain = -Math.floor(Math.log10(half));
     if (!value) return uncertain;
-    const atLeast = Math.min(1 - magnitude(value), uncertain + 1);
-    return Math.min(Math.max(uncertain, atLeast), MOST_DIGITS - 1 - magnitude(value));
+    const fewest = Math.min(1 - magnitude(value), uncertain + 1);
+    return Math.min(Math.max(uncertain, fewest), MOST_DIGITS - 1 - magnitude(value));
   };
 
   /** The rounded value and its decimals, settled where rounding carries into a new digit. */
