@@ -154,6 +154,60 @@ def test_the_notebook_download_is_the_executed_one_also_from_the_cache(story: St
     assert any(cell.get("outputs") for cell in notebook.cells)
 
 
+def test_under_the_title_stand_time_machine_files_and_a_report(story: Story) -> None:
+    line = story.package_changed.page("first.html").select_one("h1 + .page-line")
+    assert isinstance(line, Tag)
+    said = line.select_one(".page-measured")
+    assert isinstance(said, Tag)
+    content = json.loads((story.book.site / "_records" / "first.json").read_text("utf-8"))
+    assert line.select_one(f'time[datetime="{content["provenance"]["when"]}"]') is not None
+    assert content["provenance"]["machine"]["cpu"] in text(said)
+    assert said.select_one('a[href="#how-this-was-measured"]') is not None
+    files = [str(link["href"]) for link in line.select("a[download]")]
+    assert {"_records/first.json", "_notebooks/first.ipynb", "_notebooks/first-empty.ipynb"} <= set(files)
+    assert all((story.book.site / file).is_file() for file in files)
+    report = line.select_one(".page-mismatch")
+    assert isinstance(report, Tag)
+    assert "First page (first)" in text(report)
+
+
+def test_a_page_that_shows_other_pages_numbers_says_when_these_were_measured(story: Story) -> None:
+    ledger = story.fresh.page("index.html")
+    said = ledger.select_one(".page-measured")
+    assert isinstance(said, Tag)
+    assert text(said).startswith("Last measured")
+    assert said.select_one("a") is None
+
+
+def test_the_list_of_tables_leads_to_each(story: Story) -> None:
+    listing = story.fresh.page("index.html").select_one(".listing")
+    assert isinstance(listing, Tag)
+    assert "1 table." in text(listing)
+    link = listing.select_one('a[href="first.html#table-ops"]')
+    assert isinstance(link, Tag)
+    assert text(link) == "Where the time goes"
+
+
+def executions(build: Build) -> dict[str, list[str]]:
+    rows = build.page("index.html").select("table:has(#executions) > tbody > tr")
+    return {text(cells[0]): [text(cell) for cell in cells[2:]] for row in rows if (cells := row.select("th, td"))}
+
+
+def test_executions_say_what_ran_in_which_build_and_for_how_long(story: Story) -> None:
+    fresh, unchanged, changed = (executions(b) for b in (story.fresh, story.unchanged, story.number_changed))
+    assert list(fresh) == ["Second page", "First page"]
+    assert {page: (ran, cells) for page, (ran, cells, _) in fresh.items()} == {
+        "Second page": ("ran", "1"),
+        "First page": ("ran", "3"),
+    }
+    assert all(time[0].isdigit() for _, _, time in fresh.values())
+    assert {page: ran for page, (ran, _, _) in unchanged.items()} == {"Second page": "kept", "First page": "kept"}
+    assert {page: time for page, (_, _, time) in unchanged.items()} == {page: t for page, (_, _, t) in fresh.items()}
+    assert {page: ran for page, (ran, _, _) in changed.items()} == {"Second page": "ran", "First page": "kept"}
+    from_cache = executions(story.from_cache)
+    assert from_cache == unchanged
+
+
 def test_mathematics_is_mathml_and_asks_no_other_host(first: BeautifulSoup) -> None:
     assert [math["display"] for math in first.find_all("math")] == ["inline", "block"]
     assert [script["src"] for script in first.find_all("script", src=True) if "mathjax" in str(script["src"])] == []
