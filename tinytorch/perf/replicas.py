@@ -7,7 +7,6 @@ Source: T. Kalibera and R. Jones, Rigorous benchmarking in reasonable time, ISMM
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
@@ -20,6 +19,7 @@ import numpy as np
 
 from tinytorch.perf.comparison import Comparison, compare_paired, judged
 from tinytorch.perf.dependence import independent
+from tinytorch.perf.importable import function_at, reference_to
 from tinytorch.perf.timing import Measurement, blas_threads, current_blas_threads, interleave
 
 #: Makes the two functions to compare, baseline first, with all that they need.
@@ -72,7 +72,7 @@ def replicas(
     """
     if processes < 1 or pairs < 1:
         raise ValueError(f"processes and pairs must be at least 1, not {processes} and {pairs}")
-    reference = _reference(maker)
+    reference = reference_to("maker", maker)
     runs = [_run(reference, pairs, seed + number) for number in range(processes)]
     how = {**runs[0][0].how, "processes": processes, "pairs_per_process": pairs}
     logs = [np.log(before.samples) - np.log(after.samples) for before, after in runs]
@@ -88,20 +88,6 @@ def replicas(
         medians, names, delta, confidence, seed, found=independent(processes), pairs_are="processes", how=how
     )
     return Replicas(comparison, pooled, tuple(before for before, _ in runs), tuple(after for _, after in runs))
-
-
-def _reference(maker: Maker) -> str:
-    """Return ``module:name``, after checking that it leads back to ``maker``."""
-    module, name = getattr(maker, "__module__", ""), getattr(maker, "__qualname__", "")
-    try:
-        found = getattr(importlib.import_module(module), name) if module != "__main__" else None
-    except (ImportError, AttributeError, ValueError):
-        found = None
-    if found is not maker:
-        raise ValueError(
-            f"maker must be a function at the top level of a module that a new process can import, not {maker!r}"
-        )
-    return f"{module}:{name}"
 
 
 def _run(reference: str, pairs: int, seed: int) -> tuple[Measurement, Measurement]:
@@ -120,9 +106,8 @@ def _run(reference: str, pairs: int, seed: int) -> tuple[Measurement, Measuremen
 
 def _timed_pairs(reference: str, pairs: int, seed: int, threads: int) -> list[tuple[str, list[float], dict[str, Any]]]:
     """Return name, samples and conditions of both functions, timed in this process."""
-    module, _, name = reference.partition(":")
     with blas_threads(threads):
-        baseline, candidate = getattr(importlib.import_module(module), name)()
+        baseline, candidate = function_at(reference)()
         both = interleave({"baseline": baseline, "candidate": candidate}, repeats=pairs, seed=seed)
     return [(one.name, list(one.samples), dict(one.how)) for one in both.values()]
 
