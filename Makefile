@@ -27,7 +27,7 @@ COMPILE := $(VENV)/bin/uv pip compile pyproject.toml --python-version 3.11 --gen
 	--custom-compile-command "make lock"
 LOCK := $(COMPILE) --universal --fork-strategy fewest $(LOCK_FLAGS)
 
-.PHONY: help environment peers-environment book live test serve lint lock clean peers bench check-site
+.PHONY: help environment peers-environment book live test serve lint lock clean peers bench check-site check-links check-notebooks pictures node-environment
 
 help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
@@ -44,10 +44,18 @@ serve: book  ## build the book and show it on http://127.0.0.1:8000 (PORT=... fo
 live: environment  ## build the book, show it, and build it again on each save (PORT=... for another port)
 	@PORT=$(PORT) $(VENV)/bin/python -m scripts.live_book
 
-check-site: environment  ## read every built page, and look at it in a browser: errors, requests, width, accessibility
-	@$(VENV)/bin/python -m pytest book/_checks
-	@$(VENV)/bin/python book/_checks/built_pages.py _build/html
-	@$(VENV)/bin/python book/_checks/browser.py _build/html
+check-site: environment node-environment  ## hold every built page to all gates: links, HTML, spelling, browser, Lighthouse
+	@$(VENV)/bin/python -m pytest book/_checks --numprocesses 2 --dist worksteal
+	@$(VENV)/bin/python book/_checks/check_site.py _build/html
+
+check-links: environment  ## ask other hosts whether every link of the built pages still leads somewhere
+	@$(VENV)/bin/python book/_checks/external_links.py _build/html
+
+pictures: environment  ## take the pictures anew that the page of all elements is compared with
+	@$(VENV)/bin/python book/_checks/appearance.py
+
+check-notebooks: environment  ## open every chapter in JupyterLab as Binder does, and run all its cells (PAGES="machine ...")
+	@$(VENV)/bin/python book/_checks/notebooks.py $(PAGES)
 
 lint: environment  ## check style, types and spelling
 	@$(VENV)/bin/ruff check .
@@ -76,3 +84,6 @@ environment:
 
 peers-environment:
 	@$(if $(PYTHON),,$(error This needs Python 3.11 or newer and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" scripts/environment.py $(PEERS_VENV) requirements-peers.lock --group torch --index "$(TORCH_INDEX)"
+
+node-environment: environment
+	@$(VENV)/bin/python -m scripts.node_environment

@@ -180,7 +180,7 @@ def number_html(record: Json, option: str, idents: Idents, origin: tuple[str, st
     if origin is not None:
         title, address = origin
         extra = f' <span class="line">From <a href="{escape(address)}">{escape(title)}</a>.</span>'
-    classes = f"measured {record['kind']}"
+    classes = " ".join(dict.fromkeys(["measured", record["kind"]]))
     tag = '<span class="kind-tag">model</span>' if record["kind"] == "modelled" else ""
     return _with_detail(_value_html(shown) + tag, classes, detail_lines(record), idents.new("measured"), extra)
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import browser
+import chromium
+import gate_accessibility
+import gate_browser
 import pytest
+from built_site import find_pages
+from check_site import main
 
 
 @pytest.fixture
@@ -18,17 +22,17 @@ def site(tmp_path: Path) -> Path:
 
 
 def test_pages_are_found_without_what_only_lies_beside_them(site: Path) -> None:
-    assert browser.find_pages(site) == ["index.html", "part/page.html"]
+    assert find_pages(site) == ["index.html", "part/page.html"]
 
 
 def test_an_empty_site_has_not_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert browser.main([str(tmp_path / "html")]) == 1
+    assert main([str(tmp_path / "html")]) == 1
     assert "make book" in capsys.readouterr().err
 
 
 def test_what_a_failed_build_left_has_not_passed(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (site.parent / "build-in-progress").touch()
-    assert browser.main([str(site)]) == 1
+    assert main([str(site)]) == 1
     assert "did not succeed" in capsys.readouterr().err
 
 
@@ -36,16 +40,15 @@ def test_a_missing_browser_is_a_failure_that_says_what_to_install(
     site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(site))
-    monkeypatch.setattr(browser, "BROWSERS", ("chromium",))
     monkeypatch.delenv("CHROMIUM", raising=False)
-    assert browser.main([str(site)]) == 1
+    assert main([str(site), "--gate", "browser"]) == 1
     assert "apt-get install chromium" in capsys.readouterr().err
 
 
 def test_a_chosen_browser_that_is_none_is_not_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CHROMIUM", str(tmp_path / "chrome"))
     with pytest.raises(FileNotFoundError, match=r"CHROMIUM is .*/chrome, which is no program"):
-        browser.find_browser()
+        chromium.find_browser()
 
 
 def test_a_chosen_browser_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -53,18 +56,28 @@ def test_a_chosen_browser_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     monkeypatch.setenv("CHROMIUM", str(program))
-    assert browser.find_browser() == str(program)
+    assert chromium.find_browser() == str(program)
+
+
+def test_a_page_that_is_not_there_is_named(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(site), "--page", "gone.html"]) == 1
+    assert "not gone.html" in capsys.readouterr().err
 
 
 def test_a_report_says_where_each_problem_shows() -> None:
-    phone = [mode for mode in browser.MODES if mode.width == 390]
-    said = browser.report("a.html", {"too wide": phone, "pale": list(browser.MODES)})
-    assert said.splitlines() == [
-        "a.html: 2 problems",
-        "  [390 px light, 390 px dark] too wide",
-        "  [everywhere] pale",
-    ]
-    assert browser.report("a.html", {}) == "a.html: clean"
+    seen = gate_browser.Seen("a.html")
+    for mode in gate_browser.MODES:
+        seen.add(["too wide"] if mode.width == gate_browser.PHONE else [], mode)
+        seen.add(["pale", "pale"], mode)
+    assert seen.lines() == ["[390 px light, 390 px dark] too wide", "[everywhere] pale"]
+
+
+def test_problems_of_a_gate_are_told_by_page_and_counted(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(site), "--gate", "security", "--page", "index.html"]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("security: 1 problem (")
+    assert "\nindex.html: 1 problem\n  security: has no <meta" in said
+    assert said.endswith("1 page: 1 problem.\n")
 
 
 def test_an_axe_violation_names_rule_element_reason_and_help() -> None:
@@ -76,7 +89,7 @@ def test_an_axe_violation_names_rule_element_reason_and_help() -> None:
         "helpUrl": "https://help.example/rule?application=playwright",
         "nodes": [node, other],
     }
-    assert browser.describe_violation(violation) == [
+    assert gate_accessibility.describe_violation(violation) == [
         "axe color-contrast: main > p: contrast of 1.6 (https://help.example/rule)",
         "axe color-contrast: #x: Elements must have contrast (https://help.example/rule)",
     ]

@@ -10,7 +10,22 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-JOBS = {"help", "book", "live", "test", "serve", "check-site", "lint", "peers", "bench", "lock", "clean"}
+JOBS = {
+    "help",
+    "book",
+    "live",
+    "test",
+    "serve",
+    "check-links",
+    "check-site",
+    "check-notebooks",
+    "lint",
+    "peers",
+    "bench",
+    "lock",
+    "clean",
+    "pictures",
+}
 
 
 def make(*arguments: str, path: str | None = None) -> subprocess.CompletedProcess[str]:

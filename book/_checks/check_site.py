@@ -1,0 +1,134 @@
+"""Holds every page of a built site to all gates, and says what each found and how long it took.
+
+A gate that cannot run is an error: a check that did not run has not passed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import built_pages
+import gate_browser
+import gate_html
+import gate_lighthouse
+import gate_security
+import gate_spelling
+from bs4 import BeautifulSoup
+from built_site import find_pages, serve
+
+NODE = Path(__file__).resolve().parents[2] / ".node"
+#: What a gate returns: the problems of each file that has any, a line each.
+Problems = dict[str, list[str]]
+
+
+def counted(number: int, word: str) -> str:
+    """Return a number with its word in the right form: `no problems`, `1 page`."""
+    return f"{number or 'no'} {word}{'' if number == 1 else 's'}"
+
+
+class Run:
+    """One run over some pages of a site: what was found, and the seconds that each part took."""
+
+    def __init__(self, site: Path, pages: Sequence[str]) -> None:
+        self.site = site
+        self.pages = list(pages)
+        self.found: dict[str, list[str]] = {}
+        self.parts: dict[str, float] = {}
+
+    def html(self) -> dict[str, str]:
+        """Return the HTML of each page."""
+        return {page: (self.site / page).read_text("utf-8") for page in self.pages}
+
+    def files(self) -> Problems:
+        """Read numbers, words for pictures, links, anchors and ids; of the whole site."""
+        return built_pages.check_site(self.site)
+
+    def security(self) -> Problems:
+        """Read policies and inline scripts."""
+        return {page: gate_security.check(BeautifulSoup(html, "html.parser")) for page, html in self.html().items()}
+
+    def valid(self) -> Problems:
+        """Read HTML as the standard has it."""
+        return gate_html.check(self.site, self.pages, NODE)
+
+    def spelling(self) -> Problems:
+        """Read words."""
+        return gate_spelling.check(self.html(), NODE)
+
+    def browser(self) -> Problems:
+        """Look at pages in a browser."""
+        looked = gate_browser.check(self.site, self.pages)
+        for seen in looked:
+            for part, seconds in seen.seconds.items():
+                self.parts[part] = self.parts.get(part, 0.0) + seconds
+        return {seen.address: seen.lines() for seen in looked}
+
+    def lighthouse(self) -> Problems:
+        """Look at pages with Lighthouse."""
+        with serve(self.site) as base:
+            return gate_lighthouse.check(base, self.pages, NODE)
+
+    def hold(self, name: str, gate: Callable[[], Problems]) -> None:
+        """Run a gate, keep what it finds, and print a line."""
+        start = time.monotonic()
+        found = {page: problems for page, problems in gate().items() if problems}
+        for page, problems in found.items():
+            self.found.setdefault(page, []).extend(f"{name}: {problem}" for problem in problems)
+        count = sum(map(len, found.values()))
+        parts = ", ".join(f"{part} {seconds:.0f}" for part, seconds in self.parts.items())
+        self.parts.clear()
+        took = f"{time.monotonic() - start:.1f} s" + (f"; seconds of work: {parts}" if parts else "")
+        print(f"{name}: {counted(count, 'problem')} ({took})", flush=True)
+
+
+GATES: dict[str, Callable[[Run], Problems]] = {
+    "files": Run.files,
+    "security": Run.security,
+    "html": Run.valid,
+    "spelling": Run.spelling,
+    "browser": Run.browser,
+    "lighthouse": Run.lighthouse,
+}
+
+
+def check(site: Path, gates: Sequence[str], pages: Sequence[str]) -> int:
+    """Print what these gates find on these pages, all of them if none is named; return the number of problems.
+
+    Raises:
+        FileNotFoundError: if there is no such page, no browser, or only what an unfinished build left.
+        RuntimeError: if a gate cannot run.
+    """
+    known = find_pages(site)
+    if unknown := sorted(set(pages) - set(known)):
+        raise FileNotFoundError(f"--page must name pages of {site}, such as {known[0]}, not {', '.join(unknown)}")
+    run = Run(site, pages or known)
+    for name in gates or GATES:
+        run.hold(name, lambda name=name: GATES[name](run))  # type: ignore[misc]
+    for page, problems in sorted(run.found.items()):
+        print(f"\n{page}: {counted(len(problems), 'problem')}")
+        print("\n".join(f"  {problem}" for problem in problems))
+    count = sum(map(len, run.found.values()))
+    print(f"\n{counted(len(run.pages), 'page')}: {counted(count, 'problem')}.")
+    return count
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check the site given on the command line; return 0 if it is clean, else 1."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("site", type=Path, help="folder of the built site")
+    parser.add_argument("--gate", choices=list(GATES), nargs="+", default=[], help="only these gates")
+    parser.add_argument("--page", nargs="+", default=[], help="only these pages, such as index.html")
+    given = parser.parse_args(arguments)
+    try:
+        return 1 if check(given.site, given.gate, given.page) else 0
+    except (FileNotFoundError, RuntimeError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

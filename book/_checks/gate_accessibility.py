@@ -1,0 +1,34 @@
+"""Gate: axe-core finds nothing against WCAG 2.2 level AA."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import Page
+
+WCAG_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+
+
+def describe_violation(violation: dict[str, Any]) -> list[str]:
+    """Return one line for each element that breaks an axe rule: rule, element, reason, where to read more."""
+    lines = []
+    for node in violation["nodes"]:
+        checks = [*node["any"], *node["all"], *node["none"]]
+        reason = checks[0]["message"] if checks else violation["help"]
+        target = " ".join(str(part) for part in node["target"])
+        lines.append(f"axe {violation['id']}: {target}: {reason} ({violation['helpUrl'].split('?')[0]})")
+    return lines
+
+
+def check(page: Page) -> list[str]:
+    """Return what axe-core finds against WCAG on an open page, a line for each element."""
+    page.evaluate(AXE_SCRIPT)
+    options = {
+        "runOnly": {"type": "tag", "values": WCAG_TAGS},
+        "resultTypes": ["violations"],
+        # Else axe fetches the style sheets itself and looks for imported ones in the wrong folder.
+        "preload": False,
+    }
+    result = page.evaluate("options => axe.run(document, options)", options)
+    return [line for violation in result["violations"] for line in describe_violation(violation)]

@@ -1,0 +1,36 @@
+"""Gate: Tab leads through everything that can be used, in the order of the page, with the focus to be seen.
+
+What a button shows opens with Enter and closes with Escape, and the focus is then back on the button.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page
+
+_WALK = Path(__file__).with_name("keyboard.js").read_text("utf-8")
+#: Tab comes to more than can be counted before, such as what scrolls; more than this is a trap.
+_SPARE = 50
+
+
+def walk(page: Page, *, popovers: bool = True) -> list[str]:
+    """Return what Tab does wrong on an open page, and with ``popovers`` what Enter and Escape do, a line for each."""
+    page.evaluate(_WALK)
+    problems: list[str] = []
+    for _ in range(page.evaluate("keyboardWalk.count") + _SPARE):
+        page.keyboard.press("Tab")
+        seen: dict[str, Any] = page.evaluate("trying => keyboardWalk.look(trying)", popovers)
+        problems += seen["problems"]
+        if seen["done"]:
+            break
+        if seen["popover"]:
+            if not seen["shown"]:
+                page.keyboard.press("Enter")
+            if seen["leads"]:
+                page.keyboard.press("Tab")
+                problems += page.evaluate("keyboardWalk.enter()")
+            page.keyboard.press("Escape")
+            page.evaluate("keyboardWalk.settle()")
+    return [*problems, *page.evaluate("keyboardWalk.missed()")]

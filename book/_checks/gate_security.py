@@ -1,0 +1,75 @@
+"""Gate: a Content-Security-Policy in each page allows only the site's own files, and no script stands in a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bs4 import BeautifulSoup, Tag
+
+#: What does not fall back to ``default-src``, and so must be said.
+STATED = ("default-src", "base-uri", "form-action")
+#: Sources that are the site itself, nothing, or what a page made or holds. `file:` is the site in a folder.
+OWN = {"'self'", "'none'", "file:"}
+HELD = {"data:", "blob:"}
+#: What runs code: nothing that a page holds or makes may be run.
+RUNS_CODE = ("default-src", "script-src", "script-src-elem", "script-src-attr", "worker-src", "object-src", "frame-src")
+#: Kinds of ``<script>`` that are data.
+DATA = {"application/json", "application/ld+json"}
+STYLES = ("style-src", "style-src-elem", "style-src-attr")
+
+
+def _directives(policy: str) -> dict[str, list[str]]:
+    parts = [part.split() for part in policy.split(";") if part.strip()]
+    return {name.lower(): sources for name, *sources in parts}
+
+
+def _is_allowed(directive: str, source: str) -> bool:
+    if source in OWN or source.startswith(("'sha256-", "'sha384-", "'sha512-")):
+        return True
+    if directive in RUNS_CODE:
+        return False
+    # Attributes such as style="width: 40%" cannot run anything nor, with the other directives, fetch anything.
+    return source in HELD or (directive in STYLES and source == "'unsafe-inline'")
+
+
+def policy_problems(page: BeautifulSoup) -> Iterator[str]:
+    """Yield what is wrong with a page's policy."""
+    metas = page.select('meta[http-equiv="Content-Security-Policy" i]')
+    if not metas:
+        yield "has no <meta http-equiv=Content-Security-Policy>: it must allow the site's own files only"
+        return
+    for meta in metas:
+        early = meta.find_previous(["script", "link", "style"])
+        if isinstance(early, Tag):
+            yield f"the policy comes after {str(early)[:80]}, which it must precede to hold for it"
+        directives = _directives(str(meta.get("content", "")))
+        for name in STATED:
+            if name not in directives:
+                yield f"the policy must state {name}"
+        for name, sources in directives.items():
+            yield from (
+                f"the policy allows {source} as {name}: only the site's own files may be allowed"
+                for source in sources
+                if not _is_allowed(name, source)
+            )
+
+
+def inline_code(page: BeautifulSoup) -> Iterator[str]:
+    """Yield each script that stands in the page itself: as an element, a handler or an address."""
+    for script in page.find_all("script"):
+        if not script.get("src") and str(script.get("type", "")).lower() not in DATA:
+            code = " ".join(script.get_text().split())[:60]
+            yield f"<script> in the page: {code!r}; it must be a file of its own"
+    for tag in page.find_all(True):
+        for name, value in tag.attrs.items():
+            if name.lower().startswith("on"):
+                yield f"<{tag.name}> has the handler {name}: a script file must add it"
+            elif name in ("href", "src", "action", "formaction") and str(value).strip().lower().startswith(
+                "javascript:"
+            ):
+                yield f"<{tag.name}> has a script as its address: {str(value)[:60]}"
+
+
+def check(page: BeautifulSoup) -> list[str]:
+    """Return what a page allows or holds that it must not, a line for each."""
+    return [*policy_problems(page), *inline_code(page)]

@@ -1,0 +1,66 @@
+"""Gate: the first load of a page is light, so that it opens at once on a phone far from a mast.
+
+Counted is all that the browser asked for until it came to rest, in the bytes that a web host sends. Figures are the
+drawings inside of ``<figure>``, which are part of the page's file, and the pictures of its text.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from bs4 import BeautifulSoup
+from built_site import LEVEL, sent_bytes
+
+WITHOUT_FIGURES = 350_000
+WITH_FIGURES = 1_000_000
+#: Folders that Sphinx and our extensions put the pictures of a page's text into.
+PICTURES = ("/_images/", "/_figures/")
+_HEAVIEST = 4
+
+
+def without_drawings(html: str) -> str:
+    """Return a page without the drawings of its figures."""
+    page = BeautifulSoup(html, "html.parser")
+    for drawing in page.select("figure svg"):
+        drawing.decompose()
+    return str(page)
+
+
+def weights(site: Path, address: str, requests: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return what was sent for each file of a page's first load: bytes without and with figures.
+
+    Args:
+        site: folder of the site.
+        address: of the page, relative to it.
+        requests: paths on the host of all that the browser asked for, the page itself included.
+    """
+    sent: dict[str, tuple[int, int]] = {}
+    for path in requests:
+        file = site / unquote(urlsplit(path).path).lstrip("/")
+        if not file.is_file():
+            continue  # a request that failed is another gate's
+        size = len(sent_bytes(file))
+        rest = 0 if any(folder in path for folder in PICTURES) else size
+        if file == site / address:
+            rest = len(gzip.compress(without_drawings(file.read_text("utf-8")).encode(), LEVEL, mtime=0))
+        sent[file.relative_to(site).as_posix()] = (rest, size)
+    return sent
+
+
+def check(site: Path, address: str, requests: Iterable[str]) -> list[str]:
+    """Return which of the two limits a page's first load breaks, with its heaviest files; see `weights`."""
+    sent = weights(site, address, requests)
+    problems = []
+    for part, limit, words in ((0, WITHOUT_FIGURES, "without figures"), (1, WITH_FIGURES, "with figures")):
+        total = sum(sizes[part] for sizes in sent.values())
+        if total > limit:
+            heaviest = sorted(sent, key=lambda name, part=part: -sent[name][part])[:_HEAVIEST]  # type: ignore[misc]
+            files = ", ".join(f"{name} {sent[name][part] / 1000:.0f} kB" for name in heaviest)
+            problems.append(
+                f"the first load is {total / 1000:.0f} kB compressed {words}, at most {limit / 1000:.0f} kB are "
+                f"allowed; heaviest: {files}"
+            )
+    return problems

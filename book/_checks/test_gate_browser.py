@@ -1,0 +1,155 @@
+"""Pages that are wrong on purpose: `make check-site` runs these first, so that its silence means something.
+
+Not in tests/, as they need a browser and `make test` needs nothing but Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import gate_browser
+import gate_folder
+import pytest
+from broken_pages import GOOD_BODY, write_page
+from built_site import serve
+from chromium import Mode, launched
+from gate_browser import Seen, check_page, look
+from playwright.sync_api import Browser
+
+PHONE = Mode(390, "light")
+SCREEN = Mode(1280, "light")
+NO_OUTLINE = "<style>button:focus-visible { outline: none }</style>"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with launched() as browser:
+        yield browser
+
+
+def problems_of(chromium: Browser, site: Path, mode: Mode = PHONE) -> str:
+    seen = Seen("index.html")
+    with serve(site) as base:
+        look(chromium, base, site, seen, mode)
+    return "\n".join(seen.lines())
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("<script>console.error('broken')</script>", "console: broken"),
+        ("<script>throw new Error('broken')</script>", "script: broken"),
+        ("<img src='missing.svg' alt='a figure'>", "answer 404 to /missing.svg"),
+        ("<script src='https://cdn.example/x.js'></script>", "asks another host: https://cdn.example/x.js"),
+        ("<script>fetch('http://127.0.0.1:9/x').catch(() => 0)</script>", "asks another host: http://127.0.0.1:9/x"),
+        ("<script>new WebSocket('ws://127.0.0.1:9/')</script>", "opens a socket: ws://127.0.0.1:9/"),
+        ("<div id='wide' style='width: 500px'>x</div>", "[320 px] scrolls sideways by 180 px: div#wide"),
+        ("<div id='wide' style='width: 350px'>x</div>", "[320 px] scrolls sideways by 30 px: div#wide"),
+        ("<details><summary>x</summary><p style='width: 500px'>x</p></details>", "scrolls sideways by 180 px: p"),
+        (
+            "<div class='sd-tab-set'><input type='radio' name='t' aria-label='a' checked><p>a</p>"
+            "<input type='radio' name='t' aria-label='b'><p class='second' style='width: 500px'>b</p></div>"
+            "<style>input:not(:checked) + p { display: none }</style>",
+            "scrolls sideways by 180 px: p.second",
+        ),
+        ("<p style='color: #ccc; background: #fff'>pale</p>", "axe color-contrast: body > p: "),
+        ("<img src='data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA='>", "axe image-alt: img: "),
+        ("<div popover id='far' style='left: 380px; right: auto; margin: 0; width: 300px'>x</div>", "popover far"),
+        ("<button id='flat'>x</button>" + NO_OUTLINE, 'button#flat "x" looks the same with the focus as without'),
+        (
+            "<a href='#' style='position: absolute; left: -500px'>x</a>",
+            'a "x" has the focus off the screen or below another element',
+        ),
+        (
+            "<button id='trap'>x</button><button id='after'>y</button><script>"
+            "document.getElementById('trap').addEventListener('keydown', e => e.preventDefault())</script>",
+            'button#after "y" is not reached with Tab',
+        ),
+    ],
+)
+def test_a_fault_is_reported(chromium: Browser, tmp_path: Path, body: str, said: str) -> None:
+    write_page(tmp_path, GOOD_BODY + body)
+    assert said in problems_of(chromium, tmp_path)
+
+
+def test_the_order_of_the_focus_is_that_of_the_page(chromium: Browser, tmp_path: Path) -> None:
+    write_page(tmp_path, f"{GOOD_BODY}<button tabindex='2'>x</button><button tabindex='1'>y</button>")
+    assert 'button "x" is reached after button "y", which stands below it' in problems_of(chromium, tmp_path)
+
+
+POPOVER = "<p><button popovertarget='more'>more</button><span popover id='more'>Text.</span></p>"
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("", ""),
+        ("keydown", "does not open its popover with Enter"),
+        ("Escape", "does not close its popover with Escape"),
+        ("blur", "loses the focus as its popover closes"),
+    ],
+)
+def test_popovers_open_and_close_with_keys(chromium: Browser, tmp_path: Path, script: str, said: str) -> None:
+    listeners = {
+        "keydown": "addEventListener('keydown', e => e.key === 'Enter' && e.preventDefault())",
+        "Escape": "addEventListener('keydown', e => e.key === 'Escape' && e.preventDefault())",
+        "blur": "addEventListener('beforetoggle', e => e.newState === 'closed' && document.activeElement.blur(), true)",
+    }
+    write_page(tmp_path, f"{GOOD_BODY}{POPOVER}<script>{listeners.get(script, '')}</script>")
+    found = problems_of(chromium, tmp_path, SCREEN)
+    assert said in found
+    assert bool(said) == bool(found)
+
+
+def test_what_scrolls_inside_the_page_is_no_fault(chromium: Browser, tmp_path: Path) -> None:
+    box = "<div style='overflow-x: auto' tabindex='0' role='region' aria-label='wide'>"
+    write_page(tmp_path, f"{GOOD_BODY}{box}<div style='width: 2000px'>x</div></div>")
+    assert problems_of(chromium, tmp_path) == ""
+
+
+def test_one_radio_button_of_a_group_is_reached(chromium: Browser, tmp_path: Path) -> None:
+    radios = "".join(f"<label><input type='radio' name='choice'> {name}</label> " for name in ("one", "other"))
+    write_page(tmp_path, f"{GOOD_BODY}<form>{radios}</form>")
+    assert problems_of(chromium, tmp_path) == ""
+
+
+def test_every_mode_is_looked_at(chromium: Browser, tmp_path: Path) -> None:
+    dark = "<style>@media (prefers-color-scheme: dark) { p { color: #ddd } }</style>"
+    write_page(tmp_path, f"{GOOD_BODY}<div style='width: 800px'>x</div>", dark)
+    with serve(tmp_path) as base:
+        found = "\n".join(check_page(chromium, base, tmp_path, "index.html").lines())
+    assert "[390 px dark, 1280 px dark] axe color-contrast: " in found
+    assert "[320 px] scrolls sideways by 480 px: div" in found
+    assert "[768 px] scrolls sideways by 32 px: div" in found
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "head", "said"),
+    [
+        ("index.html", "", "<link rel='stylesheet' href='/root.css'>", "leaves its folder: file:///root.css"),
+        ("index.html", "", "<link rel='stylesheet' href='gone.css'>", "failed: /gone.css"),
+        ("index.html", "<script>fetch('index.html').catch(() => 0)</script>", "", "console: Access to fetch"),
+        ("search.html", "", "", "the search for 'page' lists no page"),
+    ],
+)
+def test_what_a_folder_cannot_serve_is_reported(
+    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, body: str, head: str, said: str
+) -> None:
+    monkeypatch.setattr(gate_folder, "SECONDS", 0.2)
+    write_page(tmp_path, GOOD_BODY + body, head, name)
+    assert said in "\n".join(gate_folder.check(chromium, tmp_path, name))
+
+
+def test_a_good_site_is_clean_in_two_processes(tmp_path: Path) -> None:
+    for name in ("index.html", "other.html"):
+        write_page(tmp_path, GOOD_BODY, name=name)
+    found = gate_browser.check(tmp_path, ["index.html", "other.html"])
+    assert [(seen.address, seen.problems) for seen in found] == [("index.html", {}), ("other.html", {})]
+
+
+def test_pages_are_shared_out_by_size(tmp_path: Path) -> None:
+    for name, size in {"a": 5, "b": 4, "c": 3}.items():
+        (tmp_path / name).write_text("x" * size)
+    assert gate_browser.shares(tmp_path, ["a", "b", "c"], 2) == [["a"], ["b", "c"]]
+    assert gate_browser.shares(tmp_path, ["a"], 2) == [["a"]]

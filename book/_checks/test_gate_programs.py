@@ -1,0 +1,59 @@
+"""Pages that are wrong on purpose, for the gates that run on Node.js: html-validate, CSpell and Lighthouse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gate_html
+import gate_lighthouse
+import gate_spelling
+import pytest
+from broken_pages import GOOD_BODY, page_html, write_page
+from built_site import serve
+from check_site import NODE
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("<p><div>x</div></p>", "no-implicit-close"),
+        ("<ul><p>x</p></ul>", "element-permitted-content"),
+        ("<p class='a a'>x</p>", "no-dup-class"),
+        ("<form action=''><p>x</p></form>", "attribute-allowed-values"),
+        ("<h3>x</h3>", "heading-level"),
+    ],
+)
+def test_html_that_breaks_the_standard_is_reported(tmp_path: Path, body: str, said: str) -> None:
+    write_page(tmp_path, GOOD_BODY + body)
+    found = gate_html.check(tmp_path, ["index.html"], NODE)
+    assert [problem for problem in found["index.html"] if problem.startswith(f"{said}: line ")]
+
+
+def test_good_html_is_clean(tmp_path: Path) -> None:
+    write_page(tmp_path, GOOD_BODY)
+    assert gate_html.check(tmp_path, ["index.html"], NODE) == {}
+
+
+def test_misspelled_and_american_words_are_reported_with_what_is_right() -> None:
+    text = "<p>A speling of the colour, the color, and how to optimise it; advise, noise and raise are fine.</p>"
+    found = gate_spelling.check({"a.html": page_html(text), "b.html": page_html(GOOD_BODY)}, NODE)
+    assert list(found) == ["a.html"]
+    said = "\n".join(found["a.html"])
+    assert "'speling' is in no dictionary; near are spelling" in said
+    assert "'color' is in no dictionary" in said
+    assert "'optimise': the book writes 'optimize'" in said
+    assert len(found["a.html"]) == 3
+
+
+def test_lighthouse_tells_what_it_misses(tmp_path: Path) -> None:
+    write_page(tmp_path, "<main><h1>Page</h1><img src='data:image/gif;base64,R0lGODlhAQABAAAAACw='></main>")
+    with serve(tmp_path) as base:
+        [seen] = gate_lighthouse.visit([f"{base}/index.html"], NODE)
+    said = "\n".join(gate_lighthouse.judge([seen]))
+    assert "Lighthouse accessibility is" in said
+    assert "image-alt" in said
+
+
+def test_a_program_that_is_missing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises((RuntimeError, FileNotFoundError)):
+        gate_html.check(tmp_path, ["index.html"], tmp_path)

@@ -1,0 +1,198 @@
+"""The gates that need nothing but Python find what they are for."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+import external_links
+import gate_lighthouse
+import gate_security
+import gate_spelling
+import gate_weight
+import pytest
+from broken_pages import GOOD_BODY, POLICY, POLICY_META, page_html, write_page
+from bs4 import BeautifulSoup
+from built_site import serve
+from gate_lighthouse import Visit, judge
+
+
+def unsafe(body: str, head: str = POLICY_META) -> list[str]:
+    return gate_security.check(
+        BeautifulSoup(
+            page_html(body, head)
+            .replace("<style>body { margin: 0 }</style>", "")
+            .replace('<link rel="icon" href="data:,">', ""),
+            "html.parser",
+        )
+    )
+
+
+def test_a_page_of_own_files_is_safe() -> None:
+    data = '<script type="application/json">{"a": 1}</script>'
+    assert unsafe(f'{GOOD_BODY}{data}<script src="_static/a.js"></script>') == []
+
+
+@pytest.mark.parametrize(
+    ("body", "head", "said"),
+    [
+        ("", "", "has no <meta http-equiv=Content-Security-Policy>"),
+        ("", f'<script src="a.js"></script>{POLICY_META}', "the policy comes after <script"),
+        ("", POLICY_META.replace("base-uri 'none'; ", ""), "the policy must state base-uri"),
+        ("", POLICY_META.replace(POLICY, "script-src 'self'"), "the policy must state default-src"),
+        (
+            "",
+            POLICY_META.replace("script-src 'self'", "script-src 'self' 'unsafe-inline'"),
+            "allows 'unsafe-inline' as",
+        ),
+        ("", POLICY_META.replace("script-src 'self'", "script-src data:"), "allows data: as script-src"),
+        ("", POLICY_META.replace("img-src 'self'", "img-src https:"), "allows https: as img-src"),
+        ("", POLICY_META.replace("style-src 'self'", "style-src cdn.example"), "allows cdn.example as style-src"),
+        ("<script>alert(1)</script>", POLICY_META, "<script> in the page: 'alert(1)'"),
+        ("<p onclick='x()'>x</p>", POLICY_META, "<p> has the handler onclick"),
+        ("<a href=' JavaScript:x()'>x</a>", POLICY_META, "<a> has a script as its address"),
+    ],
+)
+def test_what_is_unsafe_is_named(body: str, head: str, said: str) -> None:
+    assert said in "\n".join(unsafe(body, head))
+
+
+def test_a_heavy_page_is_named_with_its_heaviest_files(tmp_path: Path) -> None:
+    (tmp_path / "heavy.bin").write_bytes(os.urandom(360_000))
+    write_page(tmp_path, GOOD_BODY)
+    [said] = gate_weight.check(tmp_path, "index.html", ["/index.html", "/heavy.bin", "/gone.js"])
+    assert "kB compressed without figures, at most 350 kB are allowed; heaviest: heavy.bin 360 kB, index.html" in said
+
+
+def test_figures_have_a_limit_of_their_own(tmp_path: Path) -> None:
+    digits = os.urandom(400_000).hex()
+    write_page(tmp_path, f"{GOOD_BODY}<figure><svg><desc>{digits}</desc></svg></figure>")
+    assert gate_weight.check(tmp_path, "index.html", ["/index.html"]) == []
+    (tmp_path / "_images").mkdir()
+    (tmp_path / "_images" / "photo.png").write_bytes(os.urandom(700_000))
+    [said] = gate_weight.check(tmp_path, "index.html", ["/index.html", "/_images/photo.png"])
+    assert "with figures, at most 1000 kB" in said
+
+
+def test_the_server_compresses_text_alone(tmp_path: Path) -> None:
+    write_page(tmp_path, GOOD_BODY)
+    (tmp_path / "a.png").write_bytes(b"picture")
+    with serve(tmp_path) as base:
+        with urllib.request.urlopen(f"{base}/") as page:
+            assert page.headers["Content-Encoding"] == "gzip"
+            assert gzip.decompress(page.read()) == (tmp_path / "index.html").read_bytes()
+        with urllib.request.urlopen(f"{base}/a.png") as picture:
+            assert picture.headers["Content-Encoding"] is None
+            assert picture.read() == b"picture"
+
+
+def visit(performance: int, seo: int = 100) -> Visit:
+    scores = {"performance": performance, "accessibility": 100, "best-practices": 100, "seo": seo}
+    return Visit(scores, {name: ["is-slow 9 s (It is slow)"] for name in scores})
+
+
+def test_a_low_score_is_told_with_its_reason() -> None:
+    assert judge([visit(95)]) == []
+    assert judge([visit(99, seo=92)]) == ["Lighthouse seo is 92, at least 100 is right: is-slow 9 s (It is slow)"]
+    [said] = judge([visit(90), visit(80), visit(94)])
+    assert said.startswith("Lighthouse performance is 90, the median of 90, 80, 94, at least 95 is right")
+
+
+@pytest.mark.parametrize(
+    ("speeds", "visits", "passes"),
+    [((95,), 1, True), ((90, 96, 97), 3, True), ((90, 91), 2, False), ((90, 96, 94), 3, False)],
+)
+def test_a_slow_page_is_visited_until_its_median_is_known(speeds: tuple[int, ...], visits: int, passes: bool) -> None:
+    left = iter(speeds)
+    count = 0
+
+    def look(addresses: Sequence[str], node: Path) -> list[Visit]:
+        nonlocal count
+        count += 1
+        return [visit(next(left)) for _ in addresses]
+
+    found = gate_lighthouse.check("http://site", ["a.html"], Path(), look)
+    assert (count, found == {}) == (visits, passes)
+
+
+def test_prose_is_read_by_block_without_code_and_sources() -> None:
+    body = (
+        "<main><p>One <b>bo</b>ld word<br>and <code>cdoe</code>.</p><table><tr><td>a</td><td>b</td></tr></table>"
+        '<p><a class="reference external" href="#">Kalibera</a></p><img src="x" alt="A picture."><pre>prnt</pre></main>'
+    )
+    lines = gate_spelling.read_aloud(page_html(body))
+    assert "One bold word and ." in lines
+    assert {"A page", "A page that is tried.", "A picture.", "a", "b"} <= set(lines)
+    assert not [line for line in lines if "Kalibera" in line or "cdoe" in line or "prnt" in line]
+
+
+@pytest.mark.parametrize(
+    ("word", "changed"),
+    [
+        ("optimise", "optimize"),
+        ("Organisations", "Organizations"),
+        ("advise", "advize"),
+        ("this", None),
+        ("rise", None),
+    ],
+)
+def test_words_in_ise_are_tried_with_ize(word: str, changed: str | None) -> None:
+    assert gate_spelling.with_ize(word) == changed
+
+
+def test_links_to_other_hosts_are_collected_once() -> None:
+    body = '<a href="https://a.example/x#y">x</a><a href="https://a.example/x">x</a><a href="b.html">b</a>'
+    assert external_links.external_links(page_html(body)) == {"https://a.example/x"}
+
+
+def test_a_doi_is_looked_up_in_its_register() -> None:
+    asked = external_links.asked_address("https://doi.org/10.1145/1498765.1498785")
+    assert asked == "https://doi.org/api/handles/10.1145/1498765.1498785"
+    assert external_links.asked_address("https://a.example/x") == "https://a.example/x"
+
+
+@pytest.mark.parametrize(
+    ("answers", "said", "times"),
+    [
+        ([200], None, 1),
+        ([403], None, 1),
+        ([404, 200], "answer 404", 1),
+        ([500, 200], None, 2),
+        ([500, 503, 502], "answer 502", 3),
+        ([OSError("no such host")] * 3, "no answer: no such host", 3),
+    ],
+)
+def test_a_link_is_broken_when_its_host_says_so(answers: list[int | OSError], said: str | None, times: int) -> None:
+    left = list(answers)
+
+    def ask(_: str) -> int:
+        answer = left.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    assert external_links.problem_with("https://a.example", ask, pause=0.0) == said
+    assert len(answers) - len(left) == times
+
+
+def test_good_links_are_remembered_for_a_while(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def problem(link: str) -> str | None:
+        asked.append(link)
+        return "answer 404" if "bad" in link else None
+
+    good: dict[str, float] = {}
+    assert external_links.check({"good", "bad"}, good, 0.0, problem) == {"bad": "answer 404"}
+    cache = tmp_path / "links.json"
+    external_links.write_cache(cache, good)
+    later = external_links.read_cache(cache, external_links.DAY)
+    external_links.check({"good"}, later, external_links.DAY, problem)
+    assert asked == ["bad", "good"]
+    assert external_links.read_cache(cache, 100 * external_links.DAY) == {}
+    cache.write_text("[]")
+    with pytest.raises(ValueError, match="remove it"):
+        external_links.read_cache(cache, 0.0)
