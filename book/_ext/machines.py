@@ -31,6 +31,8 @@ from tinytorch.report.provenance import blas_label
 from tinytorch.report.records import Json
 
 LOGGER = logging.getLogger(__name__)
+STYLE = "machines.css"
+TABLE_CLASS = "measured-table machines"
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def table_html(machines: list[Machine]) -> str:
     head = "".join(f'<th scope="col"{classes.get(name, "")}>{name}</th>' for name in names)
     rows = "\n".join(_row(machine) for machine in machines)
     return (
-        '<div class="measured-table machines" role="region" tabindex="0" aria-labelledby="machines-caption">\n'
+        f'<div class="{TABLE_CLASS}" role="region" tabindex="0" aria-labelledby="machines-caption">\n'
         '<table class="sortable">\n<caption id="machines-caption">Machines that ran the book, each with its file: '
         "the median and its interval</caption>\n"
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>"
@@ -212,6 +214,12 @@ def copy_files(app: Sphinx, exception: Exception | None) -> None:
             shutil.copyfile(path, folder / path.name)
 
 
+def add_style(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
+    """Load the style on the pages that hold the table."""
+    if TABLE_CLASS in context.get("body", ""):
+        app.add_css_file(STYLE, priority=800)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect to the reading and writing of pages."""
     app.setup_extension("your_machine")
@@ -219,5 +227,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("machines-table", MachinesDirective)
     app.connect("env-get-outdated", outdated)
     app.connect("env-purge-doc", forget)
+    app.connect("html-page-context", add_style)
     app.connect("build-finished", copy_files)
     return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
