@@ -6,6 +6,7 @@ and cards, and the site a sitemap.xml and a robots.txt; without it they have non
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from docutils import nodes
+from site_description import description_of
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.errors import ConfigError
@@ -61,6 +64,20 @@ def set_address(_: Sphinx, config: Config) -> None:
     config.ogp_social_cards = CARDS
 
 
+def add_card(app: Sphinx, _: str, __: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+    """Add the card of a page, described by its first sentences: the extension by itself would take tables in, too."""
+    if doctree is None:
+        return
+    # Loads Matplotlib, which a site without an address does without.
+    from sphinxext.opengraph import get_tags  # type: ignore[import-untyped]
+
+    text = nodes.document(doctree.settings, doctree.reporter)
+    text.append(nodes.paragraph("", description_of(doctree)))
+    where = {"srcdir": app.srcdir, "outdir": app.outdir, "env": app.env}
+    context["metatags"] += get_tags({**context, "meta": {}}, text, config=app.config, builder=app.builder, **where)
+    context["meta"] = {**(context["meta"] or {}), "ogp_disable": "done"}
+
+
 def write_robots(app: Sphinx, exception: Exception | None) -> None:
     """Write robots.txt, which leads to the sitemap; remove what an earlier build with an address left."""
     if app.builder.format != "html" or exception is not None:
@@ -78,6 +95,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
     if site_address(os.environ) is not None:
         for name in EXTENSIONS_WITH_ADDRESS:
             app.setup_extension(name)
+        # The cards' font has one weight, of which Matplotlib complains for each card.
+        logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+        app.connect("html-page-context", add_card, priority=450)  # before the extension's own
     app.connect("config-inited", set_address, priority=100)
     app.connect("build-finished", write_robots)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
