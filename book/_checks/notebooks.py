@@ -1,0 +1,226 @@
+"""Opens each chapter in JupyterLab as a launch button does, runs all its cells, and reports what a reader would miss.
+
+The environment is made of `binder/` alone. Problems are: a page that does not open as a notebook, a cell that fails or
+writes to standard error, and an output of the book that is not seen or not legible in the light or the dark theme.
+How long it took until the first result is written as JSON beside the environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from chromium import launched
+from notebook_lab import ROOT, Lab, make, running
+from playwright.sync_api import Page, TimeoutError
+
+from tinytorch.perf.identity import identity
+
+FOLDER = ROOT / "_build" / "binder"
+TIMES = "launch.json"
+THEMES = ("JupyterLab Light", "JupyterLab Dark")
+#: Milliseconds for a page to open on a busy machine.
+OPENS = 120_000
+#: WCAG 2.2, 1.4.3: of text to what is behind it.
+CONTRAST = 4.5
+
+_IS_READY = """() => {
+  const panel = window.jupyterapp?.shell.currentWidget;
+  return Boolean(panel?.content?.model && panel.context?.isReady && panel.sessionContext?.session?.kernel);
+}"""
+_RUN_ALL = """async () => {
+  const panel = window.jupyterapp.shell.currentWidget;
+  const began = performance.now();
+  const first = new Promise(resolve => {
+    for (const cell of panel.content.model.cells)
+      if (cell.type === 'code')
+        cell.outputs.changed.connect(outputs => { if (outputs.length) resolve(performance.now() - began); });
+  });
+  const ran = window.jupyterapp.commands.execute('notebook:run-all-cells');
+  await ran;
+  const none = new Promise(resolve => setTimeout(() => resolve(null), 0));
+  return {first: await Promise.race([first, none]), all: performance.now() - began};
+}"""
+_FAULTS = """() => {
+  const faults = [];
+  let number = 0;
+  for (const cell of window.jupyterapp.shell.currentWidget.content.model.cells) {
+    if (cell.type !== 'code') continue;
+    number += 1;
+    if (cell.executionCount === null && cell.sharedModel.getSource().trim())
+      faults.push(`code cell ${number} did not run`);
+    for (let i = 0; i < cell.outputs.length; i++) {
+      const output = cell.outputs.get(i).toJSON();
+      if (output.output_type === 'error') faults.push(`code cell ${number}: ${output.ename}: ${output.evalue}`);
+      if (output.name === 'stderr') faults.push(`code cell ${number} wrote to stderr: ${output.text}`);
+    }
+  }
+  return faults;
+}"""
+# Every output that the book makes: rendered, of some size, and its text legible on what is behind it.
+_UNSEEN = """contrast => {
+  const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const parts = color => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = color;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const luminance = color => parts(color).slice(0, 3).map(part => part / 255)
+    .map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = element => {
+    for (let at = element; at; at = at.parentElement)
+      if (parts(getComputedStyle(at).backgroundColor)[3] > 127) return getComputedStyle(at).backgroundColor;
+    return 'white';
+  };
+  const ratio = element => {
+    const pair = [luminance(getComputedStyle(element).color), luminance(behind(element))].sort((a, b) => b - a);
+    return (pair[0] + 0.05) / (pair[1] + 0.05);
+  };
+  const faults = [];
+  const panel = window.jupyterapp.shell.currentWidget.node;
+  for (const output of panel.querySelectorAll('.jp-RenderedHTMLCommon.jp-OutputArea-output')) {
+    const name = output.textContent.trim().slice(0, 40) || 'an output';
+    const box = output.getBoundingClientRect();
+    if (box.width < 1 || box.height < 1) faults.push(`${name}: not seen`);
+    for (const part of output.querySelectorAll('strong, td, th, p, svg'))
+      if (ratio(part) < contrast) { faults.push(`${name}: contrast ${ratio(part).toFixed(1)}`); break; }
+    const drawing = output.querySelector('svg');
+    if (drawing && drawing.getBoundingClientRect().height < 50) faults.push(`${name}: the drawing is not seen`);
+  }
+  return faults;
+}"""
+# Cells out of sight are not drawn unless told so.
+_DRAW_ALL = """() => {
+  const notebook = window.jupyterapp.shell.currentWidget.content;
+  notebook.notebookConfig = {...notebook.notebookConfig, windowingMode: 'none'};
+}"""
+_COUNT = "() => document.querySelectorAll('.jp-RenderedHTMLCommon.jp-OutputArea-output').length"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of one page: its problems, and the seconds until it was open, the first output, and all."""
+
+    problems: list[str]
+    opened: float
+    first: float | None
+    total: float
+
+
+def chapters(root: Path) -> list[str]:
+    """Return the names of the pages of `root`/book that have cells, sorted."""
+    pages = sorted((root / "book").glob("*.md"))
+    return [page.stem for page in pages if "```{code-cell}" in page.read_text("utf-8")]
+
+
+def legibility(page: Page) -> list[str]:
+    """Return what is not seen or not legible in an open notebook that ran, in each theme."""
+    found: list[str] = []
+    page.evaluate(_DRAW_ALL)
+    for theme in THEMES:
+        page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
+        page.wait_for_selector(f'body[data-jp-theme-name="{theme}"]', timeout=OPENS, state="attached")
+        found += [f"{theme}: {fault}" for fault in page.evaluate(_UNSEEN, CONTRAST)]
+    if page.evaluate(_COUNT) == 0:
+        found.append("no output of the book is shown")
+    return found
+
+
+def run_page(page: Page, lab: Lab, name: str) -> Ran:
+    """Open the page ``name`` by its launch path, run all its cells, and look at it; never raises for a slow page."""
+    start = time.monotonic()
+    try:
+        page.goto(lab.launch(f"book/{name}.md"))
+        page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=OPENS)
+        page.wait_for_function(_IS_READY, timeout=OPENS)
+    except TimeoutError:
+        return Ran(["did not open as a notebook"], time.monotonic() - start, None, time.monotonic() - start)
+    opened = time.monotonic() - start
+    times = page.evaluate(_RUN_ALL)
+    problems = [*page.evaluate(_FAULTS), *legibility(page)]
+    page.evaluate("() => window.jupyterapp.commands.execute('kernelmenu:shutdown')")
+    first = None if times["first"] is None else opened + times["first"] / 1e3
+    return Ran(problems, opened, first, opened + times["all"] / 1e3)
+
+
+def write_times(path: Path, made: float, started: float, ran: dict[str, Ran]) -> None:
+    """Write how long a reader waits, in seconds, with the machine and the time, as JSON."""
+    machine = identity()
+    document: dict[str, Any] = {
+        "schema": "tinytorch-launch",
+        "schema_version": 1,
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {"cpu": machine.cpu, "cores": machine.cores_usable, "system": machine.system, "load": machine.load},
+        "environment_seconds": made,
+        "start_seconds": started,
+        "pages": {
+            name: {"open_seconds": one.opened, "first_output_seconds": one.first, "all_seconds": one.total}
+            for name, one in ran.items()
+        },
+    }
+    aside = path.with_suffix(".part")
+    aside.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    aside.replace(path)
+
+
+def check(names: Sequence[str], folder: Path) -> int:
+    """Make the environment, open the pages one after the other, print a line for each; return how many problems.
+
+    Raises:
+        FileNotFoundError: if there is no browser.
+        RuntimeError, subprocess.CalledProcessError: if the environment cannot be made or started.
+    """
+    began = time.monotonic()
+    place = make(folder)
+    made = time.monotonic() - began
+    print(f"The environment of binder/ was made in {made:.0f} s.", flush=True)
+    ran: dict[str, Ran] = {}
+    began = time.monotonic()
+    with running(place) as lab, launched() as browser:
+        started = time.monotonic() - began
+        for name in names:
+            context = browser.new_context(viewport={"width": 1280, "height": 1000})
+            page = context.new_page()
+            ran[name] = run_page(page, lab, name)
+            context.close()
+            said = f"{len(ran[name].problems)} problems" if ran[name].problems else "ran"
+            print(f"{name}: {said} ({ran[name].total:.0f} s)", flush=True)
+            for problem in ran[name].problems:
+                print(f"  {problem}", flush=True)
+    write_times(folder / TIMES, made, started, ran)
+    return sum(len(one.problems) for one in ran.values())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check the pages named on the command line, or all; return 0 if there is no problem, else 1."""
+    known = chapters(ROOT)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("pages", nargs="*", metavar="page", help=f"of {', '.join(known)}; all if none is named")
+    names = parser.parse_args(arguments).pages or known
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        print(f"No page with cells is named {', '.join(unknown)}: there are {', '.join(known)}.", file=sys.stderr)
+        return 1
+    os.environ.pop("TINYTORCH_BUILDING_BOOK", None)
+    try:
+        return 1 if check(names, FOLDER) else 0
+    except (FileNotFoundError, RuntimeError) as error:
+        print(error, file=sys.stderr)
+    except subprocess.CalledProcessError as error:
+        print(f"The environment of binder/ could not be made: {error}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
