@@ -6,7 +6,7 @@ import argparse
 import json
 
 from tinytorch.cli.usage import Commands, check_folder
-from tinytorch.perf.trace import write_whole
+from tinytorch.perf.whole_files import write_whole
 from tinytorch.report.machine_listing import examine, print_examination
 
 

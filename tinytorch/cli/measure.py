@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tinytorch.cli.usage import Commands, UsageError, check_folder
 from tinytorch.perf.identity import identity
-from tinytorch.perf.trace import write_whole
+from tinytorch.perf.whole_files import write_whole
 from tinytorch.report.chapters import (
     ChapterError,
     built_page,

@@ -19,7 +19,7 @@ from tinytorch.perf.breakdown import OpRow
 from tinytorch.perf.factories import checked_module, example_of, made_by
 from tinytorch.perf.model_profile import LossFunction, profile_model
 from tinytorch.perf.timing import current_blas_threads
-from tinytorch.perf.trace import write_whole
+from tinytorch.perf.whole_files import write_whole
 
 
 def add(commands: Commands) -> None:

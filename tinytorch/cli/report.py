@@ -6,7 +6,7 @@ import argparse
 
 from tinytorch.cli.usage import Commands, UsageError, check_folder
 from tinytorch.perf.benchmarking import load_results
-from tinytorch.perf.trace import write_whole
+from tinytorch.perf.whole_files import write_whole
 from tinytorch.report.benchmark_report import html_report, markdown_report
 
 

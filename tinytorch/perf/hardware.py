@@ -14,7 +14,7 @@ from tinytorch.perf.levels import Level
 from tinytorch.perf.machine_ceilings import Ceilings, StageProgress, measured_ceilings
 from tinytorch.perf.machine_json import ceilings_from_json, ceilings_to_json
 from tinytorch.perf.team import usable_cores
-from tinytorch.perf.trace import write_whole
+from tinytorch.perf.whole_files import write_whole
 
 __all__ = ["Ceilings", "Curve", "Identity", "Level", "Point", "ceilings", "identity", "kept_ceilings"]
 

@@ -24,6 +24,7 @@ from tinytorch.perf.listing import Column, print_table, sorted_rows
 from tinytorch.perf.memory import MemoryProfiler, MemoryTracker
 from tinytorch.perf.subject import tensor_of, zeros_for
 from tinytorch.perf.timing import Measurement, Timer
+from tinytorch.perf.whole_files import write_whole
 
 __all__ = [
     "FLOPCounter",
@@ -216,7 +217,7 @@ class Profiler:
         Raises:
             RuntimeError: if no timed run is recorded.
         """
-        return trace.write_whole(path, json.dumps(trace.chrome_trace(self._timed_run(), self._memory)))
+        return write_whole(path, json.dumps(trace.chrome_trace(self._timed_run(), self._memory)))
 
     def collapsed_stacks(self) -> str:
         """Return ``module;submodule;op nanoseconds`` lines for flame graphs; see `trace.collapsed_stacks`."""

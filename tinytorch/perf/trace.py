@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tinytorch.perf.array_life import CATEGORIES, MemoryProfile
@@ -123,16 +121,3 @@ def same_ops(one: Sequence[Event], other: Sequence[Event]) -> bool:
         (a.op, a.phase, a.path, a.inputs, a.output) == (b.op, b.phase, b.path, b.inputs, b.output)
         for a, b in zip(one, other, strict=True)
     )
-
-
-def write_whole(path: str | Path, text: str) -> Path:
-    """Write ``text`` to ``path`` in UTF-8, aside and then renamed: the file is whole or untouched. Return the path."""
-    target = Path(path)
-    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        os.replace(aside, target)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-    return target

@@ -15,7 +15,7 @@ from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.results import FINGERPRINT, Json, Plan, Results
 from tinytorch.perf.machine_json import measurement_to_json
 from tinytorch.perf.timing import Measurement
-from tinytorch.perf.trace import write_whole
+from tinytorch.perf.whole_files import write_whole
 
 SCHEMA_NAME = "tinytorch-benchmark"
 #: Rises whenever a reader of the files would have to change; `report/benchmark.schema.json` says what each field is.
