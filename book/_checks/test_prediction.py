@@ -1,0 +1,145 @@
+"""A browser judges guesses: numbers with and without intervals, units, choices; with storage and without."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import launched
+from playwright.sync_api import Browser
+from playwright.sync_api import Page as Tab
+from prediction import PredictionForm, form_html
+
+from tinytorch.perf.timing import Measurement
+from tinytorch.report.records import number_body
+
+STATIC = Path(__file__).resolve().parents[1] / "_static"
+
+
+def _number(value: Any, unit: str | None = None) -> dict[str, Any]:
+    return number_body("key", value, unit=unit, what=unit and "a count", modelled=False)
+
+
+RECORDS: list[dict[str, Any]] = [
+    _number(Measurement("speedup", (1.8, 1.85, 1.9, 1.92, 1.95, 2.0, 2.05, 1.88), "")),
+    _number(Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3), "s")),
+    _number(0.4, "%"),
+    _number(12345, "parameters"),
+    {"kind": "verdict", "word": "slower"},
+]
+
+
+def _question(number: int, record: dict[str, Any]) -> str:
+    choices = ["faster", "slower", "the same"] if record["kind"] == "verdict" else None
+    form = PredictionForm("", reference="key", choices=choices, ident=f"predict-{number}", scale=None)
+    answer = '<details class="fold predict-answer"><summary>The answer</summary><p>So.</p></details>'
+    return f'<div class="predict">{form_html(record, form)}{answer}</div>'
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a page of questions, one of each kind."""
+    folder = tmp_path_factory.mktemp("predictions")
+    shutil.copy(STATIC / "prediction.js", folder)
+    questions = "\n".join(_question(number, record) for number, record in enumerate(RECORDS))
+    head = '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Page</title>'
+    head += '<script src="prediction.js" defer></script>'
+    (folder / "index.html").write_text(head + questions, "utf-8")
+    return folder / "index.html"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Return a browser."""
+    with launched() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Browser, site: Path) -> Tab:
+    """Return the page of questions, opened as a file."""
+    opened = browser.new_page()
+    opened.goto(site.as_uri())
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("number", "guess", "said"),
+    [
+        (1, "4", "too high, by a factor of 2.1"),
+        (1, "4×", "You said 4×; measured 1.9× [1.8 to 2.0×]"),
+        (1, "1.9", "within the interval"),
+        (1, "0.5", "too low, by a factor of 3.8"),
+        (1, "2.1", "too high, by 9.9 %"),
+        (1, "-1", "too low: it is above zero"),
+        (2, "1.12", "within the interval"),
+        (2, "11.2", "too high, by a factor of 10"),
+        (3, "52", "too high, by 12 points"),
+        (3, "40%", ": right"),
+        (4, "12,345", ": right"),
+        (4, "12345", ": right"),
+        (4, "1e6", "too high, by a factor of 81"),
+    ],
+)
+def test_a_guess_is_judged(tab: Tab, number: int, guess: str, said: str) -> None:
+    question = tab.locator("div.predict").nth(number - 1)
+    question.locator("input").fill(guess)
+    question.locator("input").press("Enter")
+    assert said in question.get_by_role("status").inner_text()
+    assert question.locator("details").get_attribute("open") is not None
+
+
+def test_the_unit_chosen_counts(tab: Tab) -> None:
+    question = tab.locator("div.predict").nth(1)
+    question.locator("input").fill("1120")
+    question.locator("select").select_option(label="µs")
+    question.get_by_role("button", name="Check").click()
+    assert "within the interval" in question.get_by_role("status").inner_text()
+    question.locator("select").select_option(label="ms")
+
+
+@pytest.mark.parametrize("guess", ["", "fast", "1.2.3", "Infinity"])
+def test_what_is_no_number_is_asked_for_again(tab: Tab, guess: str) -> None:
+    question = tab.locator("div.predict").nth(3)
+    question.locator("input").fill(guess)
+    question.locator("input").press("Enter")
+    assert question.get_by_role("status").inner_text() == "Type a number, such as 2.5."
+    assert question.locator("input").get_attribute("aria-invalid") == "true"
+
+
+def test_a_choice_is_judged_and_a_reload_keeps_it(tab: Tab) -> None:
+    question = tab.locator("div.predict").nth(4)
+    question.get_by_role("button", name="Check").click()
+    assert question.get_by_role("status").inner_text() == "Choose one of the answers."
+    question.get_by_label("faster").check()
+    question.get_by_role("button", name="Check").click()
+    assert question.get_by_role("status").inner_text() == "You said “faster”; this build found “slower”."
+    question.get_by_label("slower").check()
+    question.get_by_role("button", name="Check").click()
+    tab.reload()
+    assert question.get_by_role("status").inner_text() == "You said “slower”: right."
+    assert question.get_by_label("slower").is_checked()
+
+
+def test_without_storage_all_but_the_memory_works(browser: Browser, site: Path) -> None:
+    other = browser.new_page()
+    errors: list[str] = []
+    other.on("pageerror", lambda error: errors.append(str(error)))
+    other.add_init_script("Object.defineProperty(window, 'sessionStorage', {get() { throw new Error('blocked'); }});")
+    other.goto(site.as_uri())
+    other.locator("div.predict input").first.fill("1.9")
+    other.locator("div.predict input").first.press("Enter")
+    assert "within" in other.locator("div.predict").first.get_by_role("status").inner_text()
+    assert errors == []
+    other.close()
+
+
+def test_paper_shows_question_and_answer(tab: Tab) -> None:
+    tab.evaluate("document.querySelector('details.fold').open = false")
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert tab.locator("details.fold:not([open])").count() == 0
+    tab.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert tab.locator("details.fold:not([open])").count() == 1
