@@ -1,8 +1,8 @@
 """Waiting and moving: how much of a collective a rank waited for the last one to arrive, and how much data moved.
 
-No rank can know this alone, and asking inside the program (with a barrier or a time stamp before each call) would change
-what is measured. So the events of all ranks are put on one clock afterwards, and the latest arrival divides each.
-Sources of the division: the time of "Wait at N x N" of Scalasca (M. Geimer et al., 2010, doi:10.1002/cpe.1556).
+No rank can know this alone, and asking inside the program (with a barrier or a time stamp before each call) would
+change what is measured. So the events of all ranks are put on one clock afterwards, and the latest arrival divides
+each, as tools that look for wait states in traces do (M. Geimer et al., 2010, doi:10.1002/cpe.1556).
 """
 
 from __future__ import annotations
