@@ -86,8 +86,19 @@ class Watch:
         """Return what this rank does now."""
         activity, last, rank = self.communicator.activity, self.last, self.communicator.rank
         unchanged = time.monotonic() - max(activity.since, last.when)
-        name = str(self.communicator.places[rank])
-        return RankState(rank, name, self._beat, activity.now, activity.calls, last.ops, last.name, unchanged, finished)
+        place = self.communicator.places[rank]
+        return RankState(
+            rank,
+            place.host,
+            place.process,
+            self._beat,
+            activity.now,
+            activity.calls,
+            last.ops,
+            last.name,
+            unchanged,
+            finished,
+        )
 
     def start(self) -> None:
         """Write the first state and begin to look."""
