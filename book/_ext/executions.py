@@ -72,7 +72,7 @@ class Executions(LateHtml):
         titles = {name: app.env.titles[name].astext() for name, _ in runs}
         rows = (_page_row(titles[name], app.builder.get_relative_uri(docname, name), run) for name, run in runs)
         cells = "\n".join(_cells(name, titles[name], run) for name, run in runs)
-        return _table("executions", "The last execution of each page that has code", _HEAD, rows) + "\n" + cells
+        return _table("last-executions", "The last execution of each page that has code", _HEAD, rows) + "\n" + cells
 
 
 class ExecutionsDirective(SphinxDirective):

@@ -8,7 +8,7 @@ from datetime import datetime
 from html import escape, unescape
 from statistics import median
 
-from page_downloads import Download, download_links
+from page_downloads import Download, downloads_html
 from record_store import PageRecords, numbers_in
 
 from tinytorch.report import disturbance
@@ -138,6 +138,6 @@ def card_html(page: PageRecords, downloads: Sequence[Download]) -> str:
         f'<p class="card-caution"><span class="icon" aria-hidden="true">!</span> {escape(said)}</p>\n'
         for said in _cautions(page)
     )
-    rows = [*_rows(page), ("Downloads", "<br>".join(download_links(downloads, page.docname)))]
+    rows = [*_rows(page), ("Downloads", downloads_html(downloads, page.docname))]
     listed = "\n".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in rows)
     return f'<div class="measured-card">\n{caution}<dl>\n{listed}\n</dl>\n</div>'

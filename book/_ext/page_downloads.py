@@ -79,10 +79,11 @@ def _for_colab(env: BuildEnvironment, docname: str) -> Iterator[Download]:
         yield Download("package that it installs", f"{NOTEBOOKS_FOLDER}/{source.wheel}")
 
 
-def download_links(downloads: Sequence[Download], docname: str) -> list[str]:
-    """Return a link to each file for the page ``docname``, as HTML."""
+def downloads_html(downloads: Sequence[Download], docname: str) -> str:
+    """Return a list of links to the files for the page ``docname``."""
     up = "../" * docname.count("/")
-    return [f'<a href="{escape(up + file.path)}" download>{escape(file.name)}</a>' for file in downloads]
+    links = (f'<a href="{escape(up + file.path)}" download>{escape(file.name)}</a>' for file in downloads)
+    return '<ul class="downloads">' + "".join(f"<li>{link}</li>" for link in links) + "</ul>"
 
 
 def figure_path(docname: str, key: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from docutils import nodes
 from mismatch import mismatch_html
 from page_card import CARD_ID, time_html
-from page_downloads import download_links, downloads_of
+from page_downloads import downloads_html, downloads_of
 from record_store import PageRecords, store_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -53,9 +53,9 @@ def measured_html(env: BuildEnvironment, docname: str) -> str:
 
 def line_html(app: Sphinx, docname: str, title: str) -> str:
     """Return the line of the page ``docname``."""
-    links = download_links(downloads_of(app.env, docname), docname)
-    items = "".join(f"<li>{link}</li>" for link in links)
-    menu = f'<details class="page-menu"><summary>Download</summary>\n<ul>{items}</ul>\n</details>\n' if items else ""
+    files = downloads_of(app.env, docname)
+    listed = downloads_html(files, docname)
+    menu = f'<details class="page-menu"><summary>Download</summary>\n{listed}\n</details>\n' if files else ""
     page = store_of(app.env).pages.get(docname)
     report = mismatch_html(app.config.html_theme_options, title, docname, page)
     return f'<div class="page-line">\n{measured_html(app.env, docname)}{menu}{report}\n</div>\n'

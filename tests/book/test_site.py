@@ -189,7 +189,7 @@ def test_the_list_of_tables_leads_to_each(story: Story) -> None:
 
 
 def executions(build: Build) -> dict[str, list[str]]:
-    rows = build.page("index.html").select("table:has(#executions) > tbody > tr")
+    rows = build.page("index.html").select("table:has(#last-executions) > tbody > tr")
     return {text(cells[0]): [text(cell) for cell in cells[2:]] for row in rows if (cells := row.select("th, td"))}
 
 
