@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.core.cases import normal
 from tests.core.gradients import check_gradients, gradient_of
 from tests.core.recording import Recorder
-from tinytorch.core import ops
+from tinytorch.core import autograd, ops
 from tinytorch.core.dispatch import apply, gradients_enabled, no_grad, observed_by
 from tinytorch.core.tensor import Tensor
 
@@ -215,3 +215,40 @@ def test_intermediate_tensors_keep_no_gradient() -> None:
     (middle * 3).backward(np.ones(2))
     assert middle.grad is None
     np.testing.assert_array_equal(x.grad, [6, 6])
+
+
+def test_a_listener_hears_of_each_leaf_once_when_its_gradient_is_whole() -> None:
+    shared, late, unused = (Tensor(np.array([value]), requires_grad=True) for value in (2.0, 3.0, 4.0))
+    heard: list[tuple[int, float]] = []
+
+    def listen(leaf: Tensor) -> None:
+        assert leaf.grad is not None
+        heard.append((id(leaf), float(leaf.grad[0])))
+
+    with autograd.when_ready(listen):
+        ((shared * late).exp() * shared).sum().backward()
+    # f = s exp(l s): df/ds = (1 + l s) exp(l s), df/dl = s² exp(l s); the product that used both ran last.
+    assert dict(heard) == {
+        id(shared): pytest.approx(7 * np.exp(6.0)),
+        id(late): pytest.approx(4 * np.exp(6.0)),
+    }
+    assert len(heard) == 2
+    assert unused.grad is None
+    (shared * late).sum().backward()
+    assert len(heard) == 2, "nobody listens any more"
+
+
+def test_a_listener_hears_of_a_leaf_before_the_backward_of_earlier_ops() -> None:
+    early, late = (Tensor(np.array([value]), requires_grad=True) for value in (2.0, 3.0))
+    seen: list[bool] = []
+    with autograd.when_ready(lambda leaf: seen.append(early.grad is None)):
+        (early.exp() * late).sum().backward()
+    assert seen == [True, False]
+
+
+def test_a_listener_hears_of_a_leaf_that_is_its_own_root() -> None:
+    leaf = Tensor(np.array(2.0), requires_grad=True)
+    heard: list[Tensor] = []
+    with autograd.when_ready(heard.append):
+        leaf.backward()
+    assert heard[0] is leaf

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
 
@@ -41,14 +44,52 @@ def backward(root: Tensor, gradient: Any = None, retain_graph: bool = False) -> 
     seed = _checked_seed(root, gradient)
     if root._node is None:
         _accumulate(root, seed, owned=True)
+        if _listeners:
+            _listeners[-1](root)
         return
     pending: dict[int, _Pending] = {id(root._node): _Pending(seed, True)}
-    for node in _outputs_before_inputs(root._node):
+    order = _outputs_before_inputs(root._node)
+    arrivals = _Arrivals(order, _listeners[-1]) if _listeners else None
+    for node in order:
         arrived = pending.pop(id(node))
         gradients = dispatch.apply_backward(node, arrived.array, arrived.owned)
         _hand_on(node, gradients, arrived, pending)
+        if arrivals is not None:
+            arrivals.came_from(node)
         if not retain_graph:
             node.saved, node.sources = _USED, ()
+
+
+_listeners: list[Callable[[Tensor], None]] = []
+
+
+@contextmanager
+def when_ready(listener: Callable[[Tensor], None]) -> Iterator[None]:
+    """Call ``listener`` with each leaf as soon as a backward in the body has added the last part of its gradient.
+
+    The backward goes on when it returns. An inner ``when_ready`` listens instead of an outer one.
+    """
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.pop()
+
+
+class _Arrivals:
+    """Counts the parts of each leaf's gradient that are still to come in one backward."""
+
+    def __init__(self, order: list[Node], listener: Callable[[Tensor], None]) -> None:
+        self._listener = listener
+        self._missing = Counter(id(leaf) for node in order for leaf in node.sources if isinstance(leaf, Tensor))
+
+    def came_from(self, node: Node) -> None:
+        """Count off what ``node`` handed to leaves."""
+        for leaf in node.sources:
+            if isinstance(leaf, Tensor):
+                self._missing[id(leaf)] -= 1
+                if not self._missing[id(leaf)]:
+                    self._listener(leaf)
 
 
 #: Stands where ``saved`` was, once backward has used it.
