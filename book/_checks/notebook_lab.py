@@ -52,8 +52,9 @@ def settings(place: Place) -> dict[str, str]:
 
 
 def copy_sources(target: Path) -> None:
-    """Copy what git tracks, as it lies here now, to ``target``: notebooks save into what they are opened from."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True)
+    """Copy what git tracks or would add, as it lies here now: notebooks save into what they are opened from."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True)
     for name in filter(None, listed.stdout.split("\0")):
         source = ROOT / name
         if source.is_file():
