@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import shutil
 import subprocess
 import sys
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -79,25 +81,31 @@ class Sites:
     unknown: Site
 
 
-#: Builds the book twice in one process: what takes the time is to load Sphinx.
-BUILD_BOTH = """
-import os, sys
+CHANGE = "// changed\n"
+#: Builds the book in one process, as what takes the time is to load Sphinx: with an address, without one, and again
+#: without one after a script of the book has changed and no page.
+BUILD_ALL = f"""
+import os, pathlib, sys
 from sphinx.cmd.build import build_main
 source, known, unknown, address = sys.argv[1:]
-for site, variables in ((known, {"TINYTORCH_SITE_URL": address}), (unknown, {})):
-    for name in ("TINYTORCH_SITE_URL", "GITHUB_REPOSITORY"):
-        os.environ.pop(name, None)
-    os.environ.update(variables)
-    code = build_main(["-b", "html", "-W", "--keep-going", "-n", source, site])
-    if code:
+for name in ("TINYTORCH_SITE_URL", "GITHUB_REPOSITORY"):
+    os.environ.pop(name, None)
+def build(site):
+    if code := build_main(["-b", "html", "-W", "--keep-going", "-n", source, site]):
         sys.exit(code)
+build(unknown)
+script = pathlib.Path(source, "_static", "code.js")
+script.write_text(script.read_text("utf-8") + {CHANGE!r}, "utf-8")
+build(unknown)
+os.environ["TINYTORCH_SITE_URL"] = address
+build(known)
 """
 
 
 def write_source(folder: Path) -> None:
     """Write a book of two pages in the book's frame."""
     for name in ("_static", STYLE_FOLDER, "_templates"):
-        (folder / name).symlink_to(BOOK / name)
+        shutil.copytree(BOOK / name, folder / name)
     (folder / "conf.py").write_text(CONFIGURATION, "utf-8")
     (folder / "index.md").write_text("# Small book\n\nAll about time.\n\n```{toctree}\nchapter\n```\n", "utf-8")
     (folder / "chapter.md").write_text(CHAPTER, "utf-8")
@@ -108,7 +116,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Sites:
     """Return the book's two sites; warnings are errors."""
     source, known, unknown = (tmp_path_factory.mktemp(name) for name in ("source", "known", "unknown"))
     write_source(source)
-    command = [sys.executable, "-c", BUILD_BOTH, str(source), str(known), str(unknown), ADDRESS]
+    command = [sys.executable, "-c", BUILD_ALL, str(source), str(known), str(unknown), ADDRESS]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     return Sites(Site(known), Site(unknown))
@@ -135,6 +143,13 @@ def test_a_page_loads_own_files_alone_and_all_are_there(unknown: Site, name: str
     assert all((unknown.folder / file).is_file() for file in files)
     assert {"_static/book.css", "_static/theme.js", "_static/navigation.js"} <= files
     assert not [file for file in files if re.search("pydata|bootstrap|fontawesome|sphinx-design|basic", file)]
+
+
+def test_a_changed_script_reaches_the_site_and_its_pages_though_no_page_changed(unknown: Site) -> None:
+    script = (unknown.folder / "_static" / "code.js").read_bytes()
+    assert script.endswith(CHANGE.encode())
+    asked = [str(tag["src"]) for tag in unknown.page("chapter").find_all("script") if "code.js" in str(tag["src"])]
+    assert asked == [f"_static/code.js?v={zlib.crc32(script):08x}"]
 
 
 def test_scripts_do_not_hold_the_text_back_but_for_the_one_that_chooses_its_colours(unknown: Site) -> None:
