@@ -143,3 +143,14 @@ def test_paper_shows_question_and_answer(tab: Tab) -> None:
     assert tab.locator("details.fold:not([open])").count() == 0
     tab.evaluate("dispatchEvent(new Event('afterprint'))")
     assert tab.locator("details.fold:not([open])").count() == 1
+
+
+def test_without_scripts_the_answer_can_be_opened_and_no_form_is_seen(browser: Browser, site: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto(site.as_uri())
+    assert not plain.locator("form").first.is_visible()
+    assert not plain.get_by_text("So.").first.is_visible()
+    plain.locator("summary").first.click()
+    assert plain.get_by_text("So.").first.is_visible()
+    context.close()
