@@ -65,8 +65,9 @@ def _outputs(cell: nbformat.NotebookNode, number: Callable[[str], str]) -> Itera
         if record is None:
             yield output
             continue
-        yield nbformat.v4.new_output("display_data", _bundle(record, output["data"], number))
-        if record["kind"] == "figure":
+        bundle = _bundle(record, output["data"], number)
+        yield nbformat.v4.new_output("display_data", bundle)
+        if "image/png" in bundle:  # the HTML of a figure has its caption
             yield nbformat.v4.new_output("display_data", {"text/markdown": record["caption"]})
 
 
