@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 
 import numpy as np
@@ -171,3 +172,19 @@ def test_a_claim_on_what_is_absent_cannot_be_judged(page: Page) -> None:
     with pytest.raises(ValueError, match="must be 'cannot tell here', not 'refuted': torch was not measured"):
         page.claim("slow", verdict="refuted", **said)
     assert page.claim("slow", verdict="cannot tell here", **said).record.body["numbers"] == ["torch"]
+
+
+@pytest.mark.parametrize("building", [True, False])
+def test_what_was_imported_is_not_searched_for_garbage_by_each_measurement_of_a_build(
+    building: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gc.unfreeze()
+    if building:
+        monkeypatch.setenv(BUILDING, "1")
+    else:
+        monkeypatch.delenv(BUILDING, raising=False)
+    try:
+        Page("frozen")
+        assert (gc.get_freeze_count() > 10_000) is building
+    finally:
+        gc.unfreeze()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -48,6 +49,9 @@ class Page:
         self.name = checked_text(name, "name", "Page")
         self.records: list[Record] = []
         self._neighbours = Neighbours()
+        if is_building():
+            # Each measurement begins with a collection of garbage: let it not walk through all that was imported.
+            gc.freeze()
         self._emit(PROVENANCE_KEY, "provenance", provenance())
         self.noise = small_noise_floor()
         self.number(NOISE_KEY, self.noise.resolvable)
