@@ -67,8 +67,8 @@ def visit_inline(self: HTML5Translator, node: nodes.math) -> None:
 
 
 def visit_block(self: HTML5Translator, node: nodes.math_block) -> None:
-    """Write a displayed formula, in a region that scrolls when it is wider than the page."""
-    attributes: dict[str, Any] = {"role": "region", "tabindex": "0", "aria-label": "formula"}
+    """Write a displayed formula, in a group that scrolls when it is wider than the page."""
+    attributes: dict[str, Any] = {"role": "group", "tabindex": "0", "aria-label": "formula"}
     self.body.append(self.starttag(node, "div", CLASS="math-block", **attributes))
     if node["number"]:
         self.body.append(f'<span class="eqno">({get_node_equation_number(self, node)})</span>')
