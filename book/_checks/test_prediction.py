@@ -139,10 +139,11 @@ def test_without_storage_all_but_the_memory_works(browser: Browser, site: Path) 
 
 def test_paper_shows_question_and_answer(tab: Tab) -> None:
     tab.evaluate("document.querySelector('details.fold').open = false")
+    closed = tab.locator("details.fold:not([open])").count()
     tab.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert tab.locator("details.fold:not([open])").count() == 0
     tab.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert tab.locator("details.fold:not([open])").count() == 1
+    assert tab.locator("details.fold:not([open])").count() == closed
 
 
 def test_without_scripts_the_answer_can_be_opened_and_no_form_is_seen(browser: Browser, site: Path) -> None:
