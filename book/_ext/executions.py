@@ -19,7 +19,9 @@ from sphinx.util.typing import ExtensionMetadata
 
 from tinytorch.report.numbers import NO_BREAK, format_number
 
-_HEAD = (("Page", ""), ("Began", ""), ("In this build", ""), ("Cells", "numeric"), ("Time", "numeric"))
+#: Names of columns, and the class of their cells.
+_HEAD = (("Page", "text"), ("Began", "text"), ("In this build", "text"), ("Cells", "numeric"), ("Time", "numeric"))
+_CELLS_HEAD = (("Cell", "numeric"), ("Time", "numeric"), ("Begins with", "text"))
 
 
 def _time(seconds: float | None) -> str:
@@ -46,7 +48,7 @@ def _cell_row(number: int, cell: CellRun) -> str:
 
 
 def _table(key: str, caption: str, head: Iterable[tuple[str, str]], rows: Iterable[str]) -> str:
-    names = "".join(f'<th scope="col"{f" class={css}" if css else ""}>{name}</th>' for name, css in head)
+    names = "".join(f'<th scope="col" class="{css}">{name}</th>' for name, css in head)
     return (
         f'<div class="measured-table" role="region" tabindex="0" aria-labelledby="{key}">\n<table class="sortable">\n'
         f'<caption id="{key}">{escape(caption)}</caption>\n<thead><tr>{names}</tr></thead>\n<tbody>\n'
@@ -56,9 +58,8 @@ def _table(key: str, caption: str, head: Iterable[tuple[str, str]], rows: Iterab
 
 
 def _cells(docname: str, title: str, run: PageRun) -> str:
-    head = (("Cell", "numeric"), ("Time", "numeric"), ("Begins with", ""))
     rows = (_cell_row(number, cell) for number, cell in enumerate(run.cells, start=1))
-    table = _table(f"cells-{docname.replace('/', '-')}", f"Cells of: {title}", head, rows)
+    table = _table(f"cells-{docname.replace('/', '-')}", f"Cells of: {title}", _CELLS_HEAD, rows)
     return f'<details class="execution-cells"><summary>{escape(title)}</summary>\n{table}\n</details>'
 
 
