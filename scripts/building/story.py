@@ -152,4 +152,6 @@ def sentence_of(error: str) -> str:
         return f"The disk is full: make space where _build is, and build again ({first})."
     if "Read-only file system" in error or "readonly database" in error or "Permission denied" in error:
         return f"A file cannot be written: see that _build and all in it can be changed ({first})."
+    if "Not a directory" in error or "File exists" in error:
+        return f"A file stands where the build needs a folder: remove it, and build again ({first})."
     return first

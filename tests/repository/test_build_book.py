@@ -105,6 +105,7 @@ def test_a_build_that_dies_without_a_word_shows_its_last_ones(tmp_path: Path) ->
         ("OSError: [Errno 28] No space left on device", "  The disk is full: make space where _build is"),
         ("OperationalError: database or disk is full", "  The disk is full: make space where _build is"),
         ("OSError: [Errno 30] Read-only file system: 'x'", "  A file cannot be written: see that _build and all"),
+        ("NotADirectoryError: [Errno 20] Not a directory: 'x'", "  A file stands where the build needs a folder"),
     ],
 )
 def test_an_error_of_the_system_says_what_to_do(tmp_path: Path, error: str, sentence: str) -> None:
@@ -143,7 +144,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     out, err = tried.communicate()
     assert tried.returncode == 1
     assert out == ""
-    assert err.startswith("The book was not built: ")
+    assert err.startswith("The book was not built: A file stands where the build needs a folder: remove it, and ")
     assert len(err.splitlines()) == 1
 
 
