@@ -9,8 +9,10 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+from notebook_lab import Lab
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from repository import Repository, theme_options
 
 ROOT = Path(__file__).resolve().parents[2]
 BINDER = ROOT / "binder"
@@ -71,3 +73,11 @@ def test_what_binder_runs_is_a_script_without_faults() -> None:
     assert os.access(script, os.X_OK)
     subprocess.run(["bash", "-n", str(script)], check=True)
     assert "set -euo pipefail" in script.read_text("utf-8")
+
+
+def test_the_launch_button_leads_where_the_check_goes() -> None:
+    options = theme_options(Repository("https://github.com/someone/book", "github"))
+    assert options["launch_buttons"] == {"binderhub_url": "https://mybinder.org", "notebook_interface": "jupyterlab"}
+    path = f"{options['path_to_docs']}/machine.md"
+    assert Lab("http://127.0.0.1:1", "secret").launch(path).startswith("http://127.0.0.1:1/lab/tree/book/machine.md?")
+    assert (ROOT / path).is_file()
