@@ -32,7 +32,7 @@ def _no_gradient(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: 
 
 def _given(array: Array, out: Array) -> Any:
     """Return what MPI takes for the array to send: itself, or the mark that it stands where the result goes."""
-    return load_mpi().IN_PLACE if out is array else array
+    return load_mpi().IN_PLACE if np.may_share_memory(array, out) else array
 
 
 def _all_reduce(keep: bool, array: Array, *, communicator: Communicator, out: Array, **_: Any) -> tuple[Array, Saved]:
@@ -51,7 +51,7 @@ def _reduce_scatter(
 
 def _all_gather(keep: bool, array: Array, *, communicator: Communicator, out: Array, **_: Any) -> tuple[Array, Saved]:
     del keep
-    communicator.raw.Allgather(array, out)
+    communicator.raw.Allgather(_given(array, out), out)
     return out, ()
 
 
@@ -105,7 +105,7 @@ def _begin_all_gather(
     keep: bool, array: Array, *, communicator: Communicator, pending: Pending, out: Array, **_: Any
 ) -> tuple[Array, Saved]:
     del keep
-    pending.requests = [communicator.raw.Iallgather(array, out)]
+    pending.requests = [communicator.raw.Iallgather(_given(array, out), out)]
     return out, ()
 
 

@@ -63,6 +63,7 @@ class Pending:
 
     def __init__(self, communicator: Communicator, sequence: int, sent: tuple[Array, ...], result: Array) -> None:
         self.requests: list[Any] = []
+        self.arrived = False
         self.sent, self.result = sent, result
         self._communicator, self._sequence = communicator, sequence
 
@@ -72,7 +73,9 @@ class Pending:
 
     def done(self) -> bool:
         """Return whether it is there. Asking also moves it on: most MPI libraries work only while they are called."""
-        return bool(self._communicator._run(ops.poll, sequence=self._sequence, pending=self).all())
+        if not self.arrived:
+            self.arrived = bool(self._communicator._run(ops.poll, sequence=self._sequence, pending=self).all())
+        return self.arrived
 
 
 class Communicator:
@@ -115,12 +118,12 @@ class Communicator:
             ValueError: if ``out`` is not of this shape and dtype, in C order.
         """
         array = _sendable(array)
-        return self._collective(ops.all_reduce, array, out=_room(out, array, array.shape, in_place=True))
+        return self._collective(ops.all_reduce, array, out=_room(out, array, array.shape, in_place=array))
 
     def begin_all_reduce(self, array: Array, out: Array | None = None) -> Pending:
         """Begin `all_reduce`; neither array may be touched before `Pending.wait`."""
         array = _sendable(array)
-        return self._begin(ops.begin_all_reduce, array, _room(out, array, array.shape, in_place=True))
+        return self._begin(ops.begin_all_reduce, array, _room(out, array, array.shape, in_place=array))
 
     def reduce_scatter(self, array: Array, out: Array | None = None) -> Array:
         """Return this rank's part of the sum of every rank's ``array``, whose first axis is shared out in order.
@@ -140,17 +143,21 @@ class Communicator:
     def all_gather(self, array: Array, out: Array | None = None) -> Array:
         """Return every rank's ``array``, of one shape, joined along the first axis in the order of ranks.
 
+        ``array`` may be this rank's own part of ``out``.
+
         Raises:
             TypeError: if the dtype cannot be sent.
             ValueError: if ``array`` has no axis, or ``out`` does not fit.
         """
         array = _sendable(array)
-        return self._collective(ops.all_gather, array, out=_room(out, array, self._whole(array)))
+        return self._collective(
+            ops.all_gather, array, out=_room(out, array, self._whole(array), in_place=self._own(out))
+        )
 
     def begin_all_gather(self, array: Array, out: Array | None = None) -> Pending:
         """Begin `all_gather`; neither array may be touched before `Pending.wait`."""
         array = _sendable(array)
-        return self._begin(ops.begin_all_gather, array, _room(out, array, self._whole(array)))
+        return self._begin(ops.begin_all_gather, array, _room(out, array, self._whole(array), in_place=self._own(out)))
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
         """Fill ``array`` on every rank with that of rank ``root``, of the same shape and dtype; return it.
@@ -229,6 +236,13 @@ class Communicator:
             raise ValueError("array must have an axis to be joined along: pass array[None]")
         return (array.shape[0] * self.size, *array.shape[1:])
 
+    def _own(self, out: Array | None) -> Array | None:
+        """Return this rank's part of what `all_gather` fills."""
+        if out is None or not out.ndim:
+            return None
+        length = out.shape[0] // self.size
+        return out[self.rank * length : (self.rank + 1) * length]
+
     def _checked_peer(self, name: str, rank: int, other: bool = False) -> None:
         if not 0 <= rank < self.size or (other and rank == self.rank):
             which = "another rank" if other else "a rank"
@@ -261,14 +275,14 @@ def _sendable(array: Array) -> Array:
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
-def _room(out: Array | None, array: Array, shape: tuple[int, ...], in_place: bool = False) -> Array:
-    """Return ``out``, or a new array."""
+def _room(out: Array | None, array: Array, shape: tuple[int, ...], in_place: Array | None = None) -> Array:
+    """Return ``out``, or a new array; ``out`` may share memory with ``array`` only where ``in_place`` is the same."""
     if out is None:
         return np.empty(shape, array.dtype)
     if out.shape != shape or out.dtype != array.dtype or not out.flags.c_contiguous:
         raise ValueError(f"out must be {array.dtype} of shape {shape} in C order, not {out.dtype} of shape {out.shape}")
-    if np.may_share_memory(out, array) and not (in_place and out is array):
-        raise ValueError("out must not share memory with array" + (", unless it is array itself" if in_place else ""))
+    if np.may_share_memory(out, array) and (in_place is None or in_place.ctypes.data != array.ctypes.data):
+        raise ValueError("out must not overlap array unless it stands where its result goes")
     return out
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from tinytorch.core.dispatch import Observer, observed_by
-from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Call, Saved
 from tinytorch.perf.distributed.communicator import Communicator
 from tinytorch.perf.distributed.watch_files import RankState, blame, read_states, write_state
@@ -48,7 +47,6 @@ class LastOp(Observer):
     def __init__(self) -> None:
         self.ops, self.when = 0, time.monotonic()
         self._call: Call | None = None
-        self._path = ""
 
     def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
         """Remember the call."""
@@ -57,17 +55,13 @@ class LastOp(Observer):
         self.ops += 1
         self.when = time.monotonic()
 
-    def enter_module(self, path: str, module: Module) -> None:
-        """Remember where the program is."""
-        self._path = path or type(module).__name__
-
     @property
     def name(self) -> str:
         """Name, phase and module of the last op, or "" before there is one."""
         call = self._call
         if call is None:
             return ""
-        place = f" of {call.path or self._path}" if call.path or self._path else ""
+        place = f" of {call.path}" if call.path else ""
         return f"{call.op.name} ({call.phase}){place}"
 
 

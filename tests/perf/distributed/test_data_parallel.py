@@ -1,0 +1,23 @@
+"""Training on two and four ranks against the same training in one process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.perf.distributed.training_programs import PROBLEMS, WAYS, train_in_all_ways, trained_alone
+from tinytorch.perf.distributed.launch import launch
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_train_what_one_process_trains(ranks: int) -> None:
+    found = launch(train_in_all_ways, ranks, threads=1)
+    for name in PROBLEMS:
+        for way, optimizer, _ in WAYS:
+            alone = trained_alone(name, optimizer)
+            for rank, one in enumerate(found):
+                for key, expected in alone.items():
+                    np.testing.assert_allclose(
+                        one[f"{name} {way}/{key}"], expected, rtol=2e-4, atol=2e-5, err_msg=f"{name} {way} {rank} {key}"
+                    )
+                    np.testing.assert_array_equal(one[f"{name} {way}/{key}"], found[0][f"{name} {way}/{key}"])

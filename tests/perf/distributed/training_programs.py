@@ -1,0 +1,132 @@
+"""Training on ranks, as new processes import it by name, beside the same training in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinytorch.core.activations import ReLU
+from tinytorch.core.layers import Flatten, Linear
+from tinytorch.core.losses import CrossEntropyLoss
+from tinytorch.core.module import Module, Parameter, Sequential
+from tinytorch.core.op import Array
+from tinytorch.core.optimizers import SGD, AdamW, Optimizer
+from tinytorch.core.spatial import BatchNorm2d, Conv2d, MaxPool2d
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.training import train_step
+from tinytorch.core.transformers import GPT
+from tinytorch.perf.distributed.batch_norm import synchronized
+from tinytorch.perf.distributed.communicator import Communicator
+from tinytorch.perf.distributed.data_parallel import DataParallel, counted_targets
+from tinytorch.perf.distributed.sampler import ShardedBatches, micro_batches
+
+#: Marks targets that do not count.
+IGNORED = -1
+BATCH, STEPS = 12, 4
+
+
+class Problem(NamedTuple):
+    """A model and what it is trained on: 40 examples, so that the last batch is smaller."""
+
+    model: Module
+    inputs: Array
+    targets: Array
+
+
+def mlp() -> Problem:
+    draw = np.random.default_rng(1)
+    model = Sequential(Linear(6, 16, seed=2), ReLU(), Linear(16, 5, seed=3))
+    return Problem(model, draw.normal(size=(40, 6)).astype(np.float32), draw.integers(5, size=40))
+
+
+def cnn() -> Problem:
+    """No bias before the normalization: its gradient is nothing but rounding, which Adam scales up."""
+    draw = np.random.default_rng(2)
+    model = Sequential(
+        Conv2d(2, 4, 3, padding=1, bias=False, seed=1),
+        BatchNorm2d(4),
+        ReLU(),
+        MaxPool2d(2),
+        Flatten(),
+        Linear(16, 3, seed=2),
+    )
+    return Problem(model, draw.normal(size=(40, 2, 4, 4)).astype(np.float32), draw.integers(3, size=40))
+
+
+def gpt() -> Problem:
+    """Sequences of which each example counts another number of targets."""
+    draw = np.random.default_rng(3)
+    tokens = draw.integers(11, size=(40, 7))
+    targets = np.roll(tokens, -1, axis=1)
+    targets[np.arange(7) < draw.integers(6, size=(40, 1))] = IGNORED
+    return Problem(GPT(11, 16, 2, 2, 8, seed=1), tokens, targets)
+
+
+PROBLEMS: dict[str, Callable[[], Problem]] = {"mlp": mlp, "cnn": cnn, "gpt": gpt}
+
+
+def adamw(parameters: Sequence[Parameter]) -> Optimizer:
+    return AdamW(parameters, lr=1e-2)
+
+
+def momentum(parameters: Sequence[Parameter]) -> Optimizer:
+    return SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.01)
+
+
+OPTIMIZERS = {"adamw": adamw, "momentum": momentum}
+
+
+def loss(prediction: Tensor, targets: Any) -> Tensor:
+    value: Tensor = CrossEntropyLoss(ignore_index=IGNORED)(prediction, targets)
+    return value
+
+
+def trained_alone(name: str, optimizer: str) -> dict[str, Array]:
+    """Return losses and weights of one process on the whole batches."""
+    problem = PROBLEMS[name]()
+    batches = ShardedBatches(problem.inputs, problem.targets, batch_size=BATCH, rank=0, size=1, seed=5)
+    rule = OPTIMIZERS[optimizer](problem.model.parameters())
+    losses = [train_step(problem.model, *batch, loss, rule) for batch in batches.epoch(0)]
+    return {"losses": np.array(losses), **problem.model.state_dict()}
+
+
+def train_in_all_ways(communicator: Communicator) -> dict[str, Any]:
+    """Return losses and weights of every problem and way of training, by ``problem way/name``."""
+    found: dict[str, Any] = {}
+    for name in PROBLEMS:
+        for way, optimizer, options in WAYS:
+            problem = PROBLEMS[name]()
+            if communicator.rank:  # whatever others begin with, they get rank 0's
+                for parameter in problem.model.parameters():
+                    parameter.data += 1
+            model = synchronized(problem.model, communicator)
+            settings = {key: value for key, value in options.items() if key != "parts"}
+            trainer = DataParallel(
+                model, OPTIMIZERS[optimizer], loss, communicator, terms=counted_targets(IGNORED), **settings
+            )
+            batches = ShardedBatches(
+                problem.inputs,
+                problem.targets,
+                batch_size=BATCH,
+                rank=communicator.rank,
+                size=communicator.size,
+                seed=5,
+            )
+            parts = options.get("parts", 1) if name != "cnn" else 1  # parts have batch statistics of their own
+            losses = [trainer.step(*micro_batches(batch, min(parts, len(batch[0])))) for batch in batches.epoch(0)]
+            found |= {f"{name} {way}/{key}": array for key, array in model.state_dict().items()}
+            found[f"{name} {way}/losses"] = np.array(losses)
+            found[f"{name} {way}/state_bytes"] = trainer.optimizer.state_nbytes()
+    return found
+
+
+#: Ways of training: what they are called, the optimizer, and the options of `DataParallel`.
+WAYS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("many buckets", "adamw", {"bucket_bytes": 256}),
+    ("one bucket, afterwards", "momentum", {"overlap": False}),
+    ("sharded", "adamw", {"sharded": True, "bucket_bytes": 256}),
+    ("sharded, in parts", "momentum", {"sharded": True, "parts": 2}),
+    ("in parts", "adamw", {"parts": 3, "bucket_bytes": 1024}),
+)

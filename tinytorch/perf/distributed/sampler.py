@@ -1,0 +1,83 @@
+"""Sharded batches: each rank's part of the very batches that one process would train on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from tinytorch.core.layers import checked_positive
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+
+
+class ShardedBatches:
+    """Batches of arrays that share their first axis, shared out to ranks: disjoint parts that together are the batch.
+
+    The order of an epoch depends on ``seed`` and the epoch alone, so that any rank of any number of them can begin
+    anywhere. Every rank takes as many steps; its parts differ by one example at most.
+
+    Args:
+        arrays: arrays or Tensors of one length, the same on all ranks.
+        batch_size: examples in a batch of all ranks together; the last batch may be smaller.
+        rank, size: this rank and how many there are.
+        seed: of the order.
+
+    Raises:
+        ValueError: if the arrays are empty or of different lengths, a number is out of range, or a rank would have no
+            example of the last batch.
+    """
+
+    def __init__(self, *arrays: Array | Tensor, batch_size: int, rank: int, size: int, seed: int = 0) -> None:
+        self.arrays = [array.data if isinstance(array, Tensor) else np.asarray(array) for array in arrays]
+        lengths = {array.shape[:1] for array in self.arrays}
+        if len(lengths) != 1 or not all(length and length[0] for length in lengths):
+            shapes = [array.shape for array in self.arrays]
+            raise ValueError(f"arrays must be at least one, and of one length above 0, but their shapes are {shapes}")
+        checked_positive(batch_size=batch_size, size=size)
+        if not 0 <= rank < size:
+            raise ValueError(f"rank must be 0 to {size - 1}, not {rank}")
+        self.batch_size, self.rank, self.size, self.seed = batch_size, rank, size, seed
+        self.examples = len(self.arrays[0])
+        smallest = min(batch_size, self.examples % batch_size or batch_size)
+        if smallest < size:
+            raise ValueError(
+                f"batch_size must leave each of {size} ranks an example in every batch, but {batch_size} leaves "
+                f"{smallest} of {self.examples} in the smallest: choose another"
+            )
+
+    def __len__(self) -> int:
+        return -(-self.examples // self.batch_size)
+
+    def order(self, epoch: int) -> Array:
+        """Return the numbers of all examples in the order of this epoch, (examples,) int64."""
+        return np.random.default_rng((self.seed, epoch)).permutation(self.examples)
+
+    def chosen(self, epoch: int, step: int) -> Array:
+        """Return the numbers of this rank's examples in batch ``step`` of an epoch."""
+        return self._part(self.order(epoch), step)
+
+    def epoch(self, epoch: int, first: int = 0) -> Iterator[tuple[Tensor, ...]]:
+        """Yield this rank's part of each batch of an epoch, from batch ``first`` on."""
+        order = self.order(epoch)
+        for step in range(first, len(self)):
+            part = self._part(order, step)
+            yield tuple(Tensor(array[part]) for array in self.arrays)
+
+    def _part(self, order: Array, step: int) -> Array:
+        batch = order[step * self.batch_size : (step + 1) * self.batch_size]
+        return batch[len(batch) * self.rank // self.size : len(batch) * (self.rank + 1) // self.size]
+
+
+def micro_batches(batch: tuple[Tensor, ...], count: int) -> list[tuple[Tensor, ...]]:
+    """Return a batch cut into ``count`` parts along the first axis, whose lengths differ by one at most.
+
+    Raises:
+        ValueError: if there are fewer examples than parts.
+    """
+    length = len(batch[0])
+    if not 1 <= count <= length:
+        raise ValueError(f"count must be 1 to {length}, the examples of the batch, not {count}")
+    ends = [length * part // count for part in range(count + 1)]
+    return [tuple(Tensor(whole.data[start:end]) for whole in batch) for start, end in pairwise(ends)]
