@@ -18,6 +18,10 @@ def test_ranks_train_what_one_process_trains(ranks: int) -> None:
             for rank, one in enumerate(found):
                 for key, expected in alone.items():
                     np.testing.assert_allclose(
-                        one[f"{name} {way}/{key}"], expected, rtol=2e-4, atol=2e-5, err_msg=f"{name} {way} {rank} {key}"
+                        one[f"{name} {way}/{key}"],
+                        expected,
+                        rtol=1e-9,
+                        atol=1e-11,
+                        err_msg=f"{name} {way} {rank} {key}",
                     )
                     np.testing.assert_array_equal(one[f"{name} {way}/{key}"], found[0][f"{name} {way}/{key}"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from tinytorch.core.transformers import GPT
 from tinytorch.perf.distributed.batch_norm import synchronized
 from tinytorch.perf.distributed.communicator import Communicator
 from tinytorch.perf.distributed.data_parallel import DataParallel, counted_targets
+from tinytorch.perf.distributed.run import Checkpoints, train
 from tinytorch.perf.distributed.sampler import ShardedBatches, micro_batches
 
 #: Marks targets that do not count.
@@ -67,6 +69,15 @@ def gpt() -> Problem:
 PROBLEMS: dict[str, Callable[[], Problem]] = {"mlp": mlp, "cnn": cnn, "gpt": gpt}
 
 
+def problem_of(name: str) -> Problem:
+    """Return the problem in float64, so that rounding can be told from a wrong formula."""
+    problem = PROBLEMS[name]()
+    for _, tensor in [*problem.model.named_parameters(), *problem.model.named_buffers()]:
+        tensor.data = tensor.data.astype(np.float64)
+    inputs = problem.inputs
+    return problem._replace(inputs=inputs.astype(np.float64) if inputs.dtype.kind == "f" else inputs)
+
+
 def adamw(parameters: Sequence[Parameter]) -> Optimizer:
     return AdamW(parameters, lr=1e-2)
 
@@ -85,10 +96,10 @@ def loss(prediction: Tensor, targets: Any) -> Tensor:
 
 def trained_alone(name: str, optimizer: str) -> dict[str, Array]:
     """Return losses and weights of one process on the whole batches."""
-    problem = PROBLEMS[name]()
+    problem = problem_of(name)
     batches = ShardedBatches(problem.inputs, problem.targets, batch_size=BATCH, rank=0, size=1, seed=5)
     rule = OPTIMIZERS[optimizer](problem.model.parameters())
-    losses = [train_step(problem.model, *batch, loss, rule) for batch in batches.epoch(0)]
+    losses = [train_step(problem.model, inputs, targets, loss, rule) for inputs, targets in batches.epoch(0)]
     return {"losses": np.array(losses), **problem.model.state_dict()}
 
 
@@ -97,7 +108,7 @@ def train_in_all_ways(communicator: Communicator) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in PROBLEMS:
         for way, optimizer, options in WAYS:
-            problem = PROBLEMS[name]()
+            problem = problem_of(name)
             if communicator.rank:  # whatever others begin with, they get rank 0's
                 for parameter in problem.model.parameters():
                     parameter.data += 1
@@ -130,3 +141,37 @@ WAYS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("sharded, in parts", "momentum", {"sharded": True, "parts": 2}),
     ("in parts", "adamw", {"parts": 3, "bucket_bytes": 1024}),
 )
+
+
+class InterruptedTrainingError(Exception):
+    """Ends a training between two steps."""
+
+
+def train_from_checkpoint(
+    communicator: Communicator, name: str, folder: str, until: int, sharded: bool
+) -> dict[str, Any]:
+    """Train two epochs, three steps a checkpoint; stop after step ``until`` if that comes first."""
+
+    def stop(steps: int, _: float) -> None:
+        if steps == until:
+            raise InterruptedTrainingError
+
+    problem = problem_of(name)
+    batches = ShardedBatches(
+        problem.inputs, problem.targets, batch_size=BATCH, rank=communicator.rank, size=communicator.size, seed=5
+    )
+    trainer = DataParallel(
+        problem.model, adamw, loss, communicator, terms=counted_targets(IGNORED), sharded=sharded, bucket_bytes=512
+    )
+    losses: list[float] = []
+    with contextlib.suppress(InterruptedTrainingError):
+        losses = train(
+            trainer,
+            batches,
+            2,
+            communicator,
+            schedule=lambda fraction: 1 - fraction / 2,
+            checkpoints=Checkpoints(folder, every=3) if folder else None,
+            after_step=stop,
+        )
+    return {**problem.model.state_dict(), "losses": np.array(losses), "bytes": trainer.optimizer.state_nbytes()}

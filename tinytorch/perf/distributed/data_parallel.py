@@ -109,7 +109,7 @@ class DataParallel:
         """This rank's optimizer."""
         return self.update.optimizer
 
-    def step(self, *parts: tuple[Any, Any]) -> float:
+    def step(self, *parts: tuple[Any, ...]) -> float:
         """Make one step on this rank's (inputs, targets); return the mean loss over all ranks before it.
 
         With several parts their gradients are added up before anything is sent: the step is that of all of them
@@ -153,25 +153,33 @@ class DataParallel:
             state |= {f"optimizer/{number}/{names[key]}": array for key, array in slot.items()}
         return state
 
+    def check_state(self, state: Mapping[str, Array]) -> None:
+        """Raise ValueError, before anything is changed, unless ``state`` has the names and shapes of `gather_state`."""
+        shapes = {f"model/{name}": tensor.shape for name, tensor in self.model.named_buffers()}
+        for name, parameter in self.model.named_parameters():
+            numbers = range(len(slots(self.optimizer)))
+            shapes |= dict.fromkeys([f"model/{name}", *(f"optimizer/{n}/{name}" for n in numbers)], parameter.shape)
+        missing, unknown = sorted(shapes.keys() - state.keys()), sorted(state.keys() - shapes.keys())
+        if missing or unknown:
+            raise ValueError(f"state does not fit: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}")
+        for name, shape in shapes.items():
+            if state[name].shape != shape:
+                raise ValueError(f"state[{name!r}] must have shape {shape}, not {state[name].shape}")
+
     def restore_state(self, state: Mapping[str, Array]) -> None:
-        """Take over what `gather_state` returned.
+        """Take over what `gather_state` returned, on any number of ranks.
 
         Raises:
             ValueError: if it does not fit the model or the optimizer; nothing is changed then.
         """
-        keys = {name: id(parameter) for name, parameter in self.model.named_parameters()}
-        count = len(slots(self.optimizer))
-        wanted = {f"optimizer/{number}/{name}" for number in range(count) for name in keys}
-        given = {name for name in state if name.startswith("optimizer/")}
-        if wanted != given:
-            raise ValueError(
-                f"state does not fit this optimizer: missing {sorted(wanted - given) or 'nothing'}, "
-                f"unknown {sorted(given - wanted) or 'nothing'}"
-            )
-        own = {name.removeprefix("model/"): array for name, array in state.items() if name.startswith("model/")}
-        self.model.load_state_dict(own)
+        self.check_state(state)
+        self.model.load_state_dict(
+            {name.removeprefix("model/"): array for name, array in state.items() if name.startswith("model/")}
+        )
+        parameters = list(self.model.named_parameters())
+        numbers = range(len(slots(self.optimizer)))
         self.update.restore_state(
-            [{key: state[f"optimizer/{number}/{name}"] for name, key in keys.items()} for number in range(count)]
+            [{id(parameter): state[f"optimizer/{n}/{name}"] for name, parameter in parameters} for n in numbers]
         )
 
 

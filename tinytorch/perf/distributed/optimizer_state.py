@@ -44,17 +44,17 @@ def settings(optimizer: Optimizer) -> dict[str, Any]:
     return {"class": type(optimizer).__name__, **numbers}
 
 
-def restore_settings(optimizer: Optimizer, saved: dict[str, Any]) -> None:
-    """Set the numbers that training changes.
-
-    Raises:
-        ValueError: if one of the others differs; nothing is changed then.
-    """
+def check_settings(optimizer: Optimizer, saved: dict[str, Any]) -> None:
+    """Raise ValueError unless all settings but those that training changes are the ``saved`` ones."""
     own = settings(optimizer)
     for name in sorted(own.keys() | saved.keys()):
         if name not in CHANGING and own.get(name) != saved.get(name):
             raise ValueError(
                 f"the optimizer's {name} must be {saved.get(name)!r}, as in the checkpoint, not {own.get(name)!r}"
             )
-    for name in CHANGING & own.keys():
+
+
+def restore_settings(optimizer: Optimizer, saved: dict[str, Any]) -> None:
+    """Set the numbers that training changes."""
+    for name in CHANGING & settings(optimizer).keys():
         setattr(optimizer, name, saved[name])
