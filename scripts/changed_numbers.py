@@ -102,7 +102,7 @@ def _judge(old: Json, new: Json, noise: BetweenBuilds, floor: float, same_machin
             REAL,
             f"it was {old['kind']} in {old['unit'] or 'ratios'}, it is {new['kind']} in {new['unit'] or 'ratios'}",
         )
-    if old["kind"] == "counted":
+    if old["kind"] in ("counted", "derived"):
         return _judge_count(old, new)
     if not same_machine:
         return CANNOT_TELL, "the builds ran on different machines or settings"

@@ -16,8 +16,7 @@ from bs4 import BeautifulSoup, Tag
 
 MASK = "[measured]"
 #: Kinds of numbers that differ from run to run; a counted number does not.
-_MEASURED = ("measured", "modelled")
-_TIMED_UNITS = ("s", "", "%", "points", "FLOP/s", "OP/s", "B/s", "items/s", "tokens/s")
+_MEASURED = ("measured", "derived", "modelled")
 #: Elements whose content is measured, whatever is in them.
 _WHOLE = (
     "time",
@@ -36,8 +35,6 @@ _WHOLE = (
 _KEPT_ATTRIBUTES = ("id", "popovertarget", "role", "type")
 #: Lines of a page's card, and of the report made of it, that tell of the run rather than of the machine or the code.
 _RUN = ("Made", "Noise", "Noise floor", "Load")
-#: Units that a count has not: of times, rates, ratios and shares.
-_TIMED = re.compile(r"^(ns|µs|ms|s|min|×|%|points)$|/s$")
 _CLOCK = re.compile(r"\d\s?(ns|µs|ms|s|min)$")
 _WORD = re.compile(r"\w+")
 _SEARCH_INDEX = re.compile(r"^Search\.setIndex\((.*)\)\s*$", re.DOTALL)
@@ -59,19 +56,13 @@ def _take_out(element: Tag, words: set[str]) -> None:
     element.append(MASK)
 
 
-def _is_count(button: Tag) -> bool:
-    """Return whether a number is counted; one that has no samples but a unit of time or a ratio came from a clock."""
-    unit = button.select_one(".unit")
-    return "counted" in button.get_attribute_list("class") and not _TIMED.search(unit.get_text() if unit else "")
-
-
 def _is_measured_table(table: Tag) -> bool:
     return table.select_one("td .spread, td[title*=interval], .kind-tag, .measured.measured") is not None
 
 
 def _mask_numbers(page: BeautifulSoup, words: set[str]) -> None:
     for button in page.select("button.measured"):
-        if "absent" in button.get_attribute_list("class") or _is_count(button):
+        if {"absent", "counted"} & set(button.get_attribute_list("class")):
             continue
         detail = page.find(id=str(button.get("popovertarget")))
         for element in (button, detail):
@@ -109,15 +100,13 @@ def mask_page(html: str) -> Masked:
 
 def _holds_measured(value: Any) -> bool:
     if isinstance(value, dict):
-        timed = value.get("kind") == "counted" and value.get("unit") in _TIMED_UNITS
-        return timed or value.get("kind") in _MEASURED or any(map(_holds_measured, value.values()))
+        return value.get("kind") in _MEASURED or any(map(_holds_measured, value.values()))
     return isinstance(value, list) and any(map(_holds_measured, value))
 
 
 def _mask_record(record: dict[str, Any]) -> dict[str, Any]:
-    timed = record["kind"] == "counted" and record["unit"] in _TIMED_UNITS
     hidden = {
-        "counted": ("value", "samples") if timed else (),
+        "derived": ("value", "samples"),
         "measured": ("value", "interval", "n", "samples", "how"),
         "modelled": ("value", "interval", "n", "samples", "how"),
         "verdict": ("word", "because"),

@@ -33,6 +33,7 @@ OPTIONS = {
 _KIND_WORDS = {
     "measured": "Measured",
     "counted": "Counted, not timed",
+    "derived": "Computed from other numbers of this build, without an interval of its own",
     "modelled": "Modelled, not measured",
 }
 _HOW_WORDS = {
@@ -167,7 +168,7 @@ def number_html(record: Json, option: str, idents: Idents, origin: tuple[str, st
     """Return a number with its detail behind it.
 
     Args:
-        record: a measured, counted or modelled number.
+        record: a measured, counted, derived or modelled number.
         option: one of `OPTIONS`.
         idents: makes the page's ids.
         origin: title and address of the page that it comes from, if that is another.

@@ -89,7 +89,7 @@ def _made(page: PageRecords) -> str:
 
 def _counts(page: PageRecords) -> str:
     """Return how many records of what kind the page has."""
-    named = {"measured": "measured", "counted": "counted", "modelled": "modelled"}
+    named = {"measured": "measured", "counted": "counted", "derived": "derived", "modelled": "modelled"}
     total, absent = len(page.records) - 1, len(page.of_kind(ABSENT))
     parts = [f"{len(page.of_kind(kind))} {word}" for kind, word in named.items() if page.of_kind(kind)]
     numbers = f", numbers among them: {', '.join(parts)}" if parts else ""

@@ -44,7 +44,7 @@ globalThis.machines ??= {};
     return cell;
   };
 
-  const isNumber = (record) => ["measured", "counted", "modelled"].includes(record.kind);
+  const isNumber = (record) => ["measured", "counted", "derived", "modelled"].includes(record.kind);
   const agreement = (yours, book) =>
     yours === book ? element("span", { class: "beside-agree" }, "agree") : element("strong", { class: "beside-differ" }, "differ");
 

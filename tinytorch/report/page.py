@@ -69,10 +69,11 @@ class Page:
 
         Args:
             key: what prose calls it by.
-            value: a `Measurement`, or an exact count, for which ``unit`` and ``what`` are needed.
-            unit: base unit of a count: ``"parameters"``, ``"B"``, ``"FLOP"``; ``"%"`` for a fraction of one,
+            value: a `Measurement`; or a bare number, for which ``unit`` and ``what`` are needed: an int was counted, a
+                float was computed from other numbers.
+            unit: base unit of a bare number: ``"parameters"``, ``"B"``, ``"FLOP"``; ``"%"`` for a fraction of one,
                 ``"points"`` for the difference of two.
-            what: what ran or was counted; a measurement's own name if None.
+            what: what ran, was counted or computed; a measurement's own name if None.
             modelled: whether it was computed from a model rather than observed; it then looks different.
 
         Raises:

@@ -19,9 +19,9 @@ from tinytorch.perf.timing import Measurement, Statistic
 from tinytorch.report.numbers import half_width_of, is_exact
 
 #: The version of `record.schema.json`; it rises whenever a reader of the files would have to change.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SCHEMA_NAME = "tinytorch-records"
-NUMBER_KINDS = ("measured", "counted", "modelled")
+NUMBER_KINDS = ("measured", "counted", "derived", "modelled")
 #: The kind of what stands in place of a number, verdict, table or figure that this build did not measure.
 ABSENT = "absent"
 KINDS = (*NUMBER_KINDS, "verdict", "table", "figure", "claim", ABSENT, "provenance")
@@ -129,7 +129,8 @@ def number_body(
     if unit is None or what is None:
         raise ValueError(f"{key!r} is a bare number, so unit= and what= must say what it counts")
     return {
-        "kind": "modelled" if modelled else "counted",
+        # A whole number was counted; any other was computed, from counts or from times.
+        "kind": "modelled" if modelled else "counted" if isinstance(number, int) else "derived",
         "value": number,
         "unit": unit,
         "interval": None,
