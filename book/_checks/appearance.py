@@ -123,7 +123,7 @@ def with_few_colors(picture: Image.Image) -> Image.Image:
 
 def changed_share(before: Image.Image, now: Image.Image) -> float:
     """Return the share of pixels that differ between two pictures of one size, both reduced to few colours."""
-    channels = ImageChops.difference(before.convert("RGB"), with_few_colors(now).convert("RGB")).split()
+    channels = ImageChops.difference(before, with_few_colors(now).convert("RGB")).split()
     most = ImageChops.lighter(ImageChops.lighter(channels[0], channels[1]), channels[2])
     return sum(most.histogram()[CHANGED + 1 :]) / (now.width * now.height)
 
@@ -134,7 +134,8 @@ def compare(name: str, now: Image.Image, folder: Path = PICTURES) -> str | None:
     renew = "if that is meant, take the pictures anew with `make pictures`"
     if not kept.is_file():
         return f"{name}: there is no such picture in {folder.name}: {renew}"
-    before = Image.open(kept)
+    with Image.open(kept) as file:
+        before = file.convert("RGB")
     if before.size != now.size:
         return f"{name}: the page is {now.width} x {now.height} pixels, was {before.width} x {before.height}: {renew}"
     share = changed_share(before, now)
