@@ -13,7 +13,7 @@ import pytest
 
 from tests.perf.synthetic_machine import CACHES, synthetic_ceilings
 from tinytorch.perf import hardware
-from tinytorch.perf.hardware import Ceilings, ceilings, kept_ceilings
+from tinytorch.perf.hardware import Ceilings, ceilings, kept_ceilings, settled_ceilings
 from tinytorch.perf.identity import identity
 from tinytorch.perf.machine_ceilings import StageProgress
 from tinytorch.perf.machine_json import ceilings_from_json, ceilings_to_json
@@ -148,6 +148,16 @@ def test_ceilings_are_measured_once_and_kept(folder: Path, monkeypatch: pytest.M
 def test_refresh_measures_anew(folder: Path) -> None:
     first = ceilings()
     assert ceilings(refresh=True) is not first
+    assert how_often_measured() == 2
+
+
+def test_ceilings_of_a_busy_moment_are_measured_anew_once_and_settled_ones_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ceilings()
+    assert settled_ceilings() is first
+    monkeypatch.setattr(hardware, "SETTLED", first.fp32_peak.spread / 2)
+    assert settled_ceilings() is not first
     assert how_often_measured() == 2
 
 

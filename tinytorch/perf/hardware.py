@@ -16,9 +16,21 @@ from tinytorch.perf.machine_json import ceilings_from_json, ceilings_to_json
 from tinytorch.perf.team import usable_cores
 from tinytorch.perf.whole_files import write_whole
 
-__all__ = ["Ceilings", "Curve", "Identity", "Level", "Point", "ceilings", "identity", "kept_ceilings"]
+__all__ = [
+    "Ceilings",
+    "Curve",
+    "Identity",
+    "Level",
+    "Point",
+    "ceilings",
+    "identity",
+    "kept_ceilings",
+    "settled_ceilings",
+]
 
 _PERF = Path(__file__).resolve().parent
+#: Half-width of an interval over the value, at most, of ceilings that were measured in a quiet enough moment.
+SETTLED = 0.15
 #: Where ceilings are kept: a file for each machine, environment and number of threads.
 KEPT = _PERF.parents[1] / "_build" / "machine"
 #: Sources that decide what is measured and how; a change of one makes kept ceilings those of other probes.
@@ -64,6 +76,22 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
     write_whole(KEPT / name, json.dumps(document, allow_nan=False))
     _in_process[name] = made
     return made
+
+
+def settled_ceilings(threads: int = 1) -> Ceilings:
+    """Return what `ceilings` does, but measure anew where kept ones were taken in a moment too busy to tell.
+
+    Settled are those whose peak and memory bandwidth have intervals of at most `SETTLED` of the value to either side.
+
+    Raises:
+        ValueError, OSError: as `ceilings` does.
+    """
+    found = kept_ceilings(threads)
+    return ceilings(threads, refresh=found is not None and not _is_settled(found))
+
+
+def _is_settled(found: Ceilings) -> bool:
+    return max(found.fp32_peak.spread, found.levels[-1].read.spread) <= SETTLED
 
 
 def _untold(_stage: str, _part: float) -> None:
