@@ -94,12 +94,24 @@ def loss(prediction: Tensor, targets: Any) -> Tensor:
     return value
 
 
-def trained_alone(name: str, optimizer: str) -> dict[str, Array]:
+def falling(fraction: float) -> float:
+    """Return a learning rate's factor."""
+    return 1 - fraction / 2
+
+
+def trained_alone(
+    name: str, optimizer: str, epochs: int = 1, schedule: Callable[[float], float] = lambda _: 1.0
+) -> dict[str, Array]:
     """Return losses and weights of one process on the whole batches."""
     problem = problem_of(name)
     batches = ShardedBatches(problem.inputs, problem.targets, batch_size=BATCH, rank=0, size=1, seed=5)
     rule = OPTIMIZERS[optimizer](problem.model.parameters())
-    losses = [train_step(problem.model, inputs, targets, loss, rule) for inputs, targets in batches.epoch(0)]
+    losses: list[float] = []
+    rate = rule.lr
+    for epoch in range(epochs):
+        for inputs, targets in batches.epoch(epoch):
+            rule.lr = rate * schedule(len(losses) / (epochs * len(batches)))
+            losses.append(train_step(problem.model, inputs, targets, loss, rule))
     return {"losses": np.array(losses), **problem.model.state_dict()}
 
 
@@ -170,8 +182,8 @@ def train_from_checkpoint(
             batches,
             2,
             communicator,
-            schedule=lambda fraction: 1 - fraction / 2,
-            checkpoints=Checkpoints(folder, every=3) if folder else None,
+            schedule=falling,
+            checkpoints=Checkpoints(folder, every=3),
             after_step=stop,
         )
     return {**problem.model.state_dict(), "losses": np.array(losses), "bytes": trainer.optimizer.state_nbytes()}

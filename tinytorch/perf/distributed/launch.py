@@ -26,6 +26,8 @@ from tinytorch.perf.team import usable_cores
 
 #: Runs on each rank. Takes the communicator and the launch's arguments by name; returns values by name.
 Program = Callable[..., Mapping[str, Any] | None]
+#: Seconds for which a killed process may still be in the system's table.
+_GOODBYE = 5.0
 #: How MPICH's mpiexec reports the first process that ended badly.
 _DEAD = re.compile(r"PID (\d+) RUNNING AT (\S+)")
 _HOW = re.compile(r"EXIT STRING: (.+)")
@@ -106,6 +108,7 @@ def launch(
         folder = Path(name)
         write_values(folder / "request", {**(arguments or {}), "/launch": asked})
         ended = _run([*command, name], folder / "printed", timeout)
+        _end_ranks(folder)
         if ended.code != 0:
             raise _error(folder, ended, timeout)
         try:
@@ -149,6 +152,20 @@ def _kill_tree(process: subprocess.Popen[bytes]) -> None:
             continue
     process.kill()
     process.wait()
+
+
+def _end_ranks(folder: Path) -> None:
+    """Kill ranks that outlived their mpiexec, and return when they are gone."""
+    left = []
+    for state in read_states(folder).values():
+        try:
+            process = psutil.Process(state.process)
+            if str(folder) in process.cmdline():  # and not another process that got its number
+                process.kill()
+                left.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(left, timeout=_GOODBYE)
 
 
 def _error(folder: Path, ended: _Ended, timeout: float) -> RankError:
