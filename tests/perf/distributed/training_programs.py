@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tinytorch.core.activations import ReLU
-from tinytorch.core.layers import Flatten, Linear
+from tinytorch.core.layers import Dropout, Flatten, Linear
 from tinytorch.core.losses import CrossEntropyLoss
 from tinytorch.core.module import Module, Parameter, Sequential
 from tinytorch.core.op import Array
@@ -19,6 +22,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import train_step
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.distributed.batch_norm import synchronized
+from tinytorch.perf.distributed.checkpoint import load_checkpoint
 from tinytorch.perf.distributed.communicator import Communicator
 from tinytorch.perf.distributed.data_parallel import DataParallel, counted_targets
 from tinytorch.perf.distributed.run import Checkpoints, train
@@ -160,13 +164,15 @@ class InterruptedTrainingError(Exception):
 
 
 def train_from_checkpoint(
-    communicator: Communicator, name: str, folder: str, until: int, sharded: bool
+    communicator: Communicator, name: str, folder: str, until: int, dies: bool, sharded: bool
 ) -> dict[str, Any]:
-    """Train two epochs, three steps a checkpoint; stop after step ``until`` if that comes first."""
+    """Train two epochs, three steps a checkpoint; end after step ``until``: all ranks, or rank 1 by a signal."""
 
     def stop(steps: int, _: float) -> None:
-        if steps == until:
+        if steps == until and not dies:
             raise InterruptedTrainingError
+        if steps == until and communicator.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     problem = problem_of(name)
     batches = ShardedBatches(
@@ -187,3 +193,62 @@ def train_from_checkpoint(
             after_step=stop,
         )
     return {**problem.model.state_dict(), "losses": np.array(losses), "bytes": trainer.optimizer.state_nbytes()}
+
+
+def with_dropout(communicator: Communicator, make: Callable[[Sequence[Parameter]], Optimizer] = adamw) -> DataParallel:
+    model = Sequential(Linear(6, 16, seed=2), Dropout(0.5, seed=3), ReLU(), Linear(16, 5, seed=3))
+    return DataParallel(model, make, loss, communicator)
+
+
+def restart_with_dropout(communicator: Communicator, folder: str) -> dict[str, Any]:
+    """Return losses of a run with Dropout, and of one that is interrupted and continued; what wrong restarts are told.
+
+    Each rank draws masks of its own, so a restart is the same only if the generators are restored.
+    """
+    problem = mlp()
+    batches = ShardedBatches(
+        problem.inputs, problem.targets, batch_size=BATCH, rank=communicator.rank, size=communicator.size
+    )
+
+    def stop(steps: int, _: float) -> None:
+        if steps == 3:
+            raise InterruptedTrainingError
+
+    found: dict[str, Any] = {"whole": np.array(train(with_dropout(communicator), batches, 2, communicator))}
+    checkpoints = Checkpoints(folder, every=2)
+    with contextlib.suppress(InterruptedTrainingError):
+        train(with_dropout(communicator), batches, 2, communicator, checkpoints=checkpoints, after_step=stop)
+    trainer = with_dropout(communicator)
+    found["continued"] = np.array(train(trainer, batches, 2, communicator, checkpoints=checkpoints))
+    return found | wrong_restarts(communicator, folder, with_dropout(communicator), batches)
+
+
+def wrong_restarts(
+    communicator: Communicator, folder: str, trainer: DataParallel, batches: ShardedBatches
+) -> dict[str, Any]:
+    """Return what each wrong restart is told, and whether all left the trainer as it was."""
+    alone = communicator.split(communicator.rank)
+    before = trainer.model.state_dict()
+    wrong: dict[str, Callable[[], Any]] = {
+        "ranks": lambda: load_checkpoint(folder, with_dropout(alone), alone),
+        "rule": lambda: load_checkpoint(folder, with_dropout(communicator, momentum), communicator),
+        "plan": lambda: train(trainer, batches, 3, communicator, checkpoints=Checkpoints(folder, every=2)),
+        "parts": lambda: train(trainer, batches, 2, communicator, parts=3),
+        "damaged": lambda: load_damaged(folder, trainer, communicator),
+    }
+    found: dict[str, Any] = {}
+    for name, call in wrong.items():
+        try:
+            call()
+        except ValueError as error:
+            found[name] = str(error)
+    after = trainer.model.state_dict()
+    return {**found, "unchanged": all(bool((after[name] == before[name]).all()) for name in before)}
+
+
+def load_damaged(folder: str, trainer: DataParallel, communicator: Communicator) -> None:
+    communicator.barrier()
+    if communicator.rank == 0:
+        (Path(folder) / "step-00000008" / "state.npz").write_bytes(b"PK")
+    communicator.barrier()
+    load_checkpoint(folder, trainer, communicator)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,13 @@ def save_checkpoint(
     communicator.barrier()
 
 
-def load_checkpoint(folder: str | Path, trainer: DataParallel, communicator: Communicator) -> dict[str, Any] | None:
+def load_checkpoint(
+    folder: str | Path, trainer: DataParallel, communicator: Communicator, plan: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
     """Take over the last checkpoint in ``folder`` and return its progress, or None if there is none; all ranks call it.
+
+    Args:
+        plan: what the progress's ``plan`` has to be.
 
     Raises:
         ValueError: on all ranks, if the checkpoint is damaged, of another version, model, optimizer or setting, or of
@@ -81,7 +87,7 @@ def load_checkpoint(folder: str | Path, trainer: DataParallel, communicator: Com
         return None
     problem, read = "", None
     try:
-        read = _checked(written[-1], trainer, communicator)
+        read = _checked(written[-1], trainer, communicator, plan or {})
     except ValueError as error:
         problem = str(error)
     for rank, told in enumerate(communicator.exchange(problem)):
@@ -101,9 +107,14 @@ def _written(folder: str | Path) -> list[Path]:
     return sorted(Path(folder).glob("step-[0-9]*"))
 
 
-def _checked(path: Path, trainer: DataParallel, communicator: Communicator) -> tuple[dict[str, Any], dict[str, Array]]:
+def _checked(
+    path: Path, trainer: DataParallel, communicator: Communicator, plan: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return what the checkpoint holds, once it is known to fit."""
     document = _document(path / "progress.json")
+    for name, value in plan.items():
+        if document["progress"]["plan"][name] != value:
+            raise ValueError(f"{name} must be {document['progress']['plan'][name]!r} as it was, not {value!r}")
     check_settings(trainer.optimizer, document["optimizer"])
     state = read_arrays(path / "state.npz")
     trainer.check_state(state)

@@ -89,10 +89,7 @@ def _continued(
     checkpoints: Checkpoints, trainer: DataParallel, communicator: Communicator, plan: dict[str, Any], rate: float
 ) -> tuple[list[float], float]:
     """Return losses and learning rate of the last checkpoint, or none and ``rate``."""
-    progress = load_checkpoint(checkpoints.folder, trainer, communicator)
+    progress = load_checkpoint(checkpoints.folder, trainer, communicator, plan)
     if progress is None:
         return [], rate
-    for name, value in plan.items():
-        if progress["plan"][name] != value:
-            raise ValueError(f"{name} must be {progress['plan'][name]!r}, as in the checkpoint, not {value!r}")
     return list(progress["losses"]), float(progress["rate"])
