@@ -1,1 +1,55 @@
-"""Training and measuring on several ranks: processes on this machine or on many, which talk through MPI."""
+"""Training and measuring on several ranks: processes on this machine or on many, which talk through MPI.
+
+Importing this starts no MPI: that is `world`'s work, or `launch`'s in processes of their own.
+"""
+
+from tinytorch.perf.distributed.batch_norm import SynchronizedBatchNorm2d, synchronized
+from tinytorch.perf.distributed.checkpoint import load_checkpoint, save_checkpoint
+from tinytorch.perf.distributed.communicator import Communicator, Pending, Place, world
+from tinytorch.perf.distributed.data_parallel import DataParallel, counted_targets
+from tinytorch.perf.distributed.launch import RankError, launch
+from tinytorch.perf.distributed.mpi import MPIMissingError
+from tinytorch.perf.distributed.pipeline import Pipeline
+from tinytorch.perf.distributed.run import Checkpoints, train
+from tinytorch.perf.distributed.sampler import ShardedBatches, micro_batches
+from tinytorch.perf.distributed.schedules import gpipe, one_forward_one_backward
+from tinytorch.perf.distributed.stages import GPTStage, sequential_stage
+from tinytorch.perf.distributed.tensor_parallel import (
+    ColumnParallelLinear,
+    HeadParallelAttention,
+    ParallelFeedForward,
+    RowParallelLinear,
+    tensor_parallel,
+)
+from tinytorch.perf.distributed.watch import watched
+
+__all__ = [
+    "Checkpoints",
+    "ColumnParallelLinear",
+    "Communicator",
+    "DataParallel",
+    "GPTStage",
+    "HeadParallelAttention",
+    "MPIMissingError",
+    "ParallelFeedForward",
+    "Pending",
+    "Pipeline",
+    "Place",
+    "RankError",
+    "RowParallelLinear",
+    "ShardedBatches",
+    "SynchronizedBatchNorm2d",
+    "counted_targets",
+    "gpipe",
+    "launch",
+    "load_checkpoint",
+    "micro_batches",
+    "one_forward_one_backward",
+    "save_checkpoint",
+    "sequential_stage",
+    "synchronized",
+    "tensor_parallel",
+    "train",
+    "watched",
+    "world",
+]
