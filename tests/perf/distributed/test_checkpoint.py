@@ -33,6 +33,8 @@ def test_after_a_death_other_numbers_of_ranks_end_where_an_uninterrupted_run_end
 
 def test_masks_go_on_where_they_stopped_and_wrong_restarts_change_nothing(tmp_path: Path) -> None:
     found = launch(restart_with_dropout, 2, {"folder": str(tmp_path)}, threads=1)
+    np.testing.assert_array_equal(found[0]["drawn"], np.random.default_rng(3).random(3))
+    assert (found[0]["drawn"] != found[1]["drawn"]).all()
     for one in found:
         np.testing.assert_array_equal(one["continued"], one["whole"])
         assert "it continues on 2 ranks only, not on 1" in one["ranks"]

@@ -220,6 +220,9 @@ def restart_with_dropout(communicator: Communicator, folder: str) -> dict[str, A
         train(with_dropout(communicator), batches, 2, communicator, checkpoints=checkpoints, after_step=stop)
     trainer = with_dropout(communicator)
     found["continued"] = np.array(train(trainer, batches, 2, communicator, checkpoints=checkpoints))
+    model = with_dropout(communicator).model
+    (dropout,) = [layer for _, layer in model.named_modules() if isinstance(layer, Dropout)]
+    found["drawn"] = dropout.generator.random(3)
     return found | wrong_restarts(communicator, folder, with_dropout(communicator), batches)
 
 

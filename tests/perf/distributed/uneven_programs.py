@@ -54,9 +54,8 @@ def train_uneven(communicator: Communicator) -> dict[str, Any]:
     except ValueError as error:
         told = str(error)
     try:
-        trainer.step(
-            (Tensor(np.full((1, 3), np.inf, np.float32)), part(0, 1)[1][:1]) if communicator.rank else part(0, 0)
-        )
+        inputs, targets = part(0, communicator.rank)
+        trainer.step((Tensor(inputs.data * np.float32(np.inf)) if communicator.rank else inputs, targets))
     except FloatingPointError as error:
         told += f"; {error}"
     return {**model.state_dict(), "told": told}
