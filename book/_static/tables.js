@@ -1,4 +1,4 @@
-// Sorts tables by a click on a column's header.
+// Sorts tables by a click on a column's header, and lets wide ones be scrolled with the keyboard.
 "use strict";
 
 {
@@ -43,5 +43,10 @@
     });
   };
 
-  document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("table.sortable").forEach(makeSortable));
+  document.addEventListener("DOMContentLoaded", () => {
+    document.querySelectorAll("table.sortable").forEach(makeSortable);
+    // A table wider than the page can be scrolled with the keyboard only when it can have the focus.
+    for (const box of document.querySelectorAll(".pst-scrollable-table-container"))
+      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+  });
 }
