@@ -24,6 +24,12 @@ function watch(word) {
   const hide = () => {
     if (meaning.matches(":popover-open") && !meaning.contains(document.activeElement)) meaning.hidePopover();
   };
+  // Where the focus goes on to something else, nothing may lie over that; a press in the meaning's text leads nowhere.
+  const left = (event) => {
+    const next = event.relatedTarget;
+    if (!next) later(WAIT_TO_HIDE, hide);
+    else if (next !== word && !meaning.contains(next) && meaning.matches(":popover-open")) meaning.hidePopover();
+  };
   for (const part of [word, meaning]) {
     part.addEventListener("pointerenter", (event) => {
       if (event.pointerType === "mouse") later(part === word ? WAIT_TO_SHOW : 0, () => show(word, meaning));
@@ -35,8 +41,8 @@ function watch(word) {
   word.addEventListener("focus", () => {
     if (word.matches(":focus-visible")) show(word, meaning);
   });
-  word.addEventListener("blur", () => later(WAIT_TO_HIDE, hide));
-  meaning.addEventListener("focusout", () => later(WAIT_TO_HIDE, hide));
+  word.addEventListener("blur", left);
+  meaning.addEventListener("focusout", left);
   word.addEventListener("click", () => clearTimeout(timer));
 }
 
