@@ -25,7 +25,6 @@ from tinytorch.perf.compression import (
     sparse_model,
     structured_prune,
 )
-from tinytorch.perf.exercises import naive_quantize
 from tinytorch.perf.memoization import disable_kv_cache, enable_kv_cache, fuse_decoding
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import (
@@ -38,6 +37,7 @@ from tinytorch.perf.quantization import (
     quantize_model,
     save_quantized,
 )
+from tinytorch.perf.quantization.exercises import naive_quantize
 from tinytorch.perf.statistics import median_interval
 from tinytorch.perf.subject import MIB
 from tinytorch.perf.timing import interleave, ratio
