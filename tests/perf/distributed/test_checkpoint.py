@@ -19,7 +19,7 @@ def test_after_a_death_other_numbers_of_ranks_end_where_an_uninterrupted_run_end
         return launch(train_from_checkpoint, ranks, arguments, threads=1)[0]
 
     whole = trained_alone("gpt", "adamw", epochs=2, schedule=falling)
-    with pytest.raises(RankError, match=r"rank 1 .* ended by Killed"):
+    with pytest.raises(RankError, match=r"rank 1 .* died of SIGKILL"):
         run(3, 4, dies=True, sharded=True)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"], "step 4 is lost"
     second = run(2, 7, dies=False, sharded=True)

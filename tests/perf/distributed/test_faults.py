@@ -29,7 +29,7 @@ def runs(process: int) -> bool:
     ("how", "told"),
     [
         ("raise", r"rank 1 \(.*\) failed with ZeroDivisionError: no reason; .*last op was all_reduce \(forward\)"),
-        ("die", r"rank 1 \(.*\) ended by Killed \(signal 9\); .* last op was all_reduce \(forward\)"),
+        ("die", r"rank 1 \(.*\) died of SIGKILL; .* last op was all_reduce \(forward\)"),
         (
             "hang",
             r"rank 1 \(.*\) keeps the others waiting: .* in all_reduce, call 3, .* of rank 1 \(.*\): .* last op was",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from tinytorch.perf.distributed import rank_process
 from tinytorch.perf.distributed.communicator import Communicator
 from tinytorch.perf.distributed.mpi import MPIMissingError
 from tinytorch.perf.distributed.value_files import read_values, write_values
@@ -28,9 +29,6 @@ from tinytorch.perf.team import usable_cores
 Program = Callable[..., Mapping[str, Any] | None]
 #: Seconds for which a killed process may still be in the system's table.
 _GOODBYE = 5.0
-#: How MPICH's mpiexec reports the first process that ended badly.
-_DEAD = re.compile(r"PID (\d+) RUNNING AT (\S+)")
-_HOW = re.compile(r"EXIT STRING: (.+)")
 
 
 class RankError(RuntimeError):
@@ -103,7 +101,7 @@ def launch(
         "pinned": pinned,
         "longest": longest_wait,
     }
-    command = [mpiexec(), "-n", str(ranks), sys.executable, "-m", "tinytorch.perf.distributed.rank_program"]
+    command = [mpiexec(), "-n", str(ranks), sys.executable, rank_process.__file__]
     with TemporaryDirectory(prefix="ranks-") as name:
         folder = Path(name)
         write_values(folder / "request", {**(arguments or {}), "/launch": asked})
@@ -169,27 +167,21 @@ def _end_ranks(folder: Path) -> None:
 
 
 def _error(folder: Path, ended: _Ended, timeout: float) -> RankError:
-    """Return why a run ended badly: what a rank wrote, else what mpiexec saw, with the states that ranks last wrote."""
-    failure = folder / FAILURE
-    if failure.exists():
-        told = json.loads(failure.read_text("utf-8"))
-        return RankError(told["message"], told.get("trace", ""))
+    """Return why a run ended badly: what was noted of a rank, with the states that ranks last wrote."""
     states = read_states(folder)
     each = "; ".join(f"{state.name}: {state.told()}" for state in states.values()) or "no rank began"
     if ended.code is None:
-        return RankError(f"the run did not end within {timeout:g} s and was killed: {each}")
-    dead = _DEAD.search(ended.printed)
-    if dead is None:
+        return RankError(f"the run did not end within {timeout:g} s and was killed: {each}", ended.printed)
+    notes = {folder / f"killed-{state.process}": state for state in states.values()}
+    found = [path for path in (*notes, folder / FAILURE) if path.exists()]
+    if not found:
         return RankError(f"the run ended with exit code {ended.code}: {each}", ended.printed)
-    how = _HOW.search(ended.printed)
-    ended_by = f"ended by {how[1].strip()}" if how else f"ended with exit code {ended.code}"
-    process, host = int(dead[1]), dead[2]
-    for state in states.values():
-        if state.process == process and state.host == host:
-            return RankError(f"{state.name} {ended_by}; when it last wrote its state, {state.told()}", ended.printed)
-    return RankError(
-        f"process {process} on {host} {ended_by} before it had begun; of the others: {each}", ended.printed
-    )
+    cause = min(found, key=lambda path: path.stat().st_mtime_ns)  # the others are what came of it
+    if cause in notes:
+        name, state = signal.Signals(int(cause.read_text("utf-8"))).name, notes[cause]
+        return RankError(f"{state.name} died of {name}; when it last wrote its state, {state.told()}", ended.printed)
+    told = json.loads(cause.read_text("utf-8"))
+    return RankError(told["message"], told.get("trace", ""))
 
 
 __all__ = ["Communicator", "Program", "RankError", "launch", "mpiexec"]

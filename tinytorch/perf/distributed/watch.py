@@ -140,10 +140,11 @@ class Watch:
 def watched(communicator: Communicator, folder: str | Path, longest: float = 30.0) -> Iterator[Watch]:
     """Run the body so that no rank waits for ever for another.
 
-    If a rank gives no sign of life, or keeps others waiting without ending an op or a call, for ``longest`` seconds,
-    the run ends with exit code `FAILED` within `within` (longest) seconds, and one sentence on standard error and in
-    ``failure.json`` names the rank and its last op. An error in the body ends the run at once. All ranks must enter
-    together, and ``longest`` must be above what the longest single op of the program takes.
+    The run ends, with exit code `FAILED`, at once where the body raises an error, and within `within` (longest) seconds
+    where a rank gives no sign of life, or keeps others waiting without ending an op or a call, for ``longest`` seconds.
+    Where a process dies, most MPI libraries end the run themselves. One sentence on standard error and in
+    ``failure.json`` names the rank and its last op. All ranks must enter together, and ``longest`` must be above what
+    the longest single op of the program takes.
 
     Args:
         folder: exists, is empty, and is seen by all ranks.
