@@ -51,6 +51,9 @@ DIGESTED = ("_static", "_style", "_templates", "_ext")
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _SPACE = re.compile(r"\s+")
 _AROUND = re.compile(r"\s*([{};,])\s*")
+#: Says that the reader chose dark, or that the script of the theme found the system so.
+_DARK = 'html[data-theme="dark"]'
+_DARK_RULES = re.compile(rf"^{re.escape(_DARK)}[^{{]*\{{[^}}]*\}}", re.MULTILINE)
 
 
 def _pygments(style: str, prefix: str) -> str:
@@ -65,6 +68,12 @@ def _shortened(css: str) -> str:
     return _AROUND.sub(r"\1", _SPACE.sub(" ", _COMMENT.sub("", css))).replace(";}", "}").strip()
 
 
+def _also_without_script(css: str) -> str:
+    """Return ``css`` and its dark rules once more, for systems that are dark where no script says so."""
+    rules = "\n".join(_DARK_RULES.findall(css)).replace(_DARK, "html:not([data-theme])")
+    return f"{css}\n@media screen and (prefers-color-scheme: dark) {{\n{rules}\n}}\n"
+
+
 def stylesheet(folder: Path, light: str, dark: str) -> str:
     """Return the book's style sheet.
 
@@ -74,7 +83,8 @@ def stylesheet(folder: Path, light: str, dark: str) -> str:
         dark: the same for dark ones.
     """
     parts = {name: (folder / f"{name}.css").read_text("utf-8") for name in STYLE_PARTS}
-    parts["code"] += _pygments(light, "") + "\n" + _pygments(dark, 'html[data-theme="dark"] ')
+    parts["code"] += _also_without_script(_pygments(light, "") + "\n" + _pygments(dark, f"{_DARK} "))
+    parts["tokens"] = _also_without_script(parts["tokens"])
     return "\n".join(_shortened(text) for text in parts.values()) + "\n"
 
 

@@ -22,6 +22,7 @@ from site_security import POLICY
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
 ADDRESS = "https://example.org/book/"
+DARK_SYSTEM = "prefers-color-scheme: dark"
 CONFIGURATION = f"""
 import sys
 sys.path.insert(0, {str(BOOK / "_ext")!r})
@@ -252,7 +253,22 @@ def test_shortening_changes_no_rule() -> None:
     written = [
         name for part in STYLE_PARTS for name in selectors((BOOK / STYLE_FOLDER / f"{part}.css").read_text("utf-8"))
     ]
-    assert [name for name in selectors(text) if ".highlight ." not in name] == written
+    made = (".highlight .", DARK_SYSTEM)
+    assert [name for name in selectors(text) if not any(part in name for part in made)] == written
+
+
+def test_dark_systems_get_dark_pages_without_a_script() -> None:
+    text = stylesheet(BOOK / STYLE_FOLDER, "a11y-high-contrast-light", "a11y-high-contrast-dark")
+    rules = tinycss2.parse_stylesheet(text, skip_comments=True, skip_whitespace=True)
+    chosen = [tinycss2.serialize([rule]) for rule in rules if 'html[data-theme="dark"]' in tinycss2.serialize([rule])]
+    system = "".join(
+        tinycss2.serialize(rule.content)
+        for rule in rules
+        if rule.type == "at-rule" and DARK_SYSTEM in tinycss2.serialize(rule.prelude)
+    )
+    colours = [rule for rule in chosen if ".highlight" in rule or "--book-background" in rule]
+    assert len(colours) > 10
+    assert system == "".join(rule.replace('html[data-theme="dark"]', "html:not([data-theme])") for rule in colours)
 
 
 def test_colours_are_named_once() -> None:
