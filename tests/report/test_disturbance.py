@@ -14,7 +14,7 @@ from tinytorch.perf.neighbours import Neighbours
 from tinytorch.perf.timing import Measurement
 from tinytorch.report import Page
 from tinytorch.report.claims import CANNOT_TELL, REFUTED, SUPPORTED
-from tinytorch.report.disturbance import WITHHELD, caution, had_less_than_a_core
+from tinytorch.report.disturbance import WITHHELD, WITHHELD_WORD, caution, had_less_than_a_core
 
 
 def timed(share: float, threads: int = 1) -> Measurement:
@@ -22,18 +22,23 @@ def timed(share: float, threads: int = 1) -> Measurement:
     return Measurement("work", (1.0, 1.1, 1.2, 1.3, 1.4, 1.5), "s", how)
 
 
-def claimed(share: float, others: float, monkeypatch: pytest.MonkeyPatch, threads: int = 1) -> dict[str, Any]:
+def judged(share: float, others: float, monkeypatch: pytest.MonkeyPatch, threads: int = 1) -> list[dict[str, Any]]:
+    """Return a claim, a word that names its number and one that does not."""
     monkeypatch.setattr(Neighbours, "cores", lambda _: others)
     page = Page("busy")
     page.number("time", timed(share, threads))
     page.claim("slow", statement="Slow.", source="Folklore", verdict=SUPPORTED, evidence="It took {time}.")
-    return page.records[-1].to_json()
+    page.word("named", "slow", because="it took {time}")
+    page.word("besides", "slow", because="it took long", numbers=["time"])
+    return [record.to_json() for record in page.records[-3:]]
 
 
-def test_a_claim_on_a_disturbed_number_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    claim = claimed(0.5, 1.0, monkeypatch)
-    assert claim["verdict"] == CANNOT_TELL
+def test_a_claim_and_a_word_on_a_disturbed_number_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    claim, named, besides = judged(0.5, 1.0, monkeypatch)
+    assert claim["verdict"] == named["word"] == besides["word"] == CANNOT_TELL
     assert claim["evidence"] == f"It took {{time}}. {WITHHELD}"
+    assert named["because"] == f"{WITHHELD_WORD}: it took {{time}}"
+    assert besides["because"] == f"{WITHHELD_WORD}: it took long"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +47,13 @@ def test_a_claim_on_a_disturbed_number_is_not_judged(monkeypatch: pytest.MonkeyP
     ids=["it had its core", "it waited for itself", "what several threads should have is not known"],
 )
 def test_others_are_judged(share: float, others: float, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert claimed(share, others, monkeypatch, threads)["verdict"] == SUPPORTED
+    claim, named, besides = judged(share, others, monkeypatch, threads)
+    assert (claim["verdict"], named["word"], besides["word"]) == (SUPPORTED, "slow", "slow")
+
+
+def test_a_word_rests_on_numbers_of_its_page() -> None:
+    with pytest.raises(ValueError, match="names time, which page 'busy' has not recorded"):
+        Page("busy").word("slow", "slow", because="it took long", numbers=["time"])
 
 
 def test_what_the_conditions_do_not_say_is_not_known() -> None:

@@ -39,6 +39,7 @@ def page() -> Page:
     page = Page("sample")
     page.number("latency", RUN)
     page.number("parameters", 12345, unit="parameters", what="weights and biases")
+    page.number("mean", 1.25e-3, unit="s", what="mean of the runs")
     page.number("wish", 1.5, unit="s", what="a run on a machine that nobody has", modelled=True)
     page.word("bottleneck", "memory-bound", because="it takes {latency}")
     page.table(
@@ -61,6 +62,7 @@ def test_a_page_of_every_kind_keeps_to_the_schema(page: Page) -> None:
         "provenance",
         "measured",
         "counted",
+        "derived",
         "modelled",
         "verdict",
         "table",
@@ -69,6 +71,26 @@ def test_a_page_of_every_kind_keeps_to_the_schema(page: Page) -> None:
         "absent",
     }
     validate(page_file("sample", page.records, duration_seconds=1.5))
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "kind"),
+    [
+        (4096, "B", "counted"),
+        (Measurement("state", (4096.0,), "B"), "B", "counted"),
+        (4096.0, "B", "derived"),
+        (1, "", "derived"),
+        (Measurement("the same over itself", (1.0,), ""), "", "derived"),
+        (Measurement("arithmetic that repeats", (0.75,), "%"), "%", "derived"),
+        (Measurement("one run", (2.0,), "s"), "s", "measured"),
+        (RUN, "s", "measured"),
+    ],
+)
+def test_what_is_whole_was_counted_unless_it_is_a_ratio_or_a_share(value: Any, unit: str, kind: str) -> None:
+    assert number_body("it", value, unit=unit, what="it", modelled=False)["kind"] == kind
+    page = Page("cells")
+    page.table("cells", [{"what": "it", "value": value}], [("what", "What"), ("value", "Value", unit)], caption="Cells")
+    assert page.records[-1].body["rows"][0]["value"]["kind"] == kind
 
 
 def test_the_schema_is_one() -> None:

@@ -16,6 +16,8 @@ _MANY = 0.25
 WITHHELD = (
     "Other programs took this machine's time from what was measured here, so this build does not judge the claim."
 )
+#: What stands behind a word that is withheld, before the reason that it would have had.
+WITHHELD_WORD = "other programs took this machine's time, so this build does not judge by what it measured"
 
 
 def had_less_than_a_core(number: Json) -> bool | None:

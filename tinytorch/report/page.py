@@ -16,7 +16,7 @@ from tinytorch.perf.noise import small_noise_floor
 from tinytorch.perf.timing import Measurement
 from tinytorch.report import figures, tables
 from tinytorch.report.claims import CANNOT_TELL, Claim, placeholders
-from tinytorch.report.disturbance import WITHHELD, is_disturbed
+from tinytorch.report.disturbance import WITHHELD, WITHHELD_WORD, is_disturbed
 from tinytorch.report.notebook_view import NOT_MEASURED, number_text, view, words
 from tinytorch.report.provenance import provenance
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, Record, checked_key, checked_text, now, number_body
@@ -70,7 +70,7 @@ class Page:
         Args:
             key: what prose calls it by.
             value: a `Measurement`; or a bare number, for which ``unit`` and ``what`` are needed: an int was counted, a
-                float was computed from other numbers.
+                float, a ratio and a share were computed from other numbers.
             unit: base unit of a bare number: ``"parameters"``, ``"B"``, ``"FLOP"``; ``"%"`` for a fraction of one,
                 ``"points"`` for the difference of two.
             what: what ran, was counted or computed; a measurement's own name if None.
@@ -83,26 +83,34 @@ class Page:
         body = number_body(key, value, unit=unit, what=what, modelled=modelled)
         return self._emit(key, body.pop("kind"), body)
 
-    def word(self, key: str, word: str, *, because: str) -> Shown:
+    def word(self, key: str, word: str, *, because: str, numbers: Sequence[str] = ()) -> Shown:
         """Record a verdict word that code chose, for the role ``{verdict}`key` ``.
+
+        Where other processes took the machine's time from one of the numbers, the word is withheld, as a claim's
+        verdict is: see `tinytorch.report.disturbance`.
 
         Args:
             key: what prose calls it by.
             word: the verdict, such as "memory-bound".
             because: the reason; ``{key}`` in it becomes that number.
+            numbers: keys of numbers that the word rests on besides.
 
         Raises:
-            ValueError: if something is empty, the key is taken, or ``because`` names a number not recorded yet.
+            ValueError: if something is empty, the key is taken, or a number is not recorded yet.
         """
         self._check_new(key)
         body = {"word": checked_text(word, "word", key), "because": checked_text(because, "because", key)}
-        self._check_numbers(placeholders(because, key), key)
+        rests_on = [*numbers, *placeholders(because, key)]
+        self._check_numbers(rests_on, key)
+        if self._is_disturbed(rests_on):
+            body = {"word": CANNOT_TELL, "because": f"{WITHHELD_WORD}: {body['because']}"}
         return self._emit(key, "verdict", body)
 
     def compare(self, key: str, comparison: Comparison) -> Shown:
         """Record a comparison: its ratio for ``{measured}`key` ``, its verdict for ``{verdict}`key-verdict` ``.
 
-        The verdict is "cannot tell" where the page's noise floor hides the ratio: see `NoiseFloor.verdict`.
+        The verdict is "cannot tell" where the page's noise floor hides the ratio: see `NoiseFloor.verdict`. It is
+        withheld as `word` says.
 
         Raises:
             ValueError: if one of the two keys is taken.
@@ -225,8 +233,7 @@ class Page:
             raise ValueError(
                 f"verdict of {key!r} must be {CANNOT_TELL!r}, not {verdict!r}: {', '.join(unmeasured)} was not measured"
             )
-        rests_on = [record.body for record in self.records if record.key in body["numbers"]]
-        if verdict != CANNOT_TELL and is_disturbed(rests_on, self._neighbours.cores()):
+        if verdict != CANNOT_TELL and self._is_disturbed(body["numbers"]):
             body |= {"verdict": CANNOT_TELL, "evidence": f"{body['evidence']} {WITHHELD}"}
         return self._emit(key, "claim", body)
 
@@ -241,6 +248,11 @@ class Page:
         missing = [key for key in keys if ":" not in key and key not in known]
         if missing:
             raise ValueError(f"{user!r} names {', '.join(missing)}, which page {self.name!r} has not recorded yet")
+
+    def _is_disturbed(self, keys: Sequence[str]) -> bool:
+        """Return whether others took the machine's time from one of these numbers of this page."""
+        rests_on = [record.body for record in self.records if record.key in keys]
+        return is_disturbed(rests_on, self._neighbours.cores())
 
     def _keys(self, *kinds: str) -> set[str]:
         """Return the keys of this page's records of these kinds."""

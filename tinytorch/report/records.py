@@ -16,7 +16,7 @@ import numpy as np
 
 from tinytorch.perf.statistics import Interval
 from tinytorch.perf.timing import Measurement, Statistic
-from tinytorch.report.numbers import half_width_of, is_exact
+from tinytorch.report.numbers import FRACTIONS, half_width_of, is_exact
 
 #: The version of `record.schema.json`; it rises whenever a reader of the files would have to change.
 SCHEMA_VERSION = 3
@@ -25,6 +25,8 @@ NUMBER_KINDS = ("measured", "counted", "derived", "modelled")
 #: The kind of what stands in place of a number, verdict, table or figure that this build did not measure.
 ABSENT = "absent"
 KINDS = (*NUMBER_KINDS, "verdict", "table", "figure", "claim", ABSENT, "provenance")
+#: Units of what is computed from other numbers: ratios and shares.
+_COMPUTED = FRACTIONS | {""}
 _KEY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 Json = dict[str, Any]
@@ -112,6 +114,11 @@ def _interval_of(measurement: Measurement) -> Json | None:
     return {"low": interval.low, "high": interval.high, "confidence": interval.confidence}
 
 
+def _kind_of_single(value: float, unit: str) -> str:
+    """Return the kind of a single number that is not modelled: a ratio or a share is computed, never counted."""
+    return "counted" if isinstance(value, int) and unit not in _COMPUTED else "derived"
+
+
 def number_body(
     key: str, value: Measurement | int | float, *, unit: str | None, what: str | None, modelled: bool
 ) -> Json:
@@ -129,8 +136,7 @@ def number_body(
     if unit is None or what is None:
         raise ValueError(f"{key!r} is a bare number, so unit= and what= must say what it counts")
     return {
-        # A whole number was counted; any other was computed, from counts or from times.
-        "kind": "modelled" if modelled else "counted" if isinstance(number, int) else "derived",
+        "kind": "modelled" if modelled else _kind_of_single(number, unit),
         "value": number,
         "unit": unit,
         "interval": None,
@@ -145,10 +151,12 @@ def _measurement_body(key: str, value: Measurement, *, unit: str | None, what: s
     if unit is not None and unit != value.unit:
         raise ValueError(f"unit of {key!r} must be left out or be the measurement's {value.unit!r}, not {unit!r}")
     exact = is_exact(value)
-    kind = "modelled" if modelled else "counted" if exact else "measured"
+    single = exact or (value.n == 1 and value.unit in _COMPUTED)
+    shown = int(value.median) if exact else value.median
+    kind = "modelled" if modelled else _kind_of_single(shown, value.unit) if single else "measured"
     return {
         "kind": kind,
-        "value": int(value.median) if exact else value.median,
+        "value": shown,
         "unit": value.unit,
         "interval": _interval_of(value),
         "n": value.n,
