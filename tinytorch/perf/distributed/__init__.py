@@ -1,7 +1,11 @@
 """Training and measuring on several ranks: processes on this machine or on many, which talk through MPI.
 
-Importing this starts no MPI: that is `world`'s work, or `launch`'s in processes of their own.
+Importing this starts no MPI: that is `world`'s work, or `launch`'s in processes of their own. What judges measurements
+is loaded when it is first asked for: it brings SciPy, whose import every rank would pay for.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from tinytorch.perf.distributed.batch_norm import SynchronizedBatchNorm2d, synchronized
 from tinytorch.perf.distributed.checkpoint import load_checkpoint, save_checkpoint
@@ -10,6 +14,7 @@ from tinytorch.perf.distributed.data_parallel import DataParallel, counted_targe
 from tinytorch.perf.distributed.launch import RankError, launch
 from tinytorch.perf.distributed.mpi import MPIMissingError
 from tinytorch.perf.distributed.pipeline import Pipeline
+from tinytorch.perf.distributed.ring import ring_all_reduce
 from tinytorch.perf.distributed.run import Checkpoints, train
 from tinytorch.perf.distributed.sampler import ShardedBatches, micro_batches
 from tinytorch.perf.distributed.schedules import gpipe, one_forward_one_backward
@@ -23,11 +28,29 @@ from tinytorch.perf.distributed.tensor_parallel import (
 )
 from tinytorch.perf.distributed.watch import watched
 
+if TYPE_CHECKING:
+    from tinytorch.perf.distributed.link_fit import FittedLink, fit, fit_pieces
+
+#: Where each name lies that is loaded later; in the block above for type checkers.
+_LATER = {
+    "FittedLink": "tinytorch.perf.distributed.link_fit",
+    "fit": "tinytorch.perf.distributed.link_fit",
+    "fit_pieces": "tinytorch.perf.distributed.link_fit",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)
+
+
 __all__ = [
     "Checkpoints",
     "ColumnParallelLinear",
     "Communicator",
     "DataParallel",
+    "FittedLink",
     "GPTStage",
     "HeadParallelAttention",
     "MPIMissingError",
@@ -40,11 +63,14 @@ __all__ = [
     "ShardedBatches",
     "SynchronizedBatchNorm2d",
     "counted_targets",
+    "fit",
+    "fit_pieces",
     "gpipe",
     "launch",
     "load_checkpoint",
     "micro_batches",
     "one_forward_one_backward",
+    "ring_all_reduce",
     "save_checkpoint",
     "sequential_stage",
     "synchronized",

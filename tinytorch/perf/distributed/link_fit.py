@@ -1,0 +1,234 @@
+"""A link fitted to measured messages: alpha + beta x bytes with intervals, residuals and the sizes where it holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import norm, t
+
+from tinytorch.perf.statistics import Interval
+from tinytorch.perf.timing import Measurement, Statistic
+
+Floats = npt.NDArray[np.float64]
+#: Relative residual up to which a line is said to hold.
+TOLERANCE = 0.25
+#: Sizes that a line has to go through: any two would fit.
+FEWEST_SIZES = 3
+#: Resamples of the bootstrap, and the coverage of its intervals.
+RESAMPLES, CONFIDENCE = 2000, 0.95
+_TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+
+
+@dataclass(frozen=True)
+class FittedLink:
+    """What a message takes, alpha + beta x bytes, as a line through measured times; a `links.Line` with intervals.
+
+    Attributes:
+        name: what was measured.
+        alpha: seconds of a message without bytes. beta: seconds that each byte adds ("s/B"). Their samples are the
+            lines of single rounds; value and interval are those of the line through the medians.
+        residuals: by size in bytes, (measured - line) / measured.
+    """
+
+    name: str
+    alpha: Statistic
+    beta: Statistic
+    residuals: Mapping[int, float]
+
+    @property
+    def alpha_s(self) -> float:
+        """Seconds of a message without bytes."""
+        return self.alpha.median
+
+    @property
+    def beta_s_per_byte(self) -> float:
+        """Seconds that each byte adds."""
+        return self.beta.median
+
+    @property
+    def bandwidth(self) -> Statistic:
+        """Bytes a second of an endless message, 1 / beta.
+
+        Raises:
+            ValueError: if in some round bytes cost nothing: the sizes then do not reach to where they cost.
+        """
+        if min(*self.beta.samples, self.beta.interval.low) <= 0:
+            raise ValueError(
+                f"{self.name} has no bandwidth: up to {self.sizes[1]} B more bytes take no longer in a round"
+            )
+        return self.beta.per(1.0, "B/s", f"bandwidth of {self.name}")
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Smallest and largest size that it was fitted to, in bytes."""
+        return min(self.residuals), max(self.residuals)
+
+    @property
+    def worst(self) -> float:
+        """Largest relative residual by magnitude."""
+        return max(map(abs, self.residuals.values()))
+
+    @property
+    def holds(self) -> bool:
+        """Whether no median lies farther from the line than `TOLERANCE` of itself."""
+        return self.worst <= TOLERANCE
+
+    def seconds(self, nbytes: float) -> float:
+        """Return what a message of ``nbytes`` takes by the line, in seconds: a modelled number.
+
+        Raises:
+            ValueError: if ``nbytes`` lies outside of the sizes that the line was fitted to.
+        """
+        low, high = self.sizes
+        if not low <= nbytes <= high:
+            raise ValueError(f"nbytes must be {low} to {high}, to which {self.name!r} was fitted, not {nbytes:g}")
+        return self.alpha_s + self.beta_s_per_byte * nbytes
+
+
+def fit(times: Mapping[int, Measurement], name: str | None = None, *, seed: int = 0) -> FittedLink:
+    """Return the line alpha + beta x bytes, neither below 0, through the median times of messages by size in bytes.
+
+    The sum of the squares of relative residuals is smallest, so that small messages weigh as much as large ones.
+    Intervals are the percentile bootstrap's over rounds: the samples that all sizes have of one round are drawn
+    together, as what disturbs one disturbs its neighbours. Where medians lie farther from the line than their scatter
+    explains, both intervals are widened by that ratio (as for data that disagree in S. Navas et al., Review of Particle
+    Physics, 2024, section 5.2.2, doi:10.1103/PhysRevD.110.030001) and by Student's quantile for so few sizes.
+
+    Args:
+        times: by size; in seconds, as many samples of each, taken in turns.
+        name: of the link; what all sizes share of the measurements' names if None.
+        seed: of the bootstrap.
+
+    Raises:
+        ValueError: if there are fewer than three sizes; if samples differ in number, are not in seconds or not above 0;
+            or if more ranks than cores made them: such times tell of the scheduler, not of a link.
+    """
+    sizes, samples = _checked(times)
+    medians = np.median(samples, axis=1)
+    drawn = _resampled_medians(samples, seed)
+    line, rounds, lines = (line_through(sizes, rows) for rows in (medians[None], samples.T, drawn))
+    alpha, beta = (float(values[0]) for values in line)
+    residuals = (medians - alpha - beta * sizes) / medians
+    wider = _widening(residuals, drawn, medians)
+    first = times[min(times)]
+    called = name or first.how.get("series") or first.name
+    how = {**first.how, "statistic": "line through the medians", "interval_by": "bootstrap over rounds"}
+    alpha_bounds, beta_bounds = (
+        _widened(value, np.quantile(ends, _TAILS), wider) for value, ends in zip((alpha, beta), lines, strict=True)
+    )
+    return FittedLink(
+        called,
+        Statistic(f"alpha of {called}", tuple(rounds[0]), "s", how, value=alpha, bounds=alpha_bounds),
+        Statistic(f"beta of {called}", tuple(rounds[1]), "s/B", how, value=beta, bounds=beta_bounds),
+        {int(size): float(residual) for size, residual in zip(sizes, residuals, strict=True)},
+    )
+
+
+def fit_pieces(times: Mapping[int, Measurement], *, at_most: int = 3, seed: int = 0) -> tuple[FittedLink, ...]:
+    """Return the fewest lines that hold, each for a range of sizes; ``at_most`` if even they do not all hold.
+
+    MPI libraries change their protocol with the size: a small message is sent at once (eager), a large one when the
+    receiver is ready (rendezvous). Of all ways to cut the sizes, each piece at least three, the one with the smallest
+    sum of squares is taken.
+
+    Raises:
+        ValueError: as `fit`, or if ``at_most`` is below 1.
+    """
+    if at_most < 1:
+        raise ValueError(f"at_most must be at least 1 piece, not {at_most}")
+    found: tuple[FittedLink, ...] = ()
+    for pieces in range(1, max(1, min(at_most, len(times) // FEWEST_SIZES)) + 1):
+        found = tuple(fit({size: times[size] for size in piece}, seed=seed) for piece in _best_cut(times, pieces))
+        if all(piece.holds for piece in found):
+            break
+    return found
+
+
+def line_through(sizes: Floats, times: Floats) -> tuple[Floats, Floats]:
+    """Return alpha and beta, each (rows,) and none below 0, of each row of ``times`` (rows, sizes).
+
+    The least squares of (time - alpha - beta size) / time. Where one of the two would be below 0 it is 0 and the other
+    the best then; of the two ways to do so the one with the smaller squares.
+    """
+    ones, slopes = 1 / times, sizes / times
+    a, b, c = (ones**2).sum(axis=1), (ones * slopes).sum(axis=1), (slopes**2).sum(axis=1)
+    u, v = ones.sum(axis=1), slopes.sum(axis=1)
+    determinant = a * c - b * b
+    alpha, beta = (c * u - b * v) / determinant, (a * v - b * u) / determinant
+    flat, steep = u / a, v / c
+    level = u * flat > v * steep  # what each takes from the sum of squares
+    outside = (alpha < 0) | (beta < 0)
+    alpha = np.where(outside, np.where(level, flat, 0.0), alpha)
+    beta = np.where(outside, np.where(level, 0.0, steep), beta)
+    return alpha, beta
+
+
+def _checked(times: Mapping[int, Measurement]) -> tuple[Floats, Floats]:
+    """Return sizes (n,) in rising order and samples (n, rounds)."""
+    if len(times) < FEWEST_SIZES:
+        raise ValueError(f"times must hold at least {FEWEST_SIZES} sizes to fit a line, not {len(times)}")
+    ordered = [times[size] for size in sorted(times)]
+    if any(one.how.get("oversubscribed") for one in ordered):
+        raise ValueError(
+            "times must come from no more ranks than cores: with more they tell of the scheduler, not of a link"
+        )
+    units = sorted({repr(one.unit) for one in ordered})
+    if units != ["'s'"]:
+        raise ValueError(f"times must be in 's', not in {', '.join(units)}")
+    if len({one.n for one in ordered}) > 1:
+        raise ValueError(f"times must have as many samples each, not {', '.join(str(one.n) for one in ordered)}")
+    samples = np.array([one.samples for one in ordered], np.float64)
+    if not (samples > 0).all():
+        raise ValueError(f"times must be above 0, but {samples.min()} is among them")
+    return np.array(sorted(times), np.float64), samples
+
+
+def _best_cut(times: Mapping[int, Measurement], pieces: int) -> list[list[int]]:
+    """Return the sizes in ``pieces`` neighbouring groups whose lines have the smallest sum of squares."""
+    sizes, samples = _checked(times)
+    medians = np.median(samples, axis=1)
+
+    def squares(first: int, end: int) -> float:
+        own, given = sizes[first:end], medians[first:end]
+        alpha, beta = line_through(own, given[None])
+        return float((((given - alpha - beta * own) / given) ** 2).sum())
+
+    best = min(_cuts(len(sizes), pieces), key=lambda cut: sum(squares(*ends) for ends in pairwise(cut)))
+    ordered = sorted(times)
+    return [ordered[first:end] for first, end in pairwise(best)]
+
+
+def _cuts(count: int, pieces: int) -> Iterator[tuple[int, ...]]:
+    """Yield all borders 0, ..., ``count`` of pieces of at least `FEWEST_SIZES`."""
+    for inner in combinations(range(FEWEST_SIZES, count - FEWEST_SIZES + 1), pieces - 1):
+        cut = (0, *inner, count)
+        if all(end - first >= FEWEST_SIZES for first, end in pairwise(cut)):
+            yield cut
+
+
+def _resampled_medians(samples: Floats, seed: int) -> Floats:
+    """Return the medians of all sizes for each resample of the rounds, (RESAMPLES, sizes)."""
+    rounds = samples.shape[1]
+    drawn = np.random.default_rng(seed).integers(rounds, size=(RESAMPLES, rounds))
+    return np.stack([np.median(row[drawn], axis=1) for row in samples], axis=1)
+
+
+def _widening(residuals: Floats, drawn: Floats, medians: Floats) -> float:
+    """Return by how much the residuals exceed what the medians' own scatter explains, at least 1."""
+    freedom = residuals.size - 2
+    scatter = float(((drawn.std(axis=0) / medians) ** 2).mean())
+    found = float((residuals**2).sum() / freedom)
+    if found <= scatter or not scatter:
+        return 1.0
+    student = float(t.ppf(_TAILS[1], freedom) / norm.ppf(_TAILS[1]))
+    return math.sqrt(found / scatter) * student
+
+
+def _widened(value: float, ends: Floats, wider: float) -> Interval:
+    low, high = (value + wider * (float(end) - value) for end in ends)
+    return Interval(max(0.0, low), high, CONFIDENCE)
