@@ -1,0 +1,100 @@
+"""Checks for the exercises on several ranks: each passes or fails a reader's function, and says on what it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from tinytorch.perf.checking import exercise_check
+from tinytorch.perf.distributed.collective_costs import ring_all_reduce
+from tinytorch.perf.distributed.links import GivenLink
+from tinytorch.perf.distributed.waiting import divided
+
+
+class Entry(NamedTuple):
+    """One line of a trace: which rank was in which op from when to when, in seconds on one clock.
+
+    ``sequence`` counts the collectives, 1 for the first; it is 0 for an op that needs no other rank.
+    """
+
+    rank: int
+    op: str
+    sequence: int
+    start: float
+    end: float
+
+
+@exercise_check
+def check_straggler(function: Callable[[list[Entry]], int]) -> str:
+    """Return "... passed" if ``function(trace)`` names the rank for which the others waited longest, in all.
+
+    In each collective all ranks wait for the one that arrives last; moving the data takes time of its own. The traces
+    are made up.
+
+    Raises:
+        AssertionError: with the trace's waiting, by the rank that caused it, and the answer.
+    """
+    draw = np.random.default_rng(0)
+    for _ in range(40):
+        trace, truth, caused = _made_trace(draw)
+        answer = function([trace[index] for index in draw.permutation(len(trace))])
+        told = ", ".join(f"{seconds * 1e3:.1f} ms for rank {rank}" for rank, seconds in enumerate(caused))
+        assert answer == truth, f"the others waited {told}: the straggler is rank {truth}, not {answer!r}"
+    return "straggler: passed"
+
+
+def _made_trace(draw: np.random.Generator) -> tuple[list[Entry], int, list[float]]:
+    """Return a trace, its straggler, and the seconds that others waited for each rank.
+
+    After the last collective a rank that is not the straggler computes longest of all, and nobody waits for it.
+    """
+    ranks, steps = int(draw.integers(2, 6)), 8
+    now = np.zeros(ranks)
+    trace: list[Entry] = []
+    caused = [0.0] * ranks
+    for step in range(steps):
+        for rank, seconds in enumerate(draw.uniform(0.010, 0.012, ranks) + draw.exponential(0.003, ranks)):
+            trace += _computed(rank, float(now[rank]), float(seconds), draw)
+            now[rank] += seconds
+        starts = now.tolist()
+        now[:] = now.max() + draw.uniform(0.001, 0.004)
+        trace += [Entry(rank, "all_reduce", step + 1, starts[rank], float(now[rank])) for rank in range(ranks)]
+        caused[int(np.argmax(starts))] += sum(part.waiting for part in divided(starts, now.tolist()))
+    straggler = int(np.argmax(caused))
+    trace += _computed((straggler + 1) % ranks, float(now[0]), 0.2, draw)
+    return trace, straggler, caused
+
+
+def _computed(rank: int, start: float, seconds: float, draw: np.random.Generator) -> list[Entry]:
+    """Return three ops of one rank that take ``seconds`` together."""
+    ends = [start, *(start + seconds * np.cumsum(draw.dirichlet(np.ones(3)))).tolist()]
+    return [Entry(rank, op, 0, *ends[place : place + 2]) for place, op in enumerate(("linear", "gelu", "layer_norm"))]
+
+
+@exercise_check
+def check_most_ranks(function: Callable[[float, float, float, float, float], int]) -> str:
+    """Return "... passed" if ``function(seconds, nbytes, alpha, beta, least)`` is how far weak scaling pays.
+
+    Each rank computes ``seconds`` a step whatever their number, then a ring sums ``nbytes`` of gradients: nothing is
+    hidden. The answer is the largest number of ranks up to 4,096 with which at least the share ``least`` of a step is
+    computation.
+
+    Raises:
+        AssertionError: with the case, the right number of ranks and its efficiency, and the answer.
+    """
+    draw = np.random.default_rng(0)
+    for _ in range(60):
+        seconds, nbytes = (float(10**value) for value in draw.uniform((-3, 4), (0, 9)))
+        alpha, beta = (float(10**value) for value in draw.uniform((-7, -11), (-4, -9)))
+        least = float(draw.uniform(0.5, 0.95))
+        line = GivenLink(alpha, beta)
+        efficiency = [seconds / (seconds + ring_all_reduce(nbytes, ranks, line)) for ranks in range(1, 4097)]
+        truth = max(ranks for ranks, share in enumerate(efficiency, 1) if share >= least)
+        answer = function(seconds, nbytes, alpha, beta, least)
+        shown = (
+            f"{seconds:.3g} s a step, {nbytes:.3g} B, alpha {alpha:.3g} s, beta {beta:.3g} s/B, at least {least:.3f}"
+        )
+        assert answer == truth, f"{shown}: {truth} ranks have {efficiency[truth - 1]:.4f}, so not {answer!r}"
+    return "most_ranks: passed"
