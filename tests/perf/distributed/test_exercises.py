@@ -10,6 +10,10 @@ import pytest
 
 from tinytorch.perf.distributed import exercises
 from tinytorch.perf.distributed.exercises import Entry
+from tinytorch.perf.distributed.links import Cluster
+from tinytorch.perf.distributed.prediction import Split
+from tinytorch.perf.distributed.splits import best_splits
+from tinytorch.perf.distributed.workload import Workload
 
 Trace = list[Entry]
 
@@ -66,9 +70,32 @@ def speedup_for_efficiency(seconds: float, nbytes: float, alpha: float, beta: fl
     return most_ranks(seconds, nbytes, alpha, beta, 1 / (2 - least))
 
 
+def choose_split(workload: Workload, cluster: Cluster, ranks: int, memory: float) -> Split | None:
+    found = best_splits(workload, cluster, ranks, memory_bytes=memory)
+    return found[0].split if found else None
+
+
+def whatever_the_memory(workload: Workload, cluster: Cluster, ranks: int, memory: float) -> Split | None:
+    return best_splits(workload, cluster, ranks)[0].split
+
+
+def data_if_it_fits(workload: Workload, cluster: Cluster, ranks: int, memory: float) -> Split | None:
+    found = best_splits(workload, cluster, ranks, memory_bytes=memory)
+    return max(found, key=lambda one: one.split.data).split if found else None
+
+
+def smallest(workload: Workload, cluster: Cluster, ranks: int, memory: float) -> Split | None:
+    found = best_splits(workload, cluster, ranks, memory_bytes=memory)
+    return min(found, key=lambda one: one.memory.total).split if found else None
+
+
 @pytest.mark.parametrize(
     ("check", "right"),
-    [(exercises.check_straggler, straggler), (exercises.check_most_ranks, most_ranks)],
+    [
+        (exercises.check_straggler, straggler),
+        (exercises.check_most_ranks, most_ranks),
+        (exercises.check_choose_split, choose_split),
+    ],
 )
 def test_right_answers_pass(check: Callable[[Any], str], right: Callable[..., Any]) -> None:
     assert check(right).endswith(": passed")
@@ -86,6 +113,11 @@ def test_right_answers_pass(check: Callable[[Any], str], right: Callable[..., An
         (exercises.check_most_ranks, without_latency),
         (exercises.check_most_ranks, speedup_for_efficiency),
         (exercises.check_most_ranks, lambda *_: 1),
+        (exercises.check_choose_split, whatever_the_memory),
+        (exercises.check_choose_split, data_if_it_fits),
+        (exercises.check_choose_split, smallest),
+        (exercises.check_choose_split, lambda workload, cluster, ranks, memory: None),
+        (exercises.check_choose_split, lambda workload, cluster, ranks, memory: Split(ranks)),
     ],
 )
 def test_nearly_right_answers_fail(check: Callable[[Any], str], wrong: Callable[..., Any]) -> None:

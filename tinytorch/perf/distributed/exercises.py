@@ -9,8 +9,11 @@ import numpy as np
 
 from tinytorch.perf.checking import exercise_check
 from tinytorch.perf.distributed.collective_costs import ring_all_reduce
-from tinytorch.perf.distributed.links import GivenLink
+from tinytorch.perf.distributed.links import Cluster, GivenLink, given_link
+from tinytorch.perf.distributed.prediction import Prediction, Split, predict
+from tinytorch.perf.distributed.splits import possible_splits
 from tinytorch.perf.distributed.waiting import divided
+from tinytorch.perf.distributed.workload import Workload, transformer_workload
 
 
 class Entry(NamedTuple):
@@ -98,3 +101,61 @@ def check_most_ranks(function: Callable[[float, float, float, float, float], int
         )
         assert answer == truth, f"{shown}: {truth} ranks have {efficiency[truth - 1]:.4f}, so not {answer!r}"
     return "most_ranks: passed"
+
+
+@exercise_check
+def check_choose_split(function: Callable[[Workload, Cluster, int, float], Split | None]) -> str:
+    """Return "... passed" if ``function(workload, cluster, ranks, memory)`` is a fastest split that fits.
+
+    Speed and bytes are those of `predict`, without sharding or overlap; the answer is None if no split of all ranks
+    fits the ``memory`` bytes of a rank.
+
+    Raises:
+        AssertionError: with the case, the seconds and bytes of the fastest split that fits, and those of the answer.
+    """
+    draw = np.random.default_rng(0)
+    for ranks in (4, 8, 16, 32, 64):
+        workload, cluster = _made_workload(draw), _made_cluster(draw)
+        possible = [predict(workload, cluster, split) for split in possible_splits(workload, ranks)]
+        needed = np.quantile([one.memory.total for one in possible], (0, 0.1, 0.5, 1))
+        for memory in (0.99 * needed[0], *(1.001 * needed)):
+            fit = [one for one in possible if one.memory.total <= memory]
+            best = min(fit, key=lambda one: one.seconds) if fit else None
+            answer = function(workload, cluster, ranks, float(memory))
+            shown = f"{ranks} ranks, {cluster.ranks_per_node} a node, of {memory / 1e9:.2f} GB each: the fastest split"
+            _check_split(answer, best, fit, f"{shown} is {_told(best)}")
+    return "choose_split: passed"
+
+
+def _check_split(answer: Split | None, best: Prediction | None, fit: list[Prediction], shown: str) -> None:
+    """Raise AssertionError unless ``answer`` is a split of ``fit`` that takes as long as the best, or both are None."""
+    if answer is None or best is None:
+        assert answer is best, f"{shown}, not {answer}"
+        return
+    found = next((one for one in fit if one.split == answer), None)
+    assert found is not None, f"{shown}; {answer!r} does not fit, or is no split of so many ranks"
+    assert found.seconds <= best.seconds * (1 + 1e-9), f"{shown}; {_told(found)} takes longer"
+
+
+def _told(prediction: Prediction | None) -> str:
+    if prediction is None:
+        return "none"
+    return f"{prediction.split} with {prediction.seconds:.3f} s and {prediction.memory.total / 1e9:.2f} GB"
+
+
+def _made_workload(draw: np.random.Generator) -> Workload:
+    heads = int(2 ** draw.integers(3, 6))
+    return transformer_workload(
+        layers=int(draw.integers(12, 49)),
+        width=128 * heads,
+        heads=heads,
+        positions=2048,
+        vocabulary=51200,
+        examples=256,
+        flops_per_second=float(10 ** draw.uniform(12, 14)),
+    )
+
+
+def _made_cluster(draw: np.random.Generator) -> Cluster:
+    inside, between = (float(10**value) for value in draw.uniform((10, 9), (11.5, 10.5)))
+    return Cluster(given_link(2e-6, inside), given_link(5e-6, between), int(2 ** draw.integers(1, 4)))
