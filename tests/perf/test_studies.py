@@ -39,6 +39,20 @@ def test_time_between_ops_is_what_a_pause_between_them_takes() -> None:
     assert studies.time_between_ops(paused, repeats=3).median > 0.8 > 0 < studies.time_between_ops(run, 3).median
 
 
+def test_studies_say_how_much_of_a_core_they_had() -> None:
+    def waiting() -> None:
+        run()
+        time.sleep(0.02)
+
+    found = [
+        studies.shares(waiting, {"all": lambda _: True}, repeats=3)["all"],
+        studies.time_between_ops(waiting, repeats=3),
+        studies.single_calls(waiting, "waiting", 3),
+    ]
+    assert all(0 <= measured.how["cpu_per_wall"] < 0.7 for measured in found)
+    assert studies.phases("mlp", batch=4, repeats=2)["forward"].how["cpu_per_wall"] > 0
+
+
 def test_phases_of_a_step_have_as_many_samples_as_steps_and_train_the_model() -> None:
     from tinytorch import models
 

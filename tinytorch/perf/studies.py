@@ -30,8 +30,7 @@ def shares(
     Raises:
         ValueError: if ``repeats`` is below 1 or the run makes no op.
     """
-    profiles = recordings(run, repeats)
-    how = {"runs": repeats, "warmup_runs": _WARM, "blas_threads": current_blas_threads()}
+    profiles, how = _recorded(run, repeats)
     found: dict[str, Measurement] = {}
     for name, accepts in parts.items():
         samples = [
@@ -48,9 +47,28 @@ def time_between_ops(run: Callable[[], Any], repeats: int = 15) -> Measurement:
     Raises:
         ValueError: if ``repeats`` is below 1 or the run makes no op.
     """
-    samples = [1 - profile.op_seconds / profile.wall_seconds for profile in recordings(run, repeats)]
-    how = {"runs": repeats, "warmup_runs": _WARM, "blas_threads": current_blas_threads()}
+    profiles, how = _recorded(run, repeats)
+    samples = [1 - profile.op_seconds / profile.wall_seconds for profile in profiles]
     return Measurement("share of the time between ops", tuple(samples), "%", how)
+
+
+def _recorded(run: Callable[[], Any], repeats: int) -> tuple[list[Profile], dict[str, Any]]:
+    """Return `recordings` of a run, and the conditions under which they were taken."""
+    start = _cpu_and_wall()
+    profiles = recordings(run, repeats)
+    how = {"runs": repeats, "warmup_runs": _WARM, "blas_threads": current_blas_threads()}
+    return profiles, {**how, "cpu_per_wall": _cpu_per_wall(start)}
+
+
+def _cpu_and_wall() -> tuple[int, int]:
+    """Return nanoseconds of this process's CPU time and of the clock."""
+    return time.process_time_ns(), time.perf_counter_ns()
+
+
+def _cpu_per_wall(start: tuple[int, int]) -> float:
+    """Return CPU time over wall time since ``start``: 1 is a whole core, to three digits."""
+    cpu, wall = (now - then for now, then in zip(_cpu_and_wall(), start, strict=True))
+    return float(f"{cpu / wall:.3g}")
 
 
 def recordings(run: Callable[[], Any], repeats: int = 15) -> list[Profile]:
@@ -91,6 +109,7 @@ def phases(name: str, batch: int, repeats: int = 25, model: Module | None = None
     loss, optimizer = models.loss_function(), AdamW(model.parameters())
     readings: list[tuple[int, int, int, int]] = []
     with collector_off():
+        began = _cpu_and_wall()
         for _ in range(_WARM + repeats):
             optimizer.zero_grad()
             start = time.perf_counter_ns()
@@ -100,11 +119,13 @@ def phases(name: str, batch: int, repeats: int = 25, model: Module | None = None
             backward_end = time.perf_counter_ns()
             optimizer.step()
             readings.append((start, forward_end, backward_end, time.perf_counter_ns()))
+        cpu_per_wall = _cpu_per_wall(began)
     how = {
         "warmup_runs": _WARM,
         "inner_loops": 1,
         "garbage_collector": "off",
         "blas_threads": current_blas_threads(),
+        "cpu_per_wall": cpu_per_wall,
         "interleaved_with": ["forward", "backward", "update"],
     }
     times = np.diff(np.array(readings[_WARM:]), axis=1) * 1e-9
@@ -153,11 +174,19 @@ def single_calls(function: Callable[[], Any], name: str, calls: int) -> Measurem
     with collector_off():
         for _ in range(_WARM):
             function()
+        began = _cpu_and_wall()
         for _ in range(calls):
             start = time.perf_counter_ns()
             function()
             seconds.append((time.perf_counter_ns() - start) * 1e-9)
-    how = {"warmup_runs": _WARM, "inner_loops": 1, "garbage_collector": "off", "blas_threads": current_blas_threads()}
+        cpu_per_wall = _cpu_per_wall(began)
+    how = {
+        "warmup_runs": _WARM,
+        "inner_loops": 1,
+        "garbage_collector": "off",
+        "blas_threads": current_blas_threads(),
+        "cpu_per_wall": cpu_per_wall,
+    }
     return Measurement(name, tuple(seconds), "s", how)
 
 
