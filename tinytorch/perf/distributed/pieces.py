@@ -1,0 +1,72 @@
+"""Pieces of time: which op a rank is in at each moment, and how long two things go on at once. All in whole ns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tinytorch.perf.events import Event
+
+#: Start and end.
+Stretch = tuple[int, int]
+
+
+class Piece(NamedTuple):
+    """A stretch in which the op at position ``event`` runs, and none inside it."""
+
+    start: int
+    end: int
+    event: int
+
+
+def own_pieces(events: Sequence[Event]) -> list[Piece]:
+    """Return the time of each event without the events inside it, in the order of time; no two pieces overlap.
+
+    Events of one rank either follow or contain one another. What lies between pieces lies between ops.
+    """
+    order = sorted(range(len(events)), key=lambda index: (events[index].start, -events[index].end))
+    pieces: list[Piece] = []
+    running: list[int] = []
+    now = 0
+
+    def go_on_to(when: int) -> None:
+        """Give the time until ``when`` to the innermost op that runs."""
+        nonlocal now
+        if running and when > now:
+            pieces.append(Piece(now, when, running[-1]))
+        now = max(now, when)
+
+    for index in order:
+        while running and events[running[-1]].end <= events[index].start:
+            go_on_to(events[running[-1]].end)
+            running.pop()
+        go_on_to(events[index].start)
+        now = events[index].start
+        running.append(index)
+    while running:
+        go_on_to(events[running[-1]].end)
+        running.pop()
+    return pieces
+
+
+def merged(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """Return the times that at least one of ``stretches`` covers, in order, none touching another."""
+    found: list[Stretch] = []
+    for start, end in sorted(stretch for stretch in stretches if stretch[0] < stretch[1]):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((start, end))
+    return found
+
+
+def common(one: Sequence[Stretch], other: Sequence[Stretch]) -> int:
+    """Return for how long both run at once; each is in order and does not overlap itself, as `merged` makes it."""
+    total, i, j = 0, 0, 0
+    while i < len(one) and j < len(other):
+        total += max(0, min(one[i][1], other[j][1]) - max(one[i][0], other[j][0]))
+        if one[i][1] < other[j][1]:
+            i += 1
+        else:
+            j += 1
+    return total
