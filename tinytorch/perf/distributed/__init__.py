@@ -29,24 +29,28 @@ from tinytorch.perf.distributed.tensor_parallel import (
 from tinytorch.perf.distributed.watch import watched
 
 if TYPE_CHECKING:
+    from tinytorch.perf.distributed.collectives import Collectives, measure_collectives, measure_collectives_on
     from tinytorch.perf.distributed.link_fit import FittedLink, fit, fit_pieces
+    from tinytorch.perf.distributed.oversubscription import Withheld, compare_on_ranks
 
-#: Where each name lies that is loaded later; in the block above for type checkers.
+#: What is loaded later, by module; in the block above for type checkers.
 _LATER = {
-    "FittedLink": "tinytorch.perf.distributed.link_fit",
-    "fit": "tinytorch.perf.distributed.link_fit",
-    "fit_pieces": "tinytorch.perf.distributed.link_fit",
+    "collectives": ("Collectives", "measure_collectives", "measure_collectives_on"),
+    "link_fit": ("FittedLink", "fit", "fit_pieces"),
+    "oversubscription": ("Withheld", "compare_on_ranks"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [
     "Checkpoints",
+    "Collectives",
     "ColumnParallelLinear",
     "Communicator",
     "DataParallel",
@@ -62,12 +66,16 @@ __all__ = [
     "RowParallelLinear",
     "ShardedBatches",
     "SynchronizedBatchNorm2d",
+    "Withheld",
+    "compare_on_ranks",
     "counted_targets",
     "fit",
     "fit_pieces",
     "gpipe",
     "launch",
     "load_checkpoint",
+    "measure_collectives",
+    "measure_collectives_on",
     "micro_batches",
     "one_forward_one_backward",
     "ring_all_reduce",

@@ -9,7 +9,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm, t
+from scipy.stats import t
 
 from tinytorch.perf.statistics import Interval
 from tinytorch.perf.timing import Measurement, Statistic
@@ -49,6 +49,16 @@ class FittedLink:
     def beta_s_per_byte(self) -> float:
         """Seconds that each byte adds."""
         return self.beta.median
+
+    @property
+    def alpha_interval(self) -> Interval:
+        """95 % interval of `alpha_s`."""
+        return self.alpha.interval
+
+    @property
+    def beta_interval(self) -> Interval:
+        """95 % interval of `beta_s_per_byte`."""
+        return self.beta.interval
 
     @property
     def bandwidth(self) -> Statistic:
@@ -96,8 +106,8 @@ def fit(times: Mapping[int, Measurement], name: str | None = None, *, seed: int 
     The sum of the squares of relative residuals is smallest, so that small messages weigh as much as large ones.
     Intervals are the percentile bootstrap's over rounds: the samples that all sizes have of one round are drawn
     together, as what disturbs one disturbs its neighbours. Where medians lie farther from the line than their scatter
-    explains, both intervals are widened by that ratio (as for data that disagree in S. Navas et al., Review of Particle
-    Physics, 2024, section 5.2.2, doi:10.1103/PhysRevD.110.030001) and by Student's quantile for so few sizes.
+    explains, the rest is taken for scatter of the sizes around the line: the half-width that linear regression gives
+    it, with Student's quantile, is added in squares.
 
     Args:
         times: by size; in seconds, as many samples of each, taken in turns.
@@ -114,12 +124,13 @@ def fit(times: Mapping[int, Measurement], name: str | None = None, *, seed: int 
     line, rounds, lines = (line_through(sizes, rows) for rows in (medians[None], samples.T, drawn))
     alpha, beta = (float(values[0]) for values in line)
     residuals = (medians - alpha - beta * sizes) / medians
-    wider = _widening(residuals, drawn, medians)
+    misfits = _misfits(sizes, medians, residuals, drawn)
     first = times[min(times)]
     called = name or first.how.get("series") or first.name
     how = {**first.how, "statistic": "line through the medians", "interval_by": "bootstrap over rounds"}
     alpha_bounds, beta_bounds = (
-        _widened(value, np.quantile(ends, _TAILS), wider) for value, ends in zip((alpha, beta), lines, strict=True)
+        _widened(value, np.quantile(ends, _TAILS), misfit)
+        for value, ends, misfit in zip((alpha, beta), lines, misfits, strict=True)
     )
     return FittedLink(
         called,
@@ -218,17 +229,21 @@ def _resampled_medians(samples: Floats, seed: int) -> Floats:
     return np.stack([np.median(row[drawn], axis=1) for row in samples], axis=1)
 
 
-def _widening(residuals: Floats, drawn: Floats, medians: Floats) -> float:
-    """Return by how much the residuals exceed what the medians' own scatter explains, at least 1."""
+def _misfits(sizes: Floats, medians: Floats, residuals: Floats, drawn: Floats) -> tuple[float, float]:
+    """Return half-widths of alpha and beta for that part of the residuals which the medians' scatter does not explain.
+
+    The covariance of a weighted line's coefficients is s² (X' W X)⁻¹, with s² the mean square residual.
+    """
     freedom = residuals.size - 2
     scatter = float(((drawn.std(axis=0) / medians) ** 2).mean())
-    found = float((residuals**2).sum() / freedom)
-    if found <= scatter or not scatter:
-        return 1.0
-    student = float(t.ppf(_TAILS[1], freedom) / norm.ppf(_TAILS[1]))
-    return math.sqrt(found / scatter) * student
+    excess = max(0.0, float((residuals**2).sum()) / freedom - scatter)
+    design = np.stack([1 / medians, sizes / medians], axis=1)
+    variances = excess * np.diag(np.linalg.inv(design.T @ design))
+    student = float(t.ppf(_TAILS[1], freedom))
+    alpha, beta = (student * math.sqrt(float(variance)) for variance in variances)
+    return alpha, beta
 
 
-def _widened(value: float, ends: Floats, wider: float) -> Interval:
-    low, high = (value + wider * (float(end) - value) for end in ends)
-    return Interval(max(0.0, low), high, CONFIDENCE)
+def _widened(value: float, ends: Floats, misfit: float) -> Interval:
+    down, up = (math.hypot(max(0.0, distance), misfit) for distance in (value - ends[0], ends[1] - value))
+    return Interval(max(0.0, value - down), value + up, CONFIDENCE)
