@@ -52,6 +52,11 @@ class RankCall:
         return self.parts[0].event.start
 
     @property
+    def over(self) -> int:
+        """When it was known to be over on this rank."""
+        return self.parts[-1].event.end if self.flight is None else self.flight[1]
+
+    @property
     def bytes(self) -> int:
         """Size of its message."""
         return sum(part.event.traffic for part in self.parts)

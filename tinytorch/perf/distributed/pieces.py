@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -57,6 +58,25 @@ def merged(stretches: Iterable[Stretch]) -> list[Stretch]:
             found[-1] = (found[-1][0], max(found[-1][1], end))
         else:
             found.append((start, end))
+    return found
+
+
+def length(stretches: Iterable[Stretch]) -> int:
+    """Return the sum of the lengths of ``stretches``."""
+    return sum(end - start for start, end in stretches)
+
+
+def gaps(stretches: Sequence[Stretch], start: int, end: int) -> list[Stretch]:
+    """Return what ``stretches``, in order and without overlap, leave free from ``start`` to ``end``, in order."""
+    found, now = [], start
+    for first, last in stretches[bisect_right(stretches, start, key=lambda stretch: stretch[1]) :]:
+        if first >= end:
+            break
+        if first > now:
+            found.append((now, first))
+        now = last
+    if now < end:
+        found.append((now, end))
     return found
 
 

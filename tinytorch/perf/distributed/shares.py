@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 from tinytorch.perf.distributed.meetings import Meeting, RankCall
-from tinytorch.perf.distributed.pieces import Stretch, common, merged, own_pieces
+from tinytorch.perf.distributed.pieces import Stretch, common, length, merged, own_pieces
+from tinytorch.perf.distributed.standstills import Standstill, talking
 from tinytorch.perf.distributed.tracks import Track
 from tinytorch.perf.listing import Column, milliseconds, whole
+
+#: A message below this takes about as long as an empty one on any link: there is nothing in it to hide.
+LEAST_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +24,13 @@ class Shares:
         computing_seconds: in ops that are no communication, each without the ops inside it.
         waiting_seconds: in calls of communication, before the rank that they wait for had come to them.
         moving_seconds: in calls of communication, all the rest: data moves, sums are made, a call begins or is asked.
+        unserved_seconds: of the moving, the time in which another rank of the call was in no call of communication
+            although its part was not over, so that a library that moves data only while it is called moved none; see
+            `standstills`.
         between_seconds: outside of ops: Python, the optimizer's update, the filling of buckets, the recording itself.
         hidden_waiting_seconds, hidden_moving_seconds: of the computing, the time in which at least one call that does
-            not block was in flight: moving where for one of them all that it waits for had come, else waiting. In
-            flight is not on the move: most MPI libraries move data only while they are called. What hiding is
+            not block, and is not too small to count, was in flight: moving where for one of them all that it waits
+            for had come, else waiting. In flight is not on the move: what is unserved moves nothing. What hiding is
             worth, only the times of steps with and without it tell.
         wall_seconds: all of the recording.
     """
@@ -32,6 +39,7 @@ class Shares:
     computing_seconds: float
     waiting_seconds: float
     moving_seconds: float
+    unserved_seconds: float
     between_seconds: float
     hidden_waiting_seconds: float
     hidden_moving_seconds: float
@@ -63,23 +71,27 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class CommunicationRow:
-    """All calls of one kind of communication on one rank.
+    """All calls of one kind of communication of one group on one rank.
 
     Attributes:
+        group: name of the group of ranks that made them.
         kind: name of the collective, ``send`` or ``receive``; "" for what began before the recording.
         blocking: whether the calls return when they are done; else they begin, and are waited for later.
         bytes: sizes of the messages, added up.
-        exposed_seconds, waiting_seconds, moving_seconds, hidden_seconds: as in `Shares`, for these calls alone.
+        exposed_seconds, waiting_seconds, moving_seconds, unserved_seconds, hidden_seconds: as in `Shares`, for these
+            calls alone, of any size.
     """
 
     rank: int
     kind: str
+    group: str
     blocking: bool
     calls: int
     bytes: int
     exposed_seconds: float
     waiting_seconds: float
     moving_seconds: float
+    unserved_seconds: float
     hidden_seconds: float
 
 
@@ -90,6 +102,7 @@ SHARE_COLUMNS = (
     Column("computing_seconds", "computing (ms)", milliseconds),
     Column("waiting_seconds", "waiting (ms)", milliseconds),
     Column("moving_seconds", "moving (ms)", milliseconds),
+    Column("unserved_seconds", "of it unserved (ms)", milliseconds),
     Column("between_seconds", "between ops (ms)", milliseconds),
     Column("hidden_waiting_seconds", "hidden waiting (ms)", milliseconds),
     Column("hidden_moving_seconds", "hidden moving (ms)", milliseconds),
@@ -99,46 +112,56 @@ SHARE_COLUMNS = (
 COMMUNICATION_COLUMNS = (
     Column("rank", "rank", whole),
     Column("kind", "communication", lambda kind: kind or "(begun before)", numeric=False),
+    Column("group", "group", numeric=False),
     Column("blocking", "blocks", lambda blocks: "yes" if blocks else "no", numeric=False),
     Column("calls", "calls", whole),
     Column("bytes", "bytes", whole),
     Column("exposed_seconds", "exposed (ms)", milliseconds),
     Column("waiting_seconds", "waiting (ms)", milliseconds),
     Column("moving_seconds", "moving (ms)", milliseconds),
+    Column("unserved_seconds", "of it unserved (ms)", milliseconds),
     Column("hidden_seconds", "hidden (ms)", milliseconds),
 )
 
 
-def shares_of(track: Track, meetings: Iterable[Meeting]) -> Shares:
-    """Return what a rank's time went to."""
+def shares_of(
+    track: Track, meetings: Iterable[Meeting], standstills: Iterable[Standstill], least_bytes: int = LEAST_BYTES
+) -> Shares:
+    """Return what a rank's time went to; calls of fewer than ``least_bytes`` do not count as hidden."""
     pairs = _own_calls(track.rank, meetings)
     wall = track.profile.end - track.profile.start
-    pieces = own_pieces(track.profile.events)
     computing = _computing(track)
-    busy = sum(end - start for start, end in computing)
-    talking = sum(piece.end - piece.start for piece in pieces if piece.event in track.talks)
-    waiting = sum(meeting.waiting(call, part) for meeting, call in pairs for part in call.parts)
-    flights = merged(call.flight for _, call in pairs if call.flight)
-    moves = merged(_moving(meeting, call) for meeting, call in pairs if call.flight)
-    hidden, hidden_moving = common(flights, computing), common(moves, computing)
-    times = (busy, waiting, talking - waiting, wall - busy - talking, hidden - hidden_moving, hidden_moving, wall)
-    return Shares(track.rank, *(time * 1e-9 for time in times))
+    busy, spoken = length(computing), length(talking(track))
+    waiting, unserved = _still(standstills, {id(call) for _, call in pairs})
+    large = [(meeting, call) for meeting, call in pairs if call.flight and call.bytes >= least_bytes]
+    hidden = common(merged(call.flight for _, call in large if call.flight), computing)
+    hidden_moving = common(merged(_moving(meeting, call) for meeting, call in large), computing)
+    parts = (busy, waiting, spoken - waiting, unserved, wall - busy - spoken, hidden - hidden_moving, hidden_moving)
+    return Shares(track.rank, *(time * 1e-9 for time in (*parts, wall)))
 
 
-def communication_rows(track: Track, meetings: Iterable[Meeting]) -> list[CommunicationRow]:
-    """Return one row for each kind of communication of a rank, in the order of first appearance."""
-    groups: dict[tuple[str, bool], list[tuple[Meeting, RankCall]]] = defaultdict(list)
-    for meeting, call in _own_calls(track.rank, meetings):
-        groups[call.kind, call.flight is None].append((meeting, call))
+def communication_rows(
+    track: Track, meetings: Iterable[Meeting], standstills: Sequence[Standstill]
+) -> list[CommunicationRow]:
+    """Return one row for each kind of communication of a rank in each group, in the order of first appearance."""
+    groups: dict[tuple[str, str, bool], list[RankCall]] = defaultdict(list)
+    for _, call in _own_calls(track.rank, meetings):
+        groups[call.kind, call.talk.group, call.flight is None].append(call)
     computing, rows = _computing(track), []
-    for (kind, blocking), pairs in groups.items():
-        exposed = sum(part.event.total_ns for _, call in pairs for part in call.parts)
-        waiting = sum(meeting.waiting(call, part) for meeting, call in pairs for part in call.parts)
-        hidden = common(merged(call.flight for _, call in pairs if call.flight), computing)
-        size = sum(call.bytes for _, call in pairs)
-        times = (time * 1e-9 for time in (exposed, waiting, exposed - waiting, hidden))
-        rows.append(CommunicationRow(track.rank, kind, blocking, len(pairs), size, *times))
+    for key, calls in groups.items():
+        exposed = sum(part.event.total_ns for call in calls for part in call.parts)
+        waiting, unserved = _still(standstills, set(map(id, calls)))
+        hidden = common(merged(call.flight for call in calls if call.flight), computing)
+        size = sum(call.bytes for call in calls)
+        times = (time * 1e-9 for time in (exposed, waiting, exposed - waiting, unserved, hidden))
+        rows.append(CommunicationRow(track.rank, *key, len(calls), size, *times))
     return rows
+
+
+def _still(standstills: Iterable[Standstill], calls: set[int]) -> tuple[int, int]:
+    """Return the ns that some calls, given by their ids, were waiting and unserved."""
+    own = [each for each in standstills if id(each.call) in calls]
+    return sum(length(each.waiting) for each in own), sum(length(each.unserved) for each in own)
 
 
 def _own_calls(rank: int, meetings: Iterable[Meeting]) -> list[tuple[Meeting, RankCall]]:

@@ -158,9 +158,9 @@ def typical(timelines: Sequence[Timeline]) -> Timeline:
 def shares_over(timelines: Sequence[Timeline]) -> list[dict[str, Measurement]]:
     """Return for each rank what its time went to, a sample from each timeline.
 
-    ``computing waiting moving between``, and of the computing ``hidden_waiting hidden_moving``, with the sums
-    ``exposed`` and ``hidden``, are shares of the rank's wall time, 0 to 1; ``wall`` is that time in seconds. See
-    `Shares`.
+    ``computing waiting moving between``, of the moving ``unserved``, of the computing ``hidden_waiting
+    hidden_moving``, and the sums ``exposed`` and ``hidden`` are shares of the rank's wall time, 0 to 1; ``wall`` is
+    that time in seconds. See `Shares`.
 
     Raises:
         ValueError: if there are no timelines, or they are of different numbers of ranks.

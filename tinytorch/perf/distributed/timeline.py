@@ -15,12 +15,14 @@ from tinytorch.perf.distributed.clocks import Clocks, Reading
 from tinytorch.perf.distributed.meetings import Meeting, meetings_of
 from tinytorch.perf.distributed.shares import (
     COMMUNICATION_COLUMNS,
+    LEAST_BYTES,
     SHARE_COLUMNS,
     CommunicationRow,
     Shares,
     communication_rows,
     shares_of,
 )
+from tinytorch.perf.distributed.standstills import Standstill, standstills_of
 from tinytorch.perf.distributed.stragglers import STRAGGLER_COLUMNS, Delay, Straggler, delays_of, stragglers_of
 from tinytorch.perf.distributed.timeline_trace import timeline_trace
 from tinytorch.perf.distributed.tracks import Json, Track, track_from_json, track_to_json
@@ -90,21 +92,29 @@ class Timeline:
         """How many communications began before the recording on some rank: all their time counts as moving."""
         return sum(not meeting.whole for meeting in self.meetings)
 
-    def shares(self) -> list[Shares]:
-        """Return what the time of each rank went to, in the order of ranks."""
-        return [shares_of(track, self.meetings) for track in self.tracks]
+    @cached_property
+    def standstills(self) -> tuple[Standstill, ...]:
+        """Every call in which a rank stood still for another."""
+        return tuple(standstills_of(self.tracks, self.meetings))
+
+    def shares(self, least_bytes: int = LEAST_BYTES) -> list[Shares]:
+        """Return what the time of each rank went to, in the order of ranks.
+
+        Calls of fewer than ``least_bytes`` do not count as hidden: there is nothing in them to hide.
+        """
+        return [shares_of(track, self.meetings, self.standstills, least_bytes) for track in self.tracks]
 
     def communication(self, rank: int) -> list[CommunicationRow]:
-        """Return a row for each kind of communication of a rank: calls, bytes, waiting, moving, hidden.
+        """Return a row for each kind of communication of a rank and group: calls, bytes, waiting, moving, hidden.
 
         Raises:
             ValueError: if there is no such rank.
         """
-        return communication_rows(self._track(rank), self.meetings)
+        return communication_rows(self._track(rank), self.meetings, self.standstills)
 
     def delays(self) -> list[Delay]:
-        """Return every communication in which ranks waited for another, the costliest first."""
-        return delays_of(self.tracks, self.meetings, self.clocks)
+        """Return every communication in which ranks stood still for another, the costliest first."""
+        return delays_of(self.tracks, self.standstills, self.clocks)
 
     def stragglers(self) -> list[Straggler]:
         """Return the ranks that others waited for, the costliest first; waits within the clocks' error do not count."""
