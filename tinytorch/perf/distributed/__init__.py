@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinytorch.perf.distributed.batch_norm import SynchronizedBatchNorm2d, synchronized
 from tinytorch.perf.distributed.checkpoint import load_checkpoint, save_checkpoint
+from tinytorch.perf.distributed.clocks import Clocks, align
 from tinytorch.perf.distributed.communicator import Communicator, Pending, Place, world
 from tinytorch.perf.distributed.data_parallel import DataParallel, counted_targets
 from tinytorch.perf.distributed.launch import RankError, launch
@@ -32,12 +33,18 @@ if TYPE_CHECKING:
     from tinytorch.perf.distributed.collectives import Collectives, measure_collectives, measure_collectives_on
     from tinytorch.perf.distributed.link_fit import FittedLink, fit, fit_pieces
     from tinytorch.perf.distributed.oversubscription import Withheld, compare_on_ranks
+    from tinytorch.perf.distributed.rank_recording import RankRecording, recorded
+    from tinytorch.perf.distributed.step_recording import StepRecordings, record_steps, shares_over, typical
+    from tinytorch.perf.distributed.timeline import Timeline
 
 #: What is loaded later, by module; in the block above for type checkers.
 _LATER = {
     "collectives": ("Collectives", "measure_collectives", "measure_collectives_on"),
     "link_fit": ("FittedLink", "fit", "fit_pieces"),
     "oversubscription": ("Withheld", "compare_on_ranks"),
+    "rank_recording": ("RankRecording", "recorded"),
+    "step_recording": ("StepRecordings", "record_steps", "shares_over", "typical"),
+    "timeline": ("Timeline",),
 }
 
 
@@ -50,6 +57,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Checkpoints",
+    "Clocks",
     "Collectives",
     "ColumnParallelLinear",
     "Communicator",
@@ -63,10 +71,14 @@ __all__ = [
     "Pipeline",
     "Place",
     "RankError",
+    "RankRecording",
     "RowParallelLinear",
     "ShardedBatches",
+    "StepRecordings",
     "SynchronizedBatchNorm2d",
+    "Timeline",
     "Withheld",
+    "align",
     "compare_on_ranks",
     "counted_targets",
     "fit",
@@ -78,12 +90,16 @@ __all__ = [
     "measure_collectives_on",
     "micro_batches",
     "one_forward_one_backward",
+    "record_steps",
+    "recorded",
     "ring_all_reduce",
     "save_checkpoint",
     "sequential_stage",
+    "shares_over",
     "synchronized",
     "tensor_parallel",
     "train",
+    "typical",
     "watched",
     "world",
 ]
