@@ -7,15 +7,19 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tinytorch import models
+from tinytorch.cli import bench_campaign
 from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
 from tinytorch.perf.benchmarking import Plan, Results, Side, continued, load_results, run, save_results, started
+from tinytorch.perf.benchmarking.results import Json
 from tinytorch.perf.benchmarking.subjects import subject_of
+from tinytorch.perf.distributed.campaign import CampaignSide
 from tinytorch.report import tables
 from tinytorch.report.benchmark_report import conditions
 from tinytorch.report.benchmark_tables import performance_rows
@@ -48,29 +52,43 @@ def add(commands: Commands) -> None:
     bench.add_argument("--resume", action="store_true", help="go on with the run in FILE, if there is one")
     bench.add_argument("--base", metavar="FOLDER", help="another checkout, measured in turns with this one")
     bench.add_argument("--base-json", metavar="FILE", help="where the results of --base are kept")
+    bench_campaign.add(bench)
     bench.set_defaults(run=_run)
 
 
 def _run(chosen: argparse.Namespace) -> int:
+    try:
+        if chosen.mpi:
+            sides = partial(_campaign_sides, chosen)
+            return bench_campaign.measure(chosen, sides, partial(_progress, chosen.model or chosen.suite), _print)
+        if chosen.workers is not None:
+            raise UsageError("--workers is for --mpi, whose ranks it counts")
+        return _alone(chosen)
+    except KeyboardInterrupt:
+        print(f"tinytorch bench: interrupted; --resume goes on with what is in {chosen.json}", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _alone(chosen: argparse.Namespace) -> int:
+    _check(chosen)
+    plan = _plan(chosen)
+    sides = [_side(plan, chosen.json, None, chosen.resume)]
+    if chosen.base:
+        sides.append(_side(plan, chosen.base_json, Path(chosen.base).resolve(), chosen.resume))
+    with _progress(plan.subject) as told:
+        subject_of(plan.subject, plan.input_shape)  # trains what has to be, and finds what is wrong with a model
+        done = run(sides, told)
+    _print(done[0])
+    return 0
+
+
+def _check(chosen: argparse.Namespace) -> None:
     if bool(chosen.base) != bool(chosen.base_json):
         raise UsageError("--base and --base-json belong together: a checkout, and where its results are kept")
     for option in ("json", "base_json"):
         check_folder(option.replace("_", "-"), getattr(chosen, option))
     if chosen.base and not (Path(chosen.base) / "tinytorch").is_dir():
         raise UsageError(f"--base {chosen.base} must be a checkout that holds the folder tinytorch")
-    plan = _plan(chosen)
-    sides = [_side(plan, chosen.json, None, chosen.resume)]
-    if chosen.base:
-        sides.append(_side(plan, chosen.base_json, Path(chosen.base).resolve(), chosen.resume))
-    try:
-        with _progress(plan.subject) as told:
-            subject_of(plan.subject, plan.input_shape)  # trains what has to be, and finds what is wrong with a model
-            done = run(sides, told)
-    except KeyboardInterrupt:
-        print(f"tinytorch bench: interrupted; --resume goes on with what is in {chosen.json}", file=sys.stderr)
-        return INTERRUPTED
-    _print(done[0])
-    return 0
 
 
 def _plan(chosen: argparse.Namespace) -> Plan:
@@ -89,9 +107,26 @@ def _plan(chosen: argparse.Namespace) -> Plan:
     )
 
 
+def _campaign_sides(chosen: argparse.Namespace) -> list[CampaignSide]:
+    """Return what the workers are to measure."""
+    _check(chosen)
+    plan = _plan(chosen)
+    sides = [CampaignSide(plan, _code(None), Path(chosen.json), None, chosen.resume)]
+    if chosen.base:
+        folder = Path(chosen.base).resolve()
+        sides.append(CampaignSide(plan, _code(folder), Path(chosen.base_json), folder, chosen.resume))
+    return sides
+
+
+def _code(folder: Path | None) -> Json:
+    """Return what is known of the package, or of the one in ``folder``, as JSON gives it back."""
+    made: Json = json.loads(json.dumps(package_provenance(folder / "tinytorch" if folder else None)))
+    return made
+
+
 def _side(plan: Plan, path: str, folder: Path | None, resume: bool) -> Side:
     """Return what is to be measured and kept at ``path``: from the start, or from where it was interrupted."""
-    code = json.loads(json.dumps(package_provenance(folder / "tinytorch" if folder else None)))
+    code = _code(folder)
 
     def keep(results: Results) -> None:
         save_results(results, path)

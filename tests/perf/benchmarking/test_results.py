@@ -92,7 +92,7 @@ def test_a_fresh_process_measures_a_model_of_ones_own_and_a_failing_one_says_why
     assert one.accuracy is not None
     assert one.accuracy.how["examples"] == 12
     assert one.model_bytes == 4 * (4 * 3 + 3)
-    monkeypatch.setattr(running, "_WORKER", "tinytorch.no_such_worker")
+    monkeypatch.setattr(running, "WORKER_MODULE", "tinytorch.no_such_worker")
     with pytest.raises(RuntimeError, match=r"No module named .*no_such_worker"):
         run([Side(started(PLAN, {}), kept.append)])
 

@@ -11,6 +11,9 @@ from tinytorch.perf.benchmarking.task import Right
 from tinytorch.perf.statistics import median_interval, share_interval
 from tinytorch.perf.timing import Measurement, Statistic, quantity
 
+#: Where a measurement's conditions say which worker of a campaign took it; see `placement`.
+WORKER = "worker"
+
 
 @dataclass(frozen=True)
 class Performance:
@@ -98,6 +101,7 @@ def pooled(processes: tuple[Measurement, ...]) -> Measurement:
         return processes[0]
     medians = tuple(one.median for one in processes)
     first = processes[0]
-    how = {**first.how, "statistic": "median of the processes' medians", "processes": len(processes)}
+    shared = {name: value for name, value in first.how.items() if name != WORKER}  # each process has its own
+    how = {**shared, "statistic": "median of the processes' medians", "processes": len(processes)}
     value, bounds = float(np.median(medians)), median_interval(medians)
     return Statistic(first.name, medians, first.unit, how, value=value, bounds=bounds)

@@ -11,6 +11,7 @@ import numpy as np
 from tinytorch.perf.benchmarking.between_runs import compare_processes, log_time
 from tinytorch.perf.benchmarking.comparing import DELTA_BETWEEN_RUNS, LARGER, WORSE, Change, compare
 from tinytorch.perf.benchmarking.performance import Performance
+from tinytorch.perf.benchmarking.placement import withheld
 from tinytorch.perf.benchmarking.results import Results, differences
 from tinytorch.perf.comparison import SLOWER, Comparison
 from tinytorch.perf.timing import Measurement
@@ -87,9 +88,10 @@ def compare_results(
         name: compare(before[name], after[name], delta, confidence=confidence, compared=compared)
         for name in dict.fromkeys(name for name, _ in shared)
     }
+    mean = _geometric_mean(before, after, shared, delta, 1 - (1 - confidence) / compared, compared)
     return ResultsChange(
         changes,
-        _geometric_mean(before, after, shared, delta, 1 - (1 - confidence) / compared, compared),
+        withheld(mean, (*before.values(), *after.values())),
         tuple(_warnings(base, new)),
         tuple(name for name in base.performances if name not in new.performances),
         tuple(name for name in new.performances if name not in base.performances),

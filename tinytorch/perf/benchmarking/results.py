@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tinytorch.perf.benchmarking.performance import Performance
+from tinytorch.perf.benchmarking.placement import workers_at_once
 
 Json = dict[str, Any]
 #: Fields of the identity without which times are another machine's: what the fingerprint is made of.
@@ -75,9 +76,15 @@ class Results:
 
 
 def differences(one: Results, other: Results) -> list[str]:
-    """Return what of two runs' fingerprints, and of their threads, differs: a sentence each, none if nothing does."""
+    """Return what of two runs' conditions differs, a sentence each, none if nothing does.
+
+    These are the fingerprints, the threads, and, if both have measured, the workers of a host at one time.
+    """
     before: Json = {**one.fingerprint, "threads": one.plan.threads}
     after: Json = {**other.fingerprint, "threads": other.plan.threads}
+    if one.performances and other.performances:
+        before["workers at a time"] = workers_at_once(one.performances)
+        after["workers at a time"] = workers_at_once(other.performances)
     return [
         f"{name.replace('_', ' ')}: {before[name]} and {after[name]}" for name in before if before[name] != after[name]
     ]

@@ -113,7 +113,7 @@ def _results(fields: Json) -> Results:
         if any(len(times) != done for times in one.times.values()):
             raise ValueError(f"times of {one.name!r} must be of the {done} processes that are done")
     return Results(
-        _plan(_of(dict, fields["plan"], "plan")),
+        plan_from_json(_of(dict, fields["plan"], "plan")),
         {one.name: one for one in variants},
         done,
         identity,
@@ -123,7 +123,8 @@ def _results(fields: Json) -> Results:
     )
 
 
-def _plan(fields: Json) -> Plan:
+def plan_from_json(fields: Json) -> Plan:
+    """Return the plan of those fields; ValueError or KeyError if one is not as it must be."""
     shape = fields["input_shape"]
     return Plan(
         _of(str, fields["subject"], "subject"),

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,13 +10,16 @@ from typing import Any
 import numpy as np
 
 from tinytorch.perf.benchmarking.performance import Performance
+from tinytorch.perf.benchmarking.placement import numbers_done, workers_at_once
 from tinytorch.perf.benchmarking.results import Json, Plan, Results, differences
 from tinytorch.perf.benchmarking.results_json import performance_from_json
+from tinytorch.perf.fresh_process import answer_of
 from tinytorch.perf.identity import identity
 
 #: Called with the results so far after each process.
 Keep = Callable[[Results], None]
-_WORKER = "tinytorch.perf.benchmarking.worker"
+#: What measures in a fresh process.
+WORKER_MODULE = "tinytorch.perf.benchmarking.worker"
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,8 @@ class Side:
     folder: Path | None = None
 
 
-def started(plan: Plan, code: Json) -> Results:
-    """Return the results of a run that has measured nothing yet, on this machine.
+def started(plan: Plan, code: Json, machine: Json | None = None) -> Results:
+    """Return the results of a run that has measured nothing yet, on this machine or one of that identity.
 
     Raises:
         ValueError: if a number of the plan is out of its range.
@@ -49,17 +48,21 @@ def started(plan: Plan, code: Json) -> Results:
         raise ValueError(f"at_most_seconds must be above 0, not {plan.at_most_seconds}")
     if not plan.batches or min(plan.batches) < 1:
         raise ValueError(f"batches must be whole numbers above 0, not {plan.batches}")
-    return Results(plan, {}, 0, identity().to_json(), code)
+    return Results(plan, {}, 0, identity().to_json() if machine is None else machine, code)
 
 
-def continued(before: Results, plan: Plan, code: Json) -> Results:
+def continued(before: Results, plan: Plan, code: Json, machine: Json | None = None, workers: int = 1) -> Results:
     """Return ``before``, an interrupted run, ready to go on as ``plan``, which may ask for more processes.
 
+    Args:
+        machine: identity of the machine that goes on; this one by default.
+        workers: of one host that will measure at the same time.
+
     Raises:
-        ValueError: if it was planned otherwise, on another machine, or measured other code: its times would not belong
-            to those that follow.
+        ValueError: if it was planned otherwise, on another machine, by another number of workers, or measured other
+            code: its times would not belong to those that follow.
     """
-    fresh = started(plan, code)
+    fresh = started(plan, code, machine)
     if replace(before.plan, processes=plan.processes) != plan:
         raise ValueError("the run to resume was planned otherwise: give the options it was started with")
     changed = differences(before, fresh)
@@ -67,6 +70,12 @@ def continued(before: Results, plan: Plan, code: Json) -> Results:
         raise ValueError(f"the run to resume was of another machine or environment ({'; '.join(changed)}): start anew")
     if before.code != code:
         raise ValueError("the run to resume measured other code than is here now: start anew")
+    measured_by = workers_at_once(before.performances)
+    if before.performances and measured_by != workers:
+        raise ValueError(
+            f"the run to resume was measured by {measured_by} at a time on one host, and would go on with {workers}: "
+            "give as many workers, or start anew"
+        )
     return replace(before, plan=plan)
 
 
@@ -87,13 +96,14 @@ def run(sides: Sequence[Side], progress: Callable[[int, int], None] | None = Non
     told = progress or _silent
     made = [side.results for side in sides]
     planned = sum(each.plan.processes for each in made)
+    left = [open_numbers(each) for each in made]
     order = np.random.default_rng(made[0].plan.seed)
     for number in range(max(each.plan.processes for each in made)):
         for index in order.permutation(len(sides)):
             told(sum(each.done for each in made), planned)
             results = made[index]
-            if results.done <= number < results.plan.processes:
-                made[index] = _extended(results, _process(results, number, sides[index].folder))
+            if number in left[index]:
+                made[index] = extended(results, _process(results, number, sides[index].folder))
                 sides[index].keep(made[index])
     told(sum(each.done for each in made), planned)
     return made
@@ -103,8 +113,18 @@ def _silent(done: int, planned: int) -> None:
     del done, planned
 
 
-def _extended(results: Results, measured: Sequence[Performance]) -> Results:
-    """Return ``results`` with the times of one more process."""
+def open_numbers(results: Results) -> list[int]:
+    """Return the numbers of the planned processes that are not done yet, in order."""
+    done = numbers_done(results.performances, results.done)
+    return [number for number in range(results.plan.processes) if number not in done]
+
+
+def extended(results: Results, measured: Sequence[Performance]) -> Results:
+    """Return ``results`` with the times of one more process.
+
+    Raises:
+        RuntimeError: if it measured other variants than those before it.
+    """
     before = results.performances
     if before and [*before] != [one.name for one in measured]:
         raise RuntimeError(f"a process measured {[one.name for one in measured]}, those before it {[*before]}")
@@ -122,14 +142,15 @@ def _both(before: Mapping[int, tuple[Any, ...]], after: Mapping[int, tuple[Any, 
     return {size: before[size] + after[size] for size in before}
 
 
+def request(plan: Plan, number: int, whole: bool) -> Json:
+    """Return what `worker` is asked for: process ``number`` of the plan, with memory and accuracy if ``whole``."""
+    return {"plan": asdict(plan), "number": number, "whole": whole}
+
+
 def _process(results: Results, number: int, folder: Path | None) -> list[Performance]:
     """Return what a fresh process measured; the first of a run also measures memory and accuracy."""
-    path = [str(folder), *sys.path] if folder else sys.path
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in path if each)}
-    asked = json.dumps({"plan": asdict(results.plan), "number": number, "whole": not results.performances})
-    command = [sys.executable, "-m", _WORKER]
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise RuntimeError(f"a process of the benchmark failed: {lines[-1]}")
-    return [performance_from_json(one, results.run) for one in json.loads(done.stdout.splitlines()[-1])]
+    try:
+        measured = answer_of(WORKER_MODULE, request(results.plan, number, not results.performances), folder)
+    except RuntimeError as error:
+        raise RuntimeError(f"a process of the benchmark failed: {error}") from None
+    return [performance_from_json(one, results.run) for one in measured]

@@ -17,11 +17,11 @@ _PACKAGE = Path(__file__).parents[2]
 
 
 @cache
-def code_version() -> str:
-    """Return a hash of the source of the whole package."""
+def code_version(package: Path = _PACKAGE) -> str:
+    """Return a hash of the source of the whole package, or of the one in another folder."""
     digest = hashlib.sha256()
-    for source in sorted(_PACKAGE.rglob("*.py")):
-        digest.update(source.relative_to(_PACKAGE).as_posix().encode())
+    for source in sorted(package.rglob("*.py")):
+        digest.update(source.relative_to(package).as_posix().encode())
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
 

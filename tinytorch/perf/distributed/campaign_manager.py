@@ -1,0 +1,222 @@
+"""Rank 0 of a campaign: groups workers by machine, hands out turns, and keeps each machine's results in a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinytorch.perf.benchmarking.performance import Performance
+from tinytorch.perf.benchmarking.placement import placed
+from tinytorch.perf.benchmarking.results import Results
+from tinytorch.perf.benchmarking.results_json import load_results, performance_from_json, save_results
+from tinytorch.perf.benchmarking.running import WORKER_MODULE, continued, extended, open_numbers, request, started
+from tinytorch.perf.distributed import campaign_worker
+from tinytorch.perf.distributed.agreement import code_version
+from tinytorch.perf.distributed.campaign import Campaign, CampaignSide, Machine, Progress
+from tinytorch.perf.distributed.stations import Station
+
+Json = dict[str, Any]
+
+
+@dataclass
+class _Kept:
+    """One side's results on one machine, and where they are kept.
+
+    ``held`` are processes that ended before the first, which alone measures memory and accuracy; ``first`` is the
+    number of that one while it runs.
+    """
+
+    side: CampaignSide
+    path: Path
+    results: Results
+    held: list[list[Performance]] = field(default_factory=list)
+    first: int | None = None
+
+    def add(self, measured: list[Performance]) -> None:
+        """Take in one process, and write the file."""
+        if not self.results.performances and not measured[0].memory:
+            self.held.append(measured)
+            return
+        self.results = extended(self.results, measured)
+        while self.held:
+            self.results = extended(self.results, self.held.pop())
+        save_results(self.results, self.path)
+
+
+@dataclass
+class _Group:
+    """The workers of one machine, what they measure, and the turns that nobody has taken yet."""
+
+    name: str
+    stations: Mapping[int, Station]
+    kept: list[_Kept]
+    open: deque[int]
+    busy: int = 0
+
+    @property
+    def has_measured(self) -> bool:
+        """Whether a process has ended well in this campaign or before it."""
+        return any(each.results.performances or each.held for each in self.kept)
+
+    def machine(self) -> Machine:
+        """Return what is to be told of it."""
+        return Machine(
+            self.name,
+            tuple(dict.fromkeys(station.host for station in self.stations.values())),
+            len(self.stations),
+            tuple(each.path for each in self.kept),
+            sum(each.results.done for each in self.kept),
+            sum(each.results.plan.processes for each in self.kept),
+        )
+
+
+def manage(executor: Any, sides: Sequence[CampaignSide], progress: Progress) -> Campaign:
+    """Return the campaign once all is measured, or has failed.
+
+    Args:
+        executor: of mpi4py, whose workers have not been asked for anything yet.
+
+    Raises:
+        ValueError: as `campaign.join_campaign` says, before anything is measured.
+    """
+    joined = _joined(executor, sides)
+    groups = _groups(joined, sides)
+    failures = _measure(executor, groups, progress)
+    return Campaign(tuple(group.machine() for group in groups), tuple(failures))
+
+
+def _joined(executor: Any, sides: Sequence[CampaignSide]) -> list[Json]:
+    """Return what each worker said of itself, in the order of their ranks."""
+    plan = sides[0].plan
+    started(plan, {})  # whose numbers must be in their ranges
+    asked = {
+        "threads": plan.threads,
+        "subject": plan.subject,
+        "input_shape": plan.input_shape,
+        "packages": [_package(side) for side in sides],
+    }
+    futures = [executor.submit(campaign_worker.join, asked) for _ in range(executor.num_workers)]
+    joined = sorted((future.result() for future in futures), key=lambda one: int(one["station"]["rank"]))
+    for one in joined:
+        if one["error"] is not None:
+            raise ValueError(f"{_words(_station(one))}: {one['error']}" if len(joined) > 1 else one["error"])
+    return joined
+
+
+def _package(side: CampaignSide) -> tuple[str | None, str]:
+    if side.folder is None:
+        return None, code_version()
+    return str(side.folder), code_version(side.folder / "tinytorch")
+
+
+def _station(one: Json) -> Station:
+    return Station(**{**one["station"], "cores": tuple(one["station"]["cores"])})
+
+
+def _words(station: Station) -> str:
+    return f"worker {station.rank} ({station.host}, core {', '.join(map(str, station.cores))})"
+
+
+def _groups(joined: Sequence[Json], sides: Sequence[CampaignSide]) -> list[_Group]:
+    """Return a group for each machine, its earlier results loaded where they are to be resumed."""
+    found: dict[str, list[Json]] = {}
+    for one in joined:
+        found.setdefault(machine_name(started(sides[0].plan, {}, one["identity"])), []).append(one)
+    groups = []
+    for name, members in found.items():
+        made = {station.rank: station for station in map(_station, members)}
+        workers = max(station.workers for station in made.values())
+        kept = [_kept(side, name if len(found) > 1 else None, members[0]["identity"], workers) for side in sides]
+        numbers = sorted({number for each in kept for number in open_numbers(each.results)})
+        groups.append(_Group(name, made, kept, deque(numbers)))
+    return groups
+
+
+def machine_name(results: Results) -> str:
+    """Return a name for the machine of ``results`` that a file can bear: its CPU, its cores, and its fingerprint."""
+    digest = hashlib.sha256(json.dumps(results.fingerprint, sort_keys=True).encode()).hexdigest()[:8]
+    cpu = re.sub(r"[^a-z0-9]+", "-", str(results.identity["cpu"]).lower()).strip("-")[:40]
+    return f"{cpu}-{results.identity['cores_usable']}-cores-{digest}"
+
+
+def _kept(side: CampaignSide, name: str | None, identity: Json, workers: int) -> _Kept:
+    path = side.path if name is None else side.path.with_name(f"{side.path.stem}-{name}{side.path.suffix}")
+    if side.resume and path.exists():
+        return _Kept(side, path, continued(load_results(path), side.plan, side.code, identity, workers))
+    return _Kept(side, path, started(side.plan, side.code, identity))
+
+
+def _measure(executor: Executor, groups: Sequence[_Group], progress: Progress) -> list[str]:
+    """Hand out all turns; return a sentence for each that failed."""
+    failures: list[str] = []
+    running: dict[Future[Json], tuple[_Group, int, list[int]]] = {}
+    told = [group.machine() for group in groups]
+    progress(sum(one.done for one in told), sum(one.planned for one in told))
+    while True:
+        for group in groups:
+            while group.open and group.busy < len(group.stations):
+                number = group.open.popleft()
+                order = _order(group, number)
+                running[executor.submit(campaign_worker.measure_turn, _asked(group, number, order))] = (
+                    group,
+                    number,
+                    order,
+                )
+                group.busy += 1
+        if not running:
+            return failures
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            group, number, order = running.pop(future)
+            failure = _taken(group, number, order, future.result())
+            if failure is not None:
+                failures.append(failure)
+        told = [group.machine() for group in groups]
+        progress(sum(one.done for one in told), sum(one.planned for one in told))
+
+
+def _order(group: _Group, number: int) -> list[int]:
+    """Return the sides that turn ``number`` is open for, in the order in which it measures them."""
+    draw = np.random.default_rng((group.kept[0].side.plan.seed, number))
+    return [
+        int(index) for index in draw.permutation(len(group.kept)) if number in open_numbers(group.kept[index].results)
+    ]
+
+
+def _asked(group: _Group, number: int, order: Sequence[int]) -> Json:
+    sides = []
+    for each in (group.kept[index] for index in order):
+        whole = not each.results.performances and each.first is None
+        if whole:
+            each.first = number
+        folder = None if each.side.folder is None else str(each.side.folder)
+        sides.append({"folder": folder, "request": request(each.side.plan, number, whole)})
+    return {"ranks": [*group.stations], "module": WORKER_MODULE, "sides": sides}
+
+
+def _taken(group: _Group, number: int, order: Sequence[int], answer: Json) -> str | None:
+    """Take in what a worker made of a turn; return a sentence if it failed."""
+    group.busy -= 1
+    if "answers" in answer:
+        place = {"process": number, **asdict(group.stations[answer["rank"]])}
+        for index, measured in zip(order, answer["answers"], strict=True):
+            kept = group.kept[index]
+            kept.add([placed(performance_from_json(one, kept.results.run), place) for one in measured])
+        return None
+    for index in order:
+        if group.kept[index].first == number:
+            group.kept[index].first = None
+    if "declined" in answer:  # it went to a worker of another machine, which became free at the same time
+        group.open.appendleft(number)
+        return None
+    if not group.has_measured:
+        group.open.clear()  # what fails before anything succeeded would fail again
+    return f"{_words(group.stations[answer['rank']])}: process {number} failed and stays open: {answer['failure']}"
