@@ -32,19 +32,33 @@ from tinytorch.perf.distributed.watch import watched
 if TYPE_CHECKING:
     from tinytorch.perf.distributed.collectives import Collectives, measure_collectives, measure_collectives_on
     from tinytorch.perf.distributed.link_fit import FittedLink, fit, fit_pieces
+    from tinytorch.perf.distributed.links import Cluster, GivenLink, given_link
     from tinytorch.perf.distributed.oversubscription import Withheld, compare_on_ranks
+    from tinytorch.perf.distributed.prediction import Prediction, Split, predict
+    from tinytorch.perf.distributed.published_scaling import PublishedResult, published_results
     from tinytorch.perf.distributed.rank_recording import RankRecording, recorded
+    from tinytorch.perf.distributed.scaling_laws import amdahl_speedup, gustafson_speedup
+    from tinytorch.perf.distributed.splits import best_splits, scaling_curve
     from tinytorch.perf.distributed.step_recording import StepRecordings, record_steps, shares_over, typical
     from tinytorch.perf.distributed.timeline import Timeline
+    from tinytorch.perf.distributed.validation import GPTShape, Validation, measured_workload, validate
+    from tinytorch.perf.distributed.workload import Workload, transformer_workload
 
 #: What is loaded later, by module; in the block above for type checkers.
 _LATER = {
     "collectives": ("Collectives", "measure_collectives", "measure_collectives_on"),
     "link_fit": ("FittedLink", "fit", "fit_pieces"),
+    "links": ("Cluster", "GivenLink", "given_link"),
     "oversubscription": ("Withheld", "compare_on_ranks"),
+    "prediction": ("Prediction", "Split", "predict"),
+    "published_scaling": ("PublishedResult", "published_results"),
     "rank_recording": ("RankRecording", "recorded"),
+    "scaling_laws": ("amdahl_speedup", "gustafson_speedup"),
+    "splits": ("best_splits", "scaling_curve"),
     "step_recording": ("StepRecordings", "record_steps", "shares_over", "typical"),
     "timeline": ("Timeline",),
+    "validation": ("GPTShape", "Validation", "measured_workload", "validate"),
+    "workload": ("Workload", "transformer_workload"),
 }
 
 
@@ -58,48 +72,66 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "Checkpoints",
     "Clocks",
+    "Cluster",
     "Collectives",
     "ColumnParallelLinear",
     "Communicator",
     "DataParallel",
     "FittedLink",
+    "GPTShape",
     "GPTStage",
+    "GivenLink",
     "HeadParallelAttention",
     "MPIMissingError",
     "ParallelFeedForward",
     "Pending",
     "Pipeline",
     "Place",
+    "Prediction",
+    "PublishedResult",
     "RankError",
     "RankRecording",
     "RowParallelLinear",
     "ShardedBatches",
+    "Split",
     "StepRecordings",
     "SynchronizedBatchNorm2d",
     "Timeline",
+    "Validation",
     "Withheld",
+    "Workload",
     "align",
+    "amdahl_speedup",
+    "best_splits",
     "compare_on_ranks",
     "counted_targets",
     "fit",
     "fit_pieces",
+    "given_link",
     "gpipe",
+    "gustafson_speedup",
     "launch",
     "load_checkpoint",
     "measure_collectives",
     "measure_collectives_on",
+    "measured_workload",
     "micro_batches",
     "one_forward_one_backward",
+    "predict",
+    "published_results",
     "record_steps",
     "recorded",
     "ring_all_reduce",
     "save_checkpoint",
+    "scaling_curve",
     "sequential_stage",
     "shares_over",
     "synchronized",
     "tensor_parallel",
     "train",
+    "transformer_workload",
     "typical",
+    "validate",
     "watched",
     "world",
 ]
