@@ -31,13 +31,17 @@ from tinytorch.perf.distributed.watch import watched
 
 if TYPE_CHECKING:
     from tinytorch.perf.distributed.collectives import Collectives, measure_collectives, measure_collectives_on
+    from tinytorch.perf.distributed.law_fit import LawFit, fit_law
     from tinytorch.perf.distributed.link_fit import FittedLink, fit, fit_pieces
     from tinytorch.perf.distributed.links import Cluster, GivenLink, given_link
+    from tinytorch.perf.distributed.overlapping import Overlap, overlap
     from tinytorch.perf.distributed.oversubscription import Withheld, compare_on_ranks
     from tinytorch.perf.distributed.prediction import Prediction, Split, predict
     from tinytorch.perf.distributed.published_scaling import PublishedResult, published_results
     from tinytorch.perf.distributed.rank_recording import RankRecording, recorded
+    from tinytorch.perf.distributed.scaling import Scaling, ScalingVerdict, strong_scaling, weak_scaling
     from tinytorch.perf.distributed.scaling_laws import amdahl_speedup, gustafson_speedup
+    from tinytorch.perf.distributed.sharding import RankMemory, ShardedMemory, sharded_memory
     from tinytorch.perf.distributed.splits import best_splits, scaling_curve
     from tinytorch.perf.distributed.step_recording import StepRecordings, record_steps, shares_over, typical
     from tinytorch.perf.distributed.timeline import Timeline
@@ -47,13 +51,17 @@ if TYPE_CHECKING:
 #: What is loaded later, by module; in the block above for type checkers.
 _LATER = {
     "collectives": ("Collectives", "measure_collectives", "measure_collectives_on"),
+    "law_fit": ("LawFit", "fit_law"),
     "link_fit": ("FittedLink", "fit", "fit_pieces"),
     "links": ("Cluster", "GivenLink", "given_link"),
+    "overlapping": ("Overlap", "overlap"),
     "oversubscription": ("Withheld", "compare_on_ranks"),
     "prediction": ("Prediction", "Split", "predict"),
     "published_scaling": ("PublishedResult", "published_results"),
     "rank_recording": ("RankRecording", "recorded"),
+    "scaling": ("Scaling", "ScalingVerdict", "strong_scaling", "weak_scaling"),
     "scaling_laws": ("amdahl_speedup", "gustafson_speedup"),
+    "sharding": ("RankMemory", "ShardedMemory", "sharded_memory"),
     "splits": ("best_splits", "scaling_curve"),
     "step_recording": ("StepRecordings", "record_steps", "shares_over", "typical"),
     "timeline": ("Timeline",),
@@ -82,7 +90,9 @@ __all__ = [
     "GPTStage",
     "GivenLink",
     "HeadParallelAttention",
+    "LawFit",
     "MPIMissingError",
+    "Overlap",
     "ParallelFeedForward",
     "Pending",
     "Pipeline",
@@ -90,9 +100,13 @@ __all__ = [
     "Prediction",
     "PublishedResult",
     "RankError",
+    "RankMemory",
     "RankRecording",
     "RowParallelLinear",
+    "Scaling",
+    "ScalingVerdict",
     "ShardedBatches",
+    "ShardedMemory",
     "Split",
     "StepRecordings",
     "SynchronizedBatchNorm2d",
@@ -106,6 +120,7 @@ __all__ = [
     "compare_on_ranks",
     "counted_targets",
     "fit",
+    "fit_law",
     "fit_pieces",
     "given_link",
     "gpipe",
@@ -117,6 +132,7 @@ __all__ = [
     "measured_workload",
     "micro_batches",
     "one_forward_one_backward",
+    "overlap",
     "predict",
     "published_results",
     "record_steps",
@@ -125,7 +141,9 @@ __all__ = [
     "save_checkpoint",
     "scaling_curve",
     "sequential_stage",
+    "sharded_memory",
     "shares_over",
+    "strong_scaling",
     "synchronized",
     "tensor_parallel",
     "train",
@@ -133,5 +151,6 @@ __all__ = [
     "typical",
     "validate",
     "watched",
+    "weak_scaling",
     "world",
 ]

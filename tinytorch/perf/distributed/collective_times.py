@@ -22,6 +22,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from tinytorch.core.op import Array
+from tinytorch.perf.distributed.common_values import first_says, largest, least
 from tinytorch.perf.distributed.communicator import Communicator, Place
 from tinytorch.perf.distributed.mpi import load_mpi
 from tinytorch.perf.distributed.ring import ring_all_reduce
@@ -117,7 +118,7 @@ def time_collectives(
     until = time.monotonic() + at_most_seconds
     cpu, wall = time.process_time(), time.perf_counter()
     for done in range(repeats):
-        if done >= fewest and not _first_says(communicator, time.monotonic() < until):
+        if done >= fewest and not first_says(communicator, time.monotonic() < until):
             break
         for index in order.permutation(len(cases)):
             cases[index].take(communicator)
@@ -126,10 +127,10 @@ def time_collectives(
     return {
         "kinds": [case.kind for case in cases],
         "sizes": [case.nbytes for case in cases],
-        "seconds": _longest(communicator, [case.seconds for case in cases]),
+        "seconds": largest(communicator, [case.seconds for case in cases]),
         "loops": [case.loops for case in cases],
-        "cpu_per_wall": -float(_longest(communicator, [-used])[0]),
-        "barrier": _longest(communicator, [barrier.seconds])[0],
+        "cpu_per_wall": least(communicator, used),
+        "barrier": largest(communicator, [barrier.seconds])[0],
         "library": " ".join(load_mpi().Get_library_version().split("\n")[0].split()),
         "ranks": communicator.size,
         "hosts": len({place.host for place in communicator.places}),
@@ -208,21 +209,7 @@ def _prepare(case: _Case, communicator: Communicator) -> None:
     for _ in range(_WARM):
         case.take(communicator)
     for _ in range(3):  # few calls' time holds more than the calls: look again with many
-        fastest = _longest(communicator, case.seconds).min()
+        fastest = largest(communicator, case.seconds).min()
         case.loops = 2 * math.ceil(SAMPLE_SECONDS / (2 * max(fastest, 1e-9)))
         case.take(communicator)
     case.seconds.clear()
-
-
-def _longest(communicator: Communicator, values: Any) -> Array:
-    """Return the largest of all ranks' values, elementwise, float64."""
-    array = np.array(values, np.float64)
-    communicator.raw.Allreduce(load_mpi().IN_PLACE, array, op=load_mpi().MAX)
-    return array
-
-
-def _first_says(communicator: Communicator, value: bool) -> bool:
-    """Return rank 0's ``value`` on every rank."""
-    said = np.array([value])
-    communicator.raw.Bcast(said, 0)
-    return bool(said[0])
