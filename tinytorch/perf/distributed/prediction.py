@@ -226,9 +226,11 @@ def _flow(workload: Workload, cluster: Cluster, split: Split, block_s: float, en
     """Return the seconds of bubble and of messages between stages, beyond the slowest stage's own work.
 
     The first of m micro-batches passes all S stages and S - 1 links, there and back; each further one comes a turn of
-    the slowest stage later. S micro-batches are under way at most, so that after the first S a turn is no shorter than
-    a passage over S, which is where messages cost time even if they are sent while stages work. With equal stages and
-    free messages that is the bubble of Y. Huang et al., 2019 (arXiv:1811.06965): (S - 1) / (m + S - 1) of the step.
+    the slowest stage later. With equal stages and free messages that is the bubble of Y. Huang et al., 2019
+    (arXiv:1811.06965): (S - 1) / (m + S - 1) of the step. With one forward and one backward in turns at most n
+    micro-batches are under way in the last n stages, so that a turn also waits for a way there and back, for two
+    messages less what the slowest stage takes longer than the others, but for one of every S further micro-batches.
+    Where each stage has as many blocks that is what the schedule takes, to the rounding; else about that.
     """
     stages, micro = split.pipeline, split.micro
     if stages == 1:
@@ -237,10 +239,11 @@ def _flow(workload: Workload, cluster: Cluster, split: Split, block_s: float, en
     passage = workload.blocks * block_s + ends_s
     line = Group(stages, split.tensor * split.data).line(cluster)
     nbytes = workload.examples / (split.data * micro) * workload.message_bytes
-    messages = 2 * (stages - 1) * costs.message(nbytes, line)
-    late = max(0, micro - stages) * max(0.0, (passage + messages) / stages - slowest)
+    message = costs.message(nbytes, line)
+    slack = (stages * slowest - passage) / (stages - 1)
+    late = (micro - 1 - math.ceil((micro - 1) / stages)) * max(0.0, 2 * message - slack)
     tied = workload.tied_parameters * workload.gradient_bytes / split.tensor
-    return passage - slowest, messages + late + costs.all_reduce(tied, 2, line).seconds
+    return passage - slowest, 2 * (stages - 1) * message + late + costs.all_reduce(tied, 2, line).seconds
 
 
 def _gradients(
