@@ -144,13 +144,12 @@ class ResolveRecords(SphinxPostTransform):
     def _put_html(self, node: Pending, html: str) -> None:
         """Replace the node by ``html``; within a line, punctuation that touches it goes along."""
         if node["role"] in ("measured", "verdict"):
-            place = node.parent.index(node)
-            around = [node.parent[i] if 0 <= i < len(node.parent) else None for i in (place - 1, place + 1)]
-            before, after = (n.astext() if isinstance(n, nodes.Text) else "" for n in around)
-            new_before, html, new_after = kept_together(before, html, after)
-            for text, old, new in ((around[0], before, new_before), (around[1], after, new_after)):
-                if text is not None and new != old:
-                    node.parent.replace(text, nodes.Text(new))
+            line, place = node.parent, node.parent.index(node)
+            beside = [i for i in (place - 1, place + 1) if 0 <= i < len(line) and isinstance(line[i], nodes.Text)]
+            texts = {i: line[i].astext() for i in beside}
+            before, html, after = kept_together(texts.get(place - 1, ""), html, texts.get(place + 1, ""))
+            for i in beside:
+                line[i] = nodes.Text(before if i < place else after)  # by its place: a line may hold equal texts
         node.replace_self(nodes.raw("", html, format="html"))
 
     def _text_of(self, node: Pending) -> nodes.Text:

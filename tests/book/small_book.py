@@ -53,6 +53,7 @@ run = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.
 page.number("latency", run)
 page.number("wish", run.scaled(0.5), modelled=True)
 page.absent("other", "other-verdict", reason="The other engine is not here.")
+page.number("mean", 1.13e-3, unit="s", what="mean of the runs")
 page.word("bottleneck", "memory-bound", because="a run takes {latency}")
 ```
 
@@ -73,6 +74,7 @@ A run takes {measured}`latency` ({measured}`latency | interval`, {measured}`late
 wished {measured}`wish`.
 It has {measured}`parameters`, and the second page counted {measured}`second:total`.
 It is {verdict}`bottleneck`, where others say {quoted}`73 %|Someone 2009 <https://example.org/paper>`.
+In the mean it took {measured}`mean`.
 
 The other takes {measured}`other | interval` and is {verdict}`other-verdict`.
 

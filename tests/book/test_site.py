@@ -48,6 +48,15 @@ def test_the_prose_shows_the_numbers(first: BeautifulSoup) -> None:
     assert "memory-bound" in paragraph
 
 
+def test_punctuation_goes_along_with_the_number_that_it_touches_alone(first: BeautifulSoup) -> None:
+    paragraph = next(p for p in first.find_all("p") if p.get_text().startswith("A run takes"))
+    quoted, last = paragraph.select(".quoted")[0], paragraph.contents[-1]
+    assert str(quoted.next_sibling).startswith(".")
+    assert isinstance(last, Tag)
+    assert last.get_attribute_list("class") == ["keep"]
+    assert last.contents[-1] == "."
+
+
 def test_what_stands_behind_a_number_can_be_reached(first: BeautifulSoup) -> None:
     for button in first.select("button.measured"):
         detail = first.find(id=str(button["popovertarget"]))
@@ -70,7 +79,13 @@ def test_a_number_of_another_page_says_where_it_is_from(first: BeautifulSoup) ->
 
 def test_kinds_look_different(first: BeautifulSoup) -> None:
     kinds = {tuple(sorted(button.get_attribute_list("class"))) for button in first.select("button.measured")}
-    assert {("measured", "modelled"), ("counted", "measured"), ("measured", "verdict")} <= kinds
+    assert {
+        ("measured",),
+        ("counted", "measured"),
+        ("derived", "measured"),
+        ("measured", "modelled"),
+        ("measured", "verdict"),
+    } <= kinds
     quoted = first.select_one(".quoted")
     assert quoted is not None
     assert text(quoted) == "73 % ( Someone 2009 )"
