@@ -51,7 +51,15 @@ GROUPS: dict[str, dict[str, str]] = {
         "distilled": "indigo",
         "reference": "slate",
     },
-    "phase": {"forward": "blue", "backward": "amber", "update": "purple"},
+    "phase": {
+        "forward": "blue",
+        "backward": "amber",
+        "update": "purple",
+        "waiting": "red",
+        "unserved": "pink",
+        "moving": "indigo",
+        "in-flight": "grey",
+    },
     "model": {"mlp": "indigo", "cnn": "amber", "gpt": "red"},
     "part": {
         "attention": "red",

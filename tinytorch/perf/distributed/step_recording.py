@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,22 @@ class Burden(Module):
         for _ in range(self.products):
             y = x @ x
         return y
+
+
+class Update(Module):
+    """Puts an optimizer's step, which runs no op, among the module calls of a recording."""
+
+    def forward(self, step: Callable[[], None]) -> None:
+        """Run the step."""
+        step()
+
+
+class RecordedAdamW(AdamW):
+    """`AdamW` whose steps are calls of `Update`."""
+
+    def step(self) -> None:
+        """Change every parameter that has a gradient."""
+        Update()(super().step)
 
 
 @dataclass(frozen=True)
@@ -117,7 +133,7 @@ def record_on_rank(
     trainers = {
         name: DataParallel(
             entry.make(0).train(),
-            AdamW,
+            RecordedAdamW,
             models.loss_function(),
             communicator,
             bucket_bytes=bucket_bytes,
@@ -160,7 +176,7 @@ def shares_over(timelines: Sequence[Timeline]) -> list[dict[str, Measurement]]:
 
     ``computing waiting moving between``, of the moving ``unserved``, of the computing ``hidden_waiting
     hidden_moving``, and the sums ``exposed`` and ``hidden`` are shares of the rank's wall time, 0 to 1; ``wall`` is
-    that time in seconds. See `Shares`.
+    that time in seconds. See `Shares`. ``update``, of the time between ops, is that of `Update`.
 
     Raises:
         ValueError: if there are no timelines, or they are of different numbers of ranks.
@@ -170,8 +186,11 @@ def shares_over(timelines: Sequence[Timeline]) -> list[dict[str, Measurement]]:
     how = {"runs": len(timelines), "warmup_runs": _WARM, "oversubscribed": any(t.oversubscribed for t in timelines)}
     found = []
     for each in zip(*(timeline.shares() for timeline in timelines), strict=True):
-        parts = [one.of_wall() for one in each]
         rank = each[0].rank
+        parts = [
+            {**one.of_wall(), "update": _update_seconds(timeline, rank) / one.wall_seconds}
+            for timeline, one in zip(timelines, each, strict=True)
+        ]
         measured = {
             name: Measurement(
                 f"rank {rank}: share of {name.replace('_', ' ')}", tuple(p[name] for p in parts), "%", how
@@ -181,3 +200,8 @@ def shares_over(timelines: Sequence[Timeline]) -> list[dict[str, Measurement]]:
         wall = Measurement(f"rank {rank}: time of a step", tuple(one.wall_seconds for one in each), "s", how)
         found.append({**measured, "wall": wall})
     return found
+
+
+def _update_seconds(timeline: Timeline, rank: int) -> float:
+    spans = timeline.tracks[rank].profile.spans
+    return sum(span.end - span.start for span in spans if span.module == Update.__name__) * 1e-9
