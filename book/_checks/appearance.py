@@ -41,7 +41,7 @@ STYLE = """
 @font-face {{ font-family: specimen; src: url({specimen}) }}
 @font-face {{ font-family: specimen; font-weight: bold; src: url({specimen-bold}) }}
 @font-face {{ font-family: specimen-code; src: url({specimen-code}) }}
-* {{ font-family: specimen !important; content-visibility: visible !important }}
+* {{ font-family: specimen !important }}
 pre, code, pre *, code *, kbd, samp {{ font-family: specimen-code !important }}
 """
 # How long the page's cells took stands behind the time at which it was made.
