@@ -23,6 +23,7 @@ page.number("latency", Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.
 page.number("share", 0.4, unit="%", what="a share")
 page.number("parameters", 12345, unit="parameters", what="weights and biases")
 page.word("bottleneck", "slower", because="it gains {gain}")
+page.word("withheld", "cannot tell here", because="other programs were at work")
 page.claim("quick", statement="Quick.", source="Folklore", verdict="refuted", evidence="It took {latency}.")
 page.absent("other", "other-verdict", reason="The other engine is not here.")
 ```
@@ -67,6 +68,11 @@ And the other?
 :::{predict} other-verdict
 :choices: faster | slower
 And the other's verdict?
+:::
+
+:::{predict} withheld
+:choices: faster | slower
+And what could not be told?
 :::
 
 ```{claim} quick
@@ -151,6 +157,11 @@ def test_a_label_and_a_verdicts_reason_are_shown(page: BeautifulSoup) -> None:
     assert answer.startswith("It is slower, because it gains 1.9×")
     claim = _question(page, 6).select("details p")[0].get_text()
     assert claim.startswith("Refuted. It took 1.1")
+
+
+def test_a_word_that_was_withheld_is_told_as_such(page: BeautifulSoup) -> None:
+    answer = _question(page, 9).select("details p")[0].get_text()
+    assert answer == "This build cannot tell, because other programs were at work."
 
 
 def test_what_was_not_measured_says_so_and_asks_for_no_guess(page: BeautifulSoup) -> None:

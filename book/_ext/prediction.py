@@ -20,7 +20,7 @@ from record_store import split_reference, store_of
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from tinytorch.report.claims import filled_text
+from tinytorch.report.claims import CANNOT_TELL, filled_text
 from tinytorch.report.numbers import FRACTIONS, SCALES, format_confidence
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 
@@ -170,7 +170,8 @@ class PredictionAnswer(_OfRecord):
         )
         word = escape(_word(record))
         if record["kind"] == "verdict":
-            return f'It is <strong class="predict-word">{word}</strong>, because {escape(told.rstrip("."))}.'
+            is_it, word = ("This build", "cannot tell") if word == CANNOT_TELL else ("It is", word)
+            return f'{is_it} <strong class="predict-word">{word}</strong>, because {escape(told.rstrip("."))}.'
         return f'<strong class="predict-word">{word.capitalize()}.</strong> {escape(told)}'
 
 
