@@ -132,11 +132,13 @@ class Group:
     stride: int
 
     def inside_node(self, cluster: Cluster) -> int:
-        """Return how many of them share a node, as evenly as it takes to speak in two levels; 1 if they do not."""
+        """Return how many of them share a node; 1 if they are not the same number on every node."""
         if cluster.ranks_per_node % self.stride:
-            return self.members if self.members * self.stride <= cluster.ranks_per_node else 1
-        near = min(cluster.ranks_per_node // self.stride, self.members)
-        return near if self.members % near == 0 else 1
+            return 1
+        room = cluster.ranks_per_node // self.stride
+        if self.members <= room:
+            return self.members if room % self.members == 0 else 1
+        return room if self.members % room == 0 else 1
 
     def line(self, cluster: Cluster) -> Line:
         """Return the slowest link between neighbours of the group."""
@@ -172,6 +174,8 @@ def predict(workload: Workload, cluster: Cluster, split: Split) -> Prediction:
         ValueError: if the split does not fit the workload: see `check_fits`.
     """
     check_fits(workload, split)
+    if split.ranks <= cluster.ranks_per_node:
+        cluster = Cluster(cluster.inside, cluster.inside, cluster.ranks_per_node)
     micro = workload.examples / (split.data * split.micro)
     block_s, ends_s = workload.block.seconds(micro, split.tensor), workload.ends.seconds(micro, split.tensor)
     here = blocks_of_largest_stage(workload, split)
@@ -259,7 +263,7 @@ def _gradients(
     if split.data == 1:
         return 0.0, 0.0, "none"
     sent, weights = parameters * workload.gradient_bytes, parameters * workload.weight_bytes
-    buckets = math.ceil(sent / split.bucket_bytes)
+    buckets = max(1, math.ceil(sent / split.bucket_bytes))
     backward_s = workload.backward_share * stage_s
     if split.sharding == 0:
         cost = group.all_reduce(sent / buckets, cluster)
