@@ -1,0 +1,104 @@
+"""Checks for the exercises of the capstone: each passes or fails a reader's function, and says on what it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tinytorch.perf.capstone.configuration import PLAIN, Configuration
+from tinytorch.perf.capstone.ladder import in_turns
+from tinytorch.perf.capstone.prediction import amdahl_of_parts
+from tinytorch.perf.capstone.rule import Rule
+from tinytorch.perf.capstone.workload import Workload, accuracy_change
+from tinytorch.perf.checking import exercise_check, judged_faster, returned_number
+from tinytorch.perf.comparison import compare_paired
+from tinytorch.perf.statistics import Interval
+from tinytorch.perf.timing import blas_threads
+
+#: Bytes of weights and cache together that the last exercise allows for 64 questions.
+BUDGET = 600_000
+#: What is to be beaten under that budget: the ladder's last rung with all that it keeps made as small as it gets.
+ALL_IN_CODES = Configuration("distilled", "8-bit weights", "8-bit", "token", kernels=True)
+_SERVER = Workload(64)
+
+
+@exercise_check
+def check_predicted(function: Callable[[Sequence[float], Sequence[float]], float]) -> str:
+    """Return "... passed" if ``function(seconds, ratios)`` is what Amdahl's law predicts for a whole of parts.
+
+    The parts take ``seconds`` before, and ``ratios`` times that after; above 1 is faster.
+
+    Raises:
+        AssertionError: with the parts, the prediction, and the answer.
+    """
+    draw = np.random.default_rng(0)
+    for parts in (1, 2, 3, 5) * 5:
+        seconds = [float(each) for each in draw.uniform(1e-4, 1e-2, parts)]
+        ratios = [float(each) for each in draw.uniform(0.05, 2, parts)]
+        truth, case = amdahl_of_parts(seconds, ratios), f"seconds {_shown(seconds)}, ratios {_shown(ratios)}"
+        answer = returned_number(function(seconds, ratios), case)
+        assert np.isclose(answer, truth, rtol=1e-6), (
+            f"{case}: the whole gets {truth:.4g} times as fast, not {answer:.4g}"
+        )
+    return "predicted: passed"
+
+
+def _shown(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.3g}" for value in values)
+
+
+@exercise_check
+def check_keep(function: Callable[[Interval, Interval, float, float], bool]) -> str:
+    """Return "... passed" if ``function(gained, answers, delta, budget)`` says which steps the rule keeps.
+
+    ``gained`` is the interval of the speedup, ``answers`` that of the change of the share of right answers; both have
+    ``low`` and ``high``. A step is kept if it is proven to be faster by more than ``delta``, and proven not to lose more
+    than ``budget``.
+
+    Raises:
+        AssertionError: with the intervals, what is right and the answer.
+    """
+    draw = np.random.default_rng(0)
+    for _ in range(80):
+        low, loss = float(draw.uniform(0.9, 1.15)), float(draw.uniform(-0.025, 0.003))
+        gained = Interval(low, low + float(draw.uniform(0, 0.3)), 0.95)
+        answers = Interval(loss, loss + float(draw.uniform(0, 0.02)), 0.95)
+        delta, budget = float(draw.uniform(0, 0.05)), float(draw.uniform(0.002, 0.02))
+        truth = gained.low > 1 + delta and answers.low >= -budget
+        answer = function(gained, answers, delta, budget)
+        case = (
+            f"speedup {gained.low:.3f} to {gained.high:.3f} with delta {delta:.3f}, answers {answers.low:+.4f} to "
+            f"{answers.high:+.4f} with a budget of {budget:.4f}"
+        )
+        assert answer in (True, False), f"{case}: the answer must be True or False, not {answer!r}"
+        assert bool(answer) == truth, f"{case}: the step is {'kept' if truth else 'dropped'}, not the other way round"
+    return "keep: passed"
+
+
+@exercise_check
+def check_beat_capstone(function: Callable[[int], Configuration]) -> str:
+    """Return "... passed" if ``function(budget)`` is a configuration that fits, sorts as well, and is proven faster.
+
+    ``budget`` is what weights and cache may take together for 64 questions, in bytes. The answers must hold by the
+    page's rule, and a call must be faster than that of `ALL_IN_CODES`, which fits with bytes to spare. On one core,
+    about two seconds.
+
+    Raises:
+        AssertionError: with the bytes, the answers lost, or the ratio of times, whichever fails first.
+    """
+    found = function(BUDGET)
+    assert isinstance(found, Configuration), f"it must return a Configuration, not {found!r}"
+    assert found.threads == 1, f"it must run on one thread, not on {found.threads}: all cores are another budget"
+    made, rule = _SERVER.ready(found), Rule()
+    held = made.weight_bytes + made.cache_bytes
+    assert held <= BUDGET, f"weights and cache take {held:,} bytes, more than the {BUDGET:,} that there are"
+    accuracy = accuracy_change(PLAIN, found)
+    assert rule.holds(accuracy), (
+        f"of {accuracy.examples} answers it loses {accuracy.lost} and gains {accuracy.gained}: "
+        f"{-accuracy.interval.low:.2%} may be lost, more than the {rule.accuracy_budget:.0%} that are allowed"
+    )
+    assert found != ALL_IN_CODES, "this is the configuration that is to be beaten: choose another"
+    with blas_threads(1):
+        times = in_turns(_SERVER, {"all in codes": _SERVER.ready(ALL_IN_CODES), "yours": made}, at_most_seconds=2.0)
+    return judged_faster("beat_capstone", compare_paired(times["all in codes"], times["yours"], delta=rule.delta))

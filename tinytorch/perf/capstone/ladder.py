@@ -1,0 +1,225 @@
+"""The ladder: profile, predict every step, measure all of them in turns, take the best that passes, begin again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tinytorch.perf.capstone.configuration import PLAIN, Configuration, Ready
+from tinytorch.perf.capstone.prediction import Forecast, Profile, counted, forecast, ops_alone, profiled
+from tinytorch.perf.capstone.rule import PASSES, Outcome, Rule
+from tinytorch.perf.capstone.steps import STEPS, Move, Step, double_moves, name_of, single_moves
+from tinytorch.perf.capstone.workload import Workload, accuracy_change
+from tinytorch.perf.comparison import FASTER, Comparison, compare_all, compare_paired
+from tinytorch.perf.hardware import Ceilings
+from tinytorch.perf.quantization import PairedAccuracy
+from tinytorch.perf.timing import Measurement, blas_threads, interleave
+
+_BEFORE = "as it was"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A move that was predicted, and then measured.
+
+    Attributes:
+        move: one step, or two of which the second needs the first; ``after`` the configuration that they make.
+        forecast: made before the measurement.
+        seconds: of a call, in turns with those before it and with all other trials of the stage.
+        gained: how many times as fast as before; its interval holds together with those of the other trials.
+        accuracy: against the plain start on the same questions; None where the step is not faster, and so not scored.
+        outcome: whether it passes the rule, and if not, why.
+    """
+
+    move: Move
+    after: Configuration
+    forecast: Forecast
+    seconds: Measurement
+    gained: Comparison
+    accuracy: PairedAccuracy | None
+    outcome: Outcome
+
+    @property
+    def name(self) -> str:
+        """What tables call the move."""
+        return name_of(self.move)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One turn of the method.
+
+    Attributes:
+        before: where it began; ``profile``, where the time went there.
+        trials: every step that could be taken, or every pair of steps, the largest predicted gain first.
+    """
+
+    before: Configuration
+    profile: Profile
+    trials: tuple[Trial, ...]
+
+    @property
+    def taken(self) -> Trial | None:
+        """The fastest trial of those that pass; None if none does."""
+        passing = [trial for trial in self.trials if trial.outcome == PASSES]
+        return min(passing, key=lambda trial: trial.seconds.median, default=None)
+
+    @property
+    def steps_at_once(self) -> int:
+        """How many steps a move of this stage takes, 1 or 2."""
+        return len(self.trials[0].move)
+
+    @property
+    def choice(self) -> str | None:
+        """Whether what the profile put first was right: "supported", "refuted" or "cannot tell here".
+
+        See `right_choice`. None where no step passes, so that there was nothing to choose.
+        """
+        return right_choice(self, self.trials[0])
+
+    @property
+    def choice_of_roof(self) -> str | None:
+        """The same of the step for which the roof would allow most."""
+        return right_choice(self, max(self.trials, key=lambda trial: trial.forecast.roof))
+
+
+def right_choice(stage: Stage, first: Trial) -> str | None:
+    """Return whether it was right to put ``first`` first: "supported", "refuted" or "cannot tell here".
+
+    It was if it passes and no other step that passes is faster beyond doubt. None where no step passes.
+    """
+    best = stage.taken
+    if best is None:
+        return None
+    if first is best:
+        return "supported"
+    if first.outcome == "cannot tell":
+        return "cannot tell here"
+    if first.outcome != PASSES:
+        return "refuted"
+    verdict = compare_paired(first.seconds, best.seconds).verdict
+    return "refuted" if verdict == FASTER else "cannot tell here" if verdict == "cannot tell" else "supported"
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """All turns of the method on one workload; the last one found nothing to take."""
+
+    workload: Workload
+    rule: Rule
+    stages: tuple[Stage, ...] = field(repr=False)
+
+    @property
+    def rungs(self) -> dict[str, Configuration]:
+        """Configurations by the move that led to them, from "plain" to the last."""
+        taken = [stage.taken for stage in self.stages]
+        return {"plain": self.stages[0].before, **{trial.name: trial.after for trial in taken if trial}}
+
+    @property
+    def last(self) -> Configuration:
+        """The fastest configuration that the method found."""
+        return [*self.rungs.values()][-1]
+
+    @property
+    def dropped(self) -> dict[str, Trial]:
+        """Steps that were tried and never taken, by name: each by the trial, alone, in which it came off best."""
+        taken = {step.name for stage in self.stages if stage.taken for step in stage.taken.move}
+        tried = [trial for stage in self.stages for trial in stage.trials if len(trial.move) == 1]
+        best: dict[str, Trial] = {}
+        for trial in sorted(tried, key=lambda trial: trial.gained.ratio.median):
+            if trial.name not in taken:
+                best[trial.name] = trial
+        return best
+
+
+def climb_ladder(
+    workload: Workload,
+    machine: Ceilings,
+    rule: Rule,
+    *,
+    start: Configuration = PLAIN,
+    steps: Sequence[Step] = STEPS,
+    repeats: int = 40,
+    at_most_seconds: float = 4.0,
+) -> Ladder:
+    """Return the ladder that the method climbs from ``start``, on one core.
+
+    Each turn profiles a call, predicts the gain of every step that can be taken by Amdahl's law, and only then measures
+    all of them in turns. The fastest of those that pass the rule is taken. Where no step passes, pairs of steps have a
+    turn of which one makes the other possible; where none of these passes either, it ends.
+
+    Args:
+        workload: what a call answers.
+        machine: ceilings of one thread.
+        rule: when a step may be kept.
+        start: where to begin.
+        steps: what may be tried.
+        repeats, at_most_seconds: samples of each trial, and seconds for all trials of a turn.
+
+    Raises:
+        ValueError: if ``machine`` is for more than one thread, or no step can be taken from ``start``.
+    """
+    if machine.threads != 1:
+        raise ValueError(f"machine must be the ceilings of one thread, not of {machine.threads}")
+    stages: list[Stage] = []
+    now, finder = start, single_moves
+    with blas_threads(1):
+        while True:
+            moves = finder(now, steps)
+            if moves:
+                stages.append(_stage(workload, machine, rule, now, moves, start, repeats, at_most_seconds))
+                taken = stages[-1].taken
+                if taken is not None:
+                    now, finder = taken.after, single_moves
+                    continue
+            if finder is double_moves:
+                break
+            finder = double_moves
+    if not stages:
+        raise ValueError(f"steps must hold one that can be taken from {start}")
+    return Ladder(workload, rule, tuple(stages))
+
+
+def _stage(
+    workload: Workload,
+    machine: Ceilings,
+    rule: Rule,
+    before: Configuration,
+    moves: Mapping[Move, Configuration],
+    start: Configuration,
+    repeats: int,
+    at_most_seconds: float,
+) -> Stage:
+    now = workload.ready(before)
+    profile = profiled(workload, now, machine, "a call")
+    made = {move: workload.ready(after) for move, after in moves.items()}
+    alone = ops_alone(workload, now)
+    forecasts = {
+        move: forecast(profile, alone, ops_alone(workload, each), counted(workload, each, machine))
+        for move, each in made.items()
+    }
+    order = sorted(made, key=lambda move: -forecasts[move].speedup)
+    every: dict[str, Ready] = {_BEFORE: now, **{name_of(move): made[move] for move in order}}
+    times = in_turns(workload, every, repeats=repeats, at_most_seconds=at_most_seconds)
+    gained = compare_all(times[_BEFORE], *[times[name] for name in every if name != _BEFORE], delta=rule.delta)
+    trials = []
+    for move in order:
+        name, after = name_of(move), moves[move]
+        accuracy = accuracy_change(start, after) if rule.is_faster(gained[name]) else None
+        outcome = rule.outcome(gained[name], accuracy)
+        trials.append(Trial(move, after, forecasts[move], times[name], gained[name], accuracy, outcome))
+    return Stage(before, profile, tuple(trials))
+
+
+def in_turns(
+    workload: Workload, every: Mapping[str, Ready], *, repeats: int = 40, at_most_seconds: float = 4.0
+) -> dict[str, Measurement]:
+    """Return seconds of a call of each, by name, sampled in turns."""
+    calls = {name: workload.call(made) for name, made in every.items()}
+    return interleave(
+        calls,
+        repeats=repeats,
+        at_most_seconds=at_most_seconds,
+        warmup_seconds=0.1,
+        within={name: made.running for name, made in every.items()},
+    )

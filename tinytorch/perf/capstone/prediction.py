@@ -1,0 +1,187 @@
+"""Where the time of a call goes, and what a step should bring by Amdahl's law, before it is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tinytorch.core.op import Implementation, Op
+from tinytorch.perf.acceleration.climbing import ops_of
+from tinytorch.perf.bounds import roof_seconds
+from tinytorch.perf.call_costs import call_costs, least_call_seconds
+from tinytorch.perf.capstone.configuration import Ready
+from tinytorch.perf.capstone.workload import Workload
+from tinytorch.perf.events import Event, recording
+from tinytorch.perf.hardware import Ceilings
+from tinytorch.perf.roofline import Placed, place
+from tinytorch.perf.timing import Measurement, interleave, measure
+
+#: What the whole is called beside its ops.
+_WHOLE = "the whole call"
+#: Operands and parameters of each op's calls.
+_Calls = Mapping[Op, Sequence[tuple[tuple[Any, ...], dict[str, Any]]]]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a call asks for: counted on a run that was not timed.
+
+    Attributes:
+        ops: operations called through the seam.
+        flops: of contractions.
+        call_seconds: what calling these ops costs at least, by the ceiling of calls.
+        roof_seconds: what their arithmetic or bytes take at least, by the roof of each op.
+        events: the ops themselves.
+    """
+
+    ops: int
+    flops: int
+    call_seconds: float
+    roof_seconds: float
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Where the time of a call goes, in seconds.
+
+    Attributes:
+        seconds: of the call.
+        by_op: seconds in each op, run again by itself on the call's operands, the longest first. A recorder would tell
+            too, but its own work between the ops takes the caches from them, which a short call feels.
+        placed: where the call stands under the roofline, and what bounds it.
+        counted: what it asked for.
+    """
+
+    seconds: Measurement
+    by_op: Mapping[str, Measurement]
+    placed: Placed
+    counted: Counted
+
+    @property
+    def whole(self) -> float:
+        """Seconds of the call."""
+        return self.seconds.median
+
+    @property
+    def in_ops(self) -> float:
+        """Seconds in ops; no more than the whole, which it can be by a little where ops alone find colder caches."""
+        return min(sum(one.median for one in self.by_op.values()), self.whole)
+
+    @property
+    def between(self) -> float:
+        """Seconds outside of ops: Python, the framework, the loop that generates."""
+        return self.whole - self.in_ops
+
+    @property
+    def calls(self) -> float:
+        """Of the seconds in ops, what calling them takes at least, by the ceiling of calls."""
+        return min(self.counted.call_seconds, self.in_ops)
+
+    @property
+    def work(self) -> float:
+        """Of the seconds in ops, the rest: arithmetic and bytes."""
+        return self.in_ops - self.calls
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a step should do: a model's numbers, above 1 is faster.
+
+    Attributes:
+        ops: operations that are called, after over before: as many times as long is the time between them.
+        alone: how many times as fast all ops are, run by themselves.
+        speedup: of the whole, by Amdahl's law from the two.
+        roof: what the roof would allow: the same law, with arithmetic and bytes as fast in their share of the roof as
+            they were, and calls at their least cost. It asks no code how fast it is.
+    """
+
+    ops: float
+    alone: float
+    speedup: float
+    roof: float
+
+
+def amdahl_of_parts(seconds: Sequence[float], ratios: Sequence[float]) -> float:
+    """Return the predicted speedup of a whole whose parts take ``seconds`` and change by ``ratios``, after over before.
+
+    Σ t / Σ t r: with two parts and the ratios 1 and 1 / s it is `amdahl`.
+
+    Raises:
+        ValueError: if there are no parts, not as many ratios, a number is below 0, or no time is left.
+    """
+    if not seconds or len(seconds) != len(ratios):
+        raise ValueError(f"ratios must be as many as the parts, {len(seconds)} and at least 1, not {len(ratios)}")
+    if min(*seconds, *ratios) < 0:
+        raise ValueError(f"seconds and ratios must be at least 0, not {min(*seconds, *ratios)}")
+    left = sum(time * ratio for time, ratio in zip(seconds, ratios, strict=True))
+    if not left > 0:
+        raise ValueError("ratios must leave some time: nothing runs in no time")
+    return sum(seconds) / left
+
+
+def counted(workload: Workload, made: Ready, machine: Ceilings) -> Counted:
+    """Return what a call asks for, from one run that is recorded and not timed."""
+    call = workload.call(made)
+    with made.running():
+        with recording(timed=False) as recorded:
+            call()
+        events = tuple(recorded.profile.events)
+        least = least_call_seconds(events, call_costs(events).kernel)[0]
+    flops = sum(event.flops or 0 for event in events)
+    return Counted(len(events), flops, least, roof_seconds(events, machine)[0], events)
+
+
+def profiled(workload: Workload, made: Ready, machine: Ceilings, name: str) -> Profile:
+    """Return where the time of a call goes: the whole and each of its ops by itself, timed in turns."""
+    call, demand = workload.call(made), counted(workload, made, machine)
+    with made.running():
+        calls = ops_of(call)
+        parts = {op.name: _replayed({op: each}) for op, each in calls.items()}
+        times = interleave({_WHOLE: call, **parts}, repeats=12, at_most_seconds=2.0, warmup_seconds=0.1)
+    seconds = times.pop(_WHOLE)
+    by_op = dict(sorted(times.items(), key=lambda item: -item[1].median))
+    return Profile(seconds, by_op, place(name, demand.events, seconds, machine), demand)
+
+
+def ops_alone(workload: Workload, made: Ready) -> float:
+    """Return the seconds that the ops of a call take by themselves, one after the other on the call's operands.
+
+    It is the least of several runs: two configurations are not timed in turns here, and a neighbour would favour one.
+    """
+    with made.running():
+        replayed = _replayed(ops_of(workload.call(made)))
+        return measure(replayed, "ops alone", repeats=8, at_most_seconds=0.3, warmup_seconds=0.05).minimum
+
+
+def forecast(profile: Profile, before: float, after: float, demand: Counted) -> Forecast:
+    """Return what a step should bring, from the profile before it.
+
+    Args:
+        profile: of the configuration before.
+        before, after: seconds that the ops take by themselves, before the step and after it.
+        demand: counted on the configuration after.
+    """
+    ops = demand.ops / profile.counted.ops
+    alone = before / after
+    calls = demand.call_seconds / profile.counted.call_seconds
+    work = demand.roof_seconds / profile.counted.roof_seconds
+    return Forecast(
+        ops,
+        alone,
+        amdahl_of_parts((profile.between, profile.in_ops), (ops, 1 / alone)),
+        amdahl_of_parts((profile.between, profile.calls, profile.work), (ops, calls, work)),
+    )
+
+
+def _replayed(calls: _Calls) -> Callable[[], None]:
+    """Return a run of all ``calls`` on the implementations that are selected now."""
+    chosen: dict[Op, Implementation] = {op: op.selected for op in calls}
+
+    def run() -> None:
+        for op, each in calls.items():
+            for arrays, params in each:
+                chosen[op].forward(False, *arrays, **params)
+
+    return run

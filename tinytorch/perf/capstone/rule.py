@@ -1,0 +1,62 @@
+"""The rule that says whether a step is kept, stated before anything is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tinytorch.perf.comparison import FASTER, SLOWER, Comparison
+from tinytorch.perf.noise import NoiseFloor
+from tinytorch.perf.quantization import PairedAccuracy
+
+Outcome = Literal["passes", "not faster", "cannot tell", "too many wrong"]
+PASSES: Final = "passes"
+NOT_FASTER: Final = "not faster"
+CANNOT_TELL: Final = "cannot tell"
+TOO_MANY_WRONG: Final = "too many wrong"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a step may be kept: it is faster beyond doubt, and its answers hold beyond doubt.
+
+    Attributes:
+        delta: relative difference of time that does not matter.
+        accuracy_budget: share of the test questions that may be lost against the plain start: the lower end of the
+            paired difference's interval must not lie below minus this.
+        noise: where a page knows what ratios the same code shows against itself; None if nothing is known.
+    """
+
+    delta: float = 0.02
+    accuracy_budget: float = 0.01
+    noise: NoiseFloor | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.delta < 1:
+            raise ValueError(f"delta must lie from 0 to below 1, such as 0.02, not {self.delta}")
+        if not 0 <= self.accuracy_budget < 1:
+            raise ValueError(f"accuracy_budget must be a share from 0 to below 1, not {self.accuracy_budget}")
+
+    def is_faster(self, gained: Comparison) -> bool:
+        """Return whether the interval of the gain lies beyond what does not matter, and noise does not hide it."""
+        return self._speed(gained) == FASTER
+
+    def _speed(self, gained: Comparison) -> str:
+        return gained.verdict if self.noise is None else self.noise.verdict(gained)[0]
+
+    def holds(self, accuracy: PairedAccuracy) -> bool:
+        """Return whether no more answers can have been lost than the budget allows."""
+        return accuracy.interval.low >= -self.accuracy_budget
+
+    def outcome(self, gained: Comparison, accuracy: PairedAccuracy | None) -> Outcome:
+        """Return whether the step passes, and if not, why.
+
+        Raises:
+            ValueError: if it is faster, and ``accuracy`` is not given.
+        """
+        speed = self._speed(gained)
+        if speed != FASTER:
+            return NOT_FASTER if speed in (SLOWER, "equivalent") else CANNOT_TELL
+        if accuracy is None:
+            raise ValueError("accuracy must be given for a step that is faster: score it first")
+        return PASSES if self.holds(accuracy) else TOO_MANY_WRONG

@@ -1,0 +1,113 @@
+"""What the capstone asks of a configuration: questions of the sorting task, right answers, and few bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+
+from tinytorch import datasets, models
+from tinytorch.perf.benchmarking.task import SCORED_AT_ONCE, Right, Task, sorting_generation
+from tinytorch.perf.capstone.configuration import Configuration, Ready, ready
+from tinytorch.perf.memoization.generation import Tokens
+from tinytorch.perf.memory import MemoryTracker
+from tinytorch.perf.quantization import PairedAccuracy, paired_accuracy
+from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL
+from tinytorch.perf.timing import Measurement
+
+
+@cache
+def task() -> Task:
+    """Return the task: read ten digits and the separator, and generate the digits in order."""
+    return sorting_generation()
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """How many ``questions`` a call answers together: one is a user who waits, many are a server that is busy."""
+
+    questions: int
+
+    def __post_init__(self) -> None:
+        if self.questions < 1:
+            raise ValueError(f"questions must be at least 1, not {self.questions}")
+
+    def prompts(self) -> Tokens:
+        """Return the questions, int64 (questions, 11)."""
+        return task().batch(self.questions)
+
+    def ready(self, configuration: Configuration) -> Ready:
+        """Return the configuration, with a cache for this many questions if it has one."""
+        return ready(configuration, self.questions)
+
+    def call(self, made: Ready) -> Callable[[], Tokens]:
+        """Return a call that answers the questions; the caller is in `Ready.running`."""
+        return made.answering(self.prompts(), datasets.SORT_LENGTH)
+
+
+@cache
+def correct(configuration: Configuration) -> Right:
+    """Return which of the 2,000 test questions it answers right in every token, shape (2000,).
+
+    With a cache the answers are generated. Without one a single pass over the right answers tells the same: see
+    `models.correct`. Kept in this process for each configuration; threads change no answer, and one is used.
+    """
+    made = ready(replace(configuration, threads=1), SCORED_AT_ONCE)
+    with made.running():
+        if made.cache is None:
+            return models.correct(made.model, "gpt")
+        found = replace(task(), perform=lambda _, prompts: answers(made, prompts)).correct(made.model)
+    assert found is not None
+    return found
+
+
+def answers(made: Ready, prompts: Tokens) -> Tokens:
+    """Return the ten tokens that it generates after each of the prompts (B, 11): (B, 10); the caller is in `running`.
+
+    Raises:
+        ValueError: if it has a cache for another number of prompts.
+    """
+    return made.answering(prompts, datasets.SORT_LENGTH)()[:, prompts.shape[1] :]
+
+
+def accuracy_change(before: Configuration, after: Configuration) -> PairedAccuracy:
+    """Return the answers of two configurations on the same 2,000 test questions, paired."""
+    return paired_accuracy(correct(before), correct(after))
+
+
+def peak_bytes(workload: Workload, made: Ready) -> Measurement:
+    """Return the bytes of weights and cache and the most that a call allocates beside them, six calls.
+
+    What tracemalloc sees: arrays and Python's objects to the byte, not the work space of BLAS.
+    """
+    held, call = made.weight_bytes + made.cache_bytes, workload.call(made)
+    peaks = []
+    with made.running():
+        call()  # what is compiled or kept at the first call is no part of a call
+        for _ in range(FEWEST_FOR_INTERVAL):
+            with MemoryTracker() as tracked:
+                call()
+            peaks.append(float(held + tracked.peak_usage))
+    how = {"by": "tracemalloc", "questions": workload.questions, "held_bytes": held}
+    return Measurement("weights, cache and the most that a call allocates", tuple(peaks), "B", how)
+
+
+def predicted_bytes(configuration: Configuration, questions: int) -> int:
+    """Return what weights and cache should take, by shapes alone: a model, not a measurement.
+
+    Each weight takes 4 bytes, or 1 in codes; scales and whatever else a format stores are left out. Biases and
+    normalization stay float32. A sparse weight takes 8 bytes, its value and its column, for each that is left.
+    """
+    layers, positions, vocabulary = 2, 2 * datasets.SORT_LENGTH, datasets.SEPARATOR + 1
+    width = 48 if configuration.model == "distilled" else 96
+    inner = width // 2 if configuration.model == "half of the units" else width
+    number = 4 if configuration.weights == "float32" else 1
+    kept = {"low rank": 1 / 3, "sparse": 0.1 * 2, "half of the units": 0.5}.get(configuration.model, 1.0)
+    matrices = number * ((vocabulary + positions) * width + layers * 12 * width**2 * kept)
+    vectors = 4 * (layers * (7 * inner + 6 * width) + 2 * width)
+    # A code has a scale of 4 bytes for each head and position; the GPT has 4 heads.
+    a_number = {"none": 0.0, "float32": 4.0, "8-bit": 1 + 4 / (inner / 4)}[configuration.cache]
+    remembered = 2 * layers * questions * positions * inner * a_number
+    return int(np.rint(matrices + vectors + remembered))
