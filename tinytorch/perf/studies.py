@@ -71,6 +71,17 @@ def _cpu_per_wall(start: tuple[int, int]) -> float:
     return float(f"{cpu / wall:.3g}")
 
 
+def _one_by_one(start: tuple[int, int]) -> dict[str, Any]:
+    """Return the conditions of calls that were timed one by one since ``start``."""
+    return {
+        "warmup_runs": _WARM,
+        "inner_loops": 1,
+        "garbage_collector": "off",
+        "blas_threads": current_blas_threads(),
+        "cpu_per_wall": _cpu_per_wall(start),
+    }
+
+
 def recordings(run: Callable[[], Any], repeats: int = 15) -> list[Profile]:
     """Return ``repeats`` recordings of a run, after three runs that are not recorded.
 
@@ -119,15 +130,7 @@ def phases(name: str, batch: int, repeats: int = 25, model: Module | None = None
             backward_end = time.perf_counter_ns()
             optimizer.step()
             readings.append((start, forward_end, backward_end, time.perf_counter_ns()))
-        cpu_per_wall = _cpu_per_wall(began)
-    how = {
-        "warmup_runs": _WARM,
-        "inner_loops": 1,
-        "garbage_collector": "off",
-        "blas_threads": current_blas_threads(),
-        "cpu_per_wall": cpu_per_wall,
-        "interleaved_with": ["forward", "backward", "update"],
-    }
+        how = {**_one_by_one(began), "interleaved_with": ["forward", "backward", "update"]}
     times = np.diff(np.array(readings[_WARM:]), axis=1) * 1e-9
     return {
         phase: Measurement(phase, tuple(times[:, index]), "s", how)
@@ -179,14 +182,7 @@ def single_calls(function: Callable[[], Any], name: str, calls: int) -> Measurem
             start = time.perf_counter_ns()
             function()
             seconds.append((time.perf_counter_ns() - start) * 1e-9)
-        cpu_per_wall = _cpu_per_wall(began)
-    how = {
-        "warmup_runs": _WARM,
-        "inner_loops": 1,
-        "garbage_collector": "off",
-        "blas_threads": current_blas_threads(),
-        "cpu_per_wall": cpu_per_wall,
-    }
+        how = _one_by_one(began)
     return Measurement(name, tuple(seconds), "s", how)
 
 
