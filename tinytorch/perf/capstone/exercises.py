@@ -38,9 +38,7 @@ def check_predicted(function: Callable[[Sequence[float], Sequence[float]], float
         ratios = [float(each) for each in draw.uniform(0.05, 2, parts)]
         truth, case = amdahl_of_parts(seconds, ratios), f"seconds {_shown(seconds)}, ratios {_shown(ratios)}"
         answer = returned_number(function(seconds, ratios), case)
-        assert np.isclose(answer, truth, rtol=1e-6), (
-            f"{case}: the whole gets {truth:.4g} times as fast, not {answer:.4g}"
-        )
+        assert np.isclose(answer, truth, rtol=1e-6), f"{case}: the speedup is {truth:.4g}, not {answer:.4g}"
     return "predicted: passed"
 
 
@@ -53,8 +51,8 @@ def check_keep(function: Callable[[Interval, Interval, float, float], bool]) -> 
     """Return "... passed" if ``function(gained, answers, delta, budget)`` says which steps the rule keeps.
 
     ``gained`` is the interval of the speedup, ``answers`` that of the change of the share of right answers; both have
-    ``low`` and ``high``. A step is kept if it is proven to be faster by more than ``delta``, and proven not to lose more
-    than ``budget``.
+    ``low`` and ``high``. A step is kept if it is proven to be faster by more than ``delta``, and proven not to lose
+    more than ``budget``.
 
     Raises:
         AssertionError: with the intervals, what is right and the answer.
