@@ -11,11 +11,12 @@ ranks is one collective. No op here has a gradient: `tensor_parallel` makes diff
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
+from tinytorch.core.op import Array, Call, Forward, Gradients, Op, Saved, Work
 from tinytorch.perf.distributed.mpi import load_mpi
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: int64 numbers in the message that goes before an array of any shape: dtype, axes, lengths.
 HEADER = 10
+#: A call of MPI's communicator with what to send and where the result goes.
+Transfer = Callable[[Any, Array, Array], Any]
 
 
 def _no_gradient(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
@@ -35,24 +38,36 @@ def _given(array: Array, out: Array) -> Any:
     return load_mpi().IN_PLACE if np.may_share_memory(array, out) else array
 
 
-def _all_reduce(keep: bool, array: Array, *, communicator: Communicator, out: Array, **_: Any) -> tuple[Array, Saved]:
-    del keep
-    communicator.raw.Allreduce(_given(array, out), out)
-    return out, ()
+def _filling(transfer: Transfer) -> Forward:
+    """Return the forward of an op that ends when ``transfer(raw, array, out)`` has filled ``out``."""
+
+    def forward(keep: bool, array: Array, *, communicator: Communicator, out: Array, **_: Any) -> tuple[Array, Saved]:
+        del keep
+        transfer(communicator.raw, array, out)
+        return out, ()
+
+    return forward
 
 
-def _reduce_scatter(
-    keep: bool, array: Array, *, communicator: Communicator, out: Array, **_: Any
-) -> tuple[Array, Saved]:
-    del keep
-    communicator.raw.Reduce_scatter_block(array, out)
-    return out, ()
+def _beginning(transfer: Transfer) -> Forward:
+    """Return the forward of an op that begins ``transfer(raw, array, out)``, a request that `wait` completes."""
+
+    def forward(
+        keep: bool, array: Array, *, communicator: Communicator, pending: Pending, out: Array, **_: Any
+    ) -> tuple[Array, Saved]:
+        del keep
+        pending.requests = [transfer(communicator.raw, array, out)]
+        return out, ()
+
+    return forward
 
 
-def _all_gather(keep: bool, array: Array, *, communicator: Communicator, out: Array, **_: Any) -> tuple[Array, Saved]:
-    del keep
-    communicator.raw.Allgather(_given(array, out), out)
-    return out, ()
+_all_reduce = _filling(lambda raw, array, out: raw.Allreduce(_given(array, out), out))
+_reduce_scatter = _filling(lambda raw, array, out: raw.Reduce_scatter_block(array, out))
+_all_gather = _filling(lambda raw, array, out: raw.Allgather(_given(array, out), out))
+_begin_all_reduce = _beginning(lambda raw, array, out: raw.Iallreduce(_given(array, out), out))
+_begin_reduce_scatter = _beginning(lambda raw, array, out: raw.Ireduce_scatter_block(array, out))
+_begin_all_gather = _beginning(lambda raw, array, out: raw.Iallgather(_given(array, out), out))
 
 
 def _broadcast(keep: bool, array: Array, *, communicator: Communicator, root: int, **_: Any) -> tuple[Array, Saved]:
@@ -83,30 +98,6 @@ def _receive(keep: bool, *, communicator: Communicator, peer: int, tag: int, **_
     array = np.empty(shape_in(header), dtype_in(header))
     communicator.raw.Recv(array, peer, tag)
     return array, ()
-
-
-def _begin_all_reduce(
-    keep: bool, array: Array, *, communicator: Communicator, pending: Pending, out: Array, **_: Any
-) -> tuple[Array, Saved]:
-    del keep
-    pending.requests = [communicator.raw.Iallreduce(_given(array, out), out)]
-    return out, ()
-
-
-def _begin_reduce_scatter(
-    keep: bool, array: Array, *, communicator: Communicator, pending: Pending, out: Array, **_: Any
-) -> tuple[Array, Saved]:
-    del keep
-    pending.requests = [communicator.raw.Ireduce_scatter_block(array, out)]
-    return out, ()
-
-
-def _begin_all_gather(
-    keep: bool, array: Array, *, communicator: Communicator, pending: Pending, out: Array, **_: Any
-) -> tuple[Array, Saved]:
-    del keep
-    pending.requests = [communicator.raw.Iallgather(_given(array, out), out)]
-    return out, ()
 
 
 def _begin_send(
