@@ -40,13 +40,15 @@ class Column:
     """A column: the ``key`` of its cells in the rows, its ``label``, and the base ``unit`` of plain numbers.
 
     ``unit`` may be left out where cells are text or a `Measurement`, which has its own.
-    ``modelled`` says that the column's numbers come from a model and are to look so.
+    ``modelled`` says that the column's numbers come from a model and are to look so; ``quoted`` that others published
+    them, which are given as text, as they are no numbers of this page.
     """
 
     key: str
     label: str
     unit: str | None = None
     modelled: bool = False
+    quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ def _is_number(value: Any) -> bool:
 def _checked_cell(value: Any, column: Column, key: str) -> Any:
     """Return the cell's value if a table can hold it, or raise saying which cell is wrong."""
     where = f"cell {column.label!r} of table {key!r}"
+    if column.quoted and not isinstance(value, str):
+        raise TypeError(f"{where} is quoted from elsewhere, so it must be text, not {value!r}")
     if value is None or isinstance(value, str | Measurement):
         return value
     if not _is_number(value):
@@ -204,7 +208,8 @@ def _cell_html(cell: _Cell, laid: _Laid, first: bool) -> str:
         attributes += f' title="{escape(cell.title)}"'
     spread = f' <span class="spread">{escape(cell.spread)}</span>' if cell.spread else ""
     tag, scope = ("th", ' scope="row"') if first else ("td", "")
-    return f"<{tag}{scope}{attributes}>{escape(cell.text)}{spread}</{tag}>"
+    text = f'<span class="quoted-value">{escape(cell.text)}</span>' if laid.column.quoted else escape(cell.text)
+    return f"<{tag}{scope}{attributes}>{text}{spread}</{tag}>"
 
 
 def to_html(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, caption: str, key: str) -> str:

@@ -40,6 +40,15 @@ class PublishedResult:
     given: bool = False
 
     @property
+    def printed(self) -> str:
+        """The published number with its unit, with as many digits as it has."""
+        if self.unit == "%":
+            return f"{self.published * 100:g} %"
+        if self.unit == "FLOP/s":
+            return f"{self.published / 1e12:g} TFLOP/s"
+        return f"{self.published:g} {self.unit}"
+
+    @property
     def error(self) -> float:
         """Predicted over published, minus 1."""
         return self.predicted / self.published - 1
@@ -143,16 +152,16 @@ def zero_2020() -> Iterator[PublishedResult]:
     workload = Workload("7.5 billion", 1, 1, 64, part, none, 0.5, 0.0, 0.0, 0, 0, 2, 2, 12, "none")
     cluster = Cluster(given_link(0.0, 1e9), given_link(0.0, 1e9), 16)
     names = ("nothing sharded", "optimizer state sharded", "and gradients", "and parameters")
-    for stage, (name, published) in enumerate(zip(names, (120e9, 31.4e9, 16.6e9, 1.9e9), strict=True)):
+    for stage, (name, published) in enumerate(zip(names, (120.0, 31.4, 16.6, 1.9), strict=True)):
         found = predict(workload, cluster, Split(data=64, sharding=stage))
         yield PublishedResult(
             "Rajbhandari et al. 2020",
             "https://arxiv.org/abs/1910.02054",
             f"7.5 billion on 64 GPUs, {name}",
             "memory of model states on a GPU",
-            "B",
+            "GB",
             published,
-            found.memory.total,
+            found.memory.total / 1e9,
             "mixed precision with Adam: 2 bytes of weight, 2 of gradient and 12 of state for each parameter",
         )
 

@@ -1,0 +1,154 @@
+"""What a model of larger machines says, as tables and figures: modelled and published numbers look as what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+
+from tinytorch.perf.distributed.prediction import Prediction
+from tinytorch.perf.distributed.published_scaling import PublishedResult
+from tinytorch.perf.distributed.validation import Validation
+from tinytorch.perf.timing import Measurement
+from tinytorch.report.figures import INK, bars, line, subplots
+from tinytorch.report.numbers import format_number
+from tinytorch.report.page import Page
+from tinytorch.report.shown import Shown
+from tinytorch.report.tables import Column
+
+_SPLIT_COLUMNS = (
+    Column("split", "Data × tensor × pipeline"),
+    Column("micro", "Micro-batches", "1"),
+    Column("seconds", "Step", "s", modelled=True),
+    Column("efficiency", "Efficiency", "%", modelled=True),
+    Column("bubble", "Bubble", "%", modelled=True),
+    Column("tensor", "Sums of activations", "%", modelled=True),
+    Column("handing", "Hand-over", "%", modelled=True),
+    Column("gradients", "Gradients", "%", modelled=True),
+    Column("memory", "Memory of a rank", "B", modelled=True),
+)
+_VALIDATION_COLUMNS = (
+    Column("name", "Split"),
+    Column("predicted", "Predicted", "s", modelled=True),
+    Column("measured", "Measured"),
+    Column("error", "Error of the prediction"),
+)
+_PUBLISHED_COLUMNS = (
+    Column("name", "Run"),
+    Column("published", "Published", quoted=True),
+    Column("predicted", "Predicted", modelled=True),
+    Column("error", "Error", "%", modelled=True),
+    Column("quantity", "Of what"),
+    Column("study", "Published by"),
+    Column("assumed", "Assumed"),
+)
+
+
+def _split_name(prediction: Prediction) -> str:
+    split = prediction.split
+    return f"{split.data} × {split.tensor} × {split.pipeline}"
+
+
+def splits_table(page: Page, key: str, found: Sequence[Prediction], one: Prediction, *, caption: str) -> Shown:
+    """Show and record the splits in ``found``: the step, where it goes, and the memory of a rank.
+
+    Args:
+        one: the prediction for one rank, whose memory may be larger than any: efficiency is against it.
+
+    Raises:
+        ValueError: if ``found`` is empty or the key is taken.
+    """
+    rows = [
+        {
+            "split": _split_name(prediction),
+            "micro": prediction.split.micro,
+            "seconds": prediction.seconds,
+            "efficiency": prediction.efficiency(one),
+            **{part: getattr(prediction, part) / prediction.seconds for part in _PARTS},
+            "memory": prediction.memory.total,
+        }
+        for prediction in found
+    ]
+    return page.table(key, rows, _SPLIT_COLUMNS, caption=caption)
+
+
+_PARTS = ("bubble", "tensor", "handing", "gradients")
+
+
+def scaling_figure(curves: Mapping[str, Sequence[Prediction | None]], one: Prediction) -> Figure:
+    """Return the modelled efficiency over the number of ranks, a line for each of ``curves`` by name.
+
+    Args:
+        curves: what `splits.scaling_curve` returned; where nothing fits there is no point.
+        one: as in `splits_table`.
+
+    Raises:
+        ValueError: if a curve has no point, or there are more than two.
+    """
+    looks = ("modelled", "reference")
+    if len(curves) > len(looks):
+        raise ValueError(f"curves must be at most {len(looks)}, not {len(curves)}")
+    figure, ax = subplots()
+    for (name, curve), variant in zip(curves.items(), looks, strict=False):
+        points = [prediction for prediction in curve if prediction is not None]
+        if not points:
+            raise ValueError(f"curve {name!r} must have a point, but nothing fits")
+        shares = [Measurement(name, (point.efficiency(one),), "%") for point in points]
+        line(
+            ax,
+            [point.split.ranks for point in points],
+            shares,
+            quantity="efficiency",
+            variant=variant,
+            label=name,
+            modelled=True,
+        )
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    ax.set_ylim(0, 105)
+    ax.set_xlabel("ranks, unitless")
+    ax.legend()
+    return figure
+
+
+def validation_table(page: Page, key: str, validation: Validation, *, caption: str) -> Shown:
+    """Show and record each split that ran, its prediction beside it, and the error of that.
+
+    Raises:
+        ValueError: if the key is taken.
+    """
+    rows = [
+        {"name": row.name, "predicted": row.predicted.seconds, "measured": row.measured, "error": row.error}
+        for row in validation.rows
+    ]
+    return page.table(key, rows, _VALIDATION_COLUMNS, caption=caption)
+
+
+def validation_figure(validation: Validation) -> Figure:
+    """Return the error of each prediction as a bar: right of 0 the step was faster than predicted."""
+    figure, ax = subplots(height=0.9 + 0.32 * len(validation.rows))
+    errors = [row.error for row in validation.rows]
+    bars(ax, [row.name for row in validation.rows], errors, quantity="error of the prediction", variants="measured")
+    ax.axvline(0, color=INK, linewidth=0.8)
+    return figure
+
+
+def published_table(page: Page, key: str, results: Sequence[PublishedResult], *, caption: str) -> Shown:
+    """Show and record published results beside the model's.
+
+    Raises:
+        ValueError: if ``results`` is empty or the key is taken.
+    """
+    rows = [
+        {
+            "name": one.name,
+            "published": one.printed,
+            "predicted": format_number(one.predicted, one.unit).text,
+            "error": None if one.given else one.error,
+            "quantity": one.quantity,
+            "assumed": one.assumed,
+            "study": one.study,
+        }
+        for one in results
+    ]
+    return page.table(key, rows, _PUBLISHED_COLUMNS, caption=caption)
