@@ -14,6 +14,8 @@ from tinytorch.perf.comparison import CANNOT_TELL, Comparison
 from tinytorch.perf.timing import Measurement
 
 Json = dict[str, Any]
+#: How many cores are told by their numbers.
+_CORES_NAMED = 8
 _TOO_MANY = "more workers than cores took these times"
 
 
@@ -67,7 +69,7 @@ def withheld(made: Comparison, performances: Iterable[Performance]) -> Compariso
 def place_words(performances: Mapping[str, Performance]) -> list[str]:
     """Return where the processes ran, a sentence for each host, and one more if it had too few cores; none if unknown.
 
-    As in "measured on node7 by 2 workers at a time, kept on core 0, 1".
+    As in "measured on node7 by 2 workers at a time, kept on cores 0, 1".
     """
     found = [place for one in [*performances.values()][:1] for place in places(one)]
     said = []
@@ -77,7 +79,13 @@ def place_words(performances: Mapping[str, Performance]) -> list[str]:
         workers = max(place["workers"] for place in there)
         pinned = "kept on" if all(place["pinned"] for place in there) else "not kept on"
         together = f"{workers} workers at a time" if workers > 1 else "one worker"
-        said.append(f"measured on {host} by {together}, {pinned} core {', '.join(map(str, cores))}")
+        said.append(f"measured on {host} by {together}, {pinned} {_core_words(cores)}")
     if any(place["oversubscribed"] for place in found):
         said.append(f"{_TOO_MANY}: they support no verdict")
     return said
+
+
+def _core_words(cores: list[int]) -> str:
+    if len(cores) > _CORES_NAMED:
+        return f"{len(cores)} cores"
+    return f"core{'s' if len(cores) > 1 else ''} {', '.join(map(str, cores))}"

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.perf.benchmarking import running
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.placement import placed
 from tinytorch.perf.benchmarking.results import Results
 from tinytorch.perf.benchmarking.results_json import load_results, performance_from_json, save_results
-from tinytorch.perf.benchmarking.running import WORKER_MODULE, continued, extended, open_numbers, request, started
+from tinytorch.perf.benchmarking.running import continued, extended, open_numbers, request, started
 from tinytorch.perf.distributed import campaign_worker
 from tinytorch.perf.distributed.agreement import code_version
 from tinytorch.perf.distributed.campaign import Campaign, CampaignSide, Machine, Progress
@@ -61,6 +62,8 @@ class _Group:
     kept: list[_Kept]
     open: deque[int]
     busy: int = 0
+    failed: int = 0
+    tried_again: bool = False
 
     @property
     def has_measured(self) -> bool:
@@ -77,6 +80,35 @@ class _Group:
             sum(each.results.done for each in self.kept),
             sum(each.results.plan.processes for each in self.kept),
         )
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """One process of each of ``sides``, in this order, on one worker of the group."""
+
+    group: _Group
+    number: int
+    sides: list[_Kept]
+
+    @classmethod
+    def next_of(cls, group: _Group) -> _Turn:
+        """Take the group's next open turn; the order of its sides is drawn."""
+        number = group.open.popleft()
+        group.busy += 1
+        draw = np.random.default_rng((group.kept[0].side.plan.seed, number))
+        order = [group.kept[index] for index in draw.permutation(len(group.kept))]
+        return cls(group, number, [kept for kept in order if number in open_numbers(kept.results)])
+
+    def asked(self) -> Json:
+        """Return what `campaign_worker.measure_turn` is asked; the first of a run is to measure memory and accuracy."""
+        sides = []
+        for kept in self.sides:
+            whole = not kept.results.performances and kept.first is None
+            if whole:
+                kept.first = self.number
+            folder = None if kept.side.folder is None else str(kept.side.folder)
+            sides.append({"folder": folder, "request": request(kept.side.plan, self.number, whole)})
+        return {"ranks": [*self.group.stations], "module": running.WORKER_MODULE, "sides": sides}
 
 
 def manage(executor: Any, sides: Sequence[CampaignSide], progress: Progress) -> Campaign:
@@ -158,65 +190,55 @@ def _kept(side: CampaignSide, name: str | None, identity: Json, workers: int) ->
 def _measure(executor: Executor, groups: Sequence[_Group], progress: Progress) -> list[str]:
     """Hand out all turns; return a sentence for each that failed."""
     failures: list[str] = []
-    running: dict[Future[Json], tuple[_Group, int, list[int]]] = {}
-    told = [group.machine() for group in groups]
-    progress(sum(one.done for one in told), sum(one.planned for one in told))
+    handed: dict[Future[Json], _Turn] = {}
+    _tell(groups, progress)
     while True:
         for group in groups:
             while group.open and group.busy < len(group.stations):
-                number = group.open.popleft()
-                order = _order(group, number)
-                running[executor.submit(campaign_worker.measure_turn, _asked(group, number, order))] = (
-                    group,
-                    number,
-                    order,
-                )
-                group.busy += 1
-        if not running:
-            return failures
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
-            group, number, order = running.pop(future)
-            failure = _taken(group, number, order, future.result())
+                turn = _Turn.next_of(group)
+                handed[executor.submit(campaign_worker.measure_turn, turn.asked())] = turn
+        if not handed:
+            return failures + [_lost(group, each) for group in groups for each in group.kept if each.held]
+        for future in wait(handed, return_when=FIRST_COMPLETED).done:
+            failure = _taken(handed.pop(future), future.result())
             if failure is not None:
                 failures.append(failure)
-        told = [group.machine() for group in groups]
-        progress(sum(one.done for one in told), sum(one.planned for one in told))
+        _tell(groups, progress)
 
 
-def _order(group: _Group, number: int) -> list[int]:
-    """Return the sides that turn ``number`` is open for, in the order in which it measures them."""
-    draw = np.random.default_rng((group.kept[0].side.plan.seed, number))
-    return [
-        int(index) for index in draw.permutation(len(group.kept)) if number in open_numbers(group.kept[index].results)
-    ]
+def _tell(groups: Sequence[_Group], progress: Progress) -> None:
+    machines = [group.machine() for group in groups]
+    progress(sum(one.done for one in machines), sum(one.planned for one in machines))
 
 
-def _asked(group: _Group, number: int, order: Sequence[int]) -> Json:
-    sides = []
-    for each in (group.kept[index] for index in order):
-        whole = not each.results.performances and each.first is None
-        if whole:
-            each.first = number
-        folder = None if each.side.folder is None else str(each.side.folder)
-        sides.append({"folder": folder, "request": request(each.side.plan, number, whole)})
-    return {"ranks": [*group.stations], "module": WORKER_MODULE, "sides": sides}
-
-
-def _taken(group: _Group, number: int, order: Sequence[int], answer: Json) -> str | None:
+def _taken(turn: _Turn, answer: Json) -> str | None:
     """Take in what a worker made of a turn; return a sentence if it failed."""
+    group = turn.group
     group.busy -= 1
     if "answers" in answer:
-        place = {"process": number, **asdict(group.stations[answer["rank"]])}
-        for index, measured in zip(order, answer["answers"], strict=True):
-            kept = group.kept[index]
+        place = {"process": turn.number, **asdict(group.stations[answer["rank"]])}
+        for kept, measured in zip(turn.sides, answer["answers"], strict=True):
             kept.add([placed(performance_from_json(one, kept.results.run), place) for one in measured])
         return None
-    for index in order:
-        if group.kept[index].first == number:
-            group.kept[index].first = None
+    firsts = [kept for kept in turn.sides if kept.first == turn.number]
+    for kept in firsts:
+        kept.first = None
     if "declined" in answer:  # it went to a worker of another machine, which became free at the same time
-        group.open.appendleft(number)
+        group.open.appendleft(turn.number)
         return None
-    if not group.has_measured:
-        group.open.clear()  # what fails before anything succeeded would fail again
-    return f"{_words(group.stations[answer['rank']])}: process {number} failed and stays open: {answer['failure']}"
+    if any(kept.held for kept in firsts) and not group.open and not group.tried_again:
+        group.open.append(turn.number)  # the others cannot be kept without it
+        group.tried_again = True
+        return None
+    group.failed += 1
+    if not group.has_measured and group.failed >= len(group.stations):
+        group.open.clear()  # what failed on every worker would fail again
+    station = group.stations[answer["rank"]]
+    return f"{_words(station)}: process {turn.number} failed and stays open: {answer['failure']}"
+
+
+def _lost(group: _Group, kept: _Kept) -> str:
+    return (
+        f"{group.name}: {len(kept.held)} processes that ended well are not kept, as none of those that had to measure "
+        "memory and accuracy did"
+    )

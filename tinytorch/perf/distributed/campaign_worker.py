@@ -17,7 +17,8 @@ from tinytorch.perf.fresh_process import answer_of
 from tinytorch.perf.team import usable_cores
 
 Json = dict[str, Any]
-_PREPARATION = "tinytorch.perf.benchmarking.preparation"
+#: What a host does once, in a fresh process.
+PREPARATION_MODULE = "tinytorch.perf.benchmarking.preparation"
 #: Where this worker measures, once it has joined; by one key, as a module has no other state that a task can keep.
 _stations: dict[str, Station] = {}
 
@@ -58,7 +59,7 @@ def _other_code(packages: list[tuple[str | None, str]]) -> str | None:
 
 def _prepared(asked: Json) -> Json:
     try:
-        made: Json = answer_of(_PREPARATION, {"subject": asked["subject"], "input_shape": asked["input_shape"]})
+        made: Json = answer_of(PREPARATION_MODULE, {"subject": asked["subject"], "input_shape": asked["input_shape"]})
     except RuntimeError as error:
         return {"error": str(error)}
     return made
