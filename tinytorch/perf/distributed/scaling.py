@@ -228,6 +228,7 @@ def step_measurements(
             "blas_threads": 1,
             "pinned": True,
             "cpu_per_wall": float(f"{one['cpu_per_wall']:.3g}"),
+            "minor_page_faults_per_call": float(f"{one['faults']:.3g}"),
             MARK: one["oversubscribed"],
             "interleaved_with": [other for at, other in names.items() if at != key],
         }

@@ -20,6 +20,7 @@ from tinytorch.perf.distributed.common_values import first_says, largest, least
 from tinytorch.perf.distributed.communicator import Communicator
 from tinytorch.perf.distributed.data_parallel import DataParallel, counted_targets
 from tinytorch.perf.distributed.turns import Turns
+from tinytorch.perf.page_faults import minor_page_faults
 from tinytorch.perf.timing import collector_off
 
 #: A turn's sample lasts this long at least, in seconds.
@@ -30,23 +31,25 @@ _Step = Callable[[], Any]
 
 
 class _Stopwatch:
-    """A step on the ranks of a group: this rank's seconds of each turn, and its CPU seconds meanwhile."""
+    """A step on the ranks of a group: this rank's seconds of each turn, its CPU seconds and its page faults."""
 
     def __init__(self, group: Communicator, step: _Step) -> None:
         self.group, self._step = group, step
         self.loops = 1
         self.seconds: list[float] = []
         self.cpu = self.wall = 0.0
+        self.faults = 0
 
     def take(self) -> None:
         """Take one sample: steps in a row, from a barrier on."""
         for _ in range(_WARM_TURN):
             self._step()
         self.group.barrier()
-        cpu, start = time.process_time(), time.perf_counter_ns()
+        faults, cpu, start = minor_page_faults(), time.process_time(), time.perf_counter_ns()
         for _ in range(self.loops):
             self._step()
         wall = (time.perf_counter_ns() - start) * 1e-9
+        self.faults += minor_page_faults() - faults
         self.cpu += time.process_time() - cpu
         self.wall += wall
         self.seconds.append(wall / self.loops)
@@ -58,6 +61,7 @@ class _Stopwatch:
         self.loops = math.ceil(SAMPLE_SECONDS / self.longest().min())
         self.seconds.clear()
         self.cpu = self.wall = 0.0
+        self.faults = 0
 
     def longest(self) -> Array:
         """Return the slowest rank's seconds of each turn."""
@@ -69,6 +73,7 @@ class _Stopwatch:
             "seconds": self.longest().tolist(),
             "loops": self.loops,
             "cpu_per_wall": least(self.group, self.cpu / self.wall),
+            "faults": float(largest(self.group, [self.faults / (len(self.seconds) * self.loops)])[0]),
             "oversubscribed": self.group.oversubscribed,
         }
 
