@@ -93,6 +93,14 @@ def test_what_is_whole_was_counted_unless_it_is_a_ratio_or_a_share(value: Any, u
     assert page.records[-1].body["rows"][0]["value"]["kind"] == kind
 
 
+def test_a_count_of_measured_things_is_derived() -> None:
+    body = number_body("wins", 3, unit="1", what="variants that were faster", modelled=False, derived=True)
+    assert (body["kind"], body["value"]) == ("derived", 3)
+    for value, modelled in ((3, True), (RUN, False)):
+        with pytest.raises(ValueError, match="derived"):
+            number_body("wins", value, unit=None, what=None, modelled=modelled, derived=True)
+
+
 def test_the_schema_is_one() -> None:
     Draft202012Validator.check_schema(schema())
 

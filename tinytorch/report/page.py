@@ -64,6 +64,7 @@ class Page:
         unit: str | None = None,
         what: str | None = None,
         modelled: bool = False,
+        derived: bool = False,
     ) -> Shown:
         """Record a number for the role ``{measured}`key` ``.
 
@@ -75,12 +76,14 @@ class Page:
                 ``"points"`` for the difference of two.
             what: what ran, was counted or computed; a measurement's own name if None.
             modelled: whether it was computed from a model rather than observed; it then looks different.
+            derived: whether a bare whole number rests on measured ones, as how many of them were faster does: it was
+                counted, but another run may count another.
 
         Raises:
             TypeError, ValueError: if it is not a finite number, has no unit or words, or the key is taken.
         """
         self._check_new(key)
-        body = number_body(key, value, unit=unit, what=what, modelled=modelled)
+        body = number_body(key, value, unit=unit, what=what, modelled=modelled, derived=derived)
         return self._emit(key, body.pop("kind"), body)
 
     def word(self, key: str, word: str, *, because: str, numbers: Sequence[str] = ()) -> Shown:

@@ -120,14 +120,26 @@ def _kind_of_single(value: float, unit: str) -> str:
 
 
 def number_body(
-    key: str, value: Measurement | int | float, *, unit: str | None, what: str | None, modelled: bool
+    key: str,
+    value: Measurement | int | float,
+    *,
+    unit: str | None,
+    what: str | None,
+    modelled: bool,
+    derived: bool = False,
 ) -> Json:
     """Return kind, value, unit, interval, n, samples, what and how of a number.
 
+    Args:
+        derived: whether a bare whole number rests on measured ones, so that another run may find another.
+
     Raises:
         TypeError: if ``value`` is neither a `Measurement` nor a number.
-        ValueError: if it is not finite, or ``unit`` or ``what`` are missing or do not fit.
+        ValueError: if it is not finite, ``unit`` or ``what`` are missing or do not fit, or it is said to be of two
+            kinds.
     """
+    if derived and (modelled or isinstance(value, Measurement)):
+        raise ValueError(f"{key!r} is {'modelled' if modelled else 'a Measurement'}, so leave out derived=True")
     if isinstance(value, Measurement):
         return _measurement_body(key, value, unit=unit, what=what, modelled=modelled)
     number = plain(value, f"value of {key!r}")
@@ -136,7 +148,7 @@ def number_body(
     if unit is None or what is None:
         raise ValueError(f"{key!r} is a bare number, so unit= and what= must say what it counts")
     return {
-        "kind": "modelled" if modelled else _kind_of_single(number, unit),
+        "kind": "modelled" if modelled else "derived" if derived else _kind_of_single(number, unit),
         "value": number,
         "unit": unit,
         "interval": None,
