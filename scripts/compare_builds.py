@@ -12,13 +12,26 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from scripts.masking import MASK, Masked, mask_notebook, mask_page, mask_records, mask_search_index
+from scripts.masking import (
+    MASK,
+    Masked,
+    mask_measurements,
+    mask_notebook,
+    mask_page,
+    mask_quotations,
+    mask_records,
+    mask_search_index,
+)
 
 #: Lines of each difference that are shown.
 SHOWN = 6
 #: How the names of notebooks end that hold nothing that was measured.
 _UNEXECUTED = ("-empty", "-colab")
 _SEARCH_INDEX = "searchindex.js"
+#: Files of measurements that the build makes; others were sent in.
+_OF_THE_BOOK = ("book", "roofs")
+#: Sphinx's note to its next build, of settings and where the packages are.
+_NOTE = ".buildinfo"
 
 
 def _masker(name: str) -> Callable[[str], Masked] | None:
@@ -26,8 +39,10 @@ def _masker(name: str) -> Callable[[str], Masked] | None:
     path = Path(name)
     if path.suffix == ".html":
         return mask_page
-    if path.suffix == ".ipynb" and not path.stem.endswith(_UNEXECUTED):
-        return mask_notebook
+    if path.suffix == ".ipynb":
+        return mask_quotations if path.stem.endswith(_UNEXECUTED) else mask_notebook
+    if path.parts[0] == "_measurements" and path.stem in _OF_THE_BOOK:
+        return mask_measurements
     if path.parts[0] == "_records" and path.suffix == ".json":
         return mask_records
     if path.parts[0] == "_figures" and path.suffix == ".svg":
@@ -36,7 +51,7 @@ def _masker(name: str) -> Callable[[str], Masked] | None:
 
 
 def _files(site: Path) -> set[str]:
-    return {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
+    return {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file() and path.name != _NOTE}
 
 
 def _difference(first: str, second: str) -> list[str]:

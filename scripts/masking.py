@@ -17,6 +17,8 @@ from bs4 import BeautifulSoup, Tag
 MASK = "[measured]"
 #: Kinds of numbers that differ from run to run; a counted number does not.
 _MEASURED = ("measured", "derived", "modelled")
+#: Tables that hold words alone, which code chose from measurements.
+_CHOSEN = ("dominated",)
 #: Elements whose content is measured, whatever is in them.
 _WHOLE = (
     "time",
@@ -31,12 +33,23 @@ _WHOLE = (
     ".measured-table[aria-labelledby^=cells-] tbody",
     ".execution-cells tbody",
     ".cell_output pre",
+    ".predict-result",
+    *(f".measured-table[aria-labelledby={key}] tbody" for key in _CHOSEN),
+)
+#: What a question's form holds of its answer.
+_ANSWERS = tuple(
+    f"data-{name}" for name in ("value", "low", "high", "tolerance", "shown", "difference", "factor", "scale", "word")
 )
 #: What a masked element keeps beside its first class; others hold dates, sizes or words for those who do not see it.
 _KEPT_ATTRIBUTES = ("id", "popovertarget", "role", "type")
 #: Lines of a page's card, and of the report made of it, that tell of the run rather than of the machine or the code.
 _RUN = ("Made", "Noise", "Noise floor", "Load")
+#: What that report says besides where others used the machine.
+_BUSY = "this machine was busy"
+#: A result of another page in a notebook's text.
+_QUOTED = re.compile(r"\*\*[^*]+\*\*(?: \[[^\]]*\])? in the book")
 _CLOCK = re.compile(r"\d\s?(ns|µs|ms|s|min)$")
+_CLOCK_UNIT = re.compile(r"\((ns|µs|ms|s|min)\)")
 _WORD = re.compile(r"\w+")
 _SEARCH_INDEX = re.compile(r"^Search\.setIndex\((.*)\)\s*$", re.DOTALL)
 
@@ -58,7 +71,9 @@ def _take_out(element: Tag, words: set[str]) -> None:
 
 
 def _is_measured_table(table: Tag) -> bool:
-    return table.select_one("td .spread, td[title*=interval], .kind-tag, .measured.measured") is not None
+    if table.select_one("td .spread, td[title*=interval], .kind-tag, .measured.measured") is not None:
+        return True
+    return any(_CLOCK_UNIT.search(unit.get_text()) for unit in table.select("th .unit"))
 
 
 def _mask_numbers(page: BeautifulSoup, words: set[str]) -> None:
@@ -81,6 +96,8 @@ def mask_page(html: str) -> Masked:
             _take_out(element, words)
     for box in page.select("div.claim"):
         box["class"] = "claim"
+    for form in page.select("form.predict-form"):
+        form.attrs = {name: value for name, value in form.attrs.items() if name not in _ANSWERS}
     # Sphinx adds a checksum where the file is there already; this one's name has one.
     for link in page.select('link[href*="/mystnb."]'):
         link["href"] = str(link["href"]).partition("?")[0]
@@ -91,12 +108,14 @@ def mask_page(html: str) -> Masked:
     for cell in page.select("td[data-value]"):
         if _CLOCK.search(cell.get_text()):
             _take_out(cell, words)
-    for row in page.select(".measured-card dl > div"):
-        name, value = row.find("dt"), row.find("dd")
+    for row in page.select(".measured-card dl > div, .measured-table tr"):
+        name, value = row.find(["dt", "th"]), row.find(["dd", "td"])
         if isinstance(name, Tag) and isinstance(value, Tag) and name.get_text() in _RUN:
             _take_out(value, words)
     for report in page.select(".page-mismatch pre"):
-        kept = [line for line in report.get_text().splitlines() if line.partition(":")[0] not in _RUN]
+        kept = [
+            line for line in report.get_text().splitlines() if line.partition(":")[0] not in _RUN and _BUSY not in line
+        ]
         words.update(_WORD.findall(report.get_text()))
         report.string = "\n".join(kept)
     return Masked(str(page), words)
@@ -110,25 +129,60 @@ def _holds_measured(value: Any) -> bool:
 
 def _mask_record(record: dict[str, Any]) -> dict[str, Any]:
     hidden = {
-        "derived": ("value", "samples"),
-        "measured": ("value", "interval", "n", "samples", "how"),
-        "modelled": ("value", "interval", "n", "samples", "how"),
+        "derived": ("value", "samples", "what"),
+        "measured": ("value", "interval", "n", "samples", "how", "what"),
+        "modelled": ("value", "interval", "n", "samples", "how", "what"),
         "verdict": ("word", "because"),
         "claim": ("verdict", "evidence"),
-        "table": ("rows",) if _holds_measured(record.get("rows")) else (),
+        "table": ("rows",) if record["key"] in _CHOSEN or _holds_measured(record.get("rows")) else (),
         "figure": ("series",) if _holds_measured(record.get("series")) else (),
     }.get(record["kind"], ())
-    return {name: MASK if name in (*hidden, "when") else value for name, value in record.items()}
+    return {name: MASK if name in (*hidden, "when") else _without_run(value) for name, value in record.items()}
+
+
+def _without_run(rows: Any) -> Any:
+    """Return a table's rows without those of the machine's card that tell of the run; anything else as it is."""
+    if not isinstance(rows, list):
+        return rows
+    return [MASK if isinstance(row, dict | list) and _names_run(row) else row for row in rows]
+
+
+def _names_run(row: dict[str, Any] | list[Any]) -> bool:
+    """Return whether it is a row of the card that tells of the run; files of measurements hold rows as lists."""
+    return (row[0] if isinstance(row, list) else row.get("what")) in _RUN
+
+
+def _mask_content(content: dict[str, Any]) -> dict[str, Any]:
+    provenance = content["provenance"]
+    return {
+        **content,
+        "duration_seconds": MASK,
+        "provenance": {**provenance, "when": MASK, "machine": {**provenance["machine"], "load": MASK}},
+        "records": [_mask_record(record) for record in content["records"]],
+    }
 
 
 def mask_records(text: str) -> Masked:
     """Return a page's file of records without what was measured."""
-    content = json.loads(text)
-    content["duration_seconds"] = MASK
-    provenance = content["provenance"]
-    content["provenance"] = {**provenance, "when": MASK, "machine": {**provenance["machine"], "load": MASK}}
-    content["records"] = [_mask_record(record) for record in content["records"]]
-    return Masked(json.dumps(content, indent=1, sort_keys=False), set())
+    return Masked(json.dumps(_mask_content(json.loads(text)), indent=1, sort_keys=False), set())
+
+
+def mask_measurements(text: str) -> Masked:
+    """Return the book's file of measurements, as JSON or as a script, without what was measured.
+
+    Raises:
+        ValueError: if it is neither.
+    """
+    start, _, literal = text.partition("{")
+    held, end = json.JSONDecoder().raw_decode("{" + literal)
+    inner = held.get("measurements", held)
+    inner["pages"] = [_mask_content(page) for page in inner["pages"]]
+    return Masked(start + json.dumps(held, indent=1) + literal[end - 1 :], set())
+
+
+def mask_quotations(text: str) -> Masked:
+    """Return a notebook that was not executed without the results of the book that its text quotes."""
+    return Masked(_QUOTED.sub(MASK, text), set())
 
 
 def mask_notebook(text: str) -> Masked:

@@ -156,8 +156,10 @@ class PredictionAnswer(_OfRecord):
     def html(self, app: Sphinx, docname: str) -> str:
         """Return the words; none for what was not measured."""
         record = self.record(app, docname)
-        if record is None:
-            return ""
+        words = "" if record is None else self._words(app, record)
+        return f'<span class="predict-result">{words}</span>' if words else ""
+
+    def _words(self, app: Sphinx, record: Json) -> str:
         if record["kind"] == ABSENT:
             # A number's place says so itself, with the reason behind it.
             return f"This build did not measure it. {escape(record['reason'])}" if self["choices"] else ""

@@ -21,6 +21,11 @@ PAGE = """<html><body><p>Text. <button class="measured measured" popovertarget="
 <figure class="measured-figure"><svg aria-label="{ms}"><path d="{ms}"/></svg><figcaption>Caption</figcaption></figure>
 <div class="measured-table"><table><thead><tr><th>Op <span class="unit">({unit})</span></th></tr></thead>
 <tbody><tr><td>{ms} <span class="spread">± {n}</span></td></tr></tbody></table></div>
+<form class="predict-form" data-key="a" data-value="{ms}" data-shown="{ms} ms"></form><p>It is
+<span class="predict-result"> (96% interval {ms})</span>.</p><div class="measured-table"><table><thead><tr><th>Module
+<span class="unit">({unit})</span></th></tr></thead><tbody><tr><td>{ms}</td></tr><tr><th>Load</th><td>{n}</td></tr>
+</tbody></table></div><aside class="page-mismatch"><pre>Code: 1
+{n} numbers are wide: this machine was busy.</pre></aside>
 <div class="measured-card"><dl><div><dt>Machine</dt><dd>CPU</dd></div><div><dt>Made</dt><dd>{when}</dd></div></dl></div>
 </body></html>"""
 FIRST = {"ms": "1.1", "n": "7", "count": "41", "word": "faster", "verdict": "supported", "when": "noon", "unit": "ms"}
@@ -39,8 +44,16 @@ def made(folder: Path, values: dict[str, str]) -> Path:
     ]
     content = {"duration_seconds": 1.0, "provenance": {"when": values["when"], "machine": machine}, "records": records}
     (folder / "_records" / "index.json").write_text(json.dumps(content))
+    (folder / "_measurements").mkdir()
+    page = {**content, "records": [*records, {"key": "card", "kind": "table", "rows": [["Load", values["n"]]]}]}
+    book = json.dumps({"schema_version": 1, "pages": [page]})
+    (folder / "_measurements" / "book.json").write_text(book)
+    (folder / "_measurements" / "book.js").write_text(f'globalThis.book = {{"measurements":{book},"presets":{{}}}};')
+    (folder / ".buildinfo").write_text(f"config: {folder}")
     cell = {"cell_type": "code", "id": "cell-0", "source": "x = 1", "metadata": {}, "outputs": [values["ms"]]}
     (folder / "_notebooks" / "index.ipynb").write_text(json.dumps({"metadata": {}, "cells": [cell]}))
+    quoted = {"cells": [{"cell_type": "markdown", "source": f"It took **{values['ms']} ms** [1 to 2] in the book."}]}
+    (folder / "_notebooks" / "index-empty.ipynb").write_text(json.dumps(quoted))
     (folder / "_figures" / "curve.svg").write_text(f"<svg>{values['ms']}</svg>")
     with zipfile.ZipFile(folder / "_figures" / "all.zip", "w") as archive:
         archive.writestr("curve.svg", values["ms"])
@@ -55,7 +68,7 @@ def test_sites_that_differ_in_measured_values_are_the_same(tmp_path: Path, capsy
     first, second = made(tmp_path / "a", FIRST), made(tmp_path / "b", SECOND)
     assert list(compare_sites(first, second)) == []
     assert main([str(first), str(second)]) == 0
-    assert capsys.readouterr().out == "7 files are the same but for what was measured.\n"
+    assert capsys.readouterr().out == "10 files are the same but for what was measured.\n"
 
 
 def replaced(name: str, old: str, new: str) -> Callable[[Path], None]:
@@ -82,6 +95,12 @@ def replaced(name: str, old: str, new: str) -> Callable[[Path], None]:
         ("_notebooks/index.ipynb", replaced("_notebooks/index.ipynb", "cell-0", "f3a1")),
         ("_notebooks/index.ipynb", replaced("_notebooks/index.ipynb", "x = 1", "x = 2")),
         ("searchindex.js", replaced("searchindex.js", '"text"', '"context"')),
+        ("index.html", replaced("index.html", "Module", "Part")),
+        ("index.html", replaced("index.html", 'data-key="a"', 'data-key="b"')),
+        ("index.html", replaced("index.html", "Code: 1", "Code: 2")),
+        ("_measurements/book.js", replaced("_measurements/book.js", "presets", "settings")),
+        ("_measurements/book.json", replaced("_measurements/book.json", '"key": "b"', '"key": "z"')),
+        ("_notebooks/index-empty.ipynb", replaced("_notebooks/index-empty.ipynb", "It took", "It takes")),
         ("style.css", replaced("style.css", "red", "blue")),
         ("_figures/curve.svg", lambda site: (site / "_figures" / "curve.svg").unlink()),
     ],
@@ -93,7 +112,7 @@ def test_any_other_difference_is_found(
     change(second)
     assert [found for found, _ in compare_sites(first, second)] == [name]
     assert main([str(first), str(second)]) == 1
-    assert capsys.readouterr().out.splitlines()[-1].startswith("1 of 7 files differ")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("1 of 10 files differ")
 
 
 def test_a_folder_that_is_no_site_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
