@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import nbformat
 from build_events import tell
+from environment_state import state_of
 from jupyter_cache import get_cache
 from myst_nb.core.read import create_nb_reader
 from myst_nb.sphinx_ import NbMetadataCollector
@@ -92,11 +93,7 @@ def _execution(app: Sphinx) -> Execution:
 
 def keys_of(env: BuildEnvironment) -> dict[str, str]:
     """Return the key under which each page was executed when it was last read; kept over builds."""
-    keys: dict[str, str] | None = getattr(env, "execution_keys", None)
-    if keys is None:
-        keys = {}
-        setattr(env, "execution_keys", keys)  # noqa: B010 - the environment's class does not know it
-    return keys
+    return state_of(env, "execution_keys", dict)
 
 
 def results_of(env: BuildEnvironment, docname: str) -> Path:

@@ -10,6 +10,7 @@ from typing import Any
 import myst_nb.core.execute.cache as cached_execution
 import nbformat
 from docutils import nodes
+from environment_state import state_of
 from jupyter_cache.executors.utils import ExecutionResult, single_nb_execution
 from record_store import TIMES_KEY, executed_notebook, store_of
 from sphinx.application import Sphinx
@@ -97,11 +98,7 @@ def page_run(notebook: nbformat.NotebookNode, when: str | None, *, in_this_build
 
 def runs_of(env: BuildEnvironment) -> dict[str, PageRun]:
     """Return the execution of each page that has code; the environment keeps it over builds."""
-    runs: dict[str, PageRun] | None = getattr(env, "page_runs", None)
-    if runs is None:
-        runs = {}
-        setattr(env, "page_runs", runs)  # noqa: B010 - the environment's class does not know it
-    return runs
+    return state_of(env, "page_runs", dict)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from docutils import nodes
+from environment_state import state_of
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -35,11 +36,7 @@ class Meanings:
 
 def meanings_of(env: BuildEnvironment) -> Meanings:
     """Return the environment's meanings, made when missing."""
-    found: Meanings | None = getattr(env, "glossary_meanings", None)
-    if found is None:
-        found = Meanings()
-        setattr(env, "glossary_meanings", found)  # noqa: B010 - the environment's class does not know it
-    return found
+    return state_of(env, "glossary_meanings", Meanings)
 
 
 def _is_term(node: nodes.Node) -> bool:

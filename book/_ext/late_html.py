@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from docutils import nodes
+from environment_state import state_of
 from record_store import store_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -37,11 +38,7 @@ class ResolveLateHtml(SphinxPostTransform):
 
 def late_pages(env: BuildEnvironment) -> set[str]:
     """Return the pages that hold such elements; the environment keeps them."""
-    pages: set[str] | None = getattr(env, "late_pages", None)
-    if pages is None:
-        pages = set()
-        setattr(env, "late_pages", pages)  # noqa: B010 - the environment's class does not know it
-    return pages
+    return state_of(env, "late_pages", set)
 
 
 def remember(app: Sphinx, doctree: nodes.document) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from docutils import nodes
+from environment_state import state_of
 from late_html import LateHtml
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -165,11 +166,7 @@ class MachinesDirective(SphinxDirective):
 
 def pages_with_table(env: BuildEnvironment) -> set[str]:
     """Return the pages that hold the table; the environment keeps them."""
-    pages: set[str] | None = getattr(env, "machines_pages", None)
-    if pages is None:
-        pages = set()
-        setattr(env, "machines_pages", pages)  # noqa: B010 - the environment's class does not know it
-    return pages
+    return state_of(env, "machines_pages", set)
 
 
 def _files(app: Sphinx) -> list[Path]:

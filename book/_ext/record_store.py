@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from environment_state import state_of
 from execution_cache import results_of
 from jsonschema import Draft202012Validator
 from jupyter_cache import get_cache
@@ -101,11 +102,7 @@ def split_reference(reference: str, docname: str) -> tuple[str, str]:
 
 def store_of(env: BuildEnvironment) -> Store:
     """Return the environment's store, made when missing."""
-    store: Store | None = getattr(env, "measured_store", None)
-    if store is None:
-        store = Store()
-        setattr(env, "measured_store", store)  # noqa: B010 - the environment's class does not know it
-    return store
+    return state_of(env, "measured_store", Store)
 
 
 def executed_notebook(env: BuildEnvironment, docname: str) -> nbformat.NotebookNode | None:

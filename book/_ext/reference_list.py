@@ -12,6 +12,7 @@ from html import escape
 from pathlib import Path
 
 from docutils import nodes
+from environment_state import state_of
 from late_html import LateHtml
 from measured import reading_order
 from pybtex.database import BibliographyData, Entry, parse_file  # type: ignore[import-untyped]
@@ -91,11 +92,7 @@ def sources_in(doctree: nodes.document) -> Sources:
 
 def sources_of(env: BuildEnvironment) -> dict[str, Sources]:
     """Return the sources of each page; the environment keeps them over builds."""
-    found: dict[str, Sources] | None = getattr(env, "sources_of_pages", None)
-    if found is None:
-        found = {}
-        setattr(env, "sources_of_pages", found)  # noqa: B010 - the environment's class does not know it
-    return found
+    return state_of(env, "sources_of_pages", dict)
 
 
 def _claimed(env: BuildEnvironment, docname: str) -> set[str]:
