@@ -11,9 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tinytorch.perf.distributed.collective_ops import BEGINNINGS
 from tinytorch.perf.distributed.meetings import Meeting, RankCall
 from tinytorch.perf.distributed.pieces import Stretch, gaps, length, merged
 from tinytorch.perf.distributed.tracks import Track
+
+#: Events that wait for nobody.
+RETURNING = BEGINNINGS | {"poll"}
 
 
 @dataclass(frozen=True)
@@ -22,8 +26,8 @@ class Standstill:
 
     Attributes:
         waiting: in the call, before ``awaited`` had come to it.
-        unserved: in the call, afterwards, while ``awaited``, whose own part of it was not over, was in no call of
-            communication.
+        unserved: in the call, if it blocks or is a wait, afterwards, while ``awaited``, whose own part of it was not
+            over, was in no call of communication.
     """
 
     meeting: Meeting
@@ -89,6 +93,7 @@ def _unserved(meeting: Meeting, call: RankCall, spoken: Sequence[Sequence[Stretc
         away = [
             stretch
             for part in call.parts
+            if part.event.op not in RETURNING
             for stretch in gaps(
                 spoken[other.rank],
                 max(part.event.start, begun, other.arrival),

@@ -43,13 +43,13 @@ def _micro(when: int, origin: int) -> float:
 
 def _rank_events(track: Track, own: Sequence[tuple[Meeting, RankCall]], origin: int) -> list[Json]:
     """Return the events of one rank as a process."""
-    made = chrome_trace(replace(track.profile, process=track.rank, thread=_OPS))["traceEvents"]
-    shift = _micro(track.profile.start, origin)
+    profile = track.profile
+    made = chrome_trace(replace(profile, start=origin, process=track.rank, thread=_OPS))["traceEvents"]
     for event in made:
-        if event["ph"] == "M":
-            event["args"] = {"name": str(track.place) if event["name"] == "process_name" else "ops"}
-        else:
-            event["ts"] += shift
+        if event["name"] == "process_name":
+            event["args"] = {"name": str(track.place)}
+        elif event.get("cat") == "run":
+            event |= {"ts": _micro(profile.start, origin), "dur": _micro(profile.end, profile.start)}
     first = len(made) - len(track.profile.events)  # ops come last, in their order
     for meeting, call in own:
         for part in call.parts:
