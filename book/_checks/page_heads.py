@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 #: A page that has records is one that teaches; others are lists and explanations of the book itself.
 _MEASURES = re.compile(r"^page = Page\(", re.MULTILINE)
@@ -50,19 +47,3 @@ def check_head(text: str) -> Iterator[str]:
         found = re.search(rf"^{re.escape(words)}\n\S", head, re.MULTILINE)
         if found is None:
             yield f"no paragraph begins with {words} before the first cell"
-
-
-def main() -> int:
-    """Print what the pages given lack; return 1 if there is anything."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("pages", type=Path, nargs="+")
-    count = 0
-    for path in parser.parse_args().pages:
-        for message in check_head(path.read_text("utf-8")):
-            print(f"{path}: {message}")
-            count += 1
-    return 1 if count else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

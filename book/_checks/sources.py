@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import math
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 LONGEST_CELL = 10
 #: What each chapter has at least: predictions before its questions, and exercises.
@@ -356,19 +353,3 @@ def check_source(text: str) -> list[Problem]:
     """Return all problems of a chapter's source, sorted by line."""
     chapter = read_source(text)
     return sorted(problem for rule in RULES for problem in rule(chapter))
-
-
-def main() -> int:
-    """Print the problems of the chapters given; return 1 if there are any."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("chapters", type=Path, nargs="+")
-    count = 0
-    for path in parser.parse_args().chapters:
-        for problem in check_source(path.read_text("utf-8")):
-            print(f"{path}:{problem.line}: {problem.message}")
-            count += 1
-    return 1 if count else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
