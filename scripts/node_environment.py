@@ -14,10 +14,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from scripts.environment import STAMP, is_made
+
 ROOT = Path(__file__).resolve().parent.parent
 CHECKS = ROOT / "book" / "_checks"
 FOLDER = ROOT / ".node"
-STAMP = "made-from"
 HOW_TO_INSTALL = (
     "Debian 13, Ubuntu 25.04 and newer: sudo apt-get install nodejs npm; macOS: brew install node; "
     "elsewhere: https://nodejs.org/en/download"
@@ -65,9 +66,9 @@ def ensure(folder: Path) -> None:
     version = node_version()
     files = [CHECKS / name for name in ("package.json", "package-lock.json")]
     wanted = hashlib.sha256(b"\0".join([version.encode(), *(file.read_bytes() for file in files)])).hexdigest()
-    stamp = folder / STAMP
-    if stamp.is_file() and stamp.read_text("ascii").strip() == wanted:
+    if is_made(folder, wanted):
         return
+    stamp = folder / STAMP
     stamp.unlink(missing_ok=True)
     folder.mkdir(exist_ok=True)
     for file in files:

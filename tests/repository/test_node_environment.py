@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from scripts import node_environment
+from scripts.environment import STAMP
 
 
 def program(folder: Path, name: str, lines: str) -> None:
@@ -40,7 +41,7 @@ def test_it_is_installed_once_from_the_lock_without_running_scripts(made: Path) 
 
 def test_an_interrupted_installation_is_made_anew(made: Path) -> None:
     assert node_environment.main() == 0
-    (made / node_environment.STAMP).unlink()
+    (made / STAMP).unlink()
     assert node_environment.main() == 0
     assert len((made / "calls").read_text().splitlines()) == 2
 
@@ -69,4 +70,4 @@ def test_a_failing_npm_is_a_failure(made: Path, capsys: pytest.CaptureFixture[st
     program(made.parent / "bin", "npm", "exit 1")
     assert node_environment.main() == 1
     assert "`npm ci" in capsys.readouterr().err
-    assert not (made / node_environment.STAMP).exists()
+    assert not (made / STAMP).exists()
