@@ -78,6 +78,16 @@ GROUPS: dict[str, dict[str, str]] = {
         "temporaries": "grey",
     },
     "bits": {"float32": "grey", "8-bit": "blue", "4-bit": "amber", "2-bit": "red", "retrained": "purple"},
+    "collective": {
+        "point-to-point": "grey",
+        "between-hosts": "slate",
+        "broadcast": "purple",
+        "all-gather": "amber",
+        "reduce-scatter": "red",
+        "all-reduce": "blue",
+        "ring-all-reduce": "pink",
+    },
+    "scaling": {"strong": "blue", "weak": "amber"},
     "certainty": {"measured": "indigo", "modelled": "grey"},
 }
 

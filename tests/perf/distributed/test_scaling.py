@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.perf.distributed.made_times import ROUNDS, made_scaling, made_steps
 from tinytorch.perf.comparison import Comparison
 from tinytorch.perf.distributed.law_fit import fit_law
 from tinytorch.perf.distributed.overlapping import Overlap
 from tinytorch.perf.distributed.oversubscription import Withheld
 from tinytorch.perf.distributed.scaling import Scaling, Way, default_counts
 from tinytorch.perf.timing import Measurement
-
-ROUNDS = 20
-
-
-def made_steps(seconds: dict[str, float], noise: float = 0.005, marked: tuple[str, ...] = ()) -> dict[str, Measurement]:
-    """Return steps of about these seconds that took turns; those of ``marked`` names had to share cores."""
-    draw = np.random.default_rng(0)
-    return {
-        name: Measurement(
-            name,
-            tuple(value * np.exp(noise * draw.normal(size=ROUNDS))),
-            "s",
-            {"interleaved_with": [other for other in seconds if other != name], "oversubscribed": name in marked},
-        )
-        for name, value in seconds.items()
-    }
-
-
-def scaling(way: Way, seconds: dict[int, float], noise: float = 0.005, cores: int = 64) -> Scaling:
-    marked = tuple(str(count) for count in seconds if count > cores)
-    steps = made_steps({str(count): value for count, value in seconds.items()}, noise, marked)
-    return Scaling(way, "mlp", 8, {int(count): one for count, one in steps.items()})
 
 
 @pytest.mark.parametrize(
@@ -52,7 +30,7 @@ def scaling(way: Way, seconds: dict[int, float], noise: float = 0.005, cores: in
     ],
 )
 def test_the_word_follows_the_efficiency(way: Way, two: float, word: str) -> None:
-    made = scaling(way, {1: 1.0, 2: two})
+    made = made_scaling(way, {1: 1.0, 2: two})
     verdict = made.verdict(2)
     assert verdict.word == word
     speedup, efficiency = made.speedup(2), made.efficiency(2)
@@ -66,7 +44,7 @@ def test_the_word_follows_the_efficiency(way: Way, two: float, word: str) -> Non
 
 
 def test_times_that_drifted_or_are_too_few_carry_no_word() -> None:
-    made = scaling("strong", {1: 1.0, 2: 0.5})
+    made = made_scaling("strong", {1: 1.0, 2: 0.5})
     stepped = tuple(s * (1.2 if i >= ROUNDS // 2 else 1) for i, s in enumerate(made.times[2].samples))
     drifted = Scaling("strong", "mlp", 8, {1: made.times[1], 2: Measurement("2", stepped, "s", made.times[2].how)})
     assert drifted.verdict(2).word == "cannot tell"
@@ -76,7 +54,7 @@ def test_times_that_drifted_or_are_too_few_carry_no_word() -> None:
 
 
 def test_more_ranks_than_cores_have_no_efficiency_and_no_verdict() -> None:
-    made = scaling("strong", {1: 1.0, 2: 0.5, 4: 0.5}, cores=2)
+    made = made_scaling("strong", {1: 1.0, 2: 0.5, 4: 0.5}, cores=2)
     assert made.judged == (2,)
     assert made.oversubscribed(4)
     assert made.speedup(4) is None
@@ -86,7 +64,7 @@ def test_more_ranks_than_cores_have_no_efficiency_and_no_verdict() -> None:
     law = made.law()
     assert law is not None
     assert law.counts == (2,)
-    assert scaling("strong", {1: 1.0, 2: 0.5}, cores=1).law() is None
+    assert made_scaling("strong", {1: 1.0, 2: 0.5}, cores=1).law() is None
     with pytest.raises(ValueError, match="count must be one that was measured, 1, 2, 4, not 3"):
         made.speedup(3)
     with pytest.raises(ValueError, match="count must be above 1"):
@@ -98,7 +76,7 @@ def test_laws_find_the_serial_share_of_steps_that_follow_them(serial: float, cou
     strong = {1: 1.0, **{count: serial + (1 - serial) / count for count in counts}}
     weak = {1: 1.0, **{count: count / (serial + (1 - serial) * count) for count in counts}}
     for way, seconds, law in (("strong", strong, "Amdahl"), ("weak", weak, "Gustafson")):
-        found = scaling(way, seconds, noise=0.0).law()  # type: ignore[arg-type]
+        found = made_scaling(way, seconds, noise=0.0).law()  # type: ignore[arg-type]
         assert found is not None
         assert found.law == law
         assert found.share.median == pytest.approx(serial, abs=1e-9)
@@ -109,11 +87,11 @@ def test_laws_find_the_serial_share_of_steps_that_follow_them(serial: float, cou
 
 
 def test_a_law_that_steps_do_not_follow_says_how_far_off_it_is() -> None:
-    found = scaling("strong", {1: 1.0, 2: 0.5, 4: 0.25, 8: 0.5}, noise=0.0).law()
+    found = made_scaling("strong", {1: 1.0, 2: 0.5, 4: 0.25, 8: 0.5}, noise=0.0).law()
     assert found is not None
     assert found.worst is not None
     assert found.worst > 0.2
-    faster = scaling("strong", {1: 1.0, 2: 0.4}).law()
+    faster = made_scaling("strong", {1: 1.0, 2: 0.4}).law()
     assert faster is not None
     assert not faster.applies
     with pytest.raises(ValueError, match="Amdahl's law knows serial shares of 0 to 1, but -"):

@@ -22,8 +22,8 @@ from tinytorch.perf.distributed.oversubscription import MARK, Withheld, compare_
 from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL
 from tinytorch.perf.timing import Measurement, collector_off
 
-#: 8 B to 4 MiB, four times as many each time.
-SIZES = tuple(8 * 4**power for power in range(10))
+#: 8 B to 2 MiB, twice as many each time.
+SIZES = tuple(2**power for power in range(3, 22))
 
 
 @dataclass(frozen=True)

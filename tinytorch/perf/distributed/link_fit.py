@@ -19,6 +19,8 @@ Floats = npt.NDArray[np.float64]
 TOLERANCE = 0.25
 #: Sizes that a line has to go through: any two would fit.
 FEWEST_SIZES = 3
+#: Sizes that a piece has to have: one more, as where it is cut is chosen by the times as well.
+FEWEST_IN_PIECE = 4
 #: Resamples of the bootstrap, and the coverage of its intervals.
 RESAMPLES, CONFIDENCE = 2000, 0.95
 _TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
@@ -61,16 +63,19 @@ class FittedLink:
         return self.beta.interval
 
     @property
+    def has_bandwidth(self) -> bool:
+        """Whether bytes cost something in every round, so that 1 / beta is a number."""
+        return min(*self.beta.samples, self.beta.interval.low) > 0
+
+    @property
     def bandwidth(self) -> Statistic:
         """Bytes a second of an endless message, 1 / beta.
 
         Raises:
             ValueError: if in some round bytes cost nothing: the sizes then do not reach to where they cost.
         """
-        if min(*self.beta.samples, self.beta.interval.low) <= 0:
-            raise ValueError(
-                f"{self.name} has no bandwidth: up to {self.sizes[1]} B more bytes take no longer in a round"
-            )
+        if not self.has_bandwidth:
+            raise ValueError(f"{self.name} has no bandwidth: in a round {self.sizes[1]} B took no longer than fewer")
         return self.beta.per(1.0, "B/s", f"bandwidth of {self.name}")
 
     @property
@@ -144,7 +149,7 @@ def fit_pieces(times: Mapping[int, Measurement], *, at_most: int = 3, seed: int 
     """Return the fewest lines that hold, each for a range of sizes; ``at_most`` if even they do not all hold.
 
     MPI libraries change their protocol with the size: a small message is sent at once (eager), a large one when the
-    receiver is ready (rendezvous). Of all ways to cut the sizes, each piece at least three, the one with the smallest
+    receiver is ready (rendezvous). Of all ways to cut the sizes, each piece at least four, the one with the smallest
     sum of squares is taken.
 
     Raises:
@@ -153,7 +158,7 @@ def fit_pieces(times: Mapping[int, Measurement], *, at_most: int = 3, seed: int 
     if at_most < 1:
         raise ValueError(f"at_most must be at least 1 piece, not {at_most}")
     found: tuple[FittedLink, ...] = ()
-    for pieces in range(1, max(1, min(at_most, len(times) // FEWEST_SIZES)) + 1):
+    for pieces in range(1, max(1, min(at_most, len(times) // FEWEST_IN_PIECE)) + 1):
         found = tuple(fit({size: times[size] for size in piece}, seed=seed) for piece in _best_cut(times, pieces))
         if all(piece.holds for piece in found):
             break
@@ -215,10 +220,10 @@ def _best_cut(times: Mapping[int, Measurement], pieces: int) -> list[list[int]]:
 
 
 def _cuts(count: int, pieces: int) -> Iterator[tuple[int, ...]]:
-    """Yield all borders 0, ..., ``count`` of pieces of at least `FEWEST_SIZES`."""
-    for inner in combinations(range(FEWEST_SIZES, count - FEWEST_SIZES + 1), pieces - 1):
+    """Yield all borders 0, ..., ``count`` of pieces of at least `FEWEST_IN_PIECE`; one piece may be shorter."""
+    for inner in combinations(range(FEWEST_IN_PIECE, count - FEWEST_IN_PIECE + 1), pieces - 1):
         cut = (0, *inner, count)
-        if all(end - first >= FEWEST_SIZES for first, end in pairwise(cut)):
+        if pieces == 1 or all(end - first >= FEWEST_IN_PIECE for first, end in pairwise(cut)):
             yield cut
 
 
