@@ -15,7 +15,6 @@ from tinytorch.perf.capstone.rule import Rule
 from tinytorch.perf.capstone.rungs import (
     COMBINED,
     on_all_cores,
-    parts_of_product,
     performances,
     product_configurations,
 )
@@ -47,7 +46,6 @@ __all__ = [
     "forecast",
     "name_of",
     "on_all_cores",
-    "parts_of_product",
     "performances",
     "predicted_bytes",
     "product_configurations",

@@ -140,7 +140,7 @@ def climb_ladder(
     start: Configuration = PLAIN,
     steps: Sequence[Step] = STEPS,
     repeats: int = 40,
-    at_most_seconds: float = 4.0,
+    at_most_seconds: float = 5.0,
 ) -> Ladder:
     """Return the ladder that the method climbs from ``start``, on one core.
 
@@ -191,7 +191,8 @@ def _stage(
     at_most_seconds: float,
 ) -> Stage:
     now = workload.ready(before)
-    profile = profiled(workload, now, machine, "a call")
+    questions = f"{workload.questions} question{'s' if workload.questions > 1 else ''}"
+    profile = profiled(workload, now, machine, f"{'plain start' if before == start else 'rung'}, {questions}")
     made = {move: workload.ready(after) for move, after in moves.items()}
     alone = ops_alone(workload, now)
     forecasts = {

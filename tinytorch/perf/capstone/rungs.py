@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tinytorch.perf.benchmarking import Performance
 from tinytorch.perf.capstone.configuration import PLAIN, Configuration
-from tinytorch.perf.capstone.ladder import Ladder, in_turns
-from tinytorch.perf.capstone.steps import Step, steps_between, taken_by_itself
+from tinytorch.perf.capstone.ladder import in_turns
+from tinytorch.perf.capstone.steps import Step, taken_by_itself
 from tinytorch.perf.capstone.workload import Workload, correct, peak_bytes, task
 from tinytorch.perf.comparison import Comparison, compare_paired
 from tinytorch.perf.team import usable_cores
@@ -24,7 +24,7 @@ def performances(
     configurations: Mapping[str, Configuration],
     *,
     repeats: int = 40,
-    at_most_seconds: float = 4.0,
+    at_most_seconds: float = 3.0,
 ) -> dict[str, Performance]:
     """Return what was measured of each configuration, by name: times in turns, bytes, and answers to all questions.
 
@@ -54,12 +54,7 @@ def performances(
     }
 
 
-def parts_of_product(ladder: Ladder) -> list[Step]:
-    """Return the steps taken that can also be taken by themselves: those whose gains can be multiplied."""
-    return [step for step in steps_between(PLAIN, ladder.last) if taken_by_itself(step) is not None]
-
-
-def product_configurations(steps: list[Step]) -> dict[str, Configuration]:
+def product_configurations(steps: Sequence[Step]) -> dict[str, Configuration]:
     """Return the plain start, each of ``steps`` by itself, and all of them together as `COMBINED`.
 
     Raises:

@@ -97,13 +97,6 @@ def double_moves(before: Configuration, steps: Sequence[Step] = STEPS) -> dict[M
     }
 
 
-def steps_between(before: Configuration, after: Configuration) -> list[Step]:
-    """Return the steps that make the choices of ``after`` that differ from ``before``; threads are none of them."""
-    return [
-        step for step in STEPS if getattr(after, step.field) == step.value and getattr(before, step.field) != step.value
-    ]
-
-
 def taken_by_itself(step: Step) -> Configuration | None:
     """Return the plain start with this step alone, or None where it needs another one first."""
     return step.after(PLAIN)
