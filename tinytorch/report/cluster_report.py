@@ -21,11 +21,11 @@ _SPLIT_COLUMNS = (
     Column("micro", "Micro-batches", "1"),
     Column("seconds", "Step", "s", modelled=True),
     Column("efficiency", "Efficiency", "%", modelled=True),
+    Column("memory", "Memory of a rank", "B", modelled=True),
     Column("bubble", "Bubble", "%", modelled=True),
     Column("tensor", "Sums of activations", "%", modelled=True),
     Column("handing", "Hand-over", "%", modelled=True),
     Column("gradients", "Gradients", "%", modelled=True),
-    Column("memory", "Memory of a rank", "B", modelled=True),
 )
 _VALIDATION_COLUMNS = (
     Column("name", "Split"),
