@@ -15,18 +15,19 @@ import pytest
 from tests.perf.benchmarking.made import performance
 from tests.perf.distributed import campaign_programs
 from tinytorch.cli import bench_campaign, main
-from tinytorch.perf.benchmarking import Plan, load_results, started
+from tinytorch.perf.benchmarking import Plan, load_results, running, started
 from tinytorch.perf.benchmarking.placement import places
 from tinytorch.perf.benchmarking.preparation import prepared
 from tinytorch.perf.benchmarking.results_json import performance_to_json
 from tinytorch.perf.benchmarking.running import open_numbers
 from tinytorch.perf.distributed import campaign as campaign_face
-from tinytorch.perf.distributed import campaign_manager
+from tinytorch.perf.distributed import campaign_manager, campaign_worker
 from tinytorch.perf.distributed.agreement import code_version
 from tinytorch.perf.distributed.campaign import Campaign, CampaignSide, Machine, start_campaign, started_by_launcher
 from tinytorch.perf.distributed.campaign_worker import join, measure_turn
 from tinytorch.perf.distributed.json_messages import _read, _written
 from tinytorch.perf.distributed.launch import RankError
+from tinytorch.perf.distributed.stations import Station
 from tinytorch.perf.fresh_process import answer_of
 from tinytorch.perf.identity import identity
 from tinytorch.perf.team import usable_cores
@@ -69,7 +70,7 @@ class MadeWorkers(Executor):
         station = {
             "rank": rank,
             "host": f"host of {self.cpus[rank]}",
-            "cores": [there.index(rank)],
+            "cores": [usable_cores()[there.index(rank) % len(usable_cores())]],
             "workers": len(there),
             "pinned": True,
             "oversubscribed": False,
@@ -82,17 +83,18 @@ class MadeWorkers(Executor):
         made, asked = self.running.pop(-1 if self.last else 0)
         rank = self.idle.pop(0)
         self.idle.append(rank)
-        if rank not in asked["ranks"]:
-            made.set_result({"rank": rank, "declined": True})
-            return
-        numbers = {side["request"]["number"] for side in asked["sides"]}
-        assert len(numbers) == 1
-        self.asked.append({**asked, "rank": rank})
-        if self.fails(numbers.pop()):
-            made.set_result({"rank": rank, "failure": "it died of SIGKILL"})
-            return
-        answers = json.dumps([self.measured(side["request"]) for side in asked["sides"]])
-        made.set_result({"rank": rank, "answers": json.loads(answers)})
+        campaign_worker._stations["own"] = Station(**self.joined(rank)["station"])
+        answer = json.loads(json.dumps(measure_turn(asked)))
+        made.set_result(answer)
+        if "declined" not in answer:
+            self.asked.append({**asked, "rank": rank})
+
+    def answer(self, module: str, request: Json, folder: Path | None) -> list[Json]:
+        """Answer in place of a fresh process."""
+        assert module == running.WORKER_MODULE
+        if self.fails(request["number"]):
+            raise RuntimeError("it died of SIGKILL")
+        return self.measured(request)
 
     def measured(self, request: Json) -> list[Json]:
         one = performance_to_json(performance("a", processes=1, seed=request["number"]))
@@ -101,8 +103,8 @@ class MadeWorkers(Executor):
 
 
 @pytest.fixture(autouse=True)
-def _waiting_ends_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let time pass for made workers whenever the manager waits."""
+def _made_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let time pass for made workers whenever the manager waits, and their processes answer what was made."""
 
     def wait(running: Any, **how: Any) -> Any:
         for workers in MADE:
@@ -111,6 +113,7 @@ def _waiting_ends_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
         return concurrent.futures.wait(running, **how)
 
     monkeypatch.setattr(f"{campaign_manager.__name__}.wait", wait)
+    monkeypatch.setattr(campaign_worker, "answer_of", lambda *asked: MADE[0].answer(*asked))
     MADE.clear()
 
 
@@ -147,7 +150,7 @@ def test_each_process_is_measured_once_and_kept_with_its_place_whichever_ends_fi
     for place, times in zip(places(one), one.times[1], strict=True):
         assert times.samples == performance("a", processes=1, seed=place["process"]).times[1][0].samples
         assert place["workers"] == 2
-        assert place["cores"] == [place["rank"]]
+        assert place["cores"] == workers.joined(place["rank"])["station"]["cores"]
     assert [asked["sides"][0]["request"]["whole"] for asked in workers.asked].count(True) == 1
     assert TOLD[0] == (0, 5)
     assert TOLD[-1] == (5, 5)
@@ -233,7 +236,7 @@ def test_a_change_and_its_base_take_turns_on_one_worker(tmp_path: Path) -> None:
 def test_a_worker_with_other_code_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workers = MadeWorkers(["x", "y"])
     monkeypatch.setattr(workers, "joined", lambda rank: {**MadeWorkers.joined(workers, rank), "error": "it has ..."})
-    with pytest.raises(ValueError, match=r"worker 0 \(host of x, core 0\): it has \.\.\."):
+    with pytest.raises(ValueError, match=r"worker 0 \(host of x, core \d+\): it has \.\.\."):
         campaign(tmp_path / "made.json", workers)
     assert code_version() != code_version(tmp_path)
 
