@@ -49,6 +49,12 @@ def test_a_page_of_own_files_is_safe() -> None:
             "allows 'unsafe-inline' as",
         ),
         ("", POLICY_META.replace("script-src 'self'", "script-src data:"), "allows data: as script-src"),
+        (
+            "",
+            POLICY_META.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'"),
+            "allows 'unsafe-inline' as style-src",
+        ),
+        ("", POLICY_META.replace("style-src 'self'", "style-src data:"), "allows data: as style-src"),
         ("", POLICY_META.replace("img-src 'self'", "img-src https:"), "allows https: as img-src"),
         ("", POLICY_META.replace("style-src 'self'", "style-src cdn.example"), "allows cdn.example as style-src"),
         ("<script>alert(1)</script>", POLICY_META, "<script> in the page: 'alert(1)'"),
