@@ -30,6 +30,7 @@ from tinytorch.perf.distributed.tensor_parallel import (
 from tinytorch.perf.distributed.watch import watched
 
 if TYPE_CHECKING:
+    from tinytorch.perf.distributed.campaign import Campaign, CampaignSide, join_campaign, start_campaign
     from tinytorch.perf.distributed.collectives import Collectives, measure_collectives, measure_collectives_on
     from tinytorch.perf.distributed.law_fit import LawFit, fit_law
     from tinytorch.perf.distributed.link_fit import FittedLink, fit, fit_pieces
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 #: What is loaded later, by module; in the block above for type checkers.
 _LATER = {
+    "campaign": ("Campaign", "CampaignSide", "join_campaign", "start_campaign"),
     "collectives": ("Collectives", "measure_collectives", "measure_collectives_on"),
     "law_fit": ("LawFit", "fit_law"),
     "link_fit": ("FittedLink", "fit", "fit_pieces"),
@@ -78,6 +80,8 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "Campaign",
+    "CampaignSide",
     "Checkpoints",
     "Clocks",
     "Cluster",
@@ -125,6 +129,7 @@ __all__ = [
     "given_link",
     "gpipe",
     "gustafson_speedup",
+    "join_campaign",
     "launch",
     "load_checkpoint",
     "measure_collectives",
@@ -143,6 +148,7 @@ __all__ = [
     "sequential_stage",
     "sharded_memory",
     "shares_over",
+    "start_campaign",
     "strong_scaling",
     "synchronized",
     "tensor_parallel",
