@@ -206,7 +206,8 @@ def _spread(raw: Any, sides: Callable[[], Sequence[CampaignSide]], progress: Pro
         executor: Any = entered  # its type there is not that of what it gives
         if executor is None:
             return None
-        executor.bootup()
+        if not executor.num_workers:  # known once all have started
+            raise RuntimeError("the workers of the campaign did not start: the package cannot be imported there")
         speak_json()
         # Rank 0 alone needs what this imports: a worker's memory and start are a cost for each core of a host.
         from tinytorch.perf.distributed.campaign_manager import manage
