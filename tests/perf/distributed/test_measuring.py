@@ -14,6 +14,7 @@ from tinytorch.perf.distributed.collective_times import KINDS, even_sizes, pairs
 from tinytorch.perf.distributed.communicator import Place
 from tinytorch.perf.distributed.launch import launch
 from tinytorch.perf.distributed.link_fit import fit
+from tinytorch.perf.distributed.scaling_programs import owned_bytes
 from tinytorch.perf.team import usable_cores
 
 Told = list[dict[str, Any]]
@@ -35,7 +36,7 @@ def test_only_who_is_in_a_turn_works_and_the_others_sleep(told: Told) -> None:
     assert told[1]["present"] == [[2, 1], [2, 1]]
     assert told[0]["slept"] == 0
     assert told[1]["slept"] >= 0.2
-    assert told[1]["used"] < 0.5 * told[1]["slept"]  # whoever waits in a call of MPI uses all of it
+    assert told[1]["used"] < 0.2 * told[1]["slept"]  # whoever waits in a call of MPI uses all that it gets
 
 
 def test_collectives_are_timed_alike_on_all_ranks(told: Told) -> None:
@@ -107,6 +108,12 @@ def test_a_rank_keeps_its_shard_of_the_state_and_no_gradients(told: Told) -> Non
         assert min(way["step_peak"] for way in memory.values()) > 0
         made = sharding.RankMemory(**memory["sharded"])
         assert made.kept == memory["sharded"]["parameters"] + memory["sharded"]["optimizer_state"]
+
+
+def test_memory_that_several_arrays_look_into_counts_once_and_whole() -> None:
+    whole, other = np.zeros(10, np.float32), np.zeros(3)
+    assert owned_bytes([whole[2:4], whole[5:].reshape(5, 1), other, other]) == 40 + 24
+    assert owned_bytes([]) == 0
 
 
 def test_sizes_can_be_shared_out_and_pairs_exist() -> None:

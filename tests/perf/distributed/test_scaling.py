@@ -107,10 +107,12 @@ def test_powers_of_two_and_all_cores_are_measured() -> None:
     assert default_counts(8) == (1, 2, 4, 8)
 
 
+COMMUNICATING = {"overlapped": 0.011, "apart": 0.012, "alone": 0.010}
+
+
 def overlapped(hidden: float, noise: float = 0.002, marked: tuple[str, ...] = ()) -> Overlap:
     """Return steps of 10 ms whose 2 ms of communication are hidden by this share."""
-    names = {"overlapped": 0.012 - 0.002 * hidden, "apart": 0.012, "alone": 0.010}
-    steps = made_steps(names, noise, marked)
+    steps = made_steps({**COMMUNICATING, "overlapped": 0.012 - 0.002 * hidden}, noise, marked)
     return Overlap(2, "mlp", 8, 2**20, steps["overlapped"], steps["apart"], steps["alone"])
 
 
@@ -132,6 +134,10 @@ def test_nothing_is_hidden_where_nothing_costs_or_cores_are_shared() -> None:
     nothing = Overlap(2, "mlp", 8, 2**20, free["overlapped"], free["apart"], free["alone"]).hidden()
     assert isinstance(nothing, Withheld)
     assert "nothing to hide" in nothing.because
+    few = {name: Measurement(name, one.samples[:5], "s", one.how) for name, one in made_steps(COMMUNICATING).items()}
+    short = Overlap(2, "mlp", 8, 2**20, few["overlapped"], few["apart"], few["alone"]).hidden()
+    assert isinstance(short, Withheld)
+    assert "it takes 6 rounds" in short.because
     shared = overlapped(0.5, marked=("overlapped", "apart", "alone"))
     assert shared.oversubscribed
     assert isinstance(shared.hidden(), Withheld)

@@ -63,17 +63,15 @@ class Overlap:
         if self.oversubscribed:
             return Withheld()
         cost = self.cost()
-        if cost.n < FEWEST_FOR_INTERVAL or cost.interval.low <= 0:
-            return Withheld("joining the ranks adds no more to a step than the noise, so there is nothing to hide")
+        if cost.n < FEWEST_FOR_INTERVAL:
+            return Withheld(f"it takes {FEWEST_FOR_INTERVAL} rounds to have an interval, but there are {cost.n}")
         saved = np.array(difference(self.apart, self.overlapped, "what overlap saves").samples)
         costs = np.array(cost.samples)
-        value = float(np.median(saved) / np.median(costs))
         rounds = np.random.default_rng(seed).integers(cost.n, size=(RESAMPLES, cost.n))
         below = np.median(costs[rounds], axis=1)
         if (below <= 0).any():
-            return Withheld(
-                "what joining the ranks adds to a step scatters around nothing, so there is nothing to hide"
-            )
+            return Withheld("joining the ranks adds no more to a step than the noise, so there is nothing to hide")
+        value = float(np.median(saved) / np.median(costs))
         low, high = np.quantile(np.median(saved[rounds], axis=1) / below, [0.025, 0.975])
         how = {**cost.how, "statistic": "ratio of median differences", "interval_by": "bootstrap over rounds"}
         samples = tuple((saved / float(np.median(costs))).tolist())
