@@ -45,9 +45,9 @@ def nested(draw: st.DrawFn, start: int = 0, end: int = 60, depth: int = 3) -> li
     return found
 
 
-@given(nested(), st.randoms())
-def test_each_moment_belongs_to_the_innermost_op(events: list[tuple[int, int]], order: Any) -> None:
-    made = Made(0, 60)
+@given(nested(), st.randoms(), st.sampled_from([0, -1000]))
+def test_each_moment_belongs_to_the_innermost_op(drawn: list[tuple[int, int]], order: Any, shift: int) -> None:
+    made, events = Made(0, 60), [(start + shift, end + shift) for start, end in drawn]
     for number in order.sample(range(len(events)), len(events)):
         made.op(str(number), *events[number])
     pieces = own_pieces(made.events)

@@ -110,6 +110,7 @@ def test_what_is_in_flight_while_a_rank_computes_is_hidden() -> None:
         "exposed": 54,
         "hidden": 56,
     }
+    assert [call.flight for call in timeline.meetings[0].calls] == [(110, 260), (160, 260)]
     (row,) = timeline.communication(0)
     assert (row.kind, row.group, row.blocking, row.calls, row.bytes) == ("all_reduce", "world", False, 1, 4096)
     assert row.exposed_seconds == pytest.approx(70 * NANO)
@@ -142,6 +143,11 @@ def test_a_receiver_waits_for_its_sender_and_messages_keep_their_order() -> None
     assert [parts_of(one)["waiting"] for one in shares] == [0, 40]
     assert parts_of(shares[1])["unserved"] == 20, "from 130 to 150, while the sender is in no call"
     assert [row.kind for row in timeline.communication(0)] == ["send", "send"]
+    arrows = [e for e in timeline_trace(timeline.tracks, timeline.meetings)["traceEvents"] if e["ph"] in "sf"]
+    assert [(e["ph"], e["pid"], e["ts"]) for e in arrows] == [("s", 0, 0.05), ("f", 1, 0.05)] + [
+        ("s", 0, 0.1),
+        ("f", 1, 0.13),
+    ]
 
 
 def test_a_broadcast_waits_for_its_root_alone() -> None:
@@ -152,6 +158,7 @@ def test_a_broadcast_waits_for_its_root_alone() -> None:
     timeline = made_timeline(ranks)
     assert [parts_of(one)["waiting"] for one in timeline.shares()] == [60, 0, 0]
     assert [straggler.rank for straggler in timeline.stragglers()] == [1]
+    assert made_timeline(ranks, error=7).error_seconds == pytest.approx(14 * NANO), "the clocks of ranks 1 and 2"
 
 
 def test_what_began_before_the_recording_is_told_and_not_guessed() -> None:

@@ -28,7 +28,7 @@ def own_pieces(events: Sequence[Event]) -> list[Piece]:
     order = sorted(range(len(events)), key=lambda index: (events[index].start, -events[index].end))
     pieces: list[Piece] = []
     running: list[int] = []
-    now = 0
+    now = events[order[0]].start if order else 0
 
     def go_on_to(when: int) -> None:
         """Give the time until ``when`` to the innermost op that runs."""
@@ -42,7 +42,6 @@ def own_pieces(events: Sequence[Event]) -> list[Piece]:
             go_on_to(events[running[-1]].end)
             running.pop()
         go_on_to(events[index].start)
-        now = events[index].start
         running.append(index)
     while running:
         go_on_to(events[running[-1]].end)
