@@ -144,7 +144,9 @@ def test_a_receiver_waits_for_its_sender_and_messages_keep_their_order() -> None
     assert parts_of(shares[1])["unserved"] == 20, "from 130 to 150, while the sender is in no call"
     assert [row.kind for row in timeline.communication(0)] == ["send", "send"]
     arrows = [e for e in timeline_trace(timeline.tracks, timeline.meetings)["traceEvents"] if e["ph"] in "sf"]
-    assert [(e["ph"], e["pid"], e["ts"]) for e in arrows] == [("s", 0, 0.05), ("f", 1, 0.05)] + [
+    assert [(e["ph"], e["pid"], e["ts"]) for e in arrows] == [
+        ("s", 0, 0.05),
+        ("f", 1, 0.05),
         ("s", 0, 0.1),
         ("f", 1, 0.13),
     ]
