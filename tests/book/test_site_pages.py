@@ -33,7 +33,7 @@ extensions = ["myst_parser", "sphinx_book_theme", "sphinx_design", "site_address
 templates_path = ["_templates"]
 html_theme = "sphinx_book_theme"
 html_use_index = False
-html_context = {{"short_title": "Small", "subtitle": "book", "default_mode": "auto"}}
+html_context = {{"short_title": "Small", "subtitle": "book"}}
 html_static_path = ["_static"]
 html_theme_options = {{"pygments_light_style": "a11y-high-contrast-light",
                       "pygments_dark_style": "a11y-high-contrast-dark", "use_download_button": False}}
