@@ -1,7 +1,6 @@
 """What ranks run to validate predictions: the parts of a step on one rank alone, and whole steps split in each way.
 
-Top-level functions of a `Communicator`, as `launch` wants them. Each rank tells its own seconds of every round, and
-what belongs together is timed in turns.
+All of it takes turns in one launch, so that a machine that is busy meanwhile slows all alike.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import gc
 import time
 import tracemalloc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,18 +19,54 @@ from tinytorch.core.optimizers import AdamW, Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import train_step
 from tinytorch.core.transformers import GPT
+from tinytorch.perf.distributed.common_values import first_says, largest, least
 from tinytorch.perf.distributed.communicator import Communicator
 from tinytorch.perf.distributed.data_parallel import DataParallel
 from tinytorch.perf.distributed.pipeline import Pipeline
 from tinytorch.perf.distributed.stages import GPTStage
 from tinytorch.perf.distributed.tensor_parallel import tensor_parallel
+from tinytorch.perf.distributed.turns import Turns
 
-#: Rounds that are run before those that are told.
-WARMUP = 3
+#: Rounds of warm-up before those that are told.
+WARMUP = 2
 #: In the name of a split whose gradients travel while the backward runs.
 OVERLAPPED = "overlapped"
 Shape = Sequence[int]
-Steps = dict[str, Callable[[], Any]]
+
+
+class _Watched:
+    """Something that ranks of a group run together: this rank's seconds of each round, and its CPU time meanwhile."""
+
+    def __init__(
+        self, group: Communicator, run: Callable[[], Any], before: Callable[[], Any] | None = None, state: int = 0
+    ) -> None:
+        self._group, self._run, self._before = group, run, before or run
+        self.seconds: list[float] = []
+        self.state = state
+        self._cpu = 0.0
+
+    def take(self, counts: bool) -> None:
+        """Run it warm from a barrier on; ``counts`` says whether the time is kept."""
+        self._before()
+        self._group.barrier()
+        cpu, start = time.process_time(), time.perf_counter()
+        self._run()
+        if counts:
+            self.seconds.append(time.perf_counter() - start)
+            self._cpu += time.process_time() - cpu
+
+    def told(self) -> dict[str, Any]:
+        """Return the slowest rank's seconds of each round, the least CPU time over wall time, and the largest state."""
+        group = self._group
+        return {
+            "seconds": largest(group, self.seconds).tolist(),
+            "cpu_per_wall": least(group, self._cpu / sum(self.seconds)),
+            "state": int(largest(group, [self.state])[0]),
+            "oversubscribed": group.oversubscribed,
+        }
+
+
+Watches = dict[str, _Watched]
 
 
 def _loss() -> CrossEntropyLoss:
@@ -53,56 +88,92 @@ def _batch(shape: Shape, examples: int) -> tuple[Any, Any]:
     return tokens[:, :-1], tokens[:, 1:]
 
 
-def _in_turns(steps: Mapping[str, Callable[[], Any]], rounds: int, communicator: Communicator) -> dict[str, Any]:
-    """Return the seconds of each step in each round, (rounds,); all ranks begin a step together."""
-    seconds = {name: np.empty(rounds) for name in steps}
-    gc.collect()
-    gc.disable()
-    try:
-        for number in range(-WARMUP, rounds):
-            order = list(steps)
-            start = number % len(order)
-            for name in [*order[start:], *order[:start]]:  # so that none always follows the same one
-                communicator.barrier()
-                before = time.perf_counter()
-                steps[name]()
-                if number >= 0:
-                    seconds[name][number] = time.perf_counter() - before
-    finally:
-        gc.enable()
-    return seconds
-
-
-def timed_parts(
-    communicator: Communicator, shape: list[int], batches: list[int], examples: int, rounds: int
+def validation_times(
+    communicator: Communicator,
+    counts: list[int],
+    shape: list[int],
+    batches: list[int],
+    examples: int,
+    micro: int,
+    bucket_bytes: int,
+    rounds: int,
+    fewest: int,
+    at_most_seconds: float,
 ) -> dict[str, Any]:
-    """Return what the parts of a step take on one rank alone, and what they keep.
+    """Return, on rank 0, what the parts of a step take on one rank and what steps take on more, in turns.
 
     Args:
+        counts: numbers of ranks to split a step over, each above 1 and at most those that run.
         shape: vocabulary, width, blocks, heads, positions of a `GPT`.
         batches: numbers of examples to time each part with.
         examples: of the whole batch.
-        rounds: samples of each.
+        micro: micro-batches of a pipeline. bucket_bytes: of gradients that are sent together.
+        rounds: samples of each; fewer, but at least ``fewest``, when ``at_most_seconds`` are over.
 
     Returns:
-        ``seconds/...`` (rounds,) of forward and backward: "block n", "cut n" (what a tensor split cuts of a block),
-        "model n" and "forward n" for n of ``batches``; of "update" and the whole "step". ``kept/...``: bytes of
-        activations of an example, of "block", "cut" and "model".
+        ``parts`` by name: forward and backward of "block n", "cut n" (what a tensor split cuts of a block) and "model
+        n" for n of ``batches``, "forward" of the whole batch, "update", and the whole "step". ``splits`` by number of
+        ranks and name: "data" with "sharded" and "overlapped", "tensor", "pipeline" and, from four ranks on, "data and
+        tensor", as far as the model lets. Each holds seconds, CPU time over wall time and bytes of optimizer state.
+        ``kept`` bytes of activations of an example, of "block", "cut" and "model".
     """
+    turns = Turns(communicator, [1, *counts])
+    watches: dict[int, Watches] = {}
+    for count, group in turns.groups.items():
+        if count == 1:
+            watches[1] = _parts(group, shape, batches, examples)
+    for count in counts:  # those that are not in a group wait here, and only here, for the making of its models
+        if count in turns.groups:
+            watches[count] = _splits(turns.groups[count], shape, examples, micro, bucket_bytes)
+        communicator.barrier()
+
+    def one_round(number: int) -> None:
+        for count in (1, *counts):
+            turns.take(count, lambda group: _take_all(watches[group.size], number))
+
+    gc.collect()
+    gc.disable()  # for the rest of this process, which ends soon; perf.timing would bring SciPy to every rank
+    until = time.monotonic() + at_most_seconds
+    for number in range(-WARMUP, rounds):
+        if number >= fewest and not first_says(communicator, time.monotonic() < until):
+            break
+        one_round(number)
+    told = {str(count): {name: watch.told() for name, watch in found.items()} for count, found in watches.items()}
+    if communicator.rank:
+        return {}
+    return {"parts": told.pop("1"), "splits": told, "kept": _kept(_model(shape), shape, batches[-1])}
+
+
+def _take_all(watches: Watches, number: int) -> None:
+    """Take one sample of each, in another order in each round; negative rounds do not count."""
+    order = list(watches)
+    start = number % len(order)
+    for name in [*order[start:], *order[:start]]:  # so that none always follows the same one
+        watches[name].take(number >= 0)
+
+
+def _parts(group: Communicator, shape: Shape, batches: Sequence[int], examples: int) -> Watches:
+    """Return what is timed on one rank."""
     model = _model(shape)
     optimizer, loss = _optimizer(model.parameters()), _loss()
     inputs, targets = _batch(shape, examples)
-    train_step(model, inputs, targets, loss, optimizer)
-    steps: Steps = {"step": lambda: train_step(model, inputs, targets, loss, optimizer)}
+
+    def backward() -> None:
+        model.zero_grad()
+        loss(model(inputs), targets).backward()
+
+    watches = {
+        "step": _Watched(group, lambda: train_step(model, inputs, targets, loss, optimizer)),
+        "update": _Watched(group, optimizer.step, before=backward),
+        "forward": _Watched(group, lambda: loss(model(inputs), targets)),
+    }
     for count in batches:
-        steps |= _part_steps(model, loss, shape, count)
-    seconds = _in_turns(steps, rounds, communicator)
-    seconds["update"] = _update_seconds(model, optimizer, rounds, lambda: loss(model(inputs), targets).backward())
-    kept = _kept(model, shape, batches[-1])
-    return {f"seconds/{name}": values for name, values in seconds.items()} | {f"kept/{k}": v for k, v in kept.items()}
+        steps = _part_steps(model, loss, shape, count)
+        watches |= {name: _Watched(group, step) for name, step in steps.items()}
+    return watches
 
 
-def _part_steps(model: GPT, loss: CrossEntropyLoss, shape: Shape, count: int) -> Steps:
+def _part_steps(model: GPT, loss: CrossEntropyLoss, shape: Shape, count: int) -> dict[str, Callable[[], Any]]:
     """Return what is timed of a model with ``count`` examples."""
     block = model.blocks[0]
     inputs, targets = _batch(shape, count)
@@ -121,20 +192,7 @@ def _part_steps(model: GPT, loss: CrossEntropyLoss, shape: Shape, count: int) ->
         f"block {count}": lambda: both_ways(block),
         f"cut {count}": lambda: both_ways(block.attention, block.mlp),
         f"model {count}": whole,
-        f"forward {count}": lambda: loss(model(inputs), targets),
     }
-
-
-def _update_seconds(model: Module, optimizer: Optimizer, rounds: int, backward: Callable[[], Any]) -> Any:
-    """Return the seconds of the optimizer's step, (rounds,), each after a backward, as in training."""
-    seconds = np.empty(rounds)
-    for number in range(rounds):
-        model.zero_grad()
-        backward()
-        before = time.perf_counter()
-        optimizer.step()
-        seconds[number] = time.perf_counter() - before
-    return seconds
 
 
 def _kept(model: GPT, shape: Shape, count: int) -> dict[str, float]:
@@ -158,35 +216,14 @@ def _kept(model: GPT, shape: Shape, count: int) -> dict[str, float]:
     return found
 
 
-def timed_splits(
-    communicator: Communicator, shape: list[int], examples: int, micro: int, bucket_bytes: int, rounds: int
-) -> dict[str, Any]:
-    """Return what a step takes when all ranks share it out, in every way that this package can and the model allows.
-
-    Args:
-        shape, examples, rounds: as `timed_parts`.
-        micro: micro-batches of a pipeline.
-        bucket_bytes: of gradients that are sent together.
-
-    Returns:
-        ``seconds/...`` (rounds,) of this rank, and ``state/...``, the bytes of optimizer state that it keeps, by
-        "data", "data overlapped", "data sharded", "data sharded overlapped", "tensor", "pipeline" and, from four ranks
-        on, "data and tensor"; and whether the ranks are ``oversubscribed``.
-    """
-    steps: Steps = {}
-    optimizers: dict[str, Optimizer] = {}
-    for name, step, optimizer in (
-        *_data_steps(communicator, shape, examples, bucket_bytes),
-        *_tensor_steps(communicator, shape, examples, bucket_bytes),
-        *_pipeline_steps(communicator, shape, examples, micro),
-    ):
-        steps[name], optimizers[name] = step, optimizer
-    seconds = _in_turns(steps, rounds, communicator)
-    return {
-        **{f"seconds/{name}": values for name, values in seconds.items()},
-        **{f"state/{name}": optimizer.state_nbytes() for name, optimizer in optimizers.items()},
-        "oversubscribed": communicator.oversubscribed,
-    }
+def _splits(group: Communicator, shape: Shape, examples: int, micro: int, bucket_bytes: int) -> Watches:
+    """Return a step split over a group in every way that this package can and the model allows."""
+    made = (
+        *_data_steps(group, shape, examples, bucket_bytes),
+        *_tensor_steps(group, shape, examples, bucket_bytes),
+        *_pipeline_steps(group, shape, examples, micro),
+    )
+    return {name: _Watched(group, step, state=optimizer.state_nbytes()) for name, step, optimizer in made}
 
 
 Made = list[tuple[str, Callable[[], Any], Optimizer]]

@@ -16,14 +16,15 @@ from tinytorch.perf.distributed import split_programs
 from tinytorch.perf.distributed.launch import launch
 from tinytorch.perf.distributed.link_fit import line_through
 from tinytorch.perf.distributed.links import Cluster, Line
+from tinytorch.perf.distributed.oversubscription import MARK
 from tinytorch.perf.distributed.prediction import Prediction, Split, predict
 from tinytorch.perf.distributed.workload import Part, Workload
+from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL
 from tinytorch.perf.team import usable_cores
 from tinytorch.perf.timing import Measurement
 
 #: Bytes of a float32 parameter and gradient, and of AdamW's state for it.
 _WEIGHT, _STATE = 4, 8
-_SECONDS, _STATE_KEY = "seconds/", "state/"
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class Validation:
 
 
 def measured_workload(
-    shape: GPTShape | None = None, *, examples: int = 64, micro: int = 4, rounds: int = 20
+    shape: GPTShape | None = None, *, examples: int = 64, micro: int = 4, rounds: int = 20, at_most_seconds: float = 8.0
 ) -> MeasuredWorkload:
     """Return a GPT's workload as one rank of this machine runs it: on one core, with one BLAS thread.
 
@@ -119,40 +120,84 @@ def measured_workload(
         shape: of the model; the zoo's GPT if None.
         examples: of the batch, a multiple of twice ``micro``.
         micro: micro-batches of a pipeline; the smallest number of examples timed is that of one.
-        rounds: samples of each.
+        rounds: samples of each; fewer, but six at least, when ``at_most_seconds`` are over.
 
     Raises:
         ValueError: if ``examples`` is no such multiple, or a number below 1.
         MPIMissingError, RankError: as `launch`.
     """
-    shape = shape or zoo_shape()
-    _check(examples, micro, rounds)
-    batches = sorted({examples // micro, examples // 2, examples, examples // (2 * micro)})
-    arguments = {"shape": shape.arguments(), "batches": batches, "examples": examples, "rounds": rounds}
-    found = launch(split_programs.timed_parts, 1, arguments, threads=1, pinned=True)[0]
-    how = {"ranks": 1, "blas_threads": 1, "pinned": True, "warmup": split_programs.WARMUP, "order": "in turns"}
-    parts = {
-        name.removeprefix(_SECONDS): Measurement(
-            f"{name.removeprefix(_SECONDS)} on one rank", tuple(values.tolist()), "s", how
-        )
-        for name, values in found.items()
-        if name.startswith(_SECONDS)
+    plan = _Plan(shape or zoo_shape(), examples, micro, rounds, at_most_seconds)
+    return _measured(plan, _run(plan, ()))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is run: see `validate`."""
+
+    shape: GPTShape
+    examples: int
+    micro: int
+    rounds: int
+    at_most_seconds: float
+    overlap: float = 1.0
+    bucket_bytes: int = 2**20
+
+    def __post_init__(self) -> None:
+        if min(self.examples, self.micro, self.rounds) < 1:
+            raise ValueError(
+                f"examples, micro and rounds must be at least 1, not {self.examples}, {self.micro} and {self.rounds}"
+            )
+        if self.examples % (2 * self.micro):
+            raise ValueError(f"examples must be a multiple of twice micro, {2 * self.micro}, not {self.examples}")
+        if not self.at_most_seconds > 0:
+            raise ValueError(f"at_most_seconds must be above 0, not {self.at_most_seconds}")
+
+    @property
+    def batches(self) -> list[int]:
+        """Numbers of examples that parts are timed with."""
+        return sorted({self.examples // self.micro, self.examples // 2, self.examples})
+
+
+def _run(plan: _Plan, counts: Sequence[int]) -> dict[str, Any]:
+    """Return what the ranks timed."""
+    arguments = {
+        "counts": list(counts),
+        "shape": plan.shape.arguments(),
+        "batches": plan.batches,
+        "examples": plan.examples,
+        "micro": plan.micro,
+        "bucket_bytes": plan.bucket_bytes,
+        "rounds": plan.rounds,
+        "fewest": min(plan.rounds, FEWEST_FOR_INTERVAL),
+        "at_most_seconds": plan.at_most_seconds,
     }
-    kept = {name.removeprefix("kept/"): float(value) for name, value in found.items() if name.startswith("kept/")}
-    return MeasuredWorkload(_workload(shape, examples, parts, kept, batches), parts, parts["step"])
+    ranks = max(counts, default=1)
+    return launch(split_programs.validation_times, ranks, arguments, threads=1, pinned=True)[0]
 
 
-def _check(examples: int, micro: int, rounds: int) -> None:
-    if min(examples, micro, rounds) < 1:
-        raise ValueError(f"examples, micro and rounds must be at least 1, not {examples}, {micro} and {rounds}")
-    if examples % (2 * micro):
-        raise ValueError(f"examples must be a multiple of twice micro, {2 * micro}, not {examples}")
+def _measurement(name: str, ranks: int, told: Mapping[str, Any]) -> Measurement:
+    how = {
+        "ranks": ranks,
+        "blas_threads": 1,
+        "pinned": True,
+        "warmup": split_programs.WARMUP,
+        "order": "in turns",
+        "cpu_per_wall": told["cpu_per_wall"],
+        MARK: told["oversubscribed"],
+    }
+    if ranks > 1:
+        how["time"] = "slowest rank of each round, from a barrier"
+    return Measurement(name, tuple(told["seconds"]), "s", how)
 
 
-def _workload(
-    shape: GPTShape, examples: int, parts: Mapping[str, Measurement], kept: Mapping[str, float], batches: list[int]
-) -> Workload:
+def _measured(plan: _Plan, found: Mapping[str, Any]) -> MeasuredWorkload:
+    parts = {name: _measurement(f"{name} on one rank", 1, told) for name, told in found["parts"].items()}
+    return MeasuredWorkload(_workload(plan, parts, found["kept"]), parts, parts["step"])
+
+
+def _workload(plan: _Plan, parts: Mapping[str, Measurement], kept: Mapping[str, float]) -> Workload:
     """Return the workload whose parts took so long and kept so many bytes."""
+    shape, examples, batches = plan.shape, plan.examples, plan.batches
 
     def line(what: str) -> tuple[float, float]:
         medians = np.array([[parts[f"{what} {count}"].median for count in batches]])
@@ -188,7 +233,7 @@ def _workload(
         examples=examples,
         block=block,
         ends=ends,
-        backward_share=1 - parts[f"forward {examples}"].median / parts[f"model {examples}"].median,
+        backward_share=1 - parts["forward"].median / parts[f"model {examples}"].median,
         update_s=parts["update"].median / parameters,
         message_bytes=positions * width * _WEIGHT,
         sums_per_block=4,
@@ -209,16 +254,19 @@ def validate(
     overlap: float = 1.0,
     ranks: Sequence[int] | None = None,
     rounds: int = 20,
+    at_most_seconds: float = 12.0,
     bucket_bytes: int = 2**20,
 ) -> Validation:
     """Return predictions of a GPT's step for every split that fits this machine, and the steps that were measured.
 
     Splits over one kind are tried, and from four ranks on data and tensor together. A step is timed on every rank from
-    a barrier on; of each round the slowest rank's time counts. All splits of as many ranks take turns.
+    a barrier on; of each round the slowest rank's time counts. One rank alone and all splits take turns, and ranks that
+    have no turn sleep, so that what slows the machine down meanwhile slows all.
 
     Args:
-        line: between two ranks of this machine, as fitted to measured messages.
-        shape, examples, micro, rounds: as `measured_workload`.
+        line: between two ranks of this machine; all-reduces on two cost by the model what one message does, so that a
+            line fitted to them can be given.
+        shape, examples, micro, rounds, at_most_seconds: as `measured_workload`.
         overlap: the share that the predictions of overlapped splits grant: 1, the best that overlap can do.
         ranks: numbers of them, each from 2 to the usable cores; all powers of two that are if None.
         bucket_bytes: of gradients that are sent together.
@@ -234,48 +282,17 @@ def validate(
     for number in numbers:
         if not 2 <= number <= cores:
             raise ValueError(f"ranks must be 2 to {cores}, the cores that this process may use, not {number}")
-    shape = shape or zoo_shape()
-    source = measured_workload(shape, examples=examples, micro=micro, rounds=rounds)
+    plan = _Plan(shape or zoo_shape(), examples, micro, rounds, at_most_seconds, overlap, bucket_bytes)
+    found = _run(plan, numbers)
+    source = _measured(plan, found)
     cluster = Cluster(line, line, cores)
-    alone = Validated("one rank", predict(source.workload, cluster, Split()), source.step, None)
-    rows = [alone]
+    rows = [Validated("one rank", predict(source.workload, cluster, Split()), source.step, None)]
     for number in numbers:
-        asked: dict[str, Any] = {"shape": shape.arguments(), "examples": examples, "micro": micro}
-        asked |= {"bucket_bytes": bucket_bytes, "rounds": rounds}
-        found = launch(split_programs.timed_splits, number, asked, threads=1, pinned=True)
-        rows += _rows(found, number, source.workload, cluster, micro, overlap, bucket_bytes)
+        for way, told in found["splits"][str(number)].items():
+            name = f"{way}, {number} ranks"
+            predicted = predict(source.workload, cluster, split_named(way, number, micro, overlap, bucket_bytes))
+            rows.append(Validated(name, predicted, _measurement(name, number, told), told["state"]))
     return Validation(source, cluster, tuple(rows))
-
-
-def _rows(
-    found: Sequence[Mapping[str, Any]],
-    ranks: int,
-    workload: Workload,
-    cluster: Cluster,
-    micro: int,
-    overlap: float,
-    bucket_bytes: float,
-) -> list[Validated]:
-    """Return what was measured on ``ranks``, each with its prediction."""
-    how = {
-        "ranks": ranks,
-        "blas_threads": 1,
-        "pinned": True,
-        "warmup": split_programs.WARMUP,
-        "order": "in turns",
-        "time": "slowest rank of each round, from a barrier",
-    }
-    rows = []
-    for key in found[0]:
-        if not key.startswith(_SECONDS):
-            continue
-        way = key.removeprefix(_SECONDS)
-        name = f"{way}, {ranks} ranks"
-        slowest = np.max([one[key] for one in found], axis=0)
-        predicted = predict(workload, cluster, split_named(way, ranks, micro, overlap, bucket_bytes))
-        state = max(int(one[_STATE_KEY + way]) for one in found)
-        rows.append(Validated(name, predicted, Measurement(name, tuple(slowest.tolist()), "s", how), state))
-    return rows
 
 
 def split_named(way: str, ranks: int, micro: int, overlap: float, bucket_bytes: float) -> Split:
@@ -292,6 +309,6 @@ def split_named(way: str, ranks: int, micro: int, overlap: float, bucket_bytes: 
         return Split(data=2, tensor=ranks // 2, bucket_bytes=bucket_bytes)
     words = way.split()
     if words[:1] != ["data"] or not set(words[1:]) <= {"sharded", split_programs.OVERLAPPED}:
-        raise ValueError(f"way must be one of timed_splits, not {way!r}")
+        raise ValueError(f"way must be one of validation_times, not {way!r}")
     hides = overlap if split_programs.OVERLAPPED in words else 0.0
     return Split(data=ranks, sharding=int("sharded" in words), overlap=hides, bucket_bytes=bucket_bytes)
