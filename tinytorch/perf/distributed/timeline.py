@@ -156,7 +156,9 @@ class Timeline:
 
     def notes(self) -> list[str]:
         """Return what a reader of the tables has to know: how well clocks agree, shared cores, what has no partner."""
-        said = [f"clocks of two ranks agree to {self.error_seconds * 1e6:.1f} µs"]
+        said = []
+        if len(self.tracks) > 1:
+            said.append(f"clocks of two ranks agree to {self.error_seconds * 1e6:.1f} µs")
         drifts = [(track.rank, self.clocks.drift(track.rank)) for track in self.tracks[1:]]
         for rank, drift in drifts:
             if drift is not None:
