@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -35,12 +35,13 @@ VARIANTS: dict[Kind, str] = {
 _HEIGHT, _LEGEND_LINE = 3.0, 0.19
 _BYTES = ((1, "B"), (2**10, "KiB"), (2**20, "MiB"), (2**30, "GiB"))
 
-_COLUMNS = (
+#: Of a table of links.
+LINK_COLUMNS = (
     Column("name", "Messages"),
     Column("alpha", "Alpha", "s"),
     Column("bandwidth", "1 / beta", "B/s"),
-    Column("smallest", "From", "B"),
-    Column("largest", "To", "B"),
+    Column("smallest", "From"),
+    Column("largest", "To"),
     Column("worst", "Farthest off", "%"),
     Column("holds", "Holds"),
 )
@@ -113,19 +114,23 @@ def link_table(page: Page, key: str, links: Sequence[FittedLink], *, caption: st
     Raises:
         ValueError: if ``links`` are empty or the key is taken.
     """
-    rows = [
+    return page.table(key, link_rows(links), LINK_COLUMNS, caption=caption)
+
+
+def link_rows(links: Sequence[FittedLink]) -> list[dict[str, Any]]:
+    """Return a row for each link, by the keys of `LINK_COLUMNS`."""
+    return [
         {
             "name": link.name,
             "alpha": link.alpha,
             "bandwidth": _bandwidth(link),
-            "smallest": link.sizes[0],
-            "largest": link.sizes[1],
+            "smallest": _size_words(link.sizes[0]),
+            "largest": _size_words(link.sizes[1]),
             "worst": link.worst,
             "holds": "yes" if link.holds else "no",
         }
         for link in links
     ]
-    return page.table(key, rows, _COLUMNS, caption=caption)
 
 
 def _bandwidth(link: FittedLink) -> Measurement | None:

@@ -31,6 +31,7 @@ from tinytorch.perf.distributed.watch import watched
 
 if TYPE_CHECKING:
     from tinytorch.perf.distributed.campaign import Campaign, CampaignSide, join_campaign, start_campaign
+    from tinytorch.perf.distributed.collective_files import load_collectives, save_collectives
     from tinytorch.perf.distributed.collectives import Collectives, measure_collectives, measure_collectives_on
     from tinytorch.perf.distributed.law_fit import LawFit, fit_law
     from tinytorch.perf.distributed.link_fit import FittedLink, fit, fit_pieces
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 #: What is loaded later, by module; in the block above for type checkers.
 _LATER = {
     "campaign": ("Campaign", "CampaignSide", "join_campaign", "start_campaign"),
+    "collective_files": ("load_collectives", "save_collectives"),
     "collectives": ("Collectives", "measure_collectives", "measure_collectives_on"),
     "law_fit": ("LawFit", "fit_law"),
     "link_fit": ("FittedLink", "fit", "fit_pieces"),
@@ -132,6 +134,7 @@ __all__ = [
     "join_campaign",
     "launch",
     "load_checkpoint",
+    "load_collectives",
     "measure_collectives",
     "measure_collectives_on",
     "measured_workload",
@@ -144,6 +147,7 @@ __all__ = [
     "recorded",
     "ring_all_reduce",
     "save_checkpoint",
+    "save_collectives",
     "scaling_curve",
     "sequential_stage",
     "sharded_memory",

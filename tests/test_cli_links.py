@@ -1,0 +1,88 @@
+"""``tinytorch links``: what it prints of made times, what it keeps, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.perf.distributed.made_times import made_times
+from tinytorch.cli import links, main
+from tinytorch.perf.distributed.collective_files import load_collectives, save_collectives
+from tinytorch.perf.distributed.collectives import Collectives
+from tinytorch.perf.timing import Measurement
+
+
+def made_collectives(oversubscribed: bool = False) -> Collectives:
+    how = {"oversubscribed": oversubscribed, "interleaved_with": ["others"]}
+    times = {size: Measurement(one.name, one.samples, "s", how) for size, one in made_times(0.01).items()}
+    return Collectives(2, 1, "MPI 4", oversubscribed, {"all-reduce": times}, Measurement("barrier", (1e-6,) * 9, "s"))
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, collectives: Collectives) -> list[Any]:
+    """Let the command get ``collectives`` instead of starting ranks; return what it asks for."""
+    asked: list[Any] = []
+
+    def measure(*arguments: Any, **options: Any) -> Collectives:
+        asked.append((arguments, options))
+        return collectives
+
+    monkeypatch.setattr(links, "measure_collectives", measure)
+    return asked
+
+
+def test_lines_are_printed_and_all_samples_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    made = made_collectives()
+    asked = answering(monkeypatch, made)
+    path = tmp_path / "links.json"
+    arguments = ["links", "--ranks", "2", "--sizes", "8,64", "--at-most-seconds", "3", "--json", str(path)]
+    assert main(arguments) == 0
+    assert asked == [((2, (8, 64)), {"at_most_seconds": 3.0})]
+    told = capsys.readouterr().out
+    assert "2 ranks on 1 host, MPI 4" in told
+    assert "2 MiB" in told
+    kept = load_collectives(path)
+    assert kept == made
+    assert kept.link("all-reduce") == made.link("all-reduce")
+
+
+def test_no_line_is_printed_where_ranks_share_cores(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering(monkeypatch, made_collectives(oversubscribed=True))
+    assert main(["links", "--ranks", "2"]) == 0
+    told = capsys.readouterr().out
+    assert "No line was fitted: more ranks than cores" in told
+    assert "Alpha" not in told
+
+
+def test_what_cannot_be_done_is_said_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["links", "--ranks", "1"]) == 2
+    assert "ranks must be at least 2" in capsys.readouterr().err
+    assert main(["links", "--sizes", "8,big"]) == 2
+    assert "--sizes must be whole numbers and commas" in capsys.readouterr().err
+    monkeypatch.setattr(links, "started_by_launcher", lambda: True)
+    assert main(["links", "--ranks", "2"]) == 2
+    assert "mpiexec's -n says how many there are" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "because"),
+    [
+        ('"schema_version": 1', '"schema_version": 2', "it is 'tinytorch-collectives' of version 2"),
+        ('"kind": "all-reduce"', '"kind": "gossip"', "it holds the unknown kind 'gossip'"),
+        ('"barrier"', '"fence"', "'barrier'"),
+        ("{", "", "Extra data"),
+    ],
+)
+def test_a_file_that_holds_something_else_is_refused(before: str, after: str, because: str, tmp_path: Path) -> None:
+    path = save_collectives(made_collectives(), tmp_path / "links.json")
+    path.write_text(path.read_text("utf-8").replace(before, after, 1), "utf-8")
+    with pytest.raises(ValueError, match=r"links\.json must be a file of collectives") as error:
+        load_collectives(path)
+    assert because in str(error.value)

@@ -1,0 +1,68 @@
+"""``tinytorch links``: what messages and collectives take between ranks, as alpha + beta x bytes."""
+
+from __future__ import annotations
+
+import argparse
+
+from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
+from tinytorch.perf.distributed.campaign import started_by_launcher
+from tinytorch.perf.distributed.collective_files import save_collectives
+from tinytorch.perf.distributed.collectives import SIZES, Collectives, measure_collectives, measure_collectives_on
+from tinytorch.perf.distributed.communicator import world
+from tinytorch.perf.distributed.mpi import MPIMissingError
+from tinytorch.perf.distributed.oversubscription import BECAUSE
+from tinytorch.perf.team import usable_cores
+from tinytorch.report import tables
+from tinytorch.report.collective_figure import LINK_COLUMNS, link_rows
+
+
+def add(commands: Commands) -> None:
+    """Add the command's options to the command line."""
+    links = commands.add_parser(
+        "links",
+        help="measure messages and collectives between ranks, and fit alpha + beta x bytes to them: between those that "
+        "mpiexec -n N or a scheduler started, or else new ones on this machine",
+    )
+    links.add_argument("--ranks", type=int, metavar="N", help="new ranks to start (default one a core)")
+    links.add_argument("--sizes", metavar="BYTES", help="of messages, such as 8,1024,1048576 (default 8 B to 2 MiB)")
+    links.add_argument("--at-most-seconds", type=float, default=10.0, metavar="S", help="for the samples (default 10)")
+    links.add_argument("--json", metavar="FILE", help="keep all samples here, for load_collectives")
+    links.set_defaults(run=_run)
+
+
+def _run(chosen: argparse.Namespace) -> None:
+    check_folder("json", chosen.json)
+    asked = SIZES if chosen.sizes is None else sizes("--sizes", chosen.sizes)
+    try:
+        collectives = _measured(chosen, asked)
+    except MPIMissingError as error:
+        raise UsageError(str(error)) from None
+    if collectives is None:
+        return
+    if chosen.json:
+        save_collectives(collectives, chosen.json)
+    _print(collectives)
+
+
+def _measured(chosen: argparse.Namespace, asked: tuple[int, ...]) -> Collectives | None:
+    """Return what was measured; None on all ranks that mpiexec started but the first."""
+    if not started_by_launcher():
+        ranks = len(usable_cores()) if chosen.ranks is None else chosen.ranks
+        return measure_collectives(ranks, asked, at_most_seconds=chosen.at_most_seconds)
+    if chosen.ranks is not None:
+        raise UsageError("--ranks is for ranks that this command starts: mpiexec's -n says how many there are")
+    communicator = world()
+    found = measure_collectives_on(communicator, asked, at_most_seconds=chosen.at_most_seconds)
+    return found if communicator.rank == 0 else None
+
+
+def _print(collectives: Collectives) -> None:
+    hosts = f"{collectives.hosts} hosts" if collectives.hosts > 1 else "1 host"
+    about = f"{collectives.ranks} ranks on {hosts}, {collectives.library}"
+    if collectives.oversubscribed:
+        print(f"{about}\nNo line was fitted: {BECAUSE}.")
+        return
+    fitted = [line for kind in collectives.kinds for line in collectives.links(kind)]
+    print(
+        tables.to_text(link_rows(fitted), LINK_COLUMNS, caption=f"{about}: alpha + beta x bytes, with 95 % intervals.")
+    )
