@@ -1,14 +1,10 @@
 """The checks of the exercises: they pass what is right, and fail what is nearly right."""
 
-from collections.abc import Callable
 from typing import Any
 
-import pytest
-
+from tests.perf.answers import Answer, judged_answers
 from tinytorch.perf import exercises
 from tinytorch.perf.statistics import Interval
-
-Check = Callable[[Any], str]
 
 
 def bottleneck(rows: list[Any]) -> str:
@@ -34,7 +30,7 @@ def limit_of_same_ends(intensity: float, peak: Interval, bandwidth: Interval) ->
     return "memory" if intensity < ends[0] else "compute" if intensity > ends[1] else "cannot tell"
 
 
-RIGHT: list[tuple[Check, Callable[..., Any]]] = [
+RIGHT: list[Answer] = [
     (exercises.check_linear_flops, lambda width, out, rows: 2 * width * out * rows),
     (
         exercises.check_overall_speedup,
@@ -46,7 +42,7 @@ RIGHT: list[tuple[Check, Callable[..., Any]]] = [
     (exercises.check_limit, limit),
 ]
 
-WRONG: list[tuple[Check, Callable[..., Any]]] = [
+WRONG: list[Answer] = [
     (exercises.check_linear_flops, lambda width, out, rows: width * out * rows),
     (exercises.check_linear_flops, lambda width, out, rows: 2 * width * out),
     (exercises.check_overall_speedup, lambda shares, speedups: sum(speedups) / len(speedups)),
@@ -60,13 +56,4 @@ WRONG: list[tuple[Check, Callable[..., Any]]] = [
     (exercises.check_least_seconds, lambda flops, traffic, peak, bandwidth: None),
 ]
 
-
-@pytest.mark.parametrize(("check", "function"), RIGHT)
-def test_a_right_answer_passes(check: Check, function: Callable[..., Any]) -> None:
-    assert check(function).endswith("passed")
-
-
-@pytest.mark.parametrize(("check", "function"), WRONG)
-def test_a_wrong_answer_fails_and_says_what_would_be_right(check: Check, function: Callable[..., Any]) -> None:
-    with pytest.raises(AssertionError, match="not"):
-        check(function)
+test_a_right_answer_passes, test_a_wrong_answer_fails_and_says_what_would_be_right = judged_answers(RIGHT, WRONG)

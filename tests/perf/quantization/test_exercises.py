@@ -1,14 +1,11 @@
 """The checks of the exercises on quantization: they pass what is right, and fail what is nearly right."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
+from tests.perf.answers import Answer, judged_answers
 from tinytorch.perf.quantization import exercises
-
-Check = Callable[[Any], str]
 
 
 def scale_and_zero_point(low: float, high: float) -> tuple[float, int]:
@@ -25,7 +22,7 @@ def choose(rows: list[Any], budget: int) -> list[str]:
     return chosen
 
 
-RIGHT: list[tuple[Check, Callable[..., Any]]] = [
+RIGHT: list[Answer] = [
     (exercises.check_scale_and_zero_point, scale_and_zero_point),
     (exercises.check_breaks_naive, lambda: [100.0, 100.5, 101.0]),
     (exercises.check_breaks_naive, lambda: np.full(3, 7.0)),
@@ -33,7 +30,7 @@ RIGHT: list[tuple[Check, Callable[..., Any]]] = [
     (exercises.check_choose_layers, choose),
 ]
 
-WRONG: list[tuple[Check, Callable[..., Any]]] = [
+WRONG: list[Answer] = [
     (exercises.check_scale_and_zero_point, lambda low, high: None),
     (
         exercises.check_scale_and_zero_point,
@@ -46,13 +43,4 @@ WRONG: list[tuple[Check, Callable[..., Any]]] = [
     (exercises.check_choose_layers, lambda rows, budget: []),
 ]
 
-
-@pytest.mark.parametrize(("check", "function"), RIGHT)
-def test_a_right_answer_passes(check: Check, function: Callable[..., Any]) -> None:
-    assert check(function).endswith("passed")
-
-
-@pytest.mark.parametrize(("check", "function"), WRONG)
-def test_a_wrong_answer_fails_and_says_what_would_be_right(check: Check, function: Callable[..., Any]) -> None:
-    with pytest.raises(AssertionError, match="not"):
-        check(function)
+test_a_right_answer_passes, test_a_wrong_answer_fails_and_says_what_would_be_right = judged_answers(RIGHT, WRONG)
