@@ -139,8 +139,8 @@ def climb_ladder(
     *,
     start: Configuration = PLAIN,
     steps: Sequence[Step] = STEPS,
-    repeats: int = 40,
-    at_most_seconds: float = 5.0,
+    repeats: int = 60,
+    at_most_seconds: float = 3.0,
 ) -> Ladder:
     """Return the ladder that the method climbs from ``start``, on one core.
 
@@ -221,6 +221,6 @@ def in_turns(
         calls,
         repeats=repeats,
         at_most_seconds=at_most_seconds,
-        warmup_seconds=0.1,
+        warmup_seconds=0.05,
         within={name: made.running for name, made in every.items()},
     )

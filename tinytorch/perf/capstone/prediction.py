@@ -15,7 +15,7 @@ from tinytorch.perf.capstone.workload import Workload
 from tinytorch.perf.events import Event, recording
 from tinytorch.perf.hardware import Ceilings
 from tinytorch.perf.roofline import Placed, place
-from tinytorch.perf.timing import Measurement, interleave, measure
+from tinytorch.perf.timing import Measurement, interleave, sample
 
 #: What the whole is called beside its ops.
 _WHOLE = "the whole call"
@@ -139,7 +139,7 @@ def profiled(workload: Workload, made: Ready, machine: Ceilings, name: str) -> P
     with made.running():
         calls = ops_of(call)
         parts = {op.name: _replayed({op: each}) for op, each in calls.items()}
-        times = interleave({_WHOLE: call, **parts}, repeats=12, at_most_seconds=2.0, warmup_seconds=0.1)
+        times = interleave({_WHOLE: call, **parts}, repeats=12, at_most_seconds=1.5, warmup_seconds=0.05)
     seconds = times.pop(_WHOLE)
     by_op = dict(sorted(times.items(), key=lambda item: -item[1].median))
     return Profile(seconds, by_op, place(name, demand.events, seconds, machine), demand)
@@ -152,7 +152,7 @@ def ops_alone(workload: Workload, made: Ready) -> float:
     """
     with made.running():
         replayed = _replayed(ops_of(workload.call(made)))
-        return measure(replayed, "ops alone", repeats=8, at_most_seconds=0.3, warmup_seconds=0.05).minimum
+        return sample(replayed, "ops alone", warmup=2, runs=5).minimum
 
 
 def forecast(profile: Profile, before: float, after: float, demand: Counted) -> Forecast:

@@ -23,8 +23,8 @@ def performances(
     workload: Workload,
     configurations: Mapping[str, Configuration],
     *,
-    repeats: int = 40,
-    at_most_seconds: float = 3.0,
+    repeats: int = 60,
+    at_most_seconds: float = 2.5,
 ) -> dict[str, Performance]:
     """Return what was measured of each configuration, by name: times in turns, bytes, and answers to all questions.
 
@@ -71,7 +71,7 @@ def product_configurations(steps: Sequence[Step]) -> dict[str, Configuration]:
     return {**made, COMBINED: together}
 
 
-def on_all_cores(workload: Workload, configuration: Configuration, repeats: int = 40) -> Comparison | None:
+def on_all_cores(workload: Workload, configuration: Configuration, repeats: int = 100) -> Comparison | None:
     """Return the same configuration on every core that this process may use, against one; None if there is one only."""
     cores = len(usable_cores())
     if cores < 2:
@@ -81,5 +81,5 @@ def on_all_cores(workload: Workload, configuration: Configuration, repeats: int 
         "all cores": workload.ready(replace(configuration, threads=cores)),
     }
     with blas_threads(1):
-        times = in_turns(workload, every, repeats=repeats)
+        times = in_turns(workload, every, repeats=repeats, at_most_seconds=1.0)
     return compare_paired(times["one core"], times["all cores"], delta=0.02)
