@@ -34,7 +34,11 @@ def made_steps(seconds: dict[str, float], noise: float = 0.005, marked: tuple[st
             name,
             tuple(value * np.exp(noise * draw.normal(size=ROUNDS))),
             "s",
-            {"interleaved_with": [other for other in seconds if other != name], "oversubscribed": name in marked},
+            {
+                "interleaved_with": [other for other in seconds if other != name],
+                "oversubscribed": name in marked,
+                "cpu_per_wall": 0.99,
+            },
         )
         for name, value in seconds.items()
     }

@@ -49,6 +49,10 @@ def test_times_that_drifted_or_are_too_few_carry_no_word() -> None:
     drifted = Scaling("strong", "mlp", 8, {1: made.times[1], 2: Measurement("2", stepped, "s", made.times[2].how)})
     assert drifted.verdict(2).word == "cannot tell"
     assert "drifted" in drifted.verdict(2).because
+    how = {**made.times[2].how, "cpu_per_wall": 0.6}
+    beside = Scaling("strong", "mlp", 8, {1: made.times[1], 2: Measurement("2", made.times[2].samples, "s", how)})
+    assert beside.verdict(2).word == "cannot tell"
+    assert "one had 60% of its core" in beside.verdict(2).because
     few = {count: Measurement(one.name, one.samples[:5], "s", one.how) for count, one in made.times.items()}
     assert Scaling("strong", "mlp", 8, few).verdict(2).word == "cannot tell"
 

@@ -1,9 +1,9 @@
 """Collectives timed on ranks: kinds and sizes in turns, each time that of the slowest rank. Brings no SciPy to ranks.
 
 Ranks have no common clock that is as fine as a small message, so each takes its own time from a barrier on, and the
-longest counts (T. Hoefler and R. Belli, 2015, doi:10.1145/2807591.2807644, section 4.2.1). What ranks leave a barrier
-apart is then part of the time (S. Hunold and A. Carpen-Amarie, 2016, doi:10.1109/TPDS.2016.2539167). So a sample is as
-many calls in a row as make it long beside a barrier, which is timed, too.
+longest counts. What ranks leave the barrier apart is then part of the time; S. Hunold and A. Carpen-Amarie, 2016
+(doi:10.1109/TPDS.2016.2539167), hold this way against others. So a sample is as many calls in a row as make it long
+beside a barrier, which is timed, too.
 
 Calls in a row must not run ahead of one another, or their rate would be taken for their latency. All ranks of a
 reduction or a gathering need something of all others, so none can be more than a call ahead. In a broadcast the root

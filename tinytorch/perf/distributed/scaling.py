@@ -23,6 +23,8 @@ Way = Literal["strong", "weak"]
 Word = Literal["linear", "superlinear", "sublinear", "slower than one rank", "cannot tell"]
 #: Relative distance from an efficiency of 1 that still counts as linear.
 LINEAR = 0.05
+#: Ranks wait without giving their cores away, so one that had less of its core than this shared it with other programs.
+WHOLE_CORE = 0.9
 
 
 @dataclass(frozen=True)
@@ -86,13 +88,17 @@ class Scaling:
         """Return whether ``count`` ranks do ``count`` times the work of one, as far as the interval can tell.
 
         "linear" if the efficiency's interval lies within `LINEAR` of 1, "superlinear" or "sublinear" if all of it lies
-        beyond, "slower than one rank" if the speedup's lies below 1. None if ranks had to share cores.
+        beyond, "slower than one rank" if the speedup's lies below 1. None if ranks had to share cores with one another;
+        "cannot tell" where other programs took them.
         """
         comparison, efficiency = self._compared(count), self.efficiency(count)
         if comparison is None or efficiency is None:
             return ScalingVerdict(None, BECAUSE)
         if comparison.n < FEWEST_FOR_INTERVAL or comparison.dependence.objection:
             return ScalingVerdict("cannot tell", comparison.because)
+        had = min(float(self.times[one].how["cpu_per_wall"]) for one in (1, count))
+        if had < WHOLE_CORE:
+            return ScalingVerdict("cannot tell", f"other programs ran beside the ranks: one had {had:.0%} of its core")
         return _verdict(efficiency, count)
 
     def law(self) -> LawFit | None:
