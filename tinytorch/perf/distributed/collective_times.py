@@ -177,7 +177,7 @@ def _run_of(
         return lambda loops: _repeated(calls[kind], loops)
     if kind not in pairs:
         return None
-    return lambda loops: _to_and_fro(raw, rank, pairs[kind], given, made, loops)
+    return lambda loops: _back_and_forth(raw, rank, pairs[kind], given, made, loops)
 
 
 def _repeated(call: Callable[[int], Any], loops: int) -> None:
@@ -185,8 +185,8 @@ def _repeated(call: Callable[[int], Any], loops: int) -> None:
         call(index)
 
 
-def _to_and_fro(raw: Any, rank: int, pair: tuple[int, int], given: Array, made: Array, loops: int) -> None:
-    """Send ``loops`` messages, an even number, to and fro between two ranks; the others do nothing."""
+def _back_and_forth(raw: Any, rank: int, pair: tuple[int, int], given: Array, made: Array, loops: int) -> None:
+    """Send ``loops`` messages, an even number, back and forth between two ranks; the others do nothing."""
     first, second = pair
     if rank == first:
         for _ in range(loops // 2 or 1):
