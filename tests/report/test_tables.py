@@ -130,3 +130,16 @@ def test_columns_that_do_not_fit_are_refused() -> None:
     for columns, message in (([], "at least one"), ([("a", "A"), ("a", "B")], "different"), ([("a", " ")], "label")):
         with pytest.raises(ValueError, match=message):
             checked_columns(columns, "key")
+
+
+def test_a_quoted_column_holds_text_alone_in_the_frame_of_quoted_numbers() -> None:
+    column = Column("rate", "Published", quoted=True)
+    columns = [Column("name", "Name"), column]
+    rows = checked_rows([{"name": "a GPU", "rate": "137 TFLOP/s"}], columns, "rates")
+    page = BeautifulSoup(to_html(rows, columns, caption="Rates", key="rates"), "html.parser")
+    assert [span.get_text() for span in page.select("td .quoted-value")] == ["137 TFLOP/s"]
+    assert not page.select("th .quoted-value")
+    with pytest.raises(
+        TypeError, match=r"cell 'Published' of table 'rates' is quoted from elsewhere, so it must be text"
+    ):
+        checked_rows([{"name": "a GPU", "rate": 137e12}], columns, "rates")

@@ -112,9 +112,10 @@ def validation_times(
 
     Returns:
         ``parts`` by name: forward and backward of "block n", "cut n" (what a tensor split cuts of a block) and "model
-        n" for n of ``batches``, "forward" of the whole batch, "update", and the whole "step". ``splits`` by number of
-        ranks and name: "data" with "sharded" and "overlapped", "tensor", "pipeline" and, from four ranks on, "data and
-        tensor", as far as the model lets. Each holds seconds, CPU time over wall time and bytes of optimizer state.
+        n" for n of ``batches``; "forward" and "backward" of the whole batch, "update", and the whole "step".
+        ``splits`` by number of ranks and name: "data" with "sharded" and "overlapped", "tensor", "pipeline" and, from
+        four ranks on, "data and tensor", as far as the model lets. Each of both holds seconds, CPU time over wall time
+        and bytes of optimizer state.
         ``kept`` bytes of activations of an example, of "block", "cut" and "model".
     """
     turns = Turns(communicator, [1, *counts])
@@ -158,14 +159,24 @@ def _parts(group: Communicator, shape: Shape, batches: Sequence[int], examples: 
     optimizer, loss = _optimizer(model.parameters()), _loss()
     inputs, targets = _batch(shape, examples)
 
-    def backward() -> None:
+    values: list[Tensor] = []
+
+    def forward() -> None:
         model.zero_grad()
-        loss(model(inputs), targets).backward()
+        values[:] = [loss(model(inputs), targets)]
+
+    def backward() -> None:
+        values.pop().backward()
+
+    def both() -> None:
+        forward()
+        backward()
 
     watches = {
         "step": _Watched(group, lambda: train_step(model, inputs, targets, loss, optimizer)),
-        "update": _Watched(group, optimizer.step, before=backward),
-        "forward": _Watched(group, lambda: loss(model(inputs), targets)),
+        "forward": _Watched(group, forward),
+        "backward": _Watched(group, backward, before=forward),
+        "update": _Watched(group, optimizer.step, before=both),
     }
     for count in batches:
         steps = _part_steps(model, loss, shape, count)

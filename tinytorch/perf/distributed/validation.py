@@ -226,6 +226,7 @@ def _workload(plan: _Plan, parts: Mapping[str, Measurement], kept: Mapping[str, 
         max(0.0, kept["model"] - blocks * kept["block"]),
     )
     parameters = blocks * block.parameters(1) + ends.parameters(1)
+    backward = parts["backward"].median
     return Workload(
         name=f"GPT of {blocks} blocks, {width} wide",
         blocks=blocks,
@@ -233,7 +234,7 @@ def _workload(plan: _Plan, parts: Mapping[str, Measurement], kept: Mapping[str, 
         examples=examples,
         block=block,
         ends=ends,
-        backward_share=1 - parts["forward"].median / parts[f"model {examples}"].median,
+        backward_share=backward / (parts["forward"].median + backward),
         update_s=parts["update"].median / parameters,
         message_bytes=positions * width * _WEIGHT,
         sums_per_block=4,
