@@ -56,7 +56,9 @@ class Made:
 
     def track(self) -> Track:
         place = Place(self.rank, "host", 100 + self.rank, (self.rank,))
-        return Track(place, Profile(tuple(self.events), (), 0, self.end, 100 + self.rank, 7, 1), self.talks)
+        return Track(
+            place, Profile(tuple(self.events), (), 0, self.end, 100 + self.rank, 7, 1), self.talks, self.end // 2
+        )
 
 
 def made_timeline(ranks: Sequence[Made], error: float = 0.0) -> Timeline:

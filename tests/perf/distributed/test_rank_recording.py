@@ -130,6 +130,12 @@ def test_steps_are_recorded_with_and_without_overlap(found: Mapping[str, Any], m
         assert {row.op for row in timeline.key_averages(1)} >= {"matmul", "linear", "cross_entropy"}
         assert timeline.unmatched == 0
     shares = shares_over(steps.overlapped)
+    used = [sum(t.tracks[rank].cpu_ns for t in steps.overlapped) for rank in range(2)]
+    took = [sum(t.tracks[rank].profile.wall_seconds for t in steps.overlapped) for rank in range(2)]
+    least = min(cpu * 1e-9 / wall for cpu, wall in zip(used, took, strict=True))
+    assert shares[0]["wall"].how["cpu_per_wall"] == pytest.approx(least, rel=0.01)
+    assert least > 0
+    assert shares[0]["wall"].how["blas_threads"] == 1
     assert [len(parts["computing"].samples) for parts in shares] == [2, 2]
     for rank, parts in enumerate(shares):
         for index, timeline in enumerate(steps.overlapped):

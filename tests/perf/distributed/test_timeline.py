@@ -58,6 +58,7 @@ def test_a_late_rank_is_waited_for_and_named_with_what_it_did() -> None:
     nothing = {"unserved": 0, "hidden_waiting": 0, "hidden_moving": 0, "hidden": 0}
     assert early == {"computing": 100, "waiting": 150, "moving": 50, "between": 20, "exposed": 200, **nothing}
     assert late == {"computing": 245, "waiting": 0, "moving": 50, "between": 25, "exposed": 50, **nothing}
+    assert [one.cpu_per_wall for one in timeline.shares()] == [0.5, 0.5]
     (straggler,) = timeline.stragglers()
     assert (straggler.rank, straggler.count) == (1, 1)
     assert straggler.cost_seconds == pytest.approx(150 * NANO)

@@ -38,11 +38,13 @@ def main(folder: Path) -> None:
             f"mpiexec started groups of {communicator.size} ranks, not {asked['ranks']}: it belongs to another MPI "
             "than the one that mpi4py loads"
         )
-    threadpool_limits(limits=asked["threads"], user_api="blas")  # not by perf.timing, whose imports take a second
     if asked["pinned"]:
         pin(communicator)
     with watched(communicator, folder, asked["longest"]):
-        values = function_at(asked["program"])(communicator, **request)
+        program = function_at(asked["program"])
+        # After that import, which may load another BLAS; not by perf.timing, whose imports take a second.
+        threadpool_limits(limits=asked["threads"], user_api="blas")
+        values = program(communicator, **request)
         write_values(folder / f"rank-{communicator.rank}.result", {} if values is None else values)
 
 

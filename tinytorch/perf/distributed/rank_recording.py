@@ -78,9 +78,9 @@ class RankRecording:
         self._ended = False
         self._track: Track | None = None
 
-    def end(self, profile: Profile, talks: TalkRecorder) -> None:
+    def end(self, profile: Profile, talks: TalkRecorder, cpu_ns: int) -> None:
         """Take over what was recorded; `recorded` calls it."""
-        self._track = Track(self._communicator.places[self._communicator.rank], profile, talks.talks)
+        self._track = Track(self._communicator.places[self._communicator.rank], profile, talks.talks, cpu_ns)
 
     @property
     def track(self) -> Track:
@@ -139,7 +139,8 @@ def recorded(communicator: Communicator) -> Iterator[RankRecording]:
     with collector_off():  # which collects first, on some ranks for longer than on others
         result = RankRecording(communicator, align(communicator))
         communicator.raw.Barrier()
-        start = time.perf_counter_ns()
+        cpu, start = time.process_time_ns(), time.perf_counter_ns()
         with observed_by(recorder, talks):
             yield result
-        result.end(recorder.profile(start, time.perf_counter_ns()), talks)
+        end, cpu_end = time.perf_counter_ns(), time.process_time_ns()
+        result.end(recorder.profile(start, end), talks, cpu_end - cpu)

@@ -10,7 +10,7 @@ from tinytorch.perf.distributed.meetings import Meeting, RankCall
 from tinytorch.perf.distributed.pieces import Stretch, common, length, merged, own_pieces
 from tinytorch.perf.distributed.standstills import Standstill, talking
 from tinytorch.perf.distributed.tracks import Track
-from tinytorch.perf.listing import Column, milliseconds, whole
+from tinytorch.perf.listing import Column, milliseconds, percent, whole
 
 #: A message below this takes about as long as an empty one on any link: there is nothing in it to hide.
 LEAST_BYTES = 1024
@@ -33,6 +33,7 @@ class Shares:
             for had come, else waiting. In flight is not on the move: what is unserved moves nothing. What hiding is
             worth, only the times of steps with and without it tell.
         wall_seconds: all of the recording.
+        cpu_per_wall: CPU time of the process over it; see `Track`.
     """
 
     rank: int
@@ -44,6 +45,7 @@ class Shares:
     hidden_waiting_seconds: float
     hidden_moving_seconds: float
     wall_seconds: float
+    cpu_per_wall: float
 
     @property
     def exposed_seconds(self) -> float:
@@ -99,6 +101,7 @@ class CommunicationRow:
 SHARE_COLUMNS = (
     Column("rank", "rank", whole),
     Column("wall_seconds", "wall (ms)", milliseconds),
+    Column("cpu_per_wall", "of a core (%)", percent),
     Column("computing_seconds", "computing (ms)", milliseconds),
     Column("waiting_seconds", "waiting (ms)", milliseconds),
     Column("moving_seconds", "moving (ms)", milliseconds),
@@ -136,8 +139,18 @@ def shares_of(
     large = [(meeting, call) for meeting, call in pairs if call.flight and call.bytes >= least_bytes]
     hidden = common(merged(call.flight for _, call in large if call.flight), computing)
     hidden_moving = common(merged(_moving(meeting, call) for meeting, call in large), computing)
-    parts = (busy, waiting, spoken - waiting, unserved, wall - busy - spoken, hidden - hidden_moving, hidden_moving)
-    return Shares(track.rank, *(time * 1e-9 for time in (*parts, wall)))
+    return Shares(
+        track.rank,
+        computing_seconds=busy * 1e-9,
+        waiting_seconds=waiting * 1e-9,
+        moving_seconds=(spoken - waiting) * 1e-9,
+        unserved_seconds=unserved * 1e-9,
+        between_seconds=(wall - busy - spoken) * 1e-9,
+        hidden_waiting_seconds=(hidden - hidden_moving) * 1e-9,
+        hidden_moving_seconds=hidden_moving * 1e-9,
+        wall_seconds=wall * 1e-9,
+        cpu_per_wall=track.cpu_per_wall,
+    )
 
 
 def communication_rows(

@@ -183,7 +183,14 @@ def shares_over(timelines: Sequence[Timeline]) -> list[dict[str, Measurement]]:
     """
     if not timelines or len({len(timeline.tracks) for timeline in timelines}) > 1:
         raise ValueError("timelines must be at least one, all of as many ranks")
-    how = {"runs": len(timelines), "warmup_runs": _WARM, "oversubscribed": any(t.oversubscribed for t in timelines)}
+    tracks = [track for timeline in timelines for track in timeline.tracks]
+    how = {
+        "runs": len(timelines),
+        "blas_threads": max(track.profile.blas_threads for track in tracks),
+        "garbage_collector": "off",
+        "oversubscribed": any(timeline.oversubscribed for timeline in timelines),
+        "cpu_per_wall": float(f"{_least_cpu(timelines):.3g}"),
+    }
     found = []
     for each in zip(*(timeline.shares() for timeline in timelines), strict=True):
         rank = each[0].rank
@@ -200,6 +207,12 @@ def shares_over(timelines: Sequence[Timeline]) -> list[dict[str, Measurement]]:
         wall = Measurement(f"rank {rank}: time of a step", tuple(one.wall_seconds for one in each), "s", how)
         found.append({**measured, "wall": wall})
     return found
+
+
+def _least_cpu(timelines: Sequence[Timeline]) -> float:
+    """Return the CPU time over the wall time of all timelines, of the rank that had least."""
+    ranks = zip(*(timeline.tracks for timeline in timelines), strict=True)
+    return min(sum(t.cpu_ns for t in own) * 1e-9 / sum(t.profile.wall_seconds for t in own) for own in ranks)
 
 
 def _update_seconds(timeline: Timeline, rank: int) -> float:

@@ -49,11 +49,18 @@ class Track:
         place: its rank, host and process.
         profile: its events and module calls.
         talks: what its events of communication say, by the event's position in ``profile.events``.
+        cpu_ns: CPU time of the process during the recording; ranks that wait keep their core busy too.
     """
 
     place: Place
     profile: Profile
     talks: Mapping[int, Talk]
+    cpu_ns: int
+
+    @property
+    def cpu_per_wall(self) -> float:
+        """CPU time over wall time: below 1, something else had the core for a part of the time."""
+        return self.cpu_ns / (self.profile.end - self.profile.start)
 
     @property
     def rank(self) -> int:
@@ -100,6 +107,7 @@ def track_to_json(track: Track) -> Json:
         "events": rows,
         "spans": [[span.path, span.module, span.depth, span.start, span.end] for span in profile.spans],
         "talks": [[index, asdict(talk)] for index, talk in track.talks.items()],
+        "cpu": track.cpu_ns,
     }
 
 
@@ -112,7 +120,7 @@ def track_from_json(values: Mapping[str, Any]) -> Track:
     spans = tuple(Span(*span) for span in values["spans"])
     place = Place(**{**values["place"], "cores": tuple(values["place"]["cores"])})
     talks = {int(index): Talk(**talk) for index, talk in values["talks"]}
-    return Track(place, Profile(events, spans, start, end, process, thread, blas_threads), talks)
+    return Track(place, Profile(events, spans, start, end, process, thread, blas_threads), talks, values["cpu"])
 
 
 def _spec_to_json(spec: Spec) -> tuple[tuple[int, ...], str | None]:
