@@ -55,7 +55,7 @@ def test_collectives_are_timed_alike_on_all_ranks(told: Told) -> None:
 def test_times_of_ranks_become_measurements_with_their_conditions(told: Told) -> None:
     one = told[0]["collectives"]
     values = {**one, "seconds": np.array(one["seconds"]), "barrier": np.array(one["barrier"])}
-    made = collectives._collectives(values, pinned=True)
+    made = collectives._collectives(values, {"pinned": True})
     assert made.kinds == tuple(kind for kind in KINDS if kind != "point to point between hosts")
     assert made.sizes == (8, 304)
     assert made.of("all-reduce")[304].samples == tuple(one["seconds"][one["kinds"].index("all-reduce") + 1])
@@ -73,7 +73,7 @@ def test_times_of_ranks_become_measurements_with_their_conditions(told: Told) ->
 def test_more_ranks_than_cores_are_marked_and_not_judged(told: Told) -> None:
     one = told[0]["collectives"]
     values = {**one, "seconds": np.array(one["seconds"]), "barrier": np.array(one["barrier"]), "oversubscribed": True}
-    made = collectives._collectives(values, pinned=True)
+    made = collectives._collectives(values, {"pinned": True})
     withheld = made.compare("ring all-reduce", "all-reduce", 8)
     assert withheld.verdict is None
     assert "more ranks than cores" in withheld.because

@@ -124,7 +124,8 @@ def measure_collectives(
         raise ValueError(f"ranks must be at least 2, as one has nobody to talk to, not {ranks}")
     checked_plan(kinds, sizes, repeats, at_most_seconds)
     plan = _plan(kinds, sizes, repeats, at_most_seconds, seed)
-    return _collectives(launch(launched_times, ranks, plan, threads=1, pinned=True)[0], pinned=True)
+    told = launch(launched_times, ranks, plan, threads=1, pinned=True)[0]
+    return _collectives(told, {"blas_threads": 1, "pinned": True})
 
 
 def measure_collectives_on(
@@ -149,7 +150,7 @@ def measure_collectives_on(
     checked_plan(kinds, sizes, repeats, at_most_seconds)
     with collector_off():
         values = time_collectives(communicator, **_plan(kinds, sizes, repeats, at_most_seconds, seed))
-    return _collectives(values, pinned=False)
+    return _collectives(values, {})
 
 
 def _plan(
@@ -165,14 +166,14 @@ def _plan(
     }
 
 
-def _collectives(values: Mapping[str, Any], pinned: bool) -> Collectives:
-    """Return the samples of ranks as measurements."""
+def _collectives(values: Mapping[str, Any], conditions: Mapping[str, Any]) -> Collectives:
+    """Return the samples of ranks as measurements; ``conditions`` are what is known of the ranks besides."""
     how = {
+        **conditions,
         "ranks": values["ranks"],
         "hosts": values["hosts"],
         "library": values["library"],
         MARK: values["oversubscribed"],
-        "pinned": pinned,
         "time_is": "the slowest rank's",
         "sample_seconds": SAMPLE_SECONDS,
         "caches": "warm",
