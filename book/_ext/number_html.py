@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 
-from tinytorch.report.claims import split_at_placeholders
+from tinytorch.report.claims import CANNOT_TELL, split_at_placeholders
 from tinytorch.report.numbers import (
     FRACTIONS,
     NO_BREAK,
@@ -196,7 +196,8 @@ def verdict_html(record: Json, reason: str, idents: Idents) -> str:
     """Return a verdict word with its reason, in which numbers already stand, behind it."""
     inner = escape(record["word"])
     lines = [f"Because {reason.rstrip('.')}.", "The word was chosen by code from these numbers."]
-    return _with_detail(inner, "measured verdict", lines, idents.new("verdict"))
+    undecided = " undecided" if record["word"] == CANNOT_TELL else ""
+    return _with_detail(inner, f"measured verdict{undecided}", lines, idents.new("verdict"))
 
 
 _BEFORE = re.compile(r"[(\[“‘„]+$")

@@ -16,11 +16,12 @@ from number_html import (
     number_html,
     quoted_html,
     shown_value,
+    verdict_html,
 )
 
 from tinytorch.perf.timing import Measurement
 from tinytorch.report import Page
-from tinytorch.report.claims import filled_text
+from tinytorch.report.claims import CANNOT_TELL, filled_text
 from tinytorch.report.records import Json
 
 #: Elements of ours that the HTML standard counts as phrasing content.
@@ -92,6 +93,13 @@ def test_a_modelled_number_says_so_in_words() -> None:
     page = BeautifulSoup(html, "html.parser")
     assert "model" in page.button.get_text()  # type: ignore[union-attr]
     assert "Modelled, not measured" in page.get_text()
+
+
+def test_what_could_not_be_decided_is_set_apart_from_its_sentence() -> None:
+    for word, classes in (("faster", ["measured", "verdict"]), (CANNOT_TELL, ["measured", "verdict", "undecided"])):
+        button = BeautifulSoup(verdict_html({"word": word}, "it is so", Idents()), "html.parser").button
+        assert button is not None
+        assert (button.get_text(), button.get_attribute_list("class")) == (word, classes)
 
 
 def test_punctuation_stays_with_the_number() -> None:
