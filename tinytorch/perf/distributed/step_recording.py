@@ -73,7 +73,7 @@ def record_steps(
     steps: int = 12,
     bucket_bytes: int = 2**17,
     burdened: int | None = None,
-    products: int = 8,
+    products: int = 24,
     seed: int = 0,
 ) -> StepRecordings:
     """Return timelines of ``steps`` data-parallel training steps with overlap and as many without.
