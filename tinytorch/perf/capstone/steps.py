@@ -8,8 +8,8 @@ from typing import Any
 
 from tinytorch.perf.capstone.configuration import PLAIN, Configuration
 
-#: Values of which the first is not chosen where the second was.
-_NOT_AFTER = (("8-bit", "none"), ("float32", "8-bit"), ("layers", "token"))
+#: Values that may take the place of another choice than the plain one.
+_REPLACING = ("8-bit", "token", "distilled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,12 @@ class Step:
     def after(self, before: Configuration) -> Configuration | None:
         """Return the configuration after this step, or None if it cannot be taken from ``before``.
 
-        A step can be taken where its choice was still the plain one, or was another of the same kind; never where it
-        was made already or what comes out could not run.
+        A choice is made once, but a cache may become one of codes, one op a token may take the place of fused layers,
+        and the distilled model that of any other.
         """
         now = getattr(before, self.field)
-        # The distilled model is smaller than all others, a cache of codes is a change of a cache, and layers are not
-        # fused again once a token is one op.
-        if now in (self.value, "distilled") or (self.value, now) in _NOT_AFTER:
+        is_new = now == getattr(PLAIN, self.field)
+        if now == self.value or not (is_new or self.value in _REPLACING) or (self.value, now) == ("8-bit", "none"):
             return None
         try:
             return replace(before, **{self.field: self.value})
