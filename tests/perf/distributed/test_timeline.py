@@ -146,10 +146,10 @@ def test_a_receiver_waits_for_its_sender_and_messages_keep_their_order() -> None
     assert [row.kind for row in timeline.communication(0)] == ["send", "send"]
     arrows = [e for e in timeline_trace(timeline.tracks, timeline.meetings)["traceEvents"] if e["ph"] in "sf"]
     assert [(e["ph"], e["pid"], e["ts"]) for e in arrows] == [
-        ("s", 0, 0.05),
-        ("f", 1, 0.05),
-        ("s", 0, 0.1),
-        ("f", 1, 0.13),
+        ("s", 1, 0.05),
+        ("f", 2, 0.05),
+        ("s", 1, 0.1),
+        ("f", 2, 0.13),
     ]
 
 
@@ -286,8 +286,8 @@ TRACE_SCHEMA = {
                 "properties": {
                     "name": {"type": "string", "minLength": 1},
                     "ph": {"enum": list(_NEEDED)},
-                    "pid": {"type": "integer", "minimum": 0},
-                    "tid": {"type": "integer", "minimum": 0},
+                    "pid": {"type": "integer", "minimum": 1},
+                    "tid": {"type": "integer", "minimum": 1},
                     "ts": _NUMBER,
                     "dur": _NUMBER,
                     "id": {"type": "integer"},
@@ -320,16 +320,16 @@ def test_the_trace_has_a_process_for_each_rank_and_an_arrow_from_whom_it_waited_
     events = events_of(timeline.export_chrome_trace(tmp_path / "trace.json"))
     assert [(e["ts"], e["dur"]) for e in events if e.get("cat") == "run"] == [(0.0, 0.32), (0.0, 0.32)]
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
-    assert names == {0: "rank 0 (host, process 100)", 1: "rank 1 (host, process 101)"}
+    assert names == {1: "rank 0 (host, process 100)", 2: "rank 1 (host, process 101)"}
     talks = [e for e in events if e.get("cat") == "communication"]
     assert [(e["name"], e["pid"], e["ts"], e["dur"]) for e in talks] == [
-        ("all_reduce", 0, 0.1, 0.2),
-        ("all_reduce", 1, 0.25, 0.05),
+        ("all_reduce", 1, 0.1, 0.2),
+        ("all_reduce", 2, 0.25, 0.05),
     ]
     assert [(e["args"]["waiting (us)"], e["args"]["sequence"]) for e in talks] == [(0.15, 1), (0.0, 1)]
     (tail,) = [e for e in events if e["ph"] == "s"]
     (head,) = [e for e in events if e["ph"] == "f"]
-    assert (tail["pid"], head["pid"]) == (1, 0)
+    assert (tail["pid"], head["pid"]) == (2, 1)
     assert tail["id"] == head["id"]
     assert tail["ts"] <= head["ts"]
     assert holds(talks[1], tail["ts"])

@@ -9,19 +9,16 @@ from tinytorch.perf.distributed.meetings import Meeting, RankCall
 from tinytorch.perf.distributed.tracks import Json, Track
 from tinytorch.perf.trace import chrome_trace
 
-#: Threads of a rank: its ops; and what is in flight, which viewers draw as tracks of their own.
-_OPS, _IN_FLIGHT = 0, 1
-
 
 def timeline_trace(tracks: Sequence[Track], meetings: Sequence[Meeting]) -> Json:
     """Return a JSON object of Chrome's trace event format, times in microseconds from the first rank's beginning.
 
-    Each rank is a process, numbered by its rank and named with host and process, with the events of
-    `trace.chrome_trace`; those of communication are of category "communication" and also say group, sequence and
-    the microseconds of waiting and moving. Calls that do not block are asynchronous events ("b", "e") while they
-    are in flight. Flow events ("s", "f") lead from the call that a rank waited for, or the sender's, to the rank's own.
-    An arrow that would lead back in time, as clocks have errors and the root of a broadcast may leave early, is left
-    out.
+    Each rank is a process with one thread, both numbered from 1 (Perfetto takes 0 for the idle process) and named with
+    rank, host and process. It has the events of `trace.chrome_trace`; those of communication are of category
+    "communication" and also say group, sequence and the microseconds of waiting and moving. Calls that do not block are
+    asynchronous events ("b", "e") while they are in flight. Flow events ("s", "f") lead from the call that a rank waited
+    for, or the sender's, to the rank's own. An arrow that would lead back in time, as clocks have errors and the root
+    of a broadcast may leave early, is left out.
 
     Format: "Trace Event Format", Google, 2016.
     """
@@ -37,6 +34,11 @@ def timeline_trace(tracks: Sequence[Track], meetings: Sequence[Meeting]) -> Json
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
+def _where(rank: int) -> Json:
+    """Return process and thread of a rank."""
+    return {"pid": rank + 1, "tid": rank + 1}
+
+
 def _micro(when: int, origin: int) -> float:
     return (when - origin) / 1e3
 
@@ -44,7 +46,9 @@ def _micro(when: int, origin: int) -> float:
 def _rank_events(track: Track, own: Sequence[tuple[Meeting, RankCall]], origin: int) -> list[Json]:
     """Return the events of one rank as a process."""
     profile = track.profile
-    made = chrome_trace(replace(profile, start=origin, process=track.rank, thread=_OPS))["traceEvents"]
+    where = _where(track.rank)
+    numbered = replace(profile, start=origin, process=where["pid"], thread=where["tid"])
+    made = chrome_trace(numbered)["traceEvents"]
     for event in made:
         if event["name"] == "process_name":
             event["args"] = {"name": str(track.place)}
@@ -62,7 +66,6 @@ def _rank_events(track: Track, own: Sequence[tuple[Meeting, RankCall]], origin: 
                 "waiting (us)": waiting,
                 "moving (us)": part.event.total_ns / 1e3 - waiting,
             }
-    where = {"pid": track.rank, "tid": _OPS}
     return [{"name": "process_sort_index", "ph": "M", **where, "args": {"sort_index": track.rank}}, *made]
 
 
@@ -72,7 +75,7 @@ def _in_flight(meeting: Meeting, call: RankCall, number: int, origin: int) -> li
         return []
     start, end = call.flight
     name = f"{call.kind or 'begun before'} in flight"
-    both = {"name": name, "cat": "in flight", "id": number, "pid": call.rank, "tid": _IN_FLIGHT}
+    both = {"name": name, "cat": "in flight", "id": number, **_where(call.rank)}
     told = {"group": call.talk.group, "sequence": call.talk.sequence, "bytes": call.bytes, "matched": meeting.whole}
     return [
         {**both, "ph": "b", "ts": _micro(start, origin), "args": told},
@@ -91,6 +94,6 @@ def _arrow(meeting: Meeting, call: RankCall, number: int, origin: int) -> list[J
         return []
     both = {"name": meeting.kind, "cat": "matched", "id": number, "args": {}}
     return [
-        {**both, "ph": "s", "pid": source.rank, "tid": _OPS, "ts": _micro(start, origin)},
-        {**both, "ph": "f", "bp": "e", "pid": call.rank, "tid": _OPS, "ts": _micro(max(start, last.start), origin)},
+        {**both, "ph": "s", **_where(source.rank), "ts": _micro(start, origin)},
+        {**both, "ph": "f", "bp": "e", **_where(call.rank), "ts": _micro(max(start, last.start), origin)},
     ]
