@@ -17,8 +17,8 @@ def timeline_trace(tracks: Sequence[Track], meetings: Sequence[Meeting]) -> Json
     rank, host and process. It has the events of `trace.chrome_trace`; those of communication are of category
     "communication" and also say group, sequence and the microseconds of waiting and moving. Calls that do not block are
     asynchronous events ("b", "e") while they are in flight. Flow events ("s", "f") lead from the call that a rank
-    waited for, or the sender's, to the rank's own. An arrow that would lead back in time, as clocks have errors and the root
-    of a broadcast may leave early, is left out.
+    waited for, or the sender's, to the rank's own. An arrow that would lead back in time, as clocks have errors and the
+    root of a broadcast may leave early, is left out.
 
     Format: "Trace Event Format", Google, 2016.
     """
