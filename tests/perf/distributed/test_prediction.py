@@ -118,6 +118,15 @@ def test_shared_state_moves_as_much_as_a_sum_and_shared_parameters_half_as_much_
     assert moved[3] == pytest.approx(1.5 * moved[0])
 
 
+def test_gradients_that_are_shared_out_are_summed_after_each_micro_batch() -> None:
+    def gradients(sharding: int, micro: int) -> float:
+        split = Split(data=8, micro=micro, sharding=sharding, bucket_bytes=1e9)
+        return predict(workload(3, 32), cluster(GivenLink(0.0, 1e-3)), split).gradients
+
+    part = gradients(1, 1) / 2  # of one reduce-scatter or all-gather
+    assert [gradients(stage, 4) for stage in range(4)] == pytest.approx([2 * part, 2 * part, 5 * part, 12 * part])
+
+
 def test_memory_of_shards_is_the_published_formula() -> None:
     # ... figure 1: 4 + 4 + 8 bytes here, of 3,000 parameters.
     found = [predict(workload(3, 8), cluster(), Split(data=8, sharding=stage)).memory for stage in range(4)]
@@ -137,6 +146,8 @@ def test_in_two_levels_a_node_adds_up_before_it_speaks() -> None:
     assert Group(2, 2).line(made) is made.inside
     assert Group(3, 1).line(made) is made.between, "some three neighbours stand on two nodes"
     assert Group(2, 3).line(made) is made.between
+    wide = predict(workload(3, 8), made, Split(data=2, tensor=4, bucket_bytes=1e9))
+    assert wide.gradients == pytest.approx(1 + 100 * 3000), "neighbours of the data split are on two nodes"
     few = predict(workload(3, 6), made, Split(data=3))
     assert few.gradients == pytest.approx(2 * 2 / 3 * 12000), "three ranks are on one node"
 
@@ -191,6 +202,7 @@ def test_flops_and_kept_bytes_are_the_published_formulas() -> None:
     assert again.block.kept_bytes(8) == 2 * s * h
     one = predict(made, cluster(), Split())
     assert one.seconds == pytest.approx(transformer_flops(**sizes) / 1e12)
+    assert (made.sums_per_block, again.sums_per_block) == (4, 6), "forward again needs its two sums again"
 
 
 def test_splits_that_do_not_fit_are_refused() -> None:
