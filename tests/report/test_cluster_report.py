@@ -78,7 +78,7 @@ def test_curves_have_a_modelled_point_for_each_number_of_ranks_that_fits(page: P
 def made_validation() -> Validation:
     def row(name: str, seconds: float, predicted: Prediction) -> Validated:
         samples = tuple(seconds * (1 + each / 100) for each in range(7))
-        return Validated(name, predicted, Measurement(name, samples, "s"), None)
+        return Validated(name, predicted, Measurement(name, samples, "s"), 800)
 
     rows = (row("one rank", ONE.seconds, ONE), row("data, 2 ranks", ONE.seconds, predict(GPT, CLUSTER, Split(2))))
     return Validation(MeasuredWorkload(GPT, {}, rows[0].measured), CLUSTER, rows)
@@ -92,6 +92,8 @@ def test_a_prediction_and_a_measurement_never_look_alike(page: Page) -> None:
     rows = shown.record.body["rows"]
     assert [row["predicted"]["kind"] for row in rows] == ["modelled", "modelled"]
     assert [row["measured"]["kind"] for row in rows] == ["measured", "measured"]
+    assert [row["kept"]["kind"] for row in rows] == ["counted", "counted"]
+    assert rows[1]["state"]["kind"] == "modelled"
     assert rows[0]["error"]["value"] == pytest.approx(1 / 1.03 - 1)
     assert made.worst.name == "data, 2 ranks"
     figure = validation_figure(made)

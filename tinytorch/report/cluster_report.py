@@ -32,6 +32,8 @@ _VALIDATION_COLUMNS = (
     Column("predicted", "Predicted", "s", modelled=True),
     Column("measured", "Measured"),
     Column("error", "Error of the prediction"),
+    Column("state", "Optimizer state predicted", "B", modelled=True),
+    Column("kept", "State kept", "B"),
 )
 _PUBLISHED_COLUMNS = (
     Column("name", "Run"),
@@ -112,13 +114,20 @@ def scaling_figure(curves: Mapping[str, Sequence[Prediction | None]], one: Predi
 
 
 def validation_table(page: Page, key: str, validation: Validation, *, caption: str) -> Shown:
-    """Show and record each split that ran, its prediction beside it, and the error of that.
+    """Show and record each split that ran, its prediction beside it, and the error of that; and the optimizer's bytes.
 
     Raises:
         ValueError: if the key is taken.
     """
     rows = [
-        {"name": row.name, "predicted": row.predicted.seconds, "measured": row.measured, "error": row.error}
+        {
+            "name": row.name,
+            "predicted": row.predicted.seconds,
+            "measured": row.measured,
+            "error": row.error,
+            "state": row.predicted.memory.state,
+            "kept": row.state_bytes,
+        }
         for row in validation.rows
     ]
     return page.table(key, rows, _VALIDATION_COLUMNS, caption=caption)

@@ -161,6 +161,9 @@ def _parts(group: Communicator, shape: Shape, batches: Sequence[int], examples: 
 
     values: list[Tensor] = []
 
+    def step() -> None:
+        train_step(model, inputs, targets, loss, optimizer)
+
     def forward() -> None:
         model.zero_grad()
         values[:] = [loss(model(inputs), targets)]
@@ -173,7 +176,7 @@ def _parts(group: Communicator, shape: Shape, batches: Sequence[int], examples: 
         backward()
 
     watches = {
-        "step": _Watched(group, lambda: train_step(model, inputs, targets, loss, optimizer)),
+        "step": _Watched(group, step, state=optimizer.state_nbytes()),
         "forward": _Watched(group, forward),
         "backward": _Watched(group, backward, before=forward),
         "update": _Watched(group, optimizer.step, before=both),

@@ -77,13 +77,13 @@ class Validated:
         name: what was split how.
         predicted: modelled, before anything of this split ran.
         measured: seconds of a step, of each round those of the slowest rank.
-        state_bytes: that the optimizer of the rank with most really keeps; None for one rank.
+        state_bytes: that the optimizer of the rank with most of them really keeps.
     """
 
     name: str
     predicted: Prediction
     measured: Measurement
-    state_bytes: int | None
+    state_bytes: int
 
     @property
     def error(self) -> Measurement:
@@ -287,7 +287,8 @@ def validate(
     found = _run(plan, numbers)
     source = _measured(plan, found)
     cluster = Cluster(line, line, cores)
-    rows = [Validated("one rank", predict(source.workload, cluster, Split()), source.step, None)]
+    alone = predict(source.workload, cluster, Split())
+    rows = [Validated("one rank", alone, source.step, found["parts"]["step"]["state"])]
     for number in numbers:
         for way, told in found["splits"][str(number)].items():
             name = f"{way}, {number} ranks"
