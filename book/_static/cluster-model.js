@@ -148,9 +148,9 @@ globalThis.cluster ??= {};
   };
 
   const divisors = (number) => {
-    const found = [];
-    for (let divisor = 1; divisor <= number; divisor += 1) if (number % divisor === 0) found.push(divisor);
-    return found;
+    const small = [];
+    for (let divisor = 1; divisor * divisor <= number; divisor += 1) if (number % divisor === 0) small.push(divisor);
+    return [...small, ...small.filter((divisor) => divisor ** 2 !== number).map((divisor) => number / divisor).reverse()];
   };
 
   /**
