@@ -151,20 +151,29 @@ def emptied(env: BuildEnvironment, docname: str, notebook: nbformat.NotebookNode
     return _with_cells(_behind_title(cells, _TO_RUN.format(name=name)))
 
 
-def install_cell(source: Source, commit: str | None) -> str:
+def install_cell(source: Source, commit: str | None, extra: str = "") -> str:
     """Return the code that installs the package where there is no checkout: from its repository, else from its wheel.
 
     Args:
         source: where the package can be had.
         commit: that is to be installed from the repository; the latest if None.
+        extra: what the page needs besides, as ``"[mpi]"``.
     """
     if source.repository is None:
         return (
             "# Put the file of the package, which the book offers beside this notebook, into the notebook's folder.\n"
-            f"%pip install --quiet ./{source.wheel}"
+            f'%pip install --quiet "./{source.wheel}{extra}"'
         )
     at = f"@{commit}" if commit else ""
-    return f'%pip install --quiet "tinytorch @ git+{source.repository.url}{at}"'
+    return f'%pip install --quiet "tinytorch{extra} @ git+{source.repository.url}{at}"'
+
+
+def extra_of(notebook: nbformat.NotebookNode) -> str:
+    """Return the extra of the package that the notebook's cells need: that with an MPI where they start ranks."""
+    starts_ranks = any(
+        "tinytorch.perf.distributed" in cell.source for cell in notebook.cells if cell.cell_type == "code"
+    )
+    return "[mpi]" if starts_ranks else ""
 
 
 def self_contained(empty: nbformat.NotebookNode, install: str) -> nbformat.NotebookNode:
@@ -198,5 +207,6 @@ def notebook_files(env: BuildEnvironment, docname: str, executed: nbformat.Noteb
     made = {f"{docname}.ipynb": as_it_ran(env, docname, executed), f"{docname}-empty.ipynb": empty}
     source = source_of(env)
     if source is not None:
-        made[f"{docname}-colab.ipynb"] = self_contained(empty, install_cell(source, _commit(env, docname)))
+        install = install_cell(source, _commit(env, docname), extra_of(empty))
+        made[f"{docname}-colab.ipynb"] = self_contained(empty, install)
     return {name: nbformat.writes(notebook) + "\n" for name, notebook in made.items()}

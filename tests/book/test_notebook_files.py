@@ -10,7 +10,7 @@ from typing import Any
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from notebook_files import Source, install_cell, notebook_files
+from notebook_files import Source, extra_of, install_cell, notebook_files
 from package_wheel import kept_wheel, wheel_name
 from record_store import PageRecords, Store
 from repository import Repository
@@ -110,10 +110,27 @@ def test_a_run_of_all_cells_goes_on_behind_an_exercise_that_is_not_written(
 
 def test_the_third_installs_the_package_first(files: dict[str, nbformat.NotebookNode]) -> None:
     code = [cell.source for cell in files["page-colab.ipynb"].cells if cell.cell_type == "code"]
-    assert code[0].endswith("%pip install --quiet ./tinytorch-1.2-py3-none-any.whl")
+    assert code[0].endswith('%pip install --quiet "./tinytorch-1.2-py3-none-any.whl"')
     source = Source(Repository("https://github.com/someone/book", "github"), None)
     assert install_cell(source, None) == '%pip install --quiet "tinytorch @ git+https://github.com/someone/book"'
     assert install_cell(source, "a" * 40).endswith(f'@{"a" * 40}"')
+
+
+@pytest.mark.parametrize(
+    ("code", "extra"),
+    [
+        ("from tinytorch.perf.distributed import launch", "[mpi]"),
+        ("from tinytorch.perf import timing", ""),
+    ],
+)
+def test_a_page_that_starts_ranks_brings_an_mpi(code: str, extra: str) -> None:
+    new = nbformat.v4
+    notebook = new.new_notebook(cells=[new.new_markdown_cell("tinytorch.perf.distributed"), new.new_code_cell(code)])
+    assert extra_of(notebook) == extra
+    wheel = Source(None, "tinytorch-1.2-py3-none-any.whl")
+    assert install_cell(wheel, None, extra).endswith(f'%pip install --quiet "./{wheel.wheel}{extra}"')
+    home = Source(Repository("https://github.com/someone/book", "github"), None)
+    assert f'"tinytorch{extra} @ git+' in install_cell(home, None, extra)
 
 
 def test_the_wheel_is_built_once_and_anew_after_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
