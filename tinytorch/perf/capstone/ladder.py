@@ -16,6 +16,8 @@ from tinytorch.perf.quantization import PairedAccuracy
 from tinytorch.perf.timing import Measurement, blas_threads, interleave
 
 _BEFORE = "as it was"
+#: Rounds of a turn that are waited for where calls are slow: on fewer, noise that hits neighbours alike hides any gain.
+_LEAST_ROUNDS = 20
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,8 @@ def climb_ladder(
         rule: when a step may be kept.
         start: where to begin.
         steps: what may be tried.
-        repeats, at_most_seconds: samples of each trial, and seconds for all trials of a turn.
+        repeats, at_most_seconds: samples of each trial, and seconds for all trials of a turn; where calls are slow it takes
+            as long as some twenty samples of each do.
 
     Raises:
         ValueError: if ``machine`` is for more than one thread, or no step can be taken from ``start``.
@@ -201,7 +204,9 @@ def _stage(
     }
     order = sorted(made, key=lambda move: -forecasts[move].speedup)
     every: dict[str, Ready] = {_BEFORE: now, **{name_of(move): made[move] for move in order}}
-    times = in_turns(workload, every, repeats=repeats, at_most_seconds=at_most_seconds)
+    a_round = profile.whole * (1 + sum(1 / each.speedup for each in forecasts.values()))
+    longest = max(at_most_seconds, _LEAST_ROUNDS * a_round)
+    times = in_turns(workload, every, repeats=repeats, at_most_seconds=longest)
     gained = compare_all(times[_BEFORE], *[times[name] for name in every if name != _BEFORE], delta=rule.delta)
     trials = []
     for move in order:
