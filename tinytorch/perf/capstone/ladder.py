@@ -156,8 +156,8 @@ def climb_ladder(
         rule: when a step may be kept.
         start: where to begin.
         steps: what may be tried.
-        repeats, at_most_seconds: samples of each trial, and seconds for all trials of a turn; where calls are slow it takes
-            as long as some twenty samples of each do.
+        repeats, at_most_seconds: samples of each trial, and seconds for all trials of a turn; where calls are slow it
+            takes as long as some twenty samples of each do.
 
     Raises:
         ValueError: if ``machine`` is for more than one thread, or no step can be taken from ``start``.
