@@ -89,6 +89,7 @@ def links_of(cluster: Cluster) -> dict[str, Any]:
 
 
 def a_part(draw: random.Random) -> Part:
+    counts = sorted(draw.sample(range(1, 60), draw.choice([0, 0, 1, 2, 3, 5])))
     return Part(
         draw.choice([0.0, draw.random() * 1e-3]),
         draw.random() * 1e-3,
@@ -97,6 +98,7 @@ def a_part(draw: random.Random) -> Part:
         draw.randint(1, 10**5),
         draw.random() * 1e6,
         draw.random() * 1e6,
+        tuple((float(count), draw.random() * 1e-2, draw.random() * 1e-3) for count in counts),
     )
 
 

@@ -60,7 +60,19 @@ globalThis.cluster ??= {};
     }
   }
 
-  const partSeconds = (part, examples, tensor) => part.call_s + examples * (part.divided_s / tensor + part.whole_s);
+  /** The height of straight lines through rows of [place, height] at a place; one row is a line through 0. */
+  const between = (rows, at) => {
+    if (rows.length === 1) return (rows[0][1] * at) / rows[0][0];
+    const found = rows.slice(1, -1).findIndex(([place]) => at <= place);
+    const first = found < 0 ? rows.length - 2 : found;
+    const [[left, low], [right, high]] = rows.slice(first, first + 2);
+    return Math.max(0, low + ((high - low) * (at - left)) / (right - left));
+  };
+
+  const partSeconds = (part, examples, tensor) =>
+    part.times.length
+      ? between(part.times.map(([count, divided, whole]) => [count, divided / tensor + whole]), examples)
+      : part.call_s + examples * (part.divided_s / tensor + part.whole_s);
   const partParameters = (part, tensor) => part.divided_parameters / tensor + part.whole_parameters;
   const partBytes = (part, tensor) => part.divided_bytes / tensor + part.whole_bytes;
 
@@ -182,7 +194,7 @@ globalThis.cluster ??= {};
     const [workingDivided, workingWhole] = recompute ? [divided, whole] : [0, 0];
     const part = (seconds, parameters, ownParameters, bytes, ownBytes) => ({
       call_s: 0, divided_s: seconds, whole_s: 0,
-      divided_parameters: parameters, whole_parameters: ownParameters, divided_bytes: bytes, whole_bytes: ownBytes,
+      divided_parameters: parameters, whole_parameters: ownParameters, divided_bytes: bytes, whole_bytes: ownBytes, times: [],
     });
     const blockS = (passes * (24 * s * h ** 2 + 4 * s ** 2 * h)) / flops_per_second;
     const endsS = (6 * s * h * vocabulary) / flops_per_second;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,6 +69,21 @@ def test_a_pipeline_takes_what_its_schedule_takes_when_it_is_played_out(
     seconds = [*[float(each)] * (stages - 1), each + ends_s]
     own = found.seconds - line.alpha_s  # the sum of a tied parameter is no part of the schedule
     assert own == pytest.approx(played_out(stages, micro, seconds, line.alpha_s))
+
+
+def test_measured_times_are_met_where_they_were_taken_and_joined_by_straight_lines() -> None:
+    rows = ((4.0, 1.0, 0.5), (8.0, 3.0, 0.5), (16.0, 11.0, 0.5))
+    part = Part(9.0, 9.0, 9.0, 0, 0, 0.0, 0.0, rows)
+    assert [part.seconds(count, 1) for count, _, _ in rows] == [1.5, 3.5, 11.5]
+    assert [part.seconds(at, 2) for at in (4, 6, 12)] == [1.0, 1.5, 4.0]
+    assert part.seconds(20, 1) == 15.5, "on as from the row before to the last"
+    assert part.seconds(2, 1) == 0.5
+    assert part.seconds(0.5, 1) == 0.0, "never below 0"
+    assert Part(9.0, 9.0, 9.0, 0, 0, 0.0, 0.0, rows[:1]).seconds(2, 1) == 0.75
+    measured = np.interp([5, 9, 13], [4, 8, 16], [1.5, 3.5, 11.5])
+    assert [part.seconds(at, 1) for at in (5, 9, 13)] == pytest.approx(measured.tolist())
+    with pytest.raises(ValueError, match=r"times must have rising numbers of examples, not \[8\.0, 4\.0\]"):
+        replace(part, times=(rows[1], rows[0]))
 
 
 def test_the_bubble_is_the_published_share() -> None:

@@ -45,6 +45,9 @@ def test_each_split_of_a_real_step_stands_beside_its_prediction(monkeypatch: pyt
     assert states["pipeline, 2 ranks"][0] == pytest.approx(states["pipeline, 2 ranks"][1], rel=0.01)
     alone = predict(workload, found.cluster, Split())
     assert found.rows[0].predicted == alone
+    parts = found.source.parts
+    whole = max(parts["model 16"].median, 2 * parts["block 16"].median)
+    assert alone.seconds == pytest.approx(whole + parts["update"].median)
     assert found.worst.error.median == max((row.error.median for row in found.rows), key=abs)
     halves = [row.predicted for row in found.rows if row.predicted.split.data == 2]
     assert len(halves) == 4

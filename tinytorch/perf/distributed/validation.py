@@ -9,12 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tinytorch.models import gpt
 from tinytorch.perf.distributed import split_programs
 from tinytorch.perf.distributed.launch import launch
-from tinytorch.perf.distributed.link_fit import line_through
 from tinytorch.perf.distributed.links import Cluster, Line
 from tinytorch.perf.distributed.oversubscription import MARK
 from tinytorch.perf.distributed.prediction import Prediction, Split, predict
@@ -113,8 +110,9 @@ def measured_workload(
     """Return a GPT's workload as one rank of this machine runs it: on one core, with one BLAS thread.
 
     Forward and backward of a block, of what a tensor split cuts of it, and of the whole model are timed with three
-    numbers of examples each, in turns. A line through the medians tells what every call takes and what every example
-    adds (relative least squares, neither below 0). What the model takes beyond its blocks are its ends.
+    numbers of examples each, in turns: as many as a rank gets of the batch whole, halved, and in micro-batches. Time is
+    not proportional to them, so a prediction goes straight from one median to the next. What the model takes beyond its
+    blocks are its ends.
 
     Args:
         shape: of the model; the zoo's GPT if None.
@@ -199,31 +197,33 @@ def _workload(plan: _Plan, parts: Mapping[str, Measurement], kept: Mapping[str, 
     """Return the workload whose parts took so long and kept so many bytes."""
     shape, examples, batches = plan.shape, plan.examples, plan.batches
 
-    def line(what: str) -> tuple[float, float]:
-        medians = np.array([[parts[f"{what} {count}"].median for count in batches]])
-        call, each = line_through(np.array(batches, np.float64), medians)
-        return float(call[0]), float(each[0])
+    def times(what: str) -> list[float]:
+        return [parts[f"{what} {count}"].median for count in batches]
 
-    (block_call, block_s), (_, cut_s), (model_call, model_s) = (line(what) for what in ("block", "cut", "model"))
     width, blocks, vocabulary, positions = shape.width, shape.blocks, shape.vocabulary, shape.positions
-    cut_s, cut_bytes = min(cut_s, block_s), min(kept["cut"], kept["block"])
+    cut = [min(pair) for pair in zip(times("cut"), times("block"), strict=True)]
+    rest = [whole - divided for whole, divided in zip(times("block"), cut, strict=True)]
+    around = [max(0.0, whole - blocks * block) for whole, block in zip(times("model"), times("block"), strict=True)]
+    cut_bytes = min(kept["cut"], kept["block"])
     block = Part(
-        block_call,
-        cut_s,
-        block_s - cut_s,
+        0.0,
+        0.0,
+        0.0,
         12 * width**2 + 7 * width,
         6 * width,
         cut_bytes,
         kept["block"] - cut_bytes,
+        tuple(zip(map(float, batches), cut, rest, strict=True)),
     )
     ends = Part(
-        max(0.0, model_call - blocks * block_call),
         0.0,
-        max(0.0, model_s - blocks * block_s),
+        0.0,
+        0.0,
         0,
         (vocabulary + positions + 2) * width,
         0.0,
         max(0.0, kept["model"] - blocks * kept["block"]),
+        tuple((float(count), 0.0, seconds) for count, seconds in zip(batches, around, strict=True)),
     )
     parameters = blocks * block.parameters(1) + ends.parameters(1)
     backward = parts["backward"].median

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,11 @@ class Part:
             of them takes.
         divided_parameters, whole_parameters: counts, likewise.
         divided_bytes, whole_bytes: activations of an example that are kept from forward to backward, likewise.
+        times: what calls with some numbers of examples took, instead of the seconds above: rows of examples, divided
+            and whole seconds, rising. Between them time runs straight, and on beyond the first and the last.
+
+    Raises:
+        ValueError: if the examples of ``times`` do not rise.
     """
 
     call_s: float
@@ -29,9 +35,16 @@ class Part:
     whole_parameters: int
     divided_bytes: float
     whole_bytes: float
+    times: tuple[tuple[float, float, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(after[0] <= before[0] for before, after in pairwise(self.times)):
+            raise ValueError(f"times must have rising numbers of examples, not {[row[0] for row in self.times]}")
 
     def seconds(self, examples: float, tensor: int) -> float:
         """Return the seconds of forward and backward of some examples on each of ``tensor`` ranks."""
+        if self.times:
+            return _between([(count, divided / tensor + whole) for count, divided, whole in self.times], examples)
         return self.call_s + examples * (self.divided_s / tensor + self.whole_s)
 
     def parameters(self, tensor: int) -> float:
@@ -41,6 +54,15 @@ class Part:
     def kept_bytes(self, tensor: int) -> float:
         """Return the bytes that each of ``tensor`` ranks keeps of an example."""
         return self.divided_bytes / tensor + self.whole_bytes
+
+
+def _between(rows: list[tuple[float, float]], at: float) -> float:
+    """Return the height of straight lines through ``rows`` at a place; one row is a line through 0. At least 0."""
+    if len(rows) == 1:
+        return rows[0][1] * at / rows[0][0]
+    first = next((index for index in range(len(rows) - 2) if at <= rows[index + 1][0]), len(rows) - 2)
+    (left, low), (right, high) = rows[first : first + 2]
+    return max(0.0, low + (high - low) * (at - left) / (right - left))
 
 
 @dataclass(frozen=True)
