@@ -206,7 +206,7 @@ def test_what_is_typed_is_computed_and_what_cannot_be_is_refused_in_words(tab: T
     answer = tab.locator(".cluster-answer")
     tab.get_by_label("Ranks", exact=True).fill("1")
     tab.get_by_label("Memory of a rank").fill("")
-    expect(tab.locator(".cluster-answer")).to_contain_text("of 1 splits")
+    expect(tab.locator(".cluster-answer")).to_contain_text("of 1 split is")
     assert "an efficiency of 100 %" in said_by(answer)
     tab.get_by_label("Memory of a rank").fill("1 G")
     expect(tab.locator(".cluster-answer")).to_contain_text("No split")

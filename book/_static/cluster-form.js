@@ -12,7 +12,7 @@ globalThis.cluster ??= {};
     if (value === null) return "";
     if (Number.isInteger(value) && value < 1e6) return String(value);
     const [factor, prefix] = PREFIXES.find(([size]) => value >= size) ?? [1, ""];
-    return `${Number((value / factor).toPrecision(12))} ${prefix}`.trim();
+    return `${Number((value / factor).toPrecision(4))} ${prefix}`.trim();
   };
 
   const whole = (most) => (value) => (Number.isInteger(value) && value <= most ? null : `must be a whole number up to ${most.toLocaleString("en")}`);

@@ -92,7 +92,7 @@
       }
       const share = text(this.efficiency(first, workload.examples), "%");
       this.answer.replaceChildren(
-        `The fastest of ${this.best.length} splits is ${splitWords(first)}: a step takes ${text(first.seconds, "s")}, `,
+        `The fastest of ${this.best.length} split${this.best.length > 1 ? "s" : ""} is ${splitWords(first)}: a step takes ${text(first.seconds, "s")}, `,
         `${text(workload.examples / first.seconds, "1")} sequences a second, with an efficiency of ${share}; `,
         `a rank needs ${text(first.memory.total, "B")}.`,
         tag(),
