@@ -17,11 +17,11 @@ from playwright.sync_api import Browser, Locator, expect
 from playwright.sync_api import Page as Tab
 from site_security import POLICY
 
-from tinytorch.perf.distributed import presets
-from tinytorch.perf.distributed.links import Cluster, GivenLink
-from tinytorch.perf.distributed.prediction import Prediction, Split, predict
-from tinytorch.perf.distributed.splits import best_splits
-from tinytorch.perf.distributed.workload import Part, Workload, transformer_workload
+from tinytorch.perf.distributed.larger import presets
+from tinytorch.perf.distributed.larger.links import Cluster, GivenLink
+from tinytorch.perf.distributed.larger.prediction import Prediction, Split, predict
+from tinytorch.perf.distributed.larger.splits import best_splits
+from tinytorch.perf.distributed.larger.workload import Part, Workload, transformer_workload
 from tinytorch.report.numbers import format_number
 
 STATIC = Path(__file__).resolve().parents[1] / "_static"

@@ -1,7 +1,7 @@
 """``{cluster-explorer}``: a reader's own cluster and model, how best to split one over the other, how far it scales.
 
-What is shown is modelled, by ``cluster-model.js`` as by `tinytorch.perf.distributed.prediction`. Without JavaScript the
-page's own table and figure of the first preset stay.
+What is shown is modelled, by ``cluster-model.js`` as by `tinytorch.perf.distributed.larger.prediction`. Without
+JavaScript the page's own table and figure of the first preset stay.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from tinytorch.perf.distributed import presets
+from tinytorch.perf.distributed.larger import presets
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 
 LOGGER = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-// What a step takes on a cluster, and the best way to split it: tinytorch/perf/distributed/prediction.py and what it
+// What a step takes on a cluster, and the best way to split it: tinytorch/perf/distributed/larger/prediction.py and what it
 // uses, formula by formula. A check holds both to the same answers.
 "use strict";
 

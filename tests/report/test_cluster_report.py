@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from bs4 import BeautifulSoup
 
-from tinytorch.perf.distributed.links import Cluster, given_link
-from tinytorch.perf.distributed.prediction import Prediction, Split, predict
-from tinytorch.perf.distributed.published_scaling import published_results
-from tinytorch.perf.distributed.splits import best_splits, scaling_curve
-from tinytorch.perf.distributed.validation import MeasuredWorkload, Validated, Validation
-from tinytorch.perf.distributed.workload import transformer_workload
+from tinytorch.perf.distributed.larger.links import Cluster, given_link
+from tinytorch.perf.distributed.larger.prediction import Prediction, Split, predict
+from tinytorch.perf.distributed.larger.published_scaling import published_results
+from tinytorch.perf.distributed.larger.splits import best_splits, scaling_curve
+from tinytorch.perf.distributed.larger.validation import MeasuredWorkload, Validated, Validation
+from tinytorch.perf.distributed.larger.workload import transformer_workload
 from tinytorch.perf.timing import Measurement
 from tinytorch.report import Page
 from tinytorch.report.cluster_report import (

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from tests.perf.distributed.made_times import ALPHA, BETA, made_scaling, made_times
-from tinytorch.perf.distributed.collective_times import Kind
-from tinytorch.perf.distributed.collectives import Collectives
-from tinytorch.perf.distributed.link_fit import FittedLink, fit
+from tests.perf.distributed.messages.made_times import ALPHA, BETA, made_scaling, made_times
+from tinytorch.perf.distributed.messages.collective_times import Kind
+from tinytorch.perf.distributed.messages.collectives import Collectives
+from tinytorch.perf.distributed.messages.link_fit import FittedLink, fit
 from tinytorch.perf.timing import Measurement
 from tinytorch.report.collective_figure import VARIANTS, collective_figure, link_table, residual_figure
 from tinytorch.report.figures import check_figure, settle, to_body

@@ -13,9 +13,9 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from tests.perf.distributed.made_tracks import Made, made_timeline
-from tinytorch.perf.distributed.step_recording import Update, shares_over
-from tinytorch.perf.distributed.timeline import Timeline
+from tests.perf.distributed.recording.made_tracks import Made, made_timeline
+from tinytorch.perf.distributed.recording.step_recording import Update, shares_over
+from tinytorch.perf.distributed.recording.timeline import Timeline
 from tinytorch.perf.events import Span
 from tinytorch.report.colors import VARIANTS
 from tinytorch.report.figures import check_figure, settle

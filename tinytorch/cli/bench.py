@@ -19,7 +19,7 @@ from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
 from tinytorch.perf.benchmarking import Plan, Results, Side, continued, load_results, run, save_results, started
 from tinytorch.perf.benchmarking.results import Json
 from tinytorch.perf.benchmarking.subjects import subject_of
-from tinytorch.perf.distributed.campaign import CampaignSide
+from tinytorch.perf.distributed.campaigns.campaign import CampaignSide
 from tinytorch.report import tables
 from tinytorch.report.benchmark_report import conditions
 from tinytorch.report.benchmark_tables import performance_rows

@@ -9,16 +9,16 @@ from contextlib import AbstractContextManager
 
 from tinytorch.cli.usage import UsageError
 from tinytorch.perf.benchmarking import Results, load_results
-from tinytorch.perf.distributed.campaign import (
+from tinytorch.perf.distributed.campaigns.campaign import (
     Campaign,
     CampaignSide,
     join_campaign,
     start_campaign,
     started_by_launcher,
 )
-from tinytorch.perf.distributed.launch import RankError
-from tinytorch.perf.distributed.mpi import MPIMissingError
-from tinytorch.perf.distributed.stations import default_workers
+from tinytorch.perf.distributed.campaigns.stations import default_workers
+from tinytorch.perf.distributed.ranks.launch import RankError
+from tinytorch.perf.distributed.ranks.mpi import MPIMissingError
 
 #: Exit code where a process failed and stays open.
 OPEN = 1

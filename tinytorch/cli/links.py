@@ -5,12 +5,17 @@ from __future__ import annotations
 import argparse
 
 from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
-from tinytorch.perf.distributed.campaign import started_by_launcher
-from tinytorch.perf.distributed.collective_files import save_collectives
-from tinytorch.perf.distributed.collectives import SIZES, Collectives, measure_collectives, measure_collectives_on
-from tinytorch.perf.distributed.communicator import world
-from tinytorch.perf.distributed.mpi import MPIMissingError
-from tinytorch.perf.distributed.oversubscription import BECAUSE
+from tinytorch.perf.distributed.campaigns.campaign import started_by_launcher
+from tinytorch.perf.distributed.messages.collective_files import save_collectives
+from tinytorch.perf.distributed.messages.collectives import (
+    SIZES,
+    Collectives,
+    measure_collectives,
+    measure_collectives_on,
+)
+from tinytorch.perf.distributed.ranks.communicator import world
+from tinytorch.perf.distributed.ranks.mpi import MPIMissingError
+from tinytorch.perf.distributed.ranks.oversubscription import BECAUSE
 from tinytorch.perf.team import usable_cores
 from tinytorch.report import tables
 from tinytorch.report.collective_figure import LINK_COLUMNS, link_rows

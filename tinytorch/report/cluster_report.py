@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from tinytorch.perf.distributed.prediction import Prediction
-from tinytorch.perf.distributed.published_scaling import PublishedResult
-from tinytorch.perf.distributed.validation import Validation
+from tinytorch.perf.distributed.larger.prediction import Prediction
+from tinytorch.perf.distributed.larger.published_scaling import PublishedResult
+from tinytorch.perf.distributed.larger.validation import Validation
 from tinytorch.perf.timing import Measurement
 from tinytorch.report.figures import INK, bars, line, subplots
 from tinytorch.report.numbers import format_number

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tinytorch.perf.distributed.collective_times import Kind
-from tinytorch.perf.distributed.collectives import Collectives
-from tinytorch.perf.distributed.link_fit import TOLERANCE, FittedLink
+from tinytorch.perf.distributed.messages.collective_times import Kind
+from tinytorch.perf.distributed.messages.collectives import Collectives
+from tinytorch.perf.distributed.messages.link_fit import TOLERANCE, FittedLink
 from tinytorch.perf.timing import Measurement, quantity
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, line, subplots

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from tinytorch.perf.distributed.scaling import Scaling
+from tinytorch.perf.distributed.scaling.strong_weak import Scaling
 from tinytorch.perf.timing import quantity
 from tinytorch.report.figures import INK, line, subplots
 from tinytorch.report.page import Page

@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from tinytorch.perf.distributed.pieces import Stretch, gaps, merged, own_pieces
-from tinytorch.perf.distributed.shares import LEAST_BYTES
-from tinytorch.perf.distributed.standstills import talking
-from tinytorch.perf.distributed.step_recording import Update
-from tinytorch.perf.distributed.timeline import Timeline
-from tinytorch.perf.distributed.tracks import Track
+from tinytorch.perf.distributed.recording.pieces import Stretch, gaps, merged, own_pieces
+from tinytorch.perf.distributed.recording.shares import LEAST_BYTES
+from tinytorch.perf.distributed.recording.standstills import talking
+from tinytorch.perf.distributed.recording.step_recording import Update
+from tinytorch.perf.distributed.recording.timeline import Timeline
+from tinytorch.perf.distributed.recording.tracks import Track
 from tinytorch.perf.timing import Measurement
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, subplots

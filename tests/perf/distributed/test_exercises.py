@@ -10,10 +10,10 @@ import pytest
 
 from tinytorch.perf.distributed import exercises
 from tinytorch.perf.distributed.exercises import Entry
-from tinytorch.perf.distributed.links import Cluster
-from tinytorch.perf.distributed.prediction import Split
-from tinytorch.perf.distributed.splits import best_splits
-from tinytorch.perf.distributed.workload import Workload
+from tinytorch.perf.distributed.larger.links import Cluster
+from tinytorch.perf.distributed.larger.prediction import Split
+from tinytorch.perf.distributed.larger.splits import best_splits
+from tinytorch.perf.distributed.larger.workload import Workload
 
 Trace = list[Entry]
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tinytorch.perf.checking import exercise_check
-from tinytorch.perf.distributed.collective_costs import ring_all_reduce
-from tinytorch.perf.distributed.links import Cluster, GivenLink, given_link
-from tinytorch.perf.distributed.prediction import Prediction, Split, predict
-from tinytorch.perf.distributed.splits import possible_splits
-from tinytorch.perf.distributed.waiting import divided
-from tinytorch.perf.distributed.workload import Workload, transformer_workload
+from tinytorch.perf.distributed.larger.collective_costs import ring_all_reduce
+from tinytorch.perf.distributed.larger.links import Cluster, GivenLink, given_link
+from tinytorch.perf.distributed.larger.prediction import Prediction, Split, predict
+from tinytorch.perf.distributed.larger.splits import possible_splits
+from tinytorch.perf.distributed.larger.workload import Workload, transformer_workload
+from tinytorch.perf.distributed.ranks.waiting import divided
 
 
 class Entry(NamedTuple):

@@ -14,11 +14,11 @@ import numpy as np
 from tinytorch import datasets, models
 from tinytorch.core.op import Array
 from tinytorch.core.optimizers import AdamW
-from tinytorch.perf.distributed.communicator import Communicator
-from tinytorch.perf.distributed.data_parallel import DataParallel, counted_targets
-from tinytorch.perf.distributed.launch import RankError, launch
-from tinytorch.perf.distributed.run import Checkpoints, train
-from tinytorch.perf.distributed.sampler import ShardedBatches
+from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.ranks.launch import RankError, launch
+from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets
+from tinytorch.perf.distributed.training.run import Checkpoints, train
+from tinytorch.perf.distributed.training.sampler import ShardedBatches
 
 #: Steps of the training, and after how many a checkpoint is written.
 STEPS, EVERY = 24, 10

@@ -1,0 +1,90 @@
+"""What the tests run on several ranks: top-level functions, as a new process imports them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.core.recording import Recorder
+from tinytorch.core.dispatch import observed_by
+from tinytorch.core.layers import Linear
+from tinytorch.core.losses import MSELoss
+from tinytorch.core.optimizers import SGD
+from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.training.data_parallel import DataParallel
+
+
+def talks(communicator: Communicator) -> dict[str, Any]:
+    """Make every call once and return what it gave, and the events that an observer saw."""
+    rank, size = communicator.rank, communicator.size
+    row = np.arange(2 * size, dtype=np.float64) + rank
+    found: dict[str, Any] = {}
+    seen = Recorder()
+    with observed_by(seen):
+        found["all_reduce"] = communicator.all_reduce(row)
+        found["all_reduce in place"] = row.copy()
+        communicator.all_reduce(found["all_reduce in place"], out=found["all_reduce in place"])
+        pending = communicator.begin_all_reduce(row)
+        while not pending.done():
+            pass
+        found["begun all_reduce"] = pending.wait()
+        found["reduce_scatter"] = communicator.reduce_scatter(row)
+        found["begun reduce_scatter"] = communicator.begin_reduce_scatter(row).wait()
+        found["all_gather"] = communicator.all_gather(row[None])
+        whole = np.zeros((size, row.size))
+        whole[rank] = row
+        found["all_gather in place"] = communicator.begin_all_gather(whole[rank : rank + 1], out=whole).wait()
+        found["broadcast"] = communicator.broadcast(np.array([rank]), size - 1)
+        found["around"] = passed_around(communicator)
+        communicator.barrier()
+    calls = [call for call in seen.calls if call.op.name != "poll"]
+    found["events"] = [[call.op.name, call.traffic, call.work.elementwise] for call in calls]
+    found["exchange"] = communicator.exchange({"rank": rank, "text": "ä" * rank})
+    found["groups"] = [communicator.duplicate().group, communicator.split(rank % 2).size, communicator.group]
+    found["oversubscribed"] = communicator.oversubscribed
+    return found
+
+
+def passed_around(communicator: Communicator) -> Any:
+    """Return what the rank before sent: an array of a shape that only it knew."""
+    rank, size = communicator.rank, communicator.size
+    pending = communicator.begin_send(np.full((rank + 1, 2, 1), rank, np.int16), (rank + 1) % size, tag=3)
+    received = communicator.receive((rank - 1) % size, tag=3)
+    pending.wait()
+    return received
+
+
+def refusals(communicator: Communicator) -> dict[str, str]:
+    """Return what each wrong call is told, none of which may hang."""
+    row = np.ones(communicator.size)
+    calls: dict[str, Callable[[], Any]] = {
+        "dtype": lambda: communicator.all_reduce(np.ones(2, np.float16)),
+        "byte order": lambda: communicator.all_reduce(np.ones(2, ">f4")),
+        "room": lambda: communicator.all_reduce(row, out=np.ones(communicator.size, np.float32)),
+        "overlap": lambda: communicator.reduce_scatter(row, out=row[:1]),
+        "part": lambda: communicator.reduce_scatter(np.ones(communicator.size + 1)),
+        "axis": lambda: communicator.all_gather(np.array(1.0)),
+        "root": lambda: communicator.broadcast(row, communicator.size),
+        "self": lambda: communicator.send(row, communicator.rank),
+        "order": lambda: communicator.broadcast(np.ones((2, 3)).T),
+        "axes": lambda: communicator.send(np.ones((1,) * 9), (communicator.rank + 1) % communicator.size),
+        "shapes": lambda: data_parallel(communicator, width=4 + communicator.rank, bucket_bytes=8),
+        "settings": lambda: data_parallel(communicator, width=4, bucket_bytes=8 + communicator.rank),
+        "rates": lambda: data_parallel(communicator, width=4, bucket_bytes=8, rate=0.1 + communicator.rank),
+    }
+    told = {}
+    for name, call in calls.items():
+        try:
+            call()
+        except (TypeError, ValueError) as error:
+            told[name] = f"{type(error).__name__}: {error}"
+    return told
+
+
+def data_parallel(communicator: Communicator, width: int, bucket_bytes: int, rate: float = 0.1) -> DataParallel:
+    model = Linear(width, 2, seed=0)
+    return DataParallel(
+        model, lambda parameters: SGD(parameters, lr=rate), MSELoss(), communicator, bucket_bytes=bucket_bytes
+    )

@@ -1,0 +1,79 @@
+"""What ranks say to one another, against the sums and joins of NumPy."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from tests.perf.distributed.ranks import programs
+from tinytorch.perf.distributed.ranks import mpi
+from tinytorch.perf.distributed.ranks.launch import launch
+from tinytorch.perf.distributed.ranks.mpi import MPIMissingError, load_mpi
+from tinytorch.perf.team import usable_cores
+
+RANKS = 3
+WHOLE = 8 * 2 * RANKS
+#: Op, bytes of the message, and additions of a rank at least.
+EVENTS = [
+    ("all_reduce", WHOLE, 4),
+    ("all_reduce", WHOLE, 4),
+    ("begin_all_reduce", WHOLE, 4),
+    ("wait", 0, 0),
+    ("reduce_scatter", WHOLE, 4),
+    ("begin_reduce_scatter", WHOLE, 4),
+    ("wait", 0, 0),
+    ("all_gather", RANKS * WHOLE, 0),
+    ("begin_all_gather", RANKS * WHOLE, 0),
+    ("wait", 0, 0),
+    ("broadcast", 8, 0),
+]
+
+
+def test_each_call_gives_what_its_name_says_and_is_an_event_with_its_bytes() -> None:
+    found = launch(programs.talks, RANKS, threads=1)
+    rows = np.array([np.arange(2.0 * RANKS) + rank for rank in range(RANKS)])
+    for rank, one in enumerate(found):
+        for name in ("all_reduce", "all_reduce in place", "begun all_reduce"):
+            np.testing.assert_array_equal(one[name], rows.sum(axis=0), err_msg=name)
+        for name in ("reduce_scatter", "begun reduce_scatter"):
+            np.testing.assert_array_equal(one[name], rows.sum(axis=0).reshape(RANKS, 2)[rank], err_msg=name)
+        for name in ("all_gather", "all_gather in place"):
+            np.testing.assert_array_equal(one[name], rows, err_msg=name)
+        assert one["broadcast"] == RANKS - 1
+        before = (rank - 1) % RANKS
+        assert one["around"].dtype == np.int16
+        np.testing.assert_array_equal(one["around"], np.full((before + 1, 2, 1), before))
+        around = [["begin_send", 4 * (rank + 1), 0], ["receive", 4 * (before + 1), 0], ["wait", 0, 0]]
+        assert one["events"] == [*map(list, EVENTS), *around, ["barrier", 0, 0]]
+        assert one["exchange"] == [{"rank": other, "text": "ä" * other} for other in range(RANKS)]
+        assert one["groups"] == ["world.1", 2 if rank % 2 == 0 else 1, "world"]
+        assert one["oversubscribed"] == (len(usable_cores()) < RANKS)
+
+
+def test_wrong_calls_are_refused_on_every_rank() -> None:
+    for one in launch(programs.refusals, 2, threads=1):
+        assert one["dtype"].startswith("TypeError: array must be of a dtype that MPI can send (?, i1, u1")
+        assert one["byte order"].endswith("not >f4")
+        assert one["room"] == "ValueError: out must be float64 of shape (2,) in C order, not float32 of shape (2,)"
+        assert one["overlap"] == "ValueError: out must not overlap array unless it stands where its result goes"
+        assert "must be a multiple of 2 ranks, but its shape is (3,)" in one["part"]
+        assert "pass array[None]" in one["axis"]
+        assert one["root"] == "ValueError: root must be a rank of 0 to 1, not 2"
+        assert one["self"].startswith("ValueError: to must be another rank of 0 to 1")
+        assert "must be in C order to be filled" in one["order"]
+        assert "must have at most 8 axes to be sent, not 9" in one["axes"]
+        assert one["shapes"].startswith(
+            "ValueError: all ranks must agree on the shape of weight, but it is [[4, 2], 'float32'] on rank 0 ("
+        )
+        assert "and [[5, 2], 'float32'] on rank 1 (" in one["shapes"]
+        assert "agree on the bucket_bytes, but it is 8 on rank 0" in one["settings"]
+        assert "agree on the optimizer's lr, but it is 0.1 on rank 0" in one["rates"]
+
+
+def test_without_mpi_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    load_mpi.cache_clear()
+    with pytest.raises(MPIMissingError, match=r'pip install "tinytorch\[mpi\]" brings both'):
+        mpi.load_mpi()

@@ -1,0 +1,102 @@
+"""What the tests of recordings run on ranks: top-level functions, as a new process imports them by name."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.recording.clocks import align
+from tinytorch.perf.distributed.recording.rank_recording import recorded
+from tinytorch.perf.distributed.recording.step_recording import Burden, record_on_rank
+
+#: Of the clock that each rank is given: nanoseconds ahead of its own, and faster by as many in a million.
+AHEAD, FASTER = 10**12, 300
+#: Rounds in which rank 1 comes late, and products that it makes in each.
+ROUNDS, PRODUCTS = 5, 2
+
+
+def wrong(when: int, rank: int) -> int:
+    """Return what the wrong clock of a rank shows."""
+    return when + rank * AHEAD + when * rank * FASTER // 10**6
+
+
+def all_recordings(communicator: Communicator, trace: str) -> dict[str, Any]:
+    """Return what the tests look at; recordings are those of rank 0."""
+    found = {"straggler": record_straggler(communicator), "talks": record_talks(communicator, trace)}
+    found["clocks"] = read_clocks(communicator)
+    found["steps"] = record_on_rank(communicator, "mlp", 8, steps=2, bucket_bytes=2**14, products=1, burdened=1, seed=3)
+    return found
+
+
+def read_clocks(communicator: Communicator) -> dict[str, Any]:
+    """Return readings of true and of wrong clocks, and what rank 0's wrong clock shows at rank 1's reading."""
+    rank = communicator.rank
+    true = align(communicator, trips=50)
+    first = align(communicator, clock=lambda: wrong(time.perf_counter_ns(), rank))
+    Burden(PRODUCTS)(Tensor(np.ones((512, 512), np.float32)))
+    last = align(communicator, clock=lambda: wrong(time.perf_counter_ns(), rank))
+    clocks = first.followed_by(last)
+    now = time.perf_counter_ns()
+    before = last.readings[1][0].at
+    drift = clocks.drift(1)
+    assert drift is not None
+    return {
+        "true": [(reading.offset, reading.error) for (reading,) in true.readings],
+        "told": [int(clocks.on_rank_0(1, [at])[0]) for at in (first.readings[1][0].at, before)],
+        "shown": [first.readings[1][0].at, before],
+        "errors": [reading.error for reading in clocks.readings[1]],
+        "drift": [drift.rate, drift.error],
+        "now": now,
+    }
+
+
+def record_straggler(communicator: Communicator) -> dict[str, Any] | None:
+    """Return the timeline of rounds in which rank 1 multiplies matrices before all sum."""
+    row, square = np.ones(1024), Tensor(np.ones((512, 512), np.float32))
+    burden = Burden(PRODUCTS if communicator.rank == 1 else 0)
+    burden(square)
+    with recorded(communicator) as recording:
+        for _ in range(ROUNDS):
+            communicator.barrier()
+            burden(square)
+            communicator.all_reduce(row)
+    timeline = recording.gather()
+    return None if timeline is None else timeline.to_json()
+
+
+def record_talks(communicator: Communicator, trace: str) -> dict[str, Any] | None:
+    """Return the timeline of every kind of call, in several groups, and write its trace."""
+    rank, size = communicator.rank, communicator.size
+    own = communicator.split(rank)
+    apart = communicator.duplicate()
+    row = np.arange(2.0 * size)
+    late = communicator.begin_all_reduce(row)
+    with recorded(communicator) as recording:
+        late.wait()
+        communicator.all_reduce(row)
+        pending = apart.begin_all_reduce(row)
+        while not pending.done():
+            pass
+        pending.wait()
+        apart.begin_reduce_scatter(row).wait()
+        communicator.broadcast(row, size - 1)
+        own.all_reduce(row)
+        sent = [communicator.begin_send(np.full(number, rank), (rank + 1) % size) for number in (1, 2)]
+        for _ in sent:
+            communicator.receive((rank - 1) % size)
+        for each in sent:
+            each.wait()
+        communicator.barrier()
+    try:
+        timeline = recording.gather()
+    finally:
+        communicator.barrier()
+    if timeline is None:
+        return None
+    timeline.export_chrome_trace(Path(trace))
+    return timeline.to_json()

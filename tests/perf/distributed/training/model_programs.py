@@ -1,0 +1,110 @@
+"""Models cut over ranks, as new processes import them by name, beside the whole model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.perf.distributed.training.training_programs import IGNORED, Problem, adamw, loss, problem_of
+from tinytorch.core.layers import Linear
+from tinytorch.core.module import Module, Parameter, Sequential
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.training import train_step
+from tinytorch.core.transformers import GPT
+from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.training.data_parallel import counted_targets
+from tinytorch.perf.distributed.training.pipeline import Pipeline
+from tinytorch.perf.distributed.training.sampler import ShardedBatches
+from tinytorch.perf.distributed.training.schedules import gpipe, one_forward_one_backward
+from tinytorch.perf.distributed.training.stages import GPTStage, sequential_stage
+from tinytorch.perf.distributed.training.tensor_parallel import ColumnParallelLinear, RowParallelLinear, tensor_parallel
+
+SHAPE = (3, 5, 8)
+
+
+def in_float64(model: Module) -> Module:
+    for parameter in model.parameters():
+        parameter.data = parameter.data.astype(np.float64)
+    return model
+
+
+def draw(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def gradients(model: Module) -> dict[str, Array]:
+    return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+
+
+def both_ways(layer: Module, x: Array, weigh: Array) -> dict[str, Array]:
+    """Return output, the input's gradient and the parameters' gradients of one forward and backward."""
+    given = Tensor(x, requires_grad=True)
+    output = layer(given)
+    output.backward(weigh)
+    assert given.grad is not None
+    return {"output": output.data, "input": given.grad, **gradients(layer)}
+
+
+def linear(seed: int, inputs: int, outputs: int, bias: bool = True) -> Linear:
+    layer = Linear(inputs, outputs, bias, seed=seed)
+    in_float64(layer)
+    return layer
+
+
+def tensor_parallel_parts(communicator: Communicator) -> dict[str, Any]:
+    """Return what both linear layers and a GPT give that are cut over the ranks."""
+    found: dict[str, Any] = {}
+    column = ColumnParallelLinear(linear(1, 8, 12), communicator, gather=True)
+    row = RowParallelLinear(linear(2, 8, 12, bias=False), communicator, whole_input=True)
+    for name, layer in (("column", column), ("row", row)):
+        found |= {f"{name}/{key}": array for key, array in both_ways(layer, draw(*SHAPE), draw(3, 5, 12)).items()}
+    problem = problem_of("gpt")
+    model = tensor_parallel(problem.model, communicator)
+    value = loss(model(problem.inputs), problem.targets)
+    value.backward()
+    found |= {f"gpt/{key}": array for key, array in gradients(model).items()}
+    return {**found, "gpt/loss": value.data, "gpt/untouched": float(not gradients(problem.model))}
+
+
+def whole_gpt() -> dict[str, Array]:
+    problem = problem_of("gpt")
+    value = loss(problem.model(problem.inputs), problem.targets)
+    value.backward()
+    return {**gradients(problem.model), "loss": value.data}
+
+
+def staged(problem: Problem, communicator: Communicator) -> tuple[Module, Parameter | None]:
+    if isinstance(problem.model, GPT):
+        stage = GPTStage(problem.model, communicator.rank, communicator.size)
+        return stage, stage.tied
+    assert isinstance(problem.model, Sequential)
+    return sequential_stage(problem.model, communicator.rank, communicator.size), None
+
+
+def pipelined(communicator: Communicator) -> dict[str, Any]:
+    """Return losses of some steps and this rank's parameters, for each problem and schedule."""
+    found: dict[str, Any] = {}
+    for name in ("mlp", "gpt"):
+        for schedule in (gpipe, one_forward_one_backward):
+            problem = problem_of(name)
+            names = {id(parameter): key for key, parameter in problem.model.named_parameters()}
+            stage, tied = staged(problem, communicator)
+            pipeline = Pipeline(
+                stage, loss, communicator, micro=5, schedule=schedule, terms=counted_targets(IGNORED), tied=tied
+            )
+            rule = adamw(stage.parameters())
+            batches = ShardedBatches(problem.inputs, problem.targets, batch_size=8, rank=0, size=1, seed=5)
+            way = f"{name} {schedule.__name__}"
+            found[f"{way}/losses"] = np.array([pipeline.step(rule, *batch) for batch in batches.epoch(0)])
+            found |= {f"{way}/{names[id(parameter)]}": parameter.data for parameter in stage.parameters()}
+    return found
+
+
+def trained_whole(name: str) -> dict[str, Array]:
+    problem = problem_of(name)
+    rule = adamw(problem.model.parameters())
+    batches = ShardedBatches(problem.inputs, problem.targets, batch_size=8, rank=0, size=1, seed=5)
+    losses = [train_step(problem.model, inputs, targets, loss, rule) for inputs, targets in batches.epoch(0)]
+    return {"losses": np.array(losses), **problem.model.state_dict()}

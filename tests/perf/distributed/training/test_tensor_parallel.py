@@ -1,0 +1,56 @@
+"""Layers that are cut over ranks against the whole layers: outputs and gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.perf.distributed.training.model_programs import (
+    SHAPE,
+    both_ways,
+    draw,
+    linear,
+    tensor_parallel_parts,
+    whole_gpt,
+)
+from tinytorch.core.op import Array
+from tinytorch.perf.distributed.ranks.launch import launch
+
+
+def by_heads(parts: list[Array]) -> Array:
+    """Join parts of queries, keys and values that lie side by side."""
+    thirds = [np.split(part, 3, axis=-1) for part in parts]
+    return np.concatenate([np.concatenate([part[i] for part in thirds], axis=-1) for i in range(3)], axis=-1)
+
+
+def joined(name: str, parts: list[Array]) -> Array:
+    """Return the whole parameter's gradient of the ranks' gradients."""
+    if "qkv" in name:
+        return by_heads(parts)
+    if "expand" in name or name.startswith("column/"):
+        return np.concatenate(parts, axis=-1)
+    if name.endswith(("projection.weight", "contract.weight")) or name.startswith("row/"):
+        return np.concatenate(parts, axis=0)
+    for part in parts:
+        np.testing.assert_array_equal(part, parts[0], err_msg=name)
+    return parts[0]
+
+
+@pytest.mark.parametrize("ranks", [2])
+def test_cut_layers_give_what_whole_ones_give(ranks: int) -> None:
+    found = launch(tensor_parallel_parts, ranks, threads=1)
+    whole = {
+        "column": both_ways(linear(1, 8, 12), draw(*SHAPE), draw(3, 5, 12)),
+        "row": both_ways(linear(2, 8, 12, bias=False), draw(*SHAPE), draw(3, 5, 12)),
+        "gpt": whole_gpt(),
+    }
+    seen = set()
+    for layer, expected in whole.items():
+        for name, array in expected.items():
+            key = f"{layer}/{name}"
+            parts = [np.asarray(one[key]) for one in found]
+            together = parts[0] if name in ("output", "input", "loss") else joined(key, parts)
+            np.testing.assert_allclose(together, array, rtol=1e-9, atol=1e-12, err_msg=key)
+            seen.add(key)
+    assert seen | {"gpt/untouched"} == found[0].keys()
+    assert all(one["gpt/untouched"] for one in found)

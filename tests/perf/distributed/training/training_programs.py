@@ -1,0 +1,257 @@
+"""Training on ranks, as new processes import it by name, beside the same training in one process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinytorch.core.activations import ReLU
+from tinytorch.core.layers import Dropout, Flatten, Linear
+from tinytorch.core.losses import CrossEntropyLoss
+from tinytorch.core.module import Module, Parameter, Sequential
+from tinytorch.core.op import Array
+from tinytorch.core.optimizers import SGD, AdamW, Optimizer
+from tinytorch.core.spatial import BatchNorm2d, Conv2d, MaxPool2d
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.training import train_step
+from tinytorch.core.transformers import GPT
+from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.training.batch_norm import synchronized
+from tinytorch.perf.distributed.training.checkpoint import load_checkpoint
+from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets
+from tinytorch.perf.distributed.training.run import Checkpoints, train
+from tinytorch.perf.distributed.training.sampler import ShardedBatches, micro_batches
+
+#: Marks targets that do not count.
+IGNORED = -1
+BATCH, STEPS = 12, 4
+
+
+class Problem(NamedTuple):
+    """A model and what it is trained on: 40 examples, so that the last batch is smaller."""
+
+    model: Module
+    inputs: Array
+    targets: Array
+
+
+def mlp() -> Problem:
+    draw = np.random.default_rng(1)
+    model = Sequential(Linear(6, 16, seed=2), ReLU(), Linear(16, 5, seed=3))
+    return Problem(model, draw.normal(size=(40, 6)).astype(np.float32), draw.integers(5, size=40))
+
+
+def cnn() -> Problem:
+    """No bias before the normalization: its gradient is nothing but rounding, which Adam scales up."""
+    draw = np.random.default_rng(2)
+    model = Sequential(
+        Conv2d(2, 4, 3, padding=1, bias=False, seed=1),
+        BatchNorm2d(4),
+        ReLU(),
+        MaxPool2d(2),
+        Flatten(),
+        Linear(16, 3, seed=2),
+    )
+    return Problem(model, draw.normal(size=(40, 2, 4, 4)).astype(np.float32), draw.integers(3, size=40))
+
+
+def gpt() -> Problem:
+    """Sequences of which each example counts another number of targets."""
+    draw = np.random.default_rng(3)
+    tokens = draw.integers(11, size=(40, 7))
+    targets = np.roll(tokens, -1, axis=1)
+    targets[np.arange(7) < draw.integers(6, size=(40, 1))] = IGNORED
+    return Problem(GPT(11, 16, 2, 2, 8, seed=1), tokens, targets)
+
+
+PROBLEMS: dict[str, Callable[[], Problem]] = {"mlp": mlp, "cnn": cnn, "gpt": gpt}
+
+
+def problem_of(name: str) -> Problem:
+    """Return the problem in float64, so that rounding can be told from a wrong formula."""
+    problem = PROBLEMS[name]()
+    for _, tensor in [*problem.model.named_parameters(), *problem.model.named_buffers()]:
+        tensor.data = tensor.data.astype(np.float64)
+    inputs = problem.inputs
+    return problem._replace(inputs=inputs.astype(np.float64) if inputs.dtype.kind == "f" else inputs)
+
+
+def adamw(parameters: Sequence[Parameter]) -> Optimizer:
+    return AdamW(parameters, lr=1e-2)
+
+
+def momentum(parameters: Sequence[Parameter]) -> Optimizer:
+    return SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.01)
+
+
+OPTIMIZERS = {"adamw": adamw, "momentum": momentum}
+
+
+def loss(prediction: Tensor, targets: Any) -> Tensor:
+    value: Tensor = CrossEntropyLoss(ignore_index=IGNORED)(prediction, targets)
+    return value
+
+
+def falling(fraction: float) -> float:
+    """Return a learning rate's factor."""
+    return 1 - fraction / 2
+
+
+def trained_alone(
+    name: str, optimizer: str, epochs: int = 1, schedule: Callable[[float], float] = lambda _: 1.0
+) -> dict[str, Array]:
+    """Return losses and weights of one process on the whole batches."""
+    problem = problem_of(name)
+    batches = ShardedBatches(problem.inputs, problem.targets, batch_size=BATCH, rank=0, size=1, seed=5)
+    rule = OPTIMIZERS[optimizer](problem.model.parameters())
+    losses: list[float] = []
+    rate = rule.lr
+    for epoch in range(epochs):
+        for inputs, targets in batches.epoch(epoch):
+            rule.lr = rate * schedule(len(losses) / (epochs * len(batches)))
+            losses.append(train_step(problem.model, inputs, targets, loss, rule))
+    return {"losses": np.array(losses), **problem.model.state_dict()}
+
+
+def train_in_all_ways(communicator: Communicator) -> dict[str, Any]:
+    """Return losses and weights of every problem and way of training, by ``problem way/name``."""
+    found: dict[str, Any] = {}
+    for name in PROBLEMS:
+        for way, optimizer, options in WAYS:
+            problem = problem_of(name)
+            if communicator.rank:  # whatever others begin with, they get rank 0's
+                for parameter in problem.model.parameters():
+                    parameter.data += 1
+            model = synchronized(problem.model, communicator)
+            settings = {key: value for key, value in options.items() if key != "parts"}
+            trainer = DataParallel(
+                model, OPTIMIZERS[optimizer], loss, communicator, terms=counted_targets(IGNORED), **settings
+            )
+            batches = ShardedBatches(
+                problem.inputs,
+                problem.targets,
+                batch_size=BATCH,
+                rank=communicator.rank,
+                size=communicator.size,
+                seed=5,
+            )
+            parts = options.get("parts", 1) if name != "cnn" else 1  # parts have batch statistics of their own
+            losses = [trainer.step(*micro_batches(batch, min(parts, len(batch[0])))) for batch in batches.epoch(0)]
+            found |= {f"{name} {way}/{key}": array for key, array in model.state_dict().items()}
+            found[f"{name} {way}/losses"] = np.array(losses)
+            found[f"{name} {way}/state_bytes"] = trainer.optimizer.state_nbytes()
+    return found
+
+
+#: Ways of training: what they are called, the optimizer, and the options of `DataParallel`.
+WAYS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("many buckets", "adamw", {"bucket_bytes": 256}),
+    ("one bucket, afterwards", "momentum", {"overlap": False}),
+    ("sharded", "adamw", {"sharded": True, "bucket_bytes": 256}),
+    ("sharded, in parts", "momentum", {"sharded": True, "parts": 2}),
+    ("in parts", "adamw", {"parts": 3, "bucket_bytes": 1024}),
+)
+
+
+class InterruptedTrainingError(Exception):
+    """Ends a training between two steps."""
+
+
+def train_from_checkpoint(
+    communicator: Communicator, name: str, folder: str, until: int, dies: bool, sharded: bool
+) -> dict[str, Any]:
+    """Train two epochs, three steps a checkpoint; end after step ``until``: all ranks, or rank 1 by a signal."""
+
+    def stop(steps: int, _: float) -> None:
+        if steps == until and not dies:
+            raise InterruptedTrainingError
+        if steps == until and communicator.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    problem = problem_of(name)
+    batches = ShardedBatches(
+        problem.inputs, problem.targets, batch_size=BATCH, rank=communicator.rank, size=communicator.size, seed=5
+    )
+    trainer = DataParallel(
+        problem.model, adamw, loss, communicator, terms=counted_targets(IGNORED), sharded=sharded, bucket_bytes=512
+    )
+    losses: list[float] = []
+    with contextlib.suppress(InterruptedTrainingError):
+        losses = train(
+            trainer,
+            batches,
+            2,
+            communicator,
+            schedule=falling,
+            checkpoints=Checkpoints(folder, every=3),
+            after_step=stop,
+        )
+    return {**problem.model.state_dict(), "losses": np.array(losses), "bytes": trainer.optimizer.state_nbytes()}
+
+
+def with_dropout(communicator: Communicator, make: Callable[[Sequence[Parameter]], Optimizer] = adamw) -> DataParallel:
+    model = Sequential(Linear(6, 16, seed=2), Dropout(0.5, seed=3), ReLU(), Linear(16, 5, seed=3))
+    return DataParallel(model, make, loss, communicator)
+
+
+def restart_with_dropout(communicator: Communicator, folder: str) -> dict[str, Any]:
+    """Return losses of a run with Dropout, and of one that is interrupted and continued; what wrong restarts are told.
+
+    Each rank draws masks of its own, so a restart is the same only if the generators are restored.
+    """
+    problem = mlp()
+    batches = ShardedBatches(
+        problem.inputs, problem.targets, batch_size=BATCH, rank=communicator.rank, size=communicator.size
+    )
+
+    def stop(steps: int, _: float) -> None:
+        if steps == 3:
+            raise InterruptedTrainingError
+
+    found: dict[str, Any] = {"whole": np.array(train(with_dropout(communicator), batches, 2, communicator))}
+    checkpoints = Checkpoints(folder, every=2)
+    with contextlib.suppress(InterruptedTrainingError):
+        train(with_dropout(communicator), batches, 2, communicator, checkpoints=checkpoints, after_step=stop)
+    trainer = with_dropout(communicator)
+    found["continued"] = np.array(train(trainer, batches, 2, communicator, checkpoints=checkpoints))
+    model = with_dropout(communicator).model
+    (dropout,) = [layer for _, layer in model.named_modules() if isinstance(layer, Dropout)]
+    found["drawn"] = dropout.generator.random(3)
+    return found | wrong_restarts(communicator, folder, with_dropout(communicator), batches)
+
+
+def wrong_restarts(
+    communicator: Communicator, folder: str, trainer: DataParallel, batches: ShardedBatches
+) -> dict[str, Any]:
+    """Return what each wrong restart is told, and whether all left the trainer as it was."""
+    alone = communicator.split(communicator.rank)
+    before = trainer.model.state_dict()
+    wrong: dict[str, Callable[[], Any]] = {
+        "ranks": lambda: load_checkpoint(folder, with_dropout(alone), alone),
+        "rule": lambda: load_checkpoint(folder, with_dropout(communicator, momentum), communicator),
+        "plan": lambda: train(trainer, batches, 3, communicator, checkpoints=Checkpoints(folder, every=2)),
+        "parts": lambda: train(trainer, batches, 2, communicator, parts=3),
+        "damaged": lambda: load_damaged(folder, trainer, communicator),
+    }
+    found: dict[str, Any] = {}
+    for name, call in wrong.items():
+        try:
+            call()
+        except ValueError as error:
+            found[name] = str(error)
+    after = trainer.model.state_dict()
+    return {**found, "unchanged": all(bool((after[name] == before[name]).all()) for name in before)}
+
+
+def load_damaged(folder: str, trainer: DataParallel, communicator: Communicator) -> None:
+    communicator.barrier()
+    if communicator.rank == 0:
+        (Path(folder) / "step-00000008" / "state.npz").write_bytes(b"PK")
+    communicator.barrier()
+    load_checkpoint(folder, trainer, communicator)

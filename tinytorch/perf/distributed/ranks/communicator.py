@@ -1,0 +1,295 @@
+"""Communicator: what ranks say to one another, each call an op at the seam. A thin, typed face of mpi4py.
+
+Under an observer a call is an event with start, end and bytes. How much of it was waiting for the last rank is told
+afterwards, from the events of all ranks on aligned clocks (`waiting`): nothing is added to what is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core import dispatch
+from tinytorch.core.op import Array, Op
+from tinytorch.perf.distributed.ranks import collective_ops as ops
+from tinytorch.perf.distributed.ranks.mpi import load_mpi
+from tinytorch.perf.team import usable_cores
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank runs: its host, its process and the cores that it may keep busy."""
+
+    rank: int
+    host: str
+    process: int
+    cores: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} ({self.host}, process {self.process})"
+
+
+class Activity:
+    """What a rank is saying to others right now, for whoever watches it from another thread.
+
+    Attributes:
+        now: name of the op it is in, or "" between them.
+        calls: how many it began. since: ``time.monotonic()`` when the last one began or ended.
+    """
+
+    __slots__ = ("calls", "now", "since")
+
+    def __init__(self) -> None:
+        self.now, self.calls, self.since = "", 0, time.monotonic()
+
+    def begin(self, name: str) -> None:
+        """Note that an op begins."""
+        self.calls += 1
+        self.now, self.since = name, time.monotonic()
+
+    def end(self) -> None:
+        """Note that it ended."""
+        self.now, self.since = "", time.monotonic()
+
+
+class Pending:
+    """A call that runs on while the rank does something else. It keeps the buffers alive that it moves."""
+
+    def __init__(self, communicator: Communicator, sequence: int, sent: tuple[Array, ...], result: Array) -> None:
+        self.requests: list[Any] = []
+        self.arrived = False
+        self.sent, self.result = sent, result
+        self._communicator, self._sequence = communicator, sequence
+
+    def wait(self) -> Array:
+        """Return the result once it is there; its buffers may be used again from then on."""
+        return self._communicator._run(ops.wait, self.result, sequence=self._sequence, pending=self)
+
+    def done(self) -> bool:
+        """Return whether it is there. Asking also moves it on: most MPI libraries work only while they are called."""
+        if not self.arrived:
+            self.arrived = bool(self._communicator._run(ops.poll, sequence=self._sequence, pending=self).all())
+        return self.arrived
+
+
+class Communicator:
+    """A group of ranks that all make the same calls in the same order. Make one with `world`.
+
+    Attributes:
+        rank, size: this rank's number in the group and how many there are.
+        group: its name, the same on all ranks. places: where each rank runs.
+        raw: mpi4py's communicator. activity: what this rank is doing, shared by all communicators of a process.
+    """
+
+    def __init__(self, raw: Any, group: str, activity: Activity) -> None:
+        self.raw, self.group, self.activity = raw, group, activity
+        self.rank, self.size = int(raw.Get_rank()), int(raw.Get_size())
+        self._collectives = 0
+        self._children = 0
+        own = Place(self.rank, socket.gethostname(), os.getpid(), tuple(usable_cores()))
+        self.places = tuple(
+            Place(place["rank"], place["host"], place["process"], tuple(place["cores"]))
+            for place in self.exchange(asdict(own))
+        )
+
+    @property
+    def oversubscribed(self) -> bool:
+        """Whether some host has more ranks than cores for them: times taken then say nothing about scaling."""
+        hosts = {place.host for place in self.places}
+        return any(self._ranks_exceed_cores(host) for host in hosts)
+
+    def _ranks_exceed_cores(self, host: str) -> bool:
+        there = [place for place in self.places if place.host == host]
+        return len(there) > len({core for place in there for core in place.cores})
+
+    def all_reduce(self, array: Array, out: Array | None = None) -> Array:
+        """Return the sum of every rank's ``array``, elementwise, in ``out`` or a new array of its shape and dtype.
+
+        ``out`` may be ``array`` itself, which then holds the sum.
+
+        Raises:
+            TypeError: if the dtype cannot be sent.
+            ValueError: if ``out`` is not of this shape and dtype, in C order.
+        """
+        array = _sendable(array)
+        return self._collective(ops.all_reduce, array, out=_room(out, array, array.shape, in_place=array))
+
+    def begin_all_reduce(self, array: Array, out: Array | None = None) -> Pending:
+        """Begin `all_reduce`; neither array may be touched before `Pending.wait`."""
+        array = _sendable(array)
+        return self._begin(ops.begin_all_reduce, array, _room(out, array, array.shape, in_place=array))
+
+    def reduce_scatter(self, array: Array, out: Array | None = None) -> Array:
+        """Return this rank's part of the sum of every rank's ``array``, whose first axis is shared out in order.
+
+        Raises:
+            TypeError: if the dtype cannot be sent.
+            ValueError: if the first axis is no multiple of ``size``, or ``out`` does not fit.
+        """
+        array = _sendable(array)
+        return self._collective(ops.reduce_scatter, array, out=_room(out, array, self._part(array)))
+
+    def begin_reduce_scatter(self, array: Array, out: Array | None = None) -> Pending:
+        """Begin `reduce_scatter`; neither array may be touched before `Pending.wait`."""
+        array = _sendable(array)
+        return self._begin(ops.begin_reduce_scatter, array, _room(out, array, self._part(array)))
+
+    def all_gather(self, array: Array, out: Array | None = None) -> Array:
+        """Return every rank's ``array``, of one shape, joined along the first axis in the order of ranks.
+
+        ``array`` may be this rank's own part of ``out``.
+
+        Raises:
+            TypeError: if the dtype cannot be sent.
+            ValueError: if ``array`` has no axis, or ``out`` does not fit.
+        """
+        array = _sendable(array)
+        return self._collective(
+            ops.all_gather, array, out=_room(out, array, self._whole(array), in_place=self._own(out))
+        )
+
+    def begin_all_gather(self, array: Array, out: Array | None = None) -> Pending:
+        """Begin `all_gather`; neither array may be touched before `Pending.wait`."""
+        array = _sendable(array)
+        return self._begin(ops.begin_all_gather, array, _room(out, array, self._whole(array), in_place=self._own(out)))
+
+    def broadcast(self, array: Array, root: int = 0) -> Array:
+        """Fill ``array`` on every rank with that of rank ``root``, of the same shape and dtype; return it.
+
+        Raises:
+            TypeError: if the dtype cannot be sent.
+            ValueError: if ``array`` is not in C order or ``root`` is no rank.
+        """
+        self._checked_peer("root", root)
+        if not array.flags.c_contiguous:
+            raise ValueError(f"array must be in C order to be filled, but that of shape {array.shape} is not")
+        return self._collective(ops.broadcast, _sendable(array), root=root)
+
+    def barrier(self) -> None:
+        """Return once every rank has called it."""
+        self._collective(ops.barrier)
+
+    def send(self, array: Array, to: int, tag: int = 0) -> None:
+        """Send an array of any shape; return when it may be changed, which can be when the receiver has it.
+
+        Raises:
+            TypeError: if the dtype cannot be sent.
+            ValueError: if ``to`` is no other rank.
+        """
+        self._checked_peer("to", to, other=True)
+        array = _sendable(array)
+        self._run(ops.send, array, header=ops.header_of(array), peer=to, tag=tag)
+
+    def begin_send(self, array: Array, to: int, tag: int = 0) -> Pending:
+        """Begin `send`; the array may not be changed before `Pending.wait`."""
+        self._checked_peer("to", to, other=True)
+        array = _sendable(array)
+        header = ops.header_of(array)
+        pending = Pending(self, 0, (array, header), array)
+        self._run(ops.begin_send, array, pending=pending, header=header, peer=to, tag=tag)
+        return pending
+
+    def receive(self, source: int, tag: int = 0) -> Array:
+        """Return the next array that rank ``source`` sent with this tag.
+
+        Raises:
+            ValueError: if ``source`` is no other rank.
+        """
+        self._checked_peer("source", source, other=True)
+        return self._run(ops.receive, peer=source, tag=tag)
+
+    def exchange(self, value: Any) -> list[Any]:
+        """Return what each rank gave, in the order of ranks: values that JSON can hold. For set-up, not for speed."""
+        text = np.frombuffer(json.dumps(value).encode(), np.uint8)
+        lengths = np.empty(self.size, np.int64)
+        self.raw.Allgather(np.array([text.size], np.int64), lengths)
+        joined = np.empty(int(lengths.sum()), np.uint8)
+        self.raw.Allgatherv(text, [joined, lengths])
+        ends = np.cumsum(lengths)
+        return [json.loads(joined[end - n : end].tobytes()) for n, end in zip(lengths, ends, strict=True)]
+
+    def duplicate(self) -> Communicator:
+        """Return the same ranks as a group of its own, whose calls are matched apart from this one's."""
+        self._children += 1
+        return Communicator(self.raw.Dup(), f"{self.group}.{self._children}", self.activity)
+
+    def split(self, color: int) -> Communicator:
+        """Return the group of the ranks that gave the same ``color``, in their order."""
+        self._children += 1
+        return Communicator(self.raw.Split(color), f"{self.group}.{self._children}:{color}", self.activity)
+
+    def _part(self, array: Array) -> tuple[int, ...]:
+        if not array.ndim or array.shape[0] % self.size:
+            raise ValueError(
+                f"array's first axis must be a multiple of {self.size} ranks, but its shape is {array.shape}"
+            )
+        return (array.shape[0] // self.size, *array.shape[1:])
+
+    def _whole(self, array: Array) -> tuple[int, ...]:
+        if not array.ndim:
+            raise ValueError("array must have an axis to be joined along: pass array[None]")
+        return (array.shape[0] * self.size, *array.shape[1:])
+
+    def _own(self, out: Array | None) -> Array | None:
+        """Return this rank's part of what `all_gather` fills."""
+        if out is None or not out.ndim:
+            return None
+        length = out.shape[0] // self.size
+        return out[self.rank * length : (self.rank + 1) * length]
+
+    def _checked_peer(self, name: str, rank: int, other: bool = False) -> None:
+        if not 0 <= rank < self.size or (other and rank == self.rank):
+            which = "another rank" if other else "a rank"
+            raise ValueError(f"{name} must be {which} of 0 to {self.size - 1}, not {rank}")
+
+    def _begin(self, op: Op, array: Array, out: Array) -> Pending:
+        self._collectives += 1
+        pending = Pending(self, self._collectives, (array,), out)
+        self._run(op, array, sequence=self._collectives, pending=pending, out=out)
+        return pending
+
+    def _collective(self, op: Op, *inputs: Array, **params: Any) -> Array:
+        self._collectives += 1
+        return self._run(op, *inputs, sequence=self._collectives, **params)
+
+    def _run(self, op: Op, *inputs: Array, sequence: int = 0, **params: Any) -> Array:
+        self.activity.begin(op.name)
+        made = dispatch.apply(
+            op, *inputs, communicator=self, group=self.group, ranks=self.size, sequence=sequence, **params
+        )
+        self.activity.end()
+        return made.data
+
+
+def _sendable(array: Array) -> Array:
+    """Return ``array``, or a copy of it in C order."""
+    dtype = array.dtype
+    if not dtype.isnative or (dtype.str[1:] not in ops.SENDABLE and dtype.char not in ops.SENDABLE):
+        raise TypeError(f"array must be of a dtype that MPI can send ({', '.join(ops.SENDABLE)}), not {dtype}")
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def _room(out: Array | None, array: Array, shape: tuple[int, ...], in_place: Array | None = None) -> Array:
+    """Return ``out``, or a new array; ``out`` may share memory with ``array`` only where ``in_place`` is the same."""
+    if out is None:
+        return np.empty(shape, array.dtype)
+    if out.shape != shape or out.dtype != array.dtype or not out.flags.c_contiguous:
+        raise ValueError(f"out must be {array.dtype} of shape {shape} in C order, not {out.dtype} of shape {out.shape}")
+    if np.may_share_memory(out, array) and (in_place is None or in_place.ctypes.data != array.ctypes.data):
+        raise ValueError("out must not overlap array unless it stands where its result goes")
+    return out
+
+
+def world() -> Communicator:
+    """Return the group of all ranks that ``mpiexec`` or a scheduler started; alone, a group of one.
+
+    Raises:
+        MPIMissingError: if mpi4py or an MPI library is not installed.
+    """
+    return Communicator(load_mpi().COMM_WORLD, "world", Activity())

@@ -1,0 +1,187 @@
+"""Launch: run a function on several ranks of this machine, in processes of their own, and return what each returned."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psutil
+
+from tinytorch.perf.distributed.ranks import rank_process
+from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.ranks.mpi import MPIMissingError
+from tinytorch.perf.distributed.ranks.value_files import read_values, write_values
+from tinytorch.perf.distributed.ranks.watch import FAILURE
+from tinytorch.perf.distributed.ranks.watch_files import read_states
+from tinytorch.perf.importable import reference_to
+from tinytorch.perf.team import usable_cores
+
+#: Runs on each rank. Takes the communicator and the launch's arguments by name; returns values by name.
+Program = Callable[..., Mapping[str, Any] | None]
+#: Seconds for which a killed process may still be in the system's table.
+_GOODBYE = 5.0
+
+
+class RankError(RuntimeError):
+    """A rank failed, died or did not end in time. The message names it and its last op; ``trace`` says where."""
+
+    def __init__(self, message: str, trace: str = "") -> None:
+        super().__init__(message)
+        self.trace = trace
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """How mpiexec ended: its exit code, None if it had to be killed, and what it and the ranks printed."""
+
+    code: int | None
+    printed: str
+
+
+def mpiexec() -> str:
+    """Return the path of mpiexec: the one beside this Python, which a wheel brought, or else the first on the path.
+
+    Raises:
+        MPIMissingError: if there is neither.
+    """
+    beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+    found = beside or shutil.which("mpiexec")
+    if found is None:
+        raise MPIMissingError(
+            'no mpiexec lies beside this Python or on the path: pip install "tinytorch[mpi]" brings one, and on a '
+            "cluster its module for MPI does"
+        )
+    return found
+
+
+def launch(
+    program: Program,
+    ranks: int,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    timeout: float = 300.0,
+    longest_wait: float = 30.0,
+    threads: int | None = None,
+    pinned: bool = False,
+) -> list[dict[str, Any]]:
+    """Return what ``program`` returned on each of ``ranks`` processes, in the order of ranks.
+
+    Arguments and results travel in files: arrays as npz, all else as JSON. What the program prints is kept for the
+    error, if there is one.
+
+    Args:
+        program: a function at the top level of a module that a new process can import.
+        arguments: passed to it by name, after the `Communicator`.
+        timeout: seconds for the whole run, after which everything is killed.
+        longest_wait: seconds that a rank may keep the others waiting; see `watch.watched`.
+        threads: of BLAS on each rank; by default the usable cores shared out, at least one.
+        pinned: keep each rank on one core.
+
+    Raises:
+        ValueError: if ``program`` cannot be imported by name, or a number is out of range.
+        TypeError: if an argument is neither an array nor what JSON can hold.
+        MPIMissingError: if there is no mpiexec.
+        RankError: if a rank fails, dies, hangs, or the time is over.
+    """
+    _checked(ranks, timeout, threads)
+    each = threads or max(1, len(usable_cores()) // ranks)
+    asked = {
+        "program": reference_to("program", program),
+        "ranks": ranks,
+        "threads": each,
+        "pinned": pinned,
+        "longest": longest_wait,
+    }
+    command = [mpiexec(), "-n", str(ranks), sys.executable, rank_process.__file__]
+    with TemporaryDirectory(prefix="ranks-") as name:
+        folder = Path(name)
+        write_values(folder / "request", {**(arguments or {}), "/launch": asked})
+        ended = _run([*command, name], folder / "printed", timeout)
+        _end_ranks(folder)
+        if ended.code != 0:
+            raise _error(folder, ended, timeout)
+        try:
+            return [read_values(folder / f"rank-{rank}.result") for rank in range(ranks)]
+        except FileNotFoundError as error:
+            raise RankError(f"a rank left no result although the run ended well: {error}; {ended.printed}") from None
+
+
+def _checked(ranks: int, timeout: float, threads: int | None) -> None:
+    if ranks < 1:
+        raise ValueError(f"ranks must be at least 1, not {ranks}")
+    if not timeout > 0:
+        raise ValueError(f"timeout must be above 0 seconds, not {timeout}")
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}")
+
+
+def _run(command: list[str], printed: Path, timeout: float) -> _Ended:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    with printed.open("wb") as file:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment)
+        try:
+            code: int | None = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            _kill_tree(process)
+    return _Ended(code, printed.read_text("utf-8", errors="replace"))
+
+
+def _kill_tree(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of a process and of all that it started."""
+    try:
+        children = psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        children = []
+    for child in children:
+        try:
+            child.kill()
+        except psutil.NoSuchProcess:
+            continue
+    process.kill()
+    process.wait()
+
+
+def _end_ranks(folder: Path) -> None:
+    """Kill ranks that outlived their mpiexec, and return when they are gone."""
+    left = []
+    for state in read_states(folder).values():
+        try:
+            process = psutil.Process(state.process)
+            if str(folder) in process.cmdline():  # and not another process that got its number
+                process.kill()
+                left.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(left, timeout=_GOODBYE)
+
+
+def _error(folder: Path, ended: _Ended, timeout: float) -> RankError:
+    """Return why a run ended badly: what was noted of a rank, with the states that ranks last wrote."""
+    states = read_states(folder)
+    each = "; ".join(f"{state.name}: {state.told()}" for state in states.values()) or "no rank began"
+    if ended.code is None:
+        return RankError(f"the run did not end within {timeout:g} s and was killed: {each}", ended.printed)
+    notes = {folder / f"killed-{state.process}": state for state in states.values()}
+    found = [path for path in (*notes, folder / FAILURE) if path.exists()]
+    if not found:
+        return RankError(f"the run ended with exit code {ended.code}: {each}", ended.printed)
+    cause = min(found, key=lambda path: path.stat().st_mtime_ns)  # the others are what came of it
+    if cause in notes:
+        name, state = signal.Signals(int(cause.read_text("utf-8"))).name, notes[cause]
+        return RankError(f"{state.name} died of {name}; when it last wrote its state, {state.told()}", ended.printed)
+    told = json.loads(cause.read_text("utf-8"))
+    return RankError(told["message"], told.get("trace", ""))
+
+
+__all__ = ["Communicator", "Program", "RankError", "launch", "mpiexec"]

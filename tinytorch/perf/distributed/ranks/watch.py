@@ -1,0 +1,182 @@
+"""Watching: a rank that dies, hangs or fails ends the whole run within a stated time, and is named.
+
+MPI waits for ever for a rank that does not come. So a thread of each rank writes what its rank does to a folder that
+all see (on a cluster, one on a shared file system), and reads what the others do. The first that finds that ranks have
+waited for longer than ``longest`` seconds writes one sentence and ends the run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tinytorch.core.dispatch import Observer, observed_by
+from tinytorch.core.op import Array, Call, Saved
+from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.ranks.watch_files import RankState, blame, read_states, write_state
+from tinytorch.perf.whole_files import write_whole
+
+#: Exit code of a run that was ended because of one of its ranks: EX_SOFTWARE of sysexits.h.
+FAILED = 70
+#: Seconds between two looks at the others, as a share of the longest wait, and at most.
+_SHARE, _AT_MOST = 0.1, 0.5
+FAILURE = "failure.json"
+
+
+def within(longest: float) -> float:
+    """Return the seconds within which a run ends after a rank stops: the longest wait and four looks."""
+    return longest + 4 * interval(longest)
+
+
+def interval(longest: float) -> float:
+    """Return the seconds between two looks."""
+    return min(_AT_MOST, _SHARE * longest)
+
+
+class LastOp(Observer):
+    """Remembers which op ended last."""
+
+    def __init__(self) -> None:
+        self.ops, self.when = 0, time.monotonic()
+        self._call: Call | None = None
+
+    def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
+        """Remember the call."""
+        del inputs, outputs, saved
+        self._call = call
+        self.ops += 1
+        self.when = time.monotonic()
+
+    @property
+    def name(self) -> str:
+        """Name, phase and module of the last op, or "" before there is one."""
+        call = self._call
+        if call is None:
+            return ""
+        place = f" of {call.path}" if call.path else ""
+        return f"{call.op.name} ({call.phase}){place}"
+
+
+class Watch:
+    """One rank's view: what it does itself, and since when each other one has been silent."""
+
+    def __init__(self, communicator: Communicator, folder: Path, longest: float) -> None:
+        self.communicator, self.folder, self.longest = communicator, folder, longest
+        self.last = LastOp()
+        self._beat = 0
+        self._seen: dict[int, tuple[int, float]] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look_often, daemon=True, name="watch")
+
+    def state(self, finished: bool = False) -> RankState:
+        """Return what this rank does now."""
+        activity, last, rank = self.communicator.activity, self.last, self.communicator.rank
+        unchanged = time.monotonic() - max(activity.since, last.when)
+        place = self.communicator.places[rank]
+        return RankState(
+            rank,
+            place.host,
+            place.process,
+            self._beat,
+            activity.now,
+            activity.calls,
+            last.ops,
+            last.name,
+            unchanged,
+            finished,
+        )
+
+    def start(self) -> None:
+        """Write the first state and begin to look."""
+        write_state(self.folder, self.state())
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more, and say that this rank's program has ended."""
+        self._stop.set()
+        self._thread.join()
+        self._beat += 1
+        write_state(self.folder, self.state(finished=True))
+
+    def _look_often(self) -> None:
+        while not self._stop.wait(interval(self.longest)):
+            self._beat += 1
+            write_state(self.folder, self.state())
+            sentence = self.look()
+            if sentence is not None:
+                self.end_run({"kind": "TimeoutError", "message": sentence})
+
+    def look(self) -> str | None:
+        """Return what is wrong, or None. Ranks that have not written yet are not judged."""
+        now = time.monotonic()
+        states = read_states(self.folder)
+        for state in states.values():
+            beat, since = self._seen.get(state.rank, (-1, now))
+            self._seen[state.rank] = (state.beat, since if beat == state.beat else now)
+        return blame(list(states.values()), [now - self._seen[rank][1] for rank in states], self.longest)
+
+    def end_run(self, failure: dict[str, Any]) -> None:
+        """Write down why, unless another rank did already, and end all ranks."""
+        path = self.folder / FAILURE
+        if not path.exists():
+            write_whole(path, json.dumps(failure))
+            sys.stderr.write(f"\n{failure['message']}\n")
+            sys.stderr.flush()
+        # Abort asks the MPI to end the other ranks. Where it cannot answer, this process ends, and that ends them.
+        threading.Thread(target=self.communicator.raw.Abort, args=(FAILED,), daemon=True).start()
+        time.sleep(interval(self.longest))
+        os._exit(FAILED)
+
+
+@contextmanager
+def watched(communicator: Communicator, folder: str | Path, longest: float = 30.0) -> Iterator[Watch]:
+    """Run the body so that no rank waits for ever for another.
+
+    The run ends, with exit code `FAILED`, at once where the body raises an error, and within `within` (longest) seconds
+    where a rank gives no sign of life, or keeps others waiting without ending an op or a call, for ``longest`` seconds.
+    Where a process dies, most MPI libraries end the run themselves. One sentence on standard error and in
+    ``failure.json`` names the rank and its last op. All ranks must enter together, and ``longest`` must be above what
+    the longest single op of the program takes.
+
+    Args:
+        folder: exists, is empty, and is seen by all ranks.
+
+    Raises:
+        ValueError: if ``longest`` is not above 0, or the folder does not exist or holds another run's states.
+    """
+    place = Path(folder)
+    if not longest > 0:
+        raise ValueError(f"longest must be above 0 seconds, not {longest}")
+    if not place.is_dir() or any(place.glob("rank-*.state.json")):
+        raise ValueError(
+            f"folder {str(folder)!r} must exist and hold no other run's states: give a new one to each run"
+        )
+    communicator.barrier()  # or a fast rank's state would be taken for another run's
+    watch = Watch(communicator, place, longest)
+    watch.start()
+    try:
+        with observed_by(watch.last):
+            yield watch
+            communicator.barrier()
+    except BaseException as error:
+        watch.end_run(_told(watch, error))
+    watch.stop()
+
+
+def _told(watch: Watch, error: BaseException) -> dict[str, Any]:
+    state = watch.state()
+    message = f"{state.name} failed with {type(error).__name__}: {error}; {state.told()}"
+    return {
+        "kind": type(error).__name__,
+        "rank": state.rank,
+        "message": message,
+        "trace": "".join(traceback.format_exception(error)),
+    }

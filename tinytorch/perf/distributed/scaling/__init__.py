@@ -1,0 +1,1 @@
+"""Scaling on the ranks that fit here: strong and weak, overlap, memory by sharding, and the two laws."""

@@ -1,0 +1,1 @@
+"""Training on several ranks: data, tensor and pipeline parallel, sharded state, checkpoints."""

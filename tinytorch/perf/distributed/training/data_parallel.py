@@ -1,0 +1,207 @@
+"""Data-parallel training: every rank has the model and a part of each batch, and gradients are summed over ranks.
+
+Each rank scales its loss by its share of the batch, so that the sum of the ranks' gradients is the gradient of the mean
+loss over the whole batch: the one that a single process would have. Loss and parameters are those of a single process
+to rounding, which differs because sums are made in another order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core.autograd import when_ready
+from tinytorch.core.layers import Dropout
+from tinytorch.core.module import Module
+from tinytorch.core.op import Array
+from tinytorch.core.optimizers import Optimizer
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.distributed.ranks.agreement import check_agreement, model_facts
+from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.training.buckets import bucketed
+from tinytorch.perf.distributed.training.gradient_sum import GradientSum
+from tinytorch.perf.distributed.training.optimizer_state import settings, slots
+from tinytorch.perf.distributed.training.updates import MakeOptimizer, Replicated, Sharded
+
+#: Loss of a prediction and its targets, a mean over the terms that `Terms` counts.
+Loss = Callable[[Tensor, Any], Tensor]
+#: How many terms the mean of a loss runs over, given the targets.
+Terms = Callable[[Any], float]
+
+
+def examples(targets: Any) -> float:
+    """Return the length of the first axis: the terms of a loss that is a mean over examples of one size."""
+    return float(len(targets))
+
+
+def counted_targets(ignore_index: int) -> Terms:
+    """Return the terms of `CrossEntropyLoss` with this ``ignore_index``: the targets that are another number."""
+
+    def terms(targets: Any) -> float:
+        return float(
+            np.count_nonzero(np.asarray(targets.data if isinstance(targets, Tensor) else targets) != ignore_index)
+        )
+
+    return terms
+
+
+class DataParallel:
+    """Trains ``model`` on the ranks of ``communicator``, which all make it the same way and call `step` together.
+
+    Parameters and buffers of rank 0 are handed to all others first. A model with `BatchNorm2d` normalizes each rank's
+    part by itself, which is not what one process does: see `batch_norm.synchronized`. A `Dropout` draws masks of its
+    own on each rank.
+
+    Args:
+        make_optimizer: from parameters to an optimizer that treats each element for itself, as all of ours do.
+        loss: a mean over the terms that ``terms`` counts.
+        bucket_bytes: at which a bucket of gradients is sent off.
+        overlap: begin to send while backward runs, and not after it.
+        sharded: each rank keeps the optimizer's state of a shard only.
+        terms: of the loss, given targets.
+
+    Attributes:
+        optimizer: this rank's; its ``lr`` may be changed between steps, on all ranks alike.
+
+    Raises:
+        ValueError: if the ranks do not agree on the model, the optimizer, a setting or a version, or the model has no
+            parameters; on all ranks.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        make_optimizer: MakeOptimizer,
+        loss: Loss,
+        communicator: Communicator,
+        *,
+        bucket_bytes: int = 2**20,
+        overlap: bool = True,
+        sharded: bool = False,
+        terms: Terms = examples,
+    ) -> None:
+        self.model, self.loss, self.sharded = model, loss, sharded
+        self._terms, self._overlap = terms, overlap
+        self._communicator = communicator
+        #: Buckets have a group of their own, so that they may begin between a model's own calls.
+        self._apart = communicator.duplicate()
+        self._parameters = model.parameters()
+        chosen = {"bucket_bytes": bucket_bytes, "overlap": overlap, "sharded": sharded}
+        check_agreement(communicator, {**chosen, **model_facts(model)})
+        self._buckets = bucketed(self._parameters, bucket_bytes, communicator.size)
+        hand_round_state(model, communicator)
+        self.update: Replicated | Sharded
+        if sharded:
+            self.update = Sharded(self._buckets, make_optimizer, self._apart)
+        else:
+            self.update = Replicated(self._parameters, self._buckets, make_optimizer, self._apart)
+        check_agreement(
+            communicator, {f"optimizer's {name}": value for name, value in settings(self.optimizer).items()}
+        )
+        draw_apart(model, communicator.rank)
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """This rank's optimizer."""
+        return self.update.optimizer
+
+    def step(self, *parts: tuple[Any, ...]) -> float:
+        """Make one step on this rank's (inputs, targets); return the mean loss over all ranks before it.
+
+        With several parts their gradients are added up before anything is sent: the step is that of all of them
+        together, with the memory of one.
+
+        Raises:
+            ValueError: if there is no part, or no rank has a term of the loss.
+            FloatingPointError: if the loss is not finite on some rank, on all ranks; no parameter is changed then.
+        """
+        if not parts:
+            raise ValueError("parts must hold at least one (inputs, targets)")
+        counts = [self._terms(targets) for _, targets in parts]
+        totals = self._communicator.begin_all_reduce(np.array([sum(counts)]))
+        self.model.zero_grad()
+        sums = GradientSum(self._buckets, self.update, self._overlap)
+        mean, total = 0.0, 0.0
+        for index, ((inputs, targets), count) in enumerate(zip(parts, counts, strict=True)):
+            value = self.loss(self.model(inputs), targets)
+            total = total or _checked_total(totals.wait())
+            mean += value.item() * count / total
+            last = index + 1 == len(parts)
+            with when_ready(sums.ready) if last else nullcontext():
+                value.backward(np.asarray(count / total, value.dtype))
+        self._apply(sums.finish(), mean, sums.used)
+        return self._mean
+
+    def _apply(self, flats: list[Array], mean: float, used: set[int]) -> None:
+        """Make the step, once all ranks know the loss of all and which parameters have a gradient on any rank."""
+        own = np.array([mean, *(id(parameter) in used for parameter in self._parameters)], np.float64)
+        self._mean, *times = self._communicator.all_reduce(own).tolist()
+        if not math.isfinite(self._mean):
+            raise FloatingPointError(f"the loss became {self._mean}: lower lr, now {self.optimizer.lr}")
+        anywhere = {id(parameter) for parameter, count in zip(self._parameters, times, strict=True) if count}
+        self.update.apply(flats, anywhere)
+
+    def gather_state(self) -> dict[str, Array]:
+        """Return model and optimizer state, whole, by name; all ranks call it. Any number of ranks can restore it."""
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        state = {f"model/{name}": array for name, array in self.model.state_dict().items()}
+        for number, slot in enumerate(self.update.gather_state()):
+            state |= {f"optimizer/{number}/{names[key]}": array for key, array in slot.items()}
+        return state
+
+    def check_state(self, state: Mapping[str, Array]) -> None:
+        """Raise ValueError, before anything is changed, unless ``state`` has the names and shapes of `gather_state`."""
+        shapes = {f"model/{name}": tensor.shape for name, tensor in self.model.named_buffers()}
+        for name, parameter in self.model.named_parameters():
+            numbers = range(len(slots(self.optimizer)))
+            shapes |= dict.fromkeys([f"model/{name}", *(f"optimizer/{n}/{name}" for n in numbers)], parameter.shape)
+        missing, unknown = sorted(shapes.keys() - state.keys()), sorted(state.keys() - shapes.keys())
+        if missing or unknown:
+            raise ValueError(f"state does not fit: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}")
+        for name, shape in shapes.items():
+            if state[name].shape != shape:
+                raise ValueError(f"state[{name!r}] must have shape {shape}, not {state[name].shape}")
+
+    def restore_state(self, state: Mapping[str, Array]) -> None:
+        """Take over what `gather_state` returned, on any number of ranks.
+
+        Raises:
+            ValueError: if it does not fit the model or the optimizer; nothing is changed then.
+        """
+        self.check_state(state)
+        self.model.load_state_dict(
+            {name.removeprefix("model/"): array for name, array in state.items() if name.startswith("model/")}
+        )
+        parameters = list(self.model.named_parameters())
+        numbers = range(len(slots(self.optimizer)))
+        self.update.restore_state(
+            [{id(parameter): state[f"optimizer/{n}/{name}"] for name, parameter in parameters} for n in numbers]
+        )
+
+
+def _checked_total(counts: Array) -> float:
+    total = float(counts[0])
+    if not total > 0:
+        raise ValueError("targets must have at least one term of the loss on some rank, but have none")
+    return total
+
+
+def hand_round_state(model: Module, communicator: Communicator) -> None:
+    """Give every rank the parameters and buffers of rank 0."""
+    for _, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        communicator.broadcast(tensor.data)
+
+
+def draw_apart(model: Module, rank: int) -> None:
+    """Give each `Dropout` of a rank another part of its generator's stream: the same masks would repeat one another."""
+    apart: dict[int, np.random.Generator] = {}
+    for _, module in model.named_modules():
+        if isinstance(module, Dropout) and rank:
+            given = module.generator
+            if id(given) not in apart:
+                apart[id(given)] = np.random.Generator(given.bit_generator.jumped(rank))  # type: ignore[attr-defined]
+            module.generator = apart[id(given)]

@@ -1,0 +1,151 @@
+"""Pipeline parallelism: each rank keeps a stage of the model, and a batch flows through in micro-batches.
+
+A stage works on one micro-batch while the next stage works on the one before. Loss and gradients are those of the
+whole model on the whole batch, to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core.dispatch import gradients_enabled
+from tinytorch.core.module import Module, Parameter
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.distributed.ranks.agreement import check_agreement
+from tinytorch.perf.distributed.ranks.communicator import Communicator, Pending
+from tinytorch.perf.distributed.training.data_parallel import Loss, Terms, examples
+from tinytorch.perf.distributed.training.sampler import micro_batches
+from tinytorch.perf.distributed.training.schedules import Schedule, one_forward_one_backward
+
+#: Tags of messages to the next stage and to the one before.
+_ONWARD, _BACK = 1, 2
+
+
+class Pipeline:
+    """Runs forward and backward of a model whose stages are on the ranks of ``communicator``, in their order.
+
+    Args:
+        stage: this rank's part of the model.
+        loss: a mean over the terms that ``terms`` counts; only the last rank calls it.
+        micro: micro-batches that a batch is cut into.
+        schedule: order of the work of each stage.
+        terms: of the loss, given targets.
+        tied: on the first and the last rank, a parameter that both have: its gradients are added up.
+
+    Raises:
+        ValueError: if ``micro`` is below 1, there are fewer than two ranks, only one end is tied, or the ranks do not
+            agree on the settings.
+    """
+
+    def __init__(
+        self,
+        stage: Module,
+        loss: Loss,
+        communicator: Communicator,
+        *,
+        micro: int,
+        schedule: Schedule = one_forward_one_backward,
+        terms: Terms = examples,
+        tied: Parameter | None = None,
+    ) -> None:
+        self.stage, self.loss, self.micro = stage, loss, micro
+        self._communicator, self._terms, self._tied = communicator, terms, tied
+        rank, size = communicator.rank, communicator.size
+        if size < 2:
+            raise ValueError("communicator must have at least two ranks, one for each stage, not one")
+        self.actions = schedule(rank, size, micro)
+        self._first, self._last = rank == 0, rank == size - 1
+        check_agreement(communicator, {"micro": micro, "schedule": getattr(schedule, "__name__", "")})
+        ends = communicator.exchange(tied is not None and list(tied.shape))
+        if ends[0] != ends[-1] or any(ends[1:-1]):
+            raise ValueError(f"tied must be one parameter's shape on the first and the last rank alone, not {ends}")
+        self._ends = communicator.split(int(self._first or self._last))
+
+    def backward(self, inputs: Any, targets: Any) -> float:
+        """Add the gradients of the mean loss over a batch to this stage's parameters; return that loss on all ranks.
+
+        All ranks call it with the same batch: the first one reads the inputs, the last one the targets.
+
+        Raises:
+            ValueError: if the batch has fewer examples than micro-batches, or no target counts.
+            RuntimeError: inside `no_grad`.
+        """
+        if not gradients_enabled():
+            raise RuntimeError("a pipeline needs gradients: leave no_grad before you call backward")
+        parts = micro_batches((_tensor(inputs), _tensor(targets)), self.micro)
+        counts = [self._terms(part[1]) for part in parts]
+        if not sum(counts) > 0:
+            raise ValueError("targets must have at least one term of the loss, but have none")
+        flow = _Flow(self, parts, [count / sum(counts) for count in counts])
+        for action in self.actions:
+            (flow.forward if action.phase == "forward" else flow.backward)(action.micro)
+        flow.end()
+        if self._tied is not None and self._tied.grad is not None:
+            self._tied.grad = self._ends.all_reduce(self._tied.grad)
+        return float(self._communicator.broadcast(np.array(flow.mean), self._communicator.size - 1))
+
+    def step(self, optimizer: Any, inputs: Any, targets: Any) -> float:
+        """Run `backward` and a step of ``optimizer``, which holds this stage's parameters; return the loss before it.
+
+        Raises:
+            FloatingPointError: if the loss is not finite, on all ranks; no parameter is changed then.
+        """
+        optimizer.zero_grad()
+        mean = self.backward(inputs, targets)
+        if not math.isfinite(mean):
+            raise FloatingPointError(f"the loss became {mean}: lower lr, now {optimizer.lr}")
+        optimizer.step()
+        return mean
+
+
+def _tensor(values: Any) -> Tensor:
+    return values if isinstance(values, Tensor) else Tensor(np.asarray(values))
+
+
+class _Flow:
+    """One batch on its way through this stage: what waits for its backward, and what is being sent."""
+
+    def __init__(self, pipeline: Pipeline, parts: list[tuple[Tensor, ...]], shares: list[float]) -> None:
+        self._pipeline, self._parts, self._shares = pipeline, parts, shares
+        self._held: dict[int, tuple[Tensor, Tensor]] = {}
+        self._sent: list[Pending] = []
+        self.mean = 0.0
+
+    def forward(self, micro: int) -> None:
+        """Run this stage on a micro-batch, and send the output on; the last stage makes the loss of it."""
+        stage, communicator = self._pipeline, self._pipeline._communicator
+        if stage._first:
+            given = self._parts[micro][0]
+        else:
+            given = Tensor(communicator.receive(communicator.rank - 1, _ONWARD), requires_grad=True)
+        output = stage.stage(given)
+        if stage._last:
+            output = stage.loss(output, self._parts[micro][1])
+            self.mean += output.item() * self._shares[micro]
+        else:
+            self._sent.append(communicator.begin_send(output.data, communicator.rank + 1, _ONWARD))
+        self._held[micro] = (given, output)
+
+    def backward(self, micro: int) -> None:
+        """Run this stage's backward of a micro-batch, and send the input's gradient back."""
+        stage, communicator = self._pipeline, self._pipeline._communicator
+        given, output = self._held.pop(micro)
+        gradient: Array
+        if stage._last:
+            gradient = np.asarray(self._shares[micro], output.dtype)
+        else:
+            gradient = communicator.receive(communicator.rank + 1, _BACK)
+        output.backward(gradient)
+        if not stage._first:
+            assert given.grad is not None
+            self._sent.append(communicator.begin_send(given.grad, communicator.rank - 1, _BACK))
+        self._sent = [pending for pending in self._sent if not pending.done()]
+
+    def end(self) -> None:
+        """Return once all that was sent is on its way."""
+        for pending in self._sent:
+            pending.wait()

@@ -1,0 +1,156 @@
+"""Tensor parallelism: each rank holds a part of each large matrix, and all work on the same examples.
+
+Columns of one matrix, then rows of the next, so that a pair takes one all-reduce forward and one backward. Attention
+is cut by heads. Source: M. Shoeybi et al., Megatron-LM, 2019 (arXiv:1909.08053), section 3. All that is not cut (norms,
+embeddings, residuals) is computed by every rank alike, and its gradients are the same on all.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.attention import MultiHeadAttention
+from tinytorch.core.dispatch import apply
+from tinytorch.core.layers import Linear
+from tinytorch.core.module import Module, Parameter
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import FeedForward
+from tinytorch.perf.distributed.ranks.agreement import check_agreement, model_facts
+from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.training.differentiable import (
+    copy_to_ranks,
+    gather_columns,
+    own_columns,
+    own_part,
+    sum_over_ranks,
+)
+
+
+def _checked_division(name: str, length: int, communicator: Communicator) -> int:
+    """Return how many of ``length`` fall to each rank."""
+    if length % communicator.size:
+        raise ValueError(f"{name} must be a multiple of {communicator.size} ranks, but is {length}")
+    return length // communicator.size
+
+
+class ColumnParallelLinear(Module):
+    """`Linear` whose output features are shared out: the whole input, and this rank's part of the output.
+
+    Args:
+        whole: the layer to cut, the same on all ranks; it is not changed.
+        gather: return the whole output on every rank.
+
+    Raises:
+        ValueError: if the output features are no multiple of the ranks.
+    """
+
+    def __init__(self, whole: Linear, communicator: Communicator, gather: bool = False) -> None:
+        _checked_division("out_features", whole.out_features, communicator)
+        self.weight = Parameter(own_part(whole.weight.data, communicator))
+        self.bias = None if whole.bias is None else Parameter(own_part(whole.bias.data, communicator))
+        self.gather, self._communicator = gather, communicator
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (..., out_features / ranks) of the same (..., in_features) on all ranks."""
+        x = apply(copy_to_ranks, x, communicator=self._communicator)
+        y = apply(ops.linear, x, self.weight) if self.bias is None else apply(ops.linear, x, self.weight, self.bias)
+        return apply(gather_columns, y, communicator=self._communicator) if self.gather else y
+
+
+class RowParallelLinear(Module):
+    """`Linear` whose input features are shared out: this rank's part of the input, and the whole output.
+
+    The bias is added after the sum, by every rank alike.
+
+    Args:
+        whole: the layer to cut, the same on all ranks; it is not changed.
+        whole_input: take the whole input, the same on all ranks, and this rank's part of it.
+
+    Raises:
+        ValueError: if the input features are no multiple of the ranks.
+    """
+
+    def __init__(self, whole: Linear, communicator: Communicator, whole_input: bool = False) -> None:
+        _checked_division("in_features", whole.in_features, communicator)
+        self.weight = Parameter(own_part(whole.weight.data.T, communicator).T)
+        self.bias = None if whole.bias is None else Parameter(whole.bias.data)
+        self.whole_input, self._communicator = whole_input, communicator
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the same (..., out_features) on all ranks, of (..., in_features / ranks)."""
+        if self.whole_input:
+            x = apply(own_columns, x, communicator=self._communicator)
+        y = apply(sum_over_ranks, apply(ops.linear, x, self.weight), communicator=self._communicator)
+        return y if self.bias is None else y + self.bias
+
+
+class HeadParallelAttention(Module):
+    """`MultiHeadAttention` of which each rank computes some heads.
+
+    Raises:
+        ValueError: if the heads are no multiple of the ranks.
+    """
+
+    def __init__(self, whole: MultiHeadAttention, communicator: Communicator) -> None:
+        self.num_heads = _checked_division("num_heads", whole.num_heads, communicator)
+        self.causal = whole.causal
+        width = whole.embed_dim // communicator.size
+        self.qkv = Linear(whole.embed_dim, 3 * width)
+        self.qkv.weight = Parameter(_heads_part(whole.qkv.weight.data, communicator))
+        assert whole.qkv.bias is not None
+        self.qkv.bias = Parameter(_heads_part(whole.qkv.bias.data, communicator))
+        self.projection = RowParallelLinear(whole.projection, communicator)
+        self._communicator = communicator
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (B, T, embed_dim) of (B, T, embed_dim), the same on all ranks."""
+        packed = self.qkv(apply(copy_to_ranks, x, communicator=self._communicator))
+        heads = apply(ops.self_attention, packed, heads=self.num_heads, causal=self.causal)
+        output: Tensor = self.projection(heads)
+        return output
+
+
+class ParallelFeedForward(Module):
+    """`FeedForward` whose hidden features are shared out.
+
+    Raises:
+        ValueError: if they are no multiple of the ranks.
+    """
+
+    def __init__(self, whole: FeedForward, communicator: Communicator) -> None:
+        self.expand = ColumnParallelLinear(whole.expand, communicator)
+        self.activation = whole.activation
+        self.contract = RowParallelLinear(whole.contract, communicator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (..., embed_dim) of (..., embed_dim), the same on all ranks."""
+        output: Tensor = self.contract(self.activation(self.expand(x)))
+        return output
+
+
+def _heads_part(packed: Array, communicator: Communicator) -> Array:
+    """Return this rank's heads out of queries, keys and values that lie side by side in the last axis."""
+    thirds = np.split(packed, 3, axis=-1)
+    return np.concatenate([own_part(third, communicator) for third in thirds], axis=-1)
+
+
+def tensor_parallel(model: Module, communicator: Communicator) -> Module:
+    """Return a copy of ``model`` in which attention and feed-forward layers are shared out to the ranks.
+
+    Raises:
+        ValueError: if the ranks' models differ, or heads or hidden features are no multiple of the ranks.
+    """
+    check_agreement(communicator, model_facts(model))
+    made: dict[int, Any] = {}
+    for _, module in model.named_modules():
+        if isinstance(module, MultiHeadAttention):
+            made[id(module)] = HeadParallelAttention(module, communicator)
+        elif isinstance(module, FeedForward):
+            made[id(module)] = ParallelFeedForward(module, communicator)
+    # What deepcopy finds in its memo it takes for copied already.
+    return copy.deepcopy(model, made)
