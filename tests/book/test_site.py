@@ -54,7 +54,7 @@ def test_punctuation_goes_along_with_the_number_that_it_touches_alone(first: Bea
     assert str(quoted.next_sibling).startswith(".")
     assert isinstance(last, Tag)
     assert last.get_attribute_list("class") == ["keep"]
-    assert last.contents[-1] == "."
+    assert str(last.contents[-1]) == "."
 
 
 def test_what_stands_behind_a_number_can_be_reached(first: BeautifulSoup) -> None:
