@@ -124,11 +124,17 @@ def test_it_builds_without_a_warning(built: Build) -> None:
     assert built.code == 0, built.output
 
 
-def test_a_word_opens_its_meaning_which_stands_on_the_page_once(built: Build) -> None:
+def next_element(tag: Tag) -> Tag:
+    following = tag.find_next_sibling()
+    assert isinstance(following, Tag)
+    return following
+
+
+def test_each_use_of_a_word_opens_a_meaning_that_stands_behind_it(built: Build) -> None:
     page = built.page("page.html")
     words = page.select("button.term")
     assert [word.get_text() for word in words] == ["latency", "latency", "load"]
-    assert len({str(word["popovertarget"]) for word in words}) == 2
+    assert [next_element(word)["id"] for word in words] == [word["popovertarget"] for word in words]
     meaning = page.find(id=str(words[0]["popovertarget"]))
     assert isinstance(meaning, Tag)
     assert meaning.has_attr("popover")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -94,7 +95,11 @@ def meaning_html(ident: str, name: str, meaning: str, address: str) -> str:
 
 
 class ShowMeanings(SphinxPostTransform):
-    """Makes a button of each link to the glossary; its meaning stands behind the first use on the page."""
+    """Makes a button of each link to the glossary, with its meaning behind it.
+
+    Each use has a meaning of its own: the keyboard goes from a word into what was opened by it and on from there, so
+    one that stood elsewhere on the page would lead the focus away.
+    """
 
     default_priority = 20  # behind the resolution of references
     formats = ("html",)
@@ -102,23 +107,21 @@ class ShowMeanings(SphinxPostTransform):
     def run(self, **_: Any) -> None:
         """Change every such link of the page."""
         meanings = meanings_of(self.env)
-        shown: set[str] = set()
+        uses: Counter[str] = Counter()
         for link in list(self.document.findall(nodes.reference)):
             address = str(link.get("refuri") or f"#{link.get('refid', '')}")
             ident = address.partition("#")[2]
             found = meanings.of(ident)
             if found is None or not any(_is_term(child) for child in link.children) or _in_glossary(link):
                 continue
-            popover = f"meaning-{ident}"
+            uses[ident] += 1
+            popover = f"meaning-{ident}" if uses[ident] == 1 else f"meaning-{ident}-{uses[ident]}"
             html = (
                 f'<button type="button" class="term" popovertarget="{popover}" popovertargetaction="show">'
                 f"{escape(link.astext())}</button>"
             )
-            if ident not in shown:
-                shown.add(ident)
-                html += meaning_html(popover, *found, address)
-            link.replace_self(nodes.raw("", html, format="html"))
-        if shown:
+            link.replace_self(nodes.raw("", html + meaning_html(popover, *found, address), format="html"))
+        if uses:
             self.document["uses_glossary"] = True
 
 
