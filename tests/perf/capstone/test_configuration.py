@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.perf.capstone.made import untrained
-from tinytorch import models
+from tinytorch import datasets, models
 from tinytorch.perf.capstone import configuration
 from tinytorch.perf.capstone.configuration import PLAIN, Configuration, ModelName, ready
-from tinytorch.perf.capstone.workload import Workload, answers, correct, peak_bytes, predicted_bytes
+from tinytorch.perf.capstone.workload import Workload, answers, correct, new_questions, peak_bytes, predicted_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -98,3 +98,26 @@ def test_without_a_cache_one_pass_scores_as_generating_does(monkeypatch: pytest.
         np.testing.assert_array_equal(correct(Configuration(cache="float32"))[:150], right)
     finally:
         correct.cache_clear()
+
+
+def test_new_questions_are_in_neither_part_that_steps_or_training_saw() -> None:
+    data, new = datasets.sorting(), new_questions()
+    asked = {tuple(row) for row in new.test_inputs[:, :10]}
+    assert new.test_inputs.shape == data.test_inputs.shape
+    for part in (data.train_inputs, data.test_inputs):
+        assert asked.isdisjoint(map(tuple, part[:, :10]))
+    np.testing.assert_array_equal(new.test_targets[:, 10:], np.sort(new.test_inputs[:, :10], axis=1))
+
+
+@pytest.mark.parametrize("choices", [{}, {"cache": "float32", "kernels": True, "fusion": "token"}])
+def test_new_questions_are_the_ones_that_are_scored(choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configuration, "_suite_model", lambda _: models.trained("gpt"))
+    correct.cache_clear()
+    try:
+        scored = correct(Configuration(**choices), new=True)
+    finally:
+        correct.cache_clear()
+    prompts = new_questions().test_inputs[:100, :11].astype(np.int64)
+    made = ready(PLAIN, 100)
+    right = (answers(made, prompts) == np.sort(prompts[:, :10], axis=1)).all(axis=1)
+    np.testing.assert_array_equal(scored[:100], right)

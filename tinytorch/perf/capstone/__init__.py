@@ -19,7 +19,7 @@ from tinytorch.perf.capstone.rungs import (
     product_configurations,
 )
 from tinytorch.perf.capstone.steps import STEPS, Move, Step, name_of, step_named
-from tinytorch.perf.capstone.workload import Workload, accuracy_change, correct, predicted_bytes
+from tinytorch.perf.capstone.workload import Workload, accuracy_change, correct, new_questions, predicted_bytes
 
 __all__ = [
     "COMBINED",
@@ -45,6 +45,7 @@ __all__ = [
     "counted",
     "forecast",
     "name_of",
+    "new_questions",
     "on_all_cores",
     "performances",
     "predicted_bytes",

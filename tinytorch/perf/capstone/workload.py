@@ -8,8 +8,8 @@ from functools import cache
 
 import numpy as np
 
-from tinytorch import datasets, models
-from tinytorch.perf.benchmarking.task import SCORED_AT_ONCE, Right, Task, sorting_generation
+from tinytorch import datasets
+from tinytorch.perf.benchmarking.task import SCORED_AT_ONCE, Right, Task, scoring, sorting_generation
 from tinytorch.perf.capstone.configuration import Configuration, Ready, ready
 from tinytorch.perf.memoization.generation import Tokens
 from tinytorch.perf.memory import MemoryTracker
@@ -17,11 +17,28 @@ from tinytorch.perf.quantization import PairedAccuracy, paired_accuracy
 from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL
 from tinytorch.perf.timing import Measurement
 
+#: Of the questions that no step is judged on; those of training and test are drawn from 1 and 2.
+_NEW_SEED = 3
+
 
 @cache
 def task() -> Task:
     """Return the task: read ten digits and the separator, and generate the digits in order."""
     return sorting_generation()
+
+
+@cache
+def new_questions() -> datasets.Split:
+    """Return the sorting task with 2,000 other test questions: in neither part of `datasets.sorting`.
+
+    Steps are kept by their answers to the test part, so among many steps one that was lucky there may stay. These
+    questions judge nothing, and can tell of what came out.
+    """
+    data, length = datasets.sorting(), datasets.SORT_LENGTH
+    known = {row.tobytes() for part in (data.train_inputs, data.test_inputs) for row in part[:, :length]}
+    inputs, targets = datasets.sorting_examples(2 * len(data.test_inputs), seed=_NEW_SEED)
+    new = [at for at, row in enumerate(inputs[:, :length]) if row.tobytes() not in known][: len(data.test_inputs)]
+    return replace(data, test_inputs=inputs[new], test_targets=targets[new])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +65,25 @@ class Workload:
 
 
 @cache
-def correct(configuration: Configuration) -> Right:
+def correct(configuration: Configuration, *, new: bool = False) -> Right:
     """Return which of the 2,000 test questions it answers right in every token, shape (2000,).
 
     With a cache the answers are generated. Without one a single pass over the right answers tells the same: see
     `models.correct`. Kept in this process for each configuration; threads change no answer, and one is used.
+
+    Args:
+        configuration: what answers.
+        new: whether to ask `new_questions` instead.
     """
+    data, length = new_questions() if new else datasets.sorting(), datasets.SORT_LENGTH
     made = ready(replace(configuration, threads=1), SCORED_AT_ONCE)
     with made.running():
         if made.cache is None:
-            return models.correct(made.model, "gpt")
-        found = replace(task(), perform=lambda _, prompts: answers(made, prompts)).correct(made.model)
+            found = scoring(data.test_inputs, data.test_targets).correct(made.model)
+        else:
+            prompts, targets = data.test_inputs[:, : length + 1], data.test_targets[:, length:]
+            asked = replace(task(), inputs=prompts, targets=targets, perform=lambda _, part: answers(made, part))
+            found = asked.correct(made.model)
     assert found is not None
     return found
 
@@ -72,9 +97,9 @@ def answers(made: Ready, prompts: Tokens) -> Tokens:
     return made.answering(prompts, datasets.SORT_LENGTH)()[:, prompts.shape[1] :]
 
 
-def accuracy_change(before: Configuration, after: Configuration) -> PairedAccuracy:
-    """Return the answers of two configurations on the same 2,000 test questions, paired."""
-    return paired_accuracy(correct(before), correct(after))
+def accuracy_change(before: Configuration, after: Configuration, *, new: bool = False) -> PairedAccuracy:
+    """Return the answers of two configurations on the same 2,000 test questions, or `new_questions`, paired."""
+    return paired_accuracy(correct(before, new=new), correct(after, new=new))
 
 
 def peak_bytes(workload: Workload, made: Ready) -> Measurement:
