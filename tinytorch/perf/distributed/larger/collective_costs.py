@@ -1,8 +1,8 @@
 """What collectives cost by the alpha-beta model: the cheapest of the algorithms that libraries know. Modelled.
 
 Sources: R. Thakur, R. Rabenseifner and W. Gropp, 2005 (doi:10.1177/1094342005051521), section 4, for all formulas; P.
-Patarasuk and X. Yuan, 2009 (doi:10.1016/j.jpdc.2008.09.002), for the ring. The arithmetic of reductions is left out, as
-a beta that was fitted to one holds it.
+Patarasuk and X. Yuan, 2009 (doi:10.1016/j.jpdc.2008.09.002), for the ring. The arithmetic of reductions is left out:
+a beta that was fitted to an all-reduce holds it, one that was fitted to messages does not.
 """
 
 from __future__ import annotations
@@ -64,10 +64,11 @@ def all_reduce(nbytes: float, ranks: int, line: Line) -> Cost:
 
 
 def all_gather(nbytes: float, ranks: int, line: Line) -> Cost:
-    """Return the cheapest all-gather to ``nbytes`` on each of ``ranks``: (p - 1) / p n beta, and lg p or p - 1 alpha.
+    """Return the cost of an all-gather to ``nbytes`` on each of ``ranks``: (p - 1) / p n beta, and lg p or p - 1 alpha.
 
     The logarithm is recursive doubling's, for powers of two; other numbers of ranks go round a ring. A reduce-scatter
-    of ``nbytes`` costs the same, by recursive halving or a ring.
+    of ``nbytes`` costs the same, by recursive halving, or by messages to each other rank. Bruck's all-gather, with
+    the logarithm for any number of ranks, is left out, as libraries take it for short messages alone.
 
     Raises:
         ValueError: as `all_reduce`.

@@ -5,7 +5,8 @@ that nothing hides. ``book/_static/cluster-model.js`` computes the same for a re
 
 The ranks of a tensor split are neighbours, then come those of the data split, then a pipeline's stages (D. Narayanan et
 al., 2021, doi:10.1145/3458817.3476209, section 3). What the model leaves out: arithmetic that slows down as ranks share
-a memory, links that others use, uneven ranks, the host's work for each call, loading of data.
+a memory, links that others use, uneven ranks, the host's work for each call, loading of data, what adding up costs
+beyond messages, and the sums of a tensor split outside of blocks.
 """
 
 from __future__ import annotations
@@ -68,7 +69,11 @@ class Split:
 
 @dataclass(frozen=True)
 class MemoryPrediction:
-    """Bytes on the rank that holds most; what libraries and the allocator take besides is not in it."""
+    """Bytes on the rank that holds most; what libraries and the allocator take besides is not in it.
+
+    In a pipeline the activations are a bound from above: the first stage has the most micro-batches under way, the last
+    the logits, and here one rank has both.
+    """
 
     weights: float
     gradients: float
@@ -282,7 +287,7 @@ def _gradients(
 
 
 def _memory(workload: Workload, split: Split, parameters: float, micro: float) -> MemoryPrediction:
-    """Return the bytes of a rank of a stage that has the most blocks, the ends and the most micro-batches under way."""
+    """Return the bytes of a rank that has the most blocks, the ends and the most micro-batches of any stage."""
     shares = [split.data if split.sharding >= stage else 1 for stage in (1, 2, 3)]
     here = blocks_of_largest_stage(workload, split)
     under_way = min(split.pipeline, split.micro)

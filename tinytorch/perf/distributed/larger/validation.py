@@ -72,7 +72,7 @@ class Validated:
 
     Attributes:
         name: what was split how.
-        predicted: modelled, before anything of this split ran.
+        predicted: modelled, from nothing that was measured of this split.
         measured: seconds of a step, of each round those of the slowest rank.
         state_bytes: that the optimizer of the rank with most of them really keeps.
     """
@@ -84,7 +84,10 @@ class Validated:
 
     @property
     def error(self) -> Measurement:
-        """Predicted over measured seconds, minus 1, of each round: below 0 where the model promises too much."""
+        """Predicted over measured seconds, minus 1, of each round: below 0 where the model promises too much.
+
+        Its interval is that of the measured step: how well the times behind the prediction are known is not in it.
+        """
         seconds = self.predicted.seconds
         errors = tuple(seconds / sample - 1 for sample in self.measured.samples)
         return Measurement(f"error of the prediction of {self.name}", errors, "%", self.measured.how)
@@ -112,7 +115,8 @@ def measured_workload(
     Forward and backward of a block, of what a tensor split cuts of it, and of the whole model are timed with three
     numbers of examples each, in turns: as many as a rank gets of the batch whole, halved, and in micro-batches. Time is
     not proportional to them, so a prediction goes straight from one median to the next. What the model takes beyond its
-    blocks are its ends.
+    blocks are its ends, and what a block takes beyond what is cut of it stays whole; where noise leaves less than
+    nothing for one of these, it is 0. ``parts`` has the times as they were.
 
     Args:
         shape: of the model; the zoo's GPT if None.
@@ -298,7 +302,7 @@ def validate(
 
 
 def split_named(way: str, ranks: int, micro: int, overlap: float, bucket_bytes: float) -> Split:
-    """Return the split that `split_programs.timed_splits` calls ``way``.
+    """Return the split that `split_programs.validation_times` times as ``way``.
 
     Raises:
         ValueError: if there is none of that name.

@@ -152,7 +152,8 @@ def transformer_workload(
     """Return the workload of a GPT whose contractions run at ``flops_per_second`` on each rank; all else takes no time.
 
     Operations are those of `transformer_flops`. A tensor split divides blocks and vocabulary (M. Shoeybi et al., 2019,
-    arXiv:1909.08053). Kept activations are those of V. Korthikanti et al., 2022 (arXiv:2205.05198), section 4, with
+    arXiv:1909.08053); the sums that a divided vocabulary adds, one forward and one backward, are left out beside those
+    of the blocks. Kept activations are those of V. Korthikanti et al., 2022 (arXiv:2205.05198), section 4, with
     dropout; with ``recompute`` only each block's input is kept, and one block's activations besides.
 
     Args:
