@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import launched
 from cluster import SCRIPTS, STYLES, explorer_html
 from gate_accessibility import check as accessibility_problems
+from made_page import made_page, opened_page
 from playwright.sync_api import Browser, Locator, expect
 from playwright.sync_api import Page as Tab
-from site_security import POLICY
 
 from tinytorch.perf.distributed.larger import presets
 from tinytorch.perf.distributed.larger.links import Cluster, GivenLink
@@ -24,7 +22,6 @@ from tinytorch.perf.distributed.larger.splits import best_splits
 from tinytorch.perf.distributed.larger.workload import Part, Workload, transformer_workload
 from tinytorch.report.numbers import format_number
 
-STATIC = Path(__file__).resolve().parents[1] / "_static"
 PREDICT = """cases => cases.map(({ workload, links, split }) => {
   const { split: _, ranks, ...found } = globalThis.cluster.predict(workload, links, split);
   return found;
@@ -41,40 +38,18 @@ MEMORY = ("weights", "gradients", "state", "activations", "total")
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a page with the place, and what it stands instead of."""
-    folder = tmp_path_factory.mktemp("cluster")
-    for name in (*SCRIPTS, *STYLES):
-        shutil.copy(STATIC / name, folder)
-    head = '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Page</title>'
-    head += f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-    head += "".join(f'<link rel="stylesheet" href="{name}">' for name in STYLES)
-    head += "".join(f'<script src="{name}" defer></script>' for name in SCRIPTS)
     own = {**presets.as_json()["clusters"][0], "name": 'own "&<b>', "sources": [], "memory_bytes": None}
     made = presets.as_json()
     made["clusters"].append(own)
     place = '<div id="table-splits">drawn at build time</div>' + explorer_html(made, ["table-splits", "not-there"])
-    (folder / "index.html").write_text(f"{head}<main><h1>Page</h1>{place}</main></html>", "utf-8")
-    return folder / "index.html"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Return a browser."""
-    with launched() as found:
-        yield found
+    return made_page(tmp_path_factory.mktemp("cluster"), STYLES, SCRIPTS, place)
 
 
 @pytest.fixture
 def tab(browser: Browser, site: Path) -> Iterator[Tab]:
     """Return the page, opened as a file; nothing may have failed in it when the test is over."""
-    context = browser.new_context()
-    opened = context.new_page()
-    errors: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    opened.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
-    opened.goto(site.as_uri())
-    yield opened
-    assert errors == []
-    context.close()
+    with opened_page(browser, site) as opened:
+        yield opened
 
 
 def said_by(place: Locator) -> str:
@@ -246,14 +221,14 @@ def test_presets_fill_their_fields_and_say_whose_they_are(tab: Tab) -> None:
 
 
 def test_every_point_of_the_curves_is_reached_by_key_and_says_its_values(tab: Tab) -> None:
-    spots = tab.locator(".cluster-chart .spot")
+    spots = tab.locator(".explorer-chart .spot")
     assert spots.count() == 24, "two curves, and one rank has too little memory"
     spots.first.focus()
-    words = said_by(tab.locator(".cluster-readout"))
+    words = said_by(tab.locator(".explorer-readout"))
     assert words.startswith("2 ranks, the batch stays: ")
     assert words.endswith("(modelled)")
     tab.keyboard.press("Tab")
-    assert said_by(tab.locator(".cluster-readout")).startswith("4 ranks, the batch stays: ")
+    assert said_by(tab.locator(".explorer-readout")).startswith("4 ranks, the batch stays: ")
     tab.locator(".cluster-curve summary").click()
     assert tab.locator(".cluster-curve tbody tr").count() == 12
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import launched
+from made_page import made_page
 from playwright.sync_api import Browser
 from playwright.sync_api import Page as Tab
 from prediction import PredictionForm, form_html
 
 from tinytorch.perf.timing import Measurement
 from tinytorch.report.records import number_body
-
-STATIC = Path(__file__).resolve().parents[1] / "_static"
 
 
 def _number(value: Any, unit: str | None = None) -> dict[str, Any]:
@@ -42,20 +38,8 @@ def _question(number: int, record: dict[str, Any]) -> str:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a page of questions, one of each kind."""
-    folder = tmp_path_factory.mktemp("predictions")
-    shutil.copy(STATIC / "prediction.js", folder)
     questions = "\n".join(_question(number, record) for number, record in enumerate(RECORDS))
-    head = '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Page</title>'
-    head += '<script src="prediction.js" defer></script>'
-    (folder / "index.html").write_text(head + questions, "utf-8")
-    return folder / "index.html"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Return a browser."""
-    with launched() as found:
-        yield found
+    return made_page(tmp_path_factory.mktemp("predictions"), [], ["prediction.js"], questions)
 
 
 @pytest.fixture(scope="module")

@@ -5,25 +5,22 @@ from __future__ import annotations
 import copy
 import json
 import random
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import launched
 from gate_accessibility import check as accessibility_problems
+from made_page import made_page, opened_page
 from playwright.sync_api import Browser, Locator
 from playwright.sync_api import Page as Tab
 from published_machines import PUBLISHED
-from site_security import POLICY
 from your_machine import SCRIPTS, STYLES, RooflineExplorerNode, YourMachineNode, roofs_of, rules, script
 
 from tests.report.made_measurements import made_measurements
 from tinytorch.report.measurements import LARGEST_BYTES, parse
 from tinytorch.report.numbers import format_interval, format_number
 
-STATIC = Path(__file__).resolve().parents[1] / "_static"
 BOOK = made_measurements("The book's")
 #: Markup that would run if it were ever taken for more than text.
 HOSTILE = '<img src=x onerror="window.ran=1"><script>window.ran=1</script>"\'`</script><svg onload=window.ran=1>'
@@ -46,46 +43,24 @@ DROP = """text => {
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a page with both places, as the extension writes them."""
     folder = tmp_path_factory.mktemp("machines")
-    for name in (*SCRIPTS, *STYLES):
-        shutil.copy(STATIC / name, folder)
     data = folder / "_measurements"
     data.mkdir()
     whole = {"measurements": BOOK, "titles": [["your_machine", "Your machine"]], **rules()}
     (data / "book.js").write_text(script("tinytorchBook", whole), "utf-8")
     roofs = {"measurements": roofs_of(BOOK), "published": list(PUBLISHED)}
     (data / "roofs.js").write_text(script("tinytorchRoofs", roofs), "utf-8")
-    head = '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Page</title>'
-    head += f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-    head += "".join(f'<link rel="stylesheet" href="{name}">' for name in STYLES)
-    head += "".join(f'<script src="{name}" defer></script>' for name in SCRIPTS)
     places = YourMachineNode().html(NOT_APP, "index")
     places += '<figure id="figure-roofline">drawn</figure>'
     places += RooflineExplorerNode(instead="figure-roofline").html(NOT_APP, "index")
-    (folder / "index.html").write_text(f"{head}<main><h1>Page</h1>{places}</main></html>", "utf-8")
-    return folder / "index.html"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Return a browser."""
-    with launched() as found:
-        yield found
+    return made_page(folder, STYLES, SCRIPTS, places)
 
 
 @pytest.fixture
 def tab(browser: Browser, site: Path) -> Iterator[Tab]:
     """Return the page, opened as a file; it must not have failed or run a file's markup when the test is over."""
-    context = browser.new_context()
-    opened = context.new_page()
-    errors: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    opened.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
-    opened.on("dialog", lambda dialog: errors.append(dialog.message))
-    opened.goto(site.as_uri())
-    yield opened
-    assert opened.evaluate("window.ran") is None
-    assert errors == []
-    context.close()
+    with opened_page(browser, site) as opened:
+        yield opened
+        assert opened.evaluate("window.ran") is None
 
 
 def said_by(place: Locator) -> str:
@@ -303,9 +278,9 @@ def test_the_file_can_be_dropped_kept_and_forgotten(tab: Tab, site: Path) -> Non
 
 def test_every_roof_and_point_says_its_value_to_the_keyboard(tab: Tab) -> None:
     assert tab.locator("#figure-roofline").is_hidden()
-    readout = tab.locator(".roofline-readout")
+    readout = tab.locator(".explorer-readout")
     said = []
-    for target in tab.locator(".roofline-chart [tabindex='0']").all():
+    for target in tab.locator(".explorer-chart [tabindex='0']").all():
         target.focus()
         assert readout.inner_text() == target.get_attribute("aria-label")
         said.append(said_by(readout))
@@ -313,7 +288,7 @@ def test_every_roof_and_point_says_its_value_to_the_keyboard(tab: Tab) -> None:
     assert "memory of the book's machine, 1 thread: 10.0 GB/s (9.5 to 10.5 GB/s)" in said
     assert len(said) == 4
     tab.get_by_label("all cores").check()
-    assert "2 threads" in str(tab.locator(".roofline-chart [tabindex='0']").first.get_attribute("aria-label"))
+    assert "2 threads" in str(tab.locator(".explorer-chart [tabindex='0']").first.get_attribute("aria-label"))
     tab.get_by_label("NVIDIA A100, 40 GB").check()
     assert "quoted from" in said_by(tab.locator(".roofline-sources"))
     give(tab, changed(label="Mine"))

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from docutils import nodes
 from docutils.parsers.rst import directives
 from late_html import LateHtml
+from page_files import EXPLORER_SCRIPTS, EXPLORER_STYLES, load_files
 from record_store import store_of
 from sphinx.application import Sphinx
 from sphinx.util import logging
@@ -23,17 +24,9 @@ from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 
 LOGGER = logging.getLogger(__name__)
 PLACE = 'class="cluster-explorer"'
-STYLES = ("cluster.css",)
+STYLES = (*EXPLORER_STYLES, "cluster.css")
 #: In the order in which they need each other.
-SCRIPTS = (
-    "your-machine-numbers.js",
-    "your-machine-tables.js",
-    "roofline-model.js",
-    "cluster-model.js",
-    "cluster-form.js",
-    "cluster-drawing.js",
-    "cluster.js",
-)
+SCRIPTS = (*EXPLORER_SCRIPTS, "cluster-model.js", "cluster-form.js", "cluster-drawing.js", "cluster.js")
 #: What ``:machine:`` names, in this order: records of the page, with their units.
 _MEASURED = (("alpha_s", "s"), ("beta_s_per_byte", "s/B"), ("flops_per_second", "FLOP/s"))
 
@@ -112,12 +105,8 @@ class ClusterExplorerDirective(SphinxDirective):
 
 def add_files(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
     """Load styles and scripts on the pages that have the place."""
-    if PLACE not in context.get("body", ""):
-        return
-    for place, name in enumerate(STYLES):
-        app.add_css_file(name, priority=820 + place)
-    for place, name in enumerate(SCRIPTS):
-        app.add_js_file(name, loading_method="defer", priority=820 + place)
+    if PLACE in context.get("body", ""):
+        load_files(app, STYLES, SCRIPTS, priority=820)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

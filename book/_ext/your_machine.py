@@ -14,6 +14,7 @@ from typing import Any
 from docutils import nodes
 from late_html import LateHtml
 from measured import reading_order
+from page_files import EXPLORER_SCRIPTS, EXPLORER_STYLES, load_files
 from published_machines import PUBLISHED
 from record_store import store_of
 from sphinx.application import Sphinx
@@ -30,16 +31,8 @@ FOLDER = "_measurements"
 #: The page whose tables are the roofs and points of the interactive roofline.
 ROOFS_PAGE, ROOFS_TABLES = "your_machine", ("roofs", "ops")
 #: In the order in which they need each other.
-SCRIPTS = (
-    "your-machine-numbers.js",
-    "your-machine-check.js",
-    "your-machine-tables.js",
-    "your-machine.js",
-    "roofline-model.js",
-    "roofline-drawing.js",
-    "roofline.js",
-)
-STYLES = ("your-machine.css", "roofline.css")
+SCRIPTS = (*EXPLORER_SCRIPTS, "your-machine-check.js", "your-machine.js", "roofline-drawing.js", "roofline.js")
+STYLES = ("your-machine.css", *EXPLORER_STYLES, "roofline.css")
 
 
 class YourMachineNode(LateHtml):
@@ -148,12 +141,8 @@ def write_data(app: Sphinx, exception: Exception | None) -> None:
 def add_files(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
     """Load styles and scripts on the pages that have one of the places."""
     body = context.get("body", "")
-    if 'class="your-machine"' not in body and 'class="roofline-explorer"' not in body:
-        return
-    for place, name in enumerate(STYLES):
-        app.add_css_file(name, priority=800 + place)
-    for place, name in enumerate(SCRIPTS):
-        app.add_js_file(name, loading_method="defer", priority=800 + place)
+    if 'class="your-machine"' in body or 'class="roofline-explorer"' in body:
+        load_files(app, STYLES, SCRIPTS, priority=800)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -4,16 +4,9 @@
 globalThis.cluster ??= {};
 
 {
-  const SVG = "http://www.w3.org/2000/svg";
+  const { svg } = globalThis.explorers;
   const MARGIN = { left: 52, right: 16, top: 12, bottom: 44 };
   const REACH = 12; // half of a target's width: 24 px, as WCAG 2.2 asks (2.5.8)
-
-  const svg = (name, attributes = {}, ...children) => {
-    const made = document.createElementNS(SVG, name);
-    for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
-    made.append(...children);
-    return made;
-  };
 
   /** A circle for the first curve, a square for the second: nothing rests on colour alone. */
   const mark = (shape, x, y) =>
@@ -22,21 +15,13 @@ globalThis.cluster ??= {};
       : svg("circle", { class: "mark", cx: x, cy: y, r: 5 });
 
   const axes = ({ width, height, x, y, most }) => {
-    const group = svg("g", { class: "cluster-axes", "aria-hidden": "true" });
-    const bottom = height - MARGIN.bottom;
+    const frame = { width, height, margin: MARGIN };
+    const group = explorers.axes(frame, "ranks", "efficiency (%)");
     const step = Math.ceil(Math.log2(most) / Math.max(Math.floor((width - MARGIN.left) / 52), 2));
     for (let power = 0; 2 ** power <= most; power += step) {
-      const at = x(2 ** power);
-      group.append(svg("line", { x1: at, x2: at, y1: MARGIN.top, y2: bottom }), svg("text", { x: at, y: bottom + 16, "text-anchor": "middle" }, (2 ** power).toLocaleString("en")));
+      group.append(...explorers.tick(frame, { x: x(2 ** power) }, (2 ** power).toLocaleString("en")));
     }
-    for (const share of [0, 0.25, 0.5, 0.75, 1]) {
-      const at = y(share);
-      group.append(svg("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: at, y2: at }), svg("text", { x: MARGIN.left - 6, y: at + 4, "text-anchor": "end" }, String(share * 100)));
-    }
-    group.append(
-      svg("text", { x: (MARGIN.left + width - MARGIN.right) / 2, y: height - 6, "text-anchor": "middle" }, "ranks"),
-      svg("text", { x: 12, y: bottom / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${bottom / 2})` }, "efficiency (%)"),
-    );
+    for (const share of [0, 0.25, 0.5, 0.75, 1]) group.append(...explorers.tick(frame, { y: y(share) }, String(share * 100)));
     return group;
   };
 
@@ -61,9 +46,7 @@ globalThis.cluster ??= {};
       for (const { ranks, efficiency, label } of points) {
         const [cx, cy] = [x(ranks), y(efficiency)];
         const reach = svg("circle", { class: "reach", cx, cy, r: REACH });
-        const group = svg("g", { class: `spot ${shape}`, tabindex: "0", role: "img", "aria-label": label }, reach, mark(shape, cx, cy));
-        for (const event of ["focus", "pointerenter", "click"]) group.addEventListener(event, () => onShow(label, group));
-        drawing.append(group);
+        drawing.append(explorers.target(`spot ${shape}`, label, onShow, reach, mark(shape, cx, cy)));
       }
     }
     return drawing;

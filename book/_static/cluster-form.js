@@ -54,11 +54,8 @@ globalThis.cluster ??= {};
   class Field {
     constructor([name, label, hint, check, may = ""], onChange) {
       Object.assign(this, { name, check, may, hint });
-      const id = `cluster-${name.replaceAll("_", "-")}`;
-      this.input = element("input", { id, type: "text", autocomplete: "off", spellcheck: "false", "aria-describedby": `${id}-hint` });
-      this.said = element("span", { id: `${id}-hint`, class: "cluster-hint" }, this.hint);
+      Object.assign(this, explorers.field(`cluster-${name.replaceAll("_", "-")}`, label, hint));
       this.input.addEventListener("input", onChange);
-      this.place = element("p", {}, element("label", { for: id }, label), this.input, this.said);
     }
     set(value) {
       this.input.value = cluster.typed(value);
@@ -90,7 +87,7 @@ globalThis.cluster ??= {};
       const group = (legend, ...first) => {
         const own = FIELDS[legend].map((row) => new Field(row, onChange));
         for (const field of own) this.fields.set(field.name, field);
-        return element("fieldset", {}, element("legend", {}, legend), ...first, ...own.map((field) => field.place));
+        return explorers.fieldset(legend, ...first, ...own.map((field) => field.place));
       };
       const preset = (kind, label, take) => {
         const names = presets[kind].map((one) => one.name);
@@ -107,14 +104,13 @@ globalThis.cluster ??= {};
       [this.sharding, this.shardingPlace] = choice("cluster-sharding", "Data split shares out", SHARDING, onChange);
       [this.numbers, this.numbersPlace] = choice("cluster-numbers", "Numbers", ["2 bytes, mixed", "4 bytes"], onChange);
       [this.recompute, this.recomputePlace] = choice("cluster-recompute", "Activations", ["computed twice", "kept"], onChange);
-      this.element = element(
-        "form",
-        { class: "cluster-form", "aria-label": "Your cluster" },
+      this.element = explorers.form(
+        "cluster-form",
+        "Your cluster",
         group("Cluster", clusterPlace),
         group("Model", modelPlace),
         group("Training", this.shardingPlace, this.numbersPlace, this.recomputePlace),
       );
-      this.element.addEventListener("submit", (event) => event.preventDefault());
       this.takeCluster(presets.clusters[0]);
       this.takeModel(presets.models[0]);
       this.fields.get("ranks").set(presets.ranks);

@@ -9,7 +9,6 @@
   const PARTS = [
     ["bubble", "Bubble"], ["tensor", "Sums of activations"], ["handing", "Hand-over"], ["gradients", "Gradients"],
   ];
-  let tables = 0;
 
   const text = (value, unit) => machines.formatNumber(value, unit).text;
   const splitName = ({ split }) => `${split.data} × ${split.tensor} × ${split.pipeline}`;
@@ -20,31 +19,21 @@
   const tag = () => element("span", { class: "kind-tag" }, "model");
 
   /** A table of modelled numbers; the first cell of a row names it. */
-  const table = (caption, heads, rows) => {
-    tables += 1;
-    const id = `cluster-table-${tables}`;
-    const head = element("tr", {}, ...heads.map((name, i) => element("th", i ? { scope: "col", class: "numeric" } : { scope: "col" }, name)));
-    const body = rows.map(([first, ...rest]) =>
-      element("tr", {}, element("th", { scope: "row" }, first), ...rest.map((cell) => element("td", { class: "numeric modelled" }, cell))),
-    );
-    const made = element("table", {}, element("caption", { id }, caption, " ", tag()), element("thead", {}, head), element("tbody", {}, ...body));
-    return element("div", { class: "measured-table", role: "region", tabindex: "0", "aria-labelledby": id }, made);
-  };
+  const table = (caption, heads, rows) => machines.table([caption, " ", tag()], heads, rows, "numeric", "numeric modelled");
 
   class Explorer {
     constructor(place) {
       this.form = new cluster.Form(JSON.parse(place.dataset.presets), () => this.soon());
       this.answer = element("p", { role: "status", class: "cluster-answer" });
       this.splits = element("div", { class: "cluster-splits" });
-      this.chart = element("div", { class: "cluster-chart" });
-      this.readout = element("p", { class: "cluster-readout" }, "Point at a point, or reach it with the tab key.");
+      this.chart = new explorers.Chart("Point at a point, or reach it with the tab key.");
       this.key = element("p", { class: "cluster-key" });
       this.curveTable = element("div");
       const folded = element("details", { class: "cluster-curve" }, element("summary", {}, "The curves as a table"), this.curveTable);
       this.sources = element("p", { class: "cluster-sources" });
-      place.replaceChildren(this.form.element, this.answer, this.splits, this.key, this.chart, this.readout, folded, this.sources);
+      place.replaceChildren(this.form.element, this.answer, this.splits, this.key, this.chart.place, this.chart.readout, folded, this.sources);
       this.update();
-      new ResizeObserver(() => this.draw()).observe(this.chart);
+      new ResizeObserver(() => this.draw()).observe(this.chart.place);
     }
 
     /** Computes once for all that a reader types until the next picture. */
@@ -155,28 +144,17 @@
         ". An efficiency of 100 % is what a single rank with memory enough would do.",
       );
       if (!drawn.length) {
-        this.chart.replaceChildren(element("p", {}, "Nothing to draw: no number of ranks has a split that fits."));
+        this.chart.lack("Nothing to draw: no number of ranks has a split that fits.");
         return;
       }
-      const width = Math.max(Math.floor(this.chart.clientWidth), 260);
-      this.chart.replaceChildren(
-        cluster.draw(width, drawn, (label, group) => {
-          this.readout.textContent = label;
-          for (const other of this.chart.querySelectorAll(".seen")) other.classList.remove("seen");
-          group.classList.add("seen");
-        }),
-      );
+      this.chart.show((width, onShow) => cluster.draw(width, drawn, onShow));
     }
   }
 
   document.addEventListener("DOMContentLoaded", () => {
     for (const place of document.querySelectorAll(".cluster-explorer")) {
       new Explorer(place);
-      for (const id of place.dataset.instead.split(" ").filter(Boolean)) {
-        const still = document.getElementById(id);
-        if (still) still.hidden = true;
-      }
-      place.classList.add("drawn");
+      explorers.takeOver(place);
     }
   });
 }

@@ -4,18 +4,11 @@
 globalThis.machines ??= {};
 
 {
-  const SVG = "http://www.w3.org/2000/svg";
+  const { svg, target } = globalThis.explorers;
   const MARGIN = { left: 58, right: 14, top: 14, bottom: 44 };
   const LINE = 14; // pixels between two names, so that both can be read
   const REACH = 24; // pixels of a target, as WCAG 2.2 asks (2.5.8)
   const LINE_REACH = 14; // of a roof: more would cover the next one, and the tables below say the same
-
-  const svg = (name, attributes = {}, ...children) => {
-    const made = document.createElementNS(SVG, name);
-    for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
-    made.append(...children);
-    return made;
-  };
 
   const isFinitePair = ([x, y]) => Number.isFinite(x) && Number.isFinite(y);
   const path = (points) => points.filter(isFinitePair).map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)},${y.toFixed(1)}`).join("");
@@ -52,29 +45,10 @@ globalThis.machines ??= {};
   };
 
   const axes = (paper) => {
-    const group = svg("g", { class: "roofline-axes", "aria-hidden": "true" });
-    const bottom = paper.height - MARGIN.bottom;
-    for (const value of powers(paper.xs, paper.width / 70)) {
-      const x = paper.x(value);
-      group.append(svg("line", { x1: x, x2: x, y1: MARGIN.top, y2: bottom }), svg("text", { x, y: bottom + 16, "text-anchor": "middle" }, tickText(value)));
-    }
-    for (const value of powers(paper.ys, 9)) {
-      const y = paper.y(value);
-      const end = paper.width - MARGIN.right;
-      group.append(svg("line", { x1: MARGIN.left, x2: end, y1: y, y2: y }), svg("text", { x: MARGIN.left - 6, y: y + 4, "text-anchor": "end" }, tickText(value)));
-    }
-    const middle = (MARGIN.left + paper.width - MARGIN.right) / 2;
-    group.append(
-      svg("text", { x: middle, y: paper.height - 6, "text-anchor": "middle" }, "arithmetic intensity (FLOP/B)"),
-      svg("text", { x: 12, y: bottom / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${bottom / 2})` }, "rate (operations/s)"),
-    );
-    return group;
-  };
-
-  /** A group that can have the focus, and says what it is to who does not see it. */
-  const target = (className, label, onShow, ...children) => {
-    const group = svg("g", { class: className, tabindex: "0", role: "img", "aria-label": label }, ...children);
-    for (const event of ["focus", "pointerenter", "click"]) group.addEventListener(event, () => onShow(label, group));
+    const frame = { width: paper.width, height: paper.height, margin: MARGIN };
+    const group = explorers.axes(frame, "arithmetic intensity (FLOP/B)", "rate (operations/s)");
+    for (const value of powers(paper.xs, paper.width / 70)) group.append(...explorers.tick(frame, { x: paper.x(value) }, tickText(value)));
+    for (const value of powers(paper.ys, 9)) group.append(...explorers.tick(frame, { y: paper.y(value) }, tickText(value)));
     return group;
   };
 

@@ -19,8 +19,6 @@
     return element("label", { class: "roofline-choice", for: input.id }, input, ` ${label}`);
   };
 
-  const fieldset = (legend, ...children) => element("fieldset", {}, element("legend", {}, legend), ...children);
-
   class Explorer {
     constructor(place, data) {
       this.place = place;
@@ -33,14 +31,13 @@
       this.peaks = new Set(["FP32"]);
       this.off = new Set(); // levels that the reader switched off
       this.values = {};
-      this.chart = element("div", { class: "roofline-chart" });
-      this.readout = element("p", { class: "roofline-readout" }, "Point at a roof or a point, or reach it with the tab key.");
+      this.chart = new explorers.Chart("Point at a roof or a point, or reach it with the tab key.");
       this.choices = element("div", { class: "roofline-choices" });
       this.sources = element("div", { class: "roofline-sources" });
       this.answer = element("p", { role: "status", class: "roofline-answer" });
-      place.replaceChildren(this.choices, this.chart, this.readout, this.sources, this.kernelForm(), this.answer);
+      place.replaceChildren(this.choices, this.chart.place, this.chart.readout, this.sources, this.kernelForm(), this.answer);
       this.build();
-      new ResizeObserver(() => this.draw()).observe(this.chart);
+      new ResizeObserver(() => this.draw()).observe(this.chart.place);
     }
 
     /** Takes the reader's machine, or forgets it. */
@@ -85,10 +82,10 @@
       );
       const several = book.sets.length > 1 || this.all.some((one) => one.kind === "yours" && one.sets.length > 1);
       this.choices.replaceChildren(
-        fieldset("Whose roofs", ...whose),
-        ...(several ? [fieldset("Threads", ...threads)] : []),
-        fieldset("Arithmetic", ...peaks),
-        fieldset("Levels of the memory", ...levels),
+        explorers.fieldset("Whose roofs", ...whose),
+        ...(several ? [explorers.fieldset("Threads", ...threads)] : []),
+        explorers.fieldset("Arithmetic", ...peaks),
+        explorers.fieldset("Levels of the memory", ...levels),
       );
       const options = (select, names, first) => {
         const before = select.value;
@@ -125,16 +122,10 @@
         ...quoted.map((one) => element("p", {}, `${one.name}: quoted from `, element("a", { class: "reference external", href: one.address }, one.source), ".")),
       );
       if (!shown.length) {
-        this.chart.replaceChildren(element("p", {}, "Nothing to draw: choose a machine, its arithmetic and a level that it has."));
+        this.chart.lack("Nothing to draw: choose a machine, its arithmetic and a level that it has.");
         return;
       }
-      const width = Math.max(Math.floor(this.chart.clientWidth), 260);
-      const onShow = (label, group) => {
-        this.readout.textContent = label;
-        for (const other of this.chart.querySelectorAll(".seen")) other.classList.remove("seen");
-        group.classList.add("seen");
-      };
-      this.chart.replaceChildren(machines.drawRoofline(width, shown, this.kernelPoint(shown), onShow));
+      this.chart.show((width, onShow) => machines.drawRoofline(width, shown, this.kernelPoint(shown), onShow));
       this.judge(shown);
     }
 
@@ -147,9 +138,7 @@
       this.held = select("roofline-held");
       this.arithmetic = select("roofline-arithmetic");
       const fields = FIELDS.map(([name, label, hint]) => {
-        const id = `roofline-${name}`;
-        const input = element("input", { id, type: "text", autocomplete: "off", "aria-describedby": `${id}-hint` });
-        const said = element("span", { id: `${id}-hint`, class: "roofline-hint" }, hint);
+        const { input, said, place } = explorers.field(`roofline-${name}`, label, hint);
         input.addEventListener("input", () => {
           const value = machines.typedNumber(input.value);
           const wrong = value === null && input.value.trim() !== "";
@@ -158,13 +147,11 @@
           this.values[name] = value;
           this.draw();
         });
-        return element("p", {}, element("label", { for: id }, label), input, said);
+        return place;
       });
       const held = element("p", {}, element("label", { for: "roofline-held" }, "Where its data lives"), this.held);
       const kind = element("p", {}, element("label", { for: "roofline-arithmetic" }, "Its arithmetic"), this.arithmetic);
-      const form = element("form", { class: "roofline-kernel", "aria-label": "Your own kernel" }, fieldset("Your own kernel", ...fields, kind, held));
-      form.addEventListener("submit", (event) => event.preventDefault());
-      return form;
+      return explorers.form("roofline-kernel", "Your own kernel", explorers.fieldset("Your own kernel", ...fields, kind, held));
     }
 
     kernel() {
@@ -226,8 +213,6 @@
     if (!place || !data || !machines.roofline(data.measurements, "", "book")) return;
     const explorer = new Explorer(place, data);
     document.addEventListener("your-machine", ({ detail }) => explorer.take(detail));
-    const still = document.getElementById(place.dataset.instead);
-    if (still) still.hidden = true;
-    place.classList.add("drawn");
+    explorers.takeOver(place);
   });
 }

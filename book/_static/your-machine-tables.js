@@ -14,15 +14,19 @@ globalThis.machines ??= {};
   const element = machines.element;
   let tables = 0;
 
-  /** A table in a region that scrolls when too wide. Rows are lists of nodes or strings; the first cell is a header. */
-  machines.table = (caption, heads, rows) => {
+  /**
+   * A table in a region that scrolls when too wide. Rows are lists of nodes or strings; the first cell is a header.
+   * The other columns' heads and cells have the classes `headClass` and `cellClass`.
+   */
+  machines.table = (caption, heads, rows, headClass = "", cellClass = "") => {
     tables += 1;
-    const id = `your-machine-table-${tables}`;
-    const head = element("tr", {}, ...heads.map((text) => element("th", { scope: "col" }, text)));
+    const id = `drawn-table-${tables}`;
+    const classed = (name) => (name ? { class: name } : {});
+    const head = element("tr", {}, ...heads.map((text, i) => element("th", { scope: "col", ...classed(i ? headClass : "") }, text)));
     const body = rows.map(([first, ...rest]) =>
-      element("tr", {}, element("th", { scope: "row" }, first), ...rest.map((cell) => element("td", {}, cell))),
+      element("tr", {}, element("th", { scope: "row" }, first), ...rest.map((cell) => element("td", classed(cellClass), cell))),
     );
-    const table = element("table", {}, element("caption", { id }, caption), element("thead", {}, head), element("tbody", {}, ...body));
+    const table = element("table", {}, element("caption", { id }, ...[caption].flat()), element("thead", {}, head), element("tbody", {}, ...body));
     return element("div", { class: "measured-table", role: "region", tabindex: "0", "aria-labelledby": id }, table);
   };
 

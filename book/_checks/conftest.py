@@ -1,0 +1,16 @@
+"""The browser that tests of scripts look with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from chromium import launched
+from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Return a browser; one a module, as a second playwright cannot run beside it."""
+    with launched() as found:
+        yield found

@@ -1,0 +1,41 @@
+"""Pages that tests of scripts make: with the book's styles, scripts and policy, opened as a file."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page
+from site_security import POLICY
+
+STATIC = Path(__file__).resolve().parents[1] / "_static"
+
+
+def made_page(folder: Path, styles: Sequence[str], scripts: Sequence[str], content: str) -> Path:
+    """Write a page with ``content``, and the files of the book that it loads, into a folder; return its path."""
+    for name in (*scripts, *styles):
+        shutil.copy(STATIC / name, folder)
+    head = '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Page</title>'
+    head += f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    head += "".join(f'<link rel="stylesheet" href="{name}">' for name in styles)
+    head += "".join(f'<script src="{name}" defer></script>' for name in scripts)
+    path = folder / "index.html"
+    path.write_text(f"{head}<main><h1>Page</h1>{content}</main></html>", "utf-8")
+    return path
+
+
+@contextmanager
+def opened_page(browser: Browser, path: Path) -> Iterator[Page]:
+    """Yield the page in a fresh profile; AssertionError if anything failed in it by the end."""
+    context = browser.new_context()
+    opened = context.new_page()
+    errors: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    opened.on("dialog", lambda dialog: errors.append(dialog.message))
+    opened.goto(path.as_uri())
+    yield opened
+    assert errors == []
+    context.close()

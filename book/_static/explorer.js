@@ -1,0 +1,90 @@
+// What the explorers of pages share: fields with labels and hints, charts with a line that says what one looks at, SVG.
+"use strict";
+
+globalThis.explorers ??= {};
+
+{
+  const { element } = globalThis.machines;
+  const SVG = "http://www.w3.org/2000/svg";
+
+  /** A group of fields under its name. */
+  explorers.fieldset = (legend, ...children) => element("fieldset", { class: "explorer-fields" }, element("legend", {}, legend), ...children);
+
+  /** A form that is never sent. */
+  explorers.form = (className, label, ...children) => {
+    const made = element("form", { class: `explorer-form ${className}`, "aria-label": label }, ...children);
+    made.addEventListener("submit", (event) => event.preventDefault());
+    return made;
+  };
+
+  /** A field for text: its input, the hint below it, and the place that holds both and the label. */
+  explorers.field = (id, label, hint) => {
+    const input = element("input", { id, type: "text", autocomplete: "off", spellcheck: "false", "aria-describedby": `${id}-hint` });
+    const said = element("span", { id: `${id}-hint`, class: "explorer-hint" }, hint);
+    return { input, said, place: element("p", {}, element("label", { for: id }, label), input, said) };
+  };
+
+  /** Hides what the page shows instead of the explorer where there is no JavaScript: the ids are in `data-instead`. */
+  explorers.takeOver = (place) => {
+    for (const id of place.dataset.instead.split(" ").filter(Boolean)) {
+      const still = document.getElementById(id);
+      if (still) still.hidden = true;
+    }
+    place.classList.add("drawn");
+  };
+
+  /** An SVG element with attributes and children. */
+  explorers.svg = (name, attributes = {}, ...children) => {
+    const made = document.createElementNS(SVG, name);
+    for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
+    made.append(...children);
+    return made;
+  };
+
+  /** A group that can have the focus, and says what it is to who does not see it. */
+  explorers.target = (className, label, onShow, ...children) => {
+    const group = explorers.svg("g", { class: className, tabindex: "0", role: "img", "aria-label": label }, ...children);
+    for (const event of ["focus", "pointerenter", "click"]) group.addEventListener(event, () => onShow(label, group));
+    return group;
+  };
+
+  /** Axes without their lines: a group with the names of both, to which lines and ticks are added. */
+  explorers.axes = ({ width, height, margin }, across, upwards) => {
+    const middle = (height - margin.bottom) / 2;
+    return explorers.svg(
+      "g",
+      { class: "explorer-axes", "aria-hidden": "true" },
+      explorers.svg("text", { x: (margin.left + width - margin.right) / 2, y: height - 6, "text-anchor": "middle" }, across),
+      explorers.svg("text", { x: 12, y: middle, "text-anchor": "middle", transform: `rotate(-90 12 ${middle})` }, upwards),
+    );
+  };
+
+  /** A tick of the lower axis, or of the left one: its line through the chart, and its text. */
+  explorers.tick = ({ width, height, margin }, { x, y }, text) => {
+    const [bottom, right] = [height - margin.bottom, width - margin.right];
+    return x === undefined
+      ? [explorers.svg("line", { x1: margin.left, x2: right, y1: y, y2: y }), explorers.svg("text", { x: margin.left - 6, y: y + 4, "text-anchor": "end" }, text)]
+      : [explorers.svg("line", { x1: x, x2: x, y1: margin.top, y2: bottom }), explorers.svg("text", { x, y: bottom + 16, "text-anchor": "middle" }, text)];
+  };
+
+  /** The place of a drawing, and the line below it that says what the reader looks at. */
+  explorers.Chart = class {
+    constructor(hint) {
+      this.place = element("div", { class: "explorer-chart" });
+      this.readout = element("p", { class: "explorer-readout" }, hint);
+    }
+    /** Shows what `draw(width, onShow)` returns, `onShow` being told what the reader looks at. */
+    show(draw) {
+      const onShow = (label, group) => {
+        this.readout.textContent = label;
+        for (const other of this.place.querySelectorAll(".seen")) other.classList.remove("seen");
+        group.classList.add("seen");
+      };
+      this.place.replaceChildren(draw(Math.max(Math.floor(this.place.clientWidth), 260), onShow));
+    }
+    /** Says why there is no drawing. */
+    lack(why) {
+      this.place.replaceChildren(element("p", {}, why));
+    }
+  };
+}
