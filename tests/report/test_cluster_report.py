@@ -17,7 +17,6 @@ from tinytorch.report.cluster_report import (
     published_table,
     scaling_figure,
     splits_table,
-    validation_figure,
     validation_table,
 )
 from tinytorch.report.shown import Shown
@@ -96,9 +95,6 @@ def test_a_prediction_and_a_measurement_never_look_alike(page: Page) -> None:
     assert rows[1]["state"]["kind"] == "modelled"
     assert rows[0]["error"]["value"] == pytest.approx(1 / 1.03 - 1)
     assert made.worst.name == "data, 2 ranks"
-    figure = validation_figure(made)
-    shown = page.figure("errors", figure, caption="Two errors.", alt="Two bars, one of them far to the left of zero.")
-    assert [one["label"] for one in shown.record.body["series"]] == ["one rank", "data, 2 ranks"]
 
 
 def test_published_numbers_are_quoted_as_they_were_printed(page: Page) -> None:

@@ -13,10 +13,10 @@ from tinytorch.perf.distributed.messages.collective_times import Kind
 from tinytorch.perf.distributed.messages.collectives import Collectives
 from tinytorch.perf.distributed.messages.link_fit import FittedLink, fit
 from tinytorch.perf.timing import Measurement
-from tinytorch.report.collective_figure import VARIANTS, collective_figure, link_table, residual_figure
+from tinytorch.report.collective_figure import VARIANTS, collective_figure, link_table
 from tinytorch.report.figures import check_figure, settle, to_body
 from tinytorch.report.page import Page
-from tinytorch.report.scaling_figure import scaling_figure, scaling_table
+from tinytorch.report.scaling_figure import scaling_figure
 
 
 def made_collectives(oversubscribed: bool = False) -> Collectives:
@@ -63,14 +63,6 @@ def test_the_legend_says_where_ranks_shared_cores() -> None:
     assert marked == ["all-reduce, ranks share cores"]
 
 
-def test_residuals_are_those_of_the_fit() -> None:
-    link = made_collectives().link("all-reduce")
-    (series,) = checked(residual_figure({"all-reduce": link}))
-    assert [one["value"] for one in series["numbers"]] == [link.residuals[size] for size in sorted(link.residuals)]
-    with pytest.raises(ValueError, match="links must hold at least one"):
-        residual_figure({})
-
-
 def test_a_table_of_links_says_what_was_fitted_and_whether_it_holds() -> None:
     link = made_collectives().link("all-reduce")
     text = link_table(Page("links"), "links", [link], caption="Links.").text
@@ -98,12 +90,3 @@ def test_speedups_are_measured_and_laws_are_modelled() -> None:
     assert amdahl["numbers"][1]["value"] == pytest.approx(law.speedup(8))
     with pytest.raises(ValueError, match="scalings must hold one with more than one rank"):
         scaling_figure([made_scaling("strong", {1: 1.0, 2: 0.5}, cores=1)])
-
-
-def test_a_table_of_steps_gives_no_efficiency_where_ranks_share_cores() -> None:
-    made = made_scaling("strong", {1: 1.0, 2: 0.5, 4: 0.5}, cores=2)
-    text = scaling_table(Page("scaling"), "scaling", made, caption="Steps.").text
-    rows = [line for line in text.splitlines() if line.strip()[:1].isdigit()]
-    assert "linear" in rows[1]
-    assert "no verdict: ranks share cores" in rows[2]
-    assert rows[2].count("–") == 2

@@ -10,7 +10,7 @@ from tinytorch.perf.distributed.larger.prediction import Prediction
 from tinytorch.perf.distributed.larger.published_scaling import PublishedResult
 from tinytorch.perf.distributed.larger.validation import Validation
 from tinytorch.perf.timing import Measurement
-from tinytorch.report.figures import INK, bars, line, subplots
+from tinytorch.report.figures import line, subplots
 from tinytorch.report.numbers import format_number
 from tinytorch.report.page import Page
 from tinytorch.report.shown import Shown
@@ -131,15 +131,6 @@ def validation_table(page: Page, key: str, validation: Validation, *, caption: s
         for row in validation.rows
     ]
     return page.table(key, rows, _VALIDATION_COLUMNS, caption=caption)
-
-
-def validation_figure(validation: Validation) -> Figure:
-    """Return the error of each prediction as a bar: right of 0 the step was faster than predicted."""
-    figure, ax = subplots(height=0.9 + 0.32 * len(validation.rows))
-    errors = [row.error for row in validation.rows]
-    bars(ax, [row.name for row in validation.rows], errors, quantity="error of the prediction", variants="measured")
-    ax.axvline(0, color=INK, linewidth=0.8)
-    return figure
 
 
 def published_table(page: Page, key: str, results: Sequence[PublishedResult], *, caption: str) -> Shown:

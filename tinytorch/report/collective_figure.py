@@ -1,4 +1,4 @@
-"""Collectives as figures and a table: time or bandwidth over the size, lines fitted to them, and their residuals."""
+"""Collectives as a figure and a table: time or bandwidth over the size, and the lines fitted to them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 
 from tinytorch.perf.distributed.messages.collective_times import Kind
 from tinytorch.perf.distributed.messages.collectives import Collectives
-from tinytorch.perf.distributed.messages.link_fit import TOLERANCE, FittedLink
-from tinytorch.perf.timing import Measurement, quantity
+from tinytorch.perf.distributed.messages.link_fit import FittedLink
+from tinytorch.perf.timing import Measurement
 from tinytorch.report.colors import color
-from tinytorch.report.figures import INK, line, subplots
+from tinytorch.report.figures import line, subplots
 from tinytorch.report.numbers import common_scale
 from tinytorch.report.page import Page
 from tinytorch.report.shown import Shown
@@ -80,29 +80,6 @@ def collective_figure(
     ax.set_yscale("log")
     _name_sizes(ax, collectives.sizes)
     _legend_below(figure, columns)
-    return figure
-
-
-def residual_figure(links: Mapping[Kind, FittedLink]) -> Figure:
-    """Return how far each kind's medians lie from its line, relative to them, over the size of the message.
-
-    The band is what still counts as on the line. A change of protocol is a step in what should scatter around 0.
-
-    Raises:
-        ValueError: if there is no link.
-    """
-    if not links:
-        raise ValueError("links must hold at least one fitted line")
-    figure, ax = subplots(height=_HEIGHT + _LEGEND_LINE * -(-len(links) // 2))
-    ax.axhspan(-100 * TOLERANCE, 100 * TOLERANCE, color=color("modelled"), alpha=0.15, linewidth=0)
-    ax.axhline(0, color=INK, linewidth=0.8)
-    for kind, link in links.items():
-        sizes = sorted(link.residuals)
-        off = [quantity(link.residuals[size], "%", f"off the line of {link.name} at {size} B") for size in sizes]
-        line(ax, sizes, off, quantity="off the line", variant=VARIANTS[kind], label=kind)
-    ax.set_xscale("log", base=2)
-    _name_sizes(ax, sorted({size for link in links.values() for size in link.residuals}))
-    _legend_below(figure, 2)
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Scaling as a figure and a table: measured speedups, and beyond the cores what a law promises."""
+"""Scaling as a figure: measured speedups, and beyond the cores what a law promises."""
 
 from __future__ import annotations
 
@@ -9,20 +9,9 @@ from matplotlib.figure import Figure
 from tinytorch.perf.distributed.scaling.strong_weak import Scaling
 from tinytorch.perf.timing import quantity
 from tinytorch.report.figures import INK, line, subplots
-from tinytorch.report.page import Page
-from tinytorch.report.shown import Shown
-from tinytorch.report.tables import Column
 
 #: The laws are drawn up to so many times the ranks that were measured.
 _BEYOND = 8
-
-_COLUMNS = (
-    Column("ranks", "Ranks", "1"),
-    Column("seconds", "Step", "s"),
-    Column("speedup", "Speedup", ""),
-    Column("efficiency", "Efficiency", "%"),
-    Column("verdict", "Scaling"),
-)
 
 
 def scaling_figure(scalings: Sequence[Scaling]) -> Figure:
@@ -58,31 +47,6 @@ def scaling_figure(scalings: Sequence[Scaling]) -> Figure:
     ax.set_xlabel("ranks (unitless)")
     ax.legend()
     return figure
-
-
-def scaling_table(page: Page, key: str, scaling: Scaling, *, caption: str) -> Shown:
-    """Show and record a table of steps by number of ranks; where ranks had to share cores it says so.
-
-    Raises:
-        ValueError: if the key is taken.
-    """
-    rows = [
-        {
-            "ranks": count,
-            "seconds": scaling.times[count],
-            "speedup": scaling.speedup(count) if count > 1 else None,
-            "efficiency": scaling.efficiency(count) if count > 1 else None,
-            "verdict": _word(scaling, count),
-        }
-        for count in scaling.counts
-    ]
-    return page.table(key, rows, _COLUMNS, caption=caption)
-
-
-def _word(scaling: Scaling, count: int) -> str | None:
-    if count == 1:
-        return None
-    return scaling.verdict(count).word or "no verdict: ranks share cores"
 
 
 def _doubled(first: int, last: int) -> list[int]:

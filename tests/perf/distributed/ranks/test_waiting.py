@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinytorch.perf.distributed.ranks.waiting import divided, last_to_arrive
+from tinytorch.perf.distributed.ranks.waiting import divided
 
 CALLS = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1, max_size=6)
 
@@ -26,7 +26,6 @@ def test_waiting_and_moving_make_up_the_call(calls: list[tuple[int, int]]) -> No
 def test_a_late_rank_makes_the_others_wait() -> None:
     assert divided([0, 70, 20], [100, 100, 101]) == [(70, 30), (0, 30), (50, 31)]
     assert divided([0, 70], [30, 100]) == [(0, 30), (0, 30)], "a root that left before did not wait"
-    assert last_to_arrive([0, 70, 20]) == (1, 50)
 
 
 def test_what_is_no_collective_is_refused() -> None:
@@ -34,5 +33,3 @@ def test_what_is_no_collective_is_refused() -> None:
         divided([1], [1, 2])
     with pytest.raises(ValueError, match="rank 1's call must not end at 4 before its start at 5"):
         divided([1, 5], [2, 4])
-    with pytest.raises(ValueError, match="at least two ranks, not of 1"):
-        last_to_arrive([1.0])

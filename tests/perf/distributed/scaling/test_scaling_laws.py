@@ -1,4 +1,4 @@
-"""Amdahl's and Gustafson's laws: each other's limits, and back from a speedup to the serial share."""
+"""Amdahl's and Gustafson's laws: their closed forms, published examples, and what they have in common."""
 
 from __future__ import annotations
 
@@ -6,23 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinytorch.perf.breakdown import amdahl
-from tinytorch.perf.distributed.scaling.scaling_laws import (
-    amdahl_serial,
-    amdahl_speedup,
-    gustafson_serial,
-    gustafson_speedup,
-)
+from tinytorch.perf.distributed.scaling.scaling_laws import amdahl_speedup, gustafson_speedup
 
 SHARES = st.floats(0, 1)
 RANKS = st.integers(2, 100_000)
 
 
 @given(SHARES, RANKS)
-def test_the_serial_share_is_found_again(serial: float, ranks: int) -> None:
-    assert amdahl_serial(amdahl_speedup(serial, ranks), ranks) == pytest.approx(serial, abs=1e-9)
-    assert gustafson_serial(gustafson_speedup(serial, ranks), ranks) == pytest.approx(serial, abs=1e-9)
-    assert amdahl_speedup(serial, ranks) == pytest.approx(amdahl(1 - serial, ranks))
+def test_both_are_one_law_of_a_share_that_counts_from_one_rank_or_from_all(serial: float, ranks: int) -> None:
+    assert amdahl_speedup(serial, ranks) == pytest.approx(1 / (serial + (1 - serial) / ranks))
+    scaled = gustafson_speedup(serial, ranks)
+    of_one_rank = serial / scaled  # of the time that one rank would take for the grown work
+    assert amdahl_speedup(of_one_rank, ranks) == pytest.approx(scaled)
 
 
 def test_published_examples() -> None:
@@ -37,7 +32,3 @@ def test_wrong_numbers_are_refused() -> None:
         amdahl_speedup(1.5, 2)
     with pytest.raises(ValueError, match="ranks must be at least 1, not 0"):
         gustafson_speedup(0.5, 0)
-    with pytest.raises(ValueError, match="ranks must be at least 2 to tell a serial share, not 1"):
-        amdahl_serial(1.0, 1)
-    with pytest.raises(ValueError, match="speedup must be above 0, not 0"):
-        gustafson_serial(0, 2)

@@ -40,15 +40,3 @@ def divided(starts: Sequence[float], ends: Sequence[float]) -> list[Division]:
         waiting = last - start if end >= last else 0
         parts.append(Division(waiting, end - start - waiting))
     return parts
-
-
-def last_to_arrive(starts: Sequence[float]) -> tuple[int, float]:
-    """Return the rank that entered last, and how long after the one before it: what it cost all others at least.
-
-    Raises:
-        ValueError: if there are fewer than two ranks.
-    """
-    if len(starts) < 2:
-        raise ValueError(f"starts must be those of at least two ranks, not of {len(starts)}")
-    order = sorted(range(len(starts)), key=starts.__getitem__)
-    return order[-1], starts[order[-1]] - starts[order[-2]]

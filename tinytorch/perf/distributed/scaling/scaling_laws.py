@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tinytorch.perf.breakdown import amdahl
+
 
 def amdahl_speedup(serial: float, ranks: int) -> float:
     """Return the speedup of the same work on ``ranks`` ranks, 1 / (s + (1 - s) / p): strong scaling's bound.
@@ -16,7 +18,7 @@ def amdahl_speedup(serial: float, ranks: int) -> float:
         ValueError: if an argument is out of its range.
     """
     _check(serial, ranks)
-    return 1 / (serial + (1 - serial) / ranks)
+    return amdahl(1 - serial, ranks)
 
 
 def gustafson_speedup(serial: float, ranks: int) -> float:
@@ -35,38 +37,8 @@ def gustafson_speedup(serial: float, ranks: int) -> float:
     return serial + (1 - serial) * ranks
 
 
-def amdahl_serial(speedup: float, ranks: int) -> float:
-    """Return the serial share that Amdahl's law finds behind a speedup on ``ranks`` ranks: 0 if it is linear.
-
-    That is the experimentally determined serial fraction of A. H. Karp and H. P. Flatt, 1990 (doi:10.1145/78607.78614).
-    It is below 0 where the speedup is above the number of ranks.
-
-    Raises:
-        ValueError: if ``speedup`` is not above 0 or there are fewer than two ranks.
-    """
-    _check_speedup(speedup, ranks)
-    return (1 / speedup - 1 / ranks) / (1 - 1 / ranks)
-
-
-def gustafson_serial(speedup: float, ranks: int) -> float:
-    """Return the serial share that Gustafson's law finds behind a scaled speedup: 0 if it is linear.
-
-    Raises:
-        ValueError: if ``speedup`` is not above 0 or there are fewer than two ranks.
-    """
-    _check_speedup(speedup, ranks)
-    return (ranks - speedup) / (ranks - 1)
-
-
 def _check(serial: float, ranks: int) -> None:
     if not 0 <= serial <= 1:
         raise ValueError(f"serial must be a share of 0 to 1, not {serial}")
     if ranks < 1:
         raise ValueError(f"ranks must be at least 1, not {ranks}")
-
-
-def _check_speedup(speedup: float, ranks: int) -> None:
-    if not speedup > 0:
-        raise ValueError(f"speedup must be above 0, not {speedup}")
-    if ranks < 2:
-        raise ValueError(f"ranks must be at least 2 to tell a serial share, not {ranks}")
