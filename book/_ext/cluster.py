@@ -60,7 +60,7 @@ class ClusterExplorerNode(LateHtml):
         link = {name: values[name] for name in ("alpha_s", "beta_s_per_byte")}
         cores = store.pages[docname].provenance["machine"]["cores_usable"]
         return {
-            "name": "the cores that built this page",
+            "name": "the cores that built this page, linked alike everywhere",
             "ranks_per_node": cores,
             "inside": link,
             "between": link,
