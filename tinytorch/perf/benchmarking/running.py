@@ -93,7 +93,7 @@ def run(sides: Sequence[Side], progress: Callable[[int, int], None] | None = Non
         RuntimeError: if a process fails; its last line of error is the message.
         KeyboardInterrupt: as it comes; what was measured has been kept.
     """
-    told = progress or _silent
+    told = progress or silent
     made = [side.results for side in sides]
     planned = sum(each.plan.processes for each in made)
     left = [open_numbers(each) for each in made]
@@ -109,7 +109,8 @@ def run(sides: Sequence[Side], progress: Callable[[int, int], None] | None = Non
     return made
 
 
-def _silent(done: int, planned: int) -> None:
+def silent(done: int, planned: int) -> None:
+    """Tell nobody how far a run is."""
     del done, planned
 
 

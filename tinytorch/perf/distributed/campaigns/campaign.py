@@ -127,7 +127,7 @@ def join_campaign(sides: Callable[[], Sequence[CampaignSide]], progress: Progres
             "a campaign needs a rank to hand out and one at least to measure, but this is the only one: "
             "mpiexec -n 3 starts two that measure; if it did, it belongs to another MPI than mpi4py's"
         )
-    return _spread(world, sides, progress or _silent)
+    return _spread(world, sides, progress)
 
 
 def start_campaign(sides: Sequence[CampaignSide], workers: int, progress: Progress | None = None) -> Campaign:
@@ -198,7 +198,7 @@ def take_part(communicator: Communicator, sides: list[Json], told: str) -> Json 
     }
 
 
-def _spread(raw: Any, sides: Callable[[], Sequence[CampaignSide]], progress: Progress) -> Campaign | None:
+def _spread(raw: Any, sides: Callable[[], Sequence[CampaignSide]], progress: Progress | None) -> Campaign | None:
     """Return the campaign on rank 0; on the others do what it asks for until it is over, and return None."""
     from mpi4py.futures import MPICommExecutor  # which starts MPI
 
@@ -210,14 +210,11 @@ def _spread(raw: Any, sides: Callable[[], Sequence[CampaignSide]], progress: Pro
             raise RuntimeError("the workers of the campaign did not start: the package cannot be imported there")
         speak_json()
         # Rank 0 alone needs what this imports: a worker's memory and start are a cost for each core of a host.
+        from tinytorch.perf.benchmarking import running
         from tinytorch.perf.distributed.campaigns.campaign_manager import manage
 
-        return manage(executor, sides(), progress)
+        return manage(executor, sides(), progress or running.silent)
     return None
-
-
-def _silent(done: int, planned: int) -> None:
-    del done, planned
 
 
 @contextmanager

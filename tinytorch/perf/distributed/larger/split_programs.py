@@ -19,8 +19,9 @@ from tinytorch.core.optimizers import AdamW, Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import train_step
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.distributed.ranks.common_values import first_says, largest, least
+from tinytorch.perf.distributed.ranks.common_values import largest, least
 from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.ranks.rounds import rounds_within
 from tinytorch.perf.distributed.ranks.turns import Turns
 from tinytorch.perf.distributed.training.data_parallel import DataParallel
 from tinytorch.perf.distributed.training.pipeline import Pipeline
@@ -134,10 +135,9 @@ def validation_times(
 
     gc.collect()
     gc.disable()  # for the rest of this process, which ends soon; perf.timing would bring SciPy to every rank
-    until = time.monotonic() + at_most_seconds
-    for number in range(-WARMUP, rounds):
-        if number >= fewest and not first_says(communicator, time.monotonic() < until):
-            break
+    for number in range(-WARMUP, 0):
+        one_round(number)
+    for number in rounds_within(communicator, rounds, fewest, at_most_seconds):
         one_round(number)
     told = {str(count): {name: watch.told() for name, watch in found.items()} for count, found in watches.items()}
     if communicator.rank:

@@ -23,9 +23,10 @@ import numpy as np
 
 from tinytorch.core.op import Array
 from tinytorch.perf.distributed.messages.ring import ring_all_reduce
-from tinytorch.perf.distributed.ranks.common_values import first_says, largest, least
+from tinytorch.perf.distributed.ranks.common_values import largest, least
 from tinytorch.perf.distributed.ranks.communicator import Communicator, Place
 from tinytorch.perf.distributed.ranks.mpi import load_mpi
+from tinytorch.perf.distributed.ranks.rounds import checked_rounds, rounds_within
 
 Kind = Literal[
     "point to point", "point to point between hosts", "broadcast", "all-gather", "reduce-scatter", "all-reduce",
@@ -69,10 +70,7 @@ def checked_plan(kinds: Sequence[str], sizes: Sequence[int], repeats: int, at_mo
         raise ValueError(f"kinds must be some of {', '.join(KINDS)}, each once, not {', '.join(kinds) or 'none'}")
     if not sizes or min(sizes) < 1:
         raise ValueError(f"sizes must be at least one, of 1 byte or more, not {list(sizes)}")
-    if repeats < 1:
-        raise ValueError(f"repeats must be at least 1, not {repeats}")
-    if not at_most_seconds > 0:
-        raise ValueError(f"at_most_seconds must be above 0, not {at_most_seconds}")
+    checked_rounds(repeats, at_most_seconds)
 
 
 def even_sizes(sizes: Sequence[int], ranks: int) -> list[int]:
@@ -115,11 +113,8 @@ def time_collectives(
     for case in (*cases, barrier):
         _prepare(case, communicator)
     order = np.random.default_rng(seed)
-    until = time.monotonic() + at_most_seconds
     cpu, wall = time.process_time(), time.perf_counter()
-    for done in range(repeats):
-        if done >= fewest and not first_says(communicator, time.monotonic() < until):
-            break
+    for _ in rounds_within(communicator, repeats, fewest, at_most_seconds):
         for index in order.permutation(len(cases)):
             cases[index].take(communicator)
         barrier.take(communicator)

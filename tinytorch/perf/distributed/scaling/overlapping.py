@@ -10,8 +10,9 @@ from tinytorch import models
 from tinytorch.perf.comparison import Comparison
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.oversubscription import Withheld, compare_on_ranks, is_oversubscribed
+from tinytorch.perf.distributed.ranks.rounds import checked_rounds
 from tinytorch.perf.distributed.scaling import scaling_programs
-from tinytorch.perf.distributed.scaling.strong_weak import checked_rounds, step_measurements
+from tinytorch.perf.distributed.scaling.strong_weak import step_measurements
 from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL, RESAMPLES, Interval
 from tinytorch.perf.timing import Measurement, Statistic, difference
 
@@ -105,8 +106,7 @@ def overlap(
     models.entry(name)
     if ranks < 2:
         raise ValueError(f"ranks must be at least 2, as one has nothing to send, not {ranks}")
-    if batch < ranks:
-        raise ValueError(f"batch must leave each of {ranks} ranks an example, but is {batch}")
+    scaling_programs.checked_batch(batch, ranks)
     if bucket_bytes < 1:
         raise ValueError(f"bucket_bytes must be at least 1, not {bucket_bytes}")
     checked_rounds(repeats, at_most_seconds)

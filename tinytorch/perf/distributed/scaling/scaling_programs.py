@@ -16,8 +16,9 @@ from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.optimizers import AdamW
 from tinytorch.core.training import train_step
-from tinytorch.perf.distributed.ranks.common_values import first_says, largest, least
+from tinytorch.perf.distributed.ranks.common_values import largest, least
 from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.ranks.rounds import rounds_within
 from tinytorch.perf.distributed.ranks.turns import Turns
 from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets
 from tinytorch.perf.page_faults import minor_page_faults
@@ -107,10 +108,7 @@ def scaling_times(
 
     with collector_off():
         rounds(0, _Stopwatch.prepare)
-        until = time.monotonic() + at_most_seconds
-        for done in range(repeats):
-            if done >= fewest and not first_says(communicator, time.monotonic() < until):
-                break
+        for done in rounds_within(communicator, repeats, fewest, at_most_seconds):
             rounds(done + 1, _Stopwatch.take)
     told = {str(count): watch.told() for count, watch in watches.items()}
     idle = turns.used / turns.slept if turns.slept else 0.0
@@ -138,10 +136,7 @@ def overlap_times(
         for watch in watches.values():
             watch.prepare()
         order = np.random.default_rng(seed)
-        until = time.monotonic() + at_most_seconds
-        for done in range(repeats):
-            if done >= fewest and not first_says(communicator, time.monotonic() < until):
-                break
+        for _ in rounds_within(communicator, repeats, fewest, at_most_seconds):
             for way in order.permutation(list(watches)):
                 watches[way].take()
     return {way: watch.told() for way, watch in watches.items()}
@@ -162,6 +157,12 @@ def scaled_step(name: str, batch: int, group: Communicator) -> _Step:
     if group.size == 1:
         return _plain_step(name, *_share(name, batch, group))
     return _parallel_step(name, batch, group)
+
+
+def checked_batch(batch: int, ranks: int) -> None:
+    """Raise ValueError unless there is an example for each rank."""
+    if batch < ranks:
+        raise ValueError(f"batch must leave each of {ranks} ranks an example, but is {batch}")
 
 
 def _share(name: str, batch: int, group: Communicator) -> tuple[Any, Array]:

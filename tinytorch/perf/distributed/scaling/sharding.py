@@ -60,8 +60,7 @@ def sharded_memory(name: str, batch: int, ranks: int) -> ShardedMemory:
     models.entry(name)
     if ranks < 2:
         raise ValueError(f"ranks must be at least 2, as one has nobody to share with, not {ranks}")
-    if batch < ranks:
-        raise ValueError(f"batch must leave each of {ranks} ranks an example, but is {batch}")
+    scaling_programs.checked_batch(batch, ranks)
     found = launch(scaling_programs.kept_memory, ranks, {"name": name, "batch": batch}, threads=1)
     replicated, sharded = (tuple(RankMemory(**one[way]) for one in found) for way in ("replicated", "sharded"))
     return ShardedMemory(name, batch, replicated, sharded)

@@ -12,6 +12,7 @@ from tinytorch import models
 from tinytorch.perf.comparison import Comparison, compare_paired
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.oversubscription import BECAUSE, MARK
+from tinytorch.perf.distributed.ranks.rounds import checked_rounds
 from tinytorch.perf.distributed.scaling import scaling_programs
 from tinytorch.perf.distributed.scaling.law_fit import LawFit, fit_law
 from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL
@@ -192,8 +193,7 @@ def _scaling(
     chosen = sorted(set(default_counts(len(usable_cores())) if counts is None else counts))
     if not chosen or chosen[0] != 1:
         raise ValueError(f"counts must be numbers of ranks with 1 among them, to compare with, not {chosen}")
-    if batch < (1 if way == "weak" else chosen[-1]):
-        raise ValueError(f"batch must leave each of {chosen[-1]} ranks an example, but is {batch}")
+    scaling_programs.checked_batch(batch, 1 if way == "weak" else chosen[-1])
     checked_rounds(repeats, at_most_seconds)
     plan = {
         "name": name,
@@ -210,14 +210,6 @@ def _scaling(
     how = {"scaling": way, "model": name, "batch": batch, "idle_ranks_cpu_share": told["idle_cpu_share"], "seed": seed}
     times = step_measurements(told["counts"], names, how)
     return Scaling(way, name, batch, {int(count): seconds for count, seconds in times.items()})
-
-
-def checked_rounds(repeats: int, at_most_seconds: float) -> None:
-    """Raise ValueError unless there is at least one round and time for it."""
-    if repeats < 1:
-        raise ValueError(f"repeats must be at least 1, not {repeats}")
-    if not at_most_seconds > 0:
-        raise ValueError(f"at_most_seconds must be above 0, not {at_most_seconds}")
 
 
 def step_measurements(
