@@ -38,6 +38,7 @@ def test_bench_keeps_results_prints_a_table_and_is_silent_in_a_log(
     said = capsys.readouterr()
     assert said.err == ""
     assert [line.split()[0] for line in said.out.splitlines()[2:4]] == ["one", "other"]
+    assert "it takes 6 to have an interval, but there are 2" in said.out
     made = load_results(target)
     assert made.complete
     assert made.code["sha256"]

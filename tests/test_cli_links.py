@@ -38,12 +38,13 @@ def test_lines_are_printed_and_all_samples_kept(
     made = made_collectives()
     asked = answering(monkeypatch, made)
     path = tmp_path / "links.json"
-    arguments = ["links", "--ranks", "2", "--sizes", "8,64", "--at-most-seconds", "3", "--json", str(path)]
+    arguments = ["links", "--ranks", "2", "--sizes", "8,64,512", "--at-most-seconds", "3", "--json", str(path)]
     assert main(arguments) == 0
-    assert asked == [((2, (8, 64)), {"at_most_seconds": 3.0})]
+    assert asked == [((2, (8, 64, 512)), {"at_most_seconds": 3.0})]
     told = capsys.readouterr().out
     assert "2 ranks on 1 host, MPI 4" in told
     assert "2 MiB" in told
+    assert "no median time is farther than 25% off" in told
     kept = load_collectives(path)
     assert kept == made
     assert kept.link("all-reduce") == made.link("all-reduce")
@@ -66,6 +67,8 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
     assert "ranks must be at least 2" in capsys.readouterr().err
     assert main(["links", "--sizes", "8,big"]) == 2
     assert "--sizes must be whole numbers and commas" in capsys.readouterr().err
+    assert main(["links", "--sizes", "8,64"]) == 2
+    assert "--sizes must be at least 3, for a line" in capsys.readouterr().err
     monkeypatch.setattr(links, "started_by_launcher", lambda: True)
     assert main(["links", "--ranks", "2"]) == 2
     assert "mpiexec's -n says how many there are" in capsys.readouterr().err

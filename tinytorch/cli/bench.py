@@ -17,8 +17,10 @@ from tinytorch import models
 from tinytorch.cli import bench_campaign
 from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
 from tinytorch.perf.benchmarking import Plan, Results, Side, continued, load_results, run, save_results, started
+from tinytorch.perf.benchmarking.comparing import compare_with_first
 from tinytorch.perf.benchmarking.results import Json
 from tinytorch.perf.benchmarking.subjects import subject_of
+from tinytorch.perf.comparison import CANNOT_TELL
 from tinytorch.perf.distributed.campaigns.campaign import CampaignSide
 from tinytorch.report import tables
 from tinytorch.report.benchmark_report import conditions
@@ -150,4 +152,15 @@ def _progress(subject: str) -> Iterator[Callable[[int, int], None]]:
 
 def _print(results: Results) -> None:
     rows, columns = performance_rows(results.performances)
-    print(tables.to_text(rows, columns, caption="\n".join(conditions(results))))
+    print(tables.to_text(rows, columns, caption="\n".join([*_untold(results), *conditions(results)])))
+
+
+def _untold(results: Results) -> list[str]:
+    """Return why each variant is said to be neither faster nor slower, one line a reason."""
+    if len(results.performances) < 2:
+        return []
+    names: dict[str, list[str]] = {}
+    for name, change in compare_with_first(results.performances).items():
+        if change.speedup.verdict == CANNOT_TELL:
+            names.setdefault(f"by {change.speedup.pairs_are}: {change.speedup.because}", []).append(name)
+    return [f"cannot tell of {', '.join(each)}, {reason}" for reason, each in names.items()]

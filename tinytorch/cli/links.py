@@ -13,6 +13,7 @@ from tinytorch.perf.distributed.messages.collectives import (
     measure_collectives,
     measure_collectives_on,
 )
+from tinytorch.perf.distributed.messages.link_fit import FEWEST_SIZES, TOLERANCE
 from tinytorch.perf.distributed.ranks.communicator import world
 from tinytorch.perf.distributed.ranks.mpi import MPIMissingError
 from tinytorch.perf.distributed.ranks.oversubscription import BECAUSE
@@ -38,6 +39,8 @@ def add(commands: Commands) -> None:
 def _run(chosen: argparse.Namespace) -> None:
     check_folder("json", chosen.json)
     asked = SIZES if chosen.sizes is None else sizes("--sizes", chosen.sizes)
+    if len(asked) < FEWEST_SIZES:
+        raise UsageError(f"--sizes must be at least {FEWEST_SIZES}, for a line, such as 8,64,512, not {len(asked)}")
     try:
         collectives = _measured(chosen, asked)
     except MPIMissingError as error:
@@ -68,6 +71,8 @@ def _print(collectives: Collectives) -> None:
         print(f"{about}\nNo line was fitted: {BECAUSE}.")
         return
     fitted = [line for kind in collectives.kinds for line in collectives.links(kind)]
-    print(
-        tables.to_text(link_rows(fitted), LINK_COLUMNS, caption=f"{about}: alpha + beta x bytes, with 95 % intervals.")
+    caption = (
+        f"{about}: alpha + beta x bytes, with 95 % intervals, from one size to another. A line holds if no median time "
+        f"is farther than {TOLERANCE:.0%} off; where it does not, or beta is not known, use the times themselves."
     )
+    print(tables.to_text(link_rows(fitted), LINK_COLUMNS, caption=caption))
