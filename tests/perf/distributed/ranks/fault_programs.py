@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.ranks.watch_files import read_states
 
 
 def fails(communicator: Communicator, rank: int, how: str) -> None:
@@ -21,7 +24,8 @@ def fails(communicator: Communicator, rank: int, how: str) -> None:
         if how == "raise":
             raise ZeroDivisionError("no reason")
         if how == "die":
-            time.sleep(0.3)  # so that a state was written
+            while not has_told(rank, "all_reduce"):
+                time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
         if how == "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -32,6 +36,12 @@ def fails(communicator: Communicator, rank: int, how: str) -> None:
     if how == "leave":
         communicator.receive(rank)
     communicator.all_reduce(np.ones(3))
+
+
+def has_told(rank: int, op: str) -> bool:
+    """Return whether the state that a rank of this run wrote last names this op as its last one."""
+    state = read_states(Path(sys.argv[1])).get(rank)
+    return state is not None and state.last_op.startswith(op)
 
 
 def answers(communicator: Communicator, array: Any, number: float) -> dict[str, Any]:
