@@ -66,7 +66,9 @@ globalThis.cluster ??= {};
     const found = rows.slice(1, -1).findIndex(([place]) => at <= place);
     const first = found < 0 ? rows.length - 2 : found;
     const [[left, low], [right, high]] = rows.slice(first, first + 2);
-    return Math.max(0, low + ((high - low) * (at - left)) / (right - left));
+    const height = low + ((high - low) * (at - left)) / (right - left);
+    if (at < left) return Math.max(height, (low * at) / left);
+    return at > right ? Math.max(height, high) : height;
   };
 
   const partSeconds = (part, examples, tensor) =>

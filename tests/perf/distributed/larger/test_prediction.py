@@ -77,12 +77,16 @@ def test_measured_times_are_met_where_they_were_taken_and_joined_by_straight_lin
     assert [part.seconds(count, 1) for count, _, _ in rows] == [1.5, 3.5, 11.5]
     assert [part.seconds(at, 2) for at in (4, 6, 12)] == [1.0, 1.5, 4.0]
     assert part.seconds(20, 1) == 15.5, "on as from the row before to the last"
-    assert part.seconds(2, 1) == 0.5
-    assert part.seconds(0.5, 1) == 0.0, "never below 0"
+    assert part.seconds(2, 1) == 0.75, "the share of 4, as the line on from there would soon cost nothing"
+    flat = replace(part, times=((4.0, 1.0, 0.0), (8.0, 1.5, 0.0)))
+    assert flat.seconds(2, 1) == 0.75, "the line, where a call costs something whatever it is given"
+    assert replace(part, times=((4.0, 1.0, 0.0), (8.0, 0.5, 0.0))).seconds(16, 1) == 0.5, "more take no less"
     assert Part(9.0, 9.0, 9.0, 0, 0, 0.0, 0.0, rows[:1]).seconds(2, 1) == 0.75
     measured = np.interp([5, 9, 13], [4, 8, 16], [1.5, 3.5, 11.5])
     assert [part.seconds(at, 1) for at in (5, 9, 13)] == pytest.approx(measured.tolist())
-    with pytest.raises(ValueError, match=r"times must have rising numbers of examples, not \[8\.0, 4\.0\]"):
+    with pytest.raises(ValueError, match=r"times must have rising numbers of examples above 0, not \[0\.0\]"):
+        replace(part, times=((0.0, 1.0, 0.5),))
+    with pytest.raises(ValueError, match=r"times must have rising numbers of examples above 0, not \[8\.0, 4\.0\]"):
         replace(part, times=(rows[1], rows[0]))
 
 

@@ -22,10 +22,11 @@ class Part:
         divided_parameters, whole_parameters: counts, likewise.
         divided_bytes, whole_bytes: activations of an example that are kept from forward to backward, likewise.
         times: what calls with some numbers of examples took, instead of the seconds above: rows of examples, divided
-            and whole seconds, rising. Between them time runs straight, and on beyond the first and the last.
+            and whole seconds, rising. Between them time runs straight, and on beyond the first and the last, but never
+            below the first's share for fewer examples, nor below the last for more.
 
     Raises:
-        ValueError: if the examples of ``times`` do not rise.
+        ValueError: if the examples of ``times`` do not rise from above 0.
     """
 
     call_s: float
@@ -38,8 +39,9 @@ class Part:
     times: tuple[tuple[float, float, float], ...] = ()
 
     def __post_init__(self) -> None:
-        if any(after[0] <= before[0] for before, after in pairwise(self.times)):
-            raise ValueError(f"times must have rising numbers of examples, not {[row[0] for row in self.times]}")
+        counts = [row[0] for row in self.times]
+        if any(after <= before for before, after in pairwise([0.0, *counts])):
+            raise ValueError(f"times must have rising numbers of examples above 0, not {counts}")
 
     def seconds(self, examples: float, tensor: int) -> float:
         """Return the seconds of forward and backward of some examples on each of ``tensor`` ranks."""
@@ -57,12 +59,18 @@ class Part:
 
 
 def _between(rows: list[tuple[float, float]], at: float) -> float:
-    """Return the height of straight lines through ``rows`` at a place; one row is a line through 0. At least 0."""
+    """Return the height of straight lines through ``rows`` at a place; one row is a line through 0.
+
+    Before the first row it is at least that row's share, ``at`` over its place, and after the last at least the last.
+    """
     if len(rows) == 1:
         return rows[0][1] * at / rows[0][0]
     first = next((index for index in range(len(rows) - 2) if at <= rows[index + 1][0]), len(rows) - 2)
     (left, low), (right, high) = rows[first : first + 2]
-    return max(0.0, low + (high - low) * (at - left) / (right - left))
+    height = low + (high - low) * (at - left) / (right - left)
+    if at < left:
+        return max(height, low * at / left)
+    return max(height, high) if at > right else height
 
 
 @dataclass(frozen=True)
