@@ -24,12 +24,15 @@ _MARKUP = re.compile(r"<[^>]*>")
 
 
 def _spreads(page: PageRecords) -> list[tuple[float, str]]:
-    """Return the relative half-width of each interval on the page, with the key of the record it is in."""
+    """Return the relative half-width of each interval on the page, with the key of the record it is in.
+
+    Differences in points are left out: they may lie at 0, of which no half-width is a share.
+    """
     return [
         ((number["interval"]["high"] - number["interval"]["low"]) / 2 / abs(number["value"]), record["key"])
         for record in page.records.values()
         for number in numbers_in(record)
-        if number["interval"] and number["value"]
+        if number["interval"] and number["value"] and number["unit"] != "points"
     ]
 
 

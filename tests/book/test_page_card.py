@@ -1,0 +1,24 @@
+"""The card that ends a page: what it says of noise."""
+
+from __future__ import annotations
+
+import re
+
+from page_card import card_text
+from record_store import PageRecords
+
+from tinytorch.perf.quantization import PairedAccuracy
+from tinytorch.perf.quantization.three_sides import accuracy_change
+from tinytorch.perf.statistics import Interval
+from tinytorch.perf.timing import Measurement
+from tinytorch.report import Page
+
+
+def test_a_difference_that_may_be_nothing_is_no_noise_of_the_times() -> None:
+    page = Page("page")
+    page.number("latency", Measurement("a run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s"))
+    lost = PairedAccuracy(2000, 0.99, 0.9905, 1, 2, Interval(-0.002, 0.003, 0.95), 1.0)
+    page.number("change", accuracy_change(lost, "share right"))
+    said = card_text(PageRecords("page", {record.key: record.to_json() for record in page.records}, 1.5))
+    # The latency and the noise floor that every page begins with.
+    assert re.search(r"half-widths of 2 intervals: .* in the median, .* at worst \(latency\)", said), said
