@@ -8,13 +8,14 @@ from __future__ import annotations
 import gc
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tinytorch.core.losses import CrossEntropyLoss
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, Parameter
+from tinytorch.core.op import Array
 from tinytorch.core.optimizers import AdamW, Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import train_step
@@ -74,7 +75,7 @@ def _loss() -> CrossEntropyLoss:
     return CrossEntropyLoss()
 
 
-def _optimizer(parameters: Any) -> AdamW:
+def _optimizer(parameters: Iterable[Parameter]) -> AdamW:
     return AdamW(parameters, lr=1e-4)
 
 
@@ -83,7 +84,7 @@ def _model(shape: Shape) -> GPT:
     return GPT(vocabulary, width, blocks, heads, positions, seed=0)
 
 
-def _batch(shape: Shape, examples: int) -> tuple[Any, Any]:
+def _batch(shape: Shape, examples: int) -> tuple[Array, Array]:
     draw = np.random.default_rng(0)
     tokens = draw.integers(shape[0], size=(examples, shape[4] + 1))
     return tokens[:, :-1], tokens[:, 1:]
@@ -243,13 +244,15 @@ def _splits(group: Communicator, shape: Shape, examples: int, micro: int, bucket
 Made = list[tuple[str, Callable[[], Any], Optimizer]]
 
 
-def _part_of_batch(shape: Shape, examples: int, part: int, parts: int) -> tuple[Any, Any]:
+def _part_of_batch(shape: Shape, examples: int, part: int, parts: int) -> tuple[Array, Array]:
     inputs, targets = _batch(shape, examples)
     own = slice(part * examples // parts, (part + 1) * examples // parts)
     return inputs[own], targets[own]
 
 
-def _data_step(model: Module, communicator: Communicator, batch: tuple[Any, Any], **how: Any) -> tuple[Any, Optimizer]:
+def _data_step(
+    model: Module, communicator: Communicator, batch: tuple[Array, Array], **how: Any
+) -> tuple[Callable[[], float], Optimizer]:
     trainer = DataParallel(model, _optimizer, _loss(), communicator, **how)
     return (lambda: trainer.step(batch)), trainer.optimizer
 
