@@ -1,14 +1,12 @@
 """The profiler's read-outs: sums that agree, tables, Amdahl's law, the trace, and the studies of a model."""
 
 import dataclasses
-import json
 import math
 import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.perf.made_ceilings import made_ceilings
 from tests.perf.small_models import HIDDEN, INPUTS, OUTPUTS, ROWS, Mystery, rows, two_layers
+from tests.perf.trace_events import checked_events
 from tinytorch.core.layers import Dropout, Linear
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.optimizers import Adam
@@ -348,56 +347,44 @@ def test_amdahl_of_a_profile_uses_the_ops_share_of_the_wall_time() -> None:
 
 # --- traces ----------------------------------------------------------------------------------------------------------
 
-TRACE_SCHEMA = {
+EVENT_SCHEMA = {
     "type": "object",
-    "required": ["traceEvents"],
+    "required": ["name", "ph", "pid", "tid", "args"],
     "properties": {
-        "traceEvents": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["name", "ph", "pid", "tid", "args"],
-                "properties": {
-                    "name": {"type": "string", "minLength": 1},
-                    "ph": {"enum": ["X", "M", "C"]},
-                    "pid": {"type": "integer", "minimum": 0},
-                    "tid": {"type": "integer", "minimum": 0},
-                    "args": {"type": "object"},
-                },
-                "allOf": [
-                    {
-                        "if": {"properties": {"ph": {"const": "X"}}},
-                        "then": {
-                            "required": ["ts", "dur", "cat"],
-                            "properties": {
-                                "ts": {"type": "number", "minimum": 0},
-                                "dur": {"type": "number", "minimum": 0},
-                            },
-                        },
-                    },
-                    {
-                        "if": {"properties": {"ph": {"const": "C"}}},
-                        "then": {
-                            "required": ["ts"],
-                            "properties": {"args": {"additionalProperties": {"type": "number", "minimum": 0}}},
-                        },
-                    },
-                    {
-                        "if": {"properties": {"ph": {"const": "M"}}},
-                        "then": {"properties": {"name": {"enum": ["process_name", "thread_name"]}}},
-                    },
-                ],
-            },
-        }
+        "name": {"type": "string", "minLength": 1},
+        "ph": {"enum": ["X", "M", "C"]},
+        "pid": {"type": "integer", "minimum": 0},
+        "tid": {"type": "integer", "minimum": 0},
+        "args": {"type": "object"},
     },
+    "allOf": [
+        {
+            "if": {"properties": {"ph": {"const": "X"}}},
+            "then": {
+                "required": ["ts", "dur", "cat"],
+                "properties": {
+                    "ts": {"type": "number", "minimum": 0},
+                    "dur": {"type": "number", "minimum": 0},
+                },
+            },
+        },
+        {
+            "if": {"properties": {"ph": {"const": "C"}}},
+            "then": {
+                "required": ["ts"],
+                "properties": {"args": {"additionalProperties": {"type": "number", "minimum": 0}}},
+            },
+        },
+        {
+            "if": {"properties": {"ph": {"const": "M"}}},
+            "then": {"properties": {"name": {"enum": ["process_name", "thread_name"]}}},
+        },
+    ],
 }
 
 
 def events_of(path: Path) -> list[dict[str, Any]]:
-    trace = json.loads(path.read_text(encoding="utf-8"))
-    jsonschema.validate(trace, TRACE_SCHEMA)
-    events: list[dict[str, Any]] = trace["traceEvents"]
-    return events
+    return checked_events(path, EVENT_SCHEMA)
 
 
 def test_the_trace_fits_the_format_and_holds_every_op(tmp_path: Path) -> None:

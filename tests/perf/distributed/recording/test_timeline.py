@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.perf.distributed.recording.made_tracks import Made, made_timeline
+from tests.perf.trace_events import checked_events
 from tinytorch.perf.distributed.recording.clocks import Clocks, Reading
 from tinytorch.perf.distributed.recording.shares import Shares
 from tinytorch.perf.distributed.recording.timeline import Timeline
@@ -274,41 +274,29 @@ _NEEDED = {
     "M": [],
 }
 #: What the format asks of each kind of event.
-TRACE_SCHEMA = {
+EVENT_SCHEMA = {
     "type": "object",
-    "required": ["traceEvents"],
+    "required": ["name", "ph", "pid", "args"],
     "properties": {
-        "traceEvents": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["name", "ph", "pid", "args"],
-                "properties": {
-                    "name": {"type": "string", "minLength": 1},
-                    "ph": {"enum": list(_NEEDED)},
-                    "pid": {"type": "integer", "minimum": 1},
-                    "tid": {"type": "integer", "minimum": 1},
-                    "ts": _NUMBER,
-                    "dur": _NUMBER,
-                    "id": {"type": "integer"},
-                    "bp": {"const": "e"},
-                    "args": {"type": "object"},
-                },
-                "allOf": [
-                    {"if": {"properties": {"ph": {"const": phase}}}, "then": {"required": needed}}
-                    for phase, needed in _NEEDED.items()
-                ],
-            },
-        }
+        "name": {"type": "string", "minLength": 1},
+        "ph": {"enum": list(_NEEDED)},
+        "pid": {"type": "integer", "minimum": 1},
+        "tid": {"type": "integer", "minimum": 1},
+        "ts": _NUMBER,
+        "dur": _NUMBER,
+        "id": {"type": "integer"},
+        "bp": {"const": "e"},
+        "args": {"type": "object"},
     },
+    "allOf": [
+        {"if": {"properties": {"ph": {"const": phase}}}, "then": {"required": needed}}
+        for phase, needed in _NEEDED.items()
+    ],
 }
 
 
 def events_of(path: Path) -> list[dict[str, Any]]:
-    trace = json.loads(path.read_text(encoding="utf-8"))
-    jsonschema.validate(trace, TRACE_SCHEMA)
-    events: list[dict[str, Any]] = trace["traceEvents"]
-    return events
+    return checked_events(path, EVENT_SCHEMA)
 
 
 def holds(slice_: dict[str, Any], when: float) -> bool:
