@@ -69,6 +69,10 @@ def test_what_cannot_be_an_exercise_is_refused(source: str, why: str) -> None:
         exercise_skeleton(source)
 
 
+#: Needs every variant of the GPT trained: the build runs it on its page, and its own tests do with made models.
+TRAINS_FOR_MINUTES = "exercises.check_beat_capstone"
+
+
 def _exercises() -> Iterator[Any]:
     """Yield each exercise of the book: the chapter's imports, its solution and its check."""
     for path in sorted(BOOK.glob("*.md")):
@@ -95,13 +99,18 @@ def _imported(cells: list[Cell]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("cells", "solution", "check"), list(_exercises()))
-def test_a_chapters_check_fails_the_skeleton_by_name_and_accepts_the_solution(
-    cells: list[Cell], solution: str, check: str
-) -> None:
+def test_a_chapters_check_fails_the_skeleton_by_name(cells: list[Cell], solution: str, check: str) -> None:
     space = _imported(cells)
     exec(exercise_skeleton(solution), space)
     with pytest.raises(AssertionError, match=r"^\w+ is not written yet: replace the line"):
         eval(check, space)
+
+
+@pytest.mark.parametrize(
+    ("cells", "solution", "check"), [one for one in _exercises() if not str(one.id).endswith(TRAINS_FOR_MINUTES)]
+)
+def test_a_chapters_check_accepts_the_solution(cells: list[Cell], solution: str, check: str) -> None:
+    space = _imported(cells)
     exec(solution, space)
     assert eval(check, space).split(": ")[1].split(".")[0] in (
         "passed",
