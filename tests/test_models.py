@@ -82,3 +82,12 @@ def test_the_learning_rate_rises_then_falls() -> None:
     assert np.all(np.diff(factors[: top + 1]) > 0)
     assert np.all(np.diff(factors[top:]) < 0)
     assert factors[-1] == pytest.approx(0, abs=1e-9)
+
+
+def test_weights_of_another_arithmetic_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def key(core: str) -> str:
+        monkeypatch.setattr(models, "threadpool_info", lambda: [{"user_api": "blas", "architecture": core}])
+        assert core in models.arithmetic()
+        return models._fingerprint()
+
+    assert key("Haswell") != key("SkylakeX")

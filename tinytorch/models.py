@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_info
 
 from tinytorch import datasets
 from tinytorch.core.activations import ReLU
@@ -152,8 +153,8 @@ def train(name: str, seed: int = 0) -> Module:
 def trained(name: str, seed: int = 0) -> Module:
     """Return what `train` returns, from the weights kept under ``_build/`` if the same code made them.
 
-    The key is a hash of the framework's, this and the data's source, NumPy's version and the seed; when one
-    changes the model is trained again.
+    The key is a hash of the framework's, this and the data's source, the `arithmetic` and the seed; when one changes
+    the model is trained again.
     """
     path = WEIGHTS / f"{name}-{seed}-{_fingerprint()}.npz"
     if path.exists():
@@ -164,9 +165,18 @@ def trained(name: str, seed: int = 0) -> Module:
     return model
 
 
+def arithmetic() -> str:
+    """Return what decides the last bits of a product: NumPy's version, and the CPU cores that its BLAS is made for.
+
+    Weights that were trained with other bits are others: a threshold that one training meets another may miss.
+    """
+    cores = {str(library.get("architecture")) for library in threadpool_info() if library["user_api"] == "blas"}
+    return f"{np.__version__} {' '.join(sorted(cores))}"
+
+
 def _fingerprint() -> str:
     """Return a hash of everything that decides the trained weights."""
-    digest = hashlib.sha256(np.__version__.encode())
+    digest = hashlib.sha256(arithmetic().encode())
     sources = [*sorted((_PACKAGE / "core").rglob("*.py")), _PACKAGE / "datasets.py", Path(__file__)]
     for source in sources:
         digest.update(source.relative_to(_PACKAGE).as_posix().encode())

@@ -52,7 +52,7 @@ def trained_on(
     """Return a copy of ``model`` trained on with the zoo's data of that name, in eval mode; from a file if kept.
 
     Files lie in ``folder``, by default beside the zoo's weights; their name is a hash of the arguments, the weights and
-    masks of both models, the sources of the framework, the zoo, its data and distillation, and NumPy's version.
+    masks of both models, the sources of the framework, the zoo, its data and distillation, and the `models.arithmetic`.
 
     Args:
         name: of the zoo's entry, whose loss, batches and schedule are used.
@@ -91,7 +91,7 @@ def trained_on(
 
 def _fingerprint(every: list[Module | None], arguments: str) -> str:
     """Return a hash of everything that decides the weights."""
-    digest = hashlib.sha256(f"{np.__version__} {arguments}".encode())
+    digest = hashlib.sha256(f"{models.arithmetic()} {arguments}".encode())
     for model in every:
         for key, tensor in (*model.named_parameters(), *model.named_buffers()) if model else ():
             digest.update(f"{key} {tensor.shape}".encode() + np.ascontiguousarray(tensor.data).tobytes())

@@ -65,7 +65,7 @@ def retrained(
     """Return what `train_rounded` makes of the zoo's trained model, from a kept file if the same code made it.
 
     Files lie in ``folder``, by default beside the zoo's weights; their name is a hash of the arguments, the float
-    weights, the sources of the framework, the zoo, its data and quantized training, and NumPy's version.
+    weights, the sources of the framework, the zoo, its data and quantized training, and the `models.arithmetic`.
     """
     model = models.trained(name)
     arguments = (name, plan, epochs, learning_rate, examples, seed)
@@ -80,7 +80,7 @@ def retrained(
 
 def _fingerprint(model: Module, arguments: str) -> str:
     """Return a hash of everything that decides the weights."""
-    digest = hashlib.sha256(f"{np.__version__} {arguments}".encode())
+    digest = hashlib.sha256(f"{models.arithmetic()} {arguments}".encode())
     for each in model.parameters():
         digest.update(np.ascontiguousarray(each.data).tobytes())
     own = [Path(__file__).with_name(f"{name}.py") for name in _DECIDING]
