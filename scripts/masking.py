@@ -17,8 +17,8 @@ from bs4 import BeautifulSoup, Tag
 MASK = "[measured]"
 #: Kinds of numbers that differ from run to run; a counted number does not.
 _MEASURED = ("measured", "derived", "modelled")
-#: Tables that hold words alone, which code chose from measurements.
-_CHOSEN = ("dominated",)
+#: Tables of words that code chose from measurements, and of how many of them were in the wrong.
+_CHOSEN = ("dominated", "false-alarms")
 #: Elements whose content is measured, whatever is in them.
 _WHOLE = (
     "time",
@@ -34,7 +34,7 @@ _WHOLE = (
     ".execution-cells tbody",
     ".cell_output pre",
     ".predict-result",
-    *(f".measured-table[aria-labelledby={key}] tbody" for key in _CHOSEN),
+    *(f".measured-table[aria-labelledby=table-{key}-caption] tbody" for key in _CHOSEN),
 )
 #: What a question's form holds of its answer.
 _ANSWERS = tuple(
@@ -90,6 +90,8 @@ def mask_page(html: str) -> Masked:
     """Return a page without what was measured."""
     page = BeautifulSoup(html, "html.parser")
     words: set[str] = set()
+    for row in page.select(".ledger tr"):  # a verdict and what stands beside it
+        words.update(_WORD.findall(row.get_text("")))
     _mask_numbers(page, words)
     for selector in _WHOLE:
         for element in page.select(selector):
@@ -98,6 +100,8 @@ def mask_page(html: str) -> Masked:
         box["class"] = "claim"
     for form in page.select("form.predict-form"):
         form.attrs = {name: value for name, value in form.attrs.items() if name not in _ANSWERS}
+    for explorer in page.select(".cluster-explorer"):  # the build's machine is one that readers can begin with
+        del explorer["data-presets"]
     # Sphinx adds a checksum where the file is there already; this one's name has one.
     for link in page.select('link[href*="/mystnb."]'):
         link["href"] = str(link["href"]).partition("?")[0]
@@ -129,13 +133,14 @@ def _holds_measured(value: Any) -> bool:
 
 def _mask_record(record: dict[str, Any]) -> dict[str, Any]:
     hidden = {
-        "derived": ("value", "samples", "what"),
+        "derived": ("value", "interval", "n", "samples", "how", "what"),
         "measured": ("value", "interval", "n", "samples", "how", "what"),
         "modelled": ("value", "interval", "n", "samples", "how", "what"),
         "verdict": ("word", "because"),
         "claim": ("verdict", "evidence"),
         "table": ("rows",) if record["key"] in _CHOSEN or _holds_measured(record.get("rows")) else (),
-        "figure": ("series",) if _holds_measured(record.get("series")) else (),
+        # Words for a drawing that code made of what it shows.
+        "figure": ("series", "alt") if _holds_measured(record.get("series")) else ("alt",),
     }.get(record["kind"], ())
     return {name: MASK if name in (*hidden, "when") else _without_run(value) for name, value in record.items()}
 
