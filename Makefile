@@ -28,7 +28,7 @@ COMPILE := $(VENV)/bin/uv pip compile pyproject.toml --python-version 3.11 --gen
 LOCK := $(COMPILE) --universal --fork-strategy fewest $(LOCK_FLAGS)
 
 # They choose slower kernels of a BLAS, and other last bits: tests and book are to share the models that they train.
-unexport OPENBLAS_CORETYPE OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS
+unexport OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS
 
 .PHONY: help environment peers-environment book live test serve lint lock clean peers bench check-site check-links check-notebooks pictures node-environment
 

@@ -65,8 +65,9 @@ def test_all_probes_run_on_all_cores_with_what_the_cpu_has() -> None:
     assert made.fp32_peak.n >= 6
     assert made.clock.how["cores"] is None or len(made.clock.how["cores"]) == threads
     if "avx512f" in identity().extensions and not os.environ.get("NUMBA_CPU_NAME"):
-        assert "zmm" in registers(made, "multiply-add")
-        assert "zmm" in registers(made, "read")
+        # The fastest is told, which beside other tests need not be the one with the widest registers.
+        assert registers(made, "multiply-add") & {"ymm", "zmm"}
+        assert registers(made, "read") & {"ymm", "zmm"}
 
 
 def test_without_wide_vectors_everything_works_and_says_so() -> None:
