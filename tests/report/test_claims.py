@@ -15,6 +15,7 @@ from tinytorch.report.claims import (
     placeholders,
     split_at_placeholders,
     verdict_between,
+    verdict_of_all,
 )
 
 MEASURED = Measurement("ratio", tuple(2 + 0.1 * k for k in range(-5, 6)), "")
@@ -89,3 +90,12 @@ def test_text_is_split_at_its_numbers() -> None:
 def test_braces_hold_keys_only(text: str) -> None:
     with pytest.raises(ValueError, match="braces"):
         placeholders(text, "key")
+
+
+def test_a_claim_of_parts_is_refuted_by_one_and_supported_by_all() -> None:
+    assert verdict_of_all([SUPPORTED, REFUTED, CANNOT_TELL]) == REFUTED
+    assert verdict_of_all([SUPPORTED, CANNOT_TELL]) == CANNOT_TELL
+    assert verdict_of_all([SUPPORTED, SUPPORTED]) == SUPPORTED
+    assert verdict_of_all([]) == CANNOT_TELL, "where nothing was judged"
+    with pytest.raises(ValueError, match="not faster"):
+        verdict_of_all([SUPPORTED, "faster"])

@@ -1,6 +1,6 @@
 """How a measurement reaches a page: records, numbers, tables, figures, claims and where they were made."""
 
-from tinytorch.report.claims import VERDICTS, Claim, verdict_between
+from tinytorch.report.claims import VERDICTS, Claim, verdict_between, verdict_of_all
 from tinytorch.report.colors import VARIANTS, color
 from tinytorch.report.figures import bars, line, subplots
 from tinytorch.report.numbers import format_measurement, format_number
@@ -23,4 +23,5 @@ __all__ = [
     "measurement_from_record",
     "subplots",
     "verdict_between",
+    "verdict_of_all",
 ]

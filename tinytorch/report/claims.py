@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tinytorch.perf.timing import Measurement
@@ -39,6 +39,20 @@ def verdict_between(measurement: Measurement, low: float | None = None, high: fl
     if (low is None or interval.low >= low) and (high is None or interval.high <= high):
         return SUPPORTED
     return CANNOT_TELL
+
+
+def verdict_of_all(verdicts: Iterable[str]) -> str:
+    """Return the verdict on a claim of several parts: `REFUTED` if one is, `SUPPORTED` if all are, else `CANNOT_TELL`.
+
+    Raises:
+        ValueError: if one of them is no verdict.
+    """
+    parts = set(verdicts)
+    if not parts <= set(VERDICTS):
+        raise ValueError(f"verdicts must be {', '.join(VERDICTS)}, not {', '.join(sorted(parts - set(VERDICTS)))}")
+    if REFUTED in parts:
+        return REFUTED
+    return SUPPORTED if parts == {SUPPORTED} else CANNOT_TELL
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tinytorch.perf.benchmarking import Performance, compare
-from tinytorch.perf.benchmarking.studies_variants import joined, kept_of_product, table_row_verdicts
+from tinytorch.perf.benchmarking.studies_variants import kept_of_product, table_row_verdicts
 from tinytorch.perf.timing import Measurement, quantity
 
 NAMES = ("baseline", "first", "second", "combined")
@@ -55,9 +55,3 @@ def test_a_row_is_judged_number_by_number() -> None:
     assert table_row_verdicts(worse, faster=4, smaller=4, accuracy=-0.05, batch=64) == ["refuted"] * 3
     # Of 200 examples, none lost does not prove that not one in a thousand is.
     assert table_row_verdicts(after, faster=4, smaller=4, accuracy=-0.0001, batch=64)[2] == "cannot tell here"
-
-
-def test_one_refuted_part_refutes_a_claim() -> None:
-    assert joined(["supported", "refuted", "cannot tell here"]) == "refuted"
-    assert joined(["supported", "cannot tell here"]) == "cannot tell here"
-    assert joined(["supported", "supported"]) == "supported"

@@ -61,10 +61,3 @@ def table_row_verdicts(change: Change, *, faster: float, smaller: float, accurac
         "supported" if low >= limit else "refuted" if high < limit else "cannot tell here"
         for low, high, limit in limits
     ]
-
-
-def joined(verdicts: list[str]) -> str:
-    """Return the verdict on a claim with several parts: refuted if one is, supported if all are."""
-    if "refuted" in verdicts:
-        return "refuted"
-    return "supported" if set(verdicts) == {"supported"} else "cannot tell here"
