@@ -13,6 +13,7 @@ from myst_nb.sphinx_ import NbMetadataCollector
 from number_html import (
     Idents,
     ShowError,
+    absent_claim_html,
     absent_html,
     claim_html,
     filled_html,
@@ -217,7 +218,9 @@ class ResolveRecords(SphinxPostTransform):
         return evidence, also
 
     def _claim(self, node: Pending) -> str:
-        record = self._record(node["reference"], "claim")
+        record = self._record(node["reference"], "claim", ABSENT)
+        if record["kind"] == ABSENT:
+            return absent_claim_html(record)
         evidence, also = self._evidence(record)
         ledger = min(self._store.ledgers, default=None)
         return claim_html(record, evidence, also, self._address(ledger) if ledger else None)

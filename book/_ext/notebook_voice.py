@@ -100,9 +100,11 @@ class BookVoice(_Voice):
 
     def claim(self, reference: str) -> str:
         """Return a claim with its verdict and evidence."""
-        record = self.record(reference, "claim")
+        record = self.record(reference, "claim", ABSENT)
         if record is None:
             return f"**Claim** `{reference}`"
+        if record["kind"] == ABSENT:
+            return f"**Claim** `{reference}`\n\nNot tested in this build: {record['reason'].rstrip('.')}."
         evidence = filled_text(record["evidence"], lambda key: self.plain_number(key, record["page"]))
         source = f"[{record['source']}]({record['source_url']})" if record["source_url"] else record["source"]
         verdict = f"**Claim: {ICONS[record['verdict']]} {record['verdict']}**"

@@ -192,6 +192,12 @@ def absent_html(record: Json, idents: Idents) -> str:
     return _with_detail(inner, "measured absent", [f"{record['reason'].rstrip('.')}."], idents.new("absent"))
 
 
+def absent_claim_html(record: Json) -> str:
+    """Return what stands in the place of a claim that this build could not test, with the reason."""
+    reason = escape(record["reason"].rstrip("."))
+    return f'<p class="not-measured" id="claim-{record["key"]}" role="note">Not tested in this build: {reason}.</p>'
+
+
 def verdict_html(record: Json, reason: str, idents: Idents) -> str:
     """Return a verdict word with its reason, in which numbers already stand, behind it."""
     inner = escape(record["word"])

@@ -66,6 +66,7 @@ page.number("parameters", 12345, unit="parameters", what="weights and biases")
 took = "It took {latency}."
 page.claim("slow", statement="Slow.", source="Folklore", verdict="refuted", evidence=took, numbers=["second:total"])
 page.absent("engines", reason="The other engine is not here.", instead_of="table")
+page.absent("other-wins", reason="The other <engine> is not here.")
 page.claim("fast", statement="Fast.", source="Folklore", verdict="cannot tell here", evidence="It took {other}.")
 page.table("ops", [{"op": "linear", "time": run}], [("op", "Op"), ("time", "Time")], caption="Where the time goes")
 ```
@@ -88,6 +89,9 @@ $$ (square)
 ```
 
 ```{claim} fast
+```
+
+```{claim} other-wins
 ```
 """
 

@@ -111,6 +111,9 @@ def test_what_was_not_measured_says_so_in_its_place(story: Story, first: Beautif
     assert isinstance(note, Tag)
     assert text(note) == "Not measured in this build: The other engine is not here."
     assert "not measured in this build" in text(story.fresh.page("index.html"))
+    claim = first.find(id="claim-other-wins")
+    assert isinstance(claim, Tag)
+    assert text(claim) == "Not tested in this build: The other <engine> is not here."
 
 
 def test_a_table_as_the_last_expression_is_shown_once(first: BeautifulSoup) -> None:

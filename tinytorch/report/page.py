@@ -128,18 +128,19 @@ class Page:
         """Record that this build did not measure something that another build of the page does.
 
         The roles ``{measured}`` and ``{verdict}`` then say so in the place of the number or word, with the reason
-        behind it. In place of a table or figure a note says it, at the same address.
+        behind it. In place of a table, a figure or a claim's box a note says it, at the same address.
 
         Args:
             keys: of what is not measured.
             reason: why, and what would measure it, in one sentence.
-            instead_of: what would have been shown at this place; None for numbers and words.
+            instead_of: what would have been shown at this place; None for numbers, words and claims, which the text
+                places.
 
         Raises:
             ValueError: if there is no key, one is taken, or the reason is empty.
         """
         if not keys:
-            raise ValueError("keys must name at least one number, word, table or figure")
+            raise ValueError("keys must name at least one number, word, claim, table or figure")
         for key in keys:
             self._check_new(key)
         body = {"reason": checked_text(reason, "reason", keys[0])}
