@@ -19,6 +19,10 @@ ifneq ($(filter-out 0 1,$(PEERS)),)
 $(error PEERS must be 1, to compare with other engines, or 0, not $(PEERS))
 endif
 WITH_PEERS := $(filter 1,$(PEERS))
+# `make book PAGES="profiling"` runs some pages and leaves the others as they were.
+PAGES ?=
+# `make book CPU=avx2` holds all kernels to that CPU's instructions, into a folder of its own.
+CPU ?=
 PORT ?= 8000
 # PyPI's torch for Linux brings gigabytes of CUDA; this index has the build without it.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
@@ -35,8 +39,8 @@ unexport OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS OMP_NUM_THREADS
 help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
 
-book: environment $(if $(WITH_PEERS),peers-environment)  ## run the chapters and write the site to _build/html (PEERS=1: beside PyTorch, ONNX Runtime, JAX)
-	@$(if $(WITH_PEERS),TINYTORCH_PEERS="$(CURDIR)/$(PEERS_VENV)/bin/python" )$(VENV)/bin/python -m scripts.build_book
+book: environment $(if $(WITH_PEERS),peers-environment)  ## run the chapters and write the site to _build/html (PEERS=1: beside PyTorch, ONNX Runtime, JAX; PAGES="profiling": only these)
+	@$(if $(WITH_PEERS),TINYTORCH_PEERS="$(CURDIR)/$(PEERS_VENV)/bin/python" )$(VENV)/bin/python -m scripts.build_book $(if $(CPU),--cpu "$(CPU)") $(PAGES)
 
 test: environment  ## run all tests
 	@$(VENV)/bin/python -m pytest --numprocesses logical --dist worksteal

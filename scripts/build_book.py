@@ -11,12 +11,14 @@ _build/build.log; what must be mended is said at the end.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -29,6 +31,7 @@ from scripts.building.story import Story, counted, duration, sentence_of
 
 ROOT = Path(__file__).resolve().parent.parent
 EVENTS = "TINYTORCH_BUILD_EVENTS"
+SELECTED = "TINYTORCH_BUILD_PAGES"
 LOG = "build.log"
 #: Lines of the log that are shown when the build died without a word.
 _LAST_WORDS = 5
@@ -45,10 +48,31 @@ def jupyter_book_command(root: Path, output: Path) -> list[str]:
     return [*command, "-W", "--keep-going", "-n"]
 
 
-def run_and_show(command: list[str], root: Path, output: Path, lock: int, story: Story, console: Console) -> int:
+@dataclass(frozen=True)
+class Wanted:
+    """What to build: only some ``pages``, all if there are none; held to the instructions of the older ``cpu``, if any.
+
+    What is held to another CPU goes into a folder of its own.
+    """
+
+    pages: tuple[str, ...] = ()
+    cpu: str | None = None
+
+    def output(self, root: Path) -> Path:
+        """Return the folder that the build writes into."""
+        return root / "_build" if self.cpu is None else root / "_build" / self.cpu / "_build"
+
+
+#: All pages, on this machine's own CPU.
+EVERYTHING = Wanted()
+
+
+def run_and_show(
+    command: list[str], root: Path, settings: dict[str, str], output: Path, lock: int, story: Story, console: Console
+) -> int:
     """Run a command that builds, show the events that it tells, and return its exit code."""
     reading, writing = os.pipe()
-    settings = {**build_settings(output), EVENTS: str(writing)}
+    settings = {**settings, EVENTS: str(writing)}
     with (output / LOG).open("wb") as log, os.fdopen(reading, encoding="utf-8") as events:
         try:
             started = subprocess.Popen(
@@ -79,19 +103,26 @@ def last_words(log: Path) -> list[str]:
     return [f"  {line}" for line in lines if line.strip("= \x1b[0123456789m")][-_LAST_WORDS:]
 
 
-def build(root: Path, console: Console, command: Command = jupyter_book_command) -> int:
-    """Build the book of the checkout at `root`; return 0, or 1 if anything failed or warned.
+def build(root: Path, console: Console, command: Command, wanted: Wanted = EVERYTHING) -> int:
+    """Build what is ``wanted`` of the book of the checkout at `root`; return 0, or 1 if anything failed or warned.
 
     Raises:
         OSError: if the folder _build cannot be written.
+        ValueError: if there is no such page, or this machine cannot do as the CPU.
     """
-    output = root / "_build"
+    missing = [page for page in wanted.pages if not (root / "book" / f"{page}.md").is_file()]
+    if missing:
+        raise ValueError(f"PAGES must name pages such as profiling, but there is no book/{missing[0]}.md")
+    output = wanted.output(root)
+    settings = {**build_settings(output, wanted.cpu), SELECTED: " ".join(wanted.pages)}
     output.mkdir(parents=True, exist_ok=True)
     with only_build(output / "build.lock", lambda said: console.print(said, markup=False, soft_wrap=True)) as lock:
-        return _build_alone(root, output, lock, console, command)
+        return _build_alone(root, settings, output, lock, console, command)
 
 
-def _build_alone(root: Path, output: Path, lock: int, console: Console, command: Command) -> int:
+def _build_alone(
+    root: Path, settings: dict[str, str], output: Path, lock: int, console: Console, command: Command
+) -> int:
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
@@ -103,7 +134,7 @@ def _build_alone(root: Path, output: Path, lock: int, console: Console, command:
     mark.touch()
     write_startup(output)
     story = Story()
-    code = run_and_show(command(root, output), root, output, lock, story, console)
+    code = run_and_show(command(root, output), root, settings, output, lock, story, console)
     took = duration(time.monotonic() - start)
     if code != 0:
         complaints = story.complaints() or last_words(output / LOG)
@@ -117,13 +148,17 @@ def _build_alone(root: Path, output: Path, lock: int, console: Console, command:
 
 
 def main() -> int:
-    """Build the book of this checkout and return the exit code."""
+    """Build what the command line asks for of this checkout and return the exit code."""
+    parser = argparse.ArgumentParser(description="Build the book into _build/html.")
+    parser.add_argument("pages", nargs="*", help="run only these and leave the others as they were")
+    parser.add_argument("--cpu", help="hold all kernels to the instructions of an older CPU: avx2")
+    asked = parser.parse_args()
     try:
-        return build(ROOT, Console())
+        return build(ROOT, Console(), jupyter_book_command, Wanted(tuple(asked.pages), asked.cpu))
     except KeyboardInterrupt:
         print("Interrupted: the next build reads every page anew.", file=sys.stderr)
         return 130
-    except OSError as error:
+    except (OSError, ValueError) as error:
         print(f"The book was not built: {sentence_of(str(error))}", file=sys.stderr)
         return 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterable
@@ -28,6 +29,8 @@ PACKAGES = ["../tinytorch"]
 PATHS = ["../requirements.lock"]
 #: Results of this many latest keys stay for each page, so that going back and forth between states runs nothing twice.
 KEPT = 3
+#: The variable that names the pages of a build of some, separated by spaces; unset or empty for all.
+SELECTED = "TINYTORCH_BUILD_PAGES"
 CACHE_FOLDER = ".jupyter_cache"
 HISTORY_FILE = "executions.json"
 #: Where a kernel that tells so writes the names of the modules that it loaded: see scripts/building/settings.py.
@@ -50,6 +53,8 @@ class Execution:
         )
         self.history = PageHistory(self.folder / HISTORY_FILE)
         self.parts: dict[str, PageParts] = {}
+        self.selected = frozenset(os.environ.get(SELECTED, "").split())
+        self.left_out: set[str] = set()
         self.started = 0.0
 
     def notebook(self, docname: str) -> nbformat.NotebookNode | None:
@@ -86,6 +91,11 @@ class Execution:
             return False
         return True
 
+    def must_not_run(self, docname: str, notebook: nbformat.NotebookNode | None) -> bool:
+        """Return whether a build of other pages reads this one, which would have to run."""
+        left = bool(self.selected) and docname not in self.selected
+        return left and notebook is not None and not self.has_result(docname, notebook)
+
 
 def _execution(app: Sphinx) -> Execution:
     return cast(Execution, app.execution_of_pages)  # type: ignore[attr-defined]
@@ -94,6 +104,11 @@ def _execution(app: Sphinx) -> Execution:
 def keys_of(env: BuildEnvironment) -> dict[str, str]:
     """Return the key under which each page was executed when it was last read; kept over builds."""
     return state_of(env, "execution_keys", dict)
+
+
+def left_out_of(env: BuildEnvironment) -> set[str]:
+    """Return the pages that a build of others read and did not run; kept over builds."""
+    return state_of(env, "pages_left_out", set)
 
 
 def results_of(env: BuildEnvironment, docname: str) -> Path:
@@ -145,12 +160,22 @@ def order_pages(app: Sphinx, _: BuildEnvironment, docnames: list[str]) -> None:
     docnames.sort(key=lambda docname: (place.get(docname, len(place)), docname))
 
 
-def plan(app: Sphinx, _: BuildEnvironment, docnames: list[str]) -> None:
-    """Find which pages will run and why, and tell."""
+def plan(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
+    """Find which pages will run and why, and tell.
+
+    A build of some pages leaves others as they were when they were last read; those that never were are read and not
+    run.
+    """
     execution = _execution(app)
     pages = []
-    for docname in docnames:
+    for docname in list(docnames):
         notebook = execution.study(docname)
+        if execution.must_not_run(docname, notebook):
+            if docname in env.all_docs:
+                docnames.remove(docname)
+                continue
+            execution.left_out.add(docname)
+            notebook = None
         page: dict[str, Any] = {"page": docname, "cells": 0, "runs": False, "why": None, "seconds": None}
         if notebook is not None:
             page["cells"] = sum(cell.cell_type == "code" for cell in notebook.cells)
@@ -169,19 +194,23 @@ def begin_page(app: Sphinx, docname: str, _: list[str]) -> None:
     execution.started = time.time()
     (execution.folder / LOADED_MODULES).unlink(missing_ok=True)
     keys_of(app.env).pop(docname, None)
-    if docname in execution.parts:
+    if docname in execution.left_out:
+        left_out_of(app.env).add(docname)
+        app.env.mystnb_config = app.env.mystnb_config.copy(execution_mode="off")  # type: ignore[attr-defined]
+    elif docname in execution.parts:
         folder = execution.cache_folder(docname)
         folder.mkdir(parents=True, exist_ok=True)
         folder.touch()
         keys_of(app.env)[docname] = folder.name
-        app.env.mystnb_config = app.env.mystnb_config.copy(execution_cache_path=str(folder))  # type: ignore[attr-defined]
+        settings = {"execution_mode": "cache", "execution_cache_path": str(folder)}
+        app.env.mystnb_config = app.env.mystnb_config.copy(**settings)  # type: ignore[attr-defined]
 
 
 def end_page(app: Sphinx, _: Any) -> None:
     """Remember how long the page ran, and check that nothing ran that its key does not know."""
     execution, docname = _execution(app), app.env.docname
     data = NbMetadataCollector.get_exec_data(app.env, docname)
-    if docname in execution.parts and data is not None and data["mtime"] >= execution.started:
+    if docname in keys_of(app.env) and data is not None and data["mtime"] >= execution.started:
         execution.history.remember(docname, execution.parts[docname], data["runtime"])
         _check_loaded(execution, docname)
         tell("ran", page=docname, seconds=data["runtime"])
@@ -211,6 +240,7 @@ def _check_loaded(execution: Execution, docname: str) -> None:
 def forget(_: Sphinx, env: BuildEnvironment, docname: str) -> None:
     """Forget the key of a page that is gone or about to be read again."""
     keys_of(env).pop(docname, None)
+    left_out_of(env).discard(docname)
 
 
 def drop_old(app: Sphinx, exception: Exception | None) -> None:
@@ -243,4 +273,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-read", end_page, priority=900)
     app.connect("env-purge-doc", forget)
     app.connect("build-finished", drop_old, priority=900)
-    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"version": "1", "env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -11,17 +11,19 @@ from typing import Any
 
 import nbformat
 from environment_state import state_of
-from execution_cache import results_of
+from execution_cache import keys_of, left_out_of, results_of
 from jsonschema import Draft202012Validator
 from jupyter_cache import get_cache
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from tinytorch.report.records import NUMBER_KINDS, Json, Record, page_file, schema
+from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, Record, page_file, schema
 from tinytorch.report.shown import RECORD_MIME
 
 #: Where an executed notebook keeps its cells' times: see execution_times.py.
 TIMES_KEY = "cell_times"
+#: Why a page that a build of others read has no records.
+LEFT_OUT = "This build ran other pages only: `make book` runs all"
 #: The parts of a notebook's metadata that its execution made.
 _MERGED = ("kernelspec", "language_info", "widgets", TIMES_KEY)
 
@@ -55,13 +57,17 @@ class PageRecords:
 
 @dataclass
 class Store:
-    """What the environment keeps over builds: records, where claims are discussed, who uses whose numbers."""
+    """What the environment keeps over builds: records, where claims are discussed, who uses whose numbers.
+
+    ``left_out`` are the pages that a build of others read without running them, as execution_cache.py keeps them.
+    """
 
     pages: dict[str, PageRecords] = field(default_factory=dict)
     claim_homes: dict[str, set[str]] = field(default_factory=dict)
     uses: dict[str, set[str]] = field(default_factory=dict)
     ledgers: set[str] = field(default_factory=set)
     touched: set[str] = field(default_factory=set)
+    left_out: set[str] = field(default_factory=set)
 
     def forget(self, docname: str) -> None:
         """Drop all that the page ``docname`` contributed."""
@@ -88,9 +94,14 @@ class Store:
         return users
 
     def find(self, reference: str, docname: str, *kinds: str) -> Json | None:
-        """Return the record that ``key`` or ``page:key`` names on the page ``docname``; None if there is none."""
+        """Return the record that ``key`` or ``page:key`` names on the page ``docname``; None if there is none.
+
+        On a page that was left out everything is absent.
+        """
         page, key = split_reference(reference, docname)
         record = self.pages[page].records.get(key) if page in self.pages else None
+        if page in self.left_out:
+            record = {"key": key, "kind": ABSENT, "page": page, "reason": LEFT_OUT}
         return record if record is not None and record["kind"] in kinds else None
 
 
@@ -102,7 +113,7 @@ def split_reference(reference: str, docname: str) -> tuple[str, str]:
 
 def store_of(env: BuildEnvironment) -> Store:
     """Return the environment's store, made when missing."""
-    return state_of(env, "measured_store", Store)
+    return state_of(env, "measured_store", lambda: Store(left_out=left_out_of(env)))
 
 
 def executed_notebook(env: BuildEnvironment, docname: str) -> nbformat.NotebookNode | None:
@@ -116,7 +127,7 @@ def executed_notebook(env: BuildEnvironment, docname: str) -> nbformat.NotebookN
     if not path.is_file():
         return None
     notebook = nbformat.read(path, as_version=4)
-    if config.execution_mode == "cache":
+    if docname in keys_of(env):
         with suppress(KeyError):
             _, notebook = get_cache(str(results_of(env, docname))).merge_match_into_notebook(notebook, nb_meta=_MERGED)
     for number, cell in enumerate(notebook.cells):

@@ -25,8 +25,15 @@ get_ipython().events.register("post_run_cell", _write_loaded_modules)
 LOADED_MODULES = "loaded-modules.txt"
 
 
-def build_settings(output: Path) -> dict[str, str]:
+def build_settings(output: Path, cpu: str | None = None) -> dict[str, str]:
     """Return the environment variables of the build, free of the user's own notebook, plot and BLAS settings.
+
+    Args:
+        output: the folder that the build writes into.
+        cpu: an older CPU whose instructions all kernels are held to; None for this machine's own.
+
+    Raises:
+        ValueError: if this machine cannot do as that CPU.
 
     Pages run on the `python3` kernel of this environment, even where the user has another of that name, and
     without the user's IPython start-up files or matplotlib styles, which would change what is measured. A BLAS
@@ -39,7 +46,11 @@ def build_settings(output: Path) -> dict[str, str]:
     settings["IPYTHONDIR"] = str(user / "ipython")
     settings["MPLCONFIGDIR"] = str(user / "matplotlib")
     settings["PYTHONNOUSERSITE"] = "1"
-    return settings
+    if cpu is None:
+        return settings
+    from scripts.building.older_cpu import older_cpu_settings  # loads Numba, which a build of this machine needs not
+
+    return settings | older_cpu_settings(cpu)
 
 
 def write_startup(output: Path) -> None:

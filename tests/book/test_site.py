@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -11,7 +12,7 @@ from bs4 import BeautifulSoup, Tag
 from built_pages import check_site
 from jsonschema import Draft202012Validator
 
-from tests.book.small_book import Book, Build, Story
+from tests.book.small_book import FIRST, HEADER, INDEX, SECOND, Book, Build, Story
 from tinytorch.perf.timing import Measurement
 from tinytorch.report.records import measurement_from_record, schema
 
@@ -291,3 +292,22 @@ def test_what_is_missing_fails_the_build(broken: Build, warning: str) -> None:
 
 def test_the_variable_that_marks_a_build_stays_in_it() -> None:
     assert "TINYTORCH_BUILDING_BOOK" not in os.environ
+
+
+def test_a_build_of_some_pages_runs_no_other(tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    for name, source in (("index", INDEX), ("first", HEADER + FIRST), ("second", HEADER + SECOND)):
+        book.write(name, source)
+    one_page = book.build(TINYTORCH_BUILD_PAGES="second")
+    other_page = book.build(TINYTORCH_BUILD_PAGES="first")
+    all_pages = book.build()
+    assert [each.code for each in (one_page, other_page, all_pages)] == [0, 0, 0], one_page.output + other_page.output
+    assert [each.executed() for each in (one_page, other_page, all_pages)] == [["second"], ["first"], []]
+    before = one_page.page("first.html")
+    assert text(before.select("button.measured:not(.absent)")[0]) == "41 ops", "a number of the page that ran"
+    claim = before.find(id="claim-slow")
+    assert isinstance(claim, Tag)
+    assert text(claim).startswith("Not tested in this build: This build ran other pages only")
+    for build in (other_page, all_pages):
+        assert numbers(build.page("first.html"))[0] == "1.1 ms"
+        assert not build.page("first.html").select("#claim-slow.not-measured")

@@ -118,15 +118,16 @@ def test_an_error_of_the_system_says_what_to_do(tmp_path: Path, error: str, sent
 MAIN = """
 import pathlib, sys
 from scripts import build_book
-build_book.ROOT = pathlib.Path(sys.argv[1])
-build_book.build.__defaults__ = (lambda _, output: [sys.executable, "-I", "-S", "-c", sys.argv[2], str(output)],)
+root, does, *sys.argv[1:] = sys.argv[1:]
+build_book.ROOT = pathlib.Path(root)
+build_book.jupyter_book_command = lambda _, output: [sys.executable, "-I", "-S", "-c", does, str(output)]
 sys.exit(build_book.main())
 """
 
 
-def start(root: Path, does: str) -> subprocess.Popen[str]:
-    """Start a build in a process of its own."""
-    arguments = [sys.executable, "-c", MAIN, str(root), BOOK + does]
+def start(root: Path, does: str, *asked: str) -> subprocess.Popen[str]:
+    """Start a build in a process of its own, as the command line ``asked``."""
+    arguments = [sys.executable, "-c", MAIN, str(root), BOOK + does, *asked]
     return subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -136,6 +137,31 @@ def wait_for(path: Path) -> None:
             return
         time.sleep(0.01)
     raise AssertionError(f"{path} never came")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["nothing"], "PAGES must name pages such as profiling, but there is no book/nothing.md"),
+        (["--cpu", "z80"], "CPU must be avx2, not 'z80'"),
+    ],
+)
+def test_what_cannot_be_built_is_one_sentence(tmp_path: Path, asked: list[str], said: str) -> None:
+    tried = start(tmp_path, "", *asked)
+    out, err = tried.communicate()
+    assert (tried.returncode, out, err) == (1, "", f"The book was not built: {said}\n")
+    assert not (tmp_path / "_build").exists(), "it is said before anything is made"
+
+
+def test_some_pages_and_another_cpu_are_told_to_the_build(tmp_path: Path) -> None:
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "roofline.md").write_text("# Roofline")
+    does = "(output / 'told').write_text(os.environ['TINYTORCH_BUILD_PAGES'] + ' ' + os.environ['TINYTORCH_CPU'])"
+    tried = start(tmp_path, does, "roofline", "--cpu", "avx2")
+    out, err = tried.communicate()
+    assert (tried.returncode, err) == (0, "")
+    assert out.splitlines()[-1].startswith("The book is in _build/avx2/_build/html/index.html (built in ")
+    assert (tmp_path / "_build" / "avx2" / "_build" / "told").read_text() == "roofline avx2"
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:

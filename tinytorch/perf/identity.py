@@ -23,7 +23,12 @@ from tinytorch.perf.hosting import Hosting, hosting
 from tinytorch.perf.team import allowed_cores, usable_cores
 
 #: Beginnings of the names of the variables that steer threads and kernels.
-STEERING = ("OPENBLAS_", "OMP_", "MKL_", "NUMBA_", "NUMPY_", "BLIS_", "VECLIB_", "GOTO_")
+STEERING = ("TINYTORCH_CPU", "OPENBLAS_", "OMP_", "MKL_", "NUMBA_", "NUMPY_", "NPY_", "BLIS_", "VECLIB_", "GOTO_")
+#: The variable that names an older CPU, in words for a reader, whose instructions all kernels of this process are held
+#: to. It is set along with those of Numba, OpenBLAS and NumPy that do so: see scripts/building/older_cpu.py.
+HELD_TO = "TINYTORCH_CPU"
+#: Beginnings of the names of what x86-64 has had since AVX2 and vectors of 256 bits, in /proc/cpuinfo and in LLVM.
+LATER_THAN_AVX2 = ("avx512", "avx10", "amx", "avx_", "avxifma", "avxne", "avxvnni", "gfni", "vaes", "vpclmul")
 #: Flags in /proc/cpuinfo and what their vectors are called, widest first.
 _VECTOR_FLAGS = (
     ("avx512f", "AVX-512"),
@@ -140,8 +145,18 @@ def _sysctl(name: str) -> str:
     return done.stdout.strip()
 
 
+def held_to() -> str | None:
+    """Return the older CPU that this process is held to, such as "AVX2"; None where it may do all that its CPU can."""
+    return os.environ.get(HELD_TO, "").upper() or None
+
+
 def cpu_name() -> str:
-    """Return the CPU's model name as the system gives it."""
+    """Return the CPU's model name as the system gives it, and the older CPU that this process is held to, if any."""
+    held = held_to()
+    return _model_name() if held is None else f"{_model_name()}, held to {held}"
+
+
+def _model_name() -> str:
     found = re.search(r"^model name\s*:\s*(.+)$", _cpuinfo(), re.MULTILINE)
     if found:
         return found[1].strip()
@@ -151,7 +166,17 @@ def cpu_name() -> str:
 
 
 def cpu_flags() -> str:
-    """Return the flags of the CPU as the system lists them, separated by spaces; "" if it does not."""
+    """Return the flags of the CPU that this process may use, as the system lists them, separated by spaces.
+
+    "" if the system does not list them.
+    """
+    flags = _system_flags()
+    if held_to() is None:
+        return flags
+    return " ".join(flag for flag in flags.split() if not flag.lower().startswith(LATER_THAN_AVX2))
+
+
+def _system_flags() -> str:
     found = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", _cpuinfo(), re.MULTILINE)
     if found:
         return found[1].strip()

@@ -1,0 +1,41 @@
+"""Variables that hold Numba, OpenBLAS and NumPy to the instructions of an older CPU than the one they run on.
+
+So that what readers of such a CPU meet can be built and tested where there is none. Only the instructions are those of
+the older CPU: clock, caches and cores stay this machine's.
+"""
+
+from __future__ import annotations
+
+from llvmlite.binding import get_host_cpu_features
+from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # type: ignore[import-not-found]
+
+from tinytorch.perf.identity import HELD_TO, LATER_THAN_AVX2
+
+CPUS = ("avx2",)
+
+
+def older_cpu_settings(cpu: str) -> dict[str, str]:
+    """Return the variables of a process that is to do as ``cpu`` would: "avx2", x86-64 without AVX-512 and VNNI.
+
+    Raises:
+        ValueError: if ``cpu`` is none of `CPUS`, or this machine lacks its instructions.
+    """
+    if cpu not in CPUS:
+        raise ValueError(f"CPU must be {' or '.join(CPUS)}, not {cpu!r}")
+    features = dict(get_host_cpu_features())
+    if not features.get("avx2"):
+        raise ValueError("CPU=avx2 needs an x86-64 processor with AVX2, which this one is not")
+    kept = {name: has and not name.startswith(LATER_THAN_AVX2) for name, has in features.items()}
+    return {
+        HELD_TO: cpu,
+        # The name alone is not enough: Numba takes this machine's features along.
+        "NUMBA_CPU_NAME": "haswell",
+        "NUMBA_CPU_FEATURES": ",".join(f"{'+' if has else '-'}{name}" for name, has in sorted(kept.items())),
+        "OPENBLAS_CORETYPE": "Haswell",
+        "NPY_DISABLE_CPU_FEATURES": " ".join(_numpy_later_than_avx2()),
+    }
+
+
+def _numpy_later_than_avx2() -> list[str]:
+    """Return what NumPy may run here by a choice at start, and would not on AVX2."""
+    return [name for name in __cpu_dispatch__ if __cpu_features__.get(name) and name.startswith(("AVX512", "X86_V4"))]
