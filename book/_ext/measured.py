@@ -31,6 +31,7 @@ from page_card import CARD_ID, TITLE, card_html
 from page_downloads import downloads_of
 from record_store import (
     RecordError,
+    Store,
     executed_notebook,
     forget_notebook,
     read_page,
@@ -101,6 +102,41 @@ class ClaimDirective(SphinxDirective):
         node = Pending(role="claim", reference=reference, option="")
         self.set_source_info(node)
         return [node]
+
+
+class WhereMeasured(nodes.General, nodes.Element):
+    """Holds text until it is known whether it belongs to the page. Attributes: ``references``, ``name``."""
+
+
+class WhereMeasuredDirective(SphinxDirective):
+    """``{if-measured} key key``: text for a build that measured all of these; ``{if-absent}``: for one that did not.
+
+    So that a sentence about what a machine cannot measure is not read there with holes in it. The keys are of the same
+    page.
+    """
+
+    required_arguments = 1
+    final_argument_whitespace = True
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return the text, held back."""
+        held = WhereMeasured(references=self.arguments[0].split(), name=self.name)
+        self.set_source_info(held)
+        self.state.nested_parse(self.content, self.content_offset, held)
+        return [held]
+
+
+def _settle_where_measured(doctree: nodes.document, store: Store, docname: str) -> None:
+    """Keep or drop what stands in `WhereMeasuredDirective`, now that the page's records are known."""
+    kinds = (*NUMBER_KINDS, "verdict", "claim", "table", "figure", ABSENT)
+    for held in list(doctree.findall(WhereMeasured)):
+        found = [store.find(reference, docname, *kinds) for reference in held["references"]]
+        for reference, record in zip(held["references"], found, strict=True):
+            if record is None:
+                warn(f"{{{held['name']}}} names {reference!r}, but page {docname!r} has recorded nothing so", held)
+        measured = all(record is not None and record["kind"] != ABSENT for record in found)
+        held.replace_self(held.children if measured == (held["name"] == "if-measured") else [])
 
 
 class LedgerDirective(SphinxDirective):
@@ -313,6 +349,12 @@ def after_reading(app: Sphinx, doctree: nodes.document) -> None:
     for node in doctree.findall(Pending):
         if isinstance(node.parent, nodes.title):
             warn("a number cannot stand in a heading, which is copied to where numbers are not resolved", node)
+    _take_records(app, doctree, store, docname)
+    _settle_where_measured(doctree, store, docname)
+
+
+def _take_records(app: Sphinx, doctree: nodes.document, store: Store, docname: str) -> None:
+    """Put the records of the page, if it is a notebook, into the store, and a card at its end."""
     notebook = executed_notebook(app.env, docname)
     if notebook is None:
         return
@@ -357,11 +399,14 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Connect roles, directives and events."""
     app.setup_extension("page_downloads")
     os.environ[BUILDING] = "1"  # inherited by the kernels that execute the pages
+    app.add_node(WhereMeasured)
     app.add_node(Pending, html=(_unresolved, None), text=(_unresolved, None), latex=(_unresolved, None))
     for name in ("measured", "verdict"):
         app.add_role(name, _PendingRole())
     app.add_role("quoted", QuotedRole())
     app.add_directive("claim", ClaimDirective)
+    for name in ("if-measured", "if-absent"):
+        app.add_directive(name, WhereMeasuredDirective)
     app.add_directive("claim-ledger", LedgerDirective)
     app.add_post_transform(ResolveRecords)
     app.connect("source-read", before_reading)

@@ -30,6 +30,9 @@ class Voice(Protocol):
     def claim(self, reference: str) -> str:
         """Return what stands for the box of a claim, as Markdown."""
 
+    def is_measured(self, reference: str) -> bool:
+        """Return whether the notebook's reader has the record."""
+
     def answer(self, reference: str) -> str:
         """Return the sentence that gives what a prediction asks for."""
 
@@ -133,6 +136,9 @@ def _converted(directive: Directive, voice: Voice) -> str:
         return f"$$\n{inner.strip()}\n$$"
     if name in ("code-block", "code"):
         return f"```{directive.argument}\n{inner}\n```"
+    if name in ("if-measured", "if-absent"):
+        measured = all(voice.is_measured(reference) for reference in directive.argument.split())
+        return plain_markdown(inner, voice) if measured == (name == "if-measured") else ""
     text = plain_markdown(inner, voice).strip()
     title = plain_markdown(directive.argument, voice).strip()
     if name == "dropdown":

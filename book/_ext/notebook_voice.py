@@ -110,6 +110,11 @@ class BookVoice(_Voice):
         verdict = f"**Claim: {ICONS[record['verdict']]} {record['verdict']}**"
         return f"{verdict}\n\n{record['statement']}\n\n{evidence}\n\nSource: {source}"
 
+    def is_measured(self, reference: str) -> bool:
+        """Return whether this build measured what the reference names."""
+        record = self.record(reference, *NUMBER_KINDS, "verdict", "claim", "table", "figure", ABSENT)
+        return record is not None and record["kind"] != ABSENT
+
     def answer(self, reference: str) -> str:
         """Return the answer of a prediction."""
         return f"It is {self.role('measured', reference) if self._is_number(reference) else self.word(reference)}."
@@ -138,6 +143,10 @@ class ReaderVoice(_Voice):
         if record is None:
             return f"**Claim** `{reference}`"
         return f"**Claim**\n\n{record['statement']}\n\nThe cell that records `{reference}` gives its verdict here."
+
+    def is_measured(self, reference: str) -> bool:  # noqa: ARG002 - the same for every reference
+        """Return True: whoever runs the notebook may be able to measure what this build could not."""
+        return True
 
     def answer(self, reference: str) -> str:
         """Return where the answer of a prediction is."""

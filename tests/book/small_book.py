@@ -79,6 +79,22 @@ In the mean it took {measured}`mean`.
 
 The other takes {measured}`other | interval` and is {verdict}`other-verdict`.
 
+:::{if-measured} latency bottleneck slow ops
+Measured sentence with {measured}`latency`.
+:::
+
+:::{if-measured} latency other
+Sentence with a hole {measured}`other`.
+:::
+
+:::{if-absent} other
+Sentence without the other.
+:::
+
+:::{if-absent} latency
+Sentence about nothing.
+:::
+
 The formula is $I = \\frac{a}{b}$.
 
 $$

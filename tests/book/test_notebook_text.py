@@ -39,6 +39,9 @@ class Spoken:
     def claim(self, reference: str) -> str:
         return f"claim {reference}\n\nevidence"
 
+    def is_measured(self, reference: str) -> bool:
+        return reference != "absent"
+
     def answer(self, reference: str) -> str:
         return f"answer {reference}"
 
@@ -48,6 +51,16 @@ class Spoken:
 
 def converted(text: str) -> str:
     return plain_markdown(text, Spoken())
+
+
+@pytest.mark.parametrize(
+    ("condition", "stays"),
+    [("if-measured a b", True), ("if-measured a absent", False), ("if-absent a", False), ("if-absent absent", True)],
+)
+def test_text_on_a_condition_stays_where_it_holds(condition: str, stays: bool) -> None:
+    name, _, keys = condition.partition(" ")
+    text = f"Before.\n\n:::{{{name}}} {keys}\nIt is {{measured}}`a`.\n:::\n\nAfter."
+    assert converted(text) == ("Before.\n\nIt is <measured a>.\n\nAfter." if stays else "Before.\n\nAfter.")
 
 
 def rendered(text: str) -> str:

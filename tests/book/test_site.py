@@ -117,6 +117,21 @@ def test_what_was_not_measured_says_so_in_its_place(story: Story, first: Beautif
     assert text(claim) == "Not tested in this build: The other <engine> is not here."
 
 
+def test_sentences_about_what_was_not_measured_are_left_out(first: BeautifulSoup) -> None:
+    said = [p for p in first.find_all("p") if "entence" in p.get_text()]
+    assert [text(p).partition(" with ")[0] for p in said] == ["Measured sentence", "Sentence without the other."]
+    assert numbers(BeautifulSoup(str(said[0]), "html.parser")) == ["1.1 ms"]
+
+
+def test_a_condition_on_what_nobody_recorded_fails_the_build(tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    book.write("index", "# Index\n\n```{toctree}\nfirst\n```\n")
+    book.write("first", HEADER + SECOND.replace('"second"', '"first"') + "\n:::{if-measured} totel\nNo.\n:::\n")
+    build = book.build()
+    assert build.code == 1
+    assert "{if-measured} names 'totel', but page 'first' has recorded nothing so" in build.output
+
+
 def test_a_table_as_the_last_expression_is_shown_once(first: BeautifulSoup) -> None:
     assert len(first.select("#table-ops")) == 1
 
