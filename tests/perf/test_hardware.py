@@ -15,6 +15,7 @@ from tests.perf.synthetic_machine import CACHES, synthetic_ceilings
 from tinytorch.perf import hardware
 from tinytorch.perf.hardware import Ceilings, ceilings, kept_ceilings, settled_ceilings
 from tinytorch.perf.identity import identity
+from tinytorch.perf.kernels.int8_instructions import available_dots
 from tinytorch.perf.machine_ceilings import StageProgress
 from tinytorch.perf.machine_json import ceilings_from_json, ceilings_to_json
 from tinytorch.perf.timing import Measurement
@@ -61,7 +62,8 @@ def test_all_probes_run_on_all_cores_with_what_the_cpu_has() -> None:
     assert {curve: len(points) for curve, points in made.curves.items()} == dict.fromkeys(
         made.curves, len(made.curves["read"])
     )
-    assert (made.int8_peak is None) == ("int8" not in made.evidence)
+    assert made.int8_from == available_dots()[0].name
+    assert made.int8_peak.how["instruction"] == made.int8_from
     assert made.fp32_peak.n >= 6
     assert made.clock.how["cores"] is None or len(made.clock.how["cores"]) == threads
     if "avx512f" in identity().extensions and not os.environ.get("NUMBA_CPU_NAME"):
@@ -71,9 +73,8 @@ def test_all_probes_run_on_all_cores_with_what_the_cpu_has() -> None:
 
 
 def test_without_wide_vectors_everything_works_and_says_so() -> None:
-    made = small_run(1, NUMBA_CPU_NAME="generic")
-    assert made.int8_peak is None
-    assert "no 8-bit dot product" in made.int8_from
+    made = small_run(1, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    assert made.int8_from == "multiply"
     assert made.fp32_peak.median > 0
     wide = "xmm" if platform.machine() == "x86_64" else "v"
     assert registers(made, "multiply-add") == registers(made, "triad") == {wide}
@@ -83,8 +84,9 @@ COMPILED_FOR = """
 import json
 from tinytorch.perf.kernels import compute_probes, memory_probes
 from tinytorch.perf.kernels.evidence import evidence
+from tinytorch.perf.kernels.int8_instructions import available_dots
 found = [evidence(compute_probes.multiply_add(16, 4)), evidence(memory_probes.read(16))]
-print(json.dumps([compute_probes.int8_instruction(), sorted({name.split()[1] for one in found for name in one})]))
+print(json.dumps([available_dots()[0].name, sorted({name.split()[1] for one in found for name in one})]))
 """
 
 
@@ -98,7 +100,7 @@ def test_numba_for_another_cpu_has_the_vectors_of_that(cpu: str, features: str, 
         [sys.executable, "-c", COMPILED_FOR], capture_output=True, text=True, check=True, env=environment
     )
     int8, found = json.loads(done.stdout)
-    assert int8 is None
+    assert int8 == "multiply"
     assert widest in found
     assert "zmm" not in found
 
@@ -246,8 +248,7 @@ def test_more_threads_than_cores_have_none_kept(folder: Path) -> None:
 
 def test_ceilings_survive_json() -> None:
     made = synthetic_ceilings()
-    for one in (made, replace(made, int8_peak=None, int8_from="none here")):
-        assert ceilings_from_json(json.loads(json.dumps(ceilings_to_json(one), allow_nan=False))) == one
+    assert ceilings_from_json(json.loads(json.dumps(ceilings_to_json(made), allow_nan=False))) == made
 
 
 def test_a_working_set_lives_in_the_innermost_level_that_holds_it() -> None:

@@ -220,7 +220,7 @@ def _compute(demand: Demand, ceilings: Ceilings) -> Range:
 
 def _at_peaks(operations: int, integer: int, ceilings: Ceilings) -> Range:
     """Return the seconds that operations take at the FP32 peak, and those on integers at theirs."""
-    amounts = (operations, ceilings.fp32_peak), (integer, ceilings.int8_peak or ceilings.fp32_peak)
+    amounts = (operations, ceilings.fp32_peak), (integer, ceilings.int8_peak)
     return (
         sum(amount / peak.median for amount, peak in amounts),
         sum(amount / peak.interval.high for amount, peak in amounts),

@@ -15,8 +15,9 @@ from tinytorch.perf import peaks
 from tinytorch.perf.arena import Arena, huge_page_policy
 from tinytorch.perf.identity import caches, reported_capacities
 from tinytorch.perf.kernels import compute_probes, memory_probes
-from tinytorch.perf.kernels.compute_probes import MULTIPLY_ADDS, int8_instruction
+from tinytorch.perf.kernels.compute_probes import MULTIPLY_ADDS
 from tinytorch.perf.kernels.evidence import evidence
+from tinytorch.perf.kernels.int8_instructions import Dot, available_dots
 from tinytorch.perf.ladder import (
     LARGEST,
     STREAMS,
@@ -50,8 +51,8 @@ class Ceilings:
         fp32_from: "compiled multiply-add" or "sgemm".
         multiply_add: the sweep: (FLOPs per element, FLOP/s of a block in the first cache).
         sgemm: FLOP/s of a product of two float32 matrices, 2048 wide, by the BLAS of NumPy.
-        int8_peak: OP/s, 2 per multiply-accumulate of 8-bit numbers into 32 bits; None without such an instruction.
-        int8_from: the instruction, or why there is no peak.
+        int8_peak: OP/s, 2 per multiply-accumulate of 8-bit numbers into 32 bits, by the fastest way that this CPU has.
+        int8_from: the instruction that multiplies them: see `int8_instructions.DOTS`.
         levels: from the innermost cache to memory; see `levels.find_levels` for the rule.
         curves: the ladder of each of "read", "copy", "triad" (B/s) and "latency" (s), by growing working set.
         clock: Hz, of a chain of dependent integer operations of one cycle each.
@@ -66,7 +67,7 @@ class Ceilings:
     fp32_from: str
     multiply_add: tuple[tuple[int, Measurement], ...]
     sgemm: Measurement
-    int8_peak: Measurement | None
+    int8_peak: Measurement
     int8_from: str
     levels: tuple[Level, ...]
     curves: Mapping[Curve, tuple[Point, ...]]
@@ -99,7 +100,7 @@ def measured_ceilings(threads: int, on_progress: StageProgress) -> Ceilings:
         reported = reported_capacities(caches(), team.cores)
         sizes = working_sets(threads, _largest(reported), reported.values())
         arenas = make_arenas(team, sizes)
-        lanes, int8 = peaks.fastest_lanes(team), int8_instruction()
+        lanes, int8 = peaks.fastest_lanes(team), available_dots()[0]
         probes = _probes(team, arenas, sizes, lanes, int8)
         reached = in_turns(team, probes, lambda part: on_progress("arithmetic and bandwidth", 0.1 + 0.5 * part))
         curves: dict[Curve, tuple[Point, ...]] = stream_curves(
@@ -119,8 +120,8 @@ def measured_ceilings(threads: int, on_progress: StageProgress) -> Ceilings:
         fp32_from="compiled multiply-add" if compiled.median >= sgemm.median else "sgemm",
         multiply_add=sweep,
         sgemm=sgemm,
-        int8_peak=reached.get(("int8",)),
-        int8_from=int8[1] if int8 else "no 8-bit dot product among the instructions that Numba compiles for",
+        int8_peak=reached["int8",],
+        int8_from=int8.name,
         levels=find_levels(curves, reported),
         curves=curves,
         clock=reached["clock",],
@@ -143,22 +144,18 @@ def _largest(reported: Mapping[int, int]) -> int:
     return min(wanted, psutil.virtual_memory().available // _PART_OF_FREE_MEMORY)
 
 
-def _probes(
-    team: Team, arenas: list[Arena], sizes: list[int], lanes: int, int8: tuple[int, str] | None
-) -> dict[tuple[Any, ...], Probe]:
+def _probes(team: Team, arenas: list[Arena], sizes: list[int], lanes: int, int8: Dot) -> dict[tuple[Any, ...], Probe]:
     probes: dict[tuple[Any, ...], Probe] = {
         ("multiply-add", count): peaks.multiply_add_probe(team, lanes, count) for count in MULTIPLY_ADDS
     }
     probes |= {("stream", *key): probe for key, probe in stream_probes(team, arenas, lanes, sizes).items()}
     probes["clock",] = peaks.clock_probe(team)
-    if int8:
-        probes["int8",] = peaks.int8_probe(team, int8[0])
+    probes["int8",] = peaks.int8_probe(team, int8)
     return probes
 
 
-def _evidence(lanes: int, int8: tuple[int, str] | None) -> dict[str, dict[str, int]]:
+def _evidence(lanes: int, int8: Dot) -> dict[str, dict[str, int]]:
     kernels: dict[str, Any] = {stream: getattr(memory_probes, stream)(lanes) for stream in STREAMS}
     kernels["multiply-add"] = compute_probes.multiply_add(lanes, max(MULTIPLY_ADDS))
-    if int8:
-        kernels["int8"] = compute_probes.int8_dot(int8[0])
+    kernels["int8"] = compute_probes.int8_dots(int8)
     return {name: evidence(kernel) for name, kernel in kernels.items()}

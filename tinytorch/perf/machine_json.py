@@ -74,7 +74,7 @@ def ceilings_to_json(made: Ceilings) -> Json:
             {"flops_per_element": count, "reached": measurement_to_json(one)} for count, one in made.multiply_add
         ],
         "sgemm": measurement_to_json(made.sgemm),
-        "int8_peak": None if made.int8_peak is None else measurement_to_json(made.int8_peak),
+        "int8_peak": measurement_to_json(made.int8_peak),
         "int8_from": made.int8_from,
         "levels": [_level_to_json(level) for level in made.levels],
         "curves": {
@@ -125,7 +125,7 @@ def _ceilings(given: Json) -> Ceilings:
         fp32_from=_text(given["fp32_from"], "fp32_from"),
         multiply_add=sweep,
         sgemm=_measurement(given["sgemm"], "FLOP/s"),
-        int8_peak=None if given["int8_peak"] is None else _measurement(given["int8_peak"], "OP/s"),
+        int8_peak=_measurement(given["int8_peak"], "OP/s"),
         int8_from=_text(given["int8_from"], "int8_from"),
         levels=levels,
         curves={curve: _points(curves[curve], curve) for curve in CURVES},

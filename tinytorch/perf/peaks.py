@@ -9,6 +9,7 @@ import numpy as np
 from tinytorch.perf.arena import Arena
 from tinytorch.perf.kernels import compute_probes
 from tinytorch.perf.kernels.compute_probes import BLOCK_ELEMENTS, CHAINS, LANES, MULTIPLY_ADDS
+from tinytorch.perf.kernels.int8_instructions import Dot
 from tinytorch.perf.page_faults import minor_page_faults
 from tinytorch.perf.probing import REPEATS, Probe, conditions, in_turns
 from tinytorch.perf.team import Team
@@ -56,19 +57,21 @@ def sgemm(threads: int, repeats: int = REPEATS, side: int = SGEMM_SIDE) -> Measu
     return seconds.per(2 * side**3, "FLOP/s", f"product of float32 matrices, {side} wide")
 
 
-def int8_probe(team: Team, lanes: int) -> Probe:
-    """Return the probe of 8-bit dot products on vectors of ``lanes`` sums; see `compute_probes.int8_instruction`."""
-    kernel = compute_probes.int8_dot(lanes)
+def int8_probe(team: Team, dot: Dot) -> Probe:
+    """Return the probe of 8-bit products by the instruction ``dot``, their operands ready in the first cache."""
+    kernel = compute_probes.int8_dots(dot)
+    rows, wide = compute_probes.int8_tile_shape(dot)
     generator = np.random.default_rng(0)
-    left = generator.integers(0, 256, 4 * lanes, np.uint8)
-    right = generator.integers(-128, 128, 4 * lanes).astype(np.int8)
-    sums = [np.zeros(CHAINS * lanes, np.int32) for _ in range(team.threads)]
+    left = generator.integers(0, 256, 4 * dot.lanes * rows, np.uint8)
+    right = generator.integers(-128, 128, 4 * dot.lanes * wide * compute_probes.INT8_STEPS).astype(np.int8)
+    sums = [np.zeros(rows * wide * dot.lanes, np.int32) for _ in range(team.threads)]
 
     def run(rounds: int) -> float:
         return team.run([partial(kernel, left, right, own, rounds) for own in sums])
 
-    operations = 2 * compute_probes.int8_macs(lanes, 1) * team.threads
-    return Probe("8-bit dot products", run, operations, "OP/s", {"vector_bits": 32 * lanes, "chains": CHAINS})
+    operations = 2 * compute_probes.int8_macs(dot) * team.threads
+    how = {"vector_bits": 32 * dot.lanes, "instruction": dot.name}
+    return Probe("8-bit products", run, operations, "OP/s", how)
 
 
 def clock_probe(team: Team) -> Probe:

@@ -120,10 +120,10 @@ def _check(placed: Sequence[Placed], names: Sequence[str], ceilings: Ceilings) -
 
 def _flat_roofs(ceilings: Ceilings) -> list[tuple[str, str, Measurement]]:
     """Return name, variant and rate of each flat roof, FP32's first; operations on integers count as FLOPs here."""
-    roofs = [("FP32", "reference", ceilings.fp32_peak)]
-    if ceilings.int8_peak is not None:
-        roofs.append(("INT8", "quantized", ceilings.int8_peak.scaled(1, "FLOP/s")))
-    return roofs
+    return [
+        ("FP32", "reference", ceilings.fp32_peak),
+        ("INT8", "quantized", ceilings.int8_peak.scaled(1, "FLOP/s")),
+    ]
 
 
 def _limits(placed: Sequence[Placed], ceilings: Ceilings) -> tuple[tuple[float, float], tuple[float, float]]:

@@ -22,12 +22,12 @@ ROOF_COLUMNS = (
 def roof_rows(made: Sequence[Ceilings]) -> list[dict[str, Any]]:
     """Return a row for each flat roof and each slope of each of the ceilings, for `ROOF_COLUMNS`.
 
-    Flat roofs are "FP32" in FLOP/s and, where the CPU has the instruction, "INT8" in OP/s. Slopes are the levels by
+    Flat roofs are "FP32" in FLOP/s and "INT8" in OP/s. Slopes are the levels by
     name, in B/s, the best of read, copy and triad; those with a capacity hold so many bytes.
     """
     rows: list[dict[str, Any]] = []
     for one in made:
-        arithmetic = {"FP32": one.fp32_peak} | ({"INT8": one.int8_peak} if one.int8_peak is not None else {})
+        arithmetic = {"FP32": one.fp32_peak, "INT8": one.int8_peak}
         rows += [
             {"roof": name, "threads": one.threads, "of": "arithmetic", "rate": peak, "holds": None}
             for name, peak in arithmetic.items()

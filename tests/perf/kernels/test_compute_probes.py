@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tinytorch.perf import peaks
-from tinytorch.perf.identity import identity
 from tinytorch.perf.kernels import compute_probes
 from tinytorch.perf.kernels.compute_probes import BLOCK_ELEMENTS, CHAINS, LANES, MULTIPLY_ADDS
 from tinytorch.perf.kernels.evidence import evidence
+from tinytorch.perf.kernels.int8_instructions import Dot, available_dots
 from tinytorch.perf.team import Team
 
 
@@ -33,22 +33,29 @@ def test_flops_are_two_for_each_multiply_add_of_each_element_of_each_thread(thre
         assert peaks.multiply_add_probe(team, 16, count).amount == 2 * count * BLOCK_ELEMENTS * threads
 
 
-def test_eight_bit_dot_products_where_the_cpu_has_them() -> None:
-    found = compute_probes.int8_instruction()
-    if found is None:
-        assert not {"avx512_vnni", "avx_vnni"} & set(identity().extensions)
-        return
-    lanes, _ = found
+@pytest.mark.parametrize("dot", available_dots(), ids=lambda dot: dot.name)
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+def test_eight_bit_products_are_those_of_numpy(dot: Dot, rounds: int) -> None:
+    rows, wide = compute_probes.int8_tile_shape(dot)
     generator = np.random.default_rng(0)
-    left = generator.integers(0, 256, 4 * lanes, np.uint8)
-    right = generator.integers(-128, 128, 4 * lanes).astype(np.int8)
-    sums = np.full(CHAINS * lanes, -1, np.int32)
-    compute_probes.int8_dot(lanes)(left, right, sums, 3)
-    products = left.astype(np.int64) * right
-    rounds = compute_probes.int8_macs(lanes, 3) // (CHAINS * lanes * 4)
-    assert rounds == 3 * 8
-    assert np.array_equal(sums.reshape(CHAINS, lanes), np.tile(rounds * products.reshape(lanes, 4).sum(1), (CHAINS, 1)))
-    assert any(name.startswith("vpdpbusd") for name in evidence(compute_probes.int8_dot(lanes)))
+    left = generator.integers(0, 256, (rows, dot.lanes, 4), np.uint8)
+    right = generator.integers(-128, 128, (compute_probes.INT8_STEPS, wide, dot.lanes, 4)).astype(np.int8)
+    sums = np.full((rows, wide, dot.lanes), -1, np.int32)
+    compute_probes.int8_dots(dot)(left.ravel(), right.ravel(), sums.ravel(), rounds)
+    products = np.einsum("rlb,swlb->rwl", left.astype(np.int64), right.astype(np.int64))
+    assert np.array_equal(sums, rounds * products)
+    assert compute_probes.int8_macs(dot) == left[:, 0, 0].size * right.size
+
+
+@pytest.mark.parametrize("dot", available_dots(), ids=lambda dot: dot.name)
+def test_eight_bit_products_are_made_by_their_instruction(dot: Dot) -> None:
+    found = evidence(compute_probes.int8_dots(dot))
+    name = dot.name.split()[0]
+    # LLVM makes one instruction of a product of pairs and the addition to the sum where the CPU has it.
+    names = {"multiply": ("mul", "mla"), "vpmaddwd": ("vpmaddwd", "vpdpwssd")}.get(name, (name,))
+    made = sum(count for instruction, count in found.items() if any(one in instruction for one in names))
+    rows, wide = compute_probes.int8_tile_shape(dot)
+    assert made >= rows * wide, "as many as the tile has sums, in the loop: none of them before it"
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 7, 1001])

@@ -11,6 +11,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tinytorch.perf.kernels import vectors
+from tinytorch.perf.kernels.int8_instructions import Dot, emitters
+from tinytorch.perf.quantization.packing import PANEL
 
 #: Independent accumulators: two units with a latency of five cycles need ten; sixteen registers must hold them.
 CHAINS = 12
@@ -20,8 +22,8 @@ MULTIPLY_ADDS = (1, 2, 4, 8, 16, 32, 64)
 LANES = (16, 8, 4)
 #: Elements of the block: 24 KiB would fill a small first cache, so a quarter of that.
 BLOCK_ELEMENTS = 8 * CHAINS * max(LANES)
-#: Dot products of the 8-bit probe in one turn of its loop, for each accumulator.
-_UNROLLED = 8
+#: Steps of the 8-bit probe's round: its right operand stays in the first cache.
+INT8_STEPS = 32
 #: Multiply-accumulates of one 8-bit instruction: four for each of the 32-bit lanes.
 MACS_PER_LANE = 4
 
@@ -65,40 +67,42 @@ def multiply_add(lanes: int, per_element: int) -> Any:
     return vectors.compiled(kernel, types.void(types.float32[::1], types.intp, types.float32, types.float32))
 
 
-def int8_instruction() -> tuple[int, str] | None:
-    """Return (32-bit lanes, instruction) of the 8-bit dot product that Numba may use here; None if there is none."""
-    features = vectors.cpu_features()
-    if {"avx512f", "avx512vnni"} <= features:
-        return 16, "AVX-512 VNNI vpdpbusd"
-    if {"avx2", "avxvnni"} <= features:
-        return 8, "AVX-VNNI vpdpbusd"
-    return None
-
-
 @cache
-def int8_dot(lanes: int) -> Any:
+def int8_dots(dot: Dot) -> Any:
     """Return the kernel ``f(left, right, sums, rounds)`` that adds 8-bit dot products into 32-bit ``sums``.
 
-    ``left`` holds unsigned bytes and ``right`` signed ones, four a lane; ``sums`` int32, CHAINS times ``lanes``.
-    Each round adds, 8 times, the four products of each lane to each accumulator: 8 * 4 * len(sums) MACs.
-    Only for a CPU that `int8_instruction` accepts. Source: Intel 64 manual, volume 2, VPDPBUSD.
+    It does what a tile of a product does whose operands are ready: ``left`` holds a vector of unsigned bytes for each
+    row of ``dot``'s tile, ``right`` one of signed bytes for each of `INT8_STEPS` steps and each vector of a step, and
+    ``sums`` (int32) one for each row and each vector of a step. Each of the ``rounds`` goes through all steps and adds,
+    in each lane, the four products of each row with each vector. Bytes that the instruction cannot take as they are
+    come apart before the first round. Only for a CPU that has ``dot``: see `int8_instructions.available_dots`.
     """
-    vector = ir.VectorType(vectors.INT32, lanes)
-    name = f"llvm.x86.avx512.vpdpbusd.{lanes * 32}"
+    rows, wide = int8_tile_shape(dot)
+    vector = ir.VectorType(vectors.INT32, dot.lanes)
 
-    def dot(_typing: Any, left: Any, right: Any, sums: Any, rounds: Any) -> Any:
+    def products(_typing: Any, left: Any, right: Any, sums: Any, rounds: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             pointers = [vectors.data_pointer(context, builder, signature.args[i], arguments[i]) for i in range(3)]
-            zero = ir.Constant(ir.IntType(64), 0)
             words = [builder.bitcast(pointer, vectors.INT32.as_pointer()) for pointer in pointers]
-            bytes_of = [vectors.load(builder, word, zero, vector) for word in words[:2]]
-            function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
-            sums_of = vectors.variables(builder, vector, CHAINS)
-            with cgutils.for_range(builder, arguments[3]):
-                for _ in range(_UNROLLED):
-                    for slot in sums_of:
-                        builder.store(builder.call(function, [builder.load(slot), *bytes_of]), slot)
-            for slot, place in zip(sums_of, vectors.offsets(builder, zero, lanes, CHAINS), strict=True):
+            unsigned, signed, add = emitters(builder, dot)
+            zero = ir.Constant(ir.IntType(64), 0)
+            lefts = [
+                unsigned(vectors.load(builder, words[0], place, vector, align=1))
+                for place in vectors.offsets(builder, zero, dot.lanes, rows)
+            ]
+            ready = _ready_in_memory(builder, signed, words[1], INT8_STEPS * wide, vector)
+            sums_of = vectors.variables(builder, vector, rows * wide)
+            with (
+                cgutils.for_range(builder, arguments[3]),
+                cgutils.for_range(builder, ir.Constant(ir.IntType(64), INT8_STEPS)) as step,
+            ):
+                for column in range(wide):
+                    place = builder.add(builder.mul(step.index, step.index.type(wide)), step.index.type(column))
+                    one = tuple(builder.load(builder.gep(slot, [place])) for slot in ready)
+                    for row in range(rows):
+                        total = sums_of[row * wide + column]
+                        builder.store(add(builder.load(total), lefts[row], one), total)
+            for slot, place in zip(sums_of, vectors.offsets(builder, zero, dot.lanes, rows * wide), strict=True):
                 vectors.store(builder, builder.load(slot), words[2], place)
             return context.get_dummy_value()
 
@@ -106,18 +110,38 @@ def int8_dot(lanes: int) -> Any:
 
     shapes = types.void(types.uint8[::1], types.int8[::1], types.int32[::1], types.intp)
 
-    add_dots = intrinsic(dot)
+    add_products = intrinsic(products)
 
     def kernel(left: Any, right: Any, sums: Any, rounds: Any) -> None:
         """Run the rounds."""
-        add_dots(left, right, sums, rounds)
+        add_products(left, right, sums, rounds)
 
     return vectors.compiled(kernel, shapes)
 
 
-def int8_macs(lanes: int, rounds: int) -> int:
-    """Return the multiply-accumulates of ``rounds`` rounds of `int8_dot`."""
-    return _UNROLLED * CHAINS * lanes * MACS_PER_LANE * rounds
+def _ready_in_memory(builder: Any, signed: Any, words: Any, count: int, vector: Any) -> list[Any]:
+    """Emit the preparation of ``count`` vectors of signed bytes; return a pointer to memory for each of their parts.
+
+    In memory, so that the compiler cannot know that each round multiplies the same numbers.
+    """
+    slots: list[Any] = []
+    for number, place in enumerate(vectors.offsets(builder, ir.Constant(ir.IntType(64), 0), vector.count, count)):
+        parts = signed(vectors.load(builder, words, place, vector, align=1))
+        slots = slots or [cgutils.alloca_once(builder, part.type, size=count) for part in parts]
+        for slot, part in zip(slots, parts, strict=True):
+            builder.store(part, builder.gep(slot, [vectors.INT32(number)]))
+    return slots
+
+
+def int8_tile_shape(dot: Dot) -> tuple[int, int]:
+    """Return the rows of the tile that `int8_dots` keeps in registers, and the vectors of a row."""
+    return dot.rows, dot.panels * PANEL // dot.lanes
+
+
+def int8_macs(dot: Dot) -> int:
+    """Return the multiply-accumulates of one round of `int8_dots`."""
+    rows, wide = int8_tile_shape(dot)
+    return INT8_STEPS * rows * wide * dot.lanes * MACS_PER_LANE
 
 
 @cache

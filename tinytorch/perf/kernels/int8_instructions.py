@@ -37,6 +37,11 @@ class Dot:
     panels: int
     number: int
 
+    @property
+    def is_dot_product(self) -> bool:
+        """Whether one instruction multiplies the bytes and adds their products; others take several."""
+        return not self.name.startswith(("vpmaddwd", "multiply"))
+
     @cached_property
     def marker(self) -> Array:
         """An argument whose type alone, by its axes, says which instruction a kernel is compiled for."""
