@@ -41,8 +41,6 @@ _LEFT_OUT = (
 _SOURCES_HEADING = re.compile(r"^#+\s+(?:further reading|sources|references)\b", re.IGNORECASE)
 _QUESTIONS_HEADING, _EXERCISES_HEADING = "## Questions", "## Exercises"
 _BUILDS = "**What you will build.**"
-#: Methods of a page that record something which a reader can predict.
-_RECORDING = ("number", "word", "compare", "claim", "absent")
 _HIDDEN = ("hide-input", "hide-cell", "remove-input", "remove-cell")
 #: Arguments that repeat what a source says, which stands beside them.
 _OF_A_SOURCE = {"statement", "source", "source_url"}
@@ -280,40 +278,6 @@ def unpaired_exercises(chapter: Chapter) -> Iterator[Problem]:
             yield Problem(cell.line, "a check needs a cell tagged solution right before it")
 
 
-def _key_pattern(argument: ast.expr) -> str | None:
-    """Return a pattern for the keys that the argument stands for; None if it is neither a string nor an f-string."""
-    if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-        return re.escape(argument.value)
-    if isinstance(argument, ast.JoinedStr):
-        parts = [str(v.value) if isinstance(v, ast.Constant) else None for v in argument.values]
-        return "".join("[a-z0-9-]+" if part is None else re.escape(part) for part in parts)
-    return None
-
-
-def _recorded(chapter: Chapter) -> Iterator[str]:
-    """Yield a pattern for each key, or kind of key, that the cells record."""
-    for cell in chapter.cells:
-        tree = _parsed(cell)
-        for node in ast.walk(tree) if tree else ():
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-                continue
-            if ast.unparse(node.func.value) != "page" or node.func.attr not in _RECORDING:
-                continue
-            keys = node.args if node.func.attr == "absent" else node.args[:1]
-            for pattern in filter(None, map(_key_pattern, keys)):
-                yield pattern
-                if node.func.attr == "compare":
-                    yield f"{pattern}-verdict"
-
-
-def unknown_predictions(chapter: Chapter) -> Iterator[Problem]:
-    """Yield each prediction of what the page does not record; other pages' records are looked up by the build."""
-    patterns = list(_recorded(chapter))
-    for line, key in chapter.predictions.items():
-        if ":" not in key and not any(re.fullmatch(pattern, key) for pattern in patterns):
-            yield Problem(line, f"a prediction asks for {key!r}, which no cell of the page records")
-
-
 def too_few_questions(chapter: Chapter) -> Iterator[Problem]:
     """Yield what a chapter lacks: a page that says what its reader will build, or has one of the two sections."""
     headings = {text.strip(): line for line, text in chapter.prose.items() if text.startswith("## ")}
@@ -339,7 +303,6 @@ RULES = (
     silent_figures,
     long_cells,
     unpaired_exercises,
-    unknown_predictions,
     too_few_questions,
 )
 

@@ -15,7 +15,7 @@ from tinytorch.report import disturbance
 from tinytorch.report.notebook_view import number_text
 from tinytorch.report.numbers import NO_BREAK, format_number
 from tinytorch.report.page import NOISE_KEY
-from tinytorch.report.provenance import blas_label, cautions
+from tinytorch.report.provenance import blas_label, cautions, steering_words
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 
 TITLE = "How this was measured"
@@ -104,7 +104,7 @@ def _rows(page: PageRecords) -> list[tuple[str, str]]:
     where = page.provenance
     machine = where["machine"]
     vectors = f", vectors {machine['vectors']}" if machine["vectors"] else ""
-    environment = ", ".join(f"<code>{escape(k)}={escape(v)}</code>" for k, v in where["environment"].items())
+    environment = ", ".join(f"<code>{escape(k)}={escape(v)}</code>" for k, v in steering_words(where["environment"]))
     noise = _noise(page)
     floor = page.records.get(NOISE_KEY)
     rows = [

@@ -142,10 +142,7 @@ EXERCISE = (
     "```{code-cell} python3\n:tags: [solution]\ndef add(a, b):\n    return a + b\n```\n\n"
     "```{code-cell} python3\n:tags: [check]\nexercises.check_add(add)\n```\n"
 )
-RECORDS = CELL % (
-    'page.number("gain", run)\nfor n in (1, 2):\n    page.number(f"rate-{n}-all", run)\n'
-    'page.compare("race", found)\npage.absent("a", "b", reason="none")'
-)
+RECORDS = CELL % 'page.number("gain", run)'
 
 
 def test_a_solution_with_its_check_is_an_exercise() -> None:
@@ -165,19 +162,6 @@ def test_a_solution_with_its_check_is_an_exercise() -> None:
 )
 def test_half_an_exercise_is_found(text: str, why: str) -> None:
     assert any(message.startswith(why) for message in messages(text))
-
-
-@pytest.mark.parametrize("key", ["gain", "rate-2-all", "race", "race-verdict", "a", "b", "other:gone"])
-def test_a_prediction_of_what_is_recorded_is_right(key: str) -> None:
-    assert messages(f"{RECORDS}\n:::{{predict}} {key}\nHow many?\n:::\n") == []
-
-
-@pytest.mark.parametrize("key", ["gone", "rate-2", "gain-verdict", "gainful"])
-def test_a_prediction_of_what_is_not_recorded_is_found(key: str) -> None:
-    found = check_source(f"# Title\n\n:::{{predict}} {key}\nHow many?\n:::\n\n{RECORDS}")
-    assert [(problem.line, problem.message) for problem in found] == [
-        (3, f"a prediction asks for {key!r}, which no cell of the page records")
-    ]
 
 
 def test_a_typed_number_in_a_prediction_is_found() -> None:

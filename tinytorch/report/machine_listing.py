@@ -18,7 +18,7 @@ from tinytorch.perf.machine_json import machine_document
 from tinytorch.perf.team import usable_cores
 from tinytorch.perf.timing import Measurement
 from tinytorch.report.numbers import format_measurement, format_number
-from tinytorch.report.provenance import hosting_words
+from tinytorch.report.provenance import hosting_words, steering_words
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def identity_rows(made: Identity) -> list[tuple[str, str]]:
         ("Huge pages", made.huge_pages or "none"),
         ("Python", f"{made.python}, NumPy {made.numpy}, Numba {made.numba}, LLVM {made.llvm} for {made.numba_cpu}"),
         *(("BLAS", one) for one in blas),
-        *((name, value) for name, value in made.environment.items()),
+        *steering_words(made.environment),
         ("Load", "unknown" if made.load is None else f"{made.load:.2f}"),
     ]
 

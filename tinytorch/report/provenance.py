@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,6 +14,8 @@ from tinytorch.report.numbers import format_number
 from tinytorch.report.records import Json
 
 PACKAGE = "tinytorch"
+#: Characters of a variable's value that are shown.
+_LONGEST_VALUE = 60
 _HASHED_SUFFIXES = (".py", ".json")
 
 
@@ -116,6 +119,17 @@ def blas_label(blas: Json) -> str:
     number = f" {blas['version']}" if blas["version"] else ""
     owner = f" of {blas['of']}" if blas["of"] else ""
     return f"{blas['name']}{number}{owner}"
+
+
+def steering_words(environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the variables that steer threads and kernels, each with its value; of a long value the beginning.
+
+    A list of all features of a CPU fills a page; the records hold the whole.
+    """
+    return [
+        (name, value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}… ({len(value):,} characters)")
+        for name, value in environment.items()
+    ]
 
 
 def narrower_blas(provenance: Json) -> str | None:
