@@ -1,4 +1,7 @@
-"""How long each cell of each page took, and whether the page ran in this build: kept with the executed notebook."""
+"""How long each cell of each page took, the memory that it held, and whether it ran in this build.
+
+Kept with the executed notebook.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import myst_nb.core.execute.cache as cached_execution
 import nbformat
 from docutils import nodes
 from environment_state import state_of
+from execution_memory import PeakMemory
 from jupyter_cache.executors.utils import ExecutionResult, single_nb_execution
 from record_store import TIMES_KEY, executed_notebook, store_of
 from sphinx.application import Sphinx
@@ -29,11 +33,19 @@ class CellRun:
 
 @dataclass(frozen=True)
 class PageRun:
-    """The execution of one page: when it began in ISO 8601, if that is known; its cells; whether this build ran it."""
+    """The execution of one page.
+
+    Attributes:
+        began: when, in ISO 8601; None if that is not known.
+        cells: of code.
+        in_this_build: whether this build ran it.
+        peak_bytes: the most memory that its processes held together; None if that was not kept.
+    """
 
     began: str | None
     cells: tuple[CellRun, ...]
     in_this_build: bool
+    peak_bytes: int | None = None
 
     @property
     def seconds(self) -> float | None:
@@ -49,28 +61,30 @@ def _seconds(cell: nbformat.NotebookNode) -> float | None:
     return (datetime.fromisoformat(times[_END]) - datetime.fromisoformat(times[_BEGIN])).total_seconds()
 
 
-def keep_times(notebook: nbformat.NotebookNode) -> None:
-    """Move the times that nbclient left in the cells to the notebook's metadata.
+def keep_times(notebook: nbformat.NotebookNode, peak_bytes: int) -> None:
+    """Move the times that nbclient left in the cells to the notebook's metadata, and put the memory beside them.
 
     In each cell's own they would become part of the cache's key, and no result would be found again.
     """
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     began = next((cell.metadata["execution"].get(_BEGIN) for cell in cells if "execution" in cell.metadata), None)
-    notebook.metadata[TIMES_KEY] = {"began": began, "seconds": [_seconds(cell) for cell in cells]}
+    seconds = [_seconds(cell) for cell in cells]
+    notebook.metadata[TIMES_KEY] = {"began": began, "seconds": seconds, "peak_bytes": peak_bytes}
 
 
 class Watch:
-    """Executes notebooks as MyST-NB would, keeps the times of their cells, and knows whether one ran."""
+    """Executes notebooks as MyST-NB would, keeps times and memory, and knows whether one ran."""
 
     def __init__(self, execute: Callable[..., ExecutionResult] = single_nb_execution) -> None:
         self.execute = execute
         self.ran = False
 
     def __call__(self, notebook: nbformat.NotebookNode, **options: Any) -> ExecutionResult:
-        """Execute ``notebook``, which then holds its outputs and times."""
+        """Execute ``notebook``, which then holds its outputs, times and the most memory."""
         self.ran = True
-        result = self.execute(notebook, **{**options, "record_timing": True})
-        keep_times(notebook)
+        with PeakMemory() as peak:
+            result = self.execute(notebook, **{**options, "record_timing": True})
+        keep_times(notebook, peak.bytes)
         return result
 
 
@@ -93,7 +107,7 @@ def page_run(notebook: nbformat.NotebookNode, when: str | None, *, in_this_build
     times = notebook.metadata.get(TIMES_KEY, {})
     seconds = times.get("seconds", [None] * len(cells))
     runs = tuple(CellRun(_first_line(cell.source), took) for cell, took in zip(cells, seconds, strict=True))
-    return PageRun(when or times.get("began"), runs, in_this_build)
+    return PageRun(when or times.get("began"), runs, in_this_build, times.get("peak_bytes") or None)
 
 
 def runs_of(env: BuildEnvironment) -> dict[str, PageRun]:
@@ -130,4 +144,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-read", after_reading, priority=900)  # behind measured.py
     app.connect("env-purge-doc", forget)
     app.connect("env-merge-info", merge)
-    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"version": "1", "env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""``{executions}``: when each page ran, whether in this build, and how long it and each of its cells took."""
+"""``{executions}``: when each page ran, whether in this build, how long it and each cell took, and its memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ from sphinx.util.typing import ExtensionMetadata
 from tinytorch.report.numbers import NO_BREAK, format_number
 
 #: Names of columns, and the class of their cells.
-_HEAD = (("Page", "text"), ("Began", "text"), ("In this build", "text"), ("Cells", "numeric"), ("Time", "numeric"))
+_HEAD = (
+    ("Page", "text"),
+    ("Began", "text"),
+    ("In this build", "text"),
+    ("Cells", "numeric"),
+    ("Time", "numeric"),
+    ("Memory at most", "numeric"),
+)
 _CELLS_HEAD = (("Cell", "numeric"), ("Time", "numeric"), ("Begins with", "text"))
 
 
@@ -31,12 +38,20 @@ def _time(seconds: float | None) -> str:
     return f'<td class="numeric" data-value="{seconds:g}">{escape(format_number(seconds, "s").text)}</td>'
 
 
+def _memory(peak_bytes: int | None) -> str:
+    """Return a cell of a table that holds a size."""
+    if peak_bytes is None:
+        return '<td class="numeric">–</td>'
+    return f'<td class="numeric" data-value="{peak_bytes}">{escape(format_number(peak_bytes, "B").text)}</td>'
+
+
 def _page_row(title: str, address: str, run: PageRun) -> str:
     began = "not kept" if run.began is None else time_html(run.began, f"%d{NO_BREAK}%b %Y, %H:%M:%S{NO_BREAK}UTC")
     ran = "ran" if run.in_this_build else "kept"
     return (
         f'<tr><th scope="row"><a href="{escape(address)}">{escape(title)}</a></th><td>{began}</td><td>{ran}</td>'
-        f'<td class="numeric" data-value="{len(run.cells)}">{len(run.cells)}</td>{_time(run.seconds)}</tr>'
+        f'<td class="numeric" data-value="{len(run.cells)}">{len(run.cells)}</td>{_time(run.seconds)}'
+        f"{_memory(run.peak_bytes)}</tr>"
     )
 
 

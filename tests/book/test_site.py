@@ -230,14 +230,15 @@ def executions(build: Build) -> dict[str, list[str]]:
 def test_executions_say_what_ran_in_which_build_and_for_how_long(story: Story) -> None:
     fresh, unchanged, changed = (executions(b) for b in (story.fresh, story.unchanged, story.number_changed))
     assert list(fresh) == ["Second page", "First page"]
-    assert {page: (ran, cells) for page, (ran, cells, _) in fresh.items()} == {
+    assert {page: (ran, cells) for page, (ran, cells, _, _) in fresh.items()} == {
         "Second page": ("ran", "1"),
         "First page": ("ran", "3"),
     }
-    assert all(time[0].isdigit() for _, _, time in fresh.values())
-    assert {page: ran for page, (ran, _, _) in unchanged.items()} == {"Second page": "kept", "First page": "kept"}
-    assert {page: time for page, (_, _, time) in unchanged.items()} == {page: t for page, (_, _, t) in fresh.items()}
-    assert {page: ran for page, (ran, _, _) in changed.items()} == {"Second page": "ran", "First page": "kept"}
+    assert all(time[0].isdigit() for _, _, time, _ in fresh.values())
+    assert all(memory.endswith("MiB") for _, _, _, memory in fresh.values())
+    assert {page: ran for page, (ran, *_) in unchanged.items()} == {"Second page": "kept", "First page": "kept"}
+    assert {page: rest for page, (_, *rest) in unchanged.items()} == {page: rest for page, (_, *rest) in fresh.items()}
+    assert {page: ran for page, (ran, *_) in changed.items()} == {"Second page": "ran", "First page": "kept"}
     from_cache = executions(story.from_cache)
     assert from_cache == unchanged
 
