@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm, rankdata, t
+from scipy.special import ndtri, stdtrit
 
 from tinytorch.perf.statistics import Samples, checked
 
@@ -50,7 +50,7 @@ class Dependence:
     def widening(self, confidence: float) -> float:
         """Return how many times as wide as for many independent samples an interval has to be, at least 1."""
         tail = (1 + confidence) / 2
-        student = t.ppf(tail, max(self.effective - 1, 1)) / norm.ppf(tail)
+        student = stdtrit(max(self.effective - 1, 1), tail) / ndtri(tail)
         return math.sqrt(self.n / self.effective) * float(student)
 
 
@@ -76,12 +76,19 @@ def dependence(samples: Samples) -> Dependence:
     n = array.size
     if n < FEWEST_EFFECTIVE or np.ptp(array) == 0:
         return independent(n)
-    ranks = rankdata(array)
+    ranks = _ranks(array)
     correlations = _autocorrelations(ranks - ranks.mean())
     neighbours = float(correlations[1])
     unbiased = min(max((neighbours * n + 1) / (n - 3), 0.0), 0.99)
     time = max((1 + unbiased) / (1 - unbiased), _initial_sequence(correlations))
     return Dependence(n, n / time, neighbours, _change(ranks))
+
+
+def _ranks(array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the rank of each number from 1 on; equal ones share the mean of theirs."""
+    _, places, counts = np.unique(array, return_inverse=True, return_counts=True)
+    means = np.cumsum(counts) - (counts - 1) / 2
+    return np.asarray(means[places])
 
 
 def _autocorrelations(centred: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import ttest_ind
 
 from tinytorch.perf.comparison import FASTER, SLOWER, compare_paired
 from tinytorch.perf.statistics import Interval, share_interval
@@ -57,6 +56,8 @@ def false_alarms_in_sequence(function: Callable[[], Any], trials: int, runs: int
     """
     if trials < 1 or runs < 2:
         raise ValueError(f"trials must be at least 1 and runs at least 2, not {trials} and {runs}")
+    from scipy.stats import ttest_ind  # takes longer to import than all else here
+
     alarms = 0
     with collector_off():
         for _ in range(trials):

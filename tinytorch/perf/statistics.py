@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binom, binomtest
+from scipy.special import bdtr, betaincinv
 
 Samples = Sequence[float] | npt.NDArray[Any]
 #: The fewest samples of which an interval of the median reaches 95 %.
@@ -83,11 +83,11 @@ def median_interval(samples: Samples, confidence: float = 0.95) -> Interval:
     if n == 1:
         return Interval(float(array[0]), float(array[0]), math.nan)
     # The largest k with 2 P(B <= k - 1) <= 1 - confidence; scipy's ppf is the smallest x with cdf >= q.
-    k = int(binom.ppf((1 - confidence) / 2, n, 0.5))
-    while k > 1 and 2 * binom.cdf(k - 1, n, 0.5) > 1 - confidence:
+    k = int(np.searchsorted(bdtr(np.arange(n), n, 0.5), (1 - confidence) / 2))
+    while k > 1 and 2 * bdtr(k - 1, n, 0.5) > 1 - confidence:
         k -= 1
     k = max(k, 1)
-    reached = 1 - 2 * float(binom.cdf(k - 1, n, 0.5))
+    reached = 1 - 2 * float(bdtr(k - 1, n, 0.5))
     return Interval(float(array[k - 1]), float(array[n - k]), reached)
 
 
@@ -128,7 +128,7 @@ def percentile_interval(samples: Samples, q: float, confidence: float = 0.95) ->
             f"samples must be at least {needed} for an interval of percentile {q:g}, not {n}: take more of them, "
             "or say what it is at least with percentile_at_least"
         )
-    below = binom.cdf(np.arange(n), n, p)  # below[r - 1]: fewer than r samples lie below the percentile
+    below = bdtr(np.arange(n), n, p)  # below[r - 1]: fewer than r samples lie below the percentile
     first = np.searchsorted(below, below + confidence * (1 - 1e-12))  # the s - 1 that each r - 1 needs
     r = np.flatnonzero(first < n)
     # A pair of extremes that has to reach beyond the last sample is no pair; one is left, as n is enough.
@@ -149,7 +149,7 @@ def percentile_at_least(samples: Samples, q: float, confidence: float = 0.95) ->
     """
     p = _share(q, confidence)
     array = np.sort(checked(samples))
-    rank = int((binom.cdf(np.arange(array.size), array.size, p) <= (1 - confidence) * (1 + 1e-9)).sum())
+    rank = int((bdtr(np.arange(array.size), array.size, p) <= (1 - confidence) * (1 + 1e-9)).sum())
     if rank == 0:
         raise ValueError(f"samples must be more than {array.size} to bound percentile {q:g} from below")
     return float(array[rank - 1])
@@ -202,8 +202,9 @@ def share_interval(count: int, trials: int) -> Interval:
     """
     if trials < 1 or not 0 <= count <= trials:
         raise ValueError(f"count must lie in 0..trials and trials be at least 1, not {count} and {trials}")
-    ends = binomtest(count, trials).proportion_ci(0.95, method="exact")
-    return Interval(float(ends.low), float(ends.high), 0.95)
+    low = float(betaincinv(count, trials - count + 1, 0.025)) if count else 0.0
+    high = float(betaincinv(count + 1, trials - count, 0.975)) if count < trials else 1.0
+    return Interval(low, high, 0.95)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
 from tinytorch.perf.kernels.defaults import select_kernel
@@ -18,6 +17,8 @@ _AT_A_TIME = 1 << 20
 
 def matrix_of(values: Array, indices: Array, starts: Array, in_features: int) -> Any:
     """Return SciPy's CSR matrix (out_features, in_features), whose indices are int32."""
+    from scipy.sparse import csr_array  # takes longer to import than all else here
+
     return csr_array((values, indices.astype(np.int32), starts), shape=(len(starts) - 1, in_features))
 
 

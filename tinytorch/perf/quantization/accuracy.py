@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
-from scipy.stats import binomtest, norm
+from scipy.special import bdtr, ndtri
 
 from tinytorch import datasets, models
 from tinytorch.core.dispatch import no_grad
@@ -65,7 +64,7 @@ def paired_accuracy(
         raise ValueError(f"candidate must be of the same {len(baseline)} examples, but has {len(candidate)}")
     lost, gained = int((baseline & ~candidate).sum()), int((candidate & ~baseline).sum())
     interval = paired_difference_interval(gained, lost, len(baseline), confidence)
-    p_value = float(binomtest(lost, lost + gained, 0.5).pvalue) if lost + gained else 1.0
+    p_value = min(1.0, 2 * float(bdtr(min(lost, gained), lost + gained, 0.5)))
     return PairedAccuracy(
         len(baseline), float(baseline.mean()), float(candidate.mean()), lost, gained, interval, p_value
     )
@@ -88,7 +87,9 @@ def paired_difference_interval(gained: int, lost: int, examples: int, confidence
         raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
     if min(gained, lost) < 0 or gained + lost > examples or examples < 1:
         raise ValueError(f"gained and lost must be counts of at most {examples} examples, not {gained} and {lost}")
-    z = float(norm.ppf(0.5 + confidence / 2))
+    from scipy.optimize import brentq  # takes longer to import than all else here
+
+    z = float(ndtri(0.5 + confidence / 2))
     estimate = (gained - lost) / examples
 
     def excess(difference: float) -> float:

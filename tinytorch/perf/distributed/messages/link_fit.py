@@ -9,7 +9,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from tinytorch.perf.statistics import Interval
 from tinytorch.perf.timing import Measurement, Statistic
@@ -244,7 +244,7 @@ def _misfits(sizes: Floats, medians: Floats, residuals: Floats, drawn: Floats) -
     excess = max(0.0, float((residuals**2).sum()) / freedom - scatter)
     design = np.stack([1 / medians, sizes / medians], axis=1)
     variances = excess * np.diag(np.linalg.inv(design.T @ design))
-    student = float(t.ppf(_TAILS[1], freedom))
+    student = float(stdtrit(freedom, _TAILS[1]))
     alpha, beta = (student * math.sqrt(float(variance)) for variance in variances)
     return alpha, beta
 
