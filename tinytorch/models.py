@@ -29,6 +29,8 @@ from tinytorch.core.transformers import GPT
 _PACKAGE = Path(__file__).parent
 #: Where trained weights are kept, beside everything else that a build makes.
 WEIGHTS = _PACKAGE.parent / "_build" / "models"
+#: Test examples that are computed at once.
+_AT_A_TIME = 256
 
 
 def mlp(seed: int = 0) -> Sequential:
@@ -184,6 +186,20 @@ def _fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
+def held_out_logits(model: Module, name: str) -> npt.NDArray[Any]:
+    """Return the model's outputs for the whole test part, without gradients: logits, of shape (test examples, ...).
+
+    They are computed some examples at a time, as all at once would take hundreds of megabytes for what lies in between.
+    """
+    inputs = entry(name).data().test_inputs
+    model.eval()
+    with no_grad():
+        parts = [
+            model(as_input(inputs[start : start + _AT_A_TIME])).data for start in range(0, len(inputs), _AT_A_TIME)
+        ]
+    return np.concatenate(parts)
+
+
 def correct(model: Module, name: str) -> npt.NDArray[np.bool_]:
     """Return, for each test example, whether the model gets it right, shape (test examples,).
 
@@ -191,9 +207,7 @@ def correct(model: Module, name: str) -> npt.NDArray[np.bool_]:
     decoding reads its own tokens back, so it is right exactly when each token is right after the right ones.
     """
     data = entry(name).data()
-    model.eval()
-    with no_grad():
-        chosen = model(as_input(data.test_inputs)).data.argmax(axis=-1)
+    chosen = held_out_logits(model, name).argmax(axis=-1)
     if chosen.ndim == 1:
         return np.asarray(chosen == data.test_targets)
     return np.asarray(((chosen == data.test_targets) | (data.test_targets == datasets.IGNORED)).all(axis=1))

@@ -10,7 +10,7 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.module import Module, Parameter
-from tinytorch.core.random import Seed, generator_from
+from tinytorch.core.random import Seed, generator_from, uniform
 from tinytorch.core.tensor import Tensor
 
 
@@ -32,8 +32,8 @@ class Linear(Module):
         generator = generator_from(seed)
         bound = 1 / math.sqrt(in_features)
         self.in_features, self.out_features = in_features, out_features
-        self.weight = Parameter(generator.uniform(-bound, bound, (in_features, out_features)).astype(np.float32))
-        self.bias = Parameter(generator.uniform(-bound, bound, out_features).astype(np.float32)) if bias else None
+        self.weight = Parameter(uniform(generator, bound, (in_features, out_features)))
+        self.bias = Parameter(uniform(generator, bound, (out_features,))) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (..., out_features) of (..., in_features)."""

@@ -11,7 +11,7 @@ from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import checked_positive
 from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array
-from tinytorch.core.random import Seed, generator_from
+from tinytorch.core.random import Seed, generator_from, uniform
 from tinytorch.core.tensor import Tensor
 
 Size = int | tuple[int, int]
@@ -58,8 +58,8 @@ class Conv2d(Module):
         generator = generator_from(seed)
         shape = (out_channels, in_channels // groups, *self.kernel_size)
         bound = 1 / math.sqrt(math.prod(shape[1:]))
-        self.weight = Parameter(generator.uniform(-bound, bound, shape).astype(np.float32))
-        self.bias = Parameter(generator.uniform(-bound, bound, out_channels).astype(np.float32)) if bias else None
+        self.weight = Parameter(uniform(generator, bound, shape))
+        self.bias = Parameter(uniform(generator, bound, (out_channels,))) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, out_channels, oh, ow) of (N, in_channels, H, W)."""

@@ -22,7 +22,7 @@ CURVES: tuple[Curve, ...] = get_args(Curve)
 ARRAYS: Mapping[Curve, int] = {"read": 1, "copy": 2, "triad": 3}
 STREAMS = tuple(ARRAYS)
 SMALLEST = 8 * 2**10
-LARGEST = 256 * 2**20
+LARGEST = 128 * 2**20
 STEPS_PER_OCTAVE = 2
 #: Arrays begin at a page and this much further each, so that no store hits the address bits of a load close by.
 _STAGGER = 21 * LINE_BYTES

@@ -36,7 +36,7 @@ from tinytorch.perf.quantization.product_study import (
     one_row,
     streaming_speedup,
 )
-from tinytorch.perf.quantization.three_sides import FLOAT, accuracy_change, error_ratios, held_out_logits, three_sides
+from tinytorch.perf.quantization.three_sides import FLOAT, accuracy_change, error_ratios, three_sides
 
 TWO_BITS = Plan("weight-only", Scheme(2, per="channel"), ranges="mse")
 
@@ -62,7 +62,7 @@ def test_three_sides_are_those_of_the_models_themselves() -> None:
     assert found["2"].speedup.n == found["2"].seconds.n == found[FLOAT].seconds.n
     pairs = zip(found[FLOAT].seconds.samples, found["2"].seconds.samples, strict=True)
     assert found["2"].speedup.samples == pytest.approx([before / after for before, after in pairs])
-    p, q = (softmax(held_out_logits(each, "gpt").astype(np.float64), axis=-1) for each in (model, versions["2"]))
+    p, q = (softmax(models.held_out_logits(each, "gpt").astype(np.float64), axis=-1) for each in (model, versions["2"]))
     counted = models.entry("gpt").data().test_targets != datasets.IGNORED
     divergence = found["2"].divergence
     assert divergence is not None
@@ -131,7 +131,7 @@ def test_training_with_rounding_brings_back_what_two_bits_lost_and_is_kept(
     assert stored_bytes(learned) == stored_bytes(quantize_model(model, plan=TWO_BITS))
     monkeypatch.setattr(training_study, "train_rounded", None)
     kept = training_study.retrained("mlp", TWO_BITS, examples=1000, **how)
-    np.testing.assert_array_equal(held_out_logits(kept, "mlp"), held_out_logits(learned, "mlp"))
+    np.testing.assert_array_equal(models.held_out_logits(kept, "mlp"), models.held_out_logits(learned, "mlp"))
     with pytest.raises(TypeError):  # other arguments are another model, which would have to be trained
         training_study.retrained("mlp", TWO_BITS, examples=999, **how)
 

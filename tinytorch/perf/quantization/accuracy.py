@@ -11,7 +11,6 @@ import numpy.typing as npt
 from scipy.special import bdtr, ndtri
 
 from tinytorch import datasets, models
-from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.perf.quantization.convert import quantize_model, relative_error, stored_bytes
@@ -183,8 +182,7 @@ def compare_models(model: Module, quantized: Module, name: str, plan: Plan) -> Q
     """Return the comparison of a float and a quantized model, also one that was trained, on the whole test part."""
     data = models.entry(name).data()
     accuracy = paired_accuracy(models.correct(model, name), models.correct(quantized, name))
-    with no_grad():
-        expected, got = (each(models.as_input(data.test_inputs)).data for each in (model, quantized))
+    expected, got = (models.held_out_logits(each, name) for each in (model, quantized))
     divergence = None
     if expected.ndim == 3:
         counted = data.test_targets != datasets.IGNORED

@@ -179,7 +179,7 @@ def _as_scale(span: Array) -> Array:
 
 
 def spread(scale: Array, zero_point: Array, shape: Shape, scheme: Scheme) -> tuple[Array, Array]:
-    """Return scale and zero point in a shape that broadcasts with codes of ``shape``."""
+    """Return scale and zero point in shapes that broadcast with codes of ``shape``."""
     if scheme.per != "group":
         return scale, zero_point
     along = packing_axis(2, scheme)
@@ -187,7 +187,8 @@ def spread(scale: Array, zero_point: Array, shape: Shape, scheme: Scheme) -> tup
     def repeated(values: Array) -> Array:
         return np.repeat(values, scheme.group, axis=along).take(np.arange(shape[along]), axis=along)
 
-    return repeated(scale), repeated(zero_point)
+    # Zeros need not be repeated for each number: of a large weight they fill as much memory as the weight itself.
+    return repeated(scale), repeated(zero_point) if zero_point.any() else np.zeros((1,) * len(shape), np.int32)
 
 
 def encode(x: Array, scale: Any, zero_point: Any, scheme: Scheme) -> Array:
@@ -200,7 +201,8 @@ def encode(x: Array, scale: Any, zero_point: Any, scheme: Scheme) -> Array:
     with np.errstate(over="ignore"):
         quotient = np.asarray(np.divide(x, scale))
     np.rint(quotient, out=quotient)
-    quotient += np.asarray(zero_point, quotient.dtype)
+    if np.any(zero_point):
+        quotient += np.asarray(zero_point, quotient.dtype)
     return np.asarray(np.clip(quotient, scheme.low, scheme.high, out=quotient)).astype(np.int8)
 
 

@@ -60,7 +60,7 @@ def three_sides(
     every = {FLOAT: model, **versions}
     seconds = _seconds(every, models.example(name, batch), repeats)
     right = {label: models.correct(each, name) for label, each in every.items()}
-    logits = {label: held_out_logits(each, name) for label, each in every.items()}
+    logits = {label: models.held_out_logits(each, name) for label, each in every.items()}
     return {
         label: Sides(
             stored_bytes(each),
@@ -80,12 +80,6 @@ def _seconds(every: Mapping[str, Module], inputs: Tensor | Array, repeats: int) 
 
     with no_grad():
         return interleave({label: forward_of(each) for label, each in every.items()}, repeats=repeats)
-
-
-def held_out_logits(model: Module, name: str) -> Array:
-    """Return the model's float logits of the whole test part, without gradients."""
-    with no_grad():
-        return np.asarray(model.eval()(models.as_input(models.entry(name).data().test_inputs)).data)
 
 
 def _speedup(seconds: Mapping[str, Measurement], label: str) -> Measurement:
@@ -128,10 +122,10 @@ def error_ratios(model: Module, worse: Module, better: Module, name: str) -> Mea
     Raises:
         ValueError: if an output of ``better`` is exact, so that nothing can be a multiple of its error.
     """
-    expected = held_out_logits(model, name)
+    expected = models.held_out_logits(model, name)
 
     def errors(candidate: Module) -> npt.NDArray[np.float64]:
-        difference = held_out_logits(candidate, name).astype(np.float64) - expected
+        difference = models.held_out_logits(candidate, name).astype(np.float64) - expected
         return np.asarray(np.sqrt((difference**2).reshape(len(difference), -1).sum(axis=1)))
 
     below = errors(better)
