@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinytorch.perf import cold
+from tinytorch.perf import identity as identity_module
 from tinytorch.perf.statistics import Interval, Outliers
 from tinytorch.perf.timing import Measurement, Statistic, Timer, interleave, measure, quantity, ratio, sample
 
@@ -270,6 +271,19 @@ def test_sets_that_the_cache_would_hold_raise(
         measure(lambda working_set: None, "nothing", cold=sets)
 
 
-def test_this_machine_reports_its_last_cache() -> None:
+def test_this_machine_reports_its_last_cache_or_none() -> None:
     sizes = [path.read_text("ascii") for path in Path("/sys/devices/system/cpu").glob("cpu*/cache/index*/size")]
-    assert cold.last_level_cache() == max(int(size.strip().rstrip("K")) * 1024 for size in sizes)
+    assert cold.last_level_cache() == max((int(size.strip().rstrip("K")) * 1024 for size in sizes), default=None)
+
+
+def test_where_no_caches_are_reported_sets_exceed_what_one_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity_module, "caches", tuple)
+    monkeypatch.setattr(cold, "ASSUMED", 64 * 1024)
+    assert cold.last_level_cache() is None
+    assert cold.exceeding_bytes() == 2 * 64 * 1024
+    found = measure(np.sum, "sum", repeats=3, warmup_seconds=0.01, cold=lambda: np.ones(2048, np.float32))
+    assert found.how["last_level_cache_bytes"] is None
+    assert found.how["working_sets"] * found.how["working_set_bytes"] >= 2 * 64 * 1024
+    message = "131072 bytes together, twice what a last cache may hold that the system does not report, not 3 of 49152"
+    with pytest.raises(ValueError, match=message):
+        measure(np.sum, "sum", cold=_pairs_of_arrays(3))

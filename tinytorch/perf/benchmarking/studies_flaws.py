@@ -16,7 +16,7 @@ from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration import fused_gelu
 from tinytorch.perf.benchmarking.studies_runs import same_mlp
-from tinytorch.perf.cold import ROUNDS, last_level_cache
+from tinytorch.perf.cold import exceeding_bytes
 from tinytorch.perf.comparison import Comparison, compare_paired
 from tinytorch.perf.team import usable_cores
 from tinytorch.perf.timing import Measurement, blas_threads, interleave, sample
@@ -87,12 +87,8 @@ def unequal_threads() -> Flaw:
 
 
 def cold_baseline() -> Flaw:
-    """A dot product whose data come from memory, and then the same one again, whose data the first has brought.
-
-    Raises:
-        RuntimeError: if the system does not report the size of its caches.
-    """
-    vector, sweep = np.ones(2**17, np.float32), np.ones(ROUNDS * last_level_cache() // 4, np.float32)
+    """A dot product whose data come from memory, and then the same one again, whose data the first has brought."""
+    vector, sweep = np.ones(2**17, np.float32), np.ones(exceeding_bytes() // 4, np.float32)
 
     def dot() -> float:
         return float(vector @ vector)
