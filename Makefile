@@ -1,6 +1,6 @@
 # The jobs of this repository. `make help` lists them.
 SHELL := bash
-.SHELLFLAGS := -eu -o pipefail -c
+# No .SHELLFLAGS, which the make 3.81 of macOS ignores: each line of a recipe is one command, or a pipe that ends in one.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
