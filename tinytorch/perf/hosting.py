@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import psutil
 
 #: Variables that a service sets in each of its machines, and the service's name.
 #: Sources: BinderHub and repo2docker set the first two, Google Colab and GitHub's Codespaces and Actions the others.
@@ -77,6 +80,35 @@ def _limit(folder: Path) -> int | None:
     """Return the bytes that the group in ``folder`` may hold, of either version; None without limit."""
     limit = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes")
     return int(limit) if limit.isdecimal() else None
+
+
+def _held(folder: Path) -> int:
+    """Return the bytes that the group in ``folder`` holds and cannot drop; those of this process if it does not say.
+
+    Files that were read and not used lately are dropped when memory is short: they are not counted. Source: the
+    working set of Kubernetes' cAdvisor.
+    """
+    held = _read(folder / "memory.current") or _read(folder / "memory.usage_in_bytes")
+    if not held.isdecimal():
+        return int(psutil.Process().memory_info().rss)
+    counted: dict[str, str] = dict(re.findall(r"^(\w+) (\d+)$", _read(folder / "memory.stat"), re.MULTILINE))
+    # Version 1 counts the groups within a group under a name of their own.
+    dropped = counted.get("total_inactive_file", counted.get("inactive_file", "0"))
+    return max(0, int(held) - int(dropped))
+
+
+def free_memory(groups: Path = _GROUPS, own_groups: Path = _OWN_GROUPS) -> int:
+    """Return the bytes that this process may still take: what the system has left, or a control group if that is less.
+
+    Args:
+        groups, own_groups: as in `hosting`.
+    """
+    left = [psutil.virtual_memory().available]
+    for folder in dict.fromkeys(_folders(_read(own_groups), groups)):
+        limit = _limit(folder)
+        if limit is not None:
+            left.append(max(0, limit - _held(folder)))
+    return min(left)
 
 
 def _tightest_quota(folders: Iterable[Path]) -> float | None:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import psutil
-
 from tinytorch.perf import peaks
 from tinytorch.perf.arena import Arena, huge_page_policy
+from tinytorch.perf.hosting import free_memory
 from tinytorch.perf.identity import caches, reported_capacities
 from tinytorch.perf.kernels import compute_probes, memory_probes
 from tinytorch.perf.kernels.compute_probes import MULTIPLY_ADDS
@@ -46,7 +45,7 @@ class Ceilings:
     """The ceilings of this machine for ``threads`` threads.
 
     Attributes:
-        threads: threads that every probe ran on, and that BLAS had.
+        threads: threads that every probe ran on, and that BLAS was told to use; see the ``how`` of ``sgemm``.
         fp32_peak: FLOP/s, 2 per multiply-add: the larger of the two below, which ``fp32_from`` names.
         fp32_from: "compiled multiply-add" or "sgemm".
         multiply_add: the sweep: (FLOPs per element, FLOP/s of a block in the first cache).
@@ -139,9 +138,9 @@ def measured_ceilings(threads: int, on_progress: StageProgress) -> Ceilings:
 
 
 def _largest(reported: Mapping[int, int]) -> int:
-    """Return the largest working set: beyond the last cache that is reported, as far as memory allows."""
+    """Return the largest working set: beyond the last cache that is reported, as far as free memory allows."""
     wanted = max(LARGEST, _BEYOND_LAST * max(reported.values(), default=0))
-    return min(wanted, psutil.virtual_memory().available // _PART_OF_FREE_MEMORY)
+    return min(wanted, free_memory() // _PART_OF_FREE_MEMORY)
 
 
 def _probes(team: Team, arenas: list[Arena], sizes: list[int], lanes: int, int8: Dot) -> dict[tuple[Any, ...], Probe]:
