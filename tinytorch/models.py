@@ -173,6 +173,8 @@ def arithmetic() -> str:
     Weights that were trained with other bits are others: a threshold that one training meets another may miss.
     """
     cores = {str(library.get("architecture")) for library in threadpool_info() if library["user_api"] == "blas"}
+    if not cores:  # Apple's Accelerate is not listed
+        cores = {np.show_config(mode="dicts")["Build Dependencies"].get("blas", {}).get("name", "unknown")}
     return f"{np.__version__} {' '.join(sorted(cores))}"
 
 

@@ -119,6 +119,8 @@ def _how_words(how: Json) -> str:
 
 
 def _plain(value: object) -> str:
+    if value is None:
+        return "not known"
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 

@@ -15,7 +15,7 @@ from tinytorch.report import disturbance
 from tinytorch.report.notebook_view import number_text
 from tinytorch.report.numbers import NO_BREAK, format_number
 from tinytorch.report.page import NOISE_KEY
-from tinytorch.report.provenance import blas_label, cautions, steering_words
+from tinytorch.report.provenance import blas_label, blas_threads_words, cautions, steering_words
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 
 TITLE = "How this was measured"
@@ -61,8 +61,7 @@ def _cores(machine: Json) -> str:
 def _blas(blas: Json) -> str:
     core = f", {blas['core']} kernels" if blas["core"] else ""
     vectors = f" ({blas['vectors']})" if blas["vectors"] else ""
-    threads = f"{blas['threads']} thread{'s' if blas['threads'] > 1 else ''}"
-    return f"{blas_label(blas)}{core}{vectors}, {threads}"
+    return f"{blas_label(blas)}{core}{vectors}, {blas_threads_words(blas['threads'])}"
 
 
 def _package(package: Json) -> str:

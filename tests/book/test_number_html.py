@@ -55,6 +55,12 @@ def test_options(latency: Json, option: str, expected: str) -> None:
     assert option in OPTIONS
 
 
+def test_what_is_not_known_of_the_conditions_is_said_so() -> None:
+    samples = (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3)
+    made = record(Measurement("a run", samples, "s", {"blas_threads": None, "pinned": False}))
+    assert any("BLAS threads: not known; pinned: no" in line for line in detail_lines(made))
+
+
 def test_an_exact_count_can_be_short() -> None:
     count = record(291_648_307_200, "FLOP")
     assert shown_value(count).text == "291,648,307,200\u00a0FLOP"

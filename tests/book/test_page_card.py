@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 
+import pytest
+from jsonschema import Draft202012Validator
 from page_card import card_text
 from record_store import PageRecords
 
+from tests.perf.made_blas import load
 from tinytorch.perf.quantization import PairedAccuracy
 from tinytorch.perf.quantization.three_sides import accuracy_change
 from tinytorch.perf.statistics import Interval
 from tinytorch.perf.timing import Measurement
 from tinytorch.report import Page
+from tinytorch.report.records import page_file, schema
 
 
 def test_a_difference_that_may_be_nothing_is_no_noise_of_the_times() -> None:
@@ -22,3 +26,11 @@ def test_a_difference_that_may_be_nothing_is_no_noise_of_the_times() -> None:
     said = card_text(PageRecords("page", {record.key: record.to_json() for record in page.records}, 1.5))
     # The latency and the noise floor that every page begins with.
     assert re.search(r"half-widths of 2 intervals: .* in the median, .* at worst \(latency\)", said), said
+
+
+def test_threads_that_a_blas_does_not_tell_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    load(monkeypatch, framework=object())
+    page = Page("page")
+    Draft202012Validator(schema()).validate(page_file("page", page.records))
+    records = {record.key: record.to_json() for record in page.records}
+    assert "BLAS: accelerate, threads not known" in card_text(PageRecords("page", records, 1.5)).splitlines()

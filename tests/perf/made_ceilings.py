@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tinytorch.perf.blas import thread_limit
 from tinytorch.perf.call_costs import CallCosts
 from tinytorch.perf.hardware import Ceilings, Level
-from tinytorch.perf.timing import Measurement, current_blas_threads
+from tinytorch.perf.timing import Measurement
 
 PEAK = 100e9
 #: Name, capacity and best bandwidth of each level.
@@ -27,7 +28,7 @@ def made_ceilings(noise: float = 0.0, threads: int | None = None, peak: float = 
 
     rate = spread(peak, "FLOP/s", noise)
     return Ceilings(
-        threads=current_blas_threads() if threads is None else threads,
+        threads=thread_limit() if threads is None else threads,
         fp32_peak=rate,
         fp32_from="compiled multiply-add",
         multiply_add=((16, rate),),

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from tinytorch.perf import blas_costs
+from tinytorch.perf.blas import Blas
 from tinytorch.perf.blas_costs import (
     BusyNeighbour,
     blas_variables,
@@ -17,7 +18,7 @@ from tinytorch.perf.blas_costs import (
     narrow_blas,
     without,
 )
-from tinytorch.perf.identity import Blas, Identity, identity
+from tinytorch.perf.identity import Identity, identity
 from tinytorch.perf.timing import Measurement
 
 COST = Measurement("cost", tuple(1.8 + k / 100 for k in range(7)), "")

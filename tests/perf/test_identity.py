@@ -41,7 +41,6 @@ def test_it_agrees_with_what_the_system_says() -> None:
     assert (made.numpy, made.numba) == (version("numpy"), version("numba"))
     assert made.python == platform.python_version()
     assert made.blas, "NumPy has loaded a BLAS"
-    assert made.blas[0].threads >= 1
     said = listed_by_lscpu()
     assert made.cpu == said.get("Model name", made.cpu)
     assert set(made.extensions) <= set(said["Flags"].split() if "Flags" in said else made.extensions)

@@ -24,7 +24,7 @@ from tinytorch.core.transformers import GPT
 from tinytorch.perf import hardware
 from tinytorch.perf.bounds import roof_seconds
 from tinytorch.perf.breakdown import OP_COLUMNS, LayerRow, OpRow, amdahl, op_rows
-from tinytorch.perf.hardware import Ceilings
+from tinytorch.perf.hardware import Ceilings, kept_ceilings
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.roofline import place_ops
 from tinytorch.perf.subject import MIB
@@ -292,13 +292,25 @@ def test_ceilings_are_measured_only_when_asked_for(
     monkeypatch.setattr(hardware, "kept_ceilings", lambda threads: None)
     monkeypatch.setattr(hardware, "ceilings", measured)
     profiler = profiled()
+    profiler._profile = dataclasses.replace(profiler.run, blas_threads=2)
     profiler.print_top_operations()
     profiler.by_layer()
     assert asked == []
     profiler.print_top_operations(roof=True)
-    assert asked == [profiler.run.blas_threads]
+    assert asked == [2]
     assert "of roof (%)" in capsys.readouterr().out
     assert all(row.bound for row in profiler.by_layer(roof=True))
+
+
+def test_the_roof_of_a_blas_that_does_not_say_its_threads_must_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "kept_ceilings", kept_ceilings)
+    profiler = profiled()
+    profiler._profile = dataclasses.replace(profiler.run, blas_threads=None)
+    assert not any(row.bound for row in profiler.by_layer())
+    with pytest.raises(ValueError, match="roof needs to know how many threads BLAS used"):
+        profiler.by_layer(roof=True)
+    profiler._ceilings = made_ceilings(threads=2)
+    assert any(row.bound for row in profiler.by_layer(roof=True))
 
 
 def test_a_memory_run_has_no_roof_and_ceilings_of_other_threads_are_refused() -> None:

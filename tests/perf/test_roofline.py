@@ -18,7 +18,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.bounds import best_bandwidth, demand_of
 from tinytorch.perf.events import Profile, recording
 from tinytorch.perf.roofline import attainable, checked_threads, place, place_call, place_layers, place_ops, ridge
-from tinytorch.perf.timing import Measurement, blas_threads, current_blas_threads
+from tinytorch.perf.timing import Measurement, current_blas_threads
 
 INTENSITIES = st.floats(1e-6, 1e9)
 
@@ -147,10 +147,8 @@ def test_a_call_is_timed_without_the_recorder_and_counted_with_it() -> None:
 
 
 def test_roof_and_kernel_must_have_the_same_threads() -> None:
-    with blas_threads(1):
-        run, one = product_run(8), timed(1e-3)
-    assert run.blas_threads == 1
-    two = made_ceilings(threads=2)
+    run = dataclasses.replace(product_run(8), blas_threads=1)
+    one, two = dataclasses.replace(timed(1e-3), how={"blas_threads": 1}), made_ceilings(threads=2)
     for read in (
         lambda: place("product", run.events, one, two, costs=made_costs()),
         lambda: place_ops(run, two, costs=made_costs()),
@@ -161,6 +159,14 @@ def test_roof_and_kernel_must_have_the_same_threads() -> None:
     with pytest.raises(ValueError, match="must say its blas_threads"):
         place("product", run.events, spread(1e-3, "s"), two, costs=made_costs())
     checked_threads(2, two, "what fits")
+
+
+def test_threads_of_a_blas_that_does_not_say_are_held_against_what_was_asked_for_and_stay_unknown() -> None:
+    run = dataclasses.replace(product_run(8), blas_threads=None)
+    unknown, made = dataclasses.replace(timed(1e-3), how={"blas_threads": None}), made_ceilings(threads=2)
+    assert place("product", run.events, unknown, made, costs=made_costs()).seconds.how["blas_threads"] is None
+    (placed,) = place_ops(run, made, costs=made_costs()).values()
+    assert placed.seconds.how["blas_threads"] is None
 
 
 def test_runs_must_be_of_the_same_ops() -> None:

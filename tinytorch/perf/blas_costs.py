@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import psutil
 
+from tinytorch.perf.blas import limited_blas_threads
 from tinytorch.perf.identity import Identity, is_narrower
 from tinytorch.perf.timing import Measurement, blas_threads, collector_off
 
@@ -80,7 +81,7 @@ def without(names: list[str], pairs: int = _PAIRS) -> Measurement:
         for index in order.permutation(2):
             seconds[index] = _product_in_new_process((given, freed)[index])
         ratios.append(seconds[0] / seconds[1])
-    how = {"processes": 2 * pairs, "blas_threads": 1, "left_out": list(names)}
+    how = {"processes": 2 * pairs, "blas_threads": limited_blas_threads(1), "left_out": list(names)}
     return Measurement("float32 product, time with the variables over without", tuple(ratios), "", how)
 
 
@@ -163,7 +164,11 @@ def busy_neighbour(threads: int, pairs: int = _PAIRS) -> BusyNeighbour:
                 (neighbour.suspend if name == "alone" else neighbour.resume)()
                 time.sleep(_SETTLE_SECONDS)
                 taken[name].append(seconds(count))
-    how = {"blas_threads": threads, "inner_loops": _PRODUCTS_PER_SAMPLE, "garbage_collector": "off"}
+    how = {
+        "blas_threads": limited_blas_threads(threads),
+        "inner_loops": _PRODUCTS_PER_SAMPLE,
+        "garbage_collector": "off",
+    }
 
     def over(name: str, words: str) -> Measurement:
         return Measurement(words, tuple(np.divide(taken["beside"], taken[name]).tolist()), "", how)

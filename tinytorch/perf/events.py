@@ -87,7 +87,8 @@ class Span:
 class Profile:
     """One recorded run: what every read-out is made of.
 
-    ``start`` and ``end`` are those of the whole run, in ns; ``blas_threads`` is how many BLAS might use at its end.
+    ``start`` and ``end`` are those of the whole run, in ns; ``blas_threads`` is how many BLAS might use at its
+    end, None if that is not known.
     """
 
     events: tuple[Event, ...]
@@ -96,7 +97,7 @@ class Profile:
     end: int
     process: int
     thread: int
-    blas_threads: int
+    blas_threads: int | None
 
     @property
     def wall_seconds(self) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 
 from tinytorch import models
 from tinytorch.core.dispatch import no_grad
+from tinytorch.perf.blas import limited_blas_threads
 from tinytorch.perf.timing import Measurement, blas_threads
 
 
@@ -37,7 +38,7 @@ def first_calls(name: str, batch: int, calls: int, processes: int) -> list[Measu
         if done.returncode:
             raise RuntimeError(f"a fresh process failed: {done.stderr.strip().splitlines()[-1]}")
         runs.append(json.loads(done.stdout))
-    how = {"warmup_runs": 0, "inner_loops": 1, "blas_threads": 1, "processes": processes}
+    how = {"warmup_runs": 0, "inner_loops": 1, "blas_threads": limited_blas_threads(1), "processes": processes}
     return [
         Measurement(f"call {index + 1} of {name}, batch {batch}, in a fresh process", samples, "s", how)
         for index, samples in enumerate(zip(*runs, strict=True))

@@ -98,15 +98,17 @@ def _untold(_stage: str, _part: float) -> None:
     """Where nobody wants to know how far it is."""
 
 
-def kept_ceilings(threads: int = 1) -> Ceilings | None:
+def kept_ceilings(threads: int | None = 1) -> Ceilings | None:
     """Return the ceilings that `ceilings` would return without measuring, or None where it would have to measure.
 
     So that a table can show per cent of the roof where the roof is known, and never makes a reader wait for it.
-    There are none for more threads than cores.
+    There are none for more threads than cores, nor for None, threads of a BLAS that nobody knows.
 
     Raises:
         ValueError: if ``threads`` is below 1.
     """
+    if threads is None:
+        return None
     if threads < 1:
         raise ValueError(f"threads must be at least 1, not {threads}")
     return _kept(_facts(threads))[0] if threads <= len(usable_cores()) else None

@@ -16,9 +16,9 @@ import llvmlite.binding
 import numba
 import numpy as np
 import psutil
-from threadpoolctl import threadpool_info
 
 from tinytorch.perf.arena import huge_page_policy
+from tinytorch.perf.blas import Blas, loaded_blas
 from tinytorch.perf.hosting import Hosting, hosting
 from tinytorch.perf.team import allowed_cores, usable_cores
 
@@ -40,24 +40,6 @@ _VECTOR_FLAGS = (
 )
 #: Beginnings of the flags that name vector extensions, on x86-64 and on Arm.
 _EXTENSIONS = ("sse", "ssse", "pni", "avx", "fma", "f16c", "amx", "asimd", "sve", "i8mm", "bf16")
-#: Vectors that the kernels of OpenBLAS's x86-64 core types use.
-#: Source: OpenBLAS, the SGEMMKERNEL lines of kernel/x86_64/KERNEL.* (EXCAVATOR, for one, runs Piledriver's).
-_CORE_VECTORS = {
-    "prescott": "SSE2",
-    "core2": "SSE2",
-    "nehalem": "SSE2",
-    "atom": "SSE2",
-    "sandybridge": "AVX",
-    "bulldozer": "AVX",
-    "piledriver": "AVX",
-    "steamroller": "AVX",
-    "excavator": "AVX",
-    "haswell": "AVX2",
-    "zen": "AVX2",
-    "skylakex": "AVX-512",
-    "cooperlake": "AVX-512",
-    "sapphirerapids": "AVX-512",
-}
 _WIDTH: dict[str | None, int] = {"SSE2": 128, "AVX": 256, "AVX2": 256, "AVX-512": 512}
 _CORES_FOLDER = Path("/sys/devices/system/cpu")
 
@@ -70,21 +52,6 @@ class Cache:
     kind: str
     size: int
     cores: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Blas:
-    """A loaded BLAS: ``name``, ``version``, the ``core`` its kernels are for and the ``vectors`` these use.
-
-    ``threads`` it may use now; ``of`` is the package whose own copy it is. What is not known is None.
-    """
-
-    name: str
-    version: str | None
-    core: str | None
-    vectors: str | None
-    threads: int
-    of: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,23 +198,6 @@ def reported_capacities(known: Iterable[Cache], cores: Iterable[int]) -> dict[in
         if used & set(one.cores):
             sizes[one.level] = sizes.get(one.level, 0) + one.size
     return sizes
-
-
-def loaded_blas() -> tuple[Blas, ...]:
-    """Return the BLAS libraries that are loaded now, by the path of their files."""
-    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
-    pools.sort(key=lambda pool: str(pool["filepath"]))  # as loaded, they have no order
-    return tuple(
-        Blas(
-            pool["internal_api"],
-            pool.get("version"),
-            pool.get("architecture"),
-            _CORE_VECTORS.get(str(pool.get("architecture", "")).lower()),
-            pool["num_threads"],
-            next((of for of in ("numpy", "scipy") if re.search(rf"[/\\]{of}\W", pool["filepath"])), None),
-        )
-        for pool in pools
-    )
 
 
 def identity() -> Identity:

@@ -14,6 +14,7 @@ from tinytorch.core.optimizers import SGD, Adam, Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf import hardware
 from tinytorch.perf.array_life import MemoryProfile, recording_memory
+from tinytorch.perf.blas import thread_limit
 from tinytorch.perf.events import Profile
 from tinytorch.perf.flops import flops_of, loss_of, record_forward, record_training
 from tinytorch.perf.hardware import Ceilings
@@ -98,7 +99,7 @@ def typical(record: Callable[[], Profile]) -> Profile:
 def forward_pass(model: Any, value: Tensor, ceilings: Ceilings | None) -> tuple[dict[str, Any], Profile]:
     """Return what `Profiler.profile_forward_pass` returns, and the recorded run that it counted."""
     _unobserved("profile_forward_pass")
-    run, threads = callable_of(model), current_blas_threads()
+    run, threads = callable_of(model), thread_limit()
     known = hardware.ceilings(threads) if ceilings is None else ceilings
     checked_threads(threads, known, "this process")
     name = f"forward of {type(model).__name__}"

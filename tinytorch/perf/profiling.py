@@ -146,7 +146,8 @@ class Profiler:
         With ``roof`` the machine's ceilings are measured if they are not known yet.
 
         Raises:
-            ValueError: if ``sort_by`` is no field, or the ceilings given are for another number of threads.
+            ValueError: if ``sort_by`` is no field, the ceilings given are for another number of threads, or with
+                ``roof`` and none given BLAS does not say how many it used.
             RuntimeError: if nothing is recorded, or ``roof`` is asked of a memory run.
         """
         overhead = profiler_overhead().median if self._timed else 0.0
@@ -172,7 +173,14 @@ class Profiler:
         if not self._timed or self._ceilings is not None:
             return self._ceilings if self._timed else None
         threads = self.run.blas_threads
-        return hardware.ceilings(threads) if measure else hardware.kept_ceilings(threads)
+        if not measure:
+            return hardware.kept_ceilings(threads)
+        if threads is None:
+            raise ValueError(
+                "roof needs to know how many threads BLAS used, and this one does not say: give Profiler the ceilings "
+                "for those that you asked for"
+            )
+        return hardware.ceilings(threads)
 
     def _allocated(self) -> Sequence[int] | None:
         return None if self._memory is None else [step.allocated for step in self._memory.steps]

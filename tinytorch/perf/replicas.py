@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.perf.blas import thread_limit
 from tinytorch.perf.comparison import Comparison, compare_paired, judged
 from tinytorch.perf.dependence import independent
 from tinytorch.perf.importable import function_at, reference_to
-from tinytorch.perf.timing import Measurement, blas_threads, current_blas_threads, interleave
+from tinytorch.perf.timing import Measurement, blas_threads, interleave
 
 #: Makes the two functions to compare, baseline first, with all that they need.
 Maker = Callable[[], tuple[Callable[[], Any], Callable[[], Any]]]
@@ -92,7 +93,7 @@ def replicas(
 
 def _run(reference: str, pairs: int, seed: int) -> tuple[Measurement, Measurement]:
     """Return the times of baseline and candidate from one fresh process."""
-    command = [sys.executable, "-m", __name__, reference, str(pairs), str(seed), str(current_blas_threads())]
+    command = [sys.executable, "-m", __name__, reference, str(pairs), str(seed), str(thread_limit())]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:

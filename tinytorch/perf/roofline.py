@@ -119,7 +119,7 @@ def place(
         UncountedError: if an op declares no work formula.
         ValueError: if there are no events, none moves a byte, or the threads of time and ceilings differ.
     """
-    checked_threads(seconds.how.get("blas_threads"), ceilings, f"the time of {name}")
+    checked_conditions(seconds, ceilings, f"the time of {name}")
     return _placed(name, events, seconds, ceilings, (costs or call_costs(events)).op)
 
 
@@ -168,11 +168,19 @@ def place_layers(
     return _placed_groups(groups, names, recorded, ceilings, (costs or call_costs(recorded[0].events)).kernel)
 
 
-def checked_threads(threads: int | None, ceilings: Ceilings, what: str) -> None:
-    """Raise ValueError unless ``what`` ran on ``threads`` threads that are those of ``ceilings``."""
-    if threads is None:
+def checked_conditions(seconds: Measurement, ceilings: Ceilings, what: str) -> None:
+    """Raise ValueError unless ``seconds`` say on how many BLAS threads ``what`` ran, and `checked_threads` has it."""
+    if "blas_threads" not in seconds.how:
         raise ValueError(f"{what} must say its blas_threads, to be held against ceilings for {ceilings.threads}")
-    if threads != ceilings.threads:
+    checked_threads(seconds.how["blas_threads"], ceilings, what)
+
+
+def checked_threads(threads: int | None, ceilings: Ceilings, what: str) -> None:
+    """Raise ValueError if ``what`` ran on another number of ``threads`` than that of ``ceilings``.
+
+    None, of a BLAS that does not say how many it uses, passes: the matrix product among the ceilings ran on it too.
+    """
+    if threads is not None and threads != ceilings.threads:
         raise ValueError(
             f"ceilings must be for the threads of what they bound: {what} ran with {threads}, they are for "
             f"{ceilings.threads}; use ceilings({threads})"
@@ -205,7 +213,7 @@ def _placed_groups(
         times = tuple(sum(run.events[i].self_ns for i in indices) * 1e-9 for run in runs)
         if not min(times) > 0:
             continue
-        how = {"recordings": len(runs), "blas_threads": ceilings.threads}
+        how = {"recordings": len(runs), "blas_threads": runs[0].blas_threads}
         found[key] = _placed(names[key], events, Measurement(names[key], times, "s", how), ceilings, calls)
     return found
 

@@ -96,7 +96,9 @@ def heading(one: Results) -> str:
 def conditions(one: Results) -> list[str]:
     """Return machine, libraries, code and plan in words, a line each."""
     made, plan = one.identity, one.plan
-    blas = ", ".join(f"{each['name']} {each['version']} ({each['core']})" for each in made["blas"])
+    blas = ", ".join(
+        " ".join(each[part] for part in ("name", "version", "core") if each[part]) for each in made["blas"]
+    )
     code = f"{one.code.get('name', 'code')} {one.code.get('version', '')}".strip()
     if one.code.get("commit"):
         code += f", commit {one.code['commit'][:12]}" + (", changed since" if one.code.get("changed") else "")

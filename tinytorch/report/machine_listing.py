@@ -18,7 +18,7 @@ from tinytorch.perf.machine_json import machine_document
 from tinytorch.perf.team import usable_cores
 from tinytorch.perf.timing import Measurement
 from tinytorch.report.numbers import format_measurement, format_number
-from tinytorch.report.provenance import hosting_words, steering_words
+from tinytorch.report.provenance import blas_threads_words, hosting_words, steering_words
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _bytes(size: int | None) -> str:
 def identity_rows(made: Identity) -> list[tuple[str, str]]:
     """Return what the system and the libraries report, as (what, value) in words."""
     caches = reported_capacities(made.caches, usable_cores())
-    blas = [f"{one.name} {one.version}, core {one.core}, {one.threads} threads, of {one.of}" for one in made.blas]
+    blas = [f"{one.label()}, {blas_threads_words(one.threads)}, of {one.of or 'the system'}" for one in made.blas]
     return [
         ("CPU", f"{made.cpu}, {made.vectors or 'vectors unknown'}"),
         ("Vector extensions", " ".join(made.extensions) or "unknown"),

@@ -121,6 +121,13 @@ def blas_label(blas: Json) -> str:
     return f"{blas['name']}{number}{owner}"
 
 
+def blas_threads_words(threads: int | None) -> str:
+    """Return how many threads a BLAS may use in words: "1 thread", "threads not known"."""
+    if threads is None:
+        return "threads not known"
+    return f"{threads} thread{'s' if threads > 1 else ''}"
+
+
 def steering_words(environment: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the variables that steer threads and kernels, each with its value; of a long value the beginning.
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from tinytorch.perf.bounds import best_bandwidth
 from tinytorch.perf.hardware import Ceilings, Level
-from tinytorch.perf.roofline import Placed, checked_threads, ridge
+from tinytorch.perf.roofline import Placed, checked_conditions, ridge
 from tinytorch.perf.timing import Measurement
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, line, subplots
@@ -115,7 +115,7 @@ def _check(placed: Sequence[Placed], names: Sequence[str], ceilings: Ceilings) -
     for one in placed:
         if not one.demand.operations:
             raise ValueError(f"placed must hold what does arithmetic, but {one.name} does none: leave it out")
-        checked_threads(one.seconds.how.get("blas_threads"), ceilings, f"the time of {one.name}")
+        checked_conditions(one.seconds, ceilings, f"the time of {one.name}")
 
 
 def _flat_roofs(ceilings: Ceilings) -> list[tuple[str, str, Measurement]]:

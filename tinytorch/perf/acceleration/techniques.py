@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
-
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Implementation, Op
 from tinytorch.perf.acceleration.accelerated import kernel_implementations
 from tinytorch.perf.acceleration.climbing import ops_of, under
 from tinytorch.perf.acceleration.fusion import fuse
+from tinytorch.perf.blas import ThreadSwitch
 from tinytorch.perf.comparison import Comparison, compare_all
 from tinytorch.perf.quantization import quantize_model
 from tinytorch.perf.team import usable_cores
@@ -76,17 +75,14 @@ def with_references(run: Callable[[], Any]) -> Callable[[], Any]:
 
 def with_threads(run: Callable[[], Any], count: int) -> Callable[[], Any]:
     """Return ``run`` on ``count`` threads of BLAS and kernels, cheap to switch: the BLAS is looked up only now."""
-    blas = ThreadpoolController().select(user_api="blas").lib_controllers
+    switch = ThreadSwitch()
 
     def on_threads() -> Any:
-        before = [one.get_num_threads() for one in blas]
+        give_back = switch.set(count)
         try:
-            for one in blas:
-                one.set_num_threads(count)
             return run()
         finally:
-            for one, threads in zip(blas, before, strict=True):
-                one.set_num_threads(threads)
+            give_back()
 
     return on_threads
 

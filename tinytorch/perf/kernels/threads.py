@@ -10,8 +10,8 @@ from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
+from tinytorch.perf.blas import ThreadSwitch
 from tinytorch.perf.kernels.waiting import POSSIBLE, wait_until
 from tinytorch.perf.team import usable_cores
 
@@ -25,15 +25,17 @@ _LOOK_NS = 200_000
 
 
 @cache
-def _blas_limits() -> tuple[Callable[[], int | None], ...]:
-    """Return functions that say how many threads each loaded BLAS may use; looking them up takes long."""
-    controllers = ThreadpoolController().select(user_api="blas").lib_controllers
-    return tuple(controller.get_num_threads for controller in controllers)
+def _switch() -> ThreadSwitch:
+    """Return what knows the limit; to make it takes long."""
+    return ThreadSwitch()
 
 
 def limit() -> int:
-    """Return how many threads a kernel may use: as many as BLAS may now, and no more than there are cores."""
-    allowed = max((count() or 1 for count in _blas_limits()), default=1)
+    """Return how many threads a kernel may use: as many as BLAS may now, and no more than there are cores.
+
+    Where BLAS cannot be asked, as many as it was last told to use.
+    """
+    allowed = _switch().limit()
     return min(allowed, len(usable_cores())) if allowed > 1 else 1
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
-from threadpoolctl import threadpool_info, threadpool_limits
+from tinytorch.perf.blas import ThreadSwitch
 
 
 @contextmanager
@@ -24,32 +24,22 @@ def collector_off() -> Iterator[None]:
 
 @contextmanager
 def blas_threads(count: int) -> Iterator[None]:
-    """Run the body with ``count`` BLAS threads.
+    """Run the body with ``count`` threads for BLAS, as far as it can be limited, and for the compiled kernels.
 
     Raises:
         ValueError: if ``count`` is below 1.
     """
-    with _limited(count):
+    give_back = ThreadSwitch().set(count)
+    try:
         yield
+    finally:
+        give_back()
 
 
 def limit_blas_threads(count: int) -> None:
-    """Give BLAS ``count`` threads for the rest of the process, as the first cell of a page does.
+    """Give BLAS and the compiled kernels ``count`` threads for the rest of the process, as a page's first cell does.
 
     Raises:
         ValueError: if ``count`` is below 1.
     """
-    _limited(count)
-
-
-def _limited(count: int) -> AbstractContextManager[object]:
-    """Give BLAS ``count`` threads; return what gives it back those that it had."""
-    if count < 1:
-        raise ValueError(f"count must be at least 1 thread, not {count}")
-    limits: AbstractContextManager[object] = threadpool_limits(limits=count, user_api="blas")
-    return limits
-
-
-def current_blas_threads() -> int:
-    """Return how many threads the loaded BLAS may use now; 1 if none is loaded."""
-    return max((pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"), default=1)
+    ThreadSwitch().set(count)

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.perf.blas import current_blas_threads
 from tinytorch.perf.cold import ColdSets, WorkingSets, cold_sets
 from tinytorch.perf.page_faults import minor_page_faults
 from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL
-from tinytorch.perf.timing.conditions import collector_off, current_blas_threads
+from tinytorch.perf.timing.conditions import collector_off
 from tinytorch.perf.timing.measurement import Measurement
 
 #: One sample lasts at least this many resolutions of the clock, so that reading it errs by under 0.1 %.

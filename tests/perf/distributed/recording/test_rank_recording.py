@@ -13,6 +13,7 @@ import pytest
 
 from tests.perf.distributed.recording import recording_programs
 from tests.perf.distributed.recording.test_timeline import events_of, holds
+from tinytorch.perf.blas import limited_blas_threads
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.recording import step_recording
 from tinytorch.perf.distributed.recording.clocks import Clocks, Reading, align
@@ -135,7 +136,7 @@ def test_steps_are_recorded_with_and_without_overlap(found: Mapping[str, Any], m
     least = min(cpu * 1e-9 / wall for cpu, wall in zip(used, took, strict=True))
     assert shares[0]["wall"].how["cpu_per_wall"] == pytest.approx(least, rel=0.01)
     assert least > 0
-    assert shares[0]["wall"].how["blas_threads"] == 1
+    assert shares[0]["wall"].how["blas_threads"] == limited_blas_threads(1)
     assert [len(parts["computing"].samples) for parts in shares] == [2, 2]
     for rank, parts in enumerate(shares):
         for index, timeline in enumerate(steps.overlapped):

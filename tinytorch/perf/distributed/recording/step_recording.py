@@ -78,7 +78,8 @@ def record_steps(
 ) -> StepRecordings:
     """Return timelines of ``steps`` data-parallel training steps with overlap and as many without.
 
-    The ranks are processes of this machine, each kept on a core with one BLAS thread; the optimizer is AdamW.
+    The ranks are processes of this machine, with one BLAS thread each, kept on a core where they may be; the
+    optimizer is AdamW.
 
     Args:
         ranks: how many, at least two.
@@ -184,9 +185,10 @@ def shares_over(timelines: Sequence[Timeline]) -> list[dict[str, Measurement]]:
     if not timelines or len({len(timeline.tracks) for timeline in timelines}) > 1:
         raise ValueError("timelines must be at least one, all of as many ranks")
     tracks = [track for timeline in timelines for track in timeline.tracks]
+    threads = {track.profile.blas_threads for track in tracks}
     how = {
         "runs": len(timelines),
-        "blas_threads": max(track.profile.blas_threads for track in tracks),
+        "blas_threads": threads.pop() if len(threads) == 1 else None,
         "garbage_collector": "off",
         "oversubscribed": any(timeline.oversubscribed for timeline in timelines),
         "cpu_per_wall": float(f"{_least_cpu(timelines):.3g}"),
