@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from threadpoolctl import threadpool_info
-
+from tinytorch.perf.blas import loaded_blas
+from tinytorch.perf.team import allowed_cores, kept_on, may_pin
 from tinytorch.perf.timing import blas_threads
 
 
 @contextmanager
 def one_core() -> Iterator[str]:
-    """Pin the process to its last core with one BLAS thread; give a line that describes NumPy's BLAS."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(before)})
-    try:
-        with blas_threads(1):
-            pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
-            described = ", ".join(
-                f"{pool['internal_api']} {pool['version']} ({pool.get('architecture', 'core unknown')})"
-                for pool in pools
-            )
-            yield f"NumPy's BLAS: {described}, one thread, one core."
-    finally:
-        os.sched_setaffinity(0, before)
+    """Keep the process on its last core, if it may, with one BLAS thread; give a line that describes NumPy's BLAS."""
+    where = "one core" if may_pin() else "not kept on a core"
+    with kept_on(allowed_cores()[-1:]), blas_threads(1):
+        yield f"NumPy's BLAS: {', '.join(one.label() for one in loaded_blas())}, one thread, {where}."

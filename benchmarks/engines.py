@@ -11,7 +11,6 @@ The roof is the time with every op at its own ceiling; each miss is followed by 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,9 +22,9 @@ from tinytorch.perf.comparison import compare_paired
 from tinytorch.perf.engines import ENGINES, OURS, SUBJECTS, Raced, available, race, runners, subject
 from tinytorch.perf.engines.face import Phase
 from tinytorch.perf.engines.our_profile import parts, recorded, seconds_at_roof
-from tinytorch.perf.engines.worker import keep_to
 from tinytorch.perf.hardware import ceilings
 from tinytorch.perf.statistics import Interval
+from tinytorch.perf.team import kept_on, usable_cores
 from tinytorch.perf.timing import Measurement, blas_threads
 
 PHASES: tuple[Phase, ...] = ("forward", "step")
@@ -97,18 +96,13 @@ def run(cores: int, subjects: Iterable[str], rounds: int, console: Console) -> i
     table = Table("ms a call", *COLUMNS, "ours", "target", "eager", "of roof", title=f"{cores} core(s)")
     missing: list[str] = []
     missed = 0
-    before = os.sched_getaffinity(0)
-    keep_to(cores)
-    try:
-        with blas_threads(cores):
-            made = ceilings(cores)
-            for one in raced:
-                table.add_row(*row(one, seconds_at_roof(subject(one.subject), one.phase, made)))
-                misses = sum(goal.verdict == "missed" for goal in goals(one))
-                missed += misses
-                missing += [where(one)] if misses else []
-    finally:
-        os.sched_setaffinity(0, before)
+    with kept_on(usable_cores()[-cores:]), blas_threads(cores):
+        made = ceilings(cores)
+        for one in raced:
+            table.add_row(*row(one, seconds_at_roof(subject(one.subject), one.phase, made)))
+            misses = sum(goal.verdict == "missed" for goal in goals(one))
+            missed += misses
+            missing += [where(one)] if misses else []
     console.print(table)
     console.print("Where our time goes in what misses a target:" if missing else "No target is missed.")
     for line in missing:
@@ -120,7 +114,7 @@ def main(arguments: list[str]) -> int:
     """Run what is asked for; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("subjects", nargs="*", choices=[*COMPARED, []], help="all if none is named")
-    parser.add_argument("--cores", type=int, nargs="+", default=sorted({1, len(os.sched_getaffinity(0))}))
+    parser.add_argument("--cores", type=int, nargs="+", default=sorted({1, len(usable_cores())}))
     parser.add_argument("--rounds", type=int, default=15)
     asked = parser.parse_args(arguments)
     console = Console(width=230)

@@ -10,7 +10,6 @@ input's gradient, a product with a transposed weight, at most 1.0 of BLAS.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -27,6 +26,7 @@ from benchmarks.conditions import one_core
 from tinytorch.perf.hardware import ceilings
 from tinytorch.perf.kernels.packed_matmul import packed_product, product
 from tinytorch.perf.kernels.packing import pack
+from tinytorch.perf.team import usable_cores
 from tinytorch.perf.timing import Measurement, blas_threads, interleave, ratio
 
 #: Rows, inner, columns.
@@ -113,7 +113,7 @@ def measured(shape: tuple[int, int, int], peak: float, table: Table) -> int:
 def main(wanted: list[str]) -> int:
     """Print a table for each number of threads; return 1 if a target is missed."""
     console = Console(width=150)
-    counts = [int(count) for count in wanted] or sorted({1, len(os.sched_getaffinity(0))})
+    counts = [int(count) for count in wanted] or sorted({1, len(usable_cores())})
     missed = 0
     for threads in counts:
         with ExitStack() as stack:

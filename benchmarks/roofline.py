@@ -9,7 +9,6 @@ counts they are measured anew, once.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,6 +25,7 @@ from tinytorch.core.transformers import TransformerBlock
 from tinytorch.perf.bounds import best_bandwidth
 from tinytorch.perf.hardware import Ceilings, ceilings
 from tinytorch.perf.roofline import Placed, place_call
+from tinytorch.perf.team import usable_cores
 from tinytorch.perf.timing import blas_threads
 
 ABOVE = 1.05
@@ -130,7 +130,7 @@ def main() -> int:
     """Print the table of each number of threads; return 1 if a target is missed."""
     console = Console(width=150)
     missed = 0
-    for threads in sorted({1, len(os.sched_getaffinity(0))}):
+    for threads in sorted({1, len(usable_cores())}):
         with blas_threads(threads):
             made, again = ceilings(threads), False
             console.print(f"{threads} threads: {roofs(made)}")

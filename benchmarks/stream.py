@@ -9,7 +9,6 @@ the multiply-adds within 10 %. Without gcc there is nothing to compare with, whi
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import shutil
 import subprocess
@@ -34,6 +33,7 @@ from tinytorch.perf.kernels import compute_probes, memory_probes
 from tinytorch.perf.kernels.compute_probes import BLOCK_ELEMENTS, LANES, MULTIPLY_ADDS
 from tinytorch.perf.ladder import LARGEST, stream_arrays
 from tinytorch.perf.probing import calibrated_rounds
+from tinytorch.perf.team import allowed_cores
 from tinytorch.perf.timing import interleave
 
 SOURCE = Path(__file__).with_name("stream.c")
@@ -166,7 +166,7 @@ def main() -> int:
         check(library)
         table = Table("work", "C", "ours", "ours / C, 95 %", "verdict")
         with one_core():
-            core = min(os.sched_getaffinity(0))
+            core = allowed_cores()[-1]
             lanes = fastest_lanes()
             rows = [run(case) for case in [*triad_cases(library, lanes, core), multiply_add_case(library, lanes)]]
     for row, _ in rows:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
-from tinytorch.perf import team
-from tinytorch.perf.hosting import Hosting, hosting, service_of
+from tinytorch.perf import machine_ceilings, team
+from tinytorch.perf.hosting import Hosting, free_memory, hosting, service_of
 
 GIB = 2**30
 
@@ -85,3 +88,59 @@ def test_a_quota_leaves_no_more_cores_than_it_can_keep_busy(
     monkeypatch.setattr(team, "allowed_cores", lambda: [3, 5, 6, 9])
     monkeypatch.setattr(team, "cpu_quota", lambda: quota)
     assert team.usable_cores() == [3, 5, 6, 9][:usable]
+
+
+@pytest.mark.parametrize(("quota", "pins"), [(None, True), (0.5, False), (3.5, False), (4.0, True), (64.0, True)])
+def test_only_where_no_quota_is_smaller_than_the_cores_may_anybody_pin(
+    monkeypatch: pytest.MonkeyPatch, quota: float | None, pins: bool
+) -> None:
+    monkeypatch.setattr(os, "sched_setaffinity", print, raising=False)
+    monkeypatch.setattr(team, "allowed_cores", lambda: [3, 5, 6, 9])
+    monkeypatch.setattr(team, "cpu_quota", lambda: quota)
+    assert team.may_pin() == pins
+
+
+def test_no_more_memory_is_free_than_a_control_group_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=8 * GIB))
+    files = {
+        "memory.max": f"{6 * GIB}\n",
+        "memory.current": f"{GIB}\n",
+        "pods/memory.max": f"{2 * GIB}\n",
+        "pods/memory.current": f"{GIB}\n",
+        "pods/memory.stat": f"anon {GIB // 2}\ninactive_file {GIB // 4}\nactive_file {GIB // 4}\n",
+        "pods/one/memory.max": "max\n",
+    }
+    made(tmp_path, "0::/pods/one\n", files)
+    assert free_memory(tmp_path / "groups", tmp_path / "own") == 2 * GIB - GIB + GIB // 4
+    (tmp_path / "groups" / "pods" / "memory.current").write_text(f"{3 * GIB}")
+    assert free_memory(tmp_path / "groups", tmp_path / "own") == 0
+
+
+def test_free_memory_by_version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=8 * GIB))
+    files = {
+        "memory/docker/memory.limit_in_bytes": f"{GIB}\n",
+        "memory/docker/memory.usage_in_bytes": f"{GIB // 2}\n",
+        "memory/docker/memory.stat": f"inactive_file 1\ntotal_inactive_file {GIB // 4}\n",
+    }
+    made(tmp_path, "4:memory:/docker\n", files)
+    assert free_memory(tmp_path / "groups", tmp_path / "own") == GIB - GIB // 2 + GIB // 4
+
+
+def test_a_group_that_does_not_say_what_it_holds_holds_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=800 * GIB))
+    made(tmp_path, "0::/\n", {"memory.max": str(64 * GIB)})
+    left = free_memory(tmp_path / "groups", tmp_path / "own")
+    assert left == pytest.approx(64 * GIB - psutil.Process().memory_info().rss, abs=GIB // 8)
+
+
+def test_without_control_groups_the_system_says_what_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=123))
+    assert free_memory(tmp_path / "none", tmp_path / "none") == 123
+
+
+def test_probes_take_a_quarter_of_what_is_free_to_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_ceilings, "free_memory", lambda: 512 * 2**20)
+    assert machine_ceilings._largest({3: 256 * 2**20}) == 128 * 2**20

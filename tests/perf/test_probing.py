@@ -9,12 +9,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from tinytorch.perf import team as team_module
 from tinytorch.perf.arena import HUGE_PAGE, Arena, huge_page_policy
 from tinytorch.perf.ladder import STREAMS, make_arenas, stream_arrays, stream_probes, working_sets
 from tinytorch.perf.page_faults import minor_page_faults
 from tinytorch.perf.peaks import page_fault
-from tinytorch.perf.probing import Probe, calibrated_rounds, in_turns
-from tinytorch.perf.team import Team, usable_cores
+from tinytorch.perf.probing import Probe, calibrated_rounds, conditions, in_turns
+from tinytorch.perf.team import Team, keep_to, kept_on, may_pin, usable_cores
 
 
 def test_each_thread_has_a_core_of_its_own_and_the_caller_keeps_its() -> None:
@@ -30,9 +31,33 @@ def test_each_thread_has_a_core_of_its_own_and_the_caller_keeps_its() -> None:
         team.run([look] * team.threads)
         team.run([look] * team.threads)
     assert len(names) == len(before)
-    if hasattr(os, "sched_setaffinity"):
+    if team.pinned:
         assert sorted(seen) == sorted(2 * [(core,) for core in before])
+    assert team.pinned == may_pin()
     assert usable_cores() == before
+
+
+@pytest.mark.parametrize("machine", ["no affinity call", "quota"])
+def test_where_nothing_may_be_pinned_threads_run_unpinned_and_their_conditions_say_so(
+    monkeypatch: pytest.MonkeyPatch, machine: str
+) -> None:
+    monkeypatch.setattr(team_module, "allowed_cores", lambda: [3, 5, 6, 9])
+    monkeypatch.setattr(team_module, "_most", None)  # and put back
+    if machine == "quota":
+        monkeypatch.setattr(team_module, "cpu_quota", lambda: 2.0)
+        monkeypatch.setattr(os, "sched_setaffinity", None, raising=False)
+    else:
+        monkeypatch.delattr(os, "sched_setaffinity", raising=False)
+    with Team(2) as team:
+        assert team.run([lambda: None] * 2) >= 0
+        assert not team.pinned
+        assert conditions(team, 1)["cores"] is None
+        with kept_on([3]):
+            pass
+    keep_to(1)
+    assert usable_cores() == [3]
+    with pytest.raises(ValueError, match="cores must be 1 to 1, those that this process may use, not 2"):
+        keep_to(2)
 
 
 def test_the_time_runs_from_the_first_start_to_the_last_end() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tinytorch.perf.neighbours import Neighbours
+from tinytorch.perf.team import allowed_cores
 from tinytorch.perf.timing import Measurement
 from tinytorch.report import Page
 from tinytorch.report.claims import CANNOT_TELL, REFUTED, SUPPORTED
@@ -72,8 +73,8 @@ def test_a_page_is_called_disturbed_if_many_of_its_numbers_were() -> None:
 
 PAGE = """
 import json, os, sys
-core = min(os.sched_getaffinity(0))
-os.sched_setaffinity(0, [core])
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
 import numpy as np
 from tinytorch.perf.comparison import compare_paired
 from tinytorch.perf.timing import interleave, limit_blas_threads
@@ -101,14 +102,17 @@ def verdicts_of(page: str) -> tuple[dict[str, str], list[dict[str, Any]]]:
 
 
 KINDS = ("claim", "verdict")
+#: Whether a process may choose its core; where none may, a page waits only if all cores are busy.
+CHOOSES = hasattr(os, "sched_setaffinity")
 UNDECIDED = (CANNOT_TELL, "cannot tell")
 
 
 def run(beside: int) -> str:
     """Return what the page says beside so many processes that keep its core busy."""
-    core = str(min(os.sched_getaffinity(0)))
-    pin = f"import os; os.sched_setaffinity(0, [{core}]); "
-    busy = [subprocess.Popen([sys.executable, "-S", "-c", pin + "exec('while True: pass')"]) for _ in range(beside)]
+    cores = allowed_cores()
+    pin = f"import os; os.sched_setaffinity(0, [{cores[0]}]); " if CHOOSES else ""
+    count = beside if CHOOSES else beside * len(cores)
+    busy = [subprocess.Popen([sys.executable, "-S", "-c", pin + "exec('while True: pass')"]) for _ in range(count)]
     try:
         return subprocess.run([sys.executable, "-c", PAGE], capture_output=True, text=True, check=True).stdout
     finally:

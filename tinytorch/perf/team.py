@@ -1,12 +1,13 @@
-"""A team of threads, each kept on a core of its own, that start a piece of compiled work together."""
+"""The cores that this process may use, and a team of threads that start a piece of compiled work together on them."""
 
 from __future__ import annotations
 
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Barrier
 from types import TracebackType
@@ -16,6 +17,8 @@ from tinytorch.perf.hosting import cpu_quota
 
 #: Seconds after which a thread that waits for the others to start gives up.
 _LONGEST_WAIT = 60.0
+#: How many cores `keep_to` left to this process where it cannot be kept on them; None if it was not asked to.
+_most: int | None = None
 
 
 def allowed_cores() -> list[int]:
@@ -28,17 +31,63 @@ def allowed_cores() -> list[int]:
 def usable_cores() -> list[int]:
     """Return the numbers of the logical cores that this process may keep busy, in order.
 
-    A quota of a shared host counts, rounded up to whole cores: more threads would only hold one another up.
+    A quota of a shared host counts, rounded up to whole cores: more threads would only hold one another up. Which
+    cores it is then used on is not told by their numbers: see `may_pin`.
     """
     allowed = allowed_cores()
     quota = cpu_quota()
-    return allowed if quota is None else allowed[: max(1, math.ceil(quota))]
+    most = len(allowed) if quota is None else max(1, math.ceil(quota))
+    return allowed[: most if _most is None else min(most, _most)]
+
+
+def may_pin() -> bool:
+    """Return whether threads and processes can be kept on cores here, and do others no harm there.
+
+    macOS lets nobody choose cores. Under a quota of less than the allowed cores everybody on the host is allowed the
+    same ones, and all who pinned would pin to the same few while the others idle.
+    """
+    quota = cpu_quota()
+    return hasattr(os, "sched_setaffinity") and (quota is None or quota >= len(allowed_cores()))
+
+
+def keep_to(cores: int) -> None:
+    """Let this process keep no more than ``cores`` of its cores busy from now on.
+
+    It is kept on the last ones where `may_pin` says so. Elsewhere `usable_cores` names so many, for those who start
+    threads to go by.
+
+    Raises:
+        ValueError: if ``cores`` is below 1 or above the number of usable cores.
+    """
+    global _most
+    usable = usable_cores()
+    if not 1 <= cores <= len(usable):
+        raise ValueError(f"cores must be 1 to {len(usable)}, those that this process may use, not {cores}")
+    if may_pin():
+        os.sched_setaffinity(0, usable[-cores:])
+    else:
+        _most = cores
+
+
+@contextmanager
+def kept_on(cores: Sequence[int]) -> Iterator[None]:
+    """Keep this thread, and the processes that it starts, on ``cores`` in the body, where `may_pin` says so."""
+    if not may_pin():
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 class Team:
-    """``with Team(2) as team: team.run([f, g])``: threads on cores of their own, where the system can hold them there.
+    """``with Team(2) as team: team.run([f, g])``: threads on cores of their own, where `may_pin` says so.
 
-    ``cores`` are those used, the highest usable ones. The calling thread's own cores stay as they are.
+    ``cores`` are those used, the highest usable ones, and ``pinned`` whether the threads are kept on them. The calling
+    thread's own cores stay as they are.
 
     Raises:
         ValueError: if ``threads`` is below 1 or above the number of usable cores.
@@ -50,7 +99,7 @@ class Team:
             raise ValueError(f"threads must be 1 to {len(usable)}, the cores that this process may use, not {threads}")
         self.threads = threads
         self.cores = usable[-threads:]
-        self.pinned = hasattr(os, "sched_setaffinity")
+        self.pinned = may_pin()
         self._free: SimpleQueue[int] = SimpleQueue()
         for core in self.cores:
             self._free.put(core)

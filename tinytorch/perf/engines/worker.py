@@ -17,19 +17,13 @@ from typing import Any, TextIO
 from tinytorch.perf.engines import agreement
 from tinytorch.perf.engines.face import AdamWSettings, Engine, engine
 from tinytorch.perf.engines.subjects import Subject, prompt_of, subject
-from tinytorch.perf.team import usable_cores
+from tinytorch.perf.team import keep_to
 from tinytorch.perf.timing import sample
 
 #: Before each turn the engine runs for this long untimed, in seconds: other engines had the caches and the cores.
 LEAD_IN_SECONDS = 0.03
 #: Warm-up of a subject, in seconds and calls: compilers and allocators settle.
 WARM_UP_SECONDS, WARM_UP_CALLS = 0.5, 5
-
-
-def keep_to(cores: int) -> None:
-    """Keep this process to the last ``cores`` of the cores that it may use, where the system can."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, usable_cores()[-cores:])
 
 
 class Prepared:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,12 @@ import pytest
 
 from tests.perf.distributed.messages import measuring_programs as programs
 from tinytorch import models
+from tinytorch.perf import team
+from tinytorch.perf.blas import limited_blas_threads
 from tinytorch.perf.distributed.messages import collectives
 from tinytorch.perf.distributed.messages.collective_times import KINDS, even_sizes, pairs_of
 from tinytorch.perf.distributed.messages.link_fit import fit
-from tinytorch.perf.distributed.ranks.communicator import Place
+from tinytorch.perf.distributed.ranks.communicator import Communicator, Place
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.scaling import overlapping, sharding
 from tinytorch.perf.distributed.scaling import strong_weak as scaling
@@ -70,6 +73,22 @@ def test_times_of_ranks_become_measurements_with_their_conditions(told: Told) ->
         made.of("point to point between hosts")
     with pytest.raises(ValueError, match="nbytes must be one of 8, 304, not 9"):
         made.compare("broadcast", "all-gather", 9)
+
+
+def test_ranks_under_a_quota_of_one_core_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(team, "allowed_cores", lambda: [4, 5])
+    monkeypatch.setattr(team, "cpu_quota", lambda: 1.0)
+    made = Communicator.__new__(Communicator)
+    made.places = tuple(Place(rank, "pod", rank, tuple(usable_cores())) for rank in range(2))
+    assert made.oversubscribed
+    assert not team.may_pin(), "each would have a core that the quota does not grant"
+
+
+def test_ranks_that_may_not_be_pinned_run_and_their_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_setaffinity", raising=False)
+    made = collectives.measure_collectives(2, [8], kinds=["all-reduce"], repeats=6)
+    how = made.of("all-reduce")[8].how
+    assert (how["pinned"], how["blas_threads"]) == (False, limited_blas_threads(1))
 
 
 def test_more_ranks_than_cores_are_marked_and_not_judged(told: Told) -> None:

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tinytorch.perf.distributed.campaigns.stations import Station, kept_on, physical_cores, stations
+from tinytorch.perf.distributed.campaigns.stations import Station, physical_cores, stations
 from tinytorch.perf.distributed.ranks.agreement import code_version
 from tinytorch.perf.distributed.ranks.communicator import Activity, Communicator
 from tinytorch.perf.fresh_process import answer_of
-from tinytorch.perf.team import usable_cores
+from tinytorch.perf.team import kept_on, usable_cores
 
 Json = dict[str, Any]
 #: What a host does once, in a fresh process.

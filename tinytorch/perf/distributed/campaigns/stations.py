@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tinytorch.perf.distributed.ranks.communicator import Place
-from tinytorch.perf.team import usable_cores
+from tinytorch.perf.team import may_pin, usable_cores
 
 _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
@@ -22,7 +20,7 @@ class Station:
         rank: among the workers. host: its host's name.
         cores: numbers of the logical cores that it measures on.
         workers: of all on its host, itself included.
-        pinned: whether the system keeps it on its cores.
+        pinned: whether it is kept on its cores.
         oversubscribed: whether its host has too few cores for its workers, so that some share one.
         shares_core: whether another worker measures on the second hardware thread of a core of its.
     """
@@ -99,21 +97,7 @@ def _station(
         place.host,
         given[place.rank],
         len(others) + 1,
-        hasattr(os, "sched_setaffinity"),
+        may_pin(),
         short,
         any(kinds.get(core) in own for rank in others for core in given[rank]),
     )
-
-
-@contextmanager
-def kept_on(cores: Sequence[int]) -> Iterator[None]:
-    """Keep this thread, and the processes that it starts, on ``cores`` in the body, where the system can."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)

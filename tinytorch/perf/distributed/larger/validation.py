@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinytorch.models import gpt
+from tinytorch.perf.blas import limited_blas_threads
 from tinytorch.perf.distributed.larger import split_programs
 from tinytorch.perf.distributed.larger.links import Cluster, Line
 from tinytorch.perf.distributed.larger.prediction import Prediction, Split, predict
@@ -17,7 +18,7 @@ from tinytorch.perf.distributed.larger.workload import Part, Workload
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.oversubscription import MARK
 from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL
-from tinytorch.perf.team import usable_cores
+from tinytorch.perf.team import may_pin, usable_cores
 from tinytorch.perf.timing import Measurement
 
 #: Bytes of a float32 parameter and gradient, and of AdamW's state for it.
@@ -180,8 +181,8 @@ def _run(plan: _Plan, counts: Sequence[int]) -> dict[str, Any]:
 def _measurement(name: str, ranks: int, told: Mapping[str, Any]) -> Measurement:
     how = {
         "ranks": ranks,
-        "blas_threads": 1,
-        "pinned": True,
+        "blas_threads": limited_blas_threads(1),
+        "pinned": may_pin(),
         "warmup": split_programs.WARMUP,
         "order": "in turns",
         "cpu_per_wall": told["cpu_per_wall"],

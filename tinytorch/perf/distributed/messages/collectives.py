@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tinytorch.perf.blas import limited_blas_threads
 from tinytorch.perf.comparison import Comparison
 from tinytorch.perf.distributed.messages.collective_times import (
     KINDS,
@@ -20,6 +21,7 @@ from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.oversubscription import MARK, Withheld, compare_on_ranks
 from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL
+from tinytorch.perf.team import may_pin
 from tinytorch.perf.timing import Measurement, collector_off
 
 #: 8 B to 2 MiB, twice as many each time.
@@ -105,7 +107,7 @@ def measure_collectives(
     at_most_seconds: float = 6.0,
     seed: int = 0,
 ) -> Collectives:
-    """Return what collectives take on ``ranks`` processes of this machine, each on a core of its own if there are.
+    """Return what collectives take on ``ranks`` processes of this machine, each kept on a core of its own if it may.
 
     Kinds and sizes take turns in rounds; how a call is timed is said in `collective_times`.
 
@@ -125,7 +127,7 @@ def measure_collectives(
     checked_plan(kinds, sizes, repeats, at_most_seconds)
     plan = _plan(kinds, sizes, repeats, at_most_seconds, seed)
     told = launch(launched_times, ranks, plan, threads=1, pinned=True)[0]
-    return _collectives(told, {"blas_threads": 1, "pinned": True})
+    return _collectives(told, {"blas_threads": limited_blas_threads(1), "pinned": may_pin()})
 
 
 def measure_collectives_on(

@@ -23,7 +23,7 @@ from tinytorch.perf.distributed.ranks.value_files import read_values, write_valu
 from tinytorch.perf.distributed.ranks.watch import FAILURE
 from tinytorch.perf.distributed.ranks.watch_files import read_states
 from tinytorch.perf.importable import reference_to
-from tinytorch.perf.team import usable_cores
+from tinytorch.perf.team import may_pin, usable_cores
 
 #: Runs on each rank. Takes the communicator and the launch's arguments by name; returns values by name.
 Program = Callable[..., Mapping[str, Any] | None]
@@ -84,7 +84,7 @@ def launch(
         timeout: seconds for the whole run, after which everything is killed.
         longest_wait: seconds that a rank may keep the others waiting; see `watch.watched`.
         threads: of BLAS on each rank; by default the usable cores shared out, at least one.
-        pinned: keep each rank on one core.
+        pinned: keep each rank on one core, where `team.may_pin` says so; elsewhere the system moves them.
 
     Raises:
         ValueError: if ``program`` cannot be imported by name, or a number is out of range.
@@ -98,7 +98,7 @@ def launch(
         "program": reference_to("program", program),
         "ranks": ranks,
         "threads": each,
-        "pinned": pinned,
+        "pinned": pinned and may_pin(),
         "longest": longest_wait,
     }
     command = [mpiexec(), "-n", str(ranks), sys.executable, rank_process.__file__]

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
+from tinytorch.perf.blas import ThreadSwitch
 from tinytorch.perf.distributed.ranks.communicator import Communicator, world
 from tinytorch.perf.distributed.ranks.value_files import read_values, write_values
 from tinytorch.perf.distributed.ranks.watch import watched
@@ -18,6 +17,8 @@ from tinytorch.perf.team import allowed_cores
 
 def pin(communicator: Communicator) -> None:
     """Keep this process on one core of its own, or, where a host has more ranks than cores, on one of them.
+
+    `launch` asks for it only where `team.may_pin` says so.
 
     Raises:
         OSError: if the system does not let it.
@@ -43,7 +44,7 @@ def main(folder: Path) -> None:
     with watched(communicator, folder, asked["longest"]):
         program = function_at(asked["program"])
         # After that import, which may load another BLAS; not by perf.timing, whose imports take a second.
-        threadpool_limits(limits=asked["threads"], user_api="blas")
+        ThreadSwitch().set(asked["threads"])
         values = program(communicator, **request)
         write_values(folder / f"rank-{communicator.rank}.result", {} if values is None else values)
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tinytorch import models
+from tinytorch.perf.blas import limited_blas_threads
 from tinytorch.perf.comparison import Comparison, compare_paired
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.oversubscription import BECAUSE, MARK
@@ -16,7 +17,7 @@ from tinytorch.perf.distributed.ranks.rounds import checked_rounds
 from tinytorch.perf.distributed.scaling import scaling_programs
 from tinytorch.perf.distributed.scaling.law_fit import LawFit, fit_law
 from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL
-from tinytorch.perf.team import usable_cores
+from tinytorch.perf.team import may_pin, usable_cores
 from tinytorch.perf.timing import Measurement, Statistic
 
 Way = Literal["strong", "weak"]
@@ -150,7 +151,8 @@ def strong_scaling(
 ) -> Scaling:
     """Return the times of a step of ``batch`` examples, shared out to 1, 2, ... ranks of this machine.
 
-    All take turns in one launch, each rank on a core of its own; ranks outside of a turn sleep: see `turns`.
+    All take turns in one launch, each rank kept on a core of its own if it may; ranks outside of a turn sleep: see
+    `turns`.
 
     Args:
         name: of the zoo's model that is trained.
@@ -223,8 +225,8 @@ def step_measurements(
             "time_is": "the slowest rank's",
             "inner_loops": one["loops"],
             "garbage_collector": "off",
-            "blas_threads": 1,
-            "pinned": True,
+            "blas_threads": limited_blas_threads(1),
+            "pinned": may_pin(),
             "cpu_per_wall": float(f"{one['cpu_per_wall']:.3g}"),
             "minor_page_faults_per_call": float(f"{one['faults']:.3g}"),
             MARK: one["oversubscribed"],
