@@ -121,7 +121,7 @@ globalThis.machines ??= {};
 
   const card = (entry) => {
     const { machine, blas, python, numpy, when } = entry.provenance;
-    const libraries = blas.map((one) => `${one.name} ${one.version ?? ""} (${one.core ?? "unknown"} kernels, ${one.threads})`);
+    const libraries = blas.map((one) => `${one.name} ${one.version ?? ""} (${one.core ?? "unknown"} kernels, ${one.threads ?? "unknown"})`);
     return [
       machine.cpu,
       machine.vectors ?? "unknown",

@@ -321,6 +321,7 @@ def test_a_memory_run_has_no_roof_and_ceilings_of_other_threads_are_refused() ->
         memory.key_averages(roof=True)
     with Profiler(ceilings=made_ceilings(threads=99)) as profiler:
         two_layers()(rows())
+    profiler._profile = dataclasses.replace(profiler.run, blas_threads=2)
     with pytest.raises(ValueError, match="they are for 99; use ceilings"):
         profiler.key_averages()
 

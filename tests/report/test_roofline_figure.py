@@ -16,9 +16,9 @@ from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings, made_costs, sp
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.blas import thread_limit
 from tinytorch.perf.events import recording
 from tinytorch.perf.roofline import Placed, place
-from tinytorch.perf.timing import current_blas_threads
 from tinytorch.report.figures import check_figure, settle, to_body
 from tinytorch.report.page import Page
 from tinytorch.report.roofline_figure import placed_table, roofline_figure
@@ -29,7 +29,7 @@ def placed(name: str, rows: int, of_roof: float, noise: float = 0.05) -> Placed:
     x, weight = Tensor(np.ones((rows, 64), np.float32)), Tensor(np.ones((64, 64), np.float32))
     with recording() as recorded:
         x @ weight
-    how = {"blas_threads": current_blas_threads()}
+    how = {"blas_threads": thread_limit()}
 
     def at(seconds: float) -> Placed:
         time = dataclasses.replace(spread(seconds, "s", noise), how=how)

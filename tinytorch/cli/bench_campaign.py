@@ -30,8 +30,8 @@ def add(bench: argparse.ArgumentParser) -> None:
     bench.add_argument(
         "--mpi",
         action="store_true",
-        help="spread the processes over ranks of MPI, each kept on a core of its own: those that mpiexec -n N or a "
-        "scheduler started, of which one hands out, or else new ones on this machine; each machine measures all "
+        help="spread the processes over ranks of MPI, each kept on cores of its own if it may: those that mpiexec -n N "
+        "or a scheduler started, of which one hands out, or else new ones on this machine; each machine measures all "
         "--processes and has a file of its own",
     )
     bench.add_argument(
