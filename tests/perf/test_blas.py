@@ -121,7 +121,7 @@ def test_numpys_blas_is_named_also_beside_one_of_scipy(monkeypatch: pytest.Monke
 
 def test_numpys_own_copy_is_its_blas_whatever_else_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     own = MadeController(OF_SCIPY.replace("scipy", "numpy"), 2)
-    load(monkeypatch, [MadeController(OF_SCIPY, 8), MadeController("/usr/lib/libblis.so", 4, "blis"), own])
+    load(monkeypatch, [MadeController(OF_SCIPY, 8), MadeController("/opt/lib/libblis.so", 4, "blis"), own])
     assert numpy_blas() == Blas("openblas", "0.3.30", "armv8", None, 2, "numpy")
     assert current_blas_threads() == 8
 

@@ -14,6 +14,7 @@ from tinytorch.core.losses import MSELoss
 from tinytorch.core.optimizers import SGD
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.training.data_parallel import DataParallel
+from tinytorch.perf.team import allowed_cores
 
 
 def talks(communicator: Communicator) -> dict[str, Any]:
@@ -45,6 +46,12 @@ def talks(communicator: Communicator) -> dict[str, Any]:
     found["groups"] = [communicator.duplicate().group, communicator.split(rank % 2).size, communicator.group]
     found["oversubscribed"] = communicator.oversubscribed
     return found
+
+
+def cores(communicator: Communicator) -> dict[str, Any]:
+    """Return the cores that this rank may run on."""
+    del communicator
+    return {"cores": allowed_cores()}
 
 
 def passed_around(communicator: Communicator) -> Any:

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from tests.perf.distributed.ranks import programs
+from tinytorch.perf.distributed.ranks import launch as launching
 from tinytorch.perf.distributed.ranks import mpi
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.mpi import MPIMissingError, load_mpi
-from tinytorch.perf.team import usable_cores
+from tinytorch.perf.team import allowed_cores, may_pin, usable_cores
 
 RANKS = 3
 WHOLE = 8 * 2 * RANKS
@@ -50,6 +51,14 @@ def test_each_call_gives_what_its_name_says_and_is_an_event_with_its_bytes() -> 
         assert one["exchange"] == [{"rank": other, "text": "ä" * other} for other in range(RANKS)]
         assert one["groups"] == ["world.1", 2 if rank % 2 == 0 else 1, "world"]
         assert one["oversubscribed"] == (len(usable_cores()) < RANKS)
+
+
+def test_ranks_are_kept_on_a_core_each_only_where_they_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed = allowed_cores()
+    found = [one["cores"] for one in launch(programs.cores, 2, threads=1, pinned=True)]
+    assert found == ([[allowed[rank % len(allowed)]] for rank in range(2)] if may_pin() else [allowed] * 2)
+    monkeypatch.setattr(launching, "may_pin", lambda: False)
+    assert [one["cores"] for one in launch(programs.cores, 2, threads=1, pinned=True)] == [allowed] * 2
 
 
 def test_wrong_calls_are_refused_on_every_rank() -> None:
