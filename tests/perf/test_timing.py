@@ -200,7 +200,8 @@ def test_page_faults_tell_a_fresh_array_from_a_warm_one() -> None:
 
     def fresh() -> None:
         with mmap.mmap(-1, size) as memory:  # straight from the system, so that no allocator can keep it
-            memory.madvise(mmap.MADV_NOHUGEPAGE)
+            if hasattr(mmap, "MADV_NOHUGEPAGE"):
+                memory.madvise(mmap.MADV_NOHUGEPAGE)
             np.frombuffer(memory, np.uint8)[:: page // 4].copy()
             for start in range(0, size, page):
                 memory[start] = 1

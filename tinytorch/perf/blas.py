@@ -44,7 +44,8 @@ _FRAMEWORK = "/System/Library/Frameworks/Accelerate.framework/Accelerate"
 #: What BLASSetThreading takes, from macOS 15 on: as many threads as Accelerate sees fit, or the caller's alone.
 #: Source: Apple, BLAS_THREADING in thread_api.h of vecLib; https://developer.apple.com/documentation/accelerate.
 _MULTI_THREADED, _SINGLE_THREADED = 0, 1
-#: Accelerate reads it once, when it is first called; it is the one thing that limits it before macOS 15.
+#: What alone limits Accelerate before macOS 15, if it is set before the process starts.
+#: Source: https://github.com/joblib/threadpoolctl/issues/136.
 _AT_START = os.environ.get("VECLIB_MAXIMUM_THREADS")
 #: How many threads were asked for last; None before anybody asked.
 _asked: int | None = None

@@ -50,6 +50,18 @@ def may_pin() -> bool:
     return hasattr(os, "sched_setaffinity") and (quota is None or quota >= len(allowed_cores()))
 
 
+def pin(cores: Sequence[int]) -> None:
+    """Keep this thread, and the processes that it starts, on ``cores``; nothing where the system lets nobody choose.
+
+    Ask `may_pin` first. `kept_on` and `keep_to` do.
+
+    Raises:
+        OSError: if it may not run on any of them.
+    """
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+
+
 def keep_to(cores: int) -> None:
     """Let this process keep no more than ``cores`` of its cores busy from now on.
 
@@ -64,7 +76,7 @@ def keep_to(cores: int) -> None:
     if not 1 <= cores <= len(usable):
         raise ValueError(f"cores must be 1 to {len(usable)}, those that this process may use, not {cores}")
     if may_pin():
-        os.sched_setaffinity(0, usable[-cores:])
+        pin(usable[-cores:])
     else:
         _most = cores
 
@@ -75,12 +87,12 @@ def kept_on(cores: Sequence[int]) -> Iterator[None]:
     if not may_pin():
         yield
         return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
+    before = allowed_cores()
+    pin(cores)
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
+        pin(before)
 
 
 class Team:
@@ -118,7 +130,7 @@ class Team:
     def _settle(self) -> None:
         core = self._free.get()
         if self.pinned:
-            os.sched_setaffinity(0, {core})
+            pin([core])
 
     def run(self, tasks: Sequence[Callable[[], Any]]) -> float:
         """Run one task on each thread and return the seconds from the first start to the last end.

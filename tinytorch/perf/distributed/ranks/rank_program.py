@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,10 @@ from tinytorch.perf.distributed.ranks.communicator import Communicator, world
 from tinytorch.perf.distributed.ranks.value_files import read_values, write_values
 from tinytorch.perf.distributed.ranks.watch import watched
 from tinytorch.perf.importable import function_at
-from tinytorch.perf.team import allowed_cores
+from tinytorch.perf.team import allowed_cores, pin
 
 
-def pin(communicator: Communicator) -> None:
+def pin_rank(communicator: Communicator) -> None:
     """Keep this process on one core of its own, or, where a host has more ranks than cores, on one of them.
 
     `launch` asks for it only where `team.may_pin` says so.
@@ -26,7 +25,7 @@ def pin(communicator: Communicator) -> None:
     place = communicator.places[communicator.rank]
     neighbours = [other.rank for other in communicator.places if other.host == place.host]
     cores = allowed_cores()
-    os.sched_setaffinity(0, {cores[neighbours.index(communicator.rank) % len(cores)]})
+    pin([cores[neighbours.index(communicator.rank) % len(cores)]])
 
 
 def main(folder: Path) -> None:
@@ -40,7 +39,7 @@ def main(folder: Path) -> None:
             "than the one that mpi4py loads"
         )
     if asked["pinned"]:
-        pin(communicator)
+        pin_rank(communicator)
     with watched(communicator, folder, asked["longest"]):
         program = function_at(asked["program"])
         # After that import, which may load another BLAS; not by perf.timing, whose imports take a second.
