@@ -21,8 +21,10 @@ endif
 WITH_PEERS := $(filter 1,$(PEERS))
 # `make book PAGES="profiling"` runs some pages and leaves the others as they were.
 PAGES ?=
-# `make book CPU=avx2` holds all kernels to that CPU's instructions, into a folder of its own.
+# `make book CPU=avx2` and `make test CPU=avx2` hold all kernels to that CPU's instructions; the book gets a folder of its own.
 CPU ?=
+# `make test TESTS=tests/core` runs some tests.
+TESTS ?=
 PORT ?= 8000
 # PyPI's torch for Linux brings gigabytes of CUDA; this index has the build without it.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
@@ -39,11 +41,11 @@ unexport OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS OMP_NUM_THREADS
 help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
 
-book: environment $(if $(WITH_PEERS),peers-environment)  ## run the chapters and write the site to _build/html (PEERS=1: beside PyTorch, ONNX Runtime, JAX; PAGES="profiling": only these)
+book: environment $(if $(WITH_PEERS),peers-environment)  ## run the chapters and write the site to _build/html (PEERS=1: beside PyTorch, ONNX Runtime, JAX; PAGES="profiling ...": only these; CPU=avx2: as that CPU would)
 	@$(if $(WITH_PEERS),TINYTORCH_PEERS="$(CURDIR)/$(PEERS_VENV)/bin/python" )$(VENV)/bin/python -m scripts.build_book $(if $(CPU),--cpu "$(CPU)") $(PAGES)
 
-test: environment  ## run all tests
-	@$(VENV)/bin/python -m pytest --numprocesses logical --dist worksteal
+test: environment  ## run all tests (TESTS="tests/core ...": only these; CPU=avx2: as that CPU would)
+	@$(if $(CPU),$(VENV)/bin/python -m scripts.building.older_cpu "$(CPU)" )$(VENV)/bin/python -m pytest --numprocesses logical --dist worksteal $(TESTS)
 
 serve: book  ## build the book and show it on http://127.0.0.1:8000 (PORT=... for another port)
 	@$(VENV)/bin/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html

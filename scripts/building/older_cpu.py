@@ -1,10 +1,14 @@
 """Variables that hold Numba, OpenBLAS and NumPy to the instructions of an older CPU than the one they run on.
 
 So that what readers of such a CPU meet can be built and tested where there is none. Only the instructions are those of
-the older CPU: clock, caches and cores stay this machine's.
+the older CPU: clock, caches and cores stay this machine's. `python -m scripts.building.older_cpu avx2 COMMAND` runs a
+command so.
 """
 
 from __future__ import annotations
+
+import os
+import sys
 
 from llvmlite.binding import get_host_cpu_features
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # type: ignore[import-not-found]
@@ -39,3 +43,17 @@ def older_cpu_settings(cpu: str) -> dict[str, str]:
 def _numpy_later_than_avx2() -> list[str]:
     """Return what NumPy may run here by a choice at start, and would not on AVX2."""
     return [name for name in __cpu_dispatch__ if __cpu_features__.get(name) and name.startswith(("AVX512", "X86_V4"))]
+
+
+def main() -> None:
+    """Run the command that follows the name of a CPU on the command line, held to it, in the place of this process."""
+    cpu, *command = sys.argv[1:]
+    try:
+        settings = older_cpu_settings(cpu)
+    except ValueError as error:
+        sys.exit(f"Nothing ran: {error}.")
+    os.execvpe(command[0], command, {**os.environ, **settings})
+
+
+if __name__ == "__main__":
+    main()

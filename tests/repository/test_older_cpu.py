@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from llvmlite.binding import get_host_cpu_features
 
 from scripts.building import older_cpu
 
+ROOT = Path(__file__).resolve().parents[2]
 TOLD = """
 import json
 import numpy as np
@@ -49,13 +50,20 @@ def test_a_machine_without_its_instructions_refuses(made_host: dict[str, bool], 
         older_cpu.older_cpu_settings("avx2")
 
 
+def test_a_command_that_cannot_be_held_is_not_run() -> None:
+    command = [sys.executable, "-m", "scripts.building.older_cpu", "z80", sys.executable, "-c", "print('ran')"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "Nothing ran: CPU must be avx2, not 'z80'.\n"
+
+
 def test_a_process_that_is_held_to_it_has_no_wider_vector() -> None:
     if not dict(get_host_cpu_features()).get("avx2"):  # an ARM machine, say: there is nothing to hold
         with pytest.raises(ValueError, match="needs an x86-64 processor with AVX2"):
             older_cpu.older_cpu_settings("avx2")
         return
-    settings = {**os.environ, **older_cpu.older_cpu_settings("avx2")}
-    done = subprocess.run([sys.executable, "-c", TOLD], env=settings, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "scripts.building.older_cpu", "avx2", sys.executable, "-c", TOLD]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told.pop("cpu").endswith(", held to AVX2")
