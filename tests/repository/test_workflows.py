@@ -78,21 +78,29 @@ def test_the_whole_check_runs_every_step_and_stops_at_the_first_failure(tmp_path
     (tmp_path / "bin").mkdir()
     script = tmp_path / ".ci" / "run"
     script.write_bytes((ROOT / ".ci" / "run").read_bytes())
-    browser, make = tmp_path / "bin" / "chromium", tmp_path / "bin" / "make"
-    browser.write_text("#!/bin/sh\n")
-    make.write_text('#!/bin/sh\necho "made $1"\n[ "$1" != "$FAILS" ]\n')
-    for file in (browser, make):
-        file.chmod(0o755)
+    made = {
+        "chromium": "",
+        "make": 'echo "made $1 ${2:-}"\n[ "$1" != "$FAILS" ]',
+        "grep": '[ "$AVX2" = yes ]',
+        "taskset": 'if [ "$2" = --pid ]; then echo "pid 1\'s current affinity list: 3,5-7"; exit; fi\n'
+        '[ "$2" = 3 ] && shift 2 && exec "$@"',
+    }
+    for name, does in made.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
 
-    def run(fails: str) -> tuple[int, list[str]]:
-        settings = {**os.environ, "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "FAILS": fails}
+    def run(fails: str, avx2: str = "yes") -> tuple[int, list[str]]:
+        settings = {**os.environ, "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "FAILS": fails, "AVX2": avx2}
         settings.pop("CHROMIUM", None)
         done = subprocess.run(["bash", str(script)], env=settings, capture_output=True, text=True, check=False)
-        return done.returncode, re.findall(r"^made (\S+)$", done.stdout, re.MULTILINE)
+        return done.returncode, [said.strip() for said in re.findall(r"^made (.+)$", done.stdout, re.MULTILINE)]
 
-    assert run("") == (0, ["lint", "test", "book", "check-site"])
+    older = ["test CPU=avx2", "book CPU=avx2"]
+    assert run("") == (0, ["lint", "test", *older, "book", "check-site"])
+    assert run("", avx2="no") == (0, ["lint", "test", "book", "check-site"])
     assert run("test") == (1, ["lint", "test"])
-    assert run("check-site") == (1, ["lint", "test", "book", "check-site"])
+    assert run("book") == (1, ["lint", "test", *older])
+    assert run("check-site") == (1, ["lint", "test", *older, "book", "check-site"])
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
