@@ -9,6 +9,7 @@ from page_history import PageHistory
 from page_key import differences, page_parts, surroundings
 from sphinx.errors import ExtensionError
 
+from tinytorch.perf import identity
 from tinytorch.perf.engines.presence import PEERS
 
 PACKAGES = ["../ship"]
@@ -56,6 +57,16 @@ def test_what_steers_kernels_is_in_the_key(source: Path, name: str, monkeypatch:
     before = key(source)
     monkeypatch.setenv(name, "1")
     assert key(source) != before
+
+
+def test_each_kind_of_arm_cpu_has_a_key_of_its_own(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """/proc/cpuinfo has no line "model name" there."""
+    keys = set()
+    for part in ("0xd0c", "0xd40", "0xfff", "0xffe"):
+        text = f"processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: {part}\n"
+        monkeypatch.setattr(identity, "_cpuinfo", lambda text=text: text)
+        keys.add(key(source))
+    assert len(keys) == 4
 
 
 def test_other_variables_are_not(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tinytorch.perf import identity as identity_module
+from tinytorch.perf.arm_cpus import arm_cpu_name
 from tinytorch.perf.identity import (
     Cache,
     caches,
+    cpu_name,
     identity,
     is_narrower,
     reported_capacities,
@@ -22,14 +25,18 @@ from tinytorch.perf.identity import (
 )
 
 
-def listed_by_lscpu() -> dict[str, str]:
-    """Return what `lscpu` prints; nothing where the system has none."""
+def listed_by_lscpu(*options: str) -> dict[str, str]:
+    """Return what `lscpu` prints; nothing where the system has none. Of several kinds of cores all names, as we do."""
     try:
-        done = subprocess.run(["lscpu"], capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"})
+        done = subprocess.run(
+            ["lscpu", *options], capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}
+        )
     except OSError:
         return {}
-    lines = (line.partition(":") for line in done.stdout.splitlines())
-    return {name.strip(): value.strip() for name, _, value in lines}
+    lines = [line.partition(":") for line in done.stdout.splitlines()]
+    said = {name.strip(): value.strip() for name, _, value in lines}
+    names = [value.strip() for name, _, value in lines if name.strip() == "Model name"]
+    return said | ({"Model name": " + ".join(names)} if names else {})
 
 
 def test_it_agrees_with_what_the_system_says() -> None:
@@ -44,6 +51,48 @@ def test_it_agrees_with_what_the_system_says() -> None:
     said = listed_by_lscpu()
     assert made.cpu == said.get("Model name", made.cpu)
     assert set(made.extensions) <= set(said["Flags"].split() if "Flags" in said else made.extensions)
+
+
+def cpuinfo(*kinds: tuple[str, str]) -> str:
+    """Return /proc/cpuinfo of a 64-bit Arm machine with a core of each kind: its implementer and part."""
+    cores = [
+        f"processor\t: {core}\nFeatures\t: fp asimd\nCPU implementer\t: {implementer}\nCPU architecture: 8\n"
+        f"CPU variant\t: 0x3\nCPU part\t: {part}\nCPU revision\t: 1\n"
+        for core, (implementer, part) in enumerate(kinds)
+    ]
+    return "\n".join([*cores, "Model\t\t: Raspberry Pi 5 Model B Rev 1.0\n"])
+
+
+@pytest.mark.parametrize(
+    ("implementer", "part", "name"),
+    [
+        ("0x41", "0xd0c", "Neoverse-N1"),
+        ("0x41", "0xd08", "Cortex-A72"),
+        ("0x43", "0x0af", "ThunderX2-99xx"),
+        ("0x46", "0x001", "A64FX"),
+        ("0x61", "0x023", "Firestorm-M1"),
+    ],
+)
+def test_an_arm_cpu_is_called_what_lscpu_calls_it(
+    implementer: str, part: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = cpuinfo((implementer, part))
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "cpuinfo").write_text(text)
+    cores = tmp_path / "sys" / "devices" / "system" / "cpu"
+    cores.mkdir(parents=True)
+    for file in ("possible", "present", "online"):
+        (cores / file).write_text("0\n")
+    monkeypatch.setattr(identity_module, "_cpuinfo", lambda: text)
+    assert cpu_name() == name == listed_by_lscpu("--sysroot", str(tmp_path)).get("Model name", name)
+
+
+def test_each_kind_of_arm_core_is_named_once_and_an_unknown_one_by_its_numbers() -> None:
+    little, big, unknown = ("0x41", "0xd05"), ("0x41", "0xd0b"), ("0x61", "0x000")
+    assert arm_cpu_name(cpuinfo(little, little, big, big)) == "Cortex-A55 + Cortex-A76"
+    assert arm_cpu_name(cpuinfo(unknown, unknown)) == "implementer 0x61 part 0x000"
+    assert arm_cpu_name(cpuinfo(("0x99", "0xd0c"), big)) == "implementer 0x99 part 0xd0c + Cortex-A76"
+    assert arm_cpu_name("model name\t: AMD EPYC\n") is None
 
 
 def test_caches_are_those_that_lscpu_lists() -> None:

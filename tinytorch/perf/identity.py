@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 
 from tinytorch.perf.arena import huge_page_policy
+from tinytorch.perf.arm_cpus import arm_cpu_name
 from tinytorch.perf.blas import Blas, loaded_blas
 from tinytorch.perf.hosting import Hosting, hosting
 from tinytorch.perf.team import allowed_cores, usable_cores
@@ -124,9 +125,12 @@ def cpu_name() -> str:
 
 
 def _model_name() -> str:
+    """Return what the system calls the CPU; on Arm under Linux, the names of its parts (`arm_cpu_name`)."""
     found = re.search(r"^model name\s*:\s*(.+)$", _cpuinfo(), re.MULTILINE)
     if found:
         return found[1].strip()
+    if name := arm_cpu_name(_cpuinfo()):
+        return name
     if platform.system() == "Darwin":
         return _sysctl("machdep.cpu.brand_string") or platform.machine()
     return platform.processor() or platform.machine() or "unknown"
