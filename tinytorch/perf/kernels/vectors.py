@@ -6,10 +6,12 @@ several that have 512. A probe of the ceiling must not depend on that preference
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import config, njit
 from numba.core import cgutils
 from numba.core.codegen import get_host_cpu_features
@@ -18,14 +20,56 @@ FLOAT = ir.FloatType()
 INT32 = ir.IntType(32)
 
 
+#: A sum of 16 products of bytes, of which LLVM makes the best instruction that its target has.
+_SUM_OF_PRODUCTS = """
+target triple = "{triple}"
+define i32 @sum(<16 x i8> %a, <16 x i8> %b) {{
+  %left = {extended} <16 x i8> %a to <16 x i32>
+  %right = sext <16 x i8> %b to <16 x i32>
+  %products = mul <16 x i32> %left, %right
+  %total = call i32 @llvm.vector.reduce.add.v16i32(<16 x i32> %products)
+  ret i32 %total
+}}
+declare i32 @llvm.vector.reduce.add.v16i32(<16 x i32>)
+"""
+
+
 def cpu_features() -> frozenset[str]:
     """Return what the CPU has that Numba may use, as LLVM names it.
 
     Numba's own list decides, which `NUMBA_CPU_FEATURES` overrides: LLVM ends the process if it is asked for an
-    instruction that its target does not have.
+    instruction that its target does not have. On 64-bit Arm more follows from the CPU's name; see `arm_features`.
     """
     listed = get_host_cpu_features() if config.CPU_FEATURES is None else str(config.CPU_FEATURES)
-    return frozenset(name[1:] for name in listed.split(",") if name.startswith("+"))
+    named = frozenset(name[1:] for name in listed.split(",") if name.startswith("+"))
+    triple = binding.get_process_triple()
+    if not triple.startswith(("aarch64", "arm64")):
+        return named
+    return named | arm_features(triple, str(config.CPU_NAME or binding.get_host_cpu_name()), listed)
+
+
+@cache
+def arm_features(triple: str, cpu: str, listed: str) -> frozenset[str]:
+    """Return which of neon, dotprod and i8mm LLVM's target for a 64-bit Arm CPU has.
+
+    LLVM knows them by the name of the ``cpu``, and leaves them out of its list of a host's features: under Linux the
+    list has no dot products, under macOS it is empty. So its compiler is asked: what it makes of a sum of products of
+    bytes shows what it may use, and a target without an instruction gets others in its place.
+
+    Args:
+        triple: the system, as LLVM names it.
+        cpu: the CPU, as LLVM names it.
+        listed: features that are there (+) or not (-) whatever the name says, separated by commas.
+    """
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    machine = binding.Target.from_triple(triple).create_target_machine(cpu=cpu, features=listed, opt=2)
+    signed, mixed = (
+        machine.emit_assembly(binding.parse_assembly(_SUM_OF_PRODUCTS.format(triple=triple, extended=extended)))
+        for extended in ("sext", "zext")
+    )
+    shown = {"neon": (r"\bv\d", signed), "dotprod": (r"\tsdot\b", signed), "i8mm": (r"\tusdot\b", mixed)}
+    return frozenset(name for name, (pattern, assembly) in shown.items() if re.search(pattern, assembly))
 
 
 def compiled(function: Callable[..., Any], signature: Any) -> Any:
