@@ -1,19 +1,23 @@
 """The integer product of every instruction of this CPU against float64, and quantized layers bit for bit."""
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llvmlite import binding, ir
 from numba import config as numba_config
 from numba import njit, typeof
+from numba.core import cgutils
 
 from tinytorch.core.dispatch import implementations, no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.kernels import threads
+from tinytorch.perf.kernels import int8_instructions, int8_matmul, threads
 from tinytorch.perf.kernels.evidence import evidence
 from tinytorch.perf.kernels.int8_instructions import DOTS, Dot, available_dots
 from tinytorch.perf.kernels.int8_matmul import fastest_dot, int8_product, rescaled_rows
@@ -24,7 +28,9 @@ from tinytorch.perf.quantization.ops import compiled_linear
 from tinytorch.perf.quantization.packing import PanelLayout
 
 #: The widest, the plain multiply-add, and what runs everywhere: more would only take longer to compile.
-CHOSEN = [dot for dot in available_dots() if dot.name in (fastest_dot().name, "vpmaddwd ymm", "multiply")]
+CHOSEN = [
+    dot for dot in available_dots() if dot.name in (fastest_dot().name, "vpmaddwd ymm", "usdot", "sdot", "multiply")
+]
 every_dot = pytest.mark.parametrize("dot", CHOSEN, ids=lambda dot: dot.name)
 
 
@@ -199,8 +205,11 @@ def test_the_instruction_is_the_best_that_the_cpu_has(monkeypatch: pytest.Monkey
         ("+avx2,+avx512f,+avx512bw,+avxvnni,-avx512vnni", "vpdpbusd ymm"),
         ("+avx2,+avx512f,+avx512bw", "vpmaddwd zmm"),
         ("+avx2", "vpmaddwd ymm"),
-        ("+neon,+dotprod", "multiply"),
+        ("+neon,+dotprod,+i8mm", "usmmla"),
+        ("+neon,+dotprod", "sdot"),
+        ("+neon", "multiply"),
     ]:
+        monkeypatch.setattr(binding, "get_process_triple", lambda: "x86_64-unknown-linux-gnu")  # no more than is listed
         monkeypatch.setattr(numba_config, "CPU_FEATURES", features)
         assert available_dots()[0].name == name
 
@@ -217,13 +226,117 @@ def test_the_product_is_made_of_packed_instructions(dot: Dot) -> None:
     types = (typeof(dot.marker), typeof(operands))
     found = evidence(njit([types], nogil=True, error_model="numpy")(one_tile))
     if dot.name == "multiply":
-        assert sum(count for name, count in found.items() if "mul" in name) >= 16
+        assert sum(count for name, count in found.items() if "mul" in name or "mla" in name) >= 16
+        return
+    if "neon" in dot.features:
+        # Four vectors of columns, of each of four steps in the loop and one in the loop of what is left; a square takes
+        # two steps at once, and one of what is left. SUDOT is USDOT with a lane.
+        arms = sum(found.get(f"{name} v", 0) for name in (dot.name, dot.name.replace("usdot", "sudot")))
+        assert arms >= dot.rows * 4 * (2 if dot.square else 5), found
         return
     # With VNNI, LLVM makes one vpdpwssd of a vpmaddwd and its addition.
     kinds = (dot.name, dot.name.replace("vpmaddwd", "vpdpwssd"))
     products = dot.rows * dot.panels * 16 // dot.lanes * (1 if dot.name.startswith("vpdpbusd") else 2)
     # Four steps of the depth in the loop, one in the loop of what is left.
     assert sum(found.get(kind, 0) for kind in kinds) >= 5 * products
+
+
+ARMS = [dot for dot in DOTS if "neon" in dot.features]
+
+
+def arm_instruction(module: Any, kind: Any, name: str) -> Any:
+    """Return a function that does what Arm's manual says of an instruction, one byte after another, on any CPU."""
+    square, mixed = "mmla" in name, "neon.us" in name
+    function = ir.Function(module, kind, f"made.{name.split('.')[3]}")
+    function.linkage = "internal"
+    builder = ir.IRBuilder(function.append_basic_block())
+    word = ir.IntType(32)
+    result, left, right = function.args
+    for lane in range(4):
+        total = builder.extract_element(result, word(lane))
+        for byte in range(8 if square else 4):
+            places = (8 * (lane // 2) + byte, 8 * (lane % 2) + byte) if square else (4 * lane + byte,) * 2
+            one, other = (
+                builder.extract_element(each, word(at)) for each, at in zip((left, right), places, strict=True)
+            )
+            one = (builder.zext if mixed else builder.sext)(one, word)
+            total = builder.add(total, builder.mul(one, builder.sext(other, word)))
+        result = builder.insert_element(result, total, word(lane))
+    builder.ret(result)
+    return function
+
+
+@pytest.fixture(params=ARMS, ids=lambda dot: dot.name)
+def made_arm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Dot:
+    """Have an instruction of Arm's run here, in kernels that are not kept."""
+    existing = cgutils.get_or_insert_function
+
+    def found(module: Any, kind: Any, name: str) -> Any:
+        if not name.startswith("llvm.aarch64.neon."):
+            return existing(module, kind, name)
+        made = f"made.{name.split('.')[3]}"
+        return module.globals.get(made) or arm_instruction(module, kind, name)
+
+    monkeypatch.setattr(cgutils, "get_or_insert_function", found)
+    for name in ("multiply_panels", "rescaled_blocks"):
+        monkeypatch.setattr(int8_matmul, name, njit(getattr(int8_matmul, name).py_func))
+    return DOTS[request.param.number]
+
+
+def test_arm_s_instructions_give_the_same_product(made_arm: Dot) -> None:
+    generator = np.random.default_rng(3)
+    for rows in (1, 2, 3, 5, 9, 12, 13, 25):
+        for depth in (1, 3, 4, 7, 8, 15, 16, 17, 23, 64, 1041):
+            a, b = drawn(rows, depth, int(generator.integers(1, 70)), depth)
+            np.testing.assert_array_equal(int8_product(a, b, dot=made_arm), exact(a, b))
+    for left, right in ((-128, -128), (127, 127), (-128, 127)):
+        a, b = np.full((3, 4099), left, np.int8), np.full((4099, 3), right, np.int8)
+        np.testing.assert_array_equal(int8_product(a, b, dot=made_arm), exact(a, b))
+
+
+@pytest.fixture(scope="module")
+def layer() -> tuple[Callable[[int, Dot | None], Array | None], list[Array | None]]:
+    """Return a layer with groups and zero points on both sides, and its results for 1 and 14 rows."""
+    generator = np.random.default_rng(4)
+    x = generator.standard_normal((14, 70), np.float32) + np.float32(0.3)
+    panels = panels_of(drawn(1, 70, 33)[1], PanelLayout(8, 70, 33, 20))
+    scale, zero = generator.random((4, 33), np.float32), generator.integers(-128, 128, (4, 33)).astype(np.int8)
+
+    def call(rows: int, dot: Dot | None) -> Array | None:
+        return rescaled_rows(x[:rows], panels, scale, zero, None, None, False, dot)
+
+    return call, [call(rows, None) for rows in (1, 14)]
+
+
+def test_arm_s_instructions_give_the_same_layer(
+    layer: tuple[Callable[[int, Dot | None], Array | None], list[Array | None]], made_arm: Dot
+) -> None:
+    call, expected = layer
+    for result in expected:
+        assert result is not None
+        np.testing.assert_array_equal(call(len(result), made_arm), result)
+
+
+@pytest.mark.parametrize("dot", ARMS, ids=lambda dot: dot.name)
+def test_arm_s_instructions_are_what_their_features_promise(dot: Dot) -> None:
+    """LLVM ends the process if a target lacks an instruction; a lane of four bytes is part of one that takes it."""
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    module = ir.Module()
+    module.triple = "aarch64-unknown-linux-gnu"
+    vector = ir.VectorType(ir.IntType(32), dot.lanes)
+    function = ir.Function(module, ir.FunctionType(vector, [vector] * 3), "step")
+    builder = ir.IRBuilder(function.append_basic_block())
+    unsigned, signed, add = int8_instructions.emitters(builder, dot)
+    sums, left, right = function.args
+    if dot.indexed:
+        left = builder.shuffle_vector(left, left, ir.Constant(vector, [2] * dot.lanes))
+    builder.ret(add(sums, unsigned(left), signed(right)))
+    target = binding.Target.from_triple(module.triple)
+    machine = target.create_target_machine(cpu="generic", features=",".join(f"+{each}" for each in dot.features), opt=2)
+    emitted = machine.emit_assembly(binding.parse_assembly(str(module)))
+    wanted = {"usmmla": r"\tusmmla\tv0.4s", "usdot": r"\tsudot\tv0.4s, v2.16b, v1.4b\[2\]", "sdot": r"4b\[2\]"}
+    assert re.search(wanted[dot.name], emitted), emitted
 
 
 def test_every_instruction_has_its_own_number() -> None:

@@ -8,7 +8,9 @@ depth][column of 16][4]. A segment is a group of the depth that has scales of it
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -17,7 +19,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tinytorch.perf.kernels import vectors
-from tinytorch.perf.kernels.int8_instructions import DOTS, Dot, emitters
+from tinytorch.perf.kernels.int8_instructions import DOTS, Dot, Prepared, emitters
 from tinytorch.perf.quantization.packing import PANEL
 
 #: Rows of a tile as they lie in memory.
@@ -64,6 +66,10 @@ def _at(builder: Any, pointer: Any, place: Any, vector: Any) -> Any:
     return vectors.load(builder, pointer, place, vector, align=1)
 
 
+#: Lanes of two vectors of four: the first halves of both and the last; and so that lanes of both take turns.
+_HALVES, _TURNS = ((0, 1, 4, 5), (2, 3, 6, 7)), ((0, 4, 1, 5), (2, 6, 3, 7))
+
+
 def _accumulate(
     builder: Any, dot: Dot, rows: int, vectors_wide: int, a: Any, b: Any, fetched: Any, given: _Operands
 ) -> list[Any]:
@@ -75,52 +81,152 @@ def _accumulate(
     sums = vectors.variables(builder, vector, rows * vectors_wide)
     for slot in sums:
         builder.store(ir.Constant(vector, None), slot)
-    unsigned, signed, add = emitters(builder, dot)
-    in_panel = PANEL // dot.lanes
-
-    def step(a_step: Any, b_step: Any) -> None:
-        """Add four of the depth."""
-        right = []
-        for index in range(vectors_wide):
-            panel, part = divmod(index, in_panel)
-            place = builder.add(builder.mul(given.panel_bytes, INDEX(panel)), INDEX(part * dot.lanes * 4))
-            right.append(signed(_at(builder, b_step, place, vector)))
-        for row in range(rows):
-            word = _at(builder, a_step, INDEX(row * CHUNK), vectors.INT32)
-            left = unsigned(vectors.filled(builder, word, vector))
-            for index in range(vectors_wide):
-                slot = sums[row * vectors_wide + index]
-                builder.store(add(builder.load(slot), left, right[index]), slot)
-
-    lines = _TURN * vectors_wide // in_panel
-    chunks = builder.udiv(given.steps, INDEX(_TURN))
-    with cgutils.for_range(builder, chunks) as loop:
-        a_chunk = builder.gep(a, [builder.mul(loop.index, INDEX(ROWS * CHUNK))])
-        b_chunk = builder.gep(b, [builder.mul(loop.index, INDEX(_TURN * STEP))])
+    emit = _Steps(builder, dot, rows, vectors_wide, sums, given.panel_bytes)
+    lines = emit.steps * vectors_wide // (PANEL // dot.lanes)
+    turns = builder.udiv(given.steps, INDEX(emit.steps))
+    with cgutils.for_range(builder, turns) as loop:
+        a_turn = builder.gep(a, [emit.place(loop.index)])
+        b_turn = builder.gep(b, [builder.mul(loop.index, INDEX(emit.steps * STEP))])
         first_line = builder.mul(loop.index, INDEX(lines))
         for line in range(lines):
             far = builder.mul(builder.add(first_line, INDEX(line)), given.fetch_stride)
             vectors.prefetch(builder, builder.gep(fetched, [far]), _SECOND_CACHE)
-        for number in range(_TURN):
-            step(builder.gep(a_chunk, [INDEX(4 * number)]), builder.gep(b_chunk, [INDEX(STEP * number)]))
-    a_rest = builder.gep(a, [builder.mul(chunks, INDEX(ROWS * CHUNK))])
-    b_rest = builder.gep(b, [builder.mul(chunks, INDEX(_TURN * STEP))])
-    with cgutils.for_range(builder, builder.urem(given.steps, INDEX(_TURN))) as loop:
-        step(
+        emit.turn(a_turn, b_turn)
+    a_rest = builder.gep(a, [emit.place(turns)])
+    b_rest = builder.gep(b, [builder.mul(turns, INDEX(emit.steps * STEP))])
+    with cgutils.for_range(builder, builder.urem(given.steps, INDEX(emit.steps))) as loop:
+        emit.step(
             builder.gep(a_rest, [builder.mul(loop.index, INDEX(4))]),
             builder.gep(b_rest, [builder.mul(loop.index, INDEX(STEP))]),
         )
+    emit.end()
     return sums
+
+
+class _Steps:
+    """Emits what adds to the sums of a tile: a turn of the depth's loop, and one step of what is left after them.
+
+    Of a square the sums are those of two rows and two columns each, until `end` puts them into rows.
+    """
+
+    def __init__(self, builder: Any, dot: Dot, rows: int, wide: int, sums: list[Any], panel_bytes: Any) -> None:
+        self.builder, self.dot, self.rows, self.wide, self.sums = builder, dot, rows, wide, sums
+        self.panel_bytes, self.vector = panel_bytes, ir.VectorType(vectors.INT32, dot.lanes)
+        self.unsigned, self.signed, self.add = emitters(builder, dot)
+        #: Steps of a turn. With four of a square, LLVM arranges so many operands at once that sums leave the registers.
+        self.steps = 2 if dot.square else _TURN
+
+    def place(self, turn: Any) -> Any:
+        """Return how many bytes after the first of a tile's rows those of a turn begin."""
+        builder = self.builder
+        if self.steps == _TURN:
+            return builder.mul(turn, INDEX(ROWS * CHUNK))
+        chunk, half = builder.lshr(turn, INDEX(1)), builder.and_(turn, INDEX(1))
+        return builder.add(builder.mul(chunk, INDEX(ROWS * CHUNK)), builder.mul(half, INDEX(CHUNK // 2)))
+
+    def turn(self, a_turn: Any, b_turn: Any) -> None:
+        """Add the steps of a turn."""
+        b_steps = [self.builder.gep(b_turn, [INDEX(STEP * number)]) for number in range(self.steps)]
+        if self.dot.square:
+            self._add_squares(self._pairs(a_turn, INDEX), *map(self._columns, b_steps))
+            return
+        rows = range(self.rows if self.dot.indexed else 0)
+        chunk = [self.unsigned(self._row(a_turn, row, self.vector)) for row in rows]
+        for number, b_step in enumerate(b_steps):
+            if self.dot.indexed:
+                self._add_rows(b_step, partial(self._lane, chunk, number))
+            else:
+                self._add_rows(b_step, partial(self._word, self.builder.gep(a_turn, [INDEX(4 * number)])))
+
+    def step(self, a_step: Any, b_step: Any) -> None:
+        """Add one step, which is half of what a square takes: the other half are zeros."""
+        if self.dot.square:
+            zeros = [ir.Constant(self.vector, None)] * self.wide
+            self._add_squares(self._pairs(a_step, vectors.INT32), self._columns(b_step), zeros)
+        else:
+            self._add_rows(b_step, partial(self._word, a_step))
+
+    def end(self) -> None:
+        """Put sums of squares into rows."""
+        for row in range(0, self.rows if self.dot.square else 0, 2):
+            for index in range(self.wide):
+                slots = [self.sums[each * self.wide + index] for each in (row, row + 1)]
+                one, other = map(self.builder.load, slots)
+                for slot, lanes in zip(slots, _HALVES, strict=True):
+                    self.builder.store(self._chosen(one, other, lanes), slot)
+
+    def _add_rows(self, b_step: Any, left_of: Callable[[int], Prepared]) -> None:
+        """Add four of the depth, row by row."""
+        right = [self.signed(each) for each in self._columns(b_step)]
+        for row in range(self.rows):
+            left = left_of(row)
+            for index in range(self.wide):
+                self._add(row, index, left, right[index])
+
+    def _add_squares(self, pairs: Sequence[Any], first: Iterable[Any], then: Iterable[Any]) -> None:
+        """Add eight of the depth to pairs of rows: ``first`` holds four bytes of each column, ``then`` the next."""
+        lefts = [self.unsigned(pair) for pair in pairs]
+        for index, (one, other) in enumerate(zip(first, then, strict=True)):
+            for half, lanes in enumerate(_TURNS):
+                right = self.signed(self._chosen(one, other, lanes))
+                for pair, left in enumerate(lefts):
+                    self._add(2 * pair + half, index, left, right)
+
+    def _add(self, row: int, index: int, left: Prepared, right: Prepared) -> None:
+        slot = self.sums[row * self.wide + index]
+        self.builder.store(self.add(self.builder.load(slot), left, right), slot)
+
+    def _columns(self, b_step: Any) -> Iterator[Any]:
+        """Load the vectors of four bytes of each column, one after another."""
+        builder, in_panel = self.builder, PANEL // self.dot.lanes
+        for index in range(self.wide):
+            panel, part = divmod(index, in_panel)
+            place = builder.add(builder.mul(self.panel_bytes, INDEX(panel)), INDEX(part * self.dot.lanes * 4))
+            yield _at(builder, b_step, place, self.vector)
+
+    def _row(self, a_step: Any, row: int, kind: Any) -> Any:
+        """Return what is there of a row."""
+        return _at(self.builder, a_step, INDEX(row * CHUNK), kind)
+
+    def _pairs(self, a_step: Any, kind: Any) -> list[Any]:
+        """Return vectors of two rows each: of either a number of ``kind``, as a half."""
+        builder, pairs = self.builder, []
+        for row in range(0, self.rows, 2):
+            pair = ir.Constant(ir.VectorType(INDEX, 2), None)
+            for half in range(2):
+                number = builder.zext(self._row(a_step, row + half, kind), INDEX)
+                pair = builder.insert_element(pair, number, vectors.INT32(half))
+            pairs.append(builder.bitcast(pair, self.vector))
+        return pairs
+
+    def _word(self, a_step: Any, row: int) -> Prepared:
+        """Return four bytes of a row, in all lanes."""
+        return self.unsigned(vectors.filled(self.builder, self._row(a_step, row, vectors.INT32), self.vector))
+
+    def _lane(self, chunk: list[Prepared], number: int, row: int) -> Prepared:
+        """Return one lane of a prepared row, in all lanes."""
+        return tuple(self._chosen(each, each, [number] * self.dot.lanes) for each in chunk[row])
+
+    def _chosen(self, one: Any, other: Any, lanes: Sequence[int]) -> Any:
+        """Return the vector of some lanes of two vectors, counted through both."""
+        kind = ir.VectorType(vectors.INT32, len(lanes))
+        return self.builder.shuffle_vector(one, other, ir.Constant(kind, list(lanes)))
 
 
 def _correct(
     builder: Any, dot: Dot, sums: list[Any], places: list[tuple[Any, Any]], segment: Any, given: _Operands
 ) -> None:
-    """Take the zero points from int32 sums: Σ a b − z_a Σ b − z_b (Σ a − depth z_a), exact modulo 2^32."""
+    """Take the zero points from int32 sums: Σ a b − z_a Σ b − z_b (Σ a − depth z_a), exact modulo 2^32.
+
+    Where the instruction took ``dot.less`` from each a, as much less of z_a is left to take.
+    """
     vector = ir.VectorType(vectors.INT32, dot.lanes)
     top = builder.mul(segment, given.padded_columns)
     for slot, (row, column) in zip(sums, places, strict=True):
-        row_zero = vectors.filled(builder, _at(builder, given.row_zero, row, vectors.INT32), vector)
+        row_zero = _at(builder, given.row_zero, row, vectors.INT32)
+        if dot.less:
+            row_zero = builder.sub(row_zero, vectors.INT32(dot.less))
+        row_zero = vectors.filled(builder, row_zero, vector)
         total = _at(builder, given.column_sums, builder.add(top, column), vector)
         builder.store(builder.sub(builder.load(slot), builder.mul(row_zero, total)), slot)
     if given.sums_only:
@@ -280,6 +386,8 @@ def tile(
     """
     dot = DOTS[marker.ndim - 1]
     counts = rows.literal_value, panels.literal_value
+    if dot.square and counts[0] == 1:  # one row would be half of a square
+        dot = next(each for each in DOTS if each.features == dot.features and not each.square)
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         given = _located(context, builder, signature.args[-1].types, arguments)
