@@ -157,6 +157,35 @@ def test_other_dtypes_run_in_numpy_and_bad_input_is_refused() -> None:
         kernel_implementations()[ops.cross_entropy].forward(False, draw(4, 6), draw(4))
 
 
+def splitmix64(seed: int, index: int) -> int:
+    """Return a number of the sequence as its authors' paper gives it, in whole numbers of any size."""
+    z = (seed + (index + 1) * 0x9E3779B97F4A7C15) % 2**64
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+    return z ^ (z >> 31)
+
+
+@given(seed=st.integers(0, 2**64 - 1), index=st.integers(0, 2**40))
+@settings(deadline=None)
+def test_dropout_s_numbers_are_splitmix64_s_with_products_of_64_bits_and_of_32(seed: int, index: int) -> None:
+    expected = splitmix64(seed, index)
+    assert dropout.random_bits(np.uint64(seed), np.uint64(index)) == expected
+    z = (seed + (index + 1) * 0x9E3779B97F4A7C15) % 2**64
+    assert dropout.upper_bits(np.uint64(z)) == expected >> 32
+
+
+@pytest.mark.parametrize("by_halves", [True, False])
+def test_dropout_drops_the_same_with_either_product(by_halves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dropout, "BY_HALVES", by_halves)
+    share = compiled(dropout.dropout_share.py_func, f"void({SHARES['dropout'][1]})")
+    x, output = np.ones(1000, np.float32), np.full(1000, np.nan, np.float32)
+    share(3, 990, x, output, np.uint64(2**63 + 5), np.uint64(2**30), np.float32(1.5))
+    kept = [splitmix64(2**63 + 5, index) >= 2**62 for index in range(3, 990)]
+    assert np.array_equal(output[3:990], np.where(kept, 1.5, 0))
+    assert np.isnan(output[:3]).all()
+    assert np.isnan(output[990:]).all()
+
+
 def test_dropout_drops_its_share_scales_the_rest_and_remembers_for_backward() -> None:
     kernel = kernel_implementations()[ops.dropout]
     x = np.ones((400, 500), np.float32)
