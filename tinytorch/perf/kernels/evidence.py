@@ -6,10 +6,21 @@ import re
 from collections import Counter
 from typing import Any
 
-#: Vector registers of x86-64, widest first, and of 64-bit Arm.
-_REGISTERS = (("zmm", r"%zmm\d"), ("ymm", r"%ymm\d"), ("xmm", r"%xmm\d"), ("v", r"\bv\d+\.\d+[bhsd]\b"))
-#: Packed instructions: of floats (vaddps, vfmadd213ps, movups), of integers (vpdpbusd), and all on Arm's v registers.
-_ON_THE_STACK = re.compile(r"\tvmov\w+\s+(?:-?\w*\(%rsp[^)]*\), %[xyz]mm|%[xyz]mm\d+, -?\w*\(%rsp)")
+#: Vector registers of x86-64, widest first, and of 64-bit Arm: of SVE and of NEON, as Linux and as macOS write them.
+_REGISTERS = (
+    ("zmm", r"%zmm\d"),
+    ("ymm", r"%ymm\d"),
+    ("xmm", r"%xmm\d"),
+    ("z", r"\bz\d+\.[bhsd]\b"),
+    ("v", r"\bv\d+\.\d+[bhsd]\b|^\w+\.\d+[bhsd]\s"),
+)
+#: A move of vector registers to or from the stack, on x86-64 and on Arm; there it can be of two at once.
+_ON_THE_STACK = re.compile(
+    r"\tvmov\w+\s+(?:-?\w*\(%rsp[^)]*\), %[xyz]mm|%[xyz]mm\d+, -?\w*\(%rsp)"
+    r"|\t(?:ld|st)[ru]?[rp]\s+[qz]\d+, (?:(?P<second>q)\d+, )?\[(?:sp|x29)"
+)
+_MULTIPLY_ADD = re.compile(r"\t(?:vfn?m\w+ps|fm(?:la|ls|ad|sb)(?:\.\d[sd])?)\s")
+#: Packed instructions: of floats (vaddps, vfmadd213ps, movups), of integers (vpdpbusd), and all on Arm's registers.
 _PACKED_X86 = re.compile(r"v?(?!pextr|pinsr|pbroadcast)(?:\w+p[sd]|p\w+|movdq[au]\w*)$")
 
 
@@ -41,29 +52,38 @@ def packed_instructions(assembly: str) -> dict[str, int]:
     found: Counter[str] = Counter()
     for line in assembly.splitlines():
         # {vex} says how the instruction is encoded, where there are two ways.
-        parts = line.replace("{vex}", "").split(None, 1)
-        if len(parts) < 2 or parts[0].startswith((".", "#", "/")):
+        text = line.replace("{vex}", "").strip()
+        name, *operands = text.split(None, 1) or [""]
+        if not operands or name.startswith((".", "#", "/")):
             continue
-        kind = next((kind for kind, pattern in _REGISTERS if re.search(pattern, parts[1])), None)
-        if kind == "v" or (kind and _PACKED_X86.match(parts[0])):
-            found[f"{parts[0]} {kind}"] += 1
+        kind = next((kind for kind, pattern in _REGISTERS if re.search(pattern, text)), None)
+        if kind in ("v", "z"):
+            found[f"{name.partition('.')[0]} {kind}"] += 1
+        elif kind and _PACKED_X86.match(name):
+            found[f"{name} {kind}"] += 1
     return dict(sorted(found.items()))
 
 
 def spills(assembly: str, least: int) -> int:
-    """Return how many vector registers x86-64 ``assembly`` moves to or from the stack in its innermost loops.
+    """Return how many vector registers ``assembly`` moves to or from the stack in its innermost loops.
 
     Only loops of at least ``least`` fused multiply-adds count: there each such move is a load or a store in place of
     arithmetic.
+
+    Raises:
+        ValueError: if there is no such loop, so that nothing was looked at.
     """
-    count = 0
+    loops = []
     for block in re.split(r"^(?=\.?LBB)", assembly, flags=re.MULTILINE):
         label, _, body = block.partition(":")
-        repeats = re.search(rf"\tj\w+\s+{re.escape(label)}\b", body)
+        repeats = re.search(rf"\t(?:j\w+|b(?:\.\w+)?|[ct]bn?z)\s+(?:\S+, )*{re.escape(label)}\b", body)
         loop = body[: repeats.end()] if repeats else ""
-        if len(re.findall(r"\tvfn?m\w+ps\b", loop)) >= least:
-            count += len(_ON_THE_STACK.findall(loop))
-    return count
+        if len(_MULTIPLY_ADD.findall(loop)) >= least:
+            loops.append(loop)
+    if not loops:
+        raise ValueError(f"assembly must have a loop of at least {least} fused multiply-adds, but has none")
+    moves = [move for loop in loops for move in _ON_THE_STACK.finditer(loop)]
+    return len(moves) + sum(move["second"] is not None for move in moves)
 
 
 def evidence(kernel: Any) -> dict[str, int]:
