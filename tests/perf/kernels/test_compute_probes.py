@@ -42,9 +42,14 @@ def test_eight_bit_products_are_those_of_numpy(dot: Dot, rounds: int) -> None:
     right = generator.integers(-128, 128, (compute_probes.INT8_STEPS, wide, dot.lanes, 4)).astype(np.int8)
     sums = np.full((rows, wide, dot.lanes), -1, np.int32)
     compute_probes.int8_dots(dot)(left.ravel(), right.ravel(), sums.ravel(), rounds)
-    products = np.einsum("rlb,swlb->rwl", left.astype(np.int64), right.astype(np.int64))
+    reduced, wider = left.astype(np.int64) - dot.less, right.astype(np.int64)
+    if dot.square:  # two rows by two columns of eight bytes
+        reduced, wider = reduced.reshape(rows, 2, 8), wider.reshape(-1, wide, 2, 8)
+        products = np.einsum("rik,swjk->rwij", reduced, wider).reshape(sums.shape)
+    else:
+        products = np.einsum("rlb,swlb->rwl", reduced, wider)
     assert np.array_equal(sums, rounds * products)
-    assert compute_probes.int8_macs(dot) == left[:, 0, 0].size * right.size
+    assert compute_probes.int8_macs(dot) == left[:, 0, 0].size * right.size * (2 if dot.square else 1)
 
 
 @pytest.mark.parametrize("dot", available_dots(), ids=lambda dot: dot.name)

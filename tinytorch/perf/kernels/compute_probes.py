@@ -24,8 +24,6 @@ LANES = (16, 8, 4)
 BLOCK_ELEMENTS = 8 * CHAINS * max(LANES)
 #: Steps of the 8-bit probe's round: its right operand stays in the first cache.
 INT8_STEPS = 32
-#: Multiply-accumulates of one 8-bit instruction: four for each of the 32-bit lanes.
-MACS_PER_LANE = 4
 
 
 @cache
@@ -74,8 +72,9 @@ def int8_dots(dot: Dot) -> Any:
     It does what a tile of a product does whose operands are ready: ``left`` holds a vector of unsigned bytes for each
     row of ``dot``'s tile, ``right`` one of signed bytes for each of `INT8_STEPS` steps and each vector of a step, and
     ``sums`` (int32) one for each row and each vector of a step. Each of the ``rounds`` goes through all steps and adds,
-    in each lane, the four products of each row with each vector. Bytes that the instruction cannot take as they are
-    come apart before the first round. Only for a CPU that has ``dot``: see `int8_instructions.available_dots`.
+    in each lane, the products of each row with each vector (see `Dot`). Bytes that the instruction cannot take as they
+    are change, or come apart, before the first round. Only for a CPU that has ``dot``: see
+    `int8_instructions.available_dots`.
     """
     rows, wide = int8_tile_shape(dot)
     vector = ir.VectorType(vectors.INT32, dot.lanes)
@@ -141,7 +140,7 @@ def int8_tile_shape(dot: Dot) -> tuple[int, int]:
 def int8_macs(dot: Dot) -> int:
     """Return the multiply-accumulates of one round of `int8_dots`."""
     rows, wide = int8_tile_shape(dot)
-    return INT8_STEPS * rows * wide * dot.lanes * MACS_PER_LANE
+    return INT8_STEPS * rows * wide * dot.lanes * dot.products
 
 
 @cache
