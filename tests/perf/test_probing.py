@@ -129,7 +129,19 @@ def test_the_price_of_a_fault_is_of_faults_that_the_system_counted() -> None:
     with Team(1) as team:
         measured = page_fault(team, repeats=3)
     assert measured.n == 3
+    assert measured.how["page_bytes"] == mmap.PAGESIZE
     assert measured.how["faults_per_page"] >= 1
+
+
+@pytest.mark.parametrize("page_bytes", [16 * 2**10, 64 * 2**10])
+def test_pages_are_as_large_as_the_system_s(page_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Larger pages are made up, so that one touch of each leaves the rest of it, real pages, untouched."""
+    monkeypatch.setattr(mmap, "PAGESIZE", page_bytes)
+    with Team(1) as team:
+        measured = page_fault(team, repeats=3)
+    assert measured.how["page_bytes"] == page_bytes
+    # A step of 4 KiB would touch so many real ones.
+    assert 1 <= measured.how["faults_per_page"] < 1.5
 
 
 class Clock:
