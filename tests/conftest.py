@@ -7,6 +7,7 @@ import gc
 import pytest
 from hypothesis import settings
 
+from scripts.blas_settings import ignored_warnings
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.perf import hardware
 from tinytorch.perf.hardware import Ceilings
@@ -14,6 +15,12 @@ from tinytorch.perf.hardware import Ceilings
 # Hypothesis ends an example after 200 ms otherwise, and no test may depend on how fast or busy the machine is.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Do without the warnings of a BLAS whose flags are false: every other warning is an error."""
+    for one in ignored_warnings():
+        config.addinivalue_line("filterwarnings", one)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from scripts.blas_settings import without_blas_settings
+from scripts.blas_settings import ignored_warnings, without_blas_settings
 
 #: Runs in each page's kernel as it starts. After each cell it writes the names of all modules loaded so far, which
 #: the build compares with what the page's key holds: outside of the cells, so no measurement contains it.
@@ -46,6 +46,9 @@ def build_settings(output: Path, cpu: str | None = None) -> dict[str, str]:
     settings["IPYTHONDIR"] = str(user / "ipython")
     settings["MPLCONFIGDIR"] = str(user / "matplotlib")
     settings["PYTHONNOUSERSITE"] = "1"
+    # What a cell warns of stops the build.
+    if ignored := ignored_warnings():
+        settings["PYTHONWARNINGS"] = ",".join(filter(None, [settings.get("PYTHONWARNINGS"), *ignored]))
     if cpu is None:
         return settings
     from scripts.building.older_cpu import older_cpu_settings  # loads Numba, which a build of this machine needs not
