@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba import config as numba_config
 from numba import types
 
 from tests.core.recording import Recorder
@@ -15,7 +16,7 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, implementations, no_grad, observed_by
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.kernels import threads, vectors
+from tinytorch.perf.kernels import threads, tiles, vectors
 from tinytorch.perf.kernels.attention_ops import IMPLEMENTATIONS
 from tinytorch.perf.kernels.evidence import evidence
 from tinytorch.perf.kernels.softmax_vectors import weigh
@@ -190,6 +191,15 @@ def test_only_visible_scores_are_counted_and_backward_makes_them_again() -> None
     assert macs == {"forward": 2 * pairs, "backward": 5 * pairs}
 
 
+@pytest.mark.parametrize("features", ["+avx512f,+avx2", "+avx2,+fma", "+neon,+dotprod", ""])
+def test_a_tile_has_no_more_rows_than_a_vector_has_floats(features: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels lay keys in panels of as many, and hold as many offsets: a taller tile read beyond both."""
+    monkeypatch.setattr(numba_config, "CPU_FEATURES", features)
+    lanes, rows = tiles._register_file()
+    assert rows <= lanes
+    assert lanes % rows == 0
+
+
 def test_products_and_exponentials_are_packed_instructions() -> None:
     floats, offsets, size = types.float32[::1], types.int64[::1], types.int64
 
@@ -201,7 +211,7 @@ def test_products_and_exponentials_are_packed_instructions() -> None:
 
     products = evidence(vectors.compiled(multiply, types.void(floats, offsets, floats, floats, size)))
     exponentials = evidence(vectors.compiled(exponentiate, types.void(floats, size, floats)))
-    width = {16: "zmm", 8: "ymm"}.get(LANES, "")
+    width = " v" if "neon" in vectors.cpu_features() else {16: "zmm", 8: "ymm"}.get(LANES, "")
     multiply_adds = [count for name, count in products.items() if re.search(f"(fmadd|fmla).*{width}$", name)]
     assert sum(multiply_adds) >= 2 * ROWS
     assert any(re.search(f"(fmadd|fmla).*{width}$", name) for name in exponentials)

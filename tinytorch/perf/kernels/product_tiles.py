@@ -25,7 +25,8 @@ _AHEAD = 16
 _LINE = 16
 
 
-#: Floats of a register, and the tallest and widest tile: 24 accumulators of 32 registers, or 12 of 16.
+#: Floats of a vector, and the tallest and widest tile: 24 accumulators of 32 registers, or 12 of 16. A vector is two
+#: registers of NEON: 24 of 32 too, with 10 loaded a step, where a tile of 8 rows and 3 single registers would load 11.
 LANES, ROWS, VECTORS = (16, 8, 3) if "avx512f" in vectors.cpu_features() else (8, 4, 3)
 #: Columns of the widest tile.
 WIDTH = VECTORS * LANES

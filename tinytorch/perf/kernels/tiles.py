@@ -15,16 +15,15 @@ INT64 = ir.IntType(64)
 
 
 def _register_file() -> tuple[int, int]:
-    """Return (floats of a vector register, rows of a tile) for the CPU that Numba compiles for.
+    """Return (floats of a vector, rows of a tile) for the CPU that Numba compiles for; never more rows than floats.
 
-    Two vectors a row: 8 rows are 16 accumulators, which leave half of 32 registers free; 4 rows fit 16 registers.
+    Two vectors a row: 8 rows are 16 accumulators, which leave half of 32 registers free; 4 rows fit 16 registers. On
+    NEON a vector is two registers, so 4 rows are 16 accumulators of 32, with fewer loads than 8 rows of one would need.
     """
     features = vectors.cpu_features()
     if "avx512f" in features:
         return 16, 8
-    if "avx2" in features:
-        return 8, 4
-    return 4, 8 if "neon" in features else 4
+    return (8, 4) if features & {"avx2", "neon"} else (4, 4)
 
 
 #: Floats of a vector, rows of a tile, and columns of a tile of two vectors.
