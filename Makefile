@@ -7,7 +7,7 @@ MAKEFLAGS += --no-builtin-rules
 
 # The first Python on the path that is new enough; `make PYTHON=... TARGET` chooses another.
 ifeq ($(origin PYTHON), undefined)
-PYTHON := $(shell for name in python3.11 python3.12 python3.13 python3; do \
+PYTHON := $(shell for name in python3.11 python3.12 python3.13 python3.14 python3; do \
 	if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo "$$name"; break; fi; done)
 endif
 

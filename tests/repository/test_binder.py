@@ -14,20 +14,21 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from repository import Repository, theme_options
 
+from tests.repository.lock_markers import PLATFORMS, PYTHONS, applies
+
 ROOT = Path(__file__).resolve().parents[2]
 BINDER = ROOT / "binder"
-FACTS = {"sys_platform": "linux", "platform_system": "Linux", "python_version": "3.11", "extra": ""}
 
 
 def pinned(path: Path) -> dict[str, tuple[str, set[str]]]:
-    """Version and hashes of each package that a lock gives Linux, by name."""
+    """Version and hashes of each package that a lock gives Binder's Python and system, by name."""
     text = path.read_text("utf-8").replace("\\\n", " ")
     found: dict[str, tuple[str, set[str]]] = {}
     for line in text.splitlines():
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         requirement = Requirement(line.split(" --hash=")[0])
-        if requirement.marker is None or requirement.marker.evaluate(FACTS):
+        if applies(requirement, PYTHONS[0], PLATFORMS[0]):
             hashes = set(re.findall(r"--hash=(sha256:[0-9a-f]{64})", line))
             found[canonicalize_name(requirement.name)] = (str(requirement.specifier), hashes)
     return found
@@ -59,7 +60,7 @@ def test_what_chapters_and_notebooks_need_is_there() -> None:
 
 
 def test_the_python_is_the_one_that_the_lock_was_made_for() -> None:
-    assert (BINDER / "runtime.txt").read_text("ascii") == "python-3.11\n"
+    assert (BINDER / "runtime.txt").read_text("ascii") == f"python-{PYTHONS[0]}\n"
 
 
 def test_texts_open_as_notebooks() -> None:

@@ -12,10 +12,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.repository.lock_markers import PLATFORMS, PYTHONS, applies
+
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ("requirements.lock", "requirements-peers.lock")
-PYTHONS = ("3.11", "3.12", "3.13")
-PLATFORMS = (("linux", "Linux"), ("darwin", "Darwin"))
 
 
 @cache
@@ -33,11 +33,9 @@ def project() -> dict[str, Any]:
 
 def installed(lock: str, python: str, platform: tuple[str, str]) -> dict[str, str]:
     """What a lock installs on a Python and a platform: versions by name; an error if one name has two."""
-    facts = {"python_version": python, "python_full_version": f"{python}.0", "implementation_name": "cpython"}
-    facts |= {"platform_python_implementation": "CPython", "sys_platform": platform[0], "platform_system": platform[1]}
     versions: dict[str, str] = {}
     for requirement, _ in entries(lock):
-        if requirement.marker is None or requirement.marker.evaluate(facts):
+        if applies(requirement, python, platform):
             name = canonicalize_name(requirement.name)
             assert name not in versions, f"{lock} gives {name} twice on Python {python}"
             versions[name] = str(requirement.specifier)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.repository.lock_markers import PYTHONS
+
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = {
     "help",
@@ -73,7 +75,7 @@ def test_peers_is_yes_or_no() -> None:
 
 @pytest.mark.parametrize("job", ["test", "book", "peers"])
 def test_without_a_new_enough_python_there_is_one_clear_sentence(tmp_path: Path, job: str) -> None:
-    for name in ("python3", "python3.11", "python3.12", "python3.13"):
+    for name in ("python3", *(f"python{version}" for version in PYTHONS)):
         old = tmp_path / name
         old.write_text("#!/bin/sh\nexit 1\n")
         old.chmod(0o755)
@@ -83,13 +85,14 @@ def test_without_a_new_enough_python_there_is_one_clear_sentence(tmp_path: Path,
     assert len(tried.stderr.strip().splitlines()) == 1
 
 
-def test_the_first_new_enough_python_is_found(tmp_path: Path) -> None:
-    for name, code in (("python3.11", 1), ("python3.12", 0), ("python3.13", 0)):
-        stub = tmp_path / name
-        stub.write_text(f"#!/bin/sh\nexit {code}\n")
+@pytest.mark.parametrize("first", range(len(PYTHONS)))
+def test_the_first_new_enough_python_is_found(tmp_path: Path, first: int) -> None:
+    for place, version in enumerate(PYTHONS):
+        stub = tmp_path / f"python{version}"
+        stub.write_text(f"#!/bin/sh\nexit {int(place < first)}\n")
         stub.chmod(0o755)
     tried = make("--dry-run", "test", path=f"{tmp_path}:/usr/bin:/bin")
-    assert tried.stdout.startswith('"python3.12" scripts/environment.py .venv requirements.lock')
+    assert tried.stdout.startswith(f'"python{PYTHONS[first]}" scripts/environment.py .venv requirements.lock')
 
 
 def test_clean_keeps_what_is_not_built() -> None:
