@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.repository.lock_markers import PYTHONS
+
 ROOT = Path(__file__).resolve().parents[2]
+OTHER_SYSTEMS = ("ubuntu-24.04-arm", "macos-15")
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
@@ -64,9 +67,28 @@ def test_only_publishing_may_write(file: Path) -> None:
 def test_github_runs_what_anybody_can_run() -> None:
     jobs = load(ROOT / ".github" / "workflows" / "book.yml")["jobs"]
     commands = {name: [step["run"] for step in job["steps"] if "run" in step] for name, job in jobs.items()}
-    assert commands == {"test": ["make test"], "book": [".ci/run"], "peers": ["make peers"], "publish": []}
-    assert jobs["test"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
-    assert set(jobs["publish"]["needs"]) == {"test", "book"}
+    built = {"book": [".ci/run"], "elsewhere": ["make book"]}
+    assert commands == {"test": ["make test"], **built, "peers": ["make peers"], "publish": []}
+    assert set(jobs["publish"]["needs"]) == {"test", *built}
+
+
+def test_every_python_and_system_of_readers_is_tried() -> None:
+    jobs = load(ROOT / ".github" / "workflows" / "book.yml")["jobs"]
+    tested, built = jobs["test"]["strategy"], jobs["elsewhere"]["strategy"]
+    assert tested["matrix"]["python"] == list(PYTHONS)
+    assert tested["matrix"]["system"] == ["ubuntu-latest"]
+    ends = {(system, python) for system in OTHER_SYSTEMS for python in (PYTHONS[0], PYTHONS[-1])}
+    assert {(other["system"], other["python"]) for other in tested["matrix"]["include"]} == ends
+    assert built["matrix"] == {"system": list(OTHER_SYSTEMS)}
+    for name, strategy in (("test", tested), ("elsewhere", built)):
+        assert jobs[name]["runs-on"] == "${{ matrix.system }}"
+        assert strategy["fail-fast"] == "false", "one system's failure must not hide another's"
+
+
+@pytest.mark.parametrize("name", ["test", "elsewhere"])
+def test_other_systems_need_nothing_but_python(name: str) -> None:
+    steps = load(ROOT / ".github" / "workflows" / "book.yml")["jobs"][name]["steps"]
+    assert not re.search(r"apt-get|brew|check-site|chromium|\bnode\b", str(steps))
 
 
 def test_make_uses_the_python_that_was_set_up() -> None:
