@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scripts.blas_settings import ignored_warnings
+from tests import own_warnings
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.perf import hardware
 from tinytorch.perf.hardware import Ceilings
@@ -18,7 +20,8 @@ settings.load_profile("any machine")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Do without the warnings of a BLAS whose flags are false: every other warning is an error."""
+    """Do without the warnings of a BLAS whose flags are false; of those on old ways only our own are errors."""
+    own_warnings.pytest_configure(config)
     for one in ignored_warnings():
         config.addinivalue_line("filterwarnings", one)
 
@@ -38,8 +41,15 @@ def _freeze() -> None:
     gc.freeze()
 
 
+@settings(max_examples=1, database=None)
+@given(st.none())
+def _draw(_: None) -> None:
+    """Let hypothesis make its generator of random numbers, and look for who holds it."""
+
+
 def pytest_collection_finish() -> None:
-    """Freeze what collection made."""
+    """Freeze what collection made, and hypothesis's generator: it warns if whoever holds that is out of sight."""
+    _draw()
     _freeze()
 
 

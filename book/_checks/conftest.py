@@ -8,6 +8,8 @@ import pytest
 from chromium import launched
 from playwright.sync_api import Browser
 
+from tests.own_warnings import pytest_configure as pytest_configure
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:

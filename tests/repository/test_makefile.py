@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,9 @@ def make(*arguments: str, path: str | None = None) -> subprocess.CompletedProces
     # Without what an outer `make test` hands down to the makes inside it.
     handed_down = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHON")
     environment = {name: value for name, value in os.environ.items() if name not in handed_down}
-    if path is not None:
+    if path is None:
+        environment["PYTHON"] = sys.executable
+    else:
         environment["PATH"] = path
     return subprocess.run(["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 

@@ -102,6 +102,8 @@ def test_the_whole_check_runs_every_step_and_stops_at_the_first_failure(tmp_path
     script.write_bytes((ROOT / ".ci" / "run").read_bytes())
     made = {
         "chromium": "",
+        "node": "",
+        "npm": "",
         "make": 'echo "made $1 ${2:-}"\n[ "$1" != "$FAILS" ]',
         "grep": '[ "$AVX2" = yes ]',
         "taskset": 'if [ "$2" = --pid ]; then echo "pid 1\'s current affinity list: 3,5-7"; exit; fi\n'
