@@ -23,10 +23,15 @@ def _write_loaded_modules(*_):
 get_ipython().events.register("post_run_cell", _write_loaded_modules)
 '''
 LOADED_MODULES = "loaded-modules.txt"
+#: Warnings that fail no reader's build. A newer Python has a word for the authors of code: the tests hold our own
+#: modules to it.
+_NOT_SHOWN = ("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning", "ignore::FutureWarning")
+#: The user's own, which steer where notebooks and plots are looked for, and what Python checks and warns of.
+_DROPPED = ("JUPYTER_PATH", "MATPLOTLIBRC", "PYTHONDEVMODE")
 
 
 def build_settings(output: Path, cpu: str | None = None) -> dict[str, str]:
-    """Return the environment variables of the build, free of the user's own notebook, plot and BLAS settings.
+    """Return the environment variables of the build, free of the user's own notebook, plot, warning and BLAS settings.
 
     Args:
         output: the folder that the build writes into.
@@ -40,15 +45,14 @@ def build_settings(output: Path, cpu: str | None = None) -> dict[str, str]:
     held to a narrower CPU's kernels would be a straw man: every speedup over it would be too large.
     """
     kept = without_blas_settings(os.environ)
-    settings = {name: value for name, value in kept.items() if name not in ("JUPYTER_PATH", "MATPLOTLIBRC")}
+    settings = {name: value for name, value in kept.items() if name not in _DROPPED}
     user = output / ".user"
     settings["JUPYTER_PREFER_ENV_PATH"] = "1"
     settings["IPYTHONDIR"] = str(user / "ipython")
     settings["MPLCONFIGDIR"] = str(user / "matplotlib")
     settings["PYTHONNOUSERSITE"] = "1"
     # What a cell warns of stops the build.
-    if ignored := ignored_warnings():
-        settings["PYTHONWARNINGS"] = ",".join(filter(None, [settings.get("PYTHONWARNINGS"), *ignored]))
+    settings["PYTHONWARNINGS"] = ",".join([*_NOT_SHOWN, *ignored_warnings()])
     if cpu is None:
         return settings
     from scripts.building.older_cpu import older_cpu_settings  # loads Numba, which a build of this machine needs not

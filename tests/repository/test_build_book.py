@@ -18,7 +18,7 @@ from rich.console import Console
 
 from scripts import build_book
 from scripts.building.leftovers import discard_untrusted, open_cache
-from scripts.building.settings import build_settings
+from scripts.building.settings import build_settings, write_startup
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Stands in for Jupyter Book: notes which folders it finds, leaves those that Sphinx would leave, and does as told.
@@ -255,6 +255,48 @@ def test_the_users_own_kernel_does_not_run_the_pages(tmp_path: Path, monkeypatch
     monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "0")
     assert find_kernel(dict(os.environ)).startswith(str(tmp_path)), "the user's kernel would be found otherwise"
     assert find_kernel(build_settings(tmp_path)).startswith(sys.prefix)
+
+
+CELL = """
+import subprocess, sys, warnings
+code = "import warnings; warnings.warn('said', {0})"
+subprocess.run([sys.executable, "-c", code], check=True)
+exec(code, {{"__name__": "library"}})
+warnings.warn('said', {0})
+"""
+#: Runs a cell in a kernel as the build does, and prints what the cell wrote to standard error.
+RUN_CELL = """
+import sys, nbformat
+from nbclient import NotebookClient
+cell = nbformat.v4.new_code_cell(sys.argv[1])
+NotebookClient(nbformat.v4.new_notebook(cells=[cell]), kernel_name="python3").execute()
+print("".join(output["text"] for output in cell.outputs if output.get("name") == "stderr"))
+"""
+
+
+def warned(output: Path, cell: str) -> str:
+    """What a cell of a page writes to standard error."""
+    write_startup(output)
+    command = [sys.executable, "-c", RUN_CELL, cell]
+    done = subprocess.run(command, env=build_settings(output), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_what_a_newer_python_says_of_old_ways_fails_no_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    monkeypatch.setenv("PYTHONDEVMODE", "1")
+    # The last is one that Python shows in its development mode alone.
+    for category in ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning", "ResourceWarning"):
+        assert warned(tmp_path, CELL.format(category)).strip() == ""
+    assert warned(tmp_path, "import warnings\nwarnings.warn('careful')").count("UserWarning: careful") == 1
+
+
+def test_a_product_that_warns_of_a_division_fails_no_build(tmp_path: Path) -> None:
+    cell = "import warnings\nfor what in ('divide by zero', 'overflow'):\n    "
+    said = warned(tmp_path, f"{cell}warnings.warn(f'{{what}} encountered in matmul', RuntimeWarning)")
+    assert "overflow encountered in matmul" in said
+    assert "divide by zero" not in said
 
 
 def test_jupyter_book_gets_absolute_paths_and_no_mercy(tmp_path: Path) -> None:
