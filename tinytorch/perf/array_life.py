@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+import sys
 import time
 import tracemalloc
 import weakref
+from array import array as numbers
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -93,14 +96,18 @@ class MemoryProfile:
 
 
 class _Buffer:
-    """One array that owns memory. Holds only a weak reference to it."""
+    """One array that owns memory. Holds only a weak reference to it.
 
-    __slots__ = ("category", "nbytes", "reference")
+    ``entry`` is the bytes that were taken for this object and its reference, which are free when the array is.
+    """
+
+    __slots__ = ("category", "entry", "nbytes", "reference")
 
     def __init__(self, nbytes: int, category: Category, reference: weakref.ref[Array]) -> None:
         self.nbytes = nbytes
         self.category = category
         self.reference = reference
+        self.entry = 0
 
 
 def owner_of(array: Array) -> Array:
@@ -126,6 +133,21 @@ def arrays_in(saved: Any) -> Iterator[Array]:
             yield from arrays_in(part)
 
 
+#: CPython makes room for one item more in a named tuple than its size says.
+_ITEM = struct.calcsize("P")
+
+
+def _bytes_of(call: Call) -> int:
+    """Return the bytes of a call's own objects: the seam makes them for observers, and a recorder keeps them."""
+    specs, made = [call.output], [call, call.start, call.end]
+    if call.phase == "forward":  # whose backward call carries these very objects
+        specs += call.inputs
+        made += [call.inputs, call.params]
+    for spec in specs:
+        made += [spec, spec.shape]
+    return sum(map(sys.getsizeof, made)) + _ITEM * len(specs)
+
+
 class ArrayLife(Observer):
     """Follows every buffer that an op reads, makes or saves, from its birth to its death.
 
@@ -141,9 +163,12 @@ class ArrayLife(Observer):
         self._highest: dict[Category, int] = dict.fromkeys(CATEGORIES, 0)
         self._leaves: list[weakref.ref[Tensor]] = []
         self._known_modules: weakref.WeakSet[Module] = weakref.WeakSet()
-        self._steps: list[Step] = []
+        self._steps = numbers("q")  # the fields of each step in a row: numbers that are no objects
         self._standing = 0
         self._own = 0
+        # Readings and sizes: a number is an object elsewhere, which would count.
+        self._entries: dict[int, int] = {}
+        self._before, self._before_entry = numbers("q", [0]), numbers("q", [0])
         self._base = 0
         self._traced_peak = 0
         self._array_peak = 0
@@ -184,29 +209,28 @@ class ArrayLife(Observer):
 
     def enter_module(self, path: str, module: Module) -> None:
         """Learn which arrays are a module's parameters and buffers."""
-        before = self._read()
+        self._read()
         self._recorder.enter_module(path, module)
         if module not in self._known_modules:
             self._follow_module(module)
-        self._own += tracemalloc.get_traced_memory()[0] - before
+        self._own += self._grown()
 
     def leave_module(self, path: str, module: Module) -> None:
         """Keep the end of a module's forward."""
-        before = self._read()
+        self._read()
         self._recorder.leave_module(path, module)
-        self._own += tracemalloc.get_traced_memory()[0] - before
+        self._own += self._grown()
 
     def before_op(self) -> None:
         """Begin an op: find gradients that the last one left, and let the traced peak start anew."""
-        before = self._read()
+        self._read()
         self._find_gradients()
-        self._own += tracemalloc.get_traced_memory()[0] - before
+        self._own += self._grown()
         self._base = self._tracing.restart_peak()
 
     def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
         """End an op: register what it read, saved and made."""
-        current, peak = self._tracing.read()
-        self._traced_peak = max(self._traced_peak, peak - self._own - self._tracing.baseline)
+        current, peak = self._read()
         self._backward_ran = call.phase == "backward"
         for array in arrays_in(inputs):
             if id(owner_of(array)) not in self._live:
@@ -215,19 +239,23 @@ class ArrayLife(Observer):
             self._register(array, "activations")
         for array in arrays_in(outputs):
             self._register(array, "outputs")
-        live = tuple(self._bytes.values())
-        step = Step(peak - self._base, peak - max(self._base, current), sum(live) + peak - current, live)
-        self._steps.append(step)
-        self._array_peak = max(self._array_peak, step.peak)
+        highest = sum(self._bytes.values()) + peak - current
+        self._array_peak = max(self._array_peak, highest)
+        self._steps.extend((peak - self._base, peak - max(self._base, current), highest, *self._bytes.values()))
         self._recorder.after_op(call, inputs, outputs, saved)
-        self._own += tracemalloc.get_traced_memory()[0] - current
+        self._own += self._grown() + _bytes_of(call)
         self._tracing.restart_peak()
 
-    def _read(self) -> int:
-        """Note what code between the ops allocated; return the bytes traced now."""
+    def _read(self) -> tuple[int, int]:
+        """Note what was allocated since the last reading; return the bytes traced now and the most since then."""
         current, peak = self._tracing.read()
         self._traced_peak = max(self._traced_peak, peak - self._own - self._tracing.baseline)
-        return current
+        self._before[0] = tracemalloc.get_traced_memory()[0]
+        return current, peak
+
+    def _grown(self) -> int:
+        """Return how many bytes more are traced than right after the last `_read`."""
+        return tracemalloc.get_traced_memory()[0] - self._before[0]
 
     def _find_gradients(self) -> None:
         """Register what autograd put into ``grad``: it may be an op's output or a copy that no op made."""
@@ -250,8 +278,11 @@ class ArrayLife(Observer):
             return
         key = id(owner)
         # The callback runs when the array is freed, before its address can be given to another one.
-        reference = weakref.ref(owner, partial(self._died, key))
-        self._live[key] = _Buffer(owner.nbytes, category, reference)
+        self._before_entry[0] = tracemalloc.get_traced_memory()[0]
+        buffer = _Buffer(owner.nbytes, category, weakref.ref(owner, partial(self._died, key)))
+        entry = tracemalloc.get_traced_memory()[0] - self._before_entry[0]
+        buffer.entry = self._entries.setdefault(entry, entry)
+        self._live[key] = buffer
         self._add(category, owner.nbytes)
         if not self._made_in_run(owner, category):
             self._standing += owner.nbytes
@@ -270,6 +301,7 @@ class ArrayLife(Observer):
         if buffer is not None and buffer.reference is reference:
             del self._live[key]
             self._bytes[buffer.category] -= buffer.nbytes
+            self._own -= buffer.entry
 
     def finished(self) -> MemoryProfile:
         """Return what was found; nothing is followed any longer."""
@@ -278,9 +310,11 @@ class ArrayLife(Observer):
         self._array_peak = max(self._array_peak, sum(self._bytes.values()))
         final = dict(self._bytes)
         self._live.clear()
+        fields = 3 + len(CATEGORIES)
+        rows = [self._steps[start : start + fields] for start in range(0, len(self._steps), fields)]
         return MemoryProfile(
             self._recorder.profile(self._start, time.perf_counter_ns()),
-            tuple(self._steps),
+            tuple(Step(row[0], row[1], row[2], tuple(row[3:])) for row in rows),
             dict(self._highest),
             final,
             self._standing,
