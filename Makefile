@@ -89,10 +89,10 @@ clean:  ## remove what was built; environments stay
 	find . -path './.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 environment:
-	@$(if $(PYTHON),,$(error This needs Python 3.11 or newer and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" scripts/environment.py $(VENV) requirements.lock
+	@$(if $(PYTHON),,$(error This needs Python 3.11 to 3.14 and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" scripts/environment.py $(VENV) requirements.lock
 
 peers-environment:
-	@$(if $(PYTHON),,$(error This needs Python 3.11 or newer and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" scripts/environment.py $(PEERS_VENV) requirements-peers.lock --group torch --index "$(TORCH_INDEX)"
+	@$(if $(PYTHON),,$(error This needs Python 3.11 to 3.14 and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" scripts/environment.py $(PEERS_VENV) requirements-peers.lock --group torch --index "$(TORCH_INDEX)"
 
 node-environment: environment
 	@$(VENV)/bin/python -m scripts.node_environment

@@ -15,11 +15,39 @@ import platform
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 STAMP = "made-from"
+#: The Pythons that every package of the lock has a wheel for: the first, and the last.
+PYTHONS = ((3, 11), (3, 14))
+#: The least glibc of these wheels.
+GLIBC = (2, 28)
+#: The processors that they are made for on each system, both as `platform` calls them.
+PROCESSORS = {"Linux": ("x86_64", "aarch64"), "Darwin": ("arm64",)}
+SUPPORTED = (
+    "Linux on x86-64 or 64-bit ARM with glibc 2.28 or newer (on Windows inside of WSL) and macOS 14 or newer on Apple "
+    "silicon, each with a 64-bit CPython 3.11 to 3.14 that is built for its processor"
+)
+
+
+def unsupported() -> str | None:
+    """Return in a few words what here has no wheels of the lock: the Python, the system or its C library; else None."""
+    if not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
+        return f"Python {platform.python_version()}"
+    if sys.implementation.name != "cpython":
+        return platform.python_implementation()
+    if sys.maxsize < 2**32:
+        return "a 32-bit Python"
+    system, processor = platform.system(), platform.machine()
+    if processor not in PROCESSORS.get(system, ()):
+        return f"{'macOS' if system == 'Darwin' else system} on {processor}"
+    library, version = platform.libc_ver()
+    if system == "Linux" and library != "glibc":
+        return f"Linux with another C library than glibc{f' ({library})' if library else ''}"
+    if system == "Linux" and tuple(map(int, version.split(".")[:2])) < GLIBC:
+        return f"Linux with glibc {version}"
+    return None
 
 
 def fingerprint(lock: Path, options: list[str]) -> str:
@@ -45,6 +73,8 @@ def is_made(environment: Path, wanted: str) -> bool:
 
 def group_requirements(group: str) -> list[str]:
     """Return the requirements of a dependency group of pyproject.toml; KeyError if there is no such group."""
+    import tomllib  # which Pythons do not have that are too old, and are told so
+
     with (ROOT / "pyproject.toml").open("rb") as file:
         groups: dict[str, list[str]] = tomllib.load(file)["dependency-groups"]
     return groups[group]
@@ -70,7 +100,14 @@ def make(environment: Path, lock: Path, group: str | None, index: str | None) ->
 
 
 def ensure(environment: Path, lock: Path, group: str | None, index: str | None) -> None:
-    """Leave a complete environment at `environment`, made now unless its stamp says that it is up to date."""
+    """Leave a complete environment at `environment`, made now unless its stamp says that it is up to date.
+
+    Raises:
+        RuntimeError: if the lock has no packages for this Python or system; nothing is changed then.
+        CalledProcessError: if a step of making it fails.
+    """
+    if found := unsupported():
+        raise RuntimeError(f"{lock.name} has no packages for {found}: it has them for {SUPPORTED}.")
     wanted = fingerprint(lock, [group or "", index or ""])
     if is_made(environment, wanted):
         return
@@ -100,6 +137,9 @@ def main() -> int:
             "The next run starts from nothing. (On Debian and Ubuntu, Python's venv is the package python3-venv.)",
             file=sys.stderr,
         )
+        return 1
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"Interrupted: the next run makes {arguments.environment} anew.", file=sys.stderr)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from scripts import environment
+from tests.repository.lock_markers import PYTHONS
 
 ROOT = Path(environment.__file__).resolve().parent.parent
 STEPS = 4  # venv, pip of the lock, pip of the package, pip check
@@ -44,6 +49,99 @@ class Commands:
 def ensure(checkout: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands, group: str | None = None) -> None:
     monkeypatch.setattr(environment, "run", commands)
     environment.ensure(checkout / ".venv", checkout / "a.lock", group, "https://index.example" if group else None)
+
+
+CPYTHON = SimpleNamespace(name="cpython")
+PYPY = SimpleNamespace(name="pypy")
+
+
+def pretend(
+    monkeypatch: pytest.MonkeyPatch,
+    system: str = "Linux",
+    processor: str = "x86_64",
+    libc: tuple[str, str] = ("glibc", "2.36"),
+    python: tuple[int, int, int] = (3, 11, 7),
+    implementation: SimpleNamespace = CPYTHON,
+    maxsize: int = 2**63 - 1,
+) -> None:
+    """Let the environment believe that it is made on another machine, by another Python."""
+    monkeypatch.setattr(platform, "system", lambda: system)
+    monkeypatch.setattr(platform, "machine", lambda: processor)
+    monkeypatch.setattr(platform, "libc_ver", lambda: libc)
+    monkeypatch.setattr(platform, "python_version", lambda: ".".join(map(str, python)))
+    monkeypatch.setattr(platform, "python_implementation", lambda: "PyPy" if implementation is PYPY else "CPython")
+    for name, value in (("version_info", python), ("implementation", implementation), ("maxsize", maxsize)):
+        monkeypatch.setattr(sys, name, value)
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        ({"system": "Darwin", "processor": "x86_64", "libc": ("", "")}, "macOS on x86_64"),
+        ({"system": "Windows", "processor": "AMD64", "libc": ("", "")}, "Windows on AMD64"),
+        ({"system": "FreeBSD", "processor": "amd64", "libc": ("", "")}, "FreeBSD on amd64"),
+        ({"processor": "riscv64"}, "Linux on riscv64"),
+        ({"processor": "armv7l"}, "Linux on armv7l"),
+        ({"libc": ("glibc", "2.27")}, "Linux with glibc 2.27"),
+        ({"libc": ("glibc", "2.9.1")}, "Linux with glibc 2.9.1"),
+        ({"libc": ("musl", "1.2")}, "Linux with another C library than glibc (musl)"),
+        ({"libc": ("", "")}, "Linux with another C library than glibc"),
+        ({"python": (3, 10, 13)}, "Python 3.10.13"),
+        ({"python": (3, 15, 0)}, "Python 3.15.0"),
+        ({"implementation": PYPY}, "PyPy"),
+        ({"maxsize": 2**31 - 1}, "a 32-bit Python"),
+    ],
+)
+def test_what_the_lock_has_no_packages_for_is_told_before_anything_is_changed(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, machine: dict[str, Any], said: str
+) -> None:
+    ensure(checkout, monkeypatch, Commands())
+    before = {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()}
+    commands = Commands()
+    with monkeypatch.context() as elsewhere:
+        pretend(elsewhere, **machine)
+        with pytest.raises(RuntimeError) as error:
+            ensure(checkout, elsewhere, commands)
+    assert str(error.value) == f"a.lock has no packages for {said}: it has them for {environment.SUPPORTED}."
+    assert commands.seen == []
+    assert {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        {},
+        {"processor": "aarch64", "libc": ("glibc", "2.28"), "python": (3, 14, 2)},
+        {"libc": ("glibc", "3.0")},
+        {"system": "Darwin", "processor": "arm64", "libc": ("", ""), "python": (3, 13, 0)},
+    ],
+)
+def test_what_the_lock_has_packages_for_is_made(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, machine: dict[str, Any]
+) -> None:
+    with monkeypatch.context() as elsewhere:
+        pretend(elsewhere, **machine)
+        ensure(checkout, elsewhere, commands := Commands())
+    assert len(commands.seen) == STEPS
+
+
+def test_the_pythons_are_those_that_the_lock_is_tested_for() -> None:
+    assert tuple(".".join(map(str, version)) for version in environment.PYTHONS) == (PYTHONS[0], PYTHONS[-1])
+    assert f"CPython {PYTHONS[0]} to {PYTHONS[-1]} " in environment.SUPPORTED
+    assert f"glibc {'.'.join(map(str, environment.GLIBC))} or newer" in environment.SUPPORTED
+
+
+def test_a_python_that_is_too_old_is_told_so_in_one_line(tmp_path: Path) -> None:
+    """Python 3.10 and older have no tomllib, which this one is not to find either."""
+    code = "import runpy, sys; sys.version_info = (3, 10, 0); sys.modules['tomllib'] = None; "
+    code += "sys.argv = ['environment.py', sys.argv[1], 'no.lock']; "
+    code += f"runpy.run_path({environment.__file__!r}, run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "venv")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert re.fullmatch(r"no\.lock has no packages for Python 3\.\S+: [^\n]+\n", done.stderr)
+    assert not (tmp_path / "venv").exists()
 
 
 def test_a_complete_environment_is_left_alone(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def test_without_a_new_enough_python_there_is_one_clear_sentence(tmp_path: Path,
         old.chmod(0o755)
     tried = make(job, path=f"{tmp_path}:/usr/bin:/bin")
     assert tried.returncode != 0
-    assert "needs Python 3.11 or newer and found none" in tried.stderr
+    assert f"needs Python {PYTHONS[0]} to {PYTHONS[-1]} and found none" in tried.stderr
     assert len(tried.stderr.strip().splitlines()) == 1
 
 
