@@ -24,6 +24,7 @@ from pathlib import Path
 from rich.console import Console
 
 from scripts.building.display import display_of
+from scripts.building.full_disk import full_disk
 from scripts.building.leftovers import discard_untrusted
 from scripts.building.one_at_a_time import only_build
 from scripts.building.settings import build_settings, write_startup
@@ -138,6 +139,9 @@ def _build_alone(
     took = duration(time.monotonic() - start)
     if code != 0:
         complaints = story.complaints() or last_words(output / LOG)
+        if full := full_disk(output, "\n".join([*complaints, *last_words(output / LOG)])):
+            say(f"The book was not built: {full}")
+            return 1
         warned = f" because of {counted(len(story.warnings), 'warning')}" if story.warnings else ""
         say("\n".join(["", f"The book was not built{warned} ({took}):", *complaints]))
         say(f"All that was said is in {(output / LOG).relative_to(root)}.")
@@ -159,7 +163,8 @@ def main() -> int:
         print("Interrupted: the next build reads every page anew.", file=sys.stderr)
         return 130
     except (OSError, ValueError) as error:
-        print(f"The book was not built: {sentence_of(str(error))}", file=sys.stderr)
+        said = full_disk(ROOT / "_build", str(error)) or sentence_of(str(error))
+        print(f"The book was not built: {said}", file=sys.stderr)
         return 1
 
 

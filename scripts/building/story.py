@@ -148,8 +148,6 @@ def _failure_lines(failure: dict[str, Any]) -> list[str]:
 def sentence_of(error: str) -> str:
     """Return an error of the system as what to do about it; any other as it is, its first line."""
     first = error.strip().splitlines()[0] if error.strip() else "unknown error"
-    if "No space left" in error or "disk is full" in error or "Disk quota" in error:
-        return f"The disk is full: make space where _build is, and build again ({first})."
     if "Read-only file system" in error or "readonly database" in error or "Permission denied" in error:
         return f"A file cannot be written: see that _build and all in it can be changed ({first})."
     if "Not a directory" in error or "File exists" in error:

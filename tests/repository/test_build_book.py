@@ -5,18 +5,23 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import nbformat
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jupyter_cache.base import CacheBundleIn
 from rich.console import Console
 
 from scripts import build_book
+from scripts.building import full_disk
 from scripts.building.leftovers import discard_untrusted, open_cache
 from scripts.building.settings import build_settings, write_startup
 
@@ -102,8 +107,6 @@ def test_a_build_that_dies_without_a_word_shows_its_last_ones(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        ("OSError: [Errno 28] No space left on device", "  The disk is full: make space where _build is"),
-        ("OperationalError: database or disk is full", "  The disk is full: make space where _build is"),
         ("OSError: [Errno 30] Read-only file system: 'x'", "  A file cannot be written: see that _build and all"),
         ("NotADirectoryError: [Errno 20] Not a directory: 'x'", "  A file stands where the build needs a folder"),
     ],
@@ -113,6 +116,78 @@ def test_an_error_of_the_system_says_what_to_do(tmp_path: Path, error: str, sent
     assert failed.code == 1
     assert failed.printed.splitlines()[2].startswith(sentence)
     assert "Traceback" not in failed.printed
+
+
+EXTENSION = "Handler <function prepare> for event 'x' threw an exception ([Errno 28] No space left on device)"
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        f"tell(event='failed', error={EXTENSION!r})",
+        "tell(event='failed', error='OperationalError: (sqlite3.OperationalError) database or disk is full')",
+        "tell(event='warning', where='', text=\"Failed to copy a file: OSError(28, 'No space left on device')\")",
+        "tell(event='failed-cell', page='a', source='a.md', error='OSError: [Errno 122] Disk quota exceeded')",
+        "print('Traceback', 'OSError: [Errno 28] No space left on device', sep=chr(10))",
+    ],
+)
+def test_an_error_of_a_full_disk_is_one_sentence_that_says_what_to_free(tmp_path: Path, does: str) -> None:
+    (tmp_path / "_build" / "kernels").mkdir(parents=True)
+    (tmp_path / "_build" / "kernels" / "one").write_bytes(bytes(2_400_000))
+    failed = Build(tmp_path, f"{does}\nsys.exit(2)")
+    assert failed.code == 1
+    assert re.fullmatch(
+        rf"The book was not built: The disk of {tmp_path}/_build is full, with \d.* free: make space there, or remove "
+        r"what a build makes anew \(_build/kernels: 2 MB; all of it: `make clean`\), and build again\.\n",
+        failed.printed,
+    )
+
+
+OURS = "or remove what a build makes anew (_build/models: 3 MB, _build/kernels: 1 MB; all of it: `make clean`)"
+
+
+@pytest.mark.parametrize(("full", "ours"), [("_build", f", {OURS}"), ("elsewhere", "")])
+def test_a_full_disk_is_seen_where_no_error_tells_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str, ours: str
+) -> None:
+    numbers = {tmp_path / "_build": 1, tmp_path / "elsewhere": 2}
+    for folder in numbers:
+        folder.mkdir()
+    for name, size in (("kernels", 1_200_000), ("models", 3_000_000), ("html", 4_000)):
+        (tmp_path / "_build" / name).mkdir()
+        (tmp_path / "_build" / name / "file").write_bytes(bytes(size))
+    free = {folder: 12_345 if folder.name == full else 10**9 for folder in numbers}
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "elsewhere"))
+    monkeypatch.setattr(full_disk, "disk_of", lambda folder: full_disk.Disk(numbers[folder], free[folder]))
+    failed = Build(tmp_path, "tell(event='warning', where='', text='the cache may need to be cleared')\nsys.exit(2)")
+    sentence = f"The disk of {tmp_path / full} is full, with 12 kB free: make space there{ours}, and build again."
+    assert failed.printed == f"The book was not built: {sentence}\n"
+
+
+def test_a_disk_with_space_is_not_blamed(tmp_path: Path) -> None:
+    assert full_disk.full_disk(tmp_path, "ZeroDivisionError: division by zero") is None
+
+
+def test_a_build_that_cannot_begin_on_a_full_disk_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(build_book, "ROOT", tmp_path)
+    monkeypatch.setattr(build_book, "build", refuse)
+    assert build_book.main() == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"The book was not built: The disk of {tmp_path} is full, with ")
+    assert said.endswith(" free: make space there, and build again.\n")
+
+
+@given(st.integers(0, 10**14))
+def test_bytes_in_words_are_near_what_they_say(size: int) -> None:
+    number, unit = full_disk.in_words(size).split()
+    told = float(number) * {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
+    assert abs(told - size) <= 0.5 * told
+    assert unit == "GB" or len(number) <= 3
 
 
 MAIN = """
