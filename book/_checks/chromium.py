@@ -29,6 +29,8 @@ ARGUMENTS = [
     "--force-color-profile=srgb",
 ]
 HEIGHT = 900
+#: Ends what hangs, in milliseconds: no page is wrong because this machine is slow or busy.
+PATIENCE = 300_000
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ def opened(browser: Browser, mode: Mode) -> Iterator[Page]:
         color_scheme=mode.scheme,  # type: ignore[arg-type]
         reduced_motion="reduce",  # colours halfway through a transition are nobody's colours
     )
+    context.set_default_timeout(PATIENCE)
     try:
         yield context.new_page()
     finally:

@@ -1,5 +1,7 @@
 """Gate: the first load of a page is light, so that it opens at once on a phone far from a mast.
 
+What holds back the first picture, styles and scripts that are not deferred, has a limit of its own.
+
 Counted is all that the browser asked for until it came to rest, in the bytes that a web host sends. Figures are the
 drawings inside of ``<figure>``, which are part of the page's file, and the pictures of its text.
 """
@@ -16,6 +18,7 @@ from built_site import LEVEL, sent_bytes
 
 WITHOUT_FIGURES = 350_000
 WITH_FIGURES = 1_000_000
+BLOCKING = 15_000
 #: Folders that Sphinx and our extensions put the pictures of a page's text into.
 PICTURES = ("/_images/", "/_figures/")
 _HEAVIEST = 4
@@ -50,10 +53,25 @@ def weights(site: Path, address: str, requests: Iterable[str]) -> dict[str, tupl
     return sent
 
 
+def blocking(site: Path, address: str) -> dict[str, int]:
+    """Return the bytes that are sent for each own file that a page waits for before it shows anything."""
+    page = BeautifulSoup((site / address).read_text("utf-8"), "html.parser")
+    addresses = [str(style["href"]) for style in page.select("link[rel~=stylesheet][href]")]
+    addresses += [str(script["src"]) for script in page.select("script[src]:not([defer], [async], [type=module])")]
+    files = [((site / address).parent / unquote(urlsplit(each).path)).resolve() for each in addresses]
+    return {file.name: len(sent_bytes(file)) for file in files if file.is_file()}
+
+
 def check(site: Path, address: str, requests: Iterable[str]) -> list[str]:
-    """Return which of the two limits a page's first load breaks, with its heaviest files; see `weights`."""
-    sent = weights(site, address, requests)
+    """Return which limits a page's first load breaks, with its heaviest files; see `weights` and `blocking`."""
+    sent, held = weights(site, address, requests), blocking(site, address)
     problems = []
+    if (total := sum(held.values())) > BLOCKING:
+        problems.append(
+            f"nothing is shown before {total / 1000:.0f} kB of styles and scripts are there, at most "
+            f"{BLOCKING / 1000:.0f} kB are right: "
+            + ", ".join(f"{name} {size / 1000:.0f} kB" for name, size in held.items())
+        )
     for part, limit, words in ((0, WITHOUT_FIGURES, "without figures"), (1, WITH_FIGURES, "with figures")):
         total = sum(sizes[part] for sizes in sent.values())
         if total > limit:

@@ -43,9 +43,21 @@
     return words ? `${kind} "${words}"` : kind;
   }
 
-  /** Whether a point of the element is on the screen with nothing of another element over it. */
+  // How much of an element that is larger than the screen must be on it, in CSS pixels: a target's least size.
+  const ENOUGH = 24;
+
+  /** The part of a box that is on the screen; null if that is less than half of it and less than enough. */
+  function partOnScreen(box) {
+    const left = Math.max(box.left, 0), right = Math.min(box.right, document.documentElement.clientWidth);
+    const top = Math.max(box.top, 0), bottom = Math.min(box.bottom, document.documentElement.clientHeight);
+    const seen = right - left >= Math.min(ENOUGH, box.width / 2) && bottom - top >= Math.min(ENOUGH, box.height / 2);
+    return seen ? { left, top, width: right - left, height: bottom - top } : null;
+  }
+
+  /** Whether a point of what is on the screen of the element has nothing of another element over it. */
   function isUncovered(element) {
-    for (const box of [...element.getClientRects(), ...[...(element.labels ?? [])].flatMap((label) => [...label.getClientRects()])])
+    const boxes = [element, ...(element.labels ?? [])].flatMap((part) => [...part.getClientRects()]);
+    for (const box of boxes.map(partOnScreen).filter(Boolean))
       for (const [x, y] of [[0.5, 0.5], [0.1, 0.5], [0.9, 0.5], [0.5, 0.1], [0.5, 0.9]]) {
         const hit = document.elementFromPoint(box.left + x * box.width, box.top + y * box.height);
         if (hit && (element.contains(hit) || hit.contains(element) && hit !== document.body && hit !== document.documentElement

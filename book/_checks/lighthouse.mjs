@@ -12,12 +12,26 @@ const load = (name) => import(pathToFileURL(require.resolve(name)));
 const { default: lighthouse } = await load("lighthouse");
 const { launch } = await load("chrome-launcher");
 
-const CATEGORIES = ["performance", "accessibility", "best-practices", "seo"];
+const FULL = ["accessibility", "best-practices", "seo"];
+// What ends a visit that hangs: a page is not wrong because this machine is busy.
+const PATIENCE = { maxWaitForFcp: 300_000, maxWaitForLoad: 600_000 };
 
 /** The first elements or files that an audit complains about, as one would look for them. */
 function complaints(audit) {
   const items = audit.details?.items ?? [];
   return items.slice(0, 3).map((item) => item.node?.selector ?? item.url ?? item.source?.url ?? item.description ?? "").filter(String);
+}
+
+/** What makes a page slow on any machine; bytes that are not used count where Lighthouse finds them worth a word. */
+function counts(audits) {
+  const wasted = (id) => audits[id].details?.items.reduce((sum, item) => sum + item.wastedBytes, 0);
+  return {
+    requests: audits["network-requests"].details?.items.length,
+    elements: audits["dom-size"].numericValue,
+    shift: audits["cumulative-layout-shift"].numericValue,
+    unused_styles: wasted("unused-css-rules"),
+    unused_scripts: wasted("unused-javascript"),
+  };
 }
 
 /** What kept a category from its full score, the weightiest first. */
@@ -35,13 +49,15 @@ const chrome = await launch({
 try {
   for (const address of addresses) {
     // The default configuration is a phone: a small screen, a slow network and a slow processor, both simulated.
-    const { lhr } = await lighthouse(address, { port: chrome.port, logLevel: "silent", output: "json", onlyCategories: CATEGORIES });
+    const flags = { port: chrome.port, logLevel: "silent", output: "json", onlyCategories: ["performance", ...FULL], ...PATIENCE };
+    const { lhr } = await lighthouse(address, flags);
     const scores = {};
-    for (const name of CATEGORIES) {
+    for (const name of FULL) {
       const category = lhr.categories[name];
       scores[name] = { score: category.score, reasons: reasons(category, lhr.audits) };
     }
-    console.log(JSON.stringify({ address, error: lhr.runtimeError?.message ?? null, scores }));
+    const said = { address, error: lhr.runtimeError?.message ?? null, speed: lhr.categories.performance.score, scores };
+    console.log(JSON.stringify({ ...said, counts: said.error ? {} : counts(lhr.audits) }));
   }
 } finally {
   chrome.kill();

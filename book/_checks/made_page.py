@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from chromium import PATIENCE
 from playwright.sync_api import Browser, Page
 from site_security import POLICY
 
@@ -30,6 +31,7 @@ def made_page(folder: Path, styles: Sequence[str], scripts: Sequence[str], conte
 def opened_page(browser: Browser, path: Path) -> Iterator[Page]:
     """Yield the page in a fresh profile; AssertionError if anything failed in it by the end."""
     context = browser.new_context()
+    context.set_default_timeout(PATIENCE)
     opened = context.new_page()
     errors: list[str] = []
     opened.on("pageerror", lambda error: errors.append(str(error)))

@@ -62,6 +62,15 @@ def problems_of(chromium: Browser, site: Path, mode: Mode = PHONE) -> str:
             'a "x" has the focus off the screen or below another element',
         ),
         (
+            "<div tabindex='0' style='position: absolute; left: -980px; width: 1000px'>x</div>",
+            'div "x" has the focus off the screen or below another element',
+        ),
+        (
+            "<div tabindex='0' style='height: 5000px'>x</div>"
+            "<p style='position: fixed; inset: 0; background: #fff'>y</p>",
+            'div "x" has the focus off the screen or below another element',
+        ),
+        (
             "<button id='trap'>x</button><button id='after'>y</button><script>"
             "document.getElementById('trap').addEventListener('keydown', e => e.preventDefault())</script>",
             'button#after "y" is not reached with Tab',
@@ -106,6 +115,18 @@ def test_what_scrolls_inside_the_page_is_no_fault(chromium: Browser, tmp_path: P
     box = "<div style='overflow-x: auto' tabindex='0' role='region' aria-label='wide'>"
     write_page(tmp_path, f"{GOOD_BODY}{box}<div style='width: 2000px'>x</div></div>")
     assert problems_of(chromium, tmp_path) == ""
+
+
+@pytest.mark.parametrize("above", [0, 300, 700, 860, 5000])
+@pytest.mark.parametrize("mode", [PHONE, SCREEN])
+def test_what_is_taller_than_the_screen_has_its_focus_on_it(
+    chromium: Browser, tmp_path: Path, mode: Mode, above: int
+) -> None:
+    box = "<div style='overflow-x: auto; height: 9000px' tabindex='0' role='region' aria-label='tall'>"
+    write_page(
+        tmp_path, f"{GOOD_BODY}<div style='height: {above}px'></div>{box}<div style='width: 2000px'>x</div></div>"
+    )
+    assert problems_of(chromium, tmp_path, mode) == ""
 
 
 def test_one_radio_button_of_a_group_is_reached(chromium: Browser, tmp_path: Path) -> None:

@@ -48,9 +48,25 @@ def test_lighthouse_tells_what_it_misses(tmp_path: Path) -> None:
     write_page(tmp_path, "<main><h1>Page</h1><img src='data:image/gif;base64,R0lGODlhAQABAAAAACw='></main>")
     with serve(tmp_path) as base:
         [seen] = gate_lighthouse.visit([f"{base}/index.html"], NODE)
-    said = "\n".join(gate_lighthouse.judge([seen]))
+    said = "\n".join(gate_lighthouse.judge(seen))
     assert "Lighthouse accessibility is" in said
     assert "image-alt" in said
+
+
+def test_lighthouse_counts_what_makes_a_page_slow(tmp_path: Path) -> None:
+    (tmp_path / "unused.css").write_text("".join(f".never-{place} {{ color: red }}\n" for place in range(20_000)))
+    (tmp_path / "unused.js").write_text("".join(f"function never{n}() {{ return {n} }}\n" for n in range(20_000)))
+    # In a frame after the first, which has shown what then moves.
+    move = "() => document.body.prepend(document.querySelector('hr'))"
+    (tmp_path / "moves.js").write_text(f"requestAnimationFrame(() => requestAnimationFrame({move}))")
+    (tmp_path / "asks.js").write_text("for (let n = 0; n < 40; n++) fetch(`index.html?${n}`)")
+    head = "<link rel='stylesheet' href='unused.css'>"
+    head += "".join(f"<script src='{name}.js' defer></script>" for name in ("unused", "asks", "moves"))
+    tall = "<style>hr { height: 300px }</style>"
+    write_page(tmp_path, f"{GOOD_BODY}{'<b>x</b>' * 6500}<hr>", head + tall)
+    with serve(tmp_path) as base:
+        [seen] = gate_lighthouse.visit([f"{base}/index.html"], NODE)
+    assert [name for name, (most, _) in gate_lighthouse.MOST.items() if seen.counts[name] <= most] == []
 
 
 def test_a_program_that_is_missing_is_an_error(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import urllib.request
 from collections.abc import Sequence
@@ -83,6 +84,26 @@ def test_figures_have_a_limit_of_their_own(tmp_path: Path) -> None:
     assert "with figures, at most 1000 kB" in said
 
 
+@pytest.mark.parametrize(
+    ("tag", "blocks"),
+    [
+        ("<script src='big.js'></script>", True),
+        ("<script src='big.js' defer></script>", False),
+        ("<script src='big.js' async></script>", False),
+        ("<script src='big.js' type='module'></script>", False),
+        ("<link rel='stylesheet' href='big.js?v=1'>", True),
+        ("<link rel='icon' href='big.js'>", False),
+    ],
+)
+def test_what_holds_back_the_first_picture_has_a_limit(tmp_path: Path, tag: str, blocks: bool) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "big.js").write_text(os.urandom(20_000).hex())
+    write_page(tmp_path / "sub", GOOD_BODY, tag, "page.html")
+    found = "\n".join(gate_weight.check(tmp_path, "sub/page.html", ["/sub/page.html"]))
+    assert found.startswith("nothing is shown before 2") == blocks
+    assert ("big.js 2" in found) == blocks
+
+
 def test_the_server_compresses_text_alone(tmp_path: Path) -> None:
     write_page(tmp_path, GOOD_BODY)
     (tmp_path / "a.png").write_bytes(b"picture")
@@ -95,33 +116,45 @@ def test_the_server_compresses_text_alone(tmp_path: Path) -> None:
             assert picture.read() == b"picture"
 
 
-def visit(performance: int, seo: int = 100) -> Visit:
-    scores = {"performance": performance, "accessibility": 100, "best-practices": 100, "seo": seo}
-    return Visit(scores, {name: ["is-slow 9 s (It is slow)"] for name in scores})
+FEW = {"requests": 20, "elements": 4000, "shift": 0.0007, "unused_styles": 0, "unused_scripts": 0}
+
+
+def visit(speed: int = 50, seo: int = 100, counts: dict[str, float] | None = None) -> Visit:
+    scores = {"accessibility": 100, "best-practices": 100, "seo": seo}
+    return Visit(speed, scores, {name: ["is-slow 9 s (It is slow)"] for name in scores}, {**FEW, **(counts or {})})
 
 
 def test_a_low_score_is_told_with_its_reason() -> None:
-    assert judge([visit(95)]) == []
-    assert judge([visit(99, seo=92)]) == ["Lighthouse seo is 92, at least 100 is right: is-slow 9 s (It is slow)"]
-    [said] = judge([visit(90), visit(80), visit(94)])
-    assert said.startswith("Lighthouse performance is 90, the median of 90, 80, 94, at least 95 is right")
+    assert judge(visit(seo=92)) == ["Lighthouse seo is 92, 100 is right: is-slow 9 s (It is slow)"]
 
 
-@pytest.mark.parametrize(
-    ("speeds", "visits", "passes"),
-    [((95,), 1, True), ((90, 96, 97), 3, True), ((90, 91), 2, False), ((90, 96, 94), 3, False)],
-)
-def test_a_slow_page_is_visited_until_its_median_is_known(speeds: tuple[int, ...], visits: int, passes: bool) -> None:
-    left = iter(speeds)
-    count = 0
+@pytest.mark.parametrize(("name", "count"), [(name, 1.1 * most) for name, (most, _) in gate_lighthouse.MOST.items()])
+def test_what_makes_a_page_slow_anywhere_is_counted(name: str, count: float) -> None:
+    [said] = judge(visit(speed=100, counts={name: count}))
+    most, what = gate_lighthouse.MOST[name]
+    assert said == f"Lighthouse counts {count:g} {what}, at most {most:g} are right"
 
+
+@pytest.mark.parametrize("speed", [0, 50, 100])
+def test_a_speed_on_this_machine_is_printed_and_decides_nothing(speed: int, capsys: pytest.CaptureFixture[str]) -> None:
     def look(addresses: Sequence[str], node: Path) -> list[Visit]:
-        nonlocal count
-        count += 1
-        return [visit(next(left)) for _ in addresses]
+        return [visit(speed) for _ in addresses]
 
-    found = gate_lighthouse.check("http://site", ["a.html"], Path(), look)
-    assert (count, found == {}) == (visits, passes)
+    assert gate_lighthouse.check("http://site", ["a.html"], Path(), look) == {}
+    assert f"a.html {speed}" in capsys.readouterr().out
+
+
+def told(**changed: object) -> str:
+    scores = {name: {"score": 1, "reasons": []} for name in gate_lighthouse.FULL}
+    return json.dumps({"address": "a", "error": None, "speed": 0.9, "scores": scores, "counts": FEW, **changed})
+
+
+def test_a_visit_that_saw_no_page_or_counted_nothing_is_an_error() -> None:
+    assert judge(gate_lighthouse.read_visit(told())) == []
+    with pytest.raises(RuntimeError, match="cannot look at a: no paint"):
+        gate_lighthouse.read_visit(told(error="no paint"))
+    with pytest.raises(RuntimeError, match="says nothing of shift of a"):
+        gate_lighthouse.read_visit(told(counts={**FEW, "shift": None}))
 
 
 def test_prose_is_read_by_block_without_code_and_sources() -> None:
