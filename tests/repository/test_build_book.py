@@ -174,6 +174,7 @@ def test_a_build_that_cannot_begin_on_a_full_disk_says_so(
     def refuse(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
+    monkeypatch.setattr(sys, "argv", ["build_book"])
     monkeypatch.setattr(build_book, "ROOT", tmp_path)
     monkeypatch.setattr(build_book, "build", refuse)
     assert build_book.main() == 1
