@@ -14,18 +14,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
 from numba.core.registry import CPUDispatcher
 
 from tinytorch.perf import kernels
 from tinytorch.perf.kernels import compiling
 from tinytorch.perf.kernels.compiling import kernel
 
-#: Compiles one kernel, which closes over another, into a folder of its own, and says how often it was read from disk.
+#: Needs one kernel, which closes over another, in a folder of its own; says how many this process compiled, how often
+#: it read one from disk, and which ones were compiled.
 PROGRAM = """
 import sys
 from pathlib import Path
 from tinytorch.perf.kernels import compiling
 compiling.KEPT = Path(sys.argv[1])
+if sys.argv[2] == "rank":
+    sys.modules["mpi4py.MPI"] = None
 import numpy as np
 from tinytorch.perf.kernels.pointwise import relu_share
 x = np.array([-1.0, 2.0], np.float32)
@@ -34,13 +38,14 @@ compiling.warm(relu_share, 0, 2, x, y)
 before = list(relu_share.overloads)
 relu_share(0, 2, x, y)
 assert y.tolist() == [0.0, 2.0] and list(relu_share.overloads) == before
-print(sum(relu_share.stats.cache_hits.values()), *compiling.compile_seconds())
+here = len(compiling._seconds.taken)
+print(here, sum(relu_share.stats.cache_hits.values()), *compiling.compile_seconds())
 """
 
 
-def run(folder: Path) -> str:
+def run(folder: Path, place: str = "alone") -> str:
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder)], check=True, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", PROGRAM, str(folder), place], check=True, capture_output=True, text=True, timeout=120
     ).stdout.strip()
 
 
@@ -48,14 +53,34 @@ COMPILED = "pointwise._share.<locals>.share_relu pointwise.relu"
 
 
 def test_a_second_process_reads_the_first_ones_code_and_seconds(tmp_path: Path) -> None:
-    assert run(tmp_path) == f"0 {COMPILED}"
-    assert run(tmp_path) == f"1 {COMPILED}"
+    assert run(tmp_path, "rank") == f"2 0 {COMPILED}"
+    assert run(tmp_path, "rank") == f"0 1 {COMPILED}"
+
+
+def test_a_child_compiles_and_its_parent_reads(tmp_path: Path) -> None:
+    """Outside of Linux nobody forks, and the process compiles itself."""
+    assert run(tmp_path) == (f"0 1 {COMPILED}" if sys.platform == "linux" else f"2 0 {COMPILED}")
+    assert run(tmp_path) == f"0 1 {COMPILED}"
+
+
+def test_a_child_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "_LONGEST_COMPILATION", 0.1)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    assert not compiling._ended_well(child.pid)
+    child.wait()
+
+
+def test_what_cannot_be_compiled_raises_here_and_once(capfd: pytest.CaptureFixture[str]) -> None:
+    wrong = kernel(mixed)
+    with pytest.raises(TypingError):
+        wrong(1)
+    assert capfd.readouterr() == ("", ""), "the child says nothing"
 
 
 def test_without_a_folder_kernels_compile_and_say_so(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
-    assert run(blocked) == f"0 {COMPILED}"
+    assert run(blocked) == f"2 0 {COMPILED}"
 
 
 def test_folders_go_that_are_neither_new_nor_in_use(tmp_path: Path) -> None:
@@ -95,6 +120,10 @@ def test_the_key_is_of_all_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         (tmp_path / "other.py").write_text(text)
         keys.append(compiling.source_key.__wrapped__())
     assert keys[0] != keys[1]
+
+
+def mixed(a: Any) -> Any:
+    return a + "text"
 
 
 @kernel

@@ -6,8 +6,12 @@ import hashlib
 import json
 import os
 import shutil
+import signal
+import sys
 import tempfile
+import threading
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -23,6 +27,10 @@ _HERE = Path(__file__).resolve().parent
 KEPT = _HERE.parents[2] / "_build" / "kernels"
 #: Folders that are kept whatever their age, and seconds that another one is kept after a process last used it.
 _FOLDERS, _IN_USE_SECONDS = 3, 3600
+#: Seconds after which a child that compiles is given up: the largest kernels take some ten on a slow machine.
+_LONGEST_COMPILATION = 300.0
+#: Whether this process is a child that compiles, and so does it itself.
+_is_child = False
 #: Name of the folder's files that say how long a compilation took.
 _SECONDS = ".seconds.json"
 
@@ -106,6 +114,17 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
 
     _impl_class = _CacheImplementation
 
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self.dispatcher: Any = None
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """Return the code of the signature from disk, compiled by a child process if it is not there; else None."""
+        found = super().load_overload(signature, target_context)
+        if found is None and _compiled_aside(self.dispatcher, signature):
+            found = super().load_overload(signature, target_context)
+        return found
+
     def _index_key(self, signature: Any, codegen: Any) -> Any:
         return signature, codegen.magic_tuple(), hashlib.sha256(self._py_func.__code__.co_code).hexdigest()
 
@@ -123,6 +142,38 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
     def _save_overload(self, signature: Any, data: Any) -> None:
         self._select(signature, data.codegen)
         super()._save_overload(signature, data)
+
+
+def _compiled_aside(dispatcher: Any, signature: Any) -> bool:
+    """Have a forked child compile the signature and keep it on disk; return whether it did.
+
+    LLVM does not give back what it takes to compile: a chapter's kernels left hundreds of megabytes in its process.
+    With a child they go. There is none where a fork may do harm: outside of Linux, and in a rank of MPI.
+    """
+    global _is_child
+    if _is_child or sys.platform != "linux" or "mpi4py.MPI" in sys.modules:
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of other threads, none of which the child needs
+        child = os.fork()
+    if child:
+        return _ended_well(child)
+    _is_child, code = True, 1
+    try:
+        dispatcher.compile(signature)
+        code = 0
+    finally:
+        os._exit(code)  # no handler of the parent's runs twice, and no error is told twice: the parent meets it itself
+
+
+def _ended_well(child: int) -> bool:
+    """Wait for a process; return whether it ended with code 0. One that takes too long is ended."""
+    late = threading.Timer(_LONGEST_COMPILATION, os.kill, (child, signal.SIGKILL))
+    late.start()
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        late.cancel()
 
 
 def kernel(function: Callable[..., Any], variant: str = "") -> Any:
@@ -148,6 +199,7 @@ def kernel(function: Callable[..., Any], variant: str = "") -> Any:
     compiled = njit(nogil=True, error_model="numpy")(function)
     if cache_folder() is not None:
         compiled._cache = _KernelCache(function)
+        compiled._cache.dispatcher = compiled
     return compiled
 
 
