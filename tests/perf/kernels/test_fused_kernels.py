@@ -256,4 +256,6 @@ SHARES: dict[str, tuple[Any, str]] = {
 def test_kernels_are_made_of_packed_instructions(name: str) -> None:
     share, types = SHARES[name]
     found = evidence(compiled(share.py_func, f"void({types})"))
-    assert sum(count for kind, count in found.items() if not kind.startswith(("vmov", "mov"))) >= 8, found
+    # A loop of SVE's takes one vector at a time, of whatever length; others take several.
+    least = 4 if any(kind.endswith(" z") for kind in found) else 8
+    assert sum(count for kind, count in found.items() if not kind.startswith(("vmov", "mov"))) >= least, found
