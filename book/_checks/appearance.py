@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -50,13 +50,12 @@ FORGET_DURATION = (
 )
 
 
-def write_sources(folder: Path) -> None:
-    """Write into a folder what Jupyter Book makes the specimen of: its pages, and the book's own settings and parts."""
+def write_sources(folder: Path, sources: Iterable[Path]) -> None:
+    """Write into a folder what Jupyter Book makes a site of: these files, and the book's own settings and parts."""
     book = folder / "book"
     book.mkdir(parents=True)
-    for source in SPECIMEN.iterdir():
-        if source.is_file():
-            (book / source.name).symlink_to(source)
+    for source in sources:
+        (book / source.name).symlink_to(source)
     for part in PARTS:
         (book / part).symlink_to(ROOT / "book" / part)
     settings = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))
@@ -67,21 +66,26 @@ def write_sources(folder: Path) -> None:
     (folder / "_config.yml").write_text(yaml.safe_dump(settings), "utf-8")
 
 
-def build_specimen(folder: Path) -> Path:
-    """Build the specimen in an empty folder and return the folder of its site.
+def build_sources(folder: Path, toc: Path) -> Path:
+    """Build what `write_sources` wrote into a folder, and return the folder of the site.
 
     Raises:
         RuntimeError: if it does not build.
     """
-    write_sources(folder)
     program = Path(sys.executable).with_name("jupyter-book")
     command = [str(program), "build", str(folder / "book"), "--path-output", str(folder), "-W", "--keep-going", "-n"]
-    command += ["--config", str(folder / "_config.yml"), "--toc", str(SPECIMEN / "_toc.yml")]
+    command += ["--config", str(folder / "_config.yml"), "--toc", str(toc)]
     settings = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     done = subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"The specimen was not built: {done.stdout[-3000:]}\n{done.stderr[:4000]}")
+        raise RuntimeError(f"The site was not built: {done.stdout[-3000:]}\n{done.stderr[:4000]}")
     return folder / "_build" / "html"
+
+
+def build_specimen(folder: Path) -> Path:
+    """Build the specimen in an empty folder and return the folder of its site; RuntimeError if it does not build."""
+    write_sources(folder, (source for source in SPECIMEN.iterdir() if source.is_file()))
+    return build_sources(folder, SPECIMEN / "_toc.yml")
 
 
 def font_style(base: str) -> str:

@@ -23,8 +23,8 @@ FULL = ("accessibility", "best-practices", "seo")
 MOST = {
     "requests": (30, "requests of the first load"),
     "elements": (6000, "elements"),
-    # A button of the header that appears as the script behind it runs moves its neighbour, by less than a thousandth.
-    "shift": (0.01, "of the screen moved as the page loads"),
+    # What web.dev/cls calls good. On a busy machine a page may be seen before its scripts made forms of its questions.
+    "shift": (0.1, "of the screen moved as the page loads"),
     "unused_styles": (10_000, "bytes of styles that the page does not use"),
     "unused_scripts": (10_000, "bytes of scripts that the page does not run"),
 }

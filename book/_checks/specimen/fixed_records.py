@@ -33,11 +33,11 @@ PROVENANCE: dict[str, Any] = {
 }
 
 
-def fix_provenance() -> None:
+def fix_provenance(machine: dict[str, Any] = PROVENANCE["machine"]) -> None:
     """Make pages of this process say that they were made at a fixed time on a fixed machine."""
     floor = Measurement("the same code against itself", (1.01, 1.02, 1.03, 1.02, 1.01, 1.02, 1.03), "")
     for name, value in {
-        "provenance": lambda: PROVENANCE,
+        "provenance": lambda: {**PROVENANCE, "machine": machine},
         "now": lambda: WHEN,
         "small_noise_floor": lambda: NoiseFloor("nothing", (), floor),
     }.items():

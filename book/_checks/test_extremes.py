@@ -1,0 +1,84 @@
+"""Pages hold the longest and the shortest texts that a build can produce, at every width and under the keyboard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from appearance import SPECIMEN, build_sources, write_sources
+from built_site import serve
+from chromium import HEIGHT, Mode, opened
+from gate_browser import MODES, OPEN_FOLDED_PARTS, Seen, look
+from playwright.sync_api import Browser
+
+EXTREMES = Path(__file__).with_name("extremes")
+PAGES = ("chapter.html", "claims.html", "index.html")
+#: How many claims there are of each length: enough for a ledger taller than any screen, and one.
+CLAIMS = {"longest": 8, "shortest": 1}
+
+
+@pytest.fixture(scope="module", params=sorted(CLAIMS))
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp(request.param) / "it"
+    files = [file for file in EXTREMES.iterdir() if file.is_file() and file.name != "chapter.md"]
+    write_sources(folder, [*files, SPECIMEN / "fixed_records.py", SPECIMEN / "references.bib"])
+    claims = "\n\n".join(f"```{{claim}} claim-{number}\n```" for number in range(CLAIMS[request.param]))
+    text = (
+        (EXTREMES / "chapter.md").read_text("utf-8").replace("CLAIMS", claims).replace("LONGEST", request.param.upper())
+    )
+    (folder / "book" / "chapter.md").write_text(text, "utf-8")
+    return build_sources(folder, EXTREMES / "_toc.yml")
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize("page", PAGES)
+def test_texts_of_any_length_fit(browser: Browser, site: Path, page: str, mode: Mode) -> None:
+    seen = Seen(page)
+    with serve(site) as base:
+        look(browser, base, site, seen, mode)
+    assert seen.lines() == []
+
+
+#: Where a table's header lies that has a button to press, and whether what can have the focus in it is seen whole.
+SEEN_WHOLE = """() => {
+  const button = document.activeElement, box = button.closest(".measured-table");
+  if (!box || button === box) return null;
+  const inner = button.getBoundingClientRect(), outer = box.getBoundingClientRect();
+  return inner.left >= outer.left - 1 && inner.right <= outer.right + 1;
+}"""
+
+
+def test_the_focus_is_never_at_the_edge_of_a_wide_table(browser: Browser, site: Path) -> None:
+    seen = set()
+    with serve(site) as base, opened(browser, MODES[0]) as page:
+        page.goto(f"{base}/chapter.html", wait_until="networkidle")
+        page.evaluate(OPEN_FOLDED_PARTS)
+        for width in range(320, 800, 32):
+            page.set_viewport_size({"width": width, "height": HEIGHT})
+            page.evaluate("document.querySelectorAll('.measured-table').forEach(box => box.scrollLeft = 0)")
+            page.locator("#table-all").focus()
+            for _ in range(6):
+                page.keyboard.press("Tab")
+                seen.add(page.evaluate(SEEN_WHOLE))
+    assert seen == {True}
+
+
+#: The sizes of what scripts find on a page and make more of: tables with buttons to sort by, and the header.
+SIZES = """() => [...document.querySelectorAll("table.sortable, table.sortable :is(th, td), .site-header > *")]
+  .map(element => [element.textContent.trim(), element.getBoundingClientRect()])
+  .map(([text, box]) => [text, Math.round(box.left), Math.round(box.width), Math.round(box.height)])"""
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("width", [412, 1280])
+def test_scripts_move_no_table_and_no_header(browser: Browser, site: Path, page: str, width: int) -> None:
+    sizes = []
+    with serve(site) as base:
+        for scripts in (False, True):
+            context = browser.new_context(viewport={"width": width, "height": HEIGHT}, java_script_enabled=scripts)
+            tab = context.new_page()
+            tab.goto(f"{base}/{page}", wait_until="networkidle")
+            sizes.append(tab.evaluate(SIZES))
+            context.close()
+    assert sizes[0] == sizes[1]
+    assert len(sizes[0]) > 3
