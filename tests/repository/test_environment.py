@@ -128,7 +128,11 @@ def test_what_the_lock_has_packages_for_is_made(
 def test_the_pythons_are_those_that_the_lock_is_tested_for() -> None:
     assert tuple(".".join(map(str, version)) for version in environment.PYTHONS) == (PYTHONS[0], PYTHONS[-1])
     assert f"CPython {PYTHONS[0]} to {PYTHONS[-1]} " in environment.SUPPORTED
-    assert f"glibc {'.'.join(map(str, environment.GLIBC))} or newer" in environment.SUPPORTED
+    glibc = f"glibc {'.'.join(map(str, environment.GLIBC))} or newer"
+    assert glibc in environment.SUPPORTED
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert f"You need Python {PYTHONS[0]} to {PYTHONS[-1]}," in readme
+    assert f"Linux needs {glibc};" in readme
 
 
 def test_a_python_that_is_too_old_is_told_so_in_one_line(tmp_path: Path) -> None:
