@@ -182,7 +182,7 @@ def test_a_rate_is_the_amount_of_a_round_over_its_time() -> None:
 
 def test_working_sets_are_two_an_octave_and_those_asked_for() -> None:
     sizes = working_sets(1)
-    assert (sizes[0], sizes[-1], len(sizes)) == (8 * 2**10, 256 * 2**20, 31)
+    assert (sizes[0], sizes[-1], len(sizes)) == (8 * 2**10, 128 * 2**20, 29)
     assert np.diff(np.log2(sizes)) == pytest.approx(0.5, abs=1e-3)
     assert set(working_sets(1, also=[48 * 2**10, 2**40])) - set(sizes) == {48 * 2**10}
     assert working_sets(3)[0] == 3 * 8 * 2**10
