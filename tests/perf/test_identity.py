@@ -14,6 +14,7 @@ import pytest
 from tinytorch.perf import identity as identity_module
 from tinytorch.perf.arm_cpus import arm_cpu_name
 from tinytorch.perf.identity import (
+    HELD_TO,
     Cache,
     caches,
     cpu_name,
@@ -23,6 +24,12 @@ from tinytorch.perf.identity import (
     steering_variables,
     widest_vectors,
 )
+
+
+@pytest.fixture(autouse=True)
+def _held_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask of this machine's own CPU, also where the tests run as an older one would."""
+    monkeypatch.delenv(HELD_TO, raising=False)
 
 
 def listed_by_lscpu(*options: str) -> dict[str, str]:
