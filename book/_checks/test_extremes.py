@@ -63,6 +63,24 @@ def test_the_focus_is_never_at_the_edge_of_a_wide_table(browser: Browser, site: 
     assert seen == {True}
 
 
+#: Scrolls until the label of a tab begins so many pixels above the lower edge, and puts the focus before the tab.
+BEFORE_TAB = """above => {
+  const tab = document.querySelector(".sd-tab-set > input"), link = tab.closest(".sd-tab-set").previousElementSibling;
+  link.querySelector("a").focus({ preventScroll: true });
+  window.scrollBy(0, tab.labels[0].getBoundingClientRect().top - innerHeight + above);
+}"""
+LABEL_SEEN_WHOLE = "document.activeElement.labels[0].getBoundingClientRect().bottom <= innerHeight"
+
+
+def test_the_focus_of_a_tab_is_seen_on_its_whole_label(browser: Browser, site: Path) -> None:
+    with serve(site) as base, opened(browser, MODES[0]) as page:
+        page.goto(f"{base}/chapter.html", wait_until="networkidle")
+        for above in range(2, 60, 4):
+            page.evaluate(BEFORE_TAB, above)
+            page.keyboard.press("Tab")
+            assert page.evaluate(LABEL_SEEN_WHOLE), f"{above} px above the edge"
+
+
 #: The sizes of what scripts find on a page and make more of: tables with buttons to sort by, and the header.
 SIZES = """() => [...document.querySelectorAll("table.sortable, table.sortable :is(th, td), .site-header > *")]
   .map(element => [element.textContent.trim(), element.getBoundingClientRect()])
