@@ -8,8 +8,11 @@ from tinytorch.perf.timing import Measurement
 from tinytorch.report import Column, Page, verdict_between, verdict_of_all
 
 ONE_CORE = "the process that built this page could use one core only: build it where there are two"
-NO_CACHES = "this system does not report the sizes of its caches"
-NO_DOT_PRODUCT = "it speaks of an instruction that multiplies bytes and adds their products, which this CPU lacks"
+NO_CACHES = "whether the cache sizes that the system reports are yours cannot be asked of one that reports none"
+NO_DOT_PRODUCT = (
+    "whether INT8's peak is four times FP32's is said of an instruction that multiplies bytes and adds their products, "
+    "which this CPU lacks"
+)
 #: Shares of the reported size, and of the ideal of all cores, that support the claims on them.
 _MOST_OF_A_CACHE, _NEARLY_IDEAL = 0.75, 0.9
 
@@ -117,7 +120,8 @@ def ratio_of_peaks(one: Ceilings) -> Measurement:
 def record_cores(page: Page, one: Ceilings, several: Ceilings | None) -> None:
     """Record what all cores do over one, and the claim on it; on one core nothing is said of a second one."""
     if several is None:
-        page.absent("cores-arithmetic", "cores-bandwidth", "cores", "second-core", reason=ONE_CORE)
+        page.absent("cores-arithmetic", "cores-bandwidth", "cores", reason=ONE_CORE)
+        page.absent("second-core", reason=f"whether a second core doubles speed, as {ONE_CORE}")
         return
     arithmetic = several.fp32_peak.scaled(1 / one.fp32_peak.median, "", "all cores over one, FP32 peak")
     read = several.levels[-1].read.scaled(1 / one.levels[-1].read.median, "", "all cores over one, memory read")
