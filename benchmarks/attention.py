@@ -23,7 +23,7 @@ from benchmarks.conditions import one_core
 from tinytorch.core import ops
 from tinytorch.core.op import Implementation
 from tinytorch.perf.acceleration import kernel_implementations
-from tinytorch.perf.timing import blas_threads, interleave, ratio
+from tinytorch.perf.measuring import blas_threads, interleave, ratio
 
 #: Batch, heads, length, depth of a head.
 SHAPES = ((1, 12, 128, 64), (1, 12, 512, 64), (1, 4, 20, 24), (64, 4, 20, 24))

@@ -28,7 +28,7 @@ from benchmarks.conditions import one_core
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Sequential
 from tinytorch.perf.benchmarking import Plan, Results, Side, compare, load_results, run, save_results, started
-from tinytorch.perf.comparison import FASTER, SLOWER, Comparison
+from tinytorch.perf.measuring.comparison import FASTER, SLOWER, Comparison
 
 FALSE_ALARMS, FOUND = 0.02, 0.90
 #: Two layers more are 5.3 % more work; what a call takes besides its layers makes 5 % of the time of that.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tinytorch.perf.blas import loaded_blas
-from tinytorch.perf.team import allowed_cores, kept_on, may_pin
-from tinytorch.perf.timing import blas_threads
+from tinytorch.perf.host.blas import loaded_blas
+from tinytorch.perf.host.pinned_threads import allowed_cores, kept_on, may_pin
+from tinytorch.perf.measuring import blas_threads
 
 
 @contextmanager

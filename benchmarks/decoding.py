@@ -26,9 +26,9 @@ from tinytorch.core.op import Array
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration import accelerated
 from tinytorch.perf.engines import pytorch
+from tinytorch.perf.measuring import Measurement, interleave, ratio
 from tinytorch.perf.memoization import enable_kv_cache, fuse_decoding, generate
 from tinytorch.perf.quantization import Plan, quantize_model
-from tinytorch.perf.timing import Measurement, interleave, ratio
 
 PYTORCH = ("preallocated", "concatenated")
 #: Rate of ours over PyTorch's that the book's GPT must reach.

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from tinytorch.perf.comparison import compare_paired
 from tinytorch.perf.engines import ENGINES, OURS, SUBJECTS, Raced, available, race, runners, subject
-from tinytorch.perf.engines.face import Phase
 from tinytorch.perf.engines.our_profile import parts, recorded, seconds_at_roof
-from tinytorch.perf.hardware import ceilings
-from tinytorch.perf.statistics import Interval
-from tinytorch.perf.team import kept_on, usable_cores
-from tinytorch.perf.timing import Measurement, blas_threads
+from tinytorch.perf.engines.protocol import Phase
+from tinytorch.perf.host.pinned_threads import kept_on, usable_cores
+from tinytorch.perf.machine.store import ceilings
+from tinytorch.perf.measuring import Measurement, blas_threads
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.statistics import Interval
 
 PHASES: tuple[Phase, ...] = ("forward", "step")
 #: What has targets, and the engines that run it.

@@ -28,7 +28,7 @@ from tinytorch.core.optimizers import AdamW
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import TransformerBlock
 from tinytorch.perf.engines.pytorch import twin_of
-from tinytorch.perf.timing import interleave, ratio
+from tinytorch.perf.measuring import interleave, ratio
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from tinytorch.perf.acceleration import (
     kernel_implementations,
     unfused_gelu,
 )
-from tinytorch.perf.timing import Measurement, blas_threads, interleave, ratio
+from tinytorch.perf.measuring import Measurement, blas_threads, interleave, ratio
 
 #: Name of a run, its function, and the bytes that it must move; no bytes, no rate to hold against the copy's.
 Run = tuple[str, Callable[[], Any], int]

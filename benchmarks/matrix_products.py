@@ -23,11 +23,11 @@ from rich.table import Table
 from torch.nn import functional
 
 from benchmarks.conditions import one_core
-from tinytorch.perf.hardware import ceilings
-from tinytorch.perf.kernels.packed_matmul import packed_product, product
-from tinytorch.perf.kernels.packing import pack
-from tinytorch.perf.team import usable_cores
-from tinytorch.perf.timing import Measurement, blas_threads, interleave, ratio
+from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.kernels.gemm.packed_matmul import packed_product, product
+from tinytorch.perf.kernels.gemm.packing import pack
+from tinytorch.perf.machine.store import ceilings
+from tinytorch.perf.measuring import Measurement, blas_threads, interleave, ratio
 
 #: Rows, inner, columns.
 SHAPES = (

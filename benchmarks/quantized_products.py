@@ -27,9 +27,9 @@ from benchmarks.conditions import one_core
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.kernels.int8_matmul import fastest_dot
+from tinytorch.perf.kernels.int8.matmul import fastest_dot
+from tinytorch.perf.measuring import Measurement, interleave, ratio
 from tinytorch.perf.quantization import QuantizedLinear
-from tinytorch.perf.timing import Measurement, interleave, ratio
 
 #: The least part of the faster peer's speed.
 PEER_TARGET = 0.95

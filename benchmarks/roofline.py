@@ -22,11 +22,11 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import TransformerBlock
-from tinytorch.perf.bounds import best_bandwidth
-from tinytorch.perf.hardware import Ceilings, ceilings
-from tinytorch.perf.roofline import Placed, place_call
-from tinytorch.perf.team import usable_cores
-from tinytorch.perf.timing import blas_threads
+from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.machine.store import Ceilings, ceilings
+from tinytorch.perf.measuring import blas_threads
+from tinytorch.perf.roofline.bounds import best_bandwidth
+from tinytorch.perf.roofline.placement import Placed, place_call
 
 ABOVE = 1.05
 SGEMM, OF_PEAK = "matmul, 2048 wide", 0.8

@@ -18,7 +18,7 @@ from benchmarks.conditions import one_core
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.timing import interleave
+from tinytorch.perf.measuring import interleave
 
 TARGET_SECONDS = 2e-6
 

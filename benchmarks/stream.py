@@ -26,15 +26,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.conditions import one_core
-from tinytorch.perf.arena import Arena
-from tinytorch.perf.comparison import EQUIVALENT, FASTER, SLOWER, compare_paired
-from tinytorch.perf.identity import caches, reported_capacities
-from tinytorch.perf.kernels import compute_probes, memory_probes
-from tinytorch.perf.kernels.compute_probes import BLOCK_ELEMENTS, LANES, MULTIPLY_ADDS
-from tinytorch.perf.ladder import LARGEST, stream_arrays
-from tinytorch.perf.probing import calibrated_rounds
-from tinytorch.perf.team import allowed_cores
-from tinytorch.perf.timing import interleave
+from tinytorch.perf.host.identity import caches, reported_capacities
+from tinytorch.perf.host.memory_pages import Arena
+from tinytorch.perf.host.pinned_threads import allowed_cores
+from tinytorch.perf.kernels import probes
+from tinytorch.perf.kernels.probes import BLOCK_ELEMENTS, LANES, MULTIPLY_ADDS
+from tinytorch.perf.machine.memory_ladder import LARGEST, stream_arrays
+from tinytorch.perf.machine.probing import calibrated_rounds
+from tinytorch.perf.measuring import interleave
+from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER, compare_paired
 
 SOURCE = Path(__file__).with_name("stream.c")
 TRIAD, MULTIPLY_ADD = 0.15, 0.10
@@ -82,7 +82,7 @@ def triad_cases(library: ctypes.CDLL, lanes: int, core: int) -> list[Case]:
     sizes = {f"L{level}": size // 2 for level, size in reported.items()} | {"memory": beyond}
     arena = Arena(beyond + 2**20)
     arena.view(0, arena.memory.size // 4, np.float32)[:] = 1.0
-    ours = memory_probes.triad(lanes)
+    ours = probes.triad(lanes)
     cases = []
     for name, size in sizes.items():
         target, left, right = stream_arrays(arena, "triad", size)
@@ -98,7 +98,7 @@ def multiply_add_case(library: ctypes.CDLL, lanes: int) -> Case:
     most = max(MULTIPLY_ADDS)
     block = Arena(4 * BLOCK_ELEMENTS).view(0, BLOCK_ELEMENTS, np.float32)
     block[:] = 2.0
-    kernel = compute_probes.multiply_add(lanes, most)
+    kernel = probes.multiply_add(lanes, most)
     return Case(
         f"multiply-add, vectors of {library.lanes()} in C, {lanes} here",
         lambda rounds: library.multiply_add(0.999, 0.001, rounds),
@@ -179,7 +179,7 @@ def main() -> int:
 def fastest_lanes() -> int:
     """Return the floats of a vector with which our multiply-adds are fastest, as the ceilings choose it."""
     block = np.full(BLOCK_ELEMENTS, 2.0, np.float32)
-    kernels = {lanes: compute_probes.multiply_add(lanes, max(MULTIPLY_ADDS)) for lanes in LANES}
+    kernels = {lanes: probes.multiply_add(lanes, max(MULTIPLY_ADDS)) for lanes in LANES}
     taken = interleave(
         {str(k): partial(f, block, 500, np.float32(0.999), np.float32(0.001)) for k, f in kernels.items()}, repeats=7
     )

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import mannwhitneyu, ttest_ind
 
-from tinytorch.perf.comparison import FASTER, SLOWER, compare_paired
+from tinytorch.perf.measuring.comparison import FASTER, SLOWER, compare_paired
 
 Times = npt.NDArray[np.float64]
 Rule = Callable[[Times, Times], int]

@@ -30,7 +30,7 @@ from rich.table import Table
 
 from benchmarks.conditions import one_core
 from benchmarks.verdict_rules import FOLKLORE, NamedRule, Times, all_rules
-from tinytorch.perf.timing import interleave, measure
+from tinytorch.perf.measuring import interleave, measure
 
 #: Rows of the left matrix, and with 3 % more of the same work.
 _ROWS, _MORE_ROWS = 1600, 1648

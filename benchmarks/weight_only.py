@@ -30,8 +30,8 @@ from tinytorch import models
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.measuring import Measurement, interleave, ratio
 from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme, quantize_model
-from tinytorch.perf.timing import Measurement, interleave, ratio
 
 onnx: Any = importlib.import_module("onnx")
 

@@ -6,7 +6,7 @@ import pytest
 
 from tinytorch.perf.engines import ENGINES, OURS, NotMeasured, available, study, subject
 from tinytorch.perf.engines.agreement import check
-from tinytorch.perf.engines.face import Engine, Phase
+from tinytorch.perf.engines.protocol import Engine, Phase
 
 PEERS = [engine for engine in ENGINES.values() if engine.name not in OURS]
 SMALL = ("block-128", "gpt-64", "mlp-1", "mlp-64", "cnn-64")

@@ -17,6 +17,7 @@ from peers.agreement import drawn
 from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.ops.packed_codes import in_rows, pack
 from tinytorch.perf.quantization import (
     HistogramObserver,
     MinMaxObserver,
@@ -31,7 +32,6 @@ from tinytorch.perf.quantization import (
     quantize_blocks,
     range_parameters,
 )
-from tinytorch.perf.quantization.packing import in_rows, pack
 
 gguf: Any = importlib.import_module("gguf")
 onnx: Any = importlib.import_module("onnx")

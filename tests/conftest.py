@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scripts.blas_settings import ignored_warnings
 from tests import own_warnings
 from tests.perf.made_ceilings import made_ceilings
-from tinytorch.perf import hardware
-from tinytorch.perf.hardware import Ceilings
+from tinytorch.perf.machine import store
+from tinytorch.perf.machine.store import Ceilings
 
 # Hypothesis ends an example after 200 ms otherwise, and no test may depend on how fast or busy the machine is.
 settings.register_profile("any machine", deadline=None)
@@ -30,8 +30,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def made_machine(monkeypatch: pytest.MonkeyPatch) -> Ceilings:
     """Let the instruments take round ceilings for those that were measured on this machine, and return them."""
     made = made_ceilings()
-    monkeypatch.setattr(hardware, "ceilings", lambda threads=1, refresh=False: made_ceilings(threads=threads))
-    monkeypatch.setattr(hardware, "kept_ceilings", lambda threads=1: made_ceilings(threads=threads))
+    monkeypatch.setattr(store, "ceilings", lambda threads=1, refresh=False: made_ceilings(threads=threads))
+    monkeypatch.setattr(store, "kept_ceilings", lambda threads=1: made_ceilings(threads=threads))
     return made
 
 

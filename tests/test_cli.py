@@ -11,8 +11,8 @@ import pytest
 
 from tinytorch import models
 from tinytorch.cli import main
-from tinytorch.perf import hardware
-from tinytorch.perf.profiling import Profiler
+from tinytorch.perf.machine import store
+from tinytorch.perf.profiling.profiler import Profiler
 
 pytestmark = pytest.mark.usefixtures("made_machine")
 
@@ -122,7 +122,7 @@ def test_who_waits_for_a_measurement_is_told(
     known: bool, terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if not known:
-        monkeypatch.setattr(hardware, "kept_ceilings", lambda threads: None)
+        monkeypatch.setattr(store, "kept_ceilings", lambda threads: None)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     assert main(["profile", "mlp"]) == 0
     assert ("Measuring first" in capsys.readouterr().err) == (terminal and not known)

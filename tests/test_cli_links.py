@@ -11,7 +11,7 @@ from tests.perf.distributed.messages.made_times import made_times
 from tinytorch.cli import links, main
 from tinytorch.perf.distributed.messages.collective_files import load_collectives, save_collectives
 from tinytorch.perf.distributed.messages.collectives import Collectives
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 
 
 def made_collectives(oversubscribed: bool = False) -> Collectives:

@@ -23,7 +23,7 @@ from chromium import launched
 from notebook_lab import ROOT, Lab, make, running
 from playwright.sync_api import Page, TimeoutError
 
-from tinytorch.perf.identity import identity
+from tinytorch.perf.host.identity import identity
 
 FOLDER = ROOT / "_build" / "binder"
 TIMES = "launch.json"

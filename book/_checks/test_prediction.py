@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 from playwright.sync_api import Page as Tab
 from prediction import PredictionForm, form_html
 
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report.records import number_body
 
 

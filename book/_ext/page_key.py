@@ -14,7 +14,7 @@ from import_closure import SourcePackage
 from sphinx.errors import ExtensionError
 
 from tinytorch.perf.engines import available, presence
-from tinytorch.perf.identity import cpu_name, steering_variables
+from tinytorch.perf.host.identity import cpu_name, steering_variables
 from tinytorch.report.provenance import package_hash
 
 #: Modules that are named when they changed; of more the number is told.

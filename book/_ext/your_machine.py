@@ -21,7 +21,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
-from tinytorch.perf.whole_files import write_whole
+from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report import measurements
 from tinytorch.report.records import Json
 from tinytorch.report.records import schema as record_schema

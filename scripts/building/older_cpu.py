@@ -13,7 +13,7 @@ import sys
 from llvmlite.binding import get_host_cpu_features
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # type: ignore[import-not-found]
 
-from tinytorch.perf.identity import HELD_TO, LATER_THAN_AVX2
+from tinytorch.perf.host.identity import HELD_TO, LATER_THAN_AVX2
 
 CPUS = ("avx2",)
 

@@ -15,7 +15,7 @@ from package_wheel import kept_wheel, wheel_name
 from record_store import PageRecords, Store
 from repository import Repository
 
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page, bars, subplots
 from tinytorch.report.shown import BUILDING, RECORD_MIME, Shown
 

@@ -19,7 +19,7 @@ from number_html import (
     verdict_html,
 )
 
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
 from tinytorch.report.claims import CANNOT_TELL, filled_text
 from tinytorch.report.records import Json

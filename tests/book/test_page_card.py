@@ -10,10 +10,10 @@ from page_card import card_text
 from record_store import PageRecords
 
 from tests.perf.made_blas import load
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.quantization import PairedAccuracy
 from tinytorch.perf.quantization.three_sides import accuracy_change
-from tinytorch.perf.statistics import Interval
-from tinytorch.perf.timing import Measurement
 from tinytorch.report import Page
 from tinytorch.report.records import page_file, schema
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from page_downloads import archive, drawings_in, replace_folder, standing_alone
 
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page, line, subplots
 
 NAMES = st.from_regex(r"[a-z]{1,8}\.svg", fullmatch=True)

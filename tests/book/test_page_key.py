@@ -9,8 +9,8 @@ from page_history import PageHistory
 from page_key import differences, page_parts, surroundings
 from sphinx.errors import ExtensionError
 
-from tinytorch.perf import identity
 from tinytorch.perf.engines.presence import PEERS
+from tinytorch.perf.host import identity
 
 PACKAGES = ["../ship"]
 PATHS = ["../requirements.lock"]

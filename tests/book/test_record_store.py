@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from record_store import RecordError, Store, numbers_in, read_page, split_reference
 
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 from tinytorch.report.shown import RECORD_MIME

@@ -13,7 +13,7 @@ from built_pages import check_site
 from jsonschema import Draft202012Validator
 
 from tests.book.small_book import FIRST, HEADER, INDEX, SECOND, Book, Build, Story
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report.records import measurement_from_record, schema
 
 SAMPLES = (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.perf.synthetic_machine import around, synthetic_ceilings
 from tinytorch.chapters import machine as chapter
-from tinytorch.perf.hardware import Ceilings
-from tinytorch.perf.kernels.int8_instructions import DOTS, Dot
+from tinytorch.perf.kernels.int8.instructions import DOTS, Dot
+from tinytorch.perf.machine.store import Ceilings
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 

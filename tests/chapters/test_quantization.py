@@ -8,7 +8,7 @@ import pytest
 
 from tests.perf.synthetic_machine import synthetic_ceilings
 from tinytorch.chapters import quantization as chapter
-from tinytorch.perf.kernels.int8_instructions import DOTS, Dot
+from tinytorch.perf.kernels.int8.instructions import DOTS, Dot
 from tinytorch.report import Page
 
 

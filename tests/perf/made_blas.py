@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinytorch.perf import blas
-from tinytorch.perf.kernels import threads
+from tinytorch.perf.host import blas
+from tinytorch.perf.kernels.runtime import threads
 
 #: What the wheel of NumPy 2.4.6 for macOS 14 on arm64 notes of its BLAS.
 OF_MACOS = {"name": "accelerate", "found": True, "version": "unknown", "detection method": "system"}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tinytorch.perf.blas import thread_limit
-from tinytorch.perf.call_costs import CallCosts
-from tinytorch.perf.hardware import Ceilings, Level
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.host.blas import thread_limit
+from tinytorch.perf.machine.call_costs import CallCosts
+from tinytorch.perf.machine.store import Ceilings, Level
+from tinytorch.perf.measuring import Measurement
 
 PEAK = 100e9
 #: Name, capacity and best bandwidth of each level.

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tinytorch.perf.ladder import CURVES, Curve, Point, working_sets
-from tinytorch.perf.levels import find_levels
-from tinytorch.perf.machine_ceilings import Ceilings
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.machine.levels import find_levels
+from tinytorch.perf.machine.measured_ceilings import Ceilings
+from tinytorch.perf.machine.memory_ladder import CURVES, Curve, Point, working_sets
+from tinytorch.perf.measuring import Measurement
 
 #: Bytes of each cache, and what each level, memory last, gives: B/s of a read, and seconds of a load.
 CACHES = (48 * 2**10, 2**20, 32 * 2**20)

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.perf.answers import Answer, judged_answers
 from tinytorch.perf import exercises
-from tinytorch.perf.statistics import Interval
+from tinytorch.perf.measuring.statistics import Interval
 
 
 def bottleneck(rows: list[Any]) -> str:

@@ -25,8 +25,11 @@ from tinytorch.perf.compression import (
     sparse_model,
     structured_prune,
 )
+from tinytorch.perf.measuring import interleave, ratio
+from tinytorch.perf.measuring.model_io import MIB
+from tinytorch.perf.measuring.statistics import median_interval
 from tinytorch.perf.memoization import disable_kv_cache, enable_kv_cache, fuse_decoding
-from tinytorch.perf.profiling import Profiler
+from tinytorch.perf.profiling.profiler import Profiler
 from tinytorch.perf.quantization import (
     Plan,
     QuantizedLinear,
@@ -38,9 +41,6 @@ from tinytorch.perf.quantization import (
     save_quantized,
 )
 from tinytorch.perf.quantization.exercises import naive_quantize
-from tinytorch.perf.statistics import median_interval
-from tinytorch.perf.subject import MIB
-from tinytorch.perf.timing import interleave, ratio
 
 pytestmark = pytest.mark.usefixtures("made_machine")
 

@@ -8,9 +8,9 @@ import pytest
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf import noise_lab, studies
-from tinytorch.perf.first_calls import first_calls, first_over_settled, settled
+from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.noise_lab import FalseAlarms
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.profiling.first_calls import first_calls, first_over_settled, settled
 
 
 def run() -> None:

@@ -11,7 +11,7 @@ from tinytorch.perf.distributed.larger.published_scaling import published_result
 from tinytorch.perf.distributed.larger.splits import best_splits, scaling_curve
 from tinytorch.perf.distributed.larger.validation import MeasuredWorkload, Validated, Validation
 from tinytorch.perf.distributed.larger.workload import transformer_workload
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
 from tinytorch.report.cluster_report import (
     published_table,

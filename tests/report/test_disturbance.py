@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tinytorch.perf.neighbours import Neighbours
-from tinytorch.perf.team import allowed_cores
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.host.background_load import Neighbours
+from tinytorch.perf.host.pinned_threads import allowed_cores
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
 from tinytorch.report.claims import CANNOT_TELL, REFUTED, SUPPORTED
 from tinytorch.report.disturbance import WITHHELD, WITHHELD_WORD, caution, had_less_than_a_core

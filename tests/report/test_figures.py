@@ -11,7 +11,7 @@ import matplotlib as mpl
 import pytest
 from matplotlib.figure import Figure
 
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, bars, check_figure, line, settle, subplots, to_body
 from tinytorch.report.svg import page_svg

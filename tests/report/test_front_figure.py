@@ -7,7 +7,7 @@ import pytest
 from matplotlib.text import Annotation
 
 from tinytorch.perf.benchmarking import ParetoFront, Performance
-from tinytorch.perf.timing import Measurement, quantity
+from tinytorch.perf.measuring import Measurement, quantity
 from tinytorch.report import figures, subplots
 from tinytorch.report.front_figure import draw_front
 

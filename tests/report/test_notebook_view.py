@@ -9,7 +9,7 @@ import pytest
 from bs4 import BeautifulSoup
 from PIL import Image
 
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page, bars, subplots
 from tinytorch.report.notebook_view import view
 from tinytorch.report.shown import BUILDING, Shown

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from tinytorch.perf.comparison import CANNOT_TELL, EQUIVALENT, FASTER, SLOWER, Comparison, compare_paired
-from tinytorch.perf.noise import NoiseFloor
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import CANNOT_TELL, EQUIVALENT, FASTER, SLOWER, Comparison, compare_paired
+from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.report import Page
 from tinytorch.report.page import NOISE_KEY, PROVENANCE_KEY
 from tinytorch.report.records import measurement_from_record

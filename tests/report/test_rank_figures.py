@@ -12,7 +12,7 @@ from tests.perf.distributed.messages.made_times import ALPHA, BETA, made_scaling
 from tinytorch.perf.distributed.messages.collective_times import Kind
 from tinytorch.perf.distributed.messages.collectives import Collectives
 from tinytorch.perf.distributed.messages.link_fit import FittedLink, fit
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report.collective_figure import VARIANTS, collective_figure, link_table
 from tinytorch.report.figures import check_figure, settle, to_body
 from tinytorch.report.page import Page

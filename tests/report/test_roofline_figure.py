@@ -16,9 +16,9 @@ from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings, made_costs, sp
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.blas import thread_limit
-from tinytorch.perf.events import recording
-from tinytorch.perf.roofline import Placed, place
+from tinytorch.perf.events.stream import recording
+from tinytorch.perf.host.blas import thread_limit
+from tinytorch.perf.roofline.placement import Placed, place
 from tinytorch.report.figures import check_figure, settle, to_body
 from tinytorch.report.page import Page
 from tinytorch.report.roofline_figure import placed_table, roofline_figure

@@ -9,7 +9,7 @@ from bs4 import BeautifulSoup, Tag
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report.tables import Column, checked_columns, checked_rows, to_body, to_html, to_text
 
 

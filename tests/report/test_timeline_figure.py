@@ -16,7 +16,7 @@ from matplotlib.text import Text
 from tests.perf.distributed.recording.made_tracks import Made, made_timeline
 from tinytorch.perf.distributed.recording.step_recording import Update, shares_over
 from tinytorch.perf.distributed.recording.timeline import Timeline
-from tinytorch.perf.events import Span
+from tinytorch.perf.events.stream import Span
 from tinytorch.report.colors import VARIANTS
 from tinytorch.report.figures import check_figure, settle
 from tinytorch.report.page import Page

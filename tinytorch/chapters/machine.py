@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tinytorch.perf.hardware import Ceilings
-from tinytorch.perf.kernels.int8_instructions import DOTS
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.kernels.int8.instructions import DOTS
+from tinytorch.perf.machine.store import Ceilings
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Column, Page, verdict_between, verdict_of_all
 
 ONE_CORE = "the process that built this page could use one core only: build it where there are two"

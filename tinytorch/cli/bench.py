@@ -15,16 +15,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tinytorch import models
 from tinytorch.cli import bench_campaign
+from tinytorch.cli.benchmark_report import conditions, performance_rows
 from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
 from tinytorch.perf.benchmarking import Plan, Results, Side, continued, load_results, run, save_results, started
 from tinytorch.perf.benchmarking.comparing import compare_with_first
 from tinytorch.perf.benchmarking.results import Json
 from tinytorch.perf.benchmarking.subjects import subject_of
-from tinytorch.perf.comparison import CANNOT_TELL
 from tinytorch.perf.distributed.campaigns.campaign import CampaignSide
+from tinytorch.perf.measuring.comparison import CANNOT_TELL
 from tinytorch.report import tables
-from tinytorch.report.benchmark_report import conditions
-from tinytorch.report.benchmark_tables import performance_rows
 from tinytorch.report.provenance import package_provenance
 
 #: Exit code after an interruption, as shells have it: 128 and the number of the signal.

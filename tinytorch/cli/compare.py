@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
+from tinytorch.cli.benchmark_report import change_rows
 from tinytorch.cli.usage import Commands, UsageError
 from tinytorch.perf.benchmarking import load_results
 from tinytorch.perf.benchmarking.comparing import DELTA_BETWEEN_RUNS
 from tinytorch.perf.benchmarking.regressions import compare_results
 from tinytorch.report import tables
-from tinytorch.report.benchmark_tables import change_rows
 
 #: Exit code of a proven regression.
 REGRESSION = 1

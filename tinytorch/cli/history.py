@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tinytorch.cli.usage import Commands, UsageError, check_folder
 from tinytorch.perf.benchmarking.history import history_of
-from tinytorch.perf.whole_files import write_whole
+from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report.history_report import html_history
 
 

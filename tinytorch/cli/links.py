@@ -17,7 +17,7 @@ from tinytorch.perf.distributed.messages.link_fit import FEWEST_SIZES, TOLERANCE
 from tinytorch.perf.distributed.ranks.communicator import world
 from tinytorch.perf.distributed.ranks.mpi import MPIMissingError
 from tinytorch.perf.distributed.ranks.oversubscription import BECAUSE
-from tinytorch.perf.team import usable_cores
+from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.report import tables
 from tinytorch.report.collective_figure import LINK_COLUMNS, link_rows
 

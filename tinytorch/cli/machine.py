@@ -1,13 +1,185 @@
-"""``tinytorch machine``: what this machine is, and what it can do at most."""
+"""``tinytorch machine``: identity, ceilings, levels, ladders, evidence and cautions of this machine."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tinytorch.cli.usage import Commands, check_folder
-from tinytorch.perf.whole_files import write_whole
-from tinytorch.report.machine_listing import examine, print_examination
+from tinytorch.perf.host.identity import reported_capacities
+from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.machine.blas_costs import BusyNeighbour, Caution, busy_neighbour, collapsing_blas, narrow_blas
+from tinytorch.perf.machine.memory_ladder import CURVES
+from tinytorch.perf.machine.store import Ceilings, Identity, ceilings, identity, machine_document
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.text_table import Column, print_table
+from tinytorch.report.numbers import format_measurement, format_number
+from tinytorch.report.provenance import blas_threads_words, hosting_words, steering_words
+
+
+@dataclass(frozen=True)
+class Examination:
+    """All that is shown: ceilings for one thread and, where there are more cores, for all; cautions with costs."""
+
+    identity: Identity
+    ceilings: tuple[Ceilings, ...]
+    cautions: tuple[Caution, ...]
+    neighbour: BusyNeighbour | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document that `machine_document` describes."""
+        return machine_document(self.identity, self.ceilings, self.cautions, self.neighbour)
+
+
+def examine(*, refresh: bool = False) -> Examination:
+    """Return what this machine is and can do, measuring what is not kept; a terminal is shown how far it is."""
+    made, cores = identity(), len(usable_cores())
+    threads = (1, cores) if cores > 1 else (1,)
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    # Drawn only between samples: a thread that draws by itself would run beside the probes.
+    shown = Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
+    with shown:
+        task = shown.add_task("machine", total=len(threads) + 1)
+
+        def ceilings_of(number: int) -> Ceilings:
+            def told(stage: str, part: float) -> None:
+                words = f"{threads[number]} thread{'s' * (threads[number] > 1)}: {stage}"
+                shown.update(task, description=words, completed=number + part, refresh=True)
+
+            return ceilings(threads[number], refresh=refresh, on_progress=told)
+
+        measured = tuple(ceilings_of(number) for number in range(len(threads)))
+        shown.update(task, description="BLAS", completed=len(threads), refresh=True)
+        neighbour = busy_neighbour(cores) if cores > 1 else None
+        cautions = (narrow_blas(made), collapsing_blas(neighbour) if neighbour else None)
+    return Examination(made, measured, tuple(one for one in cautions if one), neighbour)
+
+
+def print_examination(examined: Examination) -> None:
+    """Print everything, each value with half of its 95 % interval."""
+    _print_rows(("", "This machine"), identity_rows(examined.identity))
+    heads = ["Ceiling", *(_threads(made) for made in examined.ceilings)]
+    print()
+    _print_rows(heads, _ceiling_rows(examined.ceilings), _sources(examined.ceilings))
+    for made in examined.ceilings:
+        print()
+        _print_rows(
+            _LEVEL_HEADS, _level_rows(made), [f"Levels of memory, {_threads(made)}; bandwidths of all together."]
+        )
+        print()
+        _print_rows(("Working set", *CURVES), _ladder_rows(made), [f"Ladder, {_threads(made)}."])
+    print()
+    for name, found in examined.ceilings[0].evidence.items():
+        print(f"{name} ran on {', '.join(f'{count} × {what}' for what, count in found.items()) or 'no vectors'}")
+    if examined.neighbour and not any(one.what == "busy neighbour" for one in examined.cautions):
+        print(examined.neighbour.sentence())
+    for caution in examined.cautions:
+        print(f"Warning: {caution.sentence}")
+
+
+@dataclass(frozen=True)
+class _Row:
+    cells: dict[str, str] = field(default_factory=dict)
+
+    def __getattr__(self, key: str) -> str:
+        try:
+            return self.cells[key]
+        except KeyError:
+            raise AttributeError(key) from None
+
+
+def _print_rows(heads: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:
+    columns = [Column(f"cell_{i}", head, numeric=i > 0 and heads[0] != "") for i, head in enumerate(heads)]
+    print_table([_Row({f"cell_{i}": cell for i, cell in enumerate(row)}) for row in rows], columns, notes)
+
+
+def _threads(made: Ceilings) -> str:
+    return "1 thread" if made.threads == 1 else f"{made.threads} threads"
+
+
+def _shown(value: Measurement | None) -> str:
+    """Return the value with half of its interval as a share: "258.1 GFLOP/s ±1.2 %"."""
+    return "none" if value is None else f"{format_measurement(value)} ±{value.spread:.1%}"
+
+
+def _bytes(size: int | None) -> str:
+    return "–" if size is None else str(format_number(size, "B"))
+
+
+def identity_rows(made: Identity) -> list[tuple[str, str]]:
+    """Return what the system and the libraries report, as (what, value) in words."""
+    caches = reported_capacities(made.caches, usable_cores())
+    blas = [f"{one.label()}, {blas_threads_words(one.threads)}, of {one.of or 'the system'}" for one in made.blas]
+    return [
+        ("CPU", f"{made.cpu}, {made.vectors or 'vectors unknown'}"),
+        ("Vector extensions", " ".join(made.extensions) or "unknown"),
+        ("Cores", f"{made.cores_physical} physical, {made.cores_logical} logical, {made.cores_usable} usable"),
+        ("Caches", ", ".join(f"L{level} {_bytes(size)}" for level, size in caches.items()) or "not reported"),
+        ("Memory", _bytes(made.memory_bytes)),
+        *([("Host", hosted)] if (hosted := hosting_words(asdict(made.hosting), made.cores_logical)) else []),
+        ("System", made.system),
+        ("Huge pages", made.huge_pages or "none"),
+        ("Python", f"{made.python}, NumPy {made.numpy}, Numba {made.numba}, LLVM {made.llvm} for {made.numba_cpu}"),
+        *(("BLAS", one) for one in blas),
+        *steering_words(made.environment),
+        ("Load", "unknown" if made.load is None else f"{made.load:.2f}"),
+    ]
+
+
+def _ceiling_rows(all_made: Sequence[Ceilings]) -> list[list[str]]:
+    sweep = [
+        [f"  at {count} FLOPs an element", *(_shown(dict(made.multiply_add).get(count)) for made in all_made)]
+        for count, _ in all_made[0].multiply_add
+    ]
+    return [
+        ["FP32 peak", *(_shown(made.fp32_peak) for made in all_made)],
+        *sweep,
+        ["  sgemm", *(_shown(made.sgemm) for made in all_made)],
+        ["INT8 peak", *(_shown(made.int8_peak) for made in all_made)],
+        ["Clock", *(_shown(made.clock) for made in all_made)],
+        ["First touch of a page", *(_shown(made.page_fault) for made in all_made)],
+    ]
+
+
+def _sources(all_made: Sequence[Ceilings]) -> list[str]:
+    notes = [f"FP32 peak on {_threads(made)}: {made.fp32_from}." for made in all_made]
+    notes += [f"INT8: {all_made[0].int8_from}."]
+    for made in all_made:
+        huge = made.how["huge_page_bytes"]
+        pages = "unknown pages" if huge is None else f"{_bytes(huge)} of huge pages" if huge else "normal pages"
+        notes.append(f"{_threads(made)}: measured {made.how['when']} in {made.how['seconds']:.1f} s, on {pages}.")
+        if made.how.get("note"):
+            notes.append(f"{_threads(made)}: {made.how['note']}.")
+    return notes
+
+
+_LEVEL_HEADS = ("Level", "holds", "reported", "by latency", *CURVES)
+
+
+def _level_rows(made: Ceilings) -> list[list[str]]:
+    return [
+        [
+            level.name,
+            *(_bytes(size) for size in (level.capacity_measured, level.capacity_reported, level.capacity_by_latency)),
+            *(_shown(getattr(level, curve)) for curve in CURVES),
+        ]
+        for level in made.levels
+    ]
+
+
+def _ladder_rows(made: Ceilings) -> list[list[str]]:
+    return [
+        [_bytes(made.curves["read"][step].working_set), *(_shown(made.curves[curve][step].reached) for curve in CURVES)]
+        for step in range(len(made.curves["read"]))
+    ]
 
 
 def add(commands: Commands) -> None:

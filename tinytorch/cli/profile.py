@@ -14,12 +14,11 @@ from tinytorch import models
 from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf import hardware
-from tinytorch.perf.blas import thread_limit
-from tinytorch.perf.breakdown import OpRow
-from tinytorch.perf.factories import checked_module, example_of, made_by
-from tinytorch.perf.model_profile import LossFunction, profile_model
-from tinytorch.perf.whole_files import write_whole
+from tinytorch.perf.host.blas import thread_limit
+from tinytorch.perf.machine import store
+from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.profiling.breakdown import OpRow
+from tinytorch.perf.profiling.model_profile import LossFunction, checked_module, example_of, made_by, profile_model
 
 
 def add(commands: Commands) -> None:
@@ -60,7 +59,7 @@ def _run(chosen: argparse.Namespace) -> None:
     for option in ("trace", "json"):
         check_folder(option, getattr(chosen, option))
     model, inputs, loss = _subject(chosen)
-    if not chosen.backward and sys.stderr.isatty() and hardware.kept_ceilings(thread_limit()) is None:
+    if not chosen.backward and sys.stderr.isatty() and store.kept_ceilings(thread_limit()) is None:
         print("Measuring first, once, what this machine can do: some ten seconds.", file=sys.stderr)
     done = profile_model(model, inputs, chosen.model, chosen.backward, loss)
     if chosen.trace:

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.chapters.checking import exercise_check, returned_number
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import TransformerBlock
-from tinytorch.perf.breakdown import op_rows
-from tinytorch.perf.checking import exercise_check, returned_number
-from tinytorch.perf.events import recording
-from tinytorch.perf.statistics import Interval
+from tinytorch.perf.events.stream import recording
+from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.profiling.breakdown import op_rows
 
 
 def _passed(name: str) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.perf.comparison import FASTER, SLOWER, compare_paired
-from tinytorch.perf.statistics import Interval, share_interval
-from tinytorch.perf.timing import collector_off, interleave
+from tinytorch.perf.measuring import collector_off, interleave
+from tinytorch.perf.measuring.comparison import FASTER, SLOWER, compare_paired
+from tinytorch.perf.measuring.statistics import Interval, share_interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from tinytorch import models
 from tinytorch.core.module import Module
 from tinytorch.core.optimizers import AdamW
 from tinytorch.core.training import train_step
-from tinytorch.perf.array_life import MemoryProfile, recording_memory
-from tinytorch.perf.events import Event, Profile, recording
-from tinytorch.perf.timing import Measurement, collector_off, current_blas_threads, interleave, ratio
+from tinytorch.perf.events.array_life import MemoryProfile, recording_memory
+from tinytorch.perf.events.stream import Event, Profile, recording
+from tinytorch.perf.measuring import Measurement, collector_off, current_blas_threads, interleave, ratio
 
 #: Runs before the first that counts.
 _WARM = 3

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report.records import Json, checked_key, checked_text
 
 SUPPORTED = "supported"

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from tinytorch.perf.distributed.larger.prediction import Prediction
 from tinytorch.perf.distributed.larger.published_scaling import PublishedResult
 from tinytorch.perf.distributed.larger.validation import Validation
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report.figures import line, subplots
 from tinytorch.report.numbers import format_number
 from tinytorch.report.page import Page

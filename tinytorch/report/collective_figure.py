@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from tinytorch.perf.distributed.messages.collective_times import Kind
 from tinytorch.perf.distributed.messages.collectives import Collectives
 from tinytorch.perf.distributed.messages.link_fit import FittedLink
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report.colors import color
 from tinytorch.report.figures import line, subplots
 from tinytorch.report.numbers import common_scale

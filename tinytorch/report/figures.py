@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, NullFormatter
 
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report.colors import variant as variant_named
 from tinytorch.report.numbers import Scale, common_scale
 from tinytorch.report.records import Json, checked_text, number_body

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
+from tinytorch.cli.benchmark_report import conditions, html_page
 from tinytorch.perf.benchmarking.change_points import LEVEL
 from tinytorch.perf.benchmarking.history import Histories, History, Series, moved_words
 from tinytorch.report import tables
-from tinytorch.report.benchmark_report import conditions, html_page
 from tinytorch.report.figures import INK, line, settle, subplots
 from tinytorch.report.svg import page_svg
 from tinytorch.report.tables import Column

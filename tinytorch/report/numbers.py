@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tinytorch.perf.timing import Measurement
+    from tinytorch.perf.measuring import Measurement
 
 NO_BREAK = "\u00a0"
 MINUS = "\u2212"

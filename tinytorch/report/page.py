@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from matplotlib.figure import Figure
 
-from tinytorch.perf.comparison import Comparison
-from tinytorch.perf.neighbours import Neighbours
-from tinytorch.perf.noise import small_noise_floor
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.host.background_load import Neighbours
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.noise import small_noise_floor
 from tinytorch.report import figures, tables
 from tinytorch.report.claims import CANNOT_TELL, Claim, placeholders
 from tinytorch.report.disturbance import WITHHELD, WITHHELD_WORD, is_disturbed

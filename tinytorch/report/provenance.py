@@ -9,7 +9,7 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from tinytorch.perf.identity import Identity, identity, is_narrower
+from tinytorch.perf.host.identity import Identity, identity, is_narrower
 from tinytorch.report.numbers import format_number
 from tinytorch.report.records import Json
 

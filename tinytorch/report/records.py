@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from tinytorch.perf.statistics import Interval
-from tinytorch.perf.timing import Measurement, Statistic
+from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report.numbers import FRACTIONS, half_width_of, is_exact
 
 #: The version of `record.schema.json`; it rises whenever a reader of the files would have to change.

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tinytorch.perf.bounds import best_bandwidth
-from tinytorch.perf.hardware import Ceilings, Level
-from tinytorch.perf.roofline import Placed, checked_conditions, ridge
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.machine.store import Ceilings, Level
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.roofline.bounds import best_bandwidth
+from tinytorch.perf.roofline.placement import Placed, checked_conditions, ridge
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, line, subplots
 from tinytorch.report.numbers import Scale, common_scale, format_measurement

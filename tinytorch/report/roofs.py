@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tinytorch.perf.bounds import best_bandwidth
-from tinytorch.perf.hardware import Ceilings
+from tinytorch.perf.machine.store import Ceilings
+from tinytorch.perf.roofline.bounds import best_bandwidth
 from tinytorch.report.tables import Column
 
 #: What holds a level of the memory or does arithmetic; ``of`` is "arithmetic" or "memory".

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from tinytorch.perf.distributed.scaling.strong_weak import Scaling
-from tinytorch.perf.timing import quantity
+from tinytorch.perf.measuring import quantity
 from tinytorch.report.figures import INK, line, subplots
 
 #: The laws are drawn up to so many times the ranks that were measured.

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report.numbers import (
     FRACTIONS,
     NO_BREAK,

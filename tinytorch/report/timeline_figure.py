@@ -16,7 +16,7 @@ from tinytorch.perf.distributed.recording.standstills import talking
 from tinytorch.perf.distributed.recording.step_recording import Update
 from tinytorch.perf.distributed.recording.timeline import Timeline
 from tinytorch.perf.distributed.recording.tracks import Track
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, subplots
 from tinytorch.report.page import Page

@@ -7,7 +7,7 @@ from typing import Any
 
 from fixed_records import PROVENANCE
 
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tinytorch.report.page as pages
-from tinytorch.perf.noise import NoiseFloor
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.noise import NoiseFloor
 
 BEFORE = Measurement("before", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3), "s", {"inner_loops": 4})
 AFTER = Measurement("after", (0.5e-3, 0.55e-3, 0.6e-3, 0.52e-3, 0.57e-3, 0.65e-3, 0.56e-3), "s", {"inner_loops": 4})

@@ -17,7 +17,7 @@ from tinytorch.core.op import Array, Implementation, Op, Saved
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import climbing
 from tinytorch.perf.acceleration.climbing import climb, ops_of, under, ways_of
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 
 _X = Tensor(np.ones((2, 3), np.float32))
 

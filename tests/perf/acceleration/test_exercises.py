@@ -11,7 +11,7 @@ import pytest
 
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration.exercises import check_fused_silu, check_moved_bytes, check_next_part
-from tinytorch.perf.kernels.vector_math import sigmoid
+from tinytorch.perf.kernels.runtime.vector_math import sigmoid
 
 
 def _moved(expression: str, n: int) -> int:

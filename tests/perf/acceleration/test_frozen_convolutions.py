@@ -17,13 +17,14 @@ from tinytorch.core.module import Module, Sequential
 from tinytorch.core.op import Array
 from tinytorch.core.spatial import BatchNorm2d, Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.acceleration.accelerated import kernel_implementations
 from tinytorch.perf.acceleration.frozen_convolutions import FrozenConvolutions
 from tinytorch.perf.acceleration.fused_convolution import packed_convolutions
 from tinytorch.perf.acceleration.fusion import fuse
-from tinytorch.perf.events import recording
-from tinytorch.perf.kernels import threads, vectors, window_convolution
-from tinytorch.perf.kernels.evidence import evidence
+from tinytorch.perf.acceleration.selection import kernel_implementations
+from tinytorch.perf.events.stream import recording
+from tinytorch.perf.kernels import window_convolution
+from tinytorch.perf.kernels.runtime import threads, vectors
+from tinytorch.perf.kernels.runtime.evidence import evidence
 
 
 def images(*shape: int) -> Array:

@@ -13,8 +13,8 @@ from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration.frozen_gpt import FrozenGPT, is_small_gpt
 from tinytorch.perf.acceleration.fusion import fuse
 from tinytorch.perf.acceleration.packed_gpt import packed_gpt
-from tinytorch.perf.events import recording
-from tinytorch.perf.kernels import threads
+from tinytorch.perf.events.stream import recording
+from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.memoization import enable_kv_cache
 
 

@@ -18,13 +18,12 @@ from tinytorch.core.module import Module, Sequential
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT, FeedForward, TransformerBlock
-from tinytorch.perf.acceleration.accelerated import accelerated
-from tinytorch.perf.acceleration.fused_linear import fused_linear, packed_linear
 from tinytorch.perf.acceleration.fusion import FrozenChain, FrozenLinear, FusedBlock, FusedLinear, fuse
-from tinytorch.perf.acceleration.panels import panel_bounds, unpacked
-from tinytorch.perf.events import recording
+from tinytorch.perf.acceleration.selection import accelerated
+from tinytorch.perf.events.stream import recording
+from tinytorch.perf.kernels.gemm.packing import pack, padded
 from tinytorch.perf.kernels.linear import LAYOUT
-from tinytorch.perf.kernels.packing import pack, padded
+from tinytorch.perf.ops.fused import fused_linear, packed_linear, panel_bounds, unpacked
 from tinytorch.perf.quantization import quantize_model
 
 Case = tuple[Callable[[], Module], Callable[[], Any]]

@@ -12,8 +12,8 @@ from tests.perf.small_models import rows, two_layers
 from tinytorch.core.dispatch import no_grad
 from tinytorch.perf.acceleration import techniques
 from tinytorch.perf.acceleration.techniques import BASELINE, CODES, CORES, FUSED, KERNELS, try_techniques
-from tinytorch.perf.team import usable_cores
-from tinytorch.perf.timing import Measurement, current_blas_threads
+from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.measuring import Measurement, current_blas_threads
 
 
 class _Turns:

@@ -11,8 +11,8 @@ import numpy as np
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Sequential
 from tinytorch.perf.benchmarking import Performance, Plan, Results
-from tinytorch.perf.identity import identity
-from tinytorch.perf.timing import Measurement, quantity
+from tinytorch.perf.host.identity import identity
+from tinytorch.perf.measuring import Measurement, quantity
 
 
 def factory() -> Module:

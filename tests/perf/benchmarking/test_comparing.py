@@ -9,9 +9,9 @@ from scipy.stats import mannwhitneyu
 
 from tests.perf.benchmarking.made import performance, results, times
 from tinytorch.perf.benchmarking import compare, compare_processes, compare_results, pareto_front
-from tinytorch.perf.benchmarking.between_runs import _ends, _mann_whitney_tails
-from tinytorch.perf.comparison import CANNOT_TELL, FASTER, SLOWER
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.benchmarking.regressions import _ends, _mann_whitney_tails
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import CANNOT_TELL, FASTER, SLOWER
 
 
 def in_turns(*named: tuple[str, float]) -> dict[str, Measurement]:

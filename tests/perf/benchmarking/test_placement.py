@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.perf.benchmarking.made import performance, results
+from tinytorch.cli.benchmark_report import markdown_report
 from tinytorch.perf.benchmarking import (
     Results,
     compare,
@@ -22,7 +23,6 @@ from tinytorch.perf.benchmarking import (
 from tinytorch.perf.benchmarking.performance import WORKER, Performance
 from tinytorch.perf.benchmarking.placement import numbers_done, place_words, placed, workers_at_once
 from tinytorch.perf.benchmarking.running import open_numbers
-from tinytorch.report.benchmark_report import markdown_report
 
 
 def place(number: int, workers: int = 2, oversubscribed: bool = False) -> dict[str, Any]:

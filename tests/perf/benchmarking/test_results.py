@@ -22,7 +22,7 @@ from tinytorch.perf.benchmarking import (
     save_results,
     started,
 )
-from tinytorch.perf.benchmarking.results_json import results_from_json
+from tinytorch.perf.benchmarking.results import results_from_json
 from tinytorch.perf.benchmarking.worker import measure_process
 
 PLAN = Plan("tests.perf.benchmarking.made:factory", (1, 3), processes=3, repeats=6, at_most_seconds=0.05)

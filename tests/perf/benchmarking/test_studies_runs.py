@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import t
 
 from tinytorch.perf.benchmarking import studies_runs as studies
-from tinytorch.perf.comparison import compare_paired
-from tinytorch.perf.replicas import Replicas
-from tinytorch.perf.statistics import median_interval
-from tinytorch.perf.timing import Measurement, interleave
+from tinytorch.perf.measuring import Measurement, interleave
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.processes import Replicas
+from tinytorch.perf.measuring.statistics import median_interval
 
 
 def test_share_has_the_exact_interval() -> None:

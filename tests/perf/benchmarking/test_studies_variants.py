@@ -7,7 +7,7 @@ import pytest
 
 from tinytorch.perf.benchmarking import Performance, compare
 from tinytorch.perf.benchmarking.studies_variants import kept_of_product, table_row_verdicts
-from tinytorch.perf.timing import Measurement, quantity
+from tinytorch.perf.measuring import Measurement, quantity
 
 NAMES = ("baseline", "first", "second", "combined")
 

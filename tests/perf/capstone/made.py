@@ -8,17 +8,17 @@ from typing import Any, cast
 from tinytorch import models
 from tinytorch.core.module import Module
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.benchmarking.tuning import student
+from tinytorch.perf.benchmarking.zoo import student
 from tinytorch.perf.capstone.configuration import Configuration
 from tinytorch.perf.capstone.ladder import Stage, Trial
 from tinytorch.perf.capstone.prediction import Forecast, Profile
 from tinytorch.perf.capstone.rule import Rule
 from tinytorch.perf.capstone.steps import Move, name_of
-from tinytorch.perf.comparison import compare_all
 from tinytorch.perf.compression import low_rank_model, magnitude_prune, sparse_model, structured_prune
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import compare_all
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.quantization import PairedAccuracy
-from tinytorch.perf.statistics import Interval
-from tinytorch.perf.timing import Measurement
 
 #: Paired answers that nobody lost, and answers of which three in a hundred were lost.
 KEPT = PairedAccuracy(2000, 0.99, 0.99, 0, 0, Interval(-0.002, 0.002, 0.95), 1.0)

@@ -16,7 +16,7 @@ from tinytorch.perf.capstone.rule import Rule
 from tinytorch.perf.capstone.rungs import COMBINED, product_configurations
 from tinytorch.perf.capstone.steps import Move, single_moves, step_named
 from tinytorch.perf.capstone.workload import Workload
-from tinytorch.perf.comparison import compare_paired
+from tinytorch.perf.measuring.comparison import compare_paired
 
 _CACHE, _KERNELS, _SMALL = (step_named(name) for name in ("key-value cache", "compiled kernels", "distilled model"))
 _TOKEN = step_named("one op a token")

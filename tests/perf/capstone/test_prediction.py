@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.perf.capstone.made import in_turns
-from tinytorch.perf.breakdown import amdahl
 from tinytorch.perf.capstone.prediction import Counted, Profile, amdahl_of_parts, forecast
-from tinytorch.perf.roofline import Placed
+from tinytorch.perf.profiling.breakdown import amdahl
+from tinytorch.perf.roofline.placement import Placed
 
 _POSITIVE = st.floats(1e-6, 1e3)
 

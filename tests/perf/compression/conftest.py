@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tinytorch.perf.timing import blas_threads
+from tinytorch.perf.measuring import blas_threads
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -27,12 +27,13 @@ from tinytorch.perf.compression import (
     measure_sparsity,
     sparse_model,
 )
-from tinytorch.perf.compression.sparse_ops import matrix_of, sparse_linear
-from tinytorch.perf.kernels import sparse, vectors
-from tinytorch.perf.kernels.evidence import evidence
-from tinytorch.perf.profiling import Profiler
+from tinytorch.perf.kernels import sparse
+from tinytorch.perf.kernels.runtime import vectors
+from tinytorch.perf.kernels.runtime.evidence import evidence
+from tinytorch.perf.measuring import blas_threads
+from tinytorch.perf.ops.sparse import matrix_of, sparse_linear
+from tinytorch.perf.profiling.profiler import Profiler
 from tinytorch.perf.quantization import stored_bytes
-from tinytorch.perf.timing import blas_threads
 
 WAYS = [sparse_linear.reference, *sparse.IMPLEMENTATIONS.values()]
 

@@ -16,8 +16,8 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.engines import ours
 from tinytorch.perf.engines.agreement import DisagreementError, check
-from tinytorch.perf.engines.face import AdamWSettings, Engine, Training
-from tinytorch.perf.engines.subjects import SUBJECTS, our_loss, subject
+from tinytorch.perf.engines.protocol import AdamWSettings, Engine, Training
+from tinytorch.perf.engines.workloads import SUBJECTS, our_loss, subject
 
 
 class BiasedEngine(Engine):

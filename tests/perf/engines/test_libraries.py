@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tinytorch.perf.engines import libraries, presence
-from tinytorch.perf.engines.libraries import blas_in, pytorch_blas
-from tinytorch.perf.engines.presence import PEERS, NotMeasured
+from tinytorch.perf.engines import presence
+from tinytorch.perf.engines.presence import PEERS, NotMeasured, blas_in, pytorch_blas
 
 SHOWN = """PyTorch built with:
   - Intel(R) oneAPI Math Kernel Library Version 2024.2-Product Build 20240605 for Intel(R) 64 architecture applications
@@ -41,7 +40,7 @@ def test_another_python_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     python.write_text(f"#!/bin/sh\n{script}\n")
     python.chmod(0o755)
     monkeypatch.setenv(PEERS, str(python))
-    monkeypatch.setattr(libraries, "missing", lambda _name: None)
+    monkeypatch.setattr(presence, "missing", lambda _name: None)
     if fails:
         with pytest.raises(RuntimeError, match="exit code 3"):
             pytorch_blas()

@@ -6,8 +6,8 @@ import pytest
 
 from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings
 from tinytorch.perf.engines import ENGINES, subject
-from tinytorch.perf.engines.face import Phase
 from tinytorch.perf.engines.our_profile import parts, recorded, seconds_at_roof
+from tinytorch.perf.engines.protocol import Phase
 
 #: Multiply-accumulates of the zoo's MLP for one sample, and its parameters.
 MACS = 64 * 256 + 256 * 128 + 128 * 10

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinytorch.perf.blas import limited_blas_threads
-from tinytorch.perf.comparison import compare_paired
 from tinytorch.perf.engines import NotMeasured, presence, turns, worker
-from tinytorch.perf.engines.face import ENGINES
+from tinytorch.perf.engines.protocol import ENGINES
 from tinytorch.perf.engines.turns import EngineError, Runner, plain_environment, race, runners, study
-from tinytorch.perf.team import usable_cores
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.host.blas import limited_blas_threads
+from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import compare_paired
 
 
 class ScriptedRunner(Runner):

@@ -14,9 +14,9 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, implementations, no_grad
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.kernels import threads
-from tinytorch.perf.kernels.convolution_ops import IMPLEMENTATIONS
-from tinytorch.perf.timing import blas_threads
+from tinytorch.perf.kernels.convolution import IMPLEMENTATIONS
+from tinytorch.perf.kernels.runtime import threads
+from tinytorch.perf.measuring import blas_threads
 
 #: Of float32 sums over at most some hundreds of products, relative to the largest element.
 TOLERANCE = 4e-6

@@ -12,19 +12,12 @@ from hypothesis import strategies as st
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Op
-from tinytorch.perf.acceleration import fused_ops, kernel_implementations
-from tinytorch.perf.kernels import (
-    cross_entropy,
-    dropout,
-    fused_rows,
-    layer_norm,
-    optimizer_steps,
-    pointwise,
-    softmax,
-    threads,
-)
-from tinytorch.perf.kernels.evidence import evidence
-from tinytorch.perf.kernels.vectors import compiled
+from tinytorch.perf.acceleration import kernel_implementations
+from tinytorch.perf.kernels import normalization, optimizers, pointwise, softmax
+from tinytorch.perf.kernels.runtime import threads
+from tinytorch.perf.kernels.runtime.evidence import evidence
+from tinytorch.perf.kernels.runtime.vectors import compiled
+from tinytorch.perf.ops import fused
 
 #: Float32 rounds to half of this; the bounds below are multiples of it.
 EPSILON = float(np.finfo(np.float32).eps)
@@ -105,7 +98,7 @@ def test_rows_match_float64(shape: tuple[int, ...]) -> None:
     assert max(error(ops.softmax, draw(*shape))) < 8 * EPSILON
     weight, bias = draw(width, seed=2), draw(width, seed=3)
     assert max(error(ops.layer_norm, draw(*shape), weight, bias, epsilon=1e-5)) < 8 * EPSILON
-    assert max(error(fused_ops.bias_gelu, draw(*shape), bias)) < 8 * EPSILON
+    assert max(error(fused.bias_gelu, draw(*shape), bias)) < 8 * EPSILON
     if shape[0]:
         labels = np.random.default_rng(4).integers(0, width, shape[:-1])
         assert max(error(ops.cross_entropy, draw(*shape), labels)) < 8 * EPSILON
@@ -122,8 +115,8 @@ def test_rows_of_other_layouts_and_axes() -> None:
 
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (7, 7), (3, 20), (1, 9)])
 def test_causal_softmax_sees_only_what_came_before(queries: int, keys: int) -> None:
-    assert max(error(fused_ops.causal_softmax, draw(2, 3, queries, keys))) < 8 * EPSILON
-    weights = kernel_implementations()[fused_ops.causal_softmax].forward(False, draw(queries, keys))[0]
+    assert max(error(fused.causal_softmax, draw(2, 3, queries, keys))) < 8 * EPSILON
+    weights = kernel_implementations()[fused.causal_softmax].forward(False, draw(queries, keys))[0]
     assert not np.triu(weights, keys - queries + 1).any()
 
 
@@ -169,15 +162,15 @@ def splitmix64(seed: int, index: int) -> int:
 @settings(deadline=None)
 def test_dropout_s_numbers_are_splitmix64_s_with_products_of_64_bits_and_of_32(seed: int, index: int) -> None:
     expected = splitmix64(seed, index)
-    assert dropout.random_bits(np.uint64(seed), np.uint64(index)) == expected
+    assert pointwise.random_bits(np.uint64(seed), np.uint64(index)) == expected
     z = (seed + (index + 1) * 0x9E3779B97F4A7C15) % 2**64
-    assert dropout.upper_bits(np.uint64(z)) == expected >> 32
+    assert pointwise.upper_bits(np.uint64(z)) == expected >> 32
 
 
 @pytest.mark.parametrize("by_halves", [True, False])
 def test_dropout_drops_the_same_with_either_product(by_halves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dropout, "BY_HALVES", by_halves)
-    share = compiled(dropout.dropout_share.py_func, f"void({SHARES['dropout'][1]})")
+    monkeypatch.setattr(pointwise, "BY_HALVES", by_halves)
+    share = compiled(pointwise.dropout_share.py_func, f"void({SHARES['dropout'][1]})")
     x, output = np.ones(1000, np.float32), np.full(1000, np.nan, np.float32)
     share(3, 990, x, output, np.uint64(2**63 + 5), np.uint64(2**30), np.float32(1.5))
     kept = [splitmix64(2**63 + 5, index) >= 2**62 for index in range(3, 990)]
@@ -209,7 +202,7 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.Monk
         (ops.softmax, (x,), {}),
         (ops.layer_norm, (x, weight, weight), {"epsilon": 1e-5}),
         (ops.cross_entropy, (x, np.arange(300) % 70), {}),
-        (fused_ops.bias_gelu, (x, weight), {}),
+        (fused.bias_gelu, (x, weight), {}),
     ]
     monkeypatch.setattr(threads, "WORTH_A_THREAD_NS", 1)
     for op, inputs, params in calls:
@@ -241,12 +234,12 @@ SHARES: dict[str, tuple[Any, str]] = {
     "gelu": (pointwise.gelu_share, f"{SPAN}, {FLAT}, {FLAT}"),
     "gelu backward": (pointwise.gelu_backward_share, f"{SPAN}, {FLAT}, {FLAT}, {FLAT}"),
     "softmax": (softmax.softmax_row, f"{FLAT}, {FLAT}"),
-    "layer norm": (layer_norm.layer_norm_share, f"{SPAN}, {ROWS}, {FLAT}, {FLAT}, float32, {ROWS}, {ROWS}"),
-    "cross-entropy": (cross_entropy.cross_entropy_share, f"{SPAN}, {ROWS}, int64[::1], float64[::1], {ROWS}"),
-    "bias gelu": (fused_rows.bias_gelu_share, f"{SPAN}, {ROWS}, {FLAT}, {ROWS}"),
-    "dropout": (dropout.dropout_share, f"{SPAN}, {FLAT}, {FLAT}, uint64, uint64, float32"),
+    "layer norm": (normalization.layer_norm_share, f"{SPAN}, {ROWS}, {FLAT}, {FLAT}, float32, {ROWS}, {ROWS}"),
+    "cross-entropy": (softmax.cross_entropy_share, f"{SPAN}, {ROWS}, int64[::1], float64[::1], {ROWS}"),
+    "bias gelu": (pointwise.bias_gelu_share, f"{SPAN}, {ROWS}, {FLAT}, {ROWS}"),
+    "dropout": (pointwise.dropout_share, f"{SPAN}, {FLAT}, {FLAT}, uint64, uint64, float32"),
     "adam": (
-        optimizer_steps.adam_line,
+        optimizers.adam_line,
         f"{FLAT}, {FLAT}, {FLAT}, {FLAT}, {FLAT}",
     ),
 }

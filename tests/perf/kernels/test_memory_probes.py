@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinytorch.perf.kernels import memory_probes
-from tinytorch.perf.kernels.compute_probes import LANES
-from tinytorch.perf.kernels.memory_probes import LINE_ELEMENTS, STREAM_MULTIPLE
+from tinytorch.perf.kernels import probes
+from tinytorch.perf.kernels.probes import LANES, LINE_ELEMENTS, STREAM_MULTIPLE
 
 N = 3 * STREAM_MULTIPLE
 
@@ -15,16 +14,16 @@ N = 3 * STREAM_MULTIPLE
 @pytest.mark.parametrize("lanes", LANES)
 def test_a_read_sums_every_element_in_every_round(lanes: int) -> None:
     source = np.arange(N, dtype=np.float32)
-    assert memory_probes.read(lanes)(source, 4) == 4 * source.sum(dtype=np.float64)
+    assert probes.read(lanes)(source, 4) == 4 * source.sum(dtype=np.float64)
     source[-1] += 1
-    assert memory_probes.read(lanes)(source, 1) == source.sum(dtype=np.float64)
+    assert probes.read(lanes)(source, 1) == source.sum(dtype=np.float64)
 
 
 @pytest.mark.parametrize("lanes", LANES)
 def test_a_copy_copies_every_element_and_no_more(lanes: int) -> None:
     source = np.random.default_rng(0).random(N, dtype=np.float32)
     around = np.zeros(N + 2, np.float32)
-    memory_probes.copy(lanes)(around[1:-1], source, 2)
+    probes.copy(lanes)(around[1:-1], source, 2)
     assert np.array_equal(around, np.pad(source, 1))
 
 
@@ -32,7 +31,7 @@ def test_a_copy_copies_every_element_and_no_more(lanes: int) -> None:
 def test_a_triad_adds_a_multiple(lanes: int) -> None:
     left, right = np.arange(N, dtype=np.float32), np.arange(N, dtype=np.float32)[::-1].copy()
     around = np.zeros(N + 2, np.float32)
-    memory_probes.triad(lanes)(around[1:-1], left, right, np.float32(0.5), 2)
+    probes.triad(lanes)(around[1:-1], left, right, np.float32(0.5), 2)
     assert np.array_equal(around, np.pad(left + np.float32(0.5) * right, 1))
 
 
@@ -40,21 +39,21 @@ def test_a_triad_adds_a_multiple(lanes: int) -> None:
 @given(lines=st.integers(1, 400), seed=st.integers(0, 2**64 - 1))
 def test_the_chase_is_one_cycle_through_all_lines(lines: int, seed: int) -> None:
     following = np.full(lines * LINE_ELEMENTS, 2**63, np.uint64)
-    memory_probes.random_cycle()(following, np.uint64(seed))
+    probes.random_cycle()(following, np.uint64(seed))
     at, seen = 0, []
     for _ in range(lines):
         seen.append(at)
         at = int(following[at])
     assert at == 0, "it comes back after as many steps as there are lines"
     assert sorted(seen) == list(range(0, lines * LINE_ELEMENTS, LINE_ELEMENTS))
-    assert memory_probes.chase()(following, np.uint64(0), lines // 2) == seen[lines // 2] if lines > 1 else at == 0
+    assert probes.chase()(following, np.uint64(0), lines // 2) == seen[lines // 2] if lines > 1 else at == 0
 
 
 def test_cycles_of_different_seeds_differ() -> None:
     cycles = []
     for seed in (1, 3, 2**40):
         following = np.zeros(1000 * LINE_ELEMENTS, np.uint64)
-        memory_probes.random_cycle()(following, np.uint64(seed))
+        probes.random_cycle()(following, np.uint64(seed))
         cycles.append(following)
     steps = [np.diff(cycle[::LINE_ELEMENTS].astype(np.int64)) for cycle in cycles]
     assert len({cycle.tobytes() for cycle in cycles}) == 3

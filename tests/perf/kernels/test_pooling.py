@@ -15,10 +15,11 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, implementations
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.kernels import pooling, threads, vectors
-from tinytorch.perf.kernels.evidence import evidence
+from tinytorch.perf.kernels import pooling
 from tinytorch.perf.kernels.pooling import IMPLEMENTATIONS
-from tinytorch.perf.timing import blas_threads
+from tinytorch.perf.kernels.runtime import threads, vectors
+from tinytorch.perf.kernels.runtime.evidence import evidence
+from tinytorch.perf.measuring import blas_threads
 
 POOLS = [ops.max_pool2d, ops.avg_pool2d]
 

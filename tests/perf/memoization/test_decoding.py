@@ -17,9 +17,11 @@ from tinytorch.core.optimizers import SGD
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration import fuse
-from tinytorch.perf.events import recording
-from tinytorch.perf.kernels import decoding, row_products, vectors
-from tinytorch.perf.kernels.evidence import evidence
+from tinytorch.perf.events.stream import recording
+from tinytorch.perf.kernels import decoding
+from tinytorch.perf.kernels.gemm import row_products
+from tinytorch.perf.kernels.runtime import vectors
+from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.memoization import (
     KVCache,
     QuantizedKVCache,

@@ -16,7 +16,7 @@ from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration import fuse
-from tinytorch.perf.events import recording
+from tinytorch.perf.events.stream import recording
 from tinytorch.perf.memoization import (
     KVCache,
     QuantizedKVCache,

@@ -14,7 +14,9 @@ from tinytorch.core.layers import Embedding, Linear
 from tinytorch.core.op import Array, Implementation
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.profiling import Profiler
+from tinytorch.perf.ops.quantized import conv2d_with, linear_with
+from tinytorch.perf.ops.weight_only import dequantize
+from tinytorch.perf.profiling.profiler import Profiler
 from tinytorch.perf.quantization import (
     MeanSquaredErrorObserver,
     Plan,
@@ -27,8 +29,6 @@ from tinytorch.perf.quantization import (
     quantized_linear,
     weight_only_linear,
 )
-from tinytorch.perf.quantization.ops import conv2d_with, linear_with
-from tinytorch.perf.quantization.weight_ops import dequantize
 
 WEIGHTS = [
     Scheme(bits, symmetric, per, group=16)

@@ -22,8 +22,7 @@ from tinytorch.perf.quantization import (
     encode,
     quantize,
 )
-from tinytorch.perf.quantization.histogram import BINS, MomentHistogram
-from tinytorch.perf.quantization.observers import RangeObserver
+from tinytorch.perf.quantization.observers import BINS, MomentHistogram, RangeObserver
 
 ALL: list[type[RangeObserver]] = [
     MinMaxObserver,

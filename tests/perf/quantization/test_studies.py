@@ -15,7 +15,6 @@ from tinytorch import datasets, models
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.bounds import bandwidth_at
 from tinytorch.perf.quantization import (
     MeanSquaredErrorObserver,
     MinMaxObserver,
@@ -37,6 +36,7 @@ from tinytorch.perf.quantization.product_study import (
     streaming_speedup,
 )
 from tinytorch.perf.quantization.three_sides import FLOAT, accuracy_change, error_ratios, three_sides
+from tinytorch.perf.roofline.bounds import bandwidth_at
 
 TWO_BITS = Plan("weight-only", Scheme(2, per="channel"), ranges="mse")
 

@@ -1,18 +1,18 @@
 """Faster ways to run the same ops: what the chapter on acceleration teaches and measures."""
 
-from tinytorch.perf.acceleration.accelerated import accelerated, kernel_implementations
-from tinytorch.perf.acceleration.attention import fused_attention
-from tinytorch.perf.acceleration.convolution import im2col_conv2d
-from tinytorch.perf.acceleration.fused import (
+from tinytorch.perf.acceleration.functions import (
+    fused_attention,
     fused_bias_gelu,
     fused_causal_softmax,
     fused_gelu,
     fused_layer_norm,
     fused_softmax,
+    im2col_conv2d,
     unfused_gelu,
 )
 from tinytorch.perf.acceleration.fusion import fuse
 from tinytorch.perf.acceleration.products import tiled_matmul, vectorized_matmul
+from tinytorch.perf.acceleration.selection import accelerated, kernel_implementations
 
 __all__ = [
     "accelerated",

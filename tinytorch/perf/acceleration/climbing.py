@@ -9,10 +9,10 @@ from typing import Any
 from tinytorch.core import dispatch
 from tinytorch.core.op import Array, Call, Implementation, Op, Saved
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.acceleration.accelerated import kernel_implementations
-from tinytorch.perf.breakdown import amdahl
-from tinytorch.perf.comparison import Comparison, compare_paired
-from tinytorch.perf.timing import Measurement, interleave, ratio
+from tinytorch.perf.acceleration.selection import kernel_implementations
+from tinytorch.perf.measuring import Measurement, interleave, ratio
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.profiling.breakdown import amdahl
 
 #: Which implementation of some ops runs.
 Chosen = Mapping[Op, Implementation]

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.chapters.checking import exercise_check, judged_faster
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration.expression_studies import passes_bytes
-from tinytorch.perf.breakdown import amdahl
-from tinytorch.perf.checking import exercise_check, judged_faster
-from tinytorch.perf.comparison import compare_paired
-from tinytorch.perf.memory import MemoryProfiler
-from tinytorch.perf.subject import MIB
-from tinytorch.perf.timing import interleave
+from tinytorch.perf.measuring import interleave
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.memory import MemoryProfiler
+from tinytorch.perf.measuring.model_io import MIB
+from tinytorch.perf.profiling.breakdown import amdahl
 
 #: Largest error of a fused SiLU over the largest value: a few roundings of float32.
 SILU_TOLERANCE = 1e-6

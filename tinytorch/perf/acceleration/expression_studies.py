@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core.op import Array
-from tinytorch.perf.memory import MemoryProfiler
-from tinytorch.perf.subject import MIB
-from tinytorch.perf.timing import Measurement, interleave
+from tinytorch.perf.measuring import Measurement, interleave
+from tinytorch.perf.measuring.memory import MemoryProfiler
+from tinytorch.perf.measuring.model_io import MIB
 
 #: GELU's constants, as a reader would write them.
 _ROOT, _CUBIC = np.float32(0.7978845608028654), np.float32(0.044715)

@@ -23,7 +23,7 @@ from tinytorch.perf.acceleration.fused_convolution import (
     fill_stage,
     packed_convolutions,
 )
-from tinytorch.perf.acceleration.panels import Layout
+from tinytorch.perf.ops.fused import Layout
 
 #: A stage with its weight (out, channels, taps) and bias.
 Weighted = tuple[Stage, Array, Array | None]
@@ -40,7 +40,7 @@ class FrozenConvolutions(Module):
         self.layout: Layout = kernels.LAYOUT
         self.stages: Stages = tuple(tuple(stage) for stage, _, _ in stages)
         places = convolution_places(self.stages, self.layout)
-        weights: Array = import_module("tinytorch.perf.kernels.packing").aligned_empty(places[-1][2])
+        weights: Array = import_module("tinytorch.perf.kernels.gemm.packing").aligned_empty(places[-1][2])
         for place, (_, weight, bias) in zip(places, stages, strict=True):
             fill_stage(weights, place, weight, bias, self.layout)
         self.weights = Tensor(weights)

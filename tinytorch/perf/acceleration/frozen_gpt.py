@@ -29,12 +29,12 @@ class FrozenGPT(Module):
 
     def __init__(self, model: GPT) -> None:
         kernels = import_module("tinytorch.perf.kernels.gpt")
-        pack = import_module("tinytorch.perf.kernels.packing").pack
+        pack = import_module("tinytorch.perf.kernels.gemm.packing").pack
         self.sizes, self.layout = sizes_of(model), kernels.LAYOUT
         self.epsilons = tuple(norm.eps for block in model.blocks for norm in (block.norm1, block.norm2))
         self.epsilons += (model.norm.eps,)
         found = places(self.sizes, self.layout)
-        weights: Array = import_module("tinytorch.perf.kernels.packing").aligned_empty(found.end)
+        weights: Array = import_module("tinytorch.perf.kernels.gemm.packing").aligned_empty(found.end)
         weights[:] = 0
 
         def put(place: int, values: Array) -> None:

@@ -5,8 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tinytorch.core.op import Array, Call, Op, Saved, Work
-from tinytorch.perf.acceleration.fused_linear import Activation, activation_operations, no_backward, packed_linear
-from tinytorch.perf.acceleration.panels import Layout, padded_columns
+from tinytorch.perf.ops.fused import (
+    Activation,
+    Layout,
+    activation_operations,
+    no_backward,
+    packed_linear,
+    padded_columns,
+)
 
 
 def places(widths: tuple[int, ...], layout: Layout) -> list[tuple[int, int, int]]:

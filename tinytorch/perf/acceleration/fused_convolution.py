@@ -10,8 +10,7 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Call, Op, Saved, Shape, Work
 from tinytorch.core.ops.layout import Pair, output_positions
-from tinytorch.perf.acceleration.fused_linear import no_backward
-from tinytorch.perf.acceleration.panels import Layout, padded_columns, panel_bounds, unpacked
+from tinytorch.perf.ops.fused import Layout, no_backward, padded_columns, panel_bounds, unpacked
 
 ONE: Pair = (1, 1)
 NONE: Pair = (0, 0)

@@ -20,8 +20,7 @@ from tinytorch.core.transformers import GPT, FeedForward, TransformerBlock
 from tinytorch.perf.acceleration.frozen_convolutions import folded, take_convolutions
 from tinytorch.perf.acceleration.frozen_gpt import FrozenGPT, is_small_gpt
 from tinytorch.perf.acceleration.fused_chain import packed_chain, places
-from tinytorch.perf.acceleration.fused_linear import Activation, fused_linear, packed_linear
-from tinytorch.perf.acceleration.panels import Layout, unpacked
+from tinytorch.perf.ops.fused import Activation, Layout, fused_linear, packed_linear, unpacked
 
 Kind = TypeVar("Kind", bound=Module)
 #: Floats of a chain's weights: half a second cache of 1 MiB, as every few rows read them all.
@@ -84,7 +83,7 @@ class FrozenChain(Module):
         self.widths = (layers[0].in_features, *[layer.out_features for layer in layers])
         self.layout = layers[0].layout
         self.activations = tuple(layer.activation for layer in layers)
-        weights: Array = import_module("tinytorch.perf.kernels.packing").aligned_empty(chain_size(layers))
+        weights: Array = import_module("tinytorch.perf.kernels.gemm.packing").aligned_empty(chain_size(layers))
         for layer, (panels, bias, end) in zip(layers, places(self.widths, self.layout), strict=True):
             weights[panels:bias] = layer.panels.data
             weights[bias:end] = 0

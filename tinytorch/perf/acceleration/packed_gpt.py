@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Call, Op, Saved, Work
-from tinytorch.perf.acceleration.fused_linear import activation_operations, no_backward
-from tinytorch.perf.acceleration.panels import Layout, padded_columns, unpacked
+from tinytorch.perf.ops.fused import Layout, activation_operations, no_backward, padded_columns, unpacked
 
 
 class Sizes(NamedTuple):

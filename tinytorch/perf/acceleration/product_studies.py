@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from tinytorch.perf.acceleration import products
-from tinytorch.perf.hardware import Ceilings, ceilings
-from tinytorch.perf.timing import Measurement, blas_threads, interleave
+from tinytorch.perf.machine.store import Ceilings, ceilings
+from tinytorch.perf.measuring import Measurement, blas_threads, interleave
 
 Kind = Literal["teaching", "real"]
 

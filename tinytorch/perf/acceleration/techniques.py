@@ -9,14 +9,14 @@ from typing import Any
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Implementation, Op
-from tinytorch.perf.acceleration.accelerated import kernel_implementations
 from tinytorch.perf.acceleration.climbing import ops_of, under
 from tinytorch.perf.acceleration.fusion import fuse
-from tinytorch.perf.blas import ThreadSwitch
-from tinytorch.perf.comparison import Comparison, compare_all
+from tinytorch.perf.acceleration.selection import kernel_implementations
+from tinytorch.perf.host.blas import ThreadSwitch
+from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.measuring import Measurement, blas_threads, interleave
+from tinytorch.perf.measuring.comparison import Comparison, compare_all
 from tinytorch.perf.quantization import quantize_model
-from tinytorch.perf.team import usable_cores
-from tinytorch.perf.timing import Measurement, blas_threads, interleave
 
 #: What each technique is called.
 BASELINE = "NumPy"

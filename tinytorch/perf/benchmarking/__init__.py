@@ -1,19 +1,32 @@
 """Benchmarking: whole models compared in speed, memory and accuracy, with intervals and verdicts."""
 
-from tinytorch.perf.benchmarking.between_runs import compare_processes
 from tinytorch.perf.benchmarking.change_points import change_points
 from tinytorch.perf.benchmarking.comparing import Change, SizeChange, compare, compare_with_first
-from tinytorch.perf.benchmarking.early_stopping import fewest_queries, fewest_within, proven_percentile
 from tinytorch.perf.benchmarking.history import Histories, History, history_of
 from tinytorch.perf.benchmarking.measuring import benchmark_suite, measure_performance
 from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.plot import plot_performance_comparison
-from tinytorch.perf.benchmarking.regressions import ResultsChange, compare_results
-from tinytorch.perf.benchmarking.results import Plan, Results, differences
-from tinytorch.perf.benchmarking.results_json import load_results, results_from_json, results_to_json, save_results
+from tinytorch.perf.benchmarking.regressions import ResultsChange, compare_processes, compare_results
+from tinytorch.perf.benchmarking.results import (
+    Plan,
+    Results,
+    differences,
+    load_results,
+    results_from_json,
+    results_to_json,
+    save_results,
+)
 from tinytorch.perf.benchmarking.running import Side, continued, run, started
-from tinytorch.perf.benchmarking.scenarios import AccuracyRun, ScenarioResult, accuracy_run, run_scenario
+from tinytorch.perf.benchmarking.scenarios import (
+    AccuracyRun,
+    ScenarioResult,
+    accuracy_run,
+    fewest_queries,
+    fewest_within,
+    proven_percentile,
+    run_scenario,
+)
 from tinytorch.perf.benchmarking.subjects import subject_of
 from tinytorch.perf.benchmarking.task import Task, scoring, sorting_generation, task_of, zoo_task
 from tinytorch.perf.benchmarking.variants import Variant

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tinytorch.perf.statistics import Samples, checked
+from tinytorch.perf.measuring.statistics import Samples, checked
 
 #: The fewest values on each side of a change.
 FEWEST = 3

@@ -8,14 +8,14 @@ from typing import Final, Literal
 
 import numpy as np
 
-from tinytorch.perf.benchmarking.between_runs import compare_processes
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.placement import withheld
-from tinytorch.perf.comparison import Comparison, compare_paired, judged
-from tinytorch.perf.dependence import independent
+from tinytorch.perf.benchmarking.regressions import compare_processes
+from tinytorch.perf.measuring import Measurement, Statistic, checked_neighbours
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired, judged
+from tinytorch.perf.measuring.dependence import independent
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.quantization import PairedAccuracy, paired_accuracy
-from tinytorch.perf.statistics import Interval
-from tinytorch.perf.timing import Measurement, Statistic, checked_neighbours
 
 SizeVerdict = Literal["smaller", "larger", "as large", "cannot tell"]
 AccuracyVerdict = Literal["better", "worse", "as good", "cannot tell"]

@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 import numpy as np
 
-from tinytorch.perf.checking import exercise_check, returned_number
-from tinytorch.perf.timing import Measurement
+from tinytorch.chapters.checking import exercise_check, returned_number
+from tinytorch.perf.measuring import Measurement
 
 FlawName = Literal["order", "threads", "caches", "statistic", "baseline"]
 #: How much more variance than the best plan's a reader's plan may have: the best one need not be a whole number.

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tinytorch.perf.benchmarking.between_runs import log_time
 from tinytorch.perf.benchmarking.change_points import change_points, levels
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.placement import workers_at_once
-from tinytorch.perf.benchmarking.results import Results
-from tinytorch.perf.benchmarking.results_json import load_results
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.benchmarking.regressions import log_time
+from tinytorch.perf.benchmarking.results import Results, load_results
+from tinytorch.perf.measuring import Measurement
 
 #: Relative change of a level below which it is not told.
 DELTA = 0.02

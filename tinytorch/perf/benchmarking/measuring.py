@@ -10,9 +10,9 @@ from typing import Any
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.task import Task, task_of
 from tinytorch.perf.benchmarking.variants import Variant, variant_of, variants_of
-from tinytorch.perf.memory import MemoryTracker
-from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL
-from tinytorch.perf.timing import Measurement, interleave
+from tinytorch.perf.measuring import Measurement, interleave
+from tinytorch.perf.measuring.memory import MemoryTracker
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 BATCHES = (1, 64)
 

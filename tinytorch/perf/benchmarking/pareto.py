@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tinytorch.perf.benchmarking.comparing import ACCURACY_DELTA, BETTER, DELTA, LARGER, SMALLER, WORSE, Change, compare
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.comparison import FASTER, SLOWER
+from tinytorch.perf.measuring.comparison import FASTER, SLOWER
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tinytorch.perf.benchmarking.task import Right
-from tinytorch.perf.statistics import median_interval, share_interval
-from tinytorch.perf.timing import Measurement, Statistic, quantity
+from tinytorch.perf.measuring import Measurement, Statistic, quantity
+from tinytorch.perf.measuring.statistics import median_interval, share_interval
 
 #: Where a measurement's conditions say which worker of a campaign took it; see `placement`.
 WORKER = "worker"

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from tinytorch.perf.benchmarking.performance import WORKER, Performance
-from tinytorch.perf.comparison import CANNOT_TELL, Comparison
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import CANNOT_TELL, Comparison
 
 Json = dict[str, Any]
 #: How many cores are told by their numbers.

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.subject import MIB
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.model_io import MIB
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from tinytorch.perf.benchmarking.subjects import subject_of
-from tinytorch.perf.identity import identity
+from tinytorch.perf.host.identity import identity
 
 
 def prepared(subject: str, input_shape: tuple[int, ...] | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A run: fresh processes one after the other, each kept as soon as it is done, and continued after an interruption."""
+"""A run: fresh processes one after the other, a reference beside each, kept at once and continued if interrupted."""
 
 from __future__ import annotations
 
@@ -11,10 +11,34 @@ import numpy as np
 
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.placement import numbers_done, workers_at_once
-from tinytorch.perf.benchmarking.results import Json, Plan, Results, differences
-from tinytorch.perf.benchmarking.results_json import performance_from_json
-from tinytorch.perf.fresh_process import answer_of
-from tinytorch.perf.identity import identity
+from tinytorch.perf.benchmarking.results import Json, Plan, Results, differences, performance_from_json
+from tinytorch.perf.host.identity import identity
+from tinytorch.perf.measuring.processes import answer_of
+
+#: What the reference is called among the functions that take turns; no variant may have this name.
+REFERENCE = "(reference)"
+_STEPS = 800
+
+
+def reference_work() -> Callable[[], None]:
+    """Return a function of some hundred microseconds: a float32 product, operations on its result, a Python loop.
+
+    What it computes is of no use. It belongs to no model, so that a change of the code under test does not move it;
+    what the machine does to all programs, such as another clock or a busy neighbour, does.
+    """
+    draw = np.random.default_rng(0)
+    left, right = draw.random((64, 256), dtype=np.float32), draw.random((256, 256), dtype=np.float32)
+    product, rest = np.empty((64, 256), np.float32), np.empty((64, 256), np.float32)
+
+    def work() -> None:
+        np.matmul(left, right, out=product)
+        np.maximum(product, 0, out=rest)
+        np.sqrt(rest, out=rest)
+        np.add(rest, product, out=rest)
+        sum(range(_STEPS))
+
+    return work
+
 
 #: Called with the results so far after each process.
 Keep = Callable[[Results], None]

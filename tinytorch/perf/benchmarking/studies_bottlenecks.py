@@ -15,11 +15,11 @@ from tinytorch.core.op import Array
 from tinytorch.perf.acceleration import kernel_implementations
 from tinytorch.perf.benchmarking.task import sorting_generation
 from tinytorch.perf.benchmarking.variants import Variant
-from tinytorch.perf.comparison import Comparison, compare_paired
-from tinytorch.perf.events import recording
-from tinytorch.perf.flops import flops_of
+from tinytorch.perf.events.flops import flops_of
+from tinytorch.perf.events.stream import recording
+from tinytorch.perf.measuring import Measurement, interleave, quantity
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.studies import shares, time_between_ops
-from tinytorch.perf.timing import Measurement, interleave, quantity
 
 _WARMUP_SECONDS = 0.2
 _BATCH = 64

@@ -16,10 +16,10 @@ from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration import fused_gelu
 from tinytorch.perf.benchmarking.studies_runs import same_mlp
-from tinytorch.perf.cold import exceeding_bytes
-from tinytorch.perf.comparison import Comparison, compare_paired
-from tinytorch.perf.team import usable_cores
-from tinytorch.perf.timing import Measurement, blas_threads, interleave, sample
+from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.measuring import Measurement, blas_threads, interleave, sample
+from tinytorch.perf.measuring.cold_caches import exceeding_bytes
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 
 #: Runs from which a flawed experiment makes its one number, and how often it is done.
 _RUNS = 8

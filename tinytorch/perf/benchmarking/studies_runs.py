@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from tinytorch import models
 from tinytorch.core.dispatch import no_grad
-from tinytorch.perf.comparison import compare_paired
-from tinytorch.perf.replicas import Replicas
-from tinytorch.perf.statistics import Interval, Samples, checked, median_interval, share_interval
-from tinytorch.perf.timing import Measurement, Statistic
+from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.processes import Replicas
+from tinytorch.perf.measuring.statistics import Interval, Samples, checked, median_interval, share_interval
 
 #: Makes an interval of some samples.
 Rule = Callable[[npt.NDArray[np.float64]], Interval]
@@ -47,7 +47,7 @@ def coverage(samples: Samples, runs: int, rule: Rule, truth: float, name: str) -
     Args:
         samples: of one long series, in the order in which they were taken.
         runs: in each block that gets an interval.
-        rule: such as `mean_and_normal` or `tinytorch.perf.statistics.median_interval`.
+        rule: such as `mean_and_normal` or `tinytorch.perf.measuring.statistics.median_interval`.
         truth: what the interval is said to hold.
         name: of the share that is returned.
 

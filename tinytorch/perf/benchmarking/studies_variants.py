@@ -8,7 +8,7 @@ import numpy as np
 
 from tinytorch.perf.benchmarking.comparing import Change
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.timing import Measurement, checked_neighbours
+from tinytorch.perf.measuring import Measurement, checked_neighbours
 
 #: How far below a factor of the table a measured one may lie and still count as it.
 TOLERANCE = 0.1

@@ -12,7 +12,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.benchmarking.task import Task, scoring, zoo_task
 from tinytorch.perf.benchmarking.variants import Variant, variants_of
 from tinytorch.perf.benchmarking.zoo import suite
-from tinytorch.perf.factories import checked_module, example_of, made_by
+from tinytorch.perf.profiling.model_profile import checked_module, example_of, made_by
 
 
 def subject_of(name: str, input_shape: tuple[int, ...] | None = None) -> tuple[Task, dict[str, Variant]]:

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from tinytorch import datasets, models
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.measuring.model_io import callable_of
 from tinytorch.perf.memoization import generate
-from tinytorch.perf.model_profile import rows_of
-from tinytorch.perf.subject import callable_of
+from tinytorch.perf.profiling.model_profile import rows_of
 
 Right = npt.NDArray[np.bool_]
 Perform = Callable[[Any, npt.NDArray[Any]], npt.NDArray[Any]]

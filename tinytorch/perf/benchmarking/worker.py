@@ -12,11 +12,10 @@ from typing import Any
 
 from tinytorch.perf.benchmarking.measuring import peak_memory, timed
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.benchmarking.reference import REFERENCE, reference_work
-from tinytorch.perf.benchmarking.results import Plan
-from tinytorch.perf.benchmarking.results_json import performance_to_json
+from tinytorch.perf.benchmarking.results import Plan, performance_to_json
+from tinytorch.perf.benchmarking.running import REFERENCE, reference_work
 from tinytorch.perf.benchmarking.subjects import subject_of
-from tinytorch.perf.timing import limit_blas_threads
+from tinytorch.perf.measuring import limit_blas_threads
 
 
 def measure_process(plan: Plan, number: int, whole: bool) -> list[Performance]:

@@ -2,12 +2,115 @@
 
 from __future__ import annotations
 
-from tinytorch import models
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from tinytorch import datasets, models
+from tinytorch.core.activations import ReLU
+from tinytorch.core.dataloader import DataLoader
+from tinytorch.core.layers import Flatten, Linear
+from tinytorch.core.module import Module, Sequential
+from tinytorch.core.optimizers import AdamW
+from tinytorch.core.spatial import BatchNorm2d, Conv2d, MaxPool2d
+from tinytorch.core.training import fit
+from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration import fuse
-from tinytorch.perf.benchmarking.tuning import distilled, tuned
 from tinytorch.perf.benchmarking.variants import Variant
-from tinytorch.perf.compression import low_rank_model, magnitude_prune, sparse_model, structured_prune
+from tinytorch.perf.compression import (
+    KnowledgeDistillation,
+    low_rank_model,
+    magnitude_prune,
+    sparse_model,
+    structured_prune,
+)
 from tinytorch.perf.quantization import quantize_model
+
+#: Passes over the examples, and examples, with which a compressed model is trained on.
+EPOCHS = {"mlp": 20, "cnn": 12, "gpt": 1}
+EXAMPLES = {"mlp": None, "cnn": None, "gpt": 20_000}
+_PACKAGE = Path(__file__).resolve().parents[2]
+
+
+def student(name: str, seed: int = 0) -> Module:
+    """Return what the distilled variant is made of: the zoo's model with a fraction of the units, untrained.
+
+    Raises:
+        ValueError: if the zoo has no such model.
+    """
+    models.entry(name)
+    draw = np.random.default_rng(seed)
+    if name == "mlp":
+        return Sequential(Flatten(), Linear(64, 64, seed=draw), ReLU(), Linear(64, 10, seed=draw))
+    if name == "gpt":
+        return GPT(datasets.SEPARATOR + 1, 48, 2, 4, 2 * datasets.SORT_LENGTH, seed=seed)
+    return Sequential(
+        Conv2d(1, 16, 3, padding=1, seed=draw),
+        BatchNorm2d(16),
+        ReLU(),
+        MaxPool2d(2),
+        Conv2d(16, 32, 3, padding=1, seed=draw),
+        BatchNorm2d(32),
+        ReLU(),
+        MaxPool2d(2),
+        Flatten(),
+        Linear(128, 10, seed=draw),
+    )
+
+
+def tuned(name: str, variant: str, model: Module, seed: int) -> Module:
+    """Return ``model`` after it was trained on, in eval mode, from the weights kept if there are any."""
+    plan = models.entry(name)
+
+    def train() -> None:
+        (inputs, targets), count = plan.train_data(), EXAMPLES[name]
+        batches = DataLoader(inputs[:count], targets[:count], batch_size=plan.batch_size, shuffle=True, seed=seed)
+        optimizer = AdamW(model.parameters(), lr=plan.learning_rate / 2)
+        said = f"training {name}, {variant}"
+        schedule = models.warm_up_then_cosine
+        fit(model, batches, models.loss_function(), optimizer, EPOCHS[name], schedule=schedule, name=said)
+
+    return _kept(f"{name}-{variant}-{seed}", model, train)
+
+
+def distilled(name: str, teacher: Module, seed: int) -> Module:
+    """Return the student after it learned from ``teacher`` as long as that learned, in eval mode."""
+    plan, model = models.entry(name), student(name, seed)
+
+    def train() -> None:
+        teaching = KnowledgeDistillation(teacher, model, ignore_index=datasets.IGNORED)
+        optimizer = AdamW(model.parameters(), lr=plan.learning_rate)
+        inputs, targets = plan.train_data()
+        schedule = models.warm_up_then_cosine
+        teaching.fit(inputs, targets, optimizer, plan.epochs, batch_size=plan.batch_size, schedule=schedule, seed=seed)
+
+    return _kept(f"{name}-distilled-{seed}", model, train)
+
+
+def _kept(key: str, model: Module, train: Callable[[], None]) -> Module:
+    path = models.WEIGHTS / f"{key}-{_fingerprint()}.npz"
+    if path.exists():
+        return model.load(path).eval()
+    train()
+    models.WEIGHTS.mkdir(parents=True, exist_ok=True)
+    model.eval().save(path)
+    return model
+
+
+@cache
+def _fingerprint() -> str:
+    """Return a hash of everything that decides the weights of the variants."""
+    digest = hashlib.sha256(models.arithmetic().encode())
+    folders = [_PACKAGE / "core", _PACKAGE / "perf" / "compression"]
+    sources = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+    for source in [*sources, _PACKAGE / "datasets.py", _PACKAGE / "models.py", Path(__file__)]:
+        digest.update(source.relative_to(_PACKAGE).as_posix().encode())
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
 
 #: Share of the weights that the pruned variant loses, of the units that the structured one does, and of each linear
 #: layer's rank that the low-rank one keeps; the CNN's only linear layer has ten outputs, and saves only below rank 10.

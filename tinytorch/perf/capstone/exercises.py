@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tinytorch.chapters.checking import exercise_check, judged_faster, returned_number
 from tinytorch.perf.capstone.configuration import PLAIN, Configuration
 from tinytorch.perf.capstone.ladder import in_turns
 from tinytorch.perf.capstone.prediction import amdahl_of_parts
 from tinytorch.perf.capstone.rule import Rule
 from tinytorch.perf.capstone.workload import Workload, accuracy_change
-from tinytorch.perf.checking import exercise_check, judged_faster, returned_number
-from tinytorch.perf.comparison import compare_paired
-from tinytorch.perf.statistics import Interval
-from tinytorch.perf.timing import blas_threads
+from tinytorch.perf.measuring import blas_threads
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.statistics import Interval
 
 #: Bytes of weights and cache together that the last exercise allows for 64 questions.
 BUDGET = 600_000

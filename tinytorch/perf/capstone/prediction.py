@@ -8,14 +8,14 @@ from typing import Any
 
 from tinytorch.core.op import Implementation, Op
 from tinytorch.perf.acceleration.climbing import ops_of
-from tinytorch.perf.bounds import roof_seconds
-from tinytorch.perf.call_costs import call_costs, least_call_seconds
 from tinytorch.perf.capstone.configuration import Ready
 from tinytorch.perf.capstone.workload import Workload
-from tinytorch.perf.events import Event, recording
-from tinytorch.perf.hardware import Ceilings
-from tinytorch.perf.roofline import Placed, place
-from tinytorch.perf.timing import Measurement, interleave, sample
+from tinytorch.perf.events.stream import Event, recording
+from tinytorch.perf.machine.call_costs import call_costs, least_call_seconds
+from tinytorch.perf.machine.store import Ceilings
+from tinytorch.perf.measuring import Measurement, interleave, sample
+from tinytorch.perf.roofline.bounds import roof_seconds
+from tinytorch.perf.roofline.placement import Placed, place
 
 #: What the whole is called beside its ops.
 _WHOLE = "the whole call"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tinytorch.perf.comparison import FASTER, SLOWER, Comparison
-from tinytorch.perf.noise import NoiseFloor
+from tinytorch.perf.measuring.comparison import FASTER, SLOWER, Comparison
+from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.perf.quantization import PairedAccuracy
 
 Outcome = Literal["passes", "not faster", "cannot tell", "too many wrong"]

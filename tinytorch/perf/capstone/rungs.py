@@ -11,9 +11,9 @@ from tinytorch.perf.capstone.configuration import PLAIN, Configuration
 from tinytorch.perf.capstone.ladder import in_turns
 from tinytorch.perf.capstone.steps import Step, taken_by_itself
 from tinytorch.perf.capstone.workload import Workload, correct, peak_bytes, task
-from tinytorch.perf.comparison import Comparison, compare_paired
-from tinytorch.perf.team import usable_cores
-from tinytorch.perf.timing import blas_threads
+from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.measuring import blas_threads
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 
 #: Name of the configuration that has every part of a product.
 COMBINED = "all of them"

@@ -11,11 +11,11 @@ import numpy as np
 from tinytorch import datasets
 from tinytorch.perf.benchmarking.task import SCORED_AT_ONCE, Right, Task, scoring, sorting_generation
 from tinytorch.perf.capstone.configuration import Configuration, Ready, ready
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.memory import MemoryTracker
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 from tinytorch.perf.memoization.generation import Tokens
-from tinytorch.perf.memory import MemoryTracker
 from tinytorch.perf.quantization import PairedAccuracy, paired_accuracy
-from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL
-from tinytorch.perf.timing import Measurement
 
 #: Of the questions that no step is judged on; those of training and test are drawn from 1 and 2.
 _NEW_SEED = 3

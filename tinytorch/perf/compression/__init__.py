@@ -4,12 +4,24 @@ from tinytorch.perf.compression.compress import Compression, StepReport, compres
 from tinytorch.perf.compression.csr import SparseLinear, csr_nbytes, sparse_model
 from tinytorch.perf.compression.distillation import KnowledgeDistillation
 from tinytorch.perf.compression.low_rank import LowRankLinear, break_even_rank, low_rank_approximate, low_rank_model
-from tinytorch.perf.compression.magnitude import magnitude_prune
-from tinytorch.perf.compression.masks import MaskedParameter, hold_zeros
-from tinytorch.perf.compression.n_m import CompactNM, compact_n_m, n_m_prune
+from tinytorch.perf.compression.pruning import (
+    CompactNM,
+    MaskedParameter,
+    compact_n_m,
+    hold_zeros,
+    magnitude_prune,
+    n_m_prune,
+)
 from tinytorch.perf.compression.sparsity import LayerSparsity, layer_sparsity, measure_sparsity
-from tinytorch.perf.compression.structured import mask_units, remove_units, structured_prune, units_to_remove
-from tinytorch.perf.compression.units import UnitGroup, unit_groups, unit_scores
+from tinytorch.perf.compression.structured import (
+    UnitGroup,
+    mask_units,
+    remove_units,
+    structured_prune,
+    unit_groups,
+    unit_scores,
+    units_to_remove,
+)
 
 __all__ = [
     "CompactNM",

@@ -11,7 +11,7 @@ from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.compression.sparse_ops import matrix_of, sparse_linear
+from tinytorch.perf.ops.sparse import matrix_of, sparse_linear
 from tinytorch.perf.quantization.convert import replaced
 
 #: Up to so many inputs an index takes two bytes, beyond it four.

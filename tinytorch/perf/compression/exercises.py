@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.chapters.checking import exercise_check, returned_number
 from tinytorch.core.activations import ReLU
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Sequential
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.checking import exercise_check, returned_number
 from tinytorch.perf.compression.csr import SparseLinear
-from tinytorch.perf.compression.magnitude import smallest
-from tinytorch.perf.compression.masks import with_masks
+from tinytorch.perf.compression.pruning import smallest, with_masks
 from tinytorch.perf.compression.structured import mask_units
 
 

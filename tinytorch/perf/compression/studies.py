@@ -16,9 +16,9 @@ from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.compression.csr import SparseLinear
 from tinytorch.perf.compression.low_rank import LowRankLinear
-from tinytorch.perf.compression.magnitude import magnitude_prune
-from tinytorch.perf.compression.sparse_ops import matrix_of
-from tinytorch.perf.timing import Measurement, interleave, ratio
+from tinytorch.perf.compression.pruning import magnitude_prune
+from tinytorch.perf.measuring import Measurement, interleave, ratio
+from tinytorch.perf.ops.sparse import matrix_of
 
 _DENSE = "dense"
 #: Copies of a layer in different places of memory.

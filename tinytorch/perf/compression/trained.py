@@ -16,7 +16,7 @@ from tinytorch.core.module import Module, Sequential
 from tinytorch.core.optimizers import AdamW
 from tinytorch.core.training import fit
 from tinytorch.perf.compression.distillation import KnowledgeDistillation
-from tinytorch.perf.compression.masks import MaskedParameter
+from tinytorch.perf.compression.pruning import MaskedParameter
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 #: Sources of this folder that decide what training makes.

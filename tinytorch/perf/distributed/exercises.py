@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tinytorch.perf.checking import exercise_check
+from tinytorch.chapters.checking import exercise_check
 from tinytorch.perf.distributed.larger.collective_costs import ring_all_reduce
 from tinytorch.perf.distributed.larger.links import Cluster, GivenLink, given_link
 from tinytorch.perf.distributed.larger.prediction import Prediction, Split, predict

@@ -3,10 +3,10 @@
 Nothing here imports an engine: each is loaded in a process of its own, by `study`, or by `Engine.load`.
 """
 
-from tinytorch.perf.engines.face import ENGINES, OURS, AdamWSettings, Engine, Training, engine
 from tinytorch.perf.engines.presence import NotMeasured, available, missing
-from tinytorch.perf.engines.subjects import SUBJECTS, Subject, subject
+from tinytorch.perf.engines.protocol import ENGINES, OURS, AdamWSettings, Engine, Training, engine
 from tinytorch.perf.engines.turns import EngineError, Raced, race, runners, study
+from tinytorch.perf.engines.workloads import SUBJECTS, Subject, subject
 
 __all__ = [
     "ENGINES",

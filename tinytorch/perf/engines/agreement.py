@@ -8,8 +8,8 @@ import numpy as np
 
 from tinytorch.core.op import Array
 from tinytorch.perf.engines import ours
-from tinytorch.perf.engines.face import AdamWSettings, Engine, Phase, Training
-from tinytorch.perf.engines.subjects import Subject, prompt_of
+from tinytorch.perf.engines.protocol import AdamWSettings, Engine, Phase, Training
+from tinytorch.perf.engines.workloads import Subject, prompt_of
 from tinytorch.perf.memoization import generate
 
 #: Largest difference of outputs, over the largest element: float32 sums in another order, through all layers.

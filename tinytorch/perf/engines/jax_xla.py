@@ -19,8 +19,8 @@ from tinytorch.core.module import Module, Sequential
 from tinytorch.core.op import Array
 from tinytorch.core.spatial import BatchNorm2d, Conv2d, MaxPool2d
 from tinytorch.core.transformers import GPT, FeedForward, TransformerBlock
-from tinytorch.perf.engines.face import AdamWSettings, Training
-from tinytorch.perf.engines.subjects import Loss
+from tinytorch.perf.engines.protocol import AdamWSettings, Training
+from tinytorch.perf.engines.workloads import Loss
 
 State = dict[str, Any]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tinytorch.perf.bounds import bandwidth_at, roof_seconds
 from tinytorch.perf.engines import ours
-from tinytorch.perf.engines.face import ENGINES, AdamWSettings, Engine, Phase
-from tinytorch.perf.engines.subjects import Subject, prompt_of
-from tinytorch.perf.events import Profile, recording
-from tinytorch.perf.groups import op_groups
-from tinytorch.perf.hardware import Ceilings
+from tinytorch.perf.engines.protocol import ENGINES, AdamWSettings, Engine, Phase
+from tinytorch.perf.engines.workloads import Subject, prompt_of
+from tinytorch.perf.events.stream import Profile, op_groups, recording
+from tinytorch.perf.machine.store import Ceilings
+from tinytorch.perf.roofline.bounds import bandwidth_at, roof_seconds
 
 #: AdamW reads parameter, gradient and two moments, and writes all but the gradient.
 _ARRAYS_OF_ADAMW = 7

@@ -11,11 +11,11 @@ from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Op
 from tinytorch.core.optimizers import REFERENCE_RULES, AdamW, step_rules
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.engines.face import AdamWSettings, Training
-from tinytorch.perf.engines.subjects import Loss, our_input, our_loss
+from tinytorch.perf.engines.protocol import AdamWSettings, Training
+from tinytorch.perf.engines.workloads import Loss, our_input, our_loss
+from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.measuring import blas_threads
 from tinytorch.perf.memoization import enable_kv_cache, fuse_decoding, generate
-from tinytorch.perf.team import usable_cores
-from tinytorch.perf.timing import blas_threads
 
 
 @contextmanager

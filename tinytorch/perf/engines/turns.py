@@ -13,13 +13,13 @@ from typing import IO, Any
 
 import numpy as np
 
-from tinytorch.perf.engines.face import ENGINES, Phase, engine
 from tinytorch.perf.engines.presence import NotMeasured, available, missing, peers_python
-from tinytorch.perf.engines.subjects import subject
-from tinytorch.perf.identity import STEERING
-from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL, percentile
-from tinytorch.perf.team import usable_cores
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.engines.protocol import ENGINES, Phase, engine
+from tinytorch.perf.engines.workloads import subject
+from tinytorch.perf.host.identity import STEERING
+from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, percentile
 
 
 class EngineError(RuntimeError):

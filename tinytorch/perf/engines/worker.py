@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from tinytorch.perf.engines import agreement
-from tinytorch.perf.engines.face import AdamWSettings, Engine, engine
-from tinytorch.perf.engines.subjects import Subject, prompt_of, subject
-from tinytorch.perf.team import keep_to
-from tinytorch.perf.timing import sample
+from tinytorch.perf.engines.protocol import AdamWSettings, Engine, engine
+from tinytorch.perf.engines.workloads import Subject, prompt_of, subject
+from tinytorch.perf.host.pinned_threads import keep_to
+from tinytorch.perf.measuring import sample
 
 #: Before each turn the engine runs for this long untimed, in seconds: other engines had the caches and the cores.
 LEAD_IN_SECONDS = 0.03

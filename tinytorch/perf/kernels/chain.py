@@ -8,12 +8,7 @@ import numpy as np
 
 from tinytorch.core.op import Array, Implementation, Saved
 from tinytorch.perf.acceleration.fused_chain import checked_chain, packed_chain, places
-from tinytorch.perf.acceleration.fused_linear import Activation, no_backward, rows_of
-from tinytorch.perf.acceleration.panels import Layout
-from tinytorch.perf.kernels import threads
-from tinytorch.perf.kernels.compiling import kernel
-from tinytorch.perf.kernels.linear import LAYOUT
-from tinytorch.perf.kernels.packed_matmul import (
+from tinytorch.perf.kernels.gemm.packed_matmul import (
     ACTIVATIONS,
     FLOPS_PER_NS,
     NOTHING,
@@ -21,6 +16,10 @@ from tinytorch.perf.kernels.packed_matmul import (
     product_items,
     writable,
 )
+from tinytorch.perf.kernels.linear import LAYOUT
+from tinytorch.perf.kernels.runtime import threads
+from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.ops.fused import Activation, Layout, no_backward, rows_of
 
 #: Rows that go through all layers together.
 _ROWS = 32

@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core.op import Array, Implementation, Saved
-from tinytorch.perf.acceleration.fused_linear import no_backward
 from tinytorch.perf.acceleration.packed_gpt import Sizes, check_range, checked_tokens, packed_gpt, places
-from tinytorch.perf.acceleration.panels import Layout
-from tinytorch.perf.kernels import threads
-from tinytorch.perf.kernels.compiling import kernel
-from tinytorch.perf.kernels.layer_norm import row_moments
+from tinytorch.perf.kernels.gemm.packed_matmul import FLOPS_PER_NS, NOTHING, finish, multiply_one, tile_height, writable
+from tinytorch.perf.kernels.gemm.packing import panel_start
+from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, WIDTH, multiply_tile
 from tinytorch.perf.kernels.linear import LAYOUT
-from tinytorch.perf.kernels.packed_matmul import FLOPS_PER_NS, NOTHING, finish, multiply_one, tile_height, writable
-from tinytorch.perf.kernels.packing import panel_start
-from tinytorch.perf.kernels.product_tiles import LANES, ROWS, VECTORS, WIDTH, multiply_tile
+from tinytorch.perf.kernels.normalization import row_moments
+from tinytorch.perf.kernels.runtime import threads
+from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.runtime.vector_math import add_in_any_order, exp_of_negative, multiply_add
 from tinytorch.perf.kernels.softmax import row_maximum
-from tinytorch.perf.kernels.vector_math import add_in_any_order, exp_of_negative, multiply_add
+from tinytorch.perf.ops.fused import Layout, no_backward
 
 #: Rows that go through all layers together: as many sequences as have so many positions, and one at least.
 _ROWS = 24

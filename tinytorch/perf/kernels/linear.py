@@ -6,8 +6,11 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Gradients, Implementation, Saved
-from tinytorch.perf.acceleration.fused_linear import (
+from tinytorch.perf.kernels.gemm.packed_matmul import packed_product, product
+from tinytorch.perf.kernels.gemm.product_tiles import LANES, VECTORS
+from tinytorch.perf.ops.fused import (
     Activation,
+    Layout,
     backward_through,
     checked,
     fused_linear,
@@ -15,9 +18,6 @@ from tinytorch.perf.acceleration.fused_linear import (
     packed_linear,
     rows_of,
 )
-from tinytorch.perf.acceleration.panels import Layout
-from tinytorch.perf.kernels.packed_matmul import packed_product, product
-from tinytorch.perf.kernels.product_tiles import LANES, VECTORS
 
 #: How panels are laid out on this CPU.
 LAYOUT: Layout = (LANES, VECTORS)

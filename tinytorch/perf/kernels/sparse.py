@@ -11,9 +11,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tinytorch.core.op import Array, Implementation, Saved
-from tinytorch.perf.compression.sparse_ops import check_operands, sparse_linear
-from tinytorch.perf.kernels import threads, vectors
-from tinytorch.perf.kernels.compiling import kernel
+from tinytorch.perf.kernels.runtime import threads, vectors
+from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.ops.sparse import check_operands, sparse_linear
 
 #: Rows that are multiplied at a time: four vectors of 512 bits.
 ROWS = 64

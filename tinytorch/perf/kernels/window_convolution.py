@@ -18,15 +18,14 @@ from tinytorch.perf.acceleration.fused_convolution import (
     packed_convolutions,
     traced,
 )
-from tinytorch.perf.acceleration.fused_linear import no_backward
-from tinytorch.perf.acceleration.panels import Layout
-from tinytorch.perf.kernels import threads
-from tinytorch.perf.kernels.compiling import kernel
-from tinytorch.perf.kernels.packed_matmul import FLOPS_PER_NS, writable
-from tinytorch.perf.kernels.packing import aligned_empty
-from tinytorch.perf.kernels.tiles import COLUMNS, LANES, ROWS
+from tinytorch.perf.kernels.gemm.packed_matmul import FLOPS_PER_NS, writable
+from tinytorch.perf.kernels.gemm.packing import aligned_empty
+from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES, ROWS
+from tinytorch.perf.kernels.runtime import threads
+from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.window_tables import LINE, tiles_of
 from tinytorch.perf.kernels.window_tiles import window_tile
+from tinytorch.perf.ops.fused import Layout, no_backward
 
 #: How panels are laid out: a tile's vector, and two of them.
 LAYOUT: Layout = (LANES, 2)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration.fused_convolution import Traced
-from tinytorch.perf.kernels.tiles import ROWS
+from tinytorch.perf.kernels.gemm.register_tiles import ROWS
 from tinytorch.perf.kernels.window_tiles import ENTRY
 
 #: A line for each tile: its first entry, how many it has, and where its positions lie in the target.

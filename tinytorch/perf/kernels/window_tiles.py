@@ -9,8 +9,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tinytorch.perf.kernels import vectors
-from tinytorch.perf.kernels.tiles import INT64, LANES, ROWS, VECTOR
+from tinytorch.perf.kernels.gemm.register_tiles import INT64, LANES, ROWS, VECTOR
+from tinytorch.perf.kernels.runtime import vectors
 
 #: Numbers of an entry of `window_tile`: the tap, and where it meets each row's map.
 ENTRY = 1 + ROWS

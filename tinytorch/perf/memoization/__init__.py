@@ -1,11 +1,10 @@
 """Memoization: keep what does not change, foremost the keys and values of a text that grows token by token."""
 
-from tinytorch.perf.memoization.cache import KVCache
-from tinytorch.perf.memoization.decode_op import decode_token
+from tinytorch.perf.memoization.cache import KVCache, cache_of, disable_kv_cache, enable_kv_cache
 from tinytorch.perf.memoization.decoding import fuse_decoding
-from tinytorch.perf.memoization.enabling import cache_of, disable_kv_cache, enable_kv_cache
 from tinytorch.perf.memoization.generation import generate, sample_tokens
-from tinytorch.perf.memoization.quantized import QuantizedKVCache, quantized_attention
+from tinytorch.perf.memoization.quantized_cache import QuantizedKVCache, quantized_attention
+from tinytorch.perf.ops.decode import decode_token
 
 __all__ = [
     "KVCache",

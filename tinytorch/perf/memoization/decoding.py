@@ -13,8 +13,8 @@ from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT, TransformerBlock
 from tinytorch.perf.memoization.cache import KVCache
-from tinytorch.perf.memoization.decode_op import decode_token
-from tinytorch.perf.quantization.affine import Scheme
+from tinytorch.perf.ops.affine import Scheme
+from tinytorch.perf.ops.decode import decode_token
 from tinytorch.perf.quantization.layers import QuantizedEmbedding, QuantizedLinear
 
 

@@ -11,12 +11,11 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.op import Array
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration import accelerated
-from tinytorch.perf.memoization.cache import KVCache
+from tinytorch.perf.measuring import Measurement, interleave
+from tinytorch.perf.memoization.cache import KVCache, enable_kv_cache
 from tinytorch.perf.memoization.decoding import fuse_decoding
-from tinytorch.perf.memoization.enabling import enable_kv_cache
-from tinytorch.perf.memoization.quantized import QuantizedKVCache
+from tinytorch.perf.memoization.quantized_cache import QuantizedKVCache
 from tinytorch.perf.quantization import Plan, Scheme, quantize_model
-from tinytorch.perf.timing import Measurement, interleave
 
 _EIGHT, _FOUR = Scheme(8, per="channel"), Scheme(4, per="group", group=32)
 #: Name, scheme of the weights (None for float32) and kind of cache.

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.chapters.checking import exercise_check
 from tinytorch.core.op import Array
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.checking import exercise_check
 from tinytorch.perf.memoization.cache import KVCache
 from tinytorch.perf.memoization.studies import step_flops
 

@@ -11,7 +11,7 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.op import Array
 from tinytorch.core.random import Seed, generator_from
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.memoization.enabling import cache_of
+from tinytorch.perf.memoization.cache import cache_of
 
 Tokens = npt.NDArray[np.int64]
 

@@ -16,15 +16,14 @@ from tinytorch.core.op import Array
 from tinytorch.core.ops.attention import causal_mask
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.events import recording
-from tinytorch.perf.flops import flops_of
-from tinytorch.perf.memoization.cache import KVCache
-from tinytorch.perf.memoization.enabling import disable_kv_cache, enable_kv_cache
+from tinytorch.perf.events.flops import flops_of
+from tinytorch.perf.events.stream import recording
+from tinytorch.perf.measuring import Measurement, interleave, measure
+from tinytorch.perf.measuring.memory import MemoryProfiler
+from tinytorch.perf.measuring.model_io import MIB
+from tinytorch.perf.memoization.cache import KVCache, disable_kv_cache, enable_kv_cache
 from tinytorch.perf.memoization.generation import Tokens, generate
-from tinytorch.perf.memory import MemoryProfiler
 from tinytorch.perf.quantization import Plan, QuantizedLinear
-from tinytorch.perf.subject import MIB
-from tinytorch.perf.timing import Measurement, interleave, measure
 
 #: Enough to be warm; a call here is a whole text, so that a second of it would be long.
 _WARMUP_SECONDS = 0.1
@@ -155,7 +154,7 @@ def recomputed(model: GPT, length: int, repeats: int = 15) -> list[Recomputed]:
         ModuleNotFoundError: if Numba is not installed.
     """
     rows, columns = np.arange(length), np.arange(length)[:, None]
-    pack = import_module("tinytorch.perf.kernels.packing").pack
+    pack = import_module("tinytorch.perf.kernels.gemm.packing").pack
     weights = [layer.weight.data for _, layer in model.named_modules() if isinstance(layer, Linear)]
     coded = [QuantizedLinear(layer, Plan("weight-only")) for _, layer in model.named_modules() if type(layer) is Linear]
     table = model.token_embedding.weight.data

@@ -1,14 +1,6 @@
 """Quantization that is real: small integers in memory, exact int32 sums, and what it costs in accuracy."""
 
-from tinytorch.perf.quantization.accuracy import (
-    PairedAccuracy,
-    QuantizationAccuracy,
-    compare_models,
-    next_token_divergence,
-    paired_accuracy,
-    quantization_accuracy,
-)
-from tinytorch.perf.quantization.affine import (
+from tinytorch.perf.ops.affine import (
     Quantized,
     Scheme,
     decode,
@@ -17,6 +9,17 @@ from tinytorch.perf.quantization.affine import (
     quantize,
     quantize_int8,
     range_parameters,
+)
+from tinytorch.perf.ops.packed_codes import pack, unpack
+from tinytorch.perf.ops.quantized import integer_product, quantized_conv2d, quantized_linear
+from tinytorch.perf.ops.weight_only import quantized_embedding, weight_only_linear
+from tinytorch.perf.quantization.accuracy import (
+    PairedAccuracy,
+    QuantizationAccuracy,
+    compare_models,
+    next_token_divergence,
+    paired_accuracy,
+    quantization_accuracy,
 )
 from tinytorch.perf.quantization.blocks import dequantize_blocks, quantize_blocks
 from tinytorch.perf.quantization.convert import (
@@ -30,7 +33,6 @@ from tinytorch.perf.quantization.convert import (
     sensitivity_scan,
     stored_bytes,
 )
-from tinytorch.perf.quantization.integer import integer_product
 from tinytorch.perf.quantization.layers import Plan, QuantizedConv2d, QuantizedEmbedding, QuantizedLinear
 from tinytorch.perf.quantization.observers import (
     HistogramObserver,
@@ -40,11 +42,8 @@ from tinytorch.perf.quantization.observers import (
     PercentileObserver,
     RangeObserver,
 )
-from tinytorch.perf.quantization.ops import quantized_conv2d, quantized_linear
-from tinytorch.perf.quantization.packing import pack, unpack
-from tinytorch.perf.quantization.state import load_quantized, save_quantized
+from tinytorch.perf.quantization.storage import load_quantized, save_quantized
 from tinytorch.perf.quantization.training import fake_quantize, finish_training, prepare_training
-from tinytorch.perf.quantization.weight_ops import quantized_embedding, weight_only_linear
 
 __all__ = [
     "HistogramObserver",

@@ -13,9 +13,9 @@ from scipy.special import bdtr, ndtri
 from tinytorch import datasets, models
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
+from tinytorch.perf.measuring.statistics import Interval, checked
 from tinytorch.perf.quantization.convert import quantize_model, relative_error, stored_bytes
 from tinytorch.perf.quantization.layers import Plan
-from tinytorch.perf.statistics import Interval, checked
 
 #: Training examples that calibrate a static model.
 CALIBRATION = 256

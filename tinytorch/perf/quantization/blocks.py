@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tinytorch.core.op import Array
-from tinytorch.perf.quantization.affine import check_finite, floats
+from tinytorch.perf.ops.affine import check_finite, floats
 
 BlockFormat = Literal["Q8_0", "Q4_0"]
 

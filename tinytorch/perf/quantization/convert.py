@@ -14,13 +14,13 @@ from tinytorch.core.layers import Embedding
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Call, Saved
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.listing import Column, mebibytes, milliseconds, number, print_table
-from tinytorch.perf.quantization.affine import Scheme
+from tinytorch.perf.measuring import interleave
+from tinytorch.perf.measuring.model_io import MIB
+from tinytorch.perf.measuring.text_table import Column, mebibytes, milliseconds, number, print_table
+from tinytorch.perf.ops.affine import Scheme
 from tinytorch.perf.quantization.layers import Plan, QuantizedProduct, is_quantizable, quantized_layer
 from tinytorch.perf.quantization.observers import MinMaxObserver, RangeObserver
 from tinytorch.perf.quantization.storage import QuantizedModule
-from tinytorch.perf.subject import MIB
-from tinytorch.perf.timing import interleave
 
 #: Ops whose first operand is the input of a layer that can be quantized.
 _PRODUCTS = ("linear", "conv2d", "embedding")

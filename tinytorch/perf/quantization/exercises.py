@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tinytorch.perf.checking import exercise_check
-from tinytorch.perf.quantization.affine import Scheme, dequantize_int8, floats, quantize_int8, range_parameters
+from tinytorch.chapters.checking import exercise_check
+from tinytorch.perf.ops.affine import Scheme, dequantize_int8, floats, quantize_int8, range_parameters
 from tinytorch.perf.quantization.convert import Sensitivity, layers_to_keep
 
 

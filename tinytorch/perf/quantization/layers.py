@@ -15,12 +15,12 @@ from tinytorch.core.module import Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.quantization.affine import Ranges, Scheme, quantize
+from tinytorch.perf.ops.affine import Ranges, Scheme, quantize
+from tinytorch.perf.ops.packed_codes import TILE, PanelLayout, TileLayout, in_rows, in_tiles
+from tinytorch.perf.ops.quantized import Activations, convolution_weight, quantized_conv2d, quantized_linear
+from tinytorch.perf.ops.weight_only import quantized_embedding, weight_only_linear, weight_only_projection
 from tinytorch.perf.quantization.observers import MinMaxObserver, RangeObserver
-from tinytorch.perf.quantization.ops import Activations, convolution_weight, quantized_conv2d, quantized_linear
-from tinytorch.perf.quantization.packing import TILE, PanelLayout, TileLayout, in_rows, in_tiles
 from tinytorch.perf.quantization.storage import Arranged, Codes, QuantizedModule
-from tinytorch.perf.quantization.weight_ops import quantized_embedding, weight_only_linear, weight_only_projection
 
 Mode = Literal["weight-only", "dynamic", "static"]
 

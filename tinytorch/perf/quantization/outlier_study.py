@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.core.op import Array
-from tinytorch.perf.quantization.affine import Scheme, decode, encode
+from tinytorch.perf.ops.affine import Scheme, decode, encode
 from tinytorch.perf.quantization.convert import decibels
 from tinytorch.perf.quantization.observers import RangeObserver
 

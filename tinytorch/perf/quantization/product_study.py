@@ -10,10 +10,10 @@ import numpy as np
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.bounds import bandwidth_at
-from tinytorch.perf.hardware import Ceilings
+from tinytorch.perf.machine.store import Ceilings
+from tinytorch.perf.measuring import Measurement, interleave, ratio
 from tinytorch.perf.quantization.layers import Plan, QuantizedLinear
-from tinytorch.perf.timing import Measurement, interleave, ratio
+from tinytorch.perf.roofline.bounds import bandwidth_at
 
 #: Columns, or rows of the weight, with which a product is next to nothing and what surrounds it still all there.
 FEW = 16

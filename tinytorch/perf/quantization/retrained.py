@@ -13,7 +13,7 @@ from tinytorch.core.module import Module
 from tinytorch.core.optimizers import AdamW
 from tinytorch.core.training import fit
 from tinytorch.perf.quantization.layers import Plan
-from tinytorch.perf.quantization.state import load_quantized, save_quantized
+from tinytorch.perf.quantization.storage import load_quantized, save_quantized
 from tinytorch.perf.quantization.training import finish_training, prepare_training
 
 _PACKAGE = Path(__file__).resolve().parents[2]

@@ -13,6 +13,7 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.measuring import Measurement, Statistic, interleave, quantity, ratio
 from tinytorch.perf.quantization.accuracy import (
     PairedAccuracy,
     mean_interval,
@@ -20,7 +21,6 @@ from tinytorch.perf.quantization.accuracy import (
     paired_accuracy,
 )
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
-from tinytorch.perf.timing import Measurement, Statistic, interleave, quantity, ratio
 
 #: The name of the row that everything is compared with.
 FLOAT = "float32"

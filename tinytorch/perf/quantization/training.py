@@ -17,11 +17,11 @@ from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Gradients, Op, Saved, per_element
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.quantization.affine import Scheme, extremes, floats, quantize, range_parameters, spread
+from tinytorch.perf.ops.affine import Scheme, extremes, floats, quantize, range_parameters, spread
+from tinytorch.perf.ops.quantized import activation_parameters, convolution_weight
 from tinytorch.perf.quantization.convert import chosen_plans, quantizable, replaced
 from tinytorch.perf.quantization.layers import Plan, QuantizedProduct, quantized_layer
 from tinytorch.perf.quantization.observers import MinMaxObserver
-from tinytorch.perf.quantization.ops import activation_parameters, convolution_weight
 
 #: Share of a new batch in the moving range of a static activation, as in PyTorch's moving average.
 _RATE = np.float32(0.01)

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from tinytorch.perf.team import allowed_cores
+from tinytorch.perf.host.pinned_threads import allowed_cores
 
 BLAS = {"name": "made", "version": "1", "core": "made"}
 IDENTITY = {

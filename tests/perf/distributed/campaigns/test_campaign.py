@@ -18,7 +18,7 @@ from tinytorch.cli import bench_campaign, main
 from tinytorch.perf.benchmarking import Plan, load_results, running, started
 from tinytorch.perf.benchmarking.placement import places
 from tinytorch.perf.benchmarking.preparation import prepared
-from tinytorch.perf.benchmarking.results_json import performance_to_json
+from tinytorch.perf.benchmarking.results import performance_to_json
 from tinytorch.perf.benchmarking.running import open_numbers
 from tinytorch.perf.distributed.campaigns import campaign as campaign_face
 from tinytorch.perf.distributed.campaigns import campaign_manager, campaign_worker
@@ -34,9 +34,9 @@ from tinytorch.perf.distributed.campaigns.json_messages import _read, _written
 from tinytorch.perf.distributed.campaigns.stations import Station
 from tinytorch.perf.distributed.ranks.agreement import code_version
 from tinytorch.perf.distributed.ranks.launch import RankError
-from tinytorch.perf.fresh_process import answer_of
-from tinytorch.perf.identity import identity
-from tinytorch.perf.team import allowed_cores, usable_cores
+from tinytorch.perf.host.identity import identity
+from tinytorch.perf.host.pinned_threads import allowed_cores, usable_cores
+from tinytorch.perf.measuring.processes import answer_of
 
 Json = dict[str, Any]
 PLAN = Plan("made", (1,), processes=5)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tinytorch.perf.distributed.campaigns.stations import default_workers, physical_cores, stations
 from tinytorch.perf.distributed.ranks.communicator import Place
-from tinytorch.perf.team import allowed_cores, kept_on, may_pin, usable_cores
+from tinytorch.perf.host.pinned_threads import allowed_cores, kept_on, may_pin, usable_cores
 
 
 def workers(*cores: tuple[int, ...], host: str = "a") -> list[Place]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tinytorch.perf.distributed.scaling.strong_weak import Scaling, Way
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 
 SIZES = [8 * 4**power for power in range(10)]
 ALPHA, BETA = 2e-6, 1e-10

@@ -14,7 +14,7 @@ from scipy.stats import t
 
 from tests.perf.distributed.messages.made_times import ALPHA, BETA, SIZES, made_times
 from tinytorch.perf.distributed.messages.link_fit import TOLERANCE, FittedLink, fit, fit_pieces, line_through
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 
 
 def test_what_lies_on_a_line_is_found_exactly() -> None:

@@ -10,8 +10,6 @@ import pytest
 
 from tests.perf.distributed.messages import measuring_programs as programs
 from tinytorch import models
-from tinytorch.perf import team
-from tinytorch.perf.blas import limited_blas_threads
 from tinytorch.perf.distributed.messages import collectives
 from tinytorch.perf.distributed.messages.collective_times import KINDS, even_sizes, pairs_of
 from tinytorch.perf.distributed.messages.link_fit import fit
@@ -20,7 +18,9 @@ from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.scaling import overlapping, sharding
 from tinytorch.perf.distributed.scaling import strong_weak as scaling
 from tinytorch.perf.distributed.scaling.scaling_programs import owned_bytes
-from tinytorch.perf.team import usable_cores
+from tinytorch.perf.host import pinned_threads
+from tinytorch.perf.host.blas import limited_blas_threads
+from tinytorch.perf.host.pinned_threads import usable_cores
 
 Told = list[dict[str, Any]]
 RANKS = 2
@@ -76,12 +76,12 @@ def test_times_of_ranks_become_measurements_with_their_conditions(told: Told) ->
 
 
 def test_ranks_under_a_quota_of_one_core_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(team, "allowed_cores", lambda: [4, 5])
-    monkeypatch.setattr(team, "cpu_quota", lambda: 1.0)
+    monkeypatch.setattr(pinned_threads, "allowed_cores", lambda: [4, 5])
+    monkeypatch.setattr(pinned_threads, "cpu_quota", lambda: 1.0)
     made = Communicator.__new__(Communicator)
     made.places = tuple(Place(rank, "pod", rank, tuple(usable_cores())) for rank in range(2))
     assert made.oversubscribed
-    assert not team.may_pin(), "each would have a core that the quota does not grant"
+    assert not pinned_threads.may_pin(), "each would have a core that the quota does not grant"
 
 
 def test_ranks_that_may_not_be_pinned_run_and_their_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None:

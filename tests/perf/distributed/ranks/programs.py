@@ -14,7 +14,7 @@ from tinytorch.core.losses import MSELoss
 from tinytorch.core.optimizers import SGD
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.training.data_parallel import DataParallel
-from tinytorch.perf.team import allowed_cores
+from tinytorch.perf.host.pinned_threads import allowed_cores
 
 
 def talks(communicator: Communicator) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tinytorch.perf.distributed.ranks import launch as launching
 from tinytorch.perf.distributed.ranks import mpi
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.mpi import MPIMissingError, load_mpi
-from tinytorch.perf.team import allowed_cores, may_pin, usable_cores
+from tinytorch.perf.host.pinned_threads import allowed_cores, may_pin, usable_cores
 
 RANKS = 3
 WHOLE = 8 * 2 * RANKS

@@ -12,7 +12,7 @@ from tinytorch.perf.distributed.ranks.communicator import Place
 from tinytorch.perf.distributed.recording.clocks import Clocks, Reading
 from tinytorch.perf.distributed.recording.timeline import Timeline
 from tinytorch.perf.distributed.recording.tracks import Talk, Track
-from tinytorch.perf.events import Event, Profile
+from tinytorch.perf.events.stream import Event, Profile
 
 FLOAT32 = np.dtype(np.float32)
 

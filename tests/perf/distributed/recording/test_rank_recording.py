@@ -13,13 +13,13 @@ import pytest
 
 from tests.perf.distributed.recording import recording_programs
 from tests.perf.distributed.recording.test_timeline import events_of, holds
-from tinytorch.perf.blas import limited_blas_threads
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.recording import step_recording
 from tinytorch.perf.distributed.recording.clocks import Clocks, Reading, align
 from tinytorch.perf.distributed.recording.rank_recording import RankRecording
 from tinytorch.perf.distributed.recording.step_recording import record_steps, shares_over, typical
 from tinytorch.perf.distributed.recording.timeline import Timeline
+from tinytorch.perf.host.blas import limited_blas_threads
 
 WHOLE = 8 * 2 * 2
 

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.perf.distributed.messages.made_times import ROUNDS, made_scaling, made_steps
-from tinytorch.perf.comparison import Comparison
 from tinytorch.perf.distributed.ranks.oversubscription import Withheld
 from tinytorch.perf.distributed.scaling.law_fit import fit_law
 from tinytorch.perf.distributed.scaling.overlapping import Overlap
 from tinytorch.perf.distributed.scaling.strong_weak import Scaling, Way, default_counts
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import Comparison
 
 
 @pytest.mark.parametrize(

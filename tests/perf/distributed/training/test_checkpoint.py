@@ -15,7 +15,7 @@ from tests.perf.distributed.training.training_programs import (
     trained_alone,
 )
 from tinytorch.perf.distributed.ranks.launch import RankError, launch
-from tinytorch.perf.whole_files import read_arrays, write_arrays
+from tinytorch.perf.measuring.atomic_io import read_arrays, write_arrays
 
 
 def test_after_a_death_other_numbers_of_ranks_end_where_an_uninterrupted_run_ends(tmp_path: Path) -> None:

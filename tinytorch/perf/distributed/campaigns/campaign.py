@@ -34,7 +34,7 @@ from tinytorch.perf.distributed.campaigns.json_messages import speak_json
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.mpi import load_mpi
-from tinytorch.perf.whole_files import write_whole
+from tinytorch.perf.measuring.atomic_io import write_whole
 
 if TYPE_CHECKING:
     from tinytorch.perf.benchmarking.results import Plan
@@ -173,7 +173,7 @@ def take_part(communicator: Communicator, sides: list[Json], told: str) -> Json 
         write_whole(told, json.dumps([done, planned]))
 
     def made() -> list[CampaignSide]:
-        from tinytorch.perf.benchmarking.results_json import plan_from_json  # what a worker need not import
+        from tinytorch.perf.benchmarking.results import plan_from_json  # what a worker need not import
 
         return [
             CampaignSide(

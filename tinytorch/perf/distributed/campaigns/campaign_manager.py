@@ -17,8 +17,7 @@ import numpy as np
 from tinytorch.perf.benchmarking import running
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.placement import placed
-from tinytorch.perf.benchmarking.results import Results
-from tinytorch.perf.benchmarking.results_json import load_results, performance_from_json, save_results
+from tinytorch.perf.benchmarking.results import Results, load_results, performance_from_json, save_results
 from tinytorch.perf.benchmarking.running import continued, extended, open_numbers, request, started
 from tinytorch.perf.distributed.campaigns import campaign_worker
 from tinytorch.perf.distributed.campaigns.campaign import Campaign, CampaignSide, Machine, Progress

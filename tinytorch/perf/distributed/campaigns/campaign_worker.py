@@ -13,8 +13,8 @@ from typing import Any
 from tinytorch.perf.distributed.campaigns.stations import Station, physical_cores, stations
 from tinytorch.perf.distributed.ranks.agreement import code_version
 from tinytorch.perf.distributed.ranks.communicator import Activity, Communicator
-from tinytorch.perf.fresh_process import answer_of
-from tinytorch.perf.team import kept_on, usable_cores
+from tinytorch.perf.host.pinned_threads import kept_on, usable_cores
+from tinytorch.perf.measuring.processes import answer_of
 
 Json = dict[str, Any]
 #: What a host does once, in a fresh process.

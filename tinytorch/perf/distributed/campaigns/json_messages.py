@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tinytorch.perf.distributed.ranks.mpi import load_mpi
-from tinytorch.perf.importable import function_at, reference_to
+from tinytorch.perf.measuring.processes import function_at, reference_to
 
 _FUNCTION, _ERROR = "/function", "/error"
 

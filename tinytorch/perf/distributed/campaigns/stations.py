@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinytorch.perf.distributed.ranks.communicator import Place
-from tinytorch.perf.team import may_pin, usable_cores
+from tinytorch.perf.host.pinned_threads import may_pin, usable_cores
 
 _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 

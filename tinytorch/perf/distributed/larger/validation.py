@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinytorch.models import gpt
-from tinytorch.perf.blas import limited_blas_threads
 from tinytorch.perf.distributed.larger import split_programs
 from tinytorch.perf.distributed.larger.links import Cluster, Line
 from tinytorch.perf.distributed.larger.prediction import Prediction, Split, predict
 from tinytorch.perf.distributed.larger.workload import Part, Workload
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.oversubscription import MARK
-from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL
-from tinytorch.perf.team import may_pin, usable_cores
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.host.blas import limited_blas_threads
+from tinytorch.perf.host.pinned_threads import may_pin, usable_cores
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 #: Bytes of a float32 parameter and gradient, and of AdamW's state for it.
 _WEIGHT, _STATE = 4, 8

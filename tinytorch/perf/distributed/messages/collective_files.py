@@ -8,8 +8,8 @@ from typing import Any
 
 from tinytorch.perf.distributed.messages.collective_times import KINDS
 from tinytorch.perf.distributed.messages.collectives import Collectives
-from tinytorch.perf.timing import Measurement
-from tinytorch.perf.whole_files import write_whole
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.atomic_io import write_whole
 
 #: What such a file calls itself, and the version, which rises whenever a reader of it would have to change.
 SCHEMA, VERSION = "tinytorch-collectives", 1

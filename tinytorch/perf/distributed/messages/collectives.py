@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tinytorch.perf.blas import limited_blas_threads
-from tinytorch.perf.comparison import Comparison
 from tinytorch.perf.distributed.messages.collective_times import (
     KINDS,
     SAMPLE_SECONDS,
@@ -20,9 +18,11 @@ from tinytorch.perf.distributed.messages.link_fit import FittedLink, fit, fit_pi
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.oversubscription import MARK, Withheld, compare_on_ranks
-from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL
-from tinytorch.perf.team import may_pin
-from tinytorch.perf.timing import Measurement, collector_off
+from tinytorch.perf.host.blas import limited_blas_threads
+from tinytorch.perf.host.pinned_threads import may_pin
+from tinytorch.perf.measuring import Measurement, collector_off
+from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 #: 8 B to 2 MiB, twice as many each time.
 SIZES = tuple(2**power for power in range(3, 22))

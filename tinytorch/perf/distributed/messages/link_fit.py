@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from tinytorch.perf.statistics import Interval
-from tinytorch.perf.timing import Measurement, Statistic
+from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.statistics import Interval
 
 Floats = npt.NDArray[np.float64]
 #: Relative residual up to which a line is said to hold.

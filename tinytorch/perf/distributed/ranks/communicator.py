@@ -19,7 +19,7 @@ from tinytorch.core import dispatch
 from tinytorch.core.op import Array, Op
 from tinytorch.perf.distributed.ranks import collective_ops as ops
 from tinytorch.perf.distributed.ranks.mpi import load_mpi
-from tinytorch.perf.team import usable_cores
+from tinytorch.perf.host.pinned_threads import usable_cores
 
 
 @dataclass(frozen=True)

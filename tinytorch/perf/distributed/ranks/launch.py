@@ -22,8 +22,8 @@ from tinytorch.perf.distributed.ranks.mpi import MPIMissingError
 from tinytorch.perf.distributed.ranks.value_files import read_values, write_values
 from tinytorch.perf.distributed.ranks.watch import FAILURE
 from tinytorch.perf.distributed.ranks.watch_files import read_states
-from tinytorch.perf.importable import reference_to
-from tinytorch.perf.team import may_pin, usable_cores
+from tinytorch.perf.host.pinned_threads import may_pin, usable_cores
+from tinytorch.perf.measuring.processes import reference_to
 
 #: Runs on each rank. Takes the communicator and the launch's arguments by name; returns values by name.
 Program = Callable[..., Mapping[str, Any] | None]

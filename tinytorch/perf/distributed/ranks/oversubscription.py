@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinytorch.perf.comparison import Comparison, compare_paired
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 
 #: The mark in a measurement's conditions.
 MARK = "oversubscribed"

@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tinytorch.perf.blas import ThreadSwitch
 from tinytorch.perf.distributed.ranks.communicator import Communicator, world
 from tinytorch.perf.distributed.ranks.value_files import read_values, write_values
 from tinytorch.perf.distributed.ranks.watch import watched
-from tinytorch.perf.importable import function_at
-from tinytorch.perf.team import allowed_cores, pin
+from tinytorch.perf.host.blas import ThreadSwitch
+from tinytorch.perf.host.pinned_threads import allowed_cores, pin
+from tinytorch.perf.measuring.processes import function_at
 
 
 def pin_rank(communicator: Communicator) -> None:

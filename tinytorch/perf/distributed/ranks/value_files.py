@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.perf.whole_files import read_arrays, write_arrays, write_whole
+from tinytorch.perf.measuring.atomic_io import read_arrays, write_arrays, write_whole
 
 
 def write_values(stem: Path, values: Mapping[str, Any]) -> None:

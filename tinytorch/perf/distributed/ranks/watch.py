@@ -22,7 +22,7 @@ from tinytorch.core.dispatch import Observer, observed_by
 from tinytorch.core.op import Array, Call, Saved
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.watch_files import RankState, blame, read_states, write_state
-from tinytorch.perf.whole_files import write_whole
+from tinytorch.perf.measuring.atomic_io import write_whole
 
 #: Exit code of a run that was ended because of one of its ranks: EX_SOFTWARE of sysexits.h.
 FAILED = 70

@@ -14,7 +14,7 @@ from tinytorch.perf.distributed.ranks.collective_ops import BEGINNINGS
 from tinytorch.perf.distributed.ranks.waiting import divided
 from tinytorch.perf.distributed.recording.pieces import Stretch
 from tinytorch.perf.distributed.recording.tracks import Talk, Track
-from tinytorch.perf.events import Event
+from tinytorch.perf.events.stream import Event
 
 #: What makes calls of different ranks one communication.
 Key = tuple[str | int, ...]

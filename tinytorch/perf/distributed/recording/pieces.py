@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tinytorch.perf.events import Event
+from tinytorch.perf.events.stream import Event
 
 #: Start and end.
 Stretch = tuple[int, int]

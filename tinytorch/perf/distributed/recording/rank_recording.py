@@ -23,8 +23,8 @@ from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.recording.clocks import Clocks, align
 from tinytorch.perf.distributed.recording.timeline import Timeline
 from tinytorch.perf.distributed.recording.tracks import Talk, Track, on_rank_0, track_from_json, track_to_json
-from tinytorch.perf.events import Profile, Recorder
-from tinytorch.perf.timing import collector_off
+from tinytorch.perf.events.stream import Profile, Recorder
+from tinytorch.perf.measuring import collector_off
 
 
 class TalkRecorder(Observer):

@@ -10,7 +10,7 @@ from tinytorch.perf.distributed.recording.meetings import Meeting, RankCall
 from tinytorch.perf.distributed.recording.pieces import Stretch, common, length, merged, own_pieces
 from tinytorch.perf.distributed.recording.standstills import Standstill, talking
 from tinytorch.perf.distributed.recording.tracks import Track
-from tinytorch.perf.listing import Column, milliseconds, percent, whole
+from tinytorch.perf.measuring.text_table import Column, milliseconds, percent, whole
 
 #: A message below this takes about as long as an empty one on any link: there is nothing in it to hide.
 LEAST_BYTES = 1024

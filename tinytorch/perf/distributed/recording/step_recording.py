@@ -19,7 +19,7 @@ from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.recording.rank_recording import recorded
 from tinytorch.perf.distributed.recording.timeline import Timeline
 from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets, examples
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 
 #: Steps of each way before the first that counts.
 _WARM = 3

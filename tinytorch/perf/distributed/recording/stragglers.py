@@ -12,7 +12,7 @@ from tinytorch.perf.distributed.recording.clocks import Clocks
 from tinytorch.perf.distributed.recording.pieces import Piece, Stretch, length, merged, own_pieces
 from tinytorch.perf.distributed.recording.standstills import Standstill
 from tinytorch.perf.distributed.recording.tracks import Track
-from tinytorch.perf.listing import Column, milliseconds, percent, whole
+from tinytorch.perf.measuring.text_table import Column, milliseconds, percent, whole
 
 #: What a rank is in where it is in no op.
 BETWEEN = "between ops"

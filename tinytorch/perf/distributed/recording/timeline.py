@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tinytorch.perf import breakdown
-from tinytorch.perf.breakdown import LayerRow, OpRow
 from tinytorch.perf.distributed.recording.clocks import Clocks, Reading
 from tinytorch.perf.distributed.recording.meetings import Meeting, meetings_of
 from tinytorch.perf.distributed.recording.shares import (
@@ -32,8 +30,10 @@ from tinytorch.perf.distributed.recording.stragglers import (
 )
 from tinytorch.perf.distributed.recording.timeline_trace import timeline_trace
 from tinytorch.perf.distributed.recording.tracks import Json, Track, track_from_json, track_to_json
-from tinytorch.perf.listing import print_table, sorted_rows
-from tinytorch.perf.whole_files import write_whole
+from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.text_table import print_table, sorted_rows
+from tinytorch.perf.profiling import breakdown
+from tinytorch.perf.profiling.breakdown import LayerRow, OpRow
 
 #: The version of `Timeline.to_json`; it rises whenever a reader of it would have to change.
 _VERSION = 1

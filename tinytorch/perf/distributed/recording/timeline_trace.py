@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tinytorch.perf.distributed.recording.meetings import Meeting, RankCall
 from tinytorch.perf.distributed.recording.tracks import Json, Track
-from tinytorch.perf.trace import chrome_trace
+from tinytorch.perf.events.trace import chrome_trace
 
 
 def timeline_trace(tracks: Sequence[Track], meetings: Sequence[Meeting]) -> Json:

@@ -11,7 +11,7 @@ import numpy as np
 from tinytorch.core.op import Spec, Work
 from tinytorch.perf.distributed.ranks.communicator import Place
 from tinytorch.perf.distributed.recording.clocks import Clocks
-from tinytorch.perf.events import Event, Profile, Span
+from tinytorch.perf.events.stream import Event, Profile, Span
 
 Json = dict[str, Any]
 

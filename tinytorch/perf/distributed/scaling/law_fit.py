@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from tinytorch.perf.distributed.scaling.scaling_laws import amdahl_speedup, gustafson_speedup
-from tinytorch.perf.timing import Measurement, checked_neighbours
+from tinytorch.perf.measuring import Measurement, checked_neighbours
 
 Law = Literal["Amdahl", "Gustafson"]
 

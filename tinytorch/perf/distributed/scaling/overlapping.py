@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinytorch import models
-from tinytorch.perf.comparison import Comparison
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.oversubscription import Withheld, compare_on_ranks, is_oversubscribed
 from tinytorch.perf.distributed.ranks.rounds import checked_rounds
 from tinytorch.perf.distributed.scaling import scaling_programs
 from tinytorch.perf.distributed.scaling.strong_weak import step_measurements
-from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL, RESAMPLES, Interval
-from tinytorch.perf.timing import Measurement, Statistic, difference
+from tinytorch.perf.measuring import Measurement, Statistic, difference
+from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, RESAMPLES, Interval
 
 _NAMES = {
     "overlapped": "a step that sends during the backward",

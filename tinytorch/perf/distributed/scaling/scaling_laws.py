@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinytorch.perf.breakdown import amdahl
+from tinytorch.perf.profiling.breakdown import amdahl
 
 
 def amdahl_speedup(serial: float, ranks: int) -> float:

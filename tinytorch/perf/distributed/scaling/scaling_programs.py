@@ -21,8 +21,8 @@ from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.rounds import rounds_within
 from tinytorch.perf.distributed.ranks.turns import Turns
 from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets
-from tinytorch.perf.page_faults import minor_page_faults
-from tinytorch.perf.timing import collector_off
+from tinytorch.perf.host.memory_pages import minor_page_faults
+from tinytorch.perf.measuring import collector_off
 
 #: A turn's sample lasts this long at least, in seconds.
 SAMPLE_SECONDS = 20e-3

@@ -9,16 +9,16 @@ from typing import Any, Literal
 import numpy as np
 
 from tinytorch import models
-from tinytorch.perf.blas import limited_blas_threads
-from tinytorch.perf.comparison import Comparison, compare_paired
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.oversubscription import BECAUSE, MARK
 from tinytorch.perf.distributed.ranks.rounds import checked_rounds
 from tinytorch.perf.distributed.scaling import scaling_programs
 from tinytorch.perf.distributed.scaling.law_fit import LawFit, fit_law
-from tinytorch.perf.statistics import FEWEST_FOR_INTERVAL
-from tinytorch.perf.team import may_pin, usable_cores
-from tinytorch.perf.timing import Measurement, Statistic
+from tinytorch.perf.host.blas import limited_blas_threads
+from tinytorch.perf.host.pinned_threads import may_pin, usable_cores
+from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 Way = Literal["strong", "weak"]
 #: What an efficiency and its interval say.

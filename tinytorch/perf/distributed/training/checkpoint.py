@@ -22,7 +22,7 @@ from tinytorch.core.op import Array
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.training.data_parallel import DataParallel
 from tinytorch.perf.distributed.training.optimizer_state import check_settings, restore_settings, settings
-from tinytorch.perf.whole_files import read_arrays, write_arrays, write_whole
+from tinytorch.perf.measuring.atomic_io import read_arrays, write_arrays, write_whole
 
 #: Of the form of the two files.
 VERSION = 1

@@ -1,0 +1,72 @@
+"""What the checks of all exercises share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinytorch.chapters.checking import exercise_check, judged_faster, returned_number
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+
+
+@exercise_check
+def check_five(function: Callable[[], int]) -> str:
+    """Pass a function that returns 5."""
+    assert function() == 5, "it must return 5"
+    return "five: passed"
+
+
+def test_a_check_passes_and_fails_as_it_did() -> None:
+    assert check_five(lambda: 5) == "five: passed"
+    assert check_five.__doc__ == "Pass a function that returns 5."
+    with pytest.raises(AssertionError, match="must return 5"):
+        check_five(lambda: 4)
+
+
+def test_an_empty_function_is_told_by_its_name() -> None:
+    def five() -> int:
+        raise NotImplementedError("write five")
+
+    with pytest.raises(AssertionError, match="five is not written yet") as caught:
+        check_five(five)
+    assert caught.value.__cause__ is None
+
+
+def test_the_result_instead_of_the_function_is_refused() -> None:
+    wrong: Any = 5
+    with pytest.raises(TypeError, match=r"check_five takes your function itself, .* not its result 5"):
+        check_five(wrong)
+
+
+@pytest.mark.parametrize("answer", [3, 0.5, np.float32(0.5), np.int64(3)])
+def test_numbers_of_every_kind_are_numbers(answer: Any) -> None:
+    assert returned_number(answer, "a case") == float(answer)
+
+
+@pytest.mark.parametrize("answer", [None, "3", [3], np.ones(1)])
+def test_what_is_no_number_is_told_with_the_case(answer: Any) -> None:
+    with pytest.raises(AssertionError, match="a case: the answer must be a number, not"):
+        returned_number(answer, "a case")
+
+
+def _compared(ratio: float, scatter: float) -> Comparison:
+    draw = np.random.default_rng(0)
+    baseline = ratio * np.exp(draw.normal(0, scatter, 30))
+    return compare_paired(baseline.tolist(), np.exp(draw.normal(0, scatter, 30)).tolist())
+
+
+def test_speed_passes_only_beyond_the_interval() -> None:
+    assert judged_faster("five", _compared(2.0, 0.01)).startswith("five: passed. ")
+    told = judged_faster("five", _compared(1.02, 0.5))
+    assert "passed" not in told
+    assert "cannot tell" in told
+    assert "run the check again" in told
+
+
+@pytest.mark.parametrize("ratio", [0.5, 1])
+def test_what_is_slower_or_as_fast_fails_with_the_ratio(ratio: float) -> None:
+    with pytest.raises(AssertionError, match=f"right, but not faster.*ratio is {ratio}"):
+        judged_faster("five", _compared(ratio, 0.0001))

@@ -1,0 +1,153 @@
+"""What the command line says of a machine: all of it, in words and as JSON."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.perf.synthetic_machine import synthetic_ceilings
+from tinytorch import cli
+from tinytorch.cli import machine
+from tinytorch.perf.host.identity import Identity
+from tinytorch.perf.machine.blas_costs import BusyNeighbour, Caution
+from tinytorch.perf.machine.store import Ceilings, ceilings_from_json
+from tinytorch.perf.measuring import Measurement
+from tinytorch.report.numbers import NO_BREAK
+
+RATIO = Measurement("ratio", (1.5, 1.6, 1.7, 1.8, 1.9, 2.0), "")
+MEASUREMENT: dict[str, Any] = {
+    "type": "object",
+    "required": ["name", "unit", "median", "interval", "samples", "how"],
+    "additionalProperties": False,
+    "properties": {
+        "name": {"type": "string"},
+        "unit": {"enum": ["s", "Hz", "B/s", "FLOP/s", "OP/s", ""]},
+        "median": {"type": "number", "exclusiveMinimum": 0},
+        "interval": {"type": ["object", "null"], "required": ["low", "high", "confidence"]},
+        "samples": {"type": "array", "minItems": 1, "items": {"type": "number", "exclusiveMinimum": 0}},
+        "how": {"type": "object"},
+    },
+}
+LADDER = {
+    "type": "array",
+    "minItems": 20,
+    "items": {
+        "type": "object",
+        "required": ["working_set", "reached"],
+        "properties": {"working_set": {"type": "integer", "minimum": 1}, "reached": MEASUREMENT},
+    },
+}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["schema", "schema_version", "identity", "ceilings", "warnings", "busy_neighbour"],
+    "additionalProperties": False,
+    "properties": {
+        "schema": {"const": "tinytorch-machine"},
+        "schema_version": {"const": 1},
+        "identity": {"type": "object", "required": list(Identity.__dataclass_fields__), "additionalProperties": True},
+        "ceilings": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 2,
+            "items": {
+                "type": "object",
+                "required": list(Ceilings.__dataclass_fields__),
+                "additionalProperties": True,
+                "properties": {
+                    "fp32_peak": MEASUREMENT,
+                    "clock": MEASUREMENT,
+                    "curves": {
+                        "type": "object",
+                        "required": ["read", "copy", "triad", "latency"],
+                        "additionalProperties": LADDER,
+                    },
+                },
+            },
+        },
+        "warnings": {
+            "type": "array",
+            "items": {"type": "object", "required": ["what", "sentence", "cost"]},
+        },
+        "busy_neighbour": {
+            "type": ["object", "null"],
+            "required": ["threads", "over_alone", "over_one_thread"],
+            "properties": {"over_alone": MEASUREMENT, "over_one_thread": MEASUREMENT},
+        },
+    },
+}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
+    """Stand in for the measurements, and return a list of the threads and refreshes asked for."""
+    calls: list[tuple[int, bool]] = []
+
+    def made(threads: int, *, refresh: bool, on_progress: Any) -> Ceilings:
+        calls.append((threads, refresh))
+        on_progress("made up", 0.5)
+        return synthetic_ceilings(threads)
+
+    monkeypatch.setattr(machine, "ceilings", made)
+    monkeypatch.setattr(machine, "usable_cores", lambda: [0, 1])
+    monkeypatch.setattr(machine, "busy_neighbour", lambda threads: BusyNeighbour(threads, RATIO, RATIO))
+    monkeypatch.setattr(machine, "narrow_blas", lambda made: Caution("narrow BLAS", "It is narrow.", None))
+    return calls
+
+
+def test_everything_is_shown(asked: list[tuple[int, bool]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["machine"]) == 0
+    assert asked == [(1, False), (2, False)]
+    said = capsys.readouterr()
+    assert said.err == "", "progress is for a terminal"
+    shown = said.out.replace(NO_BREAK, " ")
+    for part in (
+        "CPU",
+        "FP32 peak",
+        "at 64 FLOPs an element",
+        "TOP/s",
+        "GHz",
+        "L3",
+        "48.00 KiB",
+        "8,192 B",
+        "256.0 MiB",
+        "read ran on 8 × vaddps zmm",
+        "copy ran on no vectors",
+        "Warning: It is narrow.",
+        "Warning: Beside one other busy process a float32 product on 2 threads",
+    ):
+        assert part in shown
+
+
+def test_the_same_as_json(asked: list[tuple[int, bool]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "machine.json"
+    assert cli.main(["machine", "--refresh", "--json", str(target)]) == 0
+    assert asked == [(1, True), (2, True)]
+    document = json.loads(target.read_text())
+    jsonschema.validate(document, SCHEMA)
+    assert ceilings_from_json(document["ceilings"][1]) == synthetic_ceilings(2)
+    assert [one["what"] for one in document["warnings"]] == ["narrow BLAS", "busy neighbour"]
+    assert document["warnings"][0]["cost"] is None
+    assert document["warnings"][1]["cost"] == document["busy_neighbour"]["over_alone"]
+    assert [path.name for path in tmp_path.iterdir()] == ["machine.json"]
+
+
+def test_one_core_has_no_neighbour(
+    asked: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "usable_cores", lambda: [0])
+    assert cli.main(["machine"]) == 0
+    assert asked == [(1, False)]
+    assert "busy" not in capsys.readouterr().out
+
+
+def test_a_folder_that_does_not_exist_is_one_sentence_before_anything_is_measured(
+    asked: list[tuple[int, bool]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["machine", "--json", "no/such/folder/x.json"]) == 2
+    assert asked == []
+    said = capsys.readouterr()
+    assert said.err.startswith("tinytorch machine: ")
+    assert said.err.count("\n") == 1
+    assert said.out == ""

@@ -1,0 +1,125 @@
+"""The fused functions: kinds in and out, memory, gradients, and a whole model inside `accelerated`."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+from tinytorch.core import ops
+from tinytorch.core.activations import GELU
+from tinytorch.core.layers import Linear
+from tinytorch.core.module import Parameter, Sequential
+from tinytorch.core.op import Array
+from tinytorch.core.optimizers import SGD, Adam, AdamW, Optimizer
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.acceleration import (
+    accelerated,
+    fused_bias_gelu,
+    fused_causal_softmax,
+    fused_gelu,
+    fused_layer_norm,
+    fused_softmax,
+    unfused_gelu,
+)
+from tinytorch.perf.profiling.profiler import MemoryProfiler
+
+
+def draw(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def test_results_are_of_the_kind_and_dtype_of_what_went_in() -> None:
+    x, bias = draw(4, 6), draw(6)
+    for dtype in (np.float32, np.float64):
+        y, b = x.astype(dtype), bias.astype(dtype)
+        results = (unfused_gelu(y), fused_gelu(y), fused_softmax(y), fused_layer_norm(y, b, b), fused_bias_gelu(y, b))
+        assert all(isinstance(result, np.ndarray) and result.dtype == dtype for result in results)
+        assert unfused_gelu(Tensor(y)).dtype == fused_gelu(Tensor(y)).dtype == dtype
+    np.testing.assert_allclose(fused_gelu(x), unfused_gelu(x.astype(np.float64)), atol=1e-6)
+    np.testing.assert_allclose(fused_bias_gelu(x, bias), fused_gelu(x + bias), atol=1e-6)
+    assert np.array_equal(fused_gelu(Tensor(x)).data, fused_gelu(x))
+    assert np.allclose(fused_causal_softmax(x).sum(axis=1), 1)
+
+
+def test_the_fused_gelu_takes_no_memory_but_its_result() -> None:
+    x = draw(1000, 1000)
+    fused_gelu(x)
+    fused, unfused = (MemoryProfiler().profile(function, (x,)) for function in (fused_gelu, unfused_gelu))
+    result = x.nbytes / 2**20
+    assert fused["peak_mb"] - fused["baseline_mb"] == pytest.approx(result, abs=0.01)
+    assert unfused["peak_mb"] - unfused["baseline_mb"] > 1.9 * result
+
+
+def test_out_is_written_or_refused() -> None:
+    x = draw(5, 4)
+    out = np.empty_like(x)
+    assert fused_gelu(x, out=out) is out
+    assert np.array_equal(out, fused_gelu(x))
+    for bad in (np.empty((4, 5), np.float32), np.empty((5, 4)), np.empty((4, 5), np.float32).T):
+        with pytest.raises(ValueError, match="out must be a contiguous float32 array"):
+            fused_gelu(x, out=bad)
+
+
+def test_what_is_not_a_float_array_is_refused() -> None:
+    with pytest.raises(TypeError, match="x must be a float32 or float64 array or Tensor, not int64"):
+        fused_gelu(np.arange(3))
+    with pytest.raises(ValueError, match=r"bias must have shape \(6,\)"):
+        fused_bias_gelu(draw(4, 6), draw(5))
+    with pytest.raises(ValueError, match="at most as many queries"):
+        fused_causal_softmax(draw(5, 4))
+
+
+def test_a_model_inside_accelerated_gives_the_same_loss_and_gradients() -> None:
+    model = Sequential(Linear(12, 20), GELU(), Linear(20, 5))
+    x = Tensor(draw(30, 12))
+
+    def gradients() -> list[Array]:
+        model.zero_grad()
+        (model(x) * model(x)).mean().backward()
+        return [p.grad.copy() for p in model.parameters() if p.grad is not None]
+
+    plain = gradients()
+    with accelerated():
+        fast = gradients()
+    assert len(plain) == 4
+    for a, b in zip(plain, fast, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    assert ops.gelu.selected is ops.gelu.reference
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+def test_steps_of_optimizers_are_those_of_float64(kind: type[Optimizer], momentum: float) -> None:
+    more = {"momentum": momentum} if kind is SGD else {"betas": (momentum, 0.999)}
+    start, slope = draw(7, 11), draw(7, 11, seed=1)
+    moved = []
+    for dtype in (np.float32, np.float64):
+        parameter = Parameter(start.astype(dtype))
+        optimizer = kind([parameter], lr=0.1, weight_decay=0.02, **more)  # type: ignore[call-arg]
+        with accelerated():
+            for step in range(4):
+                parameter.grad = (slope * (step - 1.5)).astype(dtype)
+                optimizer.step()
+        moved.append(parameter.data)
+    assert moved[0].dtype == np.float32
+    assert np.max(np.abs(moved[1] - start)) > 0.01
+    np.testing.assert_allclose(moved[0], moved[1], rtol=2e-6, atol=2e-6)
+
+
+def test_a_step_of_adam_reaches_every_parameter_whatever_its_size_and_dtype() -> None:
+    shapes = [(5, 3), (16_384,), (16_385,), (0,), (1,), (70, 600), (2,), (3,), (4,), (33,)]
+    dtypes = [np.float64 if index == 4 else np.float32 for index in range(len(shapes))]
+    moved = []
+    for accelerate in (False, True):
+        parameters = [Parameter(draw(*shape).astype(d)) for shape, d in zip(shapes, dtypes, strict=True)]
+        optimizer = AdamW(parameters, lr=0.1)
+        for index, parameter in enumerate(parameters):
+            parameter.grad = None if index == 2 else draw(*parameter.shape, seed=index).astype(parameter.dtype)
+        with accelerated() if accelerate else nullcontext():
+            optimizer.step()
+            optimizer.step()
+        moved.append([p.data for p in parameters] + optimizer.first + optimizer.second)
+    for plain, fast in zip(*moved, strict=True):
+        np.testing.assert_allclose(fast, plain, rtol=2e-6, atol=2e-6)

@@ -1,0 +1,235 @@
+"""FLOPs against closed forms, against what a hand-written loop multiplies, and against published shapes."""
+
+import math
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.perf.small_models import HIDDEN, INPUTS, OUTPUTS, ROWS, Mystery, two_layers
+from tinytorch.core.attention import MultiHeadAttention
+from tinytorch.core.layers import Embedding, LayerNorm, Linear
+from tinytorch.core.module import Module, Sequential
+from tinytorch.core.op import UncountedError
+from tinytorch.core.spatial import Conv2d
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import GPT
+from tinytorch.perf.events.flops import FLOPCounter
+from tinytorch.perf.measuring import blas_threads
+from tinytorch.perf.measuring.model_io import zeros_for
+from tinytorch.perf.profiling.profiler import Profiler
+
+small = st.integers(1, 6)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 64])
+def test_linear_512_is_524288_a_sample_at_any_batch(batch: int) -> None:
+    assert Profiler().count_flops(Linear(512, 512, seed=0), (batch, 512)) == 524_288
+
+
+def test_one_axis_is_one_sample() -> None:
+    assert Profiler().count_flops(Linear(8, 2, seed=0), (8,)) == 2 * 8 * 2
+
+
+class Zeros(np.random.Generator):
+    """Draws nothing but zeros: 124 million weights whose values do not matter, without the time to draw them."""
+
+    def normal(self, loc: Any = 0, scale: Any = 1, size: Any = None) -> Any:
+        return np.zeros(size)
+
+    def uniform(self, low: Any = 0, high: Any = 1, size: Any = None) -> Any:
+        return np.zeros(size)
+
+
+def test_a_gpt_of_gpt2_small_shape_at_both_published_lengths() -> None:
+    """291,648,307,200 at 1,024 positions, 32,228,179,968 at 128: on what ran, and by formula."""
+    expected = {1024: 291_648_307_200, 128: 32_228_179_968}
+    model = GPT(50_257, 768, 12, 12, 1024, seed=Zeros(np.random.PCG64()))
+    for length, flops in expected.items():
+        assert FLOPCounter().count_transformer(50_257, 768, 12, length) == flops
+        with blas_threads(1):  # two that share a busy core wait for each other
+            assert Profiler().count_flops(model, (1, length)) == flops
+
+
+def multiplied_by_hand(height: int, width: int, kernel: int, stride: int, padding: int) -> int:
+    """Count taps that a window meets at every place where it fits into the padded image, by walking there."""
+    count = 0
+    for top in range(0, height + 2 * padding, stride):
+        for left in range(0, width + 2 * padding, stride):
+            if top + kernel <= height + 2 * padding and left + kernel <= width + 2 * padding:
+                count += kernel * kernel
+    return count
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.tuples(st.integers(3, 9), st.integers(3, 9)),
+    small,
+    small,
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(0, 2),
+)
+def test_convolution_counts_padding_and_stride(
+    size: tuple[int, int], inputs: int, outputs: int, kernel: int, stride: int, padding: int
+) -> None:
+    by_hand = 2 * inputs * outputs * multiplied_by_hand(*size, kernel, stride, padding)
+    closed = FLOPCounter().count_conv2d(*size, inputs, outputs, kernel, stride=stride, padding=padding)
+    layer = Conv2d(inputs, outputs, kernel, stride=stride, padding=padding, seed=0)
+    assert closed == Profiler().count_flops(layer, (2, inputs, *size)) == by_hand
+
+
+def test_groups_and_dilation_divide_and_shrink() -> None:
+    counter = FLOPCounter()
+    whole, grouped = (counter.count_conv2d(8, 8, 4, 8, 3, groups=groups) for groups in (1, 4))
+    assert whole == 4 * grouped
+    layer = Conv2d(4, 8, 3, dilation=2, groups=2, seed=0)
+    assert counter.count_conv2d(8, 8, 4, 8, 3, dilation=2, groups=2) == Profiler().count_flops(layer, (1, 4, 8, 8))
+
+
+def test_a_grouped_convolution_backward_is_twice_its_forward_and_half_of_that_without_the_inputs_gradient() -> None:
+    layer = Conv2d(4, 8, 3, padding=1, groups=2, seed=0)
+    x = np.ones((3, 4, 6, 6), np.float32)
+    found = {
+        needed: Profiler().profile_backward_pass(layer, Tensor(x, requires_grad=needed)) for needed in (True, False)
+    }
+    assert found[True]["backward_flops"] == 2 * found[True]["forward_flops"]
+    assert found[False]["backward_flops"] == found[False]["forward_flops"] == found[True]["forward_flops"]
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(1, 20), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3))
+def test_attention_by_formula_is_attention_as_it_ran(length: int, heads: int, depth: int, batch: int) -> None:
+    width = heads * depth
+    model = MultiHeadAttention(width, heads, seed=0)
+    closed = FLOPCounter().count_attention(length, width, batch)
+    assert FLOPCounter().count_model_forward(model, (batch, length, width)) == closed
+    assert closed == batch * (4 * length * length * width + 8 * length * width * width)
+    assert FLOPCounter().count_attention(length, width, batch, projections=False) == 4 * batch * length**2 * width
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(2, 30), st.integers(1, 3), st.integers(1, 8), st.integers(1, 3))
+def test_a_transformer_by_formula_is_the_gpt_as_it_ran(vocab: int, layers: int, length: int, batch: int) -> None:
+    model = GPT(vocab, 8, layers, 2, 8, seed=0)
+    counter = FLOPCounter()
+    assert counter.count_model_forward(model, (batch, length)) == FLOPCounter().count_transformer(
+        vocab, 8, layers, length, batch
+    )
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(1, 4), st.lists(st.sampled_from(["linear", "conv", "attention", "model"]), min_size=1, max_size=5))
+def test_the_breakdown_sums_to_the_total(batch: int, kinds: list[str]) -> None:
+    counter = FLOPCounter()
+    count = {
+        "linear": lambda: counter.count_linear(3, 4, batch),
+        "conv": lambda: counter.count_conv2d(6, 6, 2, 3, 3, batch, padding=1),
+        "attention": lambda: counter.count_attention(5, 4, batch),
+        "model": lambda: counter.count_model_forward(two_layers(), (batch, INPUTS)),
+    }
+    returned = sum(count[kind]() for kind in kinds)
+    assert sum(counter.breakdown().values()) == counter.total_flops == returned
+    assert counter.total_flops == 2 * counter.total_macs
+    assert sum(row.flops or 0 for row in counter.rows) == returned
+
+
+def test_bias_and_activation_are_elementwise_and_never_flops() -> None:
+    counter = FLOPCounter()
+    assert counter.count_linear(INPUTS, OUTPUTS, ROWS) == 2 * ROWS * INPUTS * OUTPUTS
+    assert counter.total_elementwise == ROWS * OUTPUTS
+    counter.reset()
+    counter.count_model_forward(two_layers(), (ROWS, INPUTS))
+    bias, relu = ROWS * (HIDDEN + OUTPUTS), ROWS * HIDDEN
+    assert counter.total_elementwise == bias + relu
+
+
+def test_backward_is_counted_on_a_backward_that_ran() -> None:
+    last, first = ROWS * HIDDEN * OUTPUTS, ROWS * INPUTS * HIDDEN
+    assert FLOPCounter().count_model_backward(two_layers(), (ROWS, INPUTS)) == 2 * (2 * last + first)
+
+
+def test_an_op_without_formula_raises_or_is_listed_and_never_guessed() -> None:
+    with pytest.raises(UncountedError, match="mystery"):
+        Profiler().count_flops(Mystery(), (ROWS, INPUTS))
+    counter = FLOPCounter(uncounted="list")
+    assert counter.count_model_forward(Mystery(), (ROWS, INPUTS)) == 2 * ROWS * INPUTS * OUTPUTS
+    assert counter.uncounted_ops == ("mystery",)
+    assert [(row.macs, row.flops, row.elementwise) for row in counter.rows if row.op == "mystery"] == [(None,) * 3]
+
+
+def test_a_refused_model_leaves_the_counter_as_it_was() -> None:
+    counter = FLOPCounter()
+    counter.count_linear(2, 3)
+    with pytest.raises(UncountedError):
+        counter.count_model_forward(Mystery(), (ROWS, INPUTS))
+    assert counter.total_flops == 12
+    assert len(counter.rows) == 1
+
+
+def test_a_model_that_runs_no_op_cannot_be_counted() -> None:
+    with pytest.raises(ValueError, match="no op"):
+        FLOPCounter().count_model_forward(lambda x: x, (1, 3))
+
+
+def test_the_report_shows_total_and_what_is_uncounted(capsys: pytest.CaptureFixture[str]) -> None:
+    counter = FLOPCounter(uncounted="list")
+    counter.count_model_forward(Mystery(), (ROWS, INPUTS))
+    counter.print_report("Toy")
+    said = capsys.readouterr().out
+    assert f"Toy: {2 * ROWS * INPUTS * OUTPUTS:,} FLOPs" in said
+    assert "uncounted, in no sum: mystery" in said
+
+
+class Late(Module):
+    """Its first module has no parameters, the second is an embedding."""
+
+    def __init__(self) -> None:
+        self.inner = Sequential()
+        self.table = Embedding(5, 3, seed=0)
+
+
+class Declared(Module):
+    input_dtype = "int32"
+
+
+@pytest.mark.parametrize(
+    ("model", "dtype"),
+    [
+        (Linear(2, 2, seed=0), "float32"),
+        (GPT(5, 4, 1, 1, 4, seed=0), "int64"),
+        (Late(), "int64"),
+        (Declared(), "int32"),
+        (LayerNorm(3), "float32"),
+        (math.sqrt, "float32"),
+    ],
+)
+def test_zeros_are_of_the_dtype_that_the_model_takes(model: Any, dtype: str) -> None:
+    zeros = zeros_for(model, (2, 3))
+    assert (zeros.dtype, zeros.shape) == (np.dtype(dtype), (2, 3))
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (1, -2), (1, 2.5), 7, None])
+def test_a_shape_that_is_none_raises(shape: Any) -> None:
+    with pytest.raises(ValueError, match="input_shape must be whole numbers above 0"):
+        Profiler().count_flops(two_layers(), shape)
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda c: c.count_linear(0, 3), "input_features"),
+        (lambda c: c.count_conv2d(4, 4, 3, 4, 3, groups=2), "groups"),
+        (lambda c: c.count_conv2d(2, 2, 1, 1, 5), "window of 5"),
+        (lambda c: c.count_attention(4, 0), "d_model"),
+        (lambda c: c.count_transformer(4, 4, 0, 4), "num_layers"),
+        (lambda c: FLOPCounter(cast(Any, "guess")), "uncounted"),
+    ],
+)
+def test_bad_sizes_raise_and_name_the_argument(call: Any, named: str) -> None:
+    counter = FLOPCounter()
+    with pytest.raises(ValueError, match=named):
+        call(counter)
+    assert counter.rows == ()

@@ -1,0 +1,174 @@
+"""The event stream: nesting, paths, costs, and that recording changes and keeps nothing."""
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.perf.small_models import HIDDEN, INPUTS, OUTPUTS, ROWS, Mystery, rows, two_layers
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply, observed_by
+from tinytorch.core.layers import Linear
+from tinytorch.core.losses import MSELoss
+from tinytorch.core.module import Sequential
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
+from tinytorch.core.spatial import BatchNorm2d
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.events.stream import Profile, Recorder, profiler_overhead, recording
+
+
+def trained_once() -> Profile:
+    model = two_layers()
+    with recording() as done:
+        MSELoss()(model(rows()), np.zeros((ROWS, OUTPUTS), np.float32)).backward()
+    return done.profile
+
+
+def test_ops_of_forward_and_backward_carry_the_path_of_their_module() -> None:
+    found = [(event.op, event.phase, event.path) for event in trained_once().events]
+    forward = [
+        ("linear", "forward", "Sequential.0"),
+        ("relu", "forward", "Sequential.1"),
+        ("linear", "forward", "Sequential.2"),
+        ("mean_squared_error", "forward", "MSELoss"),
+    ]
+    assert found == forward + [(op, "backward", path) for op, _, path in reversed(forward)]
+
+
+def test_counts_are_those_made_by_hand() -> None:
+    events = trained_once().events
+    first, last = ROWS * INPUTS * HIDDEN, ROWS * HIDDEN * OUTPUTS
+    linear = [(event.macs, event.flops) for event in events if event.op == "linear"]
+    # Backward: both gradients of the last layer, and of the first only that of its weight.
+    assert linear == [(first, 2 * first), (last, 2 * last), (2 * last, 4 * last), (first, 2 * first)]
+
+
+def test_spans_nest_around_their_ops() -> None:
+    profile = trained_once()
+    for event in profile.events:
+        assert profile.start <= event.start <= event.end <= profile.end
+        if event.phase == "forward":
+            (span,) = [span for span in profile.spans if span.path == event.path]
+            assert span.start <= event.start <= event.end <= span.end
+    outer = {span.depth: span for span in profile.spans if span.path.startswith("Sequential")}
+    assert outer[0].start <= outer[1].start <= outer[1].end <= outer[0].end
+
+
+def test_two_models_of_one_class_are_told_apart_also_in_backward() -> None:
+    one, other = two_layers(), two_layers()
+    with recording() as done:
+        (one(rows()).sum() + other(rows()).sum()).backward()
+    for phase in ("forward", "backward"):
+        paths = {event.path.split(".")[0] for event in done.profile.events if event.phase == phase}
+        assert paths == {"Sequential", "Sequential#2", ""}
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(1, 50))
+def test_self_times_sum_to_at_most_the_wall_time(widths: list[int], batch: int) -> None:
+    layers = [Linear(a, b, seed=0) for a, b in zip(widths, [*widths[1:], 3], strict=True)]
+    with recording() as done:
+        Sequential(*layers)(Tensor(np.ones((batch, widths[0]), np.float32))).sum().backward()
+    profile = done.profile
+    assert 0 < profile.op_seconds <= profile.wall_seconds
+    assert all(0 <= event.self_ns <= event.total_ns for event in profile.events)
+
+
+def test_an_op_inside_an_op_is_not_counted_twice() -> None:
+    def outer_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
+        return apply(ops.exp, apply(ops.exp, Tensor(x))).data, ()
+
+    def outer_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+        return (gradient,)
+
+    outer = Op("outer", outer_forward, outer_backward, lambda call: Work())
+    with recording() as done:
+        apply(outer, Tensor(np.ones(1000, np.float32)))
+    by_op = {event.op: event for event in done.profile.events}
+    inner = [event for event in done.profile.events if event.op == "exp"]
+    assert by_op["outer"].self_ns == by_op["outer"].total_ns - sum(event.total_ns for event in inner)
+    assert sum(event.self_ns for event in done.profile.events) == by_op["outer"].total_ns
+
+
+def test_recording_keeps_no_array_alive() -> None:
+    recorder = Recorder()
+    model = BatchNorm2d(2).eval()  # its running statistics are parameters of the op
+    x = Tensor(np.ones((1, 2, 4, 4), np.float32))
+    indices = np.array([0, 0])
+    with observed_by(recorder):
+        y = model(x)[indices]
+    alive = [weakref.ref(array) for array in (x.data, y.data, indices, model.running_mean.data, model.weight.data)]
+    profile = recorder.profile(0, 1)
+    del x, y, indices, model
+    gc.collect()
+    assert [reference() for reference in alive] == [None] * len(alive)
+    assert [event.op for event in profile.events] == ["batch_norm", "getitem"]
+    # Two operations an element with given statistics: the formula saw the parameter that was let go.
+    assert profile.events[0].elementwise == 2 * 2 * 16
+
+
+@pytest.mark.parametrize("index", [np.array([0, 1]), (slice(None), np.array([0])), slice(np.array(0), None), [0, 1]])
+def test_no_index_keeps_its_array_alive(index: Any) -> None:
+    recorder = Recorder()
+    with observed_by(recorder):
+        rows()[index]
+    held = [value for entry in recorder._log if isinstance(entry, Call) for value in entry.params.values()]
+    assert held == []
+    (event,) = recorder.profile(0, 1).events
+    assert event.elementwise == 0
+
+
+@pytest.mark.parametrize("index", [3, slice(1, 3), (slice(None), 2), (None, Ellipsis)])
+def test_a_plain_index_is_kept_and_counted_later(index: Any) -> None:
+    recorder = Recorder()
+    with observed_by(recorder):
+        y = rows()[index]
+    (event,) = recorder.profile(0, 1).events
+    assert event.traffic == 2 * y.nbytes
+
+
+def test_an_op_without_formula_has_no_work_and_is_named() -> None:
+    with recording() as done:
+        Mystery()(rows())
+    by_op = {event.op: event for event in done.profile.events}
+    assert (by_op["mystery"].macs, by_op["mystery"].flops, by_op["mystery"].elementwise) == (None, None, None)
+    assert by_op["linear"].flops == 2 * ROWS * INPUTS * OUTPUTS
+    assert done.profile.uncounted == ("mystery",)
+
+
+def test_the_recorded_run_is_there_after_an_error_and_the_collector_is_back_on() -> None:
+    with pytest.raises(ValueError, match="linear needs"), recording() as done:
+        two_layers()(Tensor(np.ones((2, 7), np.float32)))
+    assert done.profile.events == ()
+    assert [span.path for span in done.profile.spans] == ["Sequential", "Sequential.0"]
+    assert gc.isenabled()
+
+
+def test_ops_of_two_threads_are_refused() -> None:
+    def other() -> None:
+        apply(ops.exp, Tensor(np.ones(1, np.float32)))
+
+    recorder = Recorder()
+    with observed_by(recorder):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    with pytest.raises(RuntimeError, match="more than one thread"):
+        recorder.profile(0, 1)
+
+
+def test_the_profilers_own_cost_is_measured_once_and_not_under_an_observer() -> None:
+    with observed_by(Recorder()):
+        profiler_overhead.cache_clear()
+        with pytest.raises(RuntimeError, match="without observers"):
+            profiler_overhead()
+    found = profiler_overhead()
+    assert found.unit == "s"
+    assert found.n >= 6
+    assert found.median > 0
+    assert profiler_overhead() is found

@@ -1,0 +1,46 @@
+"""What other processes use of the machine is seen, and what this one and its children use is not taken for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tinytorch.perf.host import background_load
+from tinytorch.perf.host.background_load import Neighbours
+
+SPIN = "import time\nwhile time.process_time() < 0.3: pass"
+
+
+def test_the_work_of_children_is_our_own_while_they_run_and_after() -> None:
+    before = background_load._own_seconds()
+    code = SPIN + "\nprint(1, flush=True)\ninput()"
+    child = subprocess.Popen(
+        [sys.executable, "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    child.stdout.read(1)
+    running = background_load._own_seconds()
+    child.communicate("\n")
+    assert running - before > 0.25
+    assert background_load._own_seconds() - before > 0.25
+
+
+def test_a_process_that_is_not_a_child_is_others() -> None:
+    start = f"import subprocess, sys; subprocess.Popen([sys.executable, '-S', '-c', {SPIN!r}], start_new_session=True)"
+    watch = Neighbours()
+    subprocess.run([sys.executable, "-S", "-c", start], check=True)  # its child is nobody's once it has ended
+    deadline = time.monotonic() + 30
+    while watch.cores() * (time.perf_counter() - watch._since) < 0.25:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_what_all_used_but_us_is_spread_over_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = {"all": [100.0, 106.0], "own": [10.0, 12.0], "clock": [0.0, 2.0]}
+    monkeypatch.setattr(background_load, "_all_seconds", lambda: readings["all"].pop(0))
+    monkeypatch.setattr(background_load, "_own_seconds", lambda: readings["own"].pop(0))
+    monkeypatch.setattr("tinytorch.perf.host.background_load.time.perf_counter", lambda: readings["clock"].pop(0))
+    assert Neighbours().cores() == 2.0

@@ -1,0 +1,183 @@
+"""Which machine this is, against what the system says in other ways."""
+
+import json
+import os
+import platform
+import re
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tinytorch.perf.host import identity as identity_module
+from tinytorch.perf.host.arm_cpus import arm_cpu_name
+from tinytorch.perf.host.identity import (
+    HELD_TO,
+    Cache,
+    caches,
+    cpu_name,
+    identity,
+    is_narrower,
+    reported_capacities,
+    steering_variables,
+    widest_vectors,
+)
+
+
+@pytest.fixture(autouse=True)
+def _held_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask of this machine's own CPU, also where the tests run as an older one would."""
+    monkeypatch.delenv(HELD_TO, raising=False)
+
+
+def listed_by_lscpu(*options: str) -> dict[str, str]:
+    """Return what `lscpu` prints; nothing where the system has none. Of several kinds of cores all names, as we do."""
+    try:
+        done = subprocess.run(
+            ["lscpu", *options], capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}
+        )
+    except OSError:
+        return {}
+    lines = [line.partition(":") for line in done.stdout.splitlines()]
+    said = {name.strip(): value.strip() for name, _, value in lines}
+    names = [value.strip() for name, _, value in lines if name.strip() == "Model name"]
+    return said | ({"Model name": " + ".join(names)} if names else {})
+
+
+def test_it_agrees_with_what_the_system_says() -> None:
+    made = identity()
+    assert made.memory_bytes == psutil.virtual_memory().total
+    assert made.cores_logical == psutil.cpu_count()
+    assert 1 <= made.cores_usable <= made.cores_logical
+    assert made.kernel in made.system
+    assert (made.numpy, made.numba) == (version("numpy"), version("numba"))
+    assert made.python == platform.python_version()
+    assert made.blas, "NumPy has loaded a BLAS"
+    said = listed_by_lscpu()
+    assert made.cpu == said.get("Model name", made.cpu)
+    assert set(made.extensions) <= set(said["Flags"].split() if "Flags" in said else made.extensions)
+
+
+def cpuinfo(*kinds: tuple[str, str]) -> str:
+    """Return /proc/cpuinfo of a 64-bit Arm machine with a core of each kind: its implementer and part."""
+    cores = [
+        f"processor\t: {core}\nFeatures\t: fp asimd\nCPU implementer\t: {implementer}\nCPU architecture: 8\n"
+        f"CPU variant\t: 0x3\nCPU part\t: {part}\nCPU revision\t: 1\n"
+        for core, (implementer, part) in enumerate(kinds)
+    ]
+    return "\n".join([*cores, "Model\t\t: Raspberry Pi 5 Model B Rev 1.0\n"])
+
+
+@pytest.mark.parametrize(
+    ("implementer", "part", "name"),
+    [
+        ("0x41", "0xd0c", "Neoverse-N1"),
+        ("0x41", "0xd08", "Cortex-A72"),
+        ("0x43", "0x0af", "ThunderX2-99xx"),
+        ("0x46", "0x001", "A64FX"),
+        ("0x61", "0x023", "Firestorm-M1"),
+    ],
+)
+def test_an_arm_cpu_is_called_what_lscpu_calls_it(
+    implementer: str, part: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = cpuinfo((implementer, part))
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "cpuinfo").write_text(text)
+    cores = tmp_path / "sys" / "devices" / "system" / "cpu"
+    cores.mkdir(parents=True)
+    for file in ("possible", "present", "online"):
+        (cores / file).write_text("0\n")
+    monkeypatch.setattr(identity_module, "_cpuinfo", lambda: text)
+    assert cpu_name() == name == listed_by_lscpu("--sysroot", str(tmp_path)).get("Model name", name)
+
+
+def test_each_kind_of_arm_core_is_named_once_and_an_unknown_one_by_its_numbers() -> None:
+    little, big, unknown = ("0x41", "0xd05"), ("0x41", "0xd0b"), ("0x61", "0x000")
+    assert arm_cpu_name(cpuinfo(little, little, big, big)) == "Cortex-A55 + Cortex-A76"
+    assert arm_cpu_name(cpuinfo(unknown, unknown)) == "implementer 0x61 part 0x000"
+    assert arm_cpu_name(cpuinfo(("0x99", "0xd0c"), big)) == "implementer 0x99 part 0xd0c + Cortex-A76"
+    assert arm_cpu_name("model name\t: AMD EPYC\n") is None
+
+
+def test_caches_are_those_that_lscpu_lists() -> None:
+    said = listed_by_lscpu()
+    units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+    known = caches()
+    for level, name in ((1, "L1d cache"), (2, "L2 cache"), (3, "L3 cache")):
+        found = re.match(r"([\d.]+) (\wiB)(?: \((\d+) instance)?", said.get(name, ""))
+        if found:
+            mine = [cache for cache in known if cache.level == level]
+            assert sum(cache.size for cache in mine) == pytest.approx(float(found[1]) * units[found[2]], rel=0.01)
+            assert len(mine) == int(found[3] or 1)
+
+
+def test_it_can_be_written_as_json() -> None:
+    made = identity().to_json()
+    assert json.loads(json.dumps(made, allow_nan=False))["blas"][0]["name"] == made["blas"][0]["name"]
+
+
+def cache_folder(folder: Path, core: int, index: int, level: int, kind: str, size: str, shared: str) -> None:
+    path = folder / f"cpu{core}" / "cache" / f"index{index}"
+    path.mkdir(parents=True)
+    for name, text in (("level", str(level)), ("type", kind), ("size", size), ("shared_cpu_list", shared)):
+        (path / name).write_text(f"{text}\n")
+
+
+def test_a_shared_cache_counts_once_and_instructions_do_not(tmp_path: Path) -> None:
+    for core in range(4):
+        cache_folder(tmp_path, core, 0, 1, "Data", "32K", str(core))
+        cache_folder(tmp_path, core, 1, 1, "Instruction", "64K", str(core))
+        cache_folder(tmp_path, core, 2, 2, "Unified", "1M", "0-1" if core < 2 else "2,3")
+    known = caches(tmp_path)
+    assert known[4:] == (Cache(2, "Unified", 2**20, (0, 1)), Cache(2, "Unified", 2**20, (2, 3)))
+    assert reported_capacities(known, range(4)) == {1: 4 * 2**15, 2: 2 * 2**20}
+    assert reported_capacities(known, [1]) == {1: 2**15, 2: 2**20}
+    assert reported_capacities(known, [0, 2]) == {1: 2**16, 2: 2 * 2**20}
+
+
+def test_a_cache_of_unknown_size_is_left_out(tmp_path: Path) -> None:
+    cache_folder(tmp_path, 0, 0, 1, "Data", "", "0")
+    cache_folder(tmp_path, 0, 1, 2, "Unified", "2048K", "0")
+    (tmp_path / "cpu0" / "cache" / "index1" / "type").unlink()
+    assert caches(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("flags", "vectors"),
+    [
+        ("fpu sse2 avx avx2 avx512f", "AVX-512"),
+        ("fpu sse2 avx avx2", "AVX2"),
+        ("sse2", "SSE2"),
+        ("fp asimd sve", "SVE"),
+        ("", None),
+    ],
+)
+def test_the_widest_vectors_are_named(flags: str, vectors: str | None) -> None:
+    assert widest_vectors(flags) == vectors
+
+
+@pytest.mark.parametrize(
+    ("blas", "cpu", "narrower"),
+    [
+        ("AVX2", "AVX-512", True),
+        ("SSE2", "AVX", True),
+        ("AVX", "AVX2", False),  # both have 256 bits
+        ("AVX-512", "AVX-512", False),
+        (None, "AVX-512", False),
+        ("AVX2", None, False),
+    ],
+)
+def test_a_blas_is_narrower_only_if_both_widths_are_known(blas: str | None, cpu: str | None, narrower: bool) -> None:
+    assert is_narrower(blas, cpu) is narrower
+
+
+def test_only_variables_that_steer_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("NUMPY_MADVISE_HUGEPAGE", "0")
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    kept = steering_variables()
+    assert (kept["OMP_NUM_THREADS"], kept["NUMPY_MADVISE_HUGEPAGE"]) == ("1", "0")
+    assert "SECRET_TOKEN" not in kept

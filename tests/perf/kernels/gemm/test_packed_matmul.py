@@ -1,0 +1,203 @@
+"""Our own matrix product, against float64 NumPy: every edge of a tile, every layout, every epilogue."""
+
+from __future__ import annotations
+
+import math
+import platform
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit, types
+from scipy.special import expit
+
+from tinytorch.core.op import Array
+from tinytorch.perf.kernels.gemm import packed_matmul
+from tinytorch.perf.kernels.gemm.packed_matmul import packed_product, product
+from tinytorch.perf.kernels.gemm.packing import pack, padded
+from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, WIDTH, tile
+from tinytorch.perf.kernels.gpt import affine_rows
+from tinytorch.perf.kernels.runtime import vectors
+from tinytorch.perf.kernels.runtime.evidence import evidence, spills
+from tinytorch.perf.measuring import blas_threads
+from tinytorch.perf.ops.fused import panel_bounds, unpacked
+
+EPSILON = float(np.finfo(np.float32).eps)
+
+
+def drawn(seed: int, *shape: int) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+def assert_is_product(found: Array, a: Array, b: Array, more: Array | float = 0.0) -> None:
+    """A sum of n rounded products errs by at most about n epsilon of the sum of their magnitudes; sqrt(n) is usual."""
+    exact = a.astype(np.float64) @ b.astype(np.float64) + more
+    magnitudes = np.abs(a).astype(np.float64) @ np.abs(b) + np.abs(more)
+    assert found.dtype == np.float32
+    assert (np.abs(found - exact) <= (2 + math.sqrt(a.shape[1])) * EPSILON * magnitudes).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.integers(0, 2 * ROWS + 20),
+    inner=st.integers(0, 40),
+    columns=st.integers(0, 2 * WIDTH + 5),
+    layouts=st.tuples(*[st.sampled_from("CFs")] * 2),
+)
+def test_any_shape_and_layout(rows: int, inner: int, columns: int, layouts: tuple[str, str]) -> None:
+    a, b = (
+        laid_out(drawn(i, *shape), kind)
+        for i, (shape, kind) in enumerate(zip(((rows, inner), (inner, columns)), layouts, strict=True))
+    )
+    before = a.copy(), b.copy()
+    found = product(a, b)
+    assert found.shape == (rows, columns)
+    assert_is_product(found, a, b)
+    assert_is_product(packed_product(a, pack(b), columns), a, b)
+    assert np.array_equal(a, before[0])
+    assert np.array_equal(b, before[1])
+
+
+def laid_out(array: Array, kind: str) -> Array:
+    """C or Fortran order, or every second row and third column of something larger, read-only."""
+    if kind != "s":
+        return np.array(array, order="C" if kind == "C" else "F")
+    wide = np.zeros((2 * array.shape[0], 3 * array.shape[1]), np.float32)
+    wide[::2, ::3] = array
+    view = wide[::2, ::3]
+    view.flags.writeable = False
+    return view
+
+
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns"), [(300, 1600, 70), (1, 2000, 97), (520, 3, 1), (24, 5, 48), (25, 5, 48)]
+)
+def test_more_than_one_block_of_rows_and_of_the_inner_axis(rows: int, inner: int, columns: int) -> None:
+    a, b = drawn(0, rows, inner), drawn(1, inner, columns)
+    assert_is_product(product(a, b), a, b)
+    assert_is_product(product(a, np.asfortranarray(b)), a, b)
+    assert_is_product(product(np.asfortranarray(a), b), a, b)
+    assert np.array_equal(packed_product(a, pack(b), columns), product(a, np.asfortranarray(b)))
+
+
+def test_whole_numbers_are_exact() -> None:
+    a, b = (np.random.default_rng(i).integers(-9, 10, (67, 67)).astype(np.float32) for i in range(2))
+    assert np.array_equal(product(a, b), a.astype(int) @ b.astype(int))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("rows", [3, 40])
+def test_bias_activation_and_residual(packed: bool, rows: int) -> None:
+    a, b, bias, residual = drawn(0, rows, 30), drawn(1, 30, 70), drawn(2, 70), drawn(3, rows, 70)
+
+    def run(*epilogue: Any) -> Array:
+        return packed_product(a, pack(b), 70, *epilogue) if packed else product(a, b, *epilogue)
+
+    exact = a.astype(np.float64) @ b + bias
+    assert_is_product(run(bias, residual), a, b, bias + residual.astype(np.float64))
+    assert_is_product(run(None, residual), a, b, residual)
+    np.testing.assert_allclose(run(bias, None, "relu"), np.maximum(exact, 0), rtol=0, atol=3e-5)
+    gelu = exact * expit(2 * math.sqrt(2 / math.pi) * (exact + 0.044715 * exact**3))
+    np.testing.assert_allclose(run(bias, None, "gelu"), gelu, rtol=0, atol=3e-5)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_the_slope_is_the_derivative(activation: packed_matmul.Activation) -> None:
+    """Against central differences of the definition in float64; 1 - s loses 6e-8, which is multiplied by up to 24."""
+    x = np.linspace(-12, 12, 1000, dtype=np.float32)[:, None]
+    slope = np.empty((1000, 1), np.float32)
+    product(x, np.ones((1, 1), np.float32), None, None, activation, slope)
+
+    def function(at: Array) -> Array:
+        if activation == "relu":
+            return np.maximum(at, 0)
+        return at * expit(2 * math.sqrt(2 / math.pi) * (at + 0.044715 * at**3))
+
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(slope, (function(wide + 1e-6) - function(wide - 1e-6)) / 2e-6, rtol=0, atol=3e-6)
+
+
+def test_not_a_number_and_infinity_go_where_numpy_sends_them() -> None:
+    a, b = drawn(0, 50, 20), drawn(1, 20, 50)
+    a[3, 4], a[9, 1], b[2, 47] = np.nan, np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        expected = a @ b
+    for found in (product(a, b), packed_product(a, pack(b), 50), product(a[:5], b)):
+        part = expected[: len(found)]
+        assert np.array_equal(np.isnan(found), np.isnan(part))
+        assert np.array_equal(np.isinf(found), np.isinf(part))
+    assert np.isnan(product(np.full((1, 1), np.nan, np.float32), np.ones((1, 1), np.float32), None, None, "relu"))
+
+
+def test_results_do_not_depend_on_threads() -> None:
+    a, b, bias = drawn(0, 520, 300), drawn(1, 300, 290), drawn(2, 290)
+    found = []
+    for threads in (1, 2):
+        with blas_threads(threads):
+            found.append(product(a, b, bias, None, "gelu"))
+            found.append(packed_product(a, pack(b), 290, bias, None, "gelu"))
+    assert all(np.array_equal(found[0], other) for other in found[1:])
+
+
+@given(rows=st.integers(1, 40), columns=st.integers(1, 5 * WIDTH))
+@settings(max_examples=50, deadline=None)
+def test_packing_keeps_every_number_once_and_fills_with_zeros(rows: int, columns: int) -> None:
+    matrix = drawn(0, rows, columns)
+    panels = pack(matrix)
+    assert panels.size == rows * padded(columns)
+    assert panels.ctypes.data % 64 == 0
+    assert np.array_equal(unpacked(panels, (rows, columns), (LANES, VECTORS)), matrix)
+    assert np.count_nonzero(panels) == np.count_nonzero(matrix)
+    assert np.array_equal(pack(np.asfortranarray(matrix)), panels)
+    bounds = panel_bounds(columns, (LANES, VECTORS))
+    widths = [last - first for first, last in bounds]
+    assert bounds[0][0] == 0
+    assert bounds[-1][1] == padded(columns)
+    assert max(widths) - min(widths) <= LANES
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"b": drawn(0, 5, 3)}, r"\(4, 6\) and \(5, 3\)"),
+        ({"a": np.zeros((4, 6))}, "float32, not float64"),
+        ({"bias": drawn(0, 4)}, r"bias must have shape \(3,\)"),
+        ({"residual": drawn(0, 3, 4)}, r"residual must have shape \(4, 3\)"),
+        ({"activation": "swish"}, "one of none, relu, gelu"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        product(**{"a": drawn(0, 4, 6), "b": drawn(1, 6, 3), **change})
+
+
+def test_panels_of_another_matrix_are_refused() -> None:
+    with pytest.raises(ValueError, match="panels must be"):
+        packed_product(drawn(0, 4, 6), pack(drawn(1, 6, 300)), 20)
+    with pytest.raises(ValueError, match="two axes"):
+        pack(drawn(0, 6))
+
+
+def test_a_tile_is_fused_multiply_adds_of_whole_registers() -> None:
+    add_up = tile(ROWS, VECTORS, LANES)
+
+    def kernel(a: int, ar: int, at: int, b: int, bt: int, c: int, cr: int, count: int, add: int) -> None:
+        add_up(a, ar, at, b, bt, c, cr, count, add)
+
+    found = evidence(vectors.compiled(kernel, types.void(*[types.intp] * 9)))
+    # 8 floats are one register of x86-64, and two of Arm.
+    register, parts = ("zmm", 1) if LANES == 16 else ("ymm", 1) if platform.machine() == "x86_64" else ("v", 2)
+    kinds = [name for name in found if re.fullmatch(rf"(vfmadd\w+|fmla) {register}", name)]
+    assert sum(found[name] for name in kinds) >= ROWS * VECTORS * parts, found
+
+
+def test_the_loop_of_a_whole_product_keeps_its_accumulators_in_registers() -> None:
+    version = njit(nogil=True, error_model="numpy")(affine_rows.py_func)
+    matrix, line = types.float32[:, ::1], types.float32[::1]
+    version.compile((matrix, line, types.intp, matrix, matrix))
+    # What it calls is inlined, or beside it in its library.
+    (compiled,) = version.overloads.values()
+    assert spills(compiled.library.get_asm_str(), ROWS * VECTORS) == 0

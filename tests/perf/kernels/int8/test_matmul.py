@@ -1,0 +1,344 @@
+"""The integer product of every instruction of this CPU against float64, and quantized layers bit for bit."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llvmlite import binding, ir
+from numba import config as numba_config
+from numba import njit, typeof
+from numba.core import cgutils
+
+from tinytorch.core.dispatch import implementations, no_grad
+from tinytorch.core.layers import Linear
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.kernels.int8 import instructions, matmul
+from tinytorch.perf.kernels.int8.instructions import DOTS, Dot, available_dots
+from tinytorch.perf.kernels.int8.matmul import fastest_dot, int8_product, rescaled_rows
+from tinytorch.perf.kernels.int8.packing import panels_of
+from tinytorch.perf.kernels.int8.tile import tile
+from tinytorch.perf.kernels.runtime import threads
+from tinytorch.perf.kernels.runtime.evidence import evidence
+from tinytorch.perf.ops.packed_codes import PanelLayout
+from tinytorch.perf.ops.quantized import compiled_linear
+from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme, quantized_linear
+
+#: The widest, the plain multiply-add, and what runs everywhere: more would only take longer to compile.
+CHOSEN = [
+    dot for dot in available_dots() if dot.name in (fastest_dot().name, "vpmaddwd ymm", "usdot", "sdot", "multiply")
+]
+every_dot = pytest.mark.parametrize("dot", CHOSEN, ids=lambda dot: dot.name)
+
+
+def drawn(rows: int, depth: int, columns: int, seed: int = 0) -> tuple[Array, Array]:
+    generator = np.random.default_rng(seed)
+    return (
+        generator.integers(-128, 128, (rows, depth)).astype(np.int8),
+        generator.integers(-128, 128, (depth, columns)).astype(np.int8),
+    )
+
+
+def exact(a: Array, b: Array) -> Array:
+    return a.astype(np.float64) @ b.astype(np.float64)
+
+
+@every_dot
+@given(rows=st.integers(0, 30), depth=st.integers(0, 150), columns=st.integers(0, 90), seed=st.integers(0, 9))
+@settings(max_examples=40, deadline=None)
+def test_the_product_is_that_of_float64(dot: Dot, rows: int, depth: int, columns: int, seed: int) -> None:
+    a, b = drawn(rows, depth, columns, seed)
+    made = int8_product(a, b, dot=dot)
+    assert made.dtype == np.int32
+    np.testing.assert_array_equal(made, exact(a, b))
+
+
+@every_dot
+@pytest.mark.parametrize("depth", [1, 1041, 4099, 131_071])
+@pytest.mark.parametrize(("left", "right"), [(-128, -128), (127, 127), (-128, 127)])
+def test_extremes_at_depths_where_float32_errs(dot: Dot, depth: int, left: int, right: int) -> None:
+    a, b = np.full((2, depth), left, np.int8), np.full((depth, 3), right, np.int8)
+    a[0, 0] = b[0, 0] = 1
+    np.testing.assert_array_equal(int8_product(a, b, dot=dot), exact(a, b))
+
+
+def test_views_and_read_only_arrays_are_multiplied_as_they_look() -> None:
+    a, b = drawn(6, 40, 20)
+    a.flags.writeable = b.flags.writeable = False
+    np.testing.assert_array_equal(int8_product(a[::2, 5:], b[5:, ::-1]), exact(a[::2, 5:], b[5:, ::-1]))
+    np.testing.assert_array_equal(int8_product(a, b), exact(a, b))
+
+
+def test_a_packed_weight_is_kept() -> None:
+    a, b = drawn(3, 9, 5)
+    packed: dict[str, Any] = {}
+    int8_product(a, b, packed)
+    np.testing.assert_array_equal(int8_product(a, b * np.int8(0), packed), exact(a, b))
+    # One panel of 16 columns, 12 of the depth; and the sums of two.
+    assert {name: each.nbytes for name, each in packed.items() if isinstance(each, np.ndarray)} == {
+        "int8_panels": 16 * 12,
+        "int8_sums": 2 * 16 * 4,
+    }
+
+
+def test_bad_operands_are_named() -> None:
+    a, b = drawn(2, 3, 4)
+    with pytest.raises(ValueError, match=r"^a must be an int8"):
+        int8_product(a.astype(np.int16), b)
+    with pytest.raises(ValueError, match=r"^b must have 3 rows"):
+        int8_product(a, b[:2])
+
+
+def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    panels = panels_of(drawn(1, 1100, 100)[1], PanelLayout(8, 1100, 100, None))
+    scale, bias = np.full((1, 1), 0.5, np.float32), generator.random(100, np.float32)
+    for rows in (30, 500):
+        x = generator.standard_normal((rows, 1100), np.float32)
+        made = []
+        for count in (1, 2, 3):
+            monkeypatch.setattr(threads, "limit", lambda count=count: count)
+            made.append(rescaled_rows(x, panels, scale, None, bias, None, False))
+        for other in made[1:]:
+            np.testing.assert_array_equal(made[0], other)
+
+
+PLANS = [
+    Plan("dynamic"),
+    Plan("dynamic", symmetric=False),
+    Plan("dynamic", activations="tensor", symmetric=False),
+    Plan("static"),
+    Plan("static", symmetric=False),
+]
+WEIGHTS = [
+    Scheme(per="tensor"),
+    Scheme(per="channel"),
+    Scheme(symmetric=False, per="channel"),
+    Scheme(per="group", group=32),
+    Scheme(4, False, "group", group=10),
+    Scheme(2, per="channel"),
+]
+
+
+@pytest.mark.parametrize("weights", WEIGHTS, ids=str)
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_a_layer_s_result_is_the_reference_s_bit_for_bit(plan: Plan, weights: Scheme) -> None:
+    generator = np.random.default_rng(1)
+    for depth, columns, bias in ((70, 33, True), (64, 48, False)):
+        layer = QuantizedLinear(
+            Linear(depth, columns, bias=bias, seed=0), Plan(plan.mode, weights, plan.activations, plan.symmetric)
+        )
+        if plan.mode == "static":
+            layer.calibrate([generator.standard_normal((5, depth), np.float32)])
+        for shape in ((1, depth), (2, 7, depth), (26, depth)):
+            x = Tensor(generator.standard_normal(shape, np.float32) * 1.5 + np.float32(0.3))
+            with implementations({quantized_linear: quantized_linear.reference}):
+                expected = layer(x).data
+            with implementations({quantized_linear: compiled_linear}):
+                np.testing.assert_array_equal(layer(x).data, expected)
+
+
+@given(
+    st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=40),
+    st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_any_number_is_quantized_as_by_the_reference(numbers: list[float], symmetric: bool) -> None:
+    """From subnormals to the largest: ranges, scales, zero points and codes, seen through a weight of ones."""
+    layer = QuantizedLinear(Linear(len(numbers), len(numbers), bias=False, seed=0), Plan(symmetric=symmetric))
+    layer.codes.data[...] = np.eye(len(numbers), dtype=np.int8)
+    layer.scale.data[...] = 1
+    x = Tensor(np.array([numbers], np.float32))
+    with np.errstate(over="ignore"), implementations({quantized_linear: quantized_linear.reference}):
+        expected = layer(x).data
+    np.testing.assert_array_equal(layer(x).data, expected)
+
+
+@pytest.mark.parametrize("plan", PLANS[:4], ids=str)
+def test_what_has_no_code_is_refused(plan: Plan) -> None:
+    layer = QuantizedLinear(Linear(20, 3, seed=0), plan)
+    if plan.mode == "static":
+        layer.calibrate([np.ones((1, 20), np.float32)])
+    for value in (np.nan, -np.nan, np.inf, -np.inf):
+        x = np.ones((40, 20), np.float32)
+        x[33, 17] = value
+        with pytest.raises(ValueError, match="x must be finite"):
+            layer(Tensor(x))
+
+
+def test_other_dtypes_and_depths_go_to_the_reference() -> None:
+    layer = QuantizedLinear(Linear(5, 3, seed=0))
+    x = np.random.default_rng(0).standard_normal((4, 5))
+    with implementations({quantized_linear: quantized_linear.reference}):
+        expected = layer(Tensor(x)).data
+    np.testing.assert_array_equal(layer(Tensor(x)).data, expected)
+    # The sum of (255 - 0) * 127 less zero points passes int32 beyond a depth of 33,025 for affine codes alone.
+    deep = QuantizedLinear(Linear(33_100, 1, bias=False, seed=0), Plan(weights=Scheme(symmetric=False)))
+    deep.codes.data[...] = 127
+    assert deep.zero_point is not None
+    deep.zero_point.data[...] = -128
+    deep.scale.data[...] = 1
+    step = 1 / 127
+    np.testing.assert_allclose(
+        deep(Tensor(np.ones((1, 33_100), np.float32))).data, [[33_100 * 255.0 * 127 * step]], rtol=1e-6
+    )
+
+
+def test_the_layers_run_the_kernel_unless_told_otherwise() -> None:
+    assert quantized_linear.selected is compiled_linear
+    layer = QuantizedLinear(Linear(64, 32, seed=0))
+    assert layer.memory_usage()["packed_bytes"] == 0
+    with no_grad():
+        layer(Tensor(np.ones((2, 64), np.float32)))
+    # Sums of the columns; the codes are held once.
+    assert layer.memory_usage()["packed_bytes"] == 32 * 4
+    layer.codes.data[0, 0] += 1
+    assert layer.memory_usage()["packed_bytes"] == 0
+
+
+def test_the_instruction_is_the_best_that_the_cpu_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    for features, name in [
+        ("+avx2,+avx512f,+avx512bw,+avx512vnni,+avxvnni", "vpdpbusd zmm"),
+        ("+avx2,+avx512f,+avx512bw,+avxvnni,-avx512vnni", "vpdpbusd ymm"),
+        ("+avx2,+avx512f,+avx512bw", "vpmaddwd zmm"),
+        ("+avx2", "vpmaddwd ymm"),
+        ("+neon,+dotprod,+i8mm", "usmmla"),
+        ("+neon,+dotprod", "sdot"),
+        ("+neon", "multiply"),
+    ]:
+        monkeypatch.setattr(binding, "get_process_triple", lambda: "x86_64-unknown-linux-gnu")  # no more than is listed
+        monkeypatch.setattr(numba_config, "CPU_FEATURES", features)
+        assert available_dots()[0].name == name
+
+
+@every_dot
+def test_the_product_is_made_of_packed_instructions(dot: Dot) -> None:
+    byte, word, number = np.zeros(1, np.uint8), np.zeros(1, np.int32), np.zeros(1, np.float32)
+    codes, output = np.zeros(1, np.int8), np.zeros((1, 1), np.float32)
+    operands = (byte, codes, 1, 1, output, 1, number, word, word, word, number, codes, number)
+
+    def one_tile(marker: Any, operands: Any) -> None:
+        tile(marker, 12, 2, 0, 12, 0, 0, (0, 0, 64), 0, operands)
+
+    types = (typeof(dot.marker), typeof(operands))
+    found = evidence(njit([types], nogil=True, error_model="numpy")(one_tile))
+    if dot.name == "multiply":
+        assert sum(count for name, count in found.items() if "mul" in name or "mla" in name) >= 16
+        return
+    if "neon" in dot.features:
+        # Four vectors of columns, of each of four steps in the loop and one in the loop of what is left; a square takes
+        # two steps at once, and one of what is left. SUDOT is USDOT with a lane.
+        arms = sum(found.get(f"{name} v", 0) for name in (dot.name, dot.name.replace("usdot", "sudot")))
+        assert arms >= dot.rows * 4 * (2 if dot.square else 5), found
+        return
+    # With VNNI, LLVM makes one vpdpwssd of a vpmaddwd and its addition.
+    kinds = (dot.name, dot.name.replace("vpmaddwd", "vpdpwssd"))
+    products = dot.rows * dot.panels * 16 // dot.lanes * (1 if dot.name.startswith("vpdpbusd") else 2)
+    # Four steps of the depth in the loop, one in the loop of what is left.
+    assert sum(found.get(kind, 0) for kind in kinds) >= 5 * products
+
+
+ARMS = [dot for dot in DOTS if "neon" in dot.features]
+
+
+def arm_instruction(module: Any, kind: Any, name: str) -> Any:
+    """Return a function that does what Arm's manual says of an instruction, one byte after another, on any CPU."""
+    square, mixed = "mmla" in name, "neon.us" in name
+    function = ir.Function(module, kind, f"made.{name.split('.')[3]}")
+    function.linkage = "internal"
+    builder = ir.IRBuilder(function.append_basic_block())
+    word = ir.IntType(32)
+    result, left, right = function.args
+    for lane in range(4):
+        total = builder.extract_element(result, word(lane))
+        for byte in range(8 if square else 4):
+            places = (8 * (lane // 2) + byte, 8 * (lane % 2) + byte) if square else (4 * lane + byte,) * 2
+            one, other = (
+                builder.extract_element(each, word(at)) for each, at in zip((left, right), places, strict=True)
+            )
+            one = (builder.zext if mixed else builder.sext)(one, word)
+            total = builder.add(total, builder.mul(one, builder.sext(other, word)))
+        result = builder.insert_element(result, total, word(lane))
+    builder.ret(result)
+    return function
+
+
+@pytest.fixture(params=ARMS, ids=lambda dot: dot.name)
+def made_arm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Dot:
+    """Have an instruction of Arm's run here, in kernels that are not kept."""
+    existing = cgutils.get_or_insert_function
+
+    def found(module: Any, kind: Any, name: str) -> Any:
+        if not name.startswith("llvm.aarch64.neon."):
+            return existing(module, kind, name)
+        made = f"made.{name.split('.')[3]}"
+        return module.globals.get(made) or arm_instruction(module, kind, name)
+
+    monkeypatch.setattr(cgutils, "get_or_insert_function", found)
+    for name in ("multiply_panels", "rescaled_blocks"):
+        monkeypatch.setattr(matmul, name, njit(getattr(matmul, name).py_func))
+    return DOTS[request.param.number]
+
+
+def test_arm_s_instructions_give_the_same_product(made_arm: Dot) -> None:
+    generator = np.random.default_rng(3)
+    for rows in (1, 2, 3, 5, 9, 12, 13, 25):
+        for depth in (1, 3, 4, 7, 8, 15, 16, 17, 23, 64, 1041):
+            a, b = drawn(rows, depth, int(generator.integers(1, 70)), depth)
+            np.testing.assert_array_equal(int8_product(a, b, dot=made_arm), exact(a, b))
+    for left, right in ((-128, -128), (127, 127), (-128, 127)):
+        a, b = np.full((3, 4099), left, np.int8), np.full((4099, 3), right, np.int8)
+        np.testing.assert_array_equal(int8_product(a, b, dot=made_arm), exact(a, b))
+
+
+@pytest.fixture(scope="module")
+def layer() -> tuple[Callable[[int, Dot | None], Array | None], list[Array | None]]:
+    """Return a layer with groups and zero points on both sides, and its results for 1 and 14 rows."""
+    generator = np.random.default_rng(4)
+    x = generator.standard_normal((14, 70), np.float32) + np.float32(0.3)
+    panels = panels_of(drawn(1, 70, 33)[1], PanelLayout(8, 70, 33, 20))
+    scale, zero = generator.random((4, 33), np.float32), generator.integers(-128, 128, (4, 33)).astype(np.int8)
+
+    def call(rows: int, dot: Dot | None) -> Array | None:
+        return rescaled_rows(x[:rows], panels, scale, zero, None, None, False, dot)
+
+    return call, [call(rows, None) for rows in (1, 14)]
+
+
+def test_arm_s_instructions_give_the_same_layer(
+    layer: tuple[Callable[[int, Dot | None], Array | None], list[Array | None]], made_arm: Dot
+) -> None:
+    call, expected = layer
+    for result in expected:
+        assert result is not None
+        np.testing.assert_array_equal(call(len(result), made_arm), result)
+
+
+@pytest.mark.parametrize("dot", ARMS, ids=lambda dot: dot.name)
+def test_arm_s_instructions_are_what_their_features_promise(dot: Dot) -> None:
+    """LLVM ends the process if a target lacks an instruction; a lane of four bytes is part of one that takes it."""
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    module = ir.Module()
+    module.triple = "aarch64-unknown-linux-gnu"
+    vector = ir.VectorType(ir.IntType(32), dot.lanes)
+    function = ir.Function(module, ir.FunctionType(vector, [vector] * 3), "step")
+    builder = ir.IRBuilder(function.append_basic_block())
+    unsigned, signed, add = instructions.emitters(builder, dot)
+    sums, left, right = function.args
+    if dot.indexed:
+        left = builder.shuffle_vector(left, left, ir.Constant(vector, [2] * dot.lanes))
+    builder.ret(add(sums, unsigned(left), signed(right)))
+    target = binding.Target.from_triple(module.triple)
+    machine = target.create_target_machine(cpu="generic", features=",".join(f"+{each}" for each in dot.features), opt=2)
+    emitted = machine.emit_assembly(binding.parse_assembly(str(module)))
+    wanted = {"usmmla": r"\tusmmla\tv0.4s", "usdot": r"\tsudot\tv0.4s, v2.16b, v1.4b\[2\]", "sdot": r"4b\[2\]"}
+    assert re.search(wanted[dot.name], emitted), emitted
+
+
+def test_every_instruction_has_its_own_number() -> None:
+    assert [dot.number for dot in DOTS] == list(range(len(DOTS)))

@@ -1,0 +1,177 @@
+"""What compiled kernels leave on disk, and what is said of the time it took."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numba.core.errors import TypingError
+from numba.core.registry import CPUDispatcher
+
+from tinytorch.perf import kernels
+from tinytorch.perf.kernels.runtime import compiling
+from tinytorch.perf.kernels.runtime.compiling import kernel
+
+#: Needs one kernel, which closes over another, in a folder of its own; says how many this process compiled, how often
+#: it read one from disk, and which ones were compiled.
+PROGRAM = """
+import sys
+from pathlib import Path
+from tinytorch.perf.kernels import compiling
+compiling.KEPT = Path(sys.argv[1])
+if sys.argv[2] == "rank":
+    sys.modules["mpi4py.MPI"] = None
+import numpy as np
+from tinytorch.perf.kernels.pointwise import relu_share
+x = np.array([-1.0, 2.0], np.float32)
+y = np.empty_like(x)
+compiling.warm(relu_share, 0, 2, x, y)
+before = list(relu_share.overloads)
+relu_share(0, 2, x, y)
+assert y.tolist() == [0.0, 2.0] and list(relu_share.overloads) == before
+here = len(compiling._seconds.taken)
+print(here, sum(relu_share.stats.cache_hits.values()), *compiling.compile_seconds())
+"""
+
+
+def run(folder: Path, place: str = "alone") -> str:
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder), place], check=True, capture_output=True, text=True, timeout=120
+    ).stdout.strip()
+
+
+COMPILED = "pointwise._share.<locals>.share_relu pointwise.relu"
+
+
+def test_a_second_process_reads_the_first_ones_code_and_seconds(tmp_path: Path) -> None:
+    assert run(tmp_path, "rank") == f"2 0 {COMPILED}"
+    assert run(tmp_path, "rank") == f"0 1 {COMPILED}"
+
+
+def test_a_child_compiles_and_its_parent_reads(tmp_path: Path) -> None:
+    """Outside of Linux nobody forks, and the process compiles itself."""
+    assert run(tmp_path) == (f"0 1 {COMPILED}" if sys.platform == "linux" else f"2 0 {COMPILED}")
+    assert run(tmp_path) == f"0 1 {COMPILED}"
+
+
+def test_a_child_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "_LONGEST_COMPILATION", 0.1)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    assert not compiling._ended_well(child.pid)
+    child.wait()
+
+
+def test_what_cannot_be_compiled_raises_here_and_once(capfd: pytest.CaptureFixture[str]) -> None:
+    wrong = kernel(mixed)
+    with pytest.raises(TypingError):
+        wrong(1)
+    assert capfd.readouterr() == ("", ""), "the child says nothing"
+
+
+def test_without_a_folder_kernels_compile_and_say_so(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    assert run(blocked) == f"2 0 {COMPILED}"
+
+
+def test_folders_go_that_are_neither_new_nor_in_use(tmp_path: Path) -> None:
+    hours = {"now": 0.0, "recent": 0.5, "idle": 2.0, "old": 3.0, "older": 4.0}
+    for name, age in hours.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "kernel.nbc").touch()
+        moment = time.time() - 3600 * age
+        os.utime(tmp_path / name, (moment, moment))
+    compiling.remove_old_folders(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["idle", "now", "recent"]
+
+
+def test_folders_in_use_stay_however_many(tmp_path: Path) -> None:
+    for number in range(6):
+        (tmp_path / str(number)).mkdir()
+    compiling.remove_old_folders(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 6
+
+
+def test_a_process_whose_folder_is_removed_compiles_on_and_keeps_what_it_makes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(compiling, "cache_folder", lambda: tmp_path / "kept")
+    (tmp_path / "kept").mkdir()
+    three = adder(3, "three")
+    assert three(1) == 4
+    shutil.rmtree(tmp_path / "kept")
+    assert three(0.5) == 3.5
+    assert any((tmp_path / "kept").glob("*.nbc"))
+
+
+def test_the_key_is_of_all_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(compiling, "_HERE", tmp_path)
+    keys: list[str] = []
+    for text in ("x = 1", "x = 2"):
+        (tmp_path / "other.py").write_text(text)
+        keys.append(compiling.source_key.__wrapped__())
+    assert keys[0] != keys[1]
+
+
+def mixed(a: Any) -> Any:
+    return a + "text"
+
+
+@kernel
+def divide(a: Any, b: Any) -> Any:
+    return a / b
+
+
+def test_kernels_divide_as_numpy_does() -> None:
+    assert divide(np.float32(1), np.float32(0)) == np.inf
+
+
+def test_without_numba_the_package_runs_and_says_what_is_missing() -> None:
+    program = (
+        "import sys; sys.modules['numba'] = None\n"
+        "from tinytorch.perf.acceleration import accelerated, unfused_gelu\n"
+        "import numpy as np\n"
+        "assert unfused_gelu(np.ones(2, np.float32)).dtype == np.float32\n"
+        "try:\n"
+        "    with accelerated(): pass\n"
+        "except ModuleNotFoundError as error:\n"
+        "    print(error)\n"
+    )
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, env=environment)
+    assert "need Numba, which is not installed" in said.stdout
+
+
+def adder(number: int, variant: str) -> Any:
+    def add(x: int) -> int:
+        return x + number
+
+    return kernel(add, variant)
+
+
+def test_functions_of_the_same_lines_have_names_of_their_own() -> None:
+    one, two = adder(1, "one"), adder(2, "two")
+    assert one.py_func.__qualname__ != two.py_func.__qualname__
+    assert (one(1), two(1)) == (2, 3)
+    with pytest.raises(ValueError, match="variant must be a name"):
+        adder(3, "")
+
+
+def test_no_two_kernels_share_a_name() -> None:
+    found: dict[str, int] = {}
+    for entry in pkgutil.iter_modules(kernels.__path__):
+        module = importlib.import_module(f"{kernels.__name__}.{entry.name}")
+        for value in vars(module).values():
+            if isinstance(value, CPUDispatcher):
+                name = f"{value.py_func.__module__}.{value.py_func.__qualname__}"
+                assert found.setdefault(name, id(value)) == id(value), name
+    assert len(found) > 50

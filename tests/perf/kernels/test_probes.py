@@ -1,0 +1,72 @@
+"""The arithmetic probes: what they compute and how often, against closed forms."""
+
+import numpy as np
+import pytest
+
+from tinytorch.perf.host.pinned_threads import Team
+from tinytorch.perf.kernels import probes
+from tinytorch.perf.kernels.int8.instructions import Dot, available_dots
+from tinytorch.perf.kernels.probes import BLOCK_ELEMENTS, CHAINS, LANES, MULTIPLY_ADDS
+from tinytorch.perf.kernels.runtime.evidence import evidence
+from tinytorch.perf.machine import peaks
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("per_element", [1, 64])
+def test_each_element_gets_as_many_multiply_adds_as_are_counted(lanes: int, per_element: int) -> None:
+    block = np.arange(lanes * CHAINS * 3, dtype=np.float32)
+    probes.multiply_add(lanes, per_element)(block, 5, np.float32(1), np.float32(1))
+    assert np.array_equal(block, np.arange(block.size) + 5 * per_element)
+
+
+def test_the_factor_multiplies_before_the_addend_is_added() -> None:
+    block = np.full(max(LANES) * CHAINS, 3, np.float32)
+    probes.multiply_add(16, 2)(block, 3, np.float32(2), np.float32(-1))
+    assert set(block) == {1 + (3 - 1) * 2**6}  # x - 1 doubles at each of the six steps
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_flops_are_two_for_each_multiply_add_of_each_element_of_each_thread(threads: int) -> None:
+    team = Team.__new__(Team)  # the amount is known without threads to run on
+    team.threads = threads
+    for count in MULTIPLY_ADDS:
+        assert peaks.multiply_add_probe(team, 16, count).amount == 2 * count * BLOCK_ELEMENTS * threads
+
+
+@pytest.mark.parametrize("dot", available_dots(), ids=lambda dot: dot.name)
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+def test_eight_bit_products_are_those_of_numpy(dot: Dot, rounds: int) -> None:
+    rows, wide = probes.int8_tile_shape(dot)
+    generator = np.random.default_rng(0)
+    left = generator.integers(0, 256, (rows, dot.lanes, 4), np.uint8)
+    right = generator.integers(-128, 128, (probes.INT8_STEPS, wide, dot.lanes, 4)).astype(np.int8)
+    sums = np.full((rows, wide, dot.lanes), -1, np.int32)
+    probes.int8_dots(dot)(left.ravel(), right.ravel(), sums.ravel(), rounds)
+    reduced, wider = left.astype(np.int64) - dot.less, right.astype(np.int64)
+    if dot.square:  # two rows by two columns of eight bytes
+        reduced, wider = reduced.reshape(rows, 2, 8), wider.reshape(-1, wide, 2, 8)
+        products = np.einsum("rik,swjk->rwij", reduced, wider).reshape(sums.shape)
+    else:
+        products = np.einsum("rlb,swlb->rwl", reduced, wider)
+    assert np.array_equal(sums, rounds * products)
+    assert probes.int8_macs(dot) == left[:, 0, 0].size * right.size * (2 if dot.square else 1)
+
+
+@pytest.mark.parametrize("dot", available_dots(), ids=lambda dot: dot.name)
+def test_eight_bit_products_are_made_by_their_instruction(dot: Dot) -> None:
+    found = evidence(probes.int8_dots(dot))
+    name = dot.name.split()[0]
+    # LLVM makes one instruction of a product of pairs and the addition to the sum where the CPU has it.
+    names = {"multiply": ("mul", "mla"), "vpmaddwd": ("vpmaddwd", "vpdpwssd")}.get(name, (name,))
+    made = sum(count for instruction, count in found.items() if any(one in instruction for one in names))
+    rows, wide = probes.int8_tile_shape(dot)
+    assert made >= rows * wide, "as many as the tile has sums, in the loop: none of them before it"
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 7, 1001])
+def test_the_integer_chain_takes_every_step(rounds: int) -> None:
+    x, addend, mask = 1, 0x9E3779B97F4A7C15, 0x5DEECE66D
+    found = probes.integer_chain()(np.uint64(x), np.uint64(addend), np.uint64(mask), rounds)
+    for _ in range(rounds):
+        x = ((x + addend) % 2**64) ^ mask
+    assert int(found) == x

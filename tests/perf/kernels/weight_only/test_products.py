@@ -1,0 +1,230 @@
+"""Weight-only products against float64: every packing, odd shapes, what is not finite, threads, and the assembly."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tinytorch.core.dispatch import apply, implementations
+from tinytorch.core.layers import Linear
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.kernels.runtime.evidence import evidence
+from tinytorch.perf.kernels.runtime.vectors import compiled
+from tinytorch.perf.kernels.weight_only import tiles
+from tinytorch.perf.kernels.weight_only.products import tiles_product
+from tinytorch.perf.measuring import blas_threads
+from tinytorch.perf.ops.packed_codes import in_rows, in_tiles, pack, unpack
+from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme, quantize, weight_only_linear
+from tinytorch.perf.quantization.storage import Arranged
+
+SCHEMES = [
+    Scheme(8, True, "channel"),
+    Scheme(8, False, "tensor"),
+    Scheme(4, True, "group", group=32),
+    Scheme(4, False, "group", group=32),
+    Scheme(2, True, "channel"),
+]
+
+
+def drawn(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)
+
+
+def operands(weight: Array, scheme: Scheme, tiled: bool) -> tuple[tuple[Any, ...], dict[str, Any], Array]:
+    """Return the op's operands after x, its params, and by the definition the float64 weight."""
+    made = quantize(weight, scheme)
+    group = scheme.group if scheme.per == "group" else None
+    shape = made.scale.shape if made.scale.ndim else (1, 1)
+    scale, zero = made.scale.reshape(shape), made.zero_point.reshape(shape)
+    wide = [np.repeat(each.astype(float), group or len(weight), axis=0)[: len(weight)] for each in (scale, zero)]
+    codes = pack(made.codes, scheme.bits)
+    params: dict[str, Any] = {"bits": scheme.bits, "group": group, "length": len(weight), "packed": {}}
+    held = in_tiles(codes) if tiled else codes
+    offset = None if scheme.symmetric else zero.astype(np.int8)
+    return (held, scale, offset, None), params, (made.codes - wide[1]) * wide[0]
+
+
+def close(got: Array, x: Array, weight: Array) -> None:
+    """A sum of n products in float32 is within a few roundings of n times the size of its terms, mostly far less."""
+    size = np.abs(x).astype(float) @ np.abs(weight)
+    assert (np.abs(got - x.astype(float) @ weight) <= 1e-6 * size + 1e-30).all()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+@pytest.mark.parametrize("shape", [(96, 128), (75, 93), (1, 1), (64, 16), (130, 64)], ids=str)
+def test_products_are_those_of_float64(scheme: Scheme, shape: tuple[int, int]) -> None:
+    (weight, params, exact) = operands(drawn(*shape), scheme, tiled=shape[1] % 64 == 0)
+    for rows in (1, 2, 7):
+        x = drawn(rows, shape[0], seed=1)
+        close(apply(weight_only_linear, Tensor(x), *weight, **params).data, x, exact)
+
+
+@given(st.integers(1, 80), st.integers(1, 140), st.integers(1, 9), st.integers(0, 10_000))
+@settings(max_examples=40, deadline=None)
+def test_any_shape_and_strides(depth: int, columns: int, rows: int, seed: int) -> None:
+    weight, params, exact = operands(drawn(depth, columns, seed=seed), SCHEMES[2], tiled=False)
+    x = drawn(depth, 2 * rows, seed=seed)[:, ::2].T
+    before = x.copy()
+    close(apply(weight_only_linear, Tensor(x), *weight, **params).data, x, exact)
+    np.testing.assert_array_equal(x, before)
+
+
+@pytest.mark.parametrize("bits", [8, 4, 2])
+def test_codes_at_their_extremes_are_exact(bits: int) -> None:
+    """Whole numbers whose sums float32 holds: not one rounding is allowed, wherever a code lies."""
+    half = 2 ** (bits - 1)
+    codes = np.random.default_rng(bits).integers(-half, half, (70, 150)).astype(np.int8)
+    codes[0], codes[1] = -half, half - 1
+    scale, zero = np.ones((1, 150), np.float32), np.full((1, 150), half - 1, np.int8)
+    x = np.random.default_rng(0).integers(-9, 10, (5, 70)).astype(np.float32)
+    params: dict[str, Any] = {"bits": bits, "group": None, "length": 70, "packed": {}}
+    for offset in (None, zero):
+        for columns in (150, 128):
+            held = in_tiles(pack(codes[:, :columns], bits))
+            given_zero = None if offset is None else offset[:, :columns]
+            got = apply(weight_only_linear, Tensor(x), held, scale[:, :columns], given_zero, None, **params).data
+            less = 0 if offset is None else half - 1
+            np.testing.assert_array_equal(got, x.astype(int) @ (codes[:, :columns].astype(int) - less))
+
+
+def test_tiles_are_the_same_numbers_in_another_order_of_memory() -> None:
+    codes = pack(np.random.default_rng(0).integers(-8, 8, (9, 192)).astype(np.int8), 4)
+    tiles = in_tiles(codes)
+    assert tiles.shape == (5, 3, 64)
+    assert tiles.strides == (64, 5 * 64, 1)
+    np.testing.assert_array_equal(in_rows(tiles), codes)
+    assert in_rows(tiles).flags.c_contiguous
+    assert in_tiles(codes[:, :65]).shape == (5, 65)
+    np.testing.assert_array_equal(unpack(in_rows(tiles), 4, 9), unpack(codes, 4, 9))
+
+
+def test_what_is_not_finite_propagates_as_in_the_reference() -> None:
+    weight, params, _ = operands(drawn(64, 80), Scheme(4, False, "group", group=32), tiled=False)
+    x = drawn(4, 64, seed=2)
+    x[0, 3], x[1, 5], x[2, 7], x[2, 9] = np.nan, np.inf, np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        got = apply(weight_only_linear, Tensor(x), *weight, **params).data
+        with implementations({weight_only_linear: weight_only_linear.reference}):
+            expected = apply(weight_only_linear, Tensor(x), *weight, **params).data
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
+    np.testing.assert_array_equal(np.isposinf(got), np.isposinf(expected))
+    np.testing.assert_allclose(got[3], expected[3], rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_in_gives_nothing_or_the_bias_out() -> None:
+    weight, params, _ = operands(drawn(64, 64), SCHEMES[0], tiled=True)
+    assert apply(weight_only_linear, Tensor(np.empty((0, 64), np.float32)), *weight, **params).shape == (0, 64)
+    bias = drawn(64)
+    zeros = Tensor(np.zeros((2, 3, 64), np.float32))
+    got = apply(weight_only_linear, zeros, *weight[:3], bias, **params).data
+    np.testing.assert_array_equal(got, np.broadcast_to(bias, (2, 3, 64)))
+    with pytest.raises(ValueError, match="ends in 64 features"):
+        apply(weight_only_linear, Tensor(drawn(2, 63)), *weight, **params)
+
+
+def test_float64_and_groups_that_end_inside_a_byte_go_to_the_reference() -> None:
+    weight, params, exact = operands(drawn(64, 64), SCHEMES[2], tiled=True)
+    x = drawn(3, 64).astype(np.float64)
+    got = apply(weight_only_linear, Tensor(x), *weight, **params).data
+    assert got.dtype == np.float64
+    np.testing.assert_allclose(got, x @ exact, rtol=1e-5, atol=1e-5)
+    weight, params, exact = operands(drawn(64, 64), Scheme(4, True, "group", group=5), tiled=True)
+    close(apply(weight_only_linear, Tensor(drawn(3, 64)), *weight, **params).data, drawn(3, 64), exact)
+
+
+def test_results_do_not_depend_on_threads_or_on_later_rows() -> None:
+    weight, params, _ = operands(drawn(1024, 1104), SCHEMES[2], tiled=False)
+    x = drawn(7, 1024)
+    found = []
+    for count in (1, 2):
+        with blas_threads(count):
+            found.append(apply(weight_only_linear, Tensor(x), *weight, **params).data)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0][:4], apply(weight_only_linear, Tensor(x[:4]), *weight, **params).data)
+
+
+def test_the_kernel_is_the_default_and_gradients_are_the_reference_s() -> None:
+    assert weight_only_linear.selected.name == "numba"
+    layer = QuantizedLinear(Linear(64, 128, seed=0), Plan("weight-only", Scheme(4, per="group")))
+    assert layer.codes.shape == (32, 2, 64)
+    x, down = drawn(3, 64), drawn(3, 128, seed=1)
+    gradients = []
+    for chosen in (weight_only_linear.selected, weight_only_linear.reference):
+        tensor = Tensor(x, requires_grad=True)
+        with implementations({weight_only_linear: chosen}):
+            layer(tensor).backward(down)
+        assert tensor.grad is not None
+        gradients.append(tensor.grad)
+    np.testing.assert_array_equal(gradients[0], gradients[1])
+    np.testing.assert_allclose(gradients[0], down @ layer.dequantized().data.T, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_scales_of_groups_lie_beside_their_tile_and_are_a_matrix_to_whoever_asks(symmetric: bool) -> None:
+    linear = Linear(96, 192, seed=0)
+    layer = QuantizedLinear(linear, Plan("weight-only", Scheme(4, symmetric, "group")))
+    made = quantize(linear.weight.data, Scheme(4, symmetric, "group"))
+    assert isinstance(layer.scale, Arranged)
+    assert layer.scale.stored.shape == (3, 3, 64)
+    np.testing.assert_array_equal(layer.scale.stored[1, 2], made.scale[2, 64:128])
+    assert layer.scale.shape == (3, 192)
+    x = drawn(2, 96)
+    expected = x @ layer.dequantized().data + linear.bias.data  # type: ignore[union-attr]
+    for _ in range(2):
+        np.testing.assert_allclose(layer(Tensor(x)).data, expected, rtol=1e-4, atol=1e-5)
+        with implementations({weight_only_linear: weight_only_linear.reference}):
+            np.testing.assert_allclose(layer(Tensor(x)).data, expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(layer.state_dict()["scale"], made.scale)
+    other = QuantizedLinear(Linear(96, 192, seed=1), Plan("weight-only", Scheme(4, symmetric, "group")))
+    other(Tensor(x))
+    other.load_state_dict(layer.state_dict())
+    np.testing.assert_array_equal(other(Tensor(x)).data, layer(Tensor(x)).data)
+    np.testing.assert_array_equal(copy.deepcopy(layer)(Tensor(x)).data, layer(Tensor(x)).data)
+
+
+def test_a_weight_only_layer_that_becomes_static_multiplies_a_matrix() -> None:
+    linear = Linear(64, 128, seed=0)
+    layer = QuantizedLinear(linear, Plan("weight-only")).calibrate([drawn(50, 64)])
+    assert layer.codes.shape == (64, 128)
+    expected = QuantizedLinear(linear, Plan("static")).calibrate([drawn(50, 64)])
+    np.testing.assert_array_equal(layer(Tensor(drawn(3, 64))).data, expected(Tensor(drawn(3, 64))).data)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_codes_become_floats_in_vector_registers(bits: int) -> None:
+    from numba import types
+
+    byte, number, index = (types.int8 if bits == 8 else types.uint8)[::1], types.float32[::1], types.intp
+    arrays = (number, number, byte, number, types.int8[::1])
+    signature = types.void(index, index, *arrays, *[index] * 10)
+    found = evidence(compiled(tiles_product(bits, 1, 0).py_func, signature))
+    assert any(name.startswith(("vfmadd", "fmla", "mulps", "vmulps")) for name in found)
+    if tiles.LOOKS_UP:
+        assert sum(count for name, count in found.items() if name.startswith("vfmadd") and name.endswith("zmm")) >= 8
+        # A look-up in 16 words of a register, whatever their type; or signed bytes made words.
+        wanted = ("vpermps", "vpermd") if bits == 4 else ("vpmovsxbd",)
+        assert any(name.startswith(wanted) and name.endswith("zmm") for name in found)
+
+
+def test_without_the_lookup_the_numbers_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What CPUs without AVX-512 run: mask, shift and convert."""
+    weight, params, exact = operands(drawn(64, 80), SCHEMES[2], tiled=False)
+    x = drawn(1, 64)
+    expected = apply(weight_only_linear, Tensor(x), *weight, **params).data
+    monkeypatch.setattr(tiles, "LOOKS_UP", False)
+    monkeypatch.setattr("tinytorch.perf.kernels.weight_only.products.tiles_product", uncached_product)
+    got = apply(weight_only_linear, Tensor(x), *weight, **params).data
+    np.testing.assert_array_equal(got, expected)
+    close(got, x, exact)
+
+
+def uncached_product(bits: int, rows: int, affine: int) -> Any:
+    from numba import njit
+
+    return njit(tiles_product(bits, rows, affine).py_func, nogil=True, error_model="numpy")

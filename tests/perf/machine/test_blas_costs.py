@@ -1,0 +1,150 @@
+"""What slows the BLAS: cautions only where something is known, with the cost that was measured."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from tinytorch.perf.host.blas import Blas
+from tinytorch.perf.host.identity import Identity, identity
+from tinytorch.perf.machine import blas_costs
+from tinytorch.perf.machine.blas_costs import (
+    BusyNeighbour,
+    blas_variables,
+    busy_neighbour,
+    collapsing_blas,
+    narrow_blas,
+    without,
+)
+from tinytorch.perf.measuring import Measurement
+
+COST = Measurement("cost", tuple(1.8 + k / 100 for k in range(7)), "")
+
+
+def machine(cpu: str | None, *blas: tuple[str | None, str | None], **environment: str) -> Identity:
+    """Return this machine with other vectors and BLAS libraries: (vectors, whose copy)."""
+    loaded = tuple(Blas("openblas", "1", "Haswell", vectors, 2, of) for vectors, of in blas)
+    return replace(identity(), vectors=cpu, blas=loaded, environment=environment)
+
+
+def cost_of(names: list[str]) -> Measurement:
+    assert names == ["OPENBLAS_CORETYPE"]
+    return COST
+
+
+def test_a_narrow_blas_has_its_cost() -> None:
+    given = machine("AVX-512", ("AVX2", "numpy"), OPENBLAS_CORETYPE="Haswell", OPENBLAS_NUM_THREADS="1")
+    found = narrow_blas(given, cost_of)
+    assert found is not None
+    assert found.cost is COST
+    for part in (
+        "Haswell (AVX2)",
+        "AVX-512",
+        "1.83 times as long (between 1.80 and 1.86)",
+        "without OPENBLAS_CORETYPE",
+    ):
+        assert part in found.sentence
+
+
+def test_without_a_variable_the_cost_is_not_known() -> None:
+    found = narrow_blas(machine("AVX-512", ("AVX2", "numpy"), OMP_NUM_THREADS="1"), cost_of)
+    assert found is not None
+    assert found.cost is None
+    assert "not known" in found.sentence
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        machine("AVX2", ("AVX2", "numpy")),
+        machine("AVX-512", ("AVX-512", "numpy"), OPENBLAS_CORETYPE="SkylakeX"),
+        machine("AVX-512", (None, "numpy")),
+        machine(None, ("AVX2", "numpy")),
+        machine("AVX-512", ("AVX-512", "numpy"), ("AVX2", "scipy")),
+    ],
+)
+def test_nothing_is_said_where_nothing_is_known_to_be_narrower(given: Identity) -> None:
+    assert narrow_blas(given, cost_of) is None
+
+
+def test_variables_of_kernels_are_those_that_do_not_count_threads() -> None:
+    given = dict.fromkeys(["OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS", "MKL_CBWR", "OMP_PROC_BIND", "PATH"], "1")
+    assert blas_variables(given) == ["MKL_CBWR", "OPENBLAS_L2_SIZE"]
+
+
+def test_the_cost_is_a_ratio_of_new_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def product(environment: dict[str, str]) -> float:
+        seen.append(environment.get("OPENBLAS_TEST"))
+        return 3.0 if "OPENBLAS_TEST" in environment else 2.0
+
+    monkeypatch.setenv("OPENBLAS_TEST", "x")
+    monkeypatch.setattr(blas_costs, "_product_in_new_process", product)
+    assert without(["OPENBLAS_TEST"], pairs=6).samples == (1.5,) * 6
+    assert sorted(seen, key=str) == [None] * 6 + ["x"] * 6
+    assert len({tuple(seen[i : i + 2]) for i in range(0, 12, 2)}) == 2, "now one is first, now the other"
+
+
+def test_a_product_runs_in_a_new_process() -> None:
+    found = without(["NO_SUCH_VARIABLE"], pairs=1)
+    assert found.n == 1
+    assert found.minimum > 0
+    assert found.how["left_out"] == ["NO_SUCH_VARIABLE"]
+
+
+def test_a_process_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blas_costs, "_PRODUCT", "print(undefined)")
+    with pytest.raises(RuntimeError, match="NameError: name 'undefined' is not defined"):
+        blas_costs._product_in_new_process(dict(os.environ))
+
+
+def test_there_must_be_something_to_leave_out() -> None:
+    with pytest.raises(ValueError, match="at least one variable"):
+        without([])
+
+
+def neighbour(low: float, high: float) -> BusyNeighbour:
+    ratios = tuple(low + (high - low) * k / 6 for k in range(7))
+    return BusyNeighbour(2, COST, Measurement("threads over one", ratios, ""))
+
+
+def test_threads_that_surely_do_harm_are_a_caution() -> None:
+    found = collapsing_blas(neighbour(1.1, 1.4))
+    assert found is not None
+    assert found.cost is COST
+    assert "1.83 times as long (between 1.80 and 1.86) as alone" in found.sentence
+    assert "1.25 times as long (between 1.10 and 1.40) as on one thread" in found.sentence
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.9, 1.4), (0.5, 0.8), (1.0, 1.2)])
+def test_threads_that_may_do_no_harm_are_none(low: float, high: float) -> None:
+    assert collapsing_blas(neighbour(low, high)) is None
+
+
+def comes_true(condition: Callable[[], bool]) -> bool:
+    """Return whether ``condition`` holds at last, for which the system may need a moment."""
+    for _ in range(500):
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_the_busy_process_is_busy_and_ends() -> None:
+    with blas_costs._spinning() as process:
+        process.suspend()
+        assert comes_true(lambda: process.status() == psutil.STATUS_STOPPED)
+        process.resume()
+        before = process.cpu_times().user
+        assert comes_true(lambda: process.cpu_times().user > before)
+        number = process.pid
+    assert not psutil.pid_exists(number)
+
+
+def test_one_thread_has_no_others_to_wait_for() -> None:
+    with pytest.raises(ValueError, match="threads must be at least 2"):
+        busy_neighbour(1)

@@ -1,0 +1,215 @@
+"""Teams, memory for probes, page faults, and how runs become rates: by clocks and systems that are known."""
+
+import mmap
+import os
+import threading
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tinytorch.perf.host import pinned_threads as team_module
+from tinytorch.perf.host.memory_pages import HUGE_PAGE, Arena, huge_page_policy, minor_page_faults
+from tinytorch.perf.host.pinned_threads import Team, keep_to, kept_on, may_pin, usable_cores
+from tinytorch.perf.machine.memory_ladder import STREAMS, make_arenas, stream_arrays, stream_probes, working_sets
+from tinytorch.perf.machine.peaks import page_fault
+from tinytorch.perf.machine.probing import Probe, calibrated_rounds, conditions, in_turns
+
+
+def test_each_thread_has_a_core_of_its_own_and_the_caller_keeps_its() -> None:
+    before = usable_cores()
+    with Team(len(before)) as team:
+        seen: list[tuple[int, ...]] = []
+        names: set[str] = set()
+
+        def look() -> None:
+            seen.append(tuple(usable_cores()))
+            names.add(threading.current_thread().name)
+
+        team.run([look] * team.threads)
+        team.run([look] * team.threads)
+    assert len(names) == len(before)
+    if team.pinned:
+        assert sorted(seen) == sorted(2 * [(core,) for core in before])
+    assert team.pinned == may_pin()
+    assert usable_cores() == before
+
+
+@pytest.mark.parametrize("machine", ["no affinity call", "quota"])
+def test_where_nothing_may_be_pinned_threads_run_unpinned_and_their_conditions_say_so(
+    monkeypatch: pytest.MonkeyPatch, machine: str
+) -> None:
+    monkeypatch.setattr(team_module, "allowed_cores", lambda: [3, 5, 6, 9])
+    monkeypatch.setattr(team_module, "_most", None)  # and put back
+    if machine == "quota":
+        monkeypatch.setattr(team_module, "cpu_quota", lambda: 2.0)
+        monkeypatch.setattr(os, "sched_setaffinity", None, raising=False)
+    else:
+        monkeypatch.delattr(os, "sched_setaffinity", raising=False)
+    with Team(2) as team:
+        assert team.run([lambda: None] * 2) >= 0
+        assert not team.pinned
+        assert conditions(team, 1)["cores"] is None
+        with kept_on([3]):
+            pass
+    keep_to(1)
+    assert usable_cores() == [3]
+    with pytest.raises(ValueError, match="cores must be 1 to 1, those that this process may use, not 2"):
+        keep_to(2)
+
+
+def test_the_time_runs_from_the_first_start_to_the_last_end() -> None:
+    with Team(1) as team:
+        assert team.run([lambda: time.sleep(0.02)]) >= 0.02
+
+
+def test_an_error_in_a_thread_arrives() -> None:
+    with Team(1) as team, pytest.raises(ZeroDivisionError):
+        team.run([lambda: 1 // 0])
+
+
+@pytest.mark.parametrize("threads", [0, -1, 10_000])
+def test_a_team_is_as_large_as_there_are_cores(threads: int) -> None:
+    with pytest.raises(ValueError, match=f"threads must be 1 to .* not {threads}"):
+        Team(threads)
+
+
+def test_a_team_takes_one_task_a_thread() -> None:
+    with Team(1) as team, pytest.raises(ValueError, match="tasks must be 1, one for each thread, not 2"):
+        team.run([lambda: None] * 2)
+
+
+def test_memory_begins_at_a_huge_page_and_holds_zeros() -> None:
+    arena = Arena(3 * 2**20 + 5)
+    assert arena.memory.ctypes.data % HUGE_PAGE == 0
+    assert arena.memory.size == 3 * 2**20 + 5
+    assert not arena.memory.any()
+    view = arena.view(64, 10, np.float32)
+    view[:] = 1
+    assert np.flatnonzero(arena.memory)[0] >= 64
+    assert view.ctypes.data == arena.memory.ctypes.data + 64
+    huge = arena.huge_bytes()
+    assert huge is None or 0 <= huge <= arena.memory.size + HUGE_PAGE
+
+
+def test_huge_pages_are_not_used_where_they_are_not_wanted() -> None:
+    assert not Arena(4 * HUGE_PAGE, huge=False).huge_bytes()
+    assert huge_page_policy() in (None, "always", "madvise", "never")
+
+
+@pytest.mark.parametrize(("start", "count"), [(-1, 1), (0, 3), (8, 1)])
+def test_a_view_stays_inside(start: int, count: int) -> None:
+    with pytest.raises(ValueError, match="must stay within 8 bytes"):
+        Arena(8).view(start, count, np.float32)
+
+
+def test_an_arena_has_a_size() -> None:
+    with pytest.raises(ValueError, match="size must be at least 1 byte"):
+        Arena(0)
+
+
+def test_each_fresh_page_costs_a_minor_fault() -> None:
+    pages = 300
+    with mmap.mmap(-1, pages * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as fresh:
+        fresh.madvise(getattr(mmap, "MADV_NOHUGEPAGE", mmap.MADV_NORMAL))
+        before = minor_page_faults()
+        for page in range(pages):
+            fresh[page * mmap.PAGESIZE] = 1
+        once = minor_page_faults()
+        for page in range(pages):
+            fresh[page * mmap.PAGESIZE] = 2
+        again = minor_page_faults()
+    assert once - before >= pages
+    assert again - once < pages // 2, "a page is given once"
+
+
+def test_the_price_of_a_fault_is_of_faults_that_the_system_counted() -> None:
+    with Team(1) as team:
+        measured = page_fault(team, repeats=3)
+    assert measured.n == 3
+    assert measured.how["page_bytes"] == mmap.PAGESIZE
+    assert measured.how["faults_per_page"] >= 1
+
+
+@pytest.mark.parametrize("page_bytes", [16 * 2**10, 64 * 2**10])
+def test_pages_are_as_large_as_the_system_s(page_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Larger pages are made up, so that one touch of each leaves the rest of it, real pages, untouched."""
+    monkeypatch.setattr(mmap, "PAGESIZE", page_bytes)
+    with Team(1) as team:
+        measured = page_fault(team, repeats=3)
+    assert measured.how["page_bytes"] == page_bytes
+    # A step of 4 KiB would touch so many real ones.
+    assert 1 <= measured.how["faults_per_page"] < 1.5
+
+
+class Clock:
+    """A probe whose rounds take a known time."""
+
+    def __init__(self, seconds: float, overhead: float = 0.0) -> None:
+        self.seconds, self.overhead, self.calls = seconds, overhead, 0
+
+    def run(self, rounds: int) -> float:
+        self.calls += 1
+        return self.overhead + self.seconds * rounds
+
+
+@pytest.mark.parametrize("seconds", [1e-8, 1e-6, 1e-4])
+def test_rounds_fill_the_time_of_a_sample(seconds: float) -> None:
+    assert calibrated_rounds(Clock(seconds).run, 1e-3) * seconds == pytest.approx(1e-3, rel=0.05)
+
+
+def test_a_round_longer_than_a_sample_runs_once() -> None:
+    assert calibrated_rounds(Clock(1.0).run, 1e-3) == 1
+
+
+def test_a_rate_is_the_amount_of_a_round_over_its_time() -> None:
+    told: list[float] = []
+    fast, slow = Clock(1e-6), Clock(1e-5)
+    with Team(1) as team:
+        rates = in_turns(
+            team,
+            {"fast": Probe("fast", fast.run, 100, "B/s", {"why": "test"}), "slow": Probe("slow", slow.run, 7, "OP/s")},
+            told.append,
+            repeats=5,
+        )
+    assert rates["fast"].samples == pytest.approx([1e8] * 5)
+    assert rates["slow"].samples == pytest.approx([7e5] * 5)
+    assert (rates["fast"].unit, rates["fast"].how["why"], rates["fast"].how["threads"]) == ("B/s", "test", 1)
+    assert told == [0.2, 0.4, 0.6, 0.8, 1.0]
+
+
+def test_working_sets_are_two_an_octave_and_those_asked_for() -> None:
+    sizes = working_sets(1)
+    assert (sizes[0], sizes[-1], len(sizes)) == (8 * 2**10, 128 * 2**20, 29)
+    assert np.diff(np.log2(sizes)) == pytest.approx(0.5, abs=1e-3)
+    assert set(working_sets(1, also=[48 * 2**10, 2**40])) - set(sizes) == {48 * 2**10}
+    assert working_sets(3)[0] == 3 * 8 * 2**10
+    with pytest.raises(ValueError, match="largest must be at least 16384 bytes for 2 threads"):
+        working_sets(2, largest=10_000)
+
+
+def test_streams_lie_apart_and_fill_their_working_set() -> None:
+    arena = Arena(2**20)
+    for curve, arrays in (("read", 1), ("copy", 2), ("triad", 3)):
+        for share in (8 * 2**10, 100_000, 2**19):
+            made = stream_arrays(arena, curve, share)  # type: ignore[arg-type]
+            assert len(made) == arrays
+            assert share - arrays * 512 < sum(array.nbytes for array in made) <= share
+            ends = [(array.ctypes.data, array.ctypes.data + array.nbytes) for array in made]
+            assert all(end <= start for (_, end), (start, _) in pairwise(ends))
+            assert all(array.ctypes.data % 64 == 0 for array in made)
+
+
+def test_bytes_of_a_stream_are_those_of_all_arrays_of_all_threads() -> None:
+    threads = len(usable_cores())
+    with Team(threads) as team:
+        sizes = [2**16 * threads]
+        arenas = make_arenas(team, sizes)
+        probes = stream_probes(team, arenas, 4, sizes)
+        for stream, arrays in zip(STREAMS, (1, 2, 3), strict=True):
+            probe = probes[stream, sizes[0]]
+            assert probe.amount == threads * arrays * 4 * stream_arrays(arenas[0], stream, 2**16)[0].size
+            assert probe.run(2) > 0
+        target, left, right = stream_arrays(arenas[0], "triad", 2**16)
+        assert np.array_equal(target, left + np.float32(0.5) * right)

@@ -1,0 +1,271 @@
+"""Ceilings: kept, read back or refused, and measured by a small run of all probes on several CPUs."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.perf.synthetic_machine import CACHES, synthetic_ceilings
+from tinytorch.perf.host.identity import identity
+from tinytorch.perf.kernels.int8.instructions import available_dots
+from tinytorch.perf.machine import store
+from tinytorch.perf.machine.measured_ceilings import StageProgress
+from tinytorch.perf.machine.store import (
+    Ceilings,
+    ceilings,
+    ceilings_from_json,
+    ceilings_to_json,
+    kept_ceilings,
+    settled_ceilings,
+)
+from tinytorch.perf.measuring import Measurement
+
+#: A run of all probes on a ladder that ends soon, printed as JSON.
+SMALL_RUN = """
+import json, sys
+from functools import partial
+from tinytorch.perf import machine_ceilings, peaks
+from tinytorch.perf.machine_json import ceilings_to_json
+machine_ceilings.LARGEST = 2**15 * int(sys.argv[1])
+machine_ceilings.caches = tuple
+peaks.sgemm = partial(peaks.sgemm, side=64)
+stages = []
+made = machine_ceilings.measured_ceilings(int(sys.argv[1]), lambda stage, part: stages.append(part))
+assert stages == sorted(stages) and stages[-1] == 1.0, stages
+print(json.dumps(ceilings_to_json(made)))
+"""
+
+
+def small_run(threads: int, **environment: str) -> Ceilings:
+    """Return what a new process measures in which Numba compiles for another CPU."""
+    done = subprocess.run(
+        [sys.executable, "-c", SMALL_RUN, str(threads)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
+    )
+    assert done.stderr == ""
+    return ceilings_from_json(json.loads(done.stdout))
+
+
+def registers(made: Ceilings, probe: str) -> set[str]:
+    return {name.split()[1] for name in made.evidence[probe]}
+
+
+def test_all_probes_run_on_all_cores_with_what_the_cpu_has() -> None:
+    threads = identity().cores_usable
+    made = small_run(threads)
+    assert made.threads == threads
+    assert made.fp32_peak.median == max(made.sgemm.median, *(one.median for _, one in made.multiply_add))
+    assert [count for count, _ in made.multiply_add] == [2, 4, 8, 16, 32, 64, 128]
+    assert {curve: len(points) for curve, points in made.curves.items()} == dict.fromkeys(
+        made.curves, len(made.curves["read"])
+    )
+    assert made.int8_from == available_dots()[0].name
+    assert made.int8_peak.how["instruction"] == made.int8_from
+    assert made.fp32_peak.n >= 6
+    assert made.clock.how["cores"] is None or len(made.clock.how["cores"]) == threads
+    if "avx512f" in identity().extensions and not os.environ.get("NUMBA_CPU_NAME"):
+        # The fastest is told, which beside other tests need not be the one with the widest registers.
+        assert registers(made, "multiply-add") & {"ymm", "zmm"}
+        assert registers(made, "read") & {"ymm", "zmm"}
+
+
+def test_without_wide_vectors_everything_works_and_says_so() -> None:
+    made = small_run(1, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    assert made.int8_from == "multiply"
+    assert made.fp32_peak.median > 0
+    wide = "xmm" if platform.machine() == "x86_64" else "v"
+    assert registers(made, "multiply-add") == registers(made, "triad") == {wide}
+
+
+COMPILED_FOR = """
+import json
+from tinytorch.perf.kernels import compute_probes, memory_probes
+from tinytorch.perf.kernels.evidence import evidence
+from tinytorch.perf.kernels.int8_instructions import available_dots
+found = [evidence(compute_probes.multiply_add(16, 4)), evidence(memory_probes.read(16))]
+print(json.dumps([available_dots()[0].name, sorted({name.split()[1] for one in found for name in one})]))
+"""
+
+
+@pytest.mark.parametrize(("cpu", "features", "widest"), [("haswell", "", "ymm"), ("x86-64", "", "xmm")])
+def test_numba_for_another_cpu_has_the_vectors_of_that(cpu: str, features: str, widest: str) -> None:
+    environment = {**os.environ, "NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": features}
+    if platform.machine() != "x86_64":
+        environment = {**os.environ, "NUMBA_CPU_NAME": "generic"}
+        widest = "v"
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED_FOR], capture_output=True, text=True, check=True, env=environment
+    )
+    int8, found = json.loads(done.stdout)
+    assert int8 == "multiply"
+    assert widest in found
+    assert "zmm" not in found
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder for kept ceilings; measuring makes new ones up, and fails if more than one is asked for."""
+    made: list[int] = []
+
+    def measured(threads: int, on_progress: StageProgress) -> Ceilings:
+        made.append(threads)
+        on_progress("made up", 1.0)
+        return synthetic_ceilings(threads)
+
+    monkeypatch.setattr(store, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(store, "measured_ceilings", measured)
+    monkeypatch.setattr(store, "_in_process", {})
+    monkeypatch.setattr(store, "measured_threads", made, raising=False)
+    return tmp_path / "kept"
+
+
+def how_often_measured() -> int:
+    return len(store.measured_threads)  # type: ignore[attr-defined]
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be a new process."""
+    monkeypatch.setattr(store, "_in_process", {})
+
+
+def test_ceilings_are_measured_once_and_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kept_ceilings() is None
+    told: list[str] = []
+    first = ceilings(on_progress=lambda stage, part: told.append(stage))
+    assert told == ["made up"]
+    assert ceilings() is first
+    assert kept_ceilings() is first
+    forget(monkeypatch)
+    again = kept_ceilings()
+    assert again is not None
+    assert again == ceilings()
+    assert ceilings_to_json(again) == ceilings_to_json(first)
+    assert again.how["note"] is None
+    assert how_often_measured() == 1
+    assert [path.suffix for path in folder.iterdir()] == [".json"], "nothing is left beside the file"
+
+
+def test_refresh_measures_anew(folder: Path) -> None:
+    first = ceilings()
+    assert ceilings(refresh=True) is not first
+    assert how_often_measured() == 2
+
+
+def test_ceilings_of_a_busy_moment_are_measured_anew_once_and_settled_ones_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ceilings()
+    assert settled_ceilings() is first
+    monkeypatch.setattr(store, "SETTLED", first.fp32_peak.spread / 2)
+    assert settled_ceilings() is not first
+    assert how_often_measured() == 2
+
+
+def test_another_environment_has_other_ceilings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ceilings()
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "another")
+    assert kept_ceilings() is None
+    monkeypatch.undo()
+
+
+def test_other_probes_make_other_ceilings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ceilings()
+    monkeypatch.setattr(store, "_PROBES", ("team.py",))
+    assert kept_ceilings() is None
+
+
+def broken(document: Any, how: str) -> str:
+    if how == "cut":
+        return json.dumps(document)[:-20]
+    if how == "foreign":
+        document["of"]["cpu"] = "another"
+    elif how == "version":
+        document["schema_version"] = 2
+    elif how == "list":
+        document = [document]
+    elif how == "threads":
+        document["ceilings"]["threads"] = 7
+    elif how == "missing":
+        del document["ceilings"]["clock"]
+    elif how == "unit":
+        document["ceilings"]["clock"]["unit"] = "s"
+    elif how == "zero":
+        document["ceilings"]["clock"]["samples"][3] = 0
+    elif how == "text":
+        document["ceilings"]["clock"]["samples"][3] = "4e9"
+    elif how == "nothing":
+        document["ceilings"]["sgemm"]["samples"] = []
+    elif how == "infinite":
+        document["ceilings"]["sgemm"]["samples"][0] = float("inf")
+    elif how == "order":
+        document["ceilings"]["curves"]["read"].reverse()
+    elif how == "levels":
+        document["ceilings"]["levels"].pop()
+    elif how == "size":
+        document["ceilings"]["levels"][0]["capacity_measured"] = 1.5
+    return json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        *("cut", "foreign", "version", "list", "threads", "missing", "unit"),
+        *("zero", "text", "nothing", "infinite", "order", "levels", "size"),
+    ],
+)
+def test_what_cannot_be_trusted_is_measured_anew_with_a_note(
+    how: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ceilings()
+    (file,) = folder.iterdir()
+    whole = file.read_text()
+    file.write_text(broken(json.loads(whole), how))
+    assert file.read_text() != whole
+    forget(monkeypatch)
+    assert kept_ceilings() is None
+    anew = ceilings()
+    assert how_often_measured() == 2
+    assert anew.how["note"].startswith(f"measured anew, because {file.name} could not be used: ")
+    forget(monkeypatch)
+    assert kept_ceilings() == anew, "the broken file was replaced"
+
+
+@pytest.mark.parametrize("threads", [0, -3, 100_000])
+def test_threads_are_as_many_as_there_are_cores(threads: int, folder: Path) -> None:
+    with pytest.raises(ValueError, match="threads must be"):
+        ceilings(threads)
+    assert not folder.exists()
+
+
+def test_more_threads_than_cores_have_none_kept(folder: Path) -> None:
+    assert kept_ceilings(100_000) is None
+    with pytest.raises(ValueError, match="at least 1"):
+        kept_ceilings(0)
+
+
+def test_ceilings_survive_json() -> None:
+    made = synthetic_ceilings()
+    assert ceilings_from_json(json.loads(json.dumps(ceilings_to_json(made), allow_nan=False))) == made
+
+
+def test_a_working_set_lives_in_the_innermost_level_that_holds_it() -> None:
+    made = synthetic_ceilings()
+    sizes = (0, CACHES[0], CACHES[0] + 1, CACHES[1], CACHES[2], CACHES[2] + 1, 2**40)
+    assert [made.level_of(size).name for size in sizes] == ["L1", "L1", "L2", "L2", "L3", "memory", "memory"]
+    with pytest.raises(ValueError, match="working_set must be at least 0 bytes, not -1"):
+        made.level_of(-1)
+
+
+def test_a_measurement_without_an_interval_is_written_with_none() -> None:
+    made = replace(synthetic_ceilings(), clock=Measurement("one", (4e9,), "Hz"))
+    assert ceilings_to_json(made)["clock"]["interval"] is None
+    assert ceilings_from_json(ceilings_to_json(made)).clock == made.clock

@@ -1,0 +1,283 @@
+"""Verdicts on paired times: what they must not depend on, and how often noise alone gets one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import bootstrap
+
+from tinytorch.perf.measuring import Measurement, interleave
+from tinytorch.perf.measuring.comparison import CANNOT_TELL, EQUIVALENT, FASTER, SLOWER, compare_all, compare_paired
+
+Times = npt.NDArray[np.float64]
+OPPOSITE = {FASTER: SLOWER, SLOWER: FASTER, EQUIVALENT: EQUIVALENT, CANNOT_TELL: CANNOT_TELL}
+TRIALS = 200
+
+
+def pairs(seed: int, ratio: float = 1.0, n: int = 40, noise: float = 0.01) -> tuple[Times, Times]:
+    draw = np.random.default_rng(seed)
+    return ratio * np.exp(draw.normal(0, noise, n)), np.exp(draw.normal(0, noise, n))
+
+
+def taken_in_turns(names: list[str], times: Times, unit: str = "s") -> list[Measurement]:
+    return [
+        Measurement(name, tuple(row), unit, {"interleaved_with": [other for other in names if other != name]})
+        for name, row in zip(names, times, strict=True)
+    ]
+
+
+@given(st.integers(0, 10**6), st.floats(0.9, 1.1), st.floats(1e-9, 1e9))
+@settings(max_examples=60, deadline=None)
+def test_the_unit_of_time_does_not_matter(seed: int, ratio: float, scale: float) -> None:
+    baseline, candidate = pairs(seed, ratio)
+    one, other = compare_paired(baseline, candidate), compare_paired(baseline * scale, candidate * scale)
+    assert other.ratio.median == pytest.approx(one.ratio.median, rel=1e-9)
+    assert other.interval.low == pytest.approx(one.interval.low, rel=1e-9)
+    assert other.verdict == one.verdict
+
+
+@given(st.integers(0, 10**6), st.floats(0.9, 1.1), st.integers(6, 61), st.sampled_from([None, 0.0, 0.01, 0.03]))
+@settings(max_examples=80, deadline=None)
+def test_swapping_the_two_inverts_ratio_interval_and_verdict(
+    seed: int, ratio: float, n: int, delta: float | None
+) -> None:
+    baseline, candidate = pairs(seed, ratio, n)
+    one, other = compare_paired(baseline, candidate, delta), compare_paired(candidate, baseline, delta)
+    assert other.ratio.median == pytest.approx(1 / one.ratio.median, rel=1e-9)
+    assert other.interval.low == pytest.approx(1 / one.interval.high, rel=1e-9)
+    assert other.interval.high == pytest.approx(1 / one.interval.low, rel=1e-9)
+    assert other.verdict == OPPOSITE[one.verdict]
+    assert other.wins == n - one.wins
+
+
+@given(st.integers(0, 10**6), st.floats(0.9, 1.1), st.lists(st.floats(0, 0.2), min_size=2, max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_as_delta_grows_a_difference_becomes_unclear_and_then_equivalence(
+    seed: int, ratio: float, deltas: list[float]
+) -> None:
+    order = {FASTER: 0, SLOWER: 0, CANNOT_TELL: 1, EQUIVALENT: 2}
+    verdicts = [compare_paired(*pairs(seed, ratio), delta).verdict for delta in sorted(deltas)]
+    ranks = [order[verdict] for verdict in verdicts]
+    assert ranks == sorted(ranks)
+    assert len({FASTER, SLOWER} & set(verdicts)) <= 1
+
+
+@given(st.integers(0, 10**6), st.permutations(range(30)))
+@settings(max_examples=40, deadline=None)
+def test_the_order_of_the_pairs_does_not_move_the_ratio_but_breaking_them_may(seed: int, order: list[int]) -> None:
+    baseline, candidate = pairs(seed, 1.02, 30)
+    one, other = compare_paired(baseline, candidate), compare_paired(baseline[order], candidate[order])
+    assert other.ratio.median == one.ratio.median
+    assert other.wins == one.wins
+    assert sorted(other.ratio.samples) == sorted(one.ratio.samples)
+
+
+def test_noise_that_both_share_cancels_only_in_pairs() -> None:
+    draw = np.random.default_rng(3)
+    weather = np.exp(draw.normal(0, 0.5, 60))
+    baseline = 1.05 * weather * np.exp(draw.normal(0, 0.002, 60))
+    candidate = weather * np.exp(draw.normal(0, 0.002, 60))
+    assert compare_paired(baseline, candidate).verdict == FASTER
+    assert compare_paired(baseline, draw.permutation(candidate)).verdict == CANNOT_TELL
+
+
+@pytest.mark.parametrize(
+    ("ratio", "delta", "verdict"),
+    [(1.05, 0.01, FASTER), (0.95, 0.01, SLOWER), (1.0, 0.01, EQUIVALENT), (1.01, 0.01, CANNOT_TELL)],
+)
+def test_the_four_verdicts(ratio: float, delta: float, verdict: str) -> None:
+    comparison = compare_paired(*pairs(0, ratio, 60, 0.004), delta)
+    assert comparison.verdict == verdict
+    assert comparison.n == 60
+    assert ratio == pytest.approx(comparison.ratio.median, rel=0.003)
+
+
+def test_below_six_pairs_there_is_no_verdict() -> None:
+    five = compare_paired([2.0] * 5, [1.0] * 5)
+    assert five.verdict == CANNOT_TELL
+    assert five.interval.confidence == pytest.approx(1 - 2 / 2**5)
+    assert "takes 6" in five.sentence()
+    assert math.isnan(compare_paired([2.0], [1.0]).interval.confidence)
+    assert compare_paired([2.0] * 6, [1.0] * 6).verdict == FASTER
+
+
+def test_the_interval_of_independent_pairs_is_that_of_scipys_bootstrap() -> None:
+    baseline, candidate = pairs(1, 1.03, 101)
+    logs = np.log(baseline) - np.log(candidate)
+    peer = bootstrap((logs,), np.median, method="percentile", n_resamples=9_999, rng=np.random.default_rng(0), axis=-1)
+    ours = compare_paired(baseline, candidate)
+    low, high = np.log([ours.interval.low, ours.interval.high]) - math.log(ours.ratio.median)
+    widening = ours.dependence.widening(0.95)
+    middle = np.median(logs)
+    assert low / widening == pytest.approx(peer.confidence_interval.low - middle, abs=3e-4)
+    assert high / widening == pytest.approx(peer.confidence_interval.high - middle, abs=3e-4)
+
+
+@pytest.mark.parametrize("n", [10, 30, 100])
+@pytest.mark.parametrize("shape", ["normal", "cauchy", "exponential"])
+def test_the_interval_covers_the_true_ratio_as_often_as_it_says(n: int, shape: str) -> None:
+    draw = np.random.default_rng(n)
+    noise = {
+        "normal": draw.normal(size=(400, n)),
+        "cauchy": np.clip(draw.standard_cauchy((400, n)), -50, 50),
+        "exponential": draw.exponential(size=(400, n)) - math.log(2),
+    }[shape]
+    hits = sum(1.1 in compare_paired(1.1 * np.exp(0.01 * row), np.ones(n)).interval for row in noise)
+    assert hits >= 400 * 0.95 - 3 * math.sqrt(400 * 0.95 * 0.05)
+
+
+def series(kind: str, draw: np.random.Generator, n: int) -> tuple[Times, Times]:
+    """Return times of the same code against itself: 2n moments of one machine, in pairs of random order."""
+    time, moment = np.ones(2 * n), np.arange(2 * n)
+    if kind == "step":
+        time[moment >= draw.integers(1, 2 * n)] *= 1.3
+    elif kind == "drift":
+        time *= 1 + 0.5 * moment / moment.size
+    elif kind == "autocorrelated":
+        time *= np.exp(0.05 * autoregressive(draw, 2 * n, 0.9))
+    elif kind == "bursts":
+        time *= np.where(autoregressive(draw, 2 * n, 0.8) > 1, 1.4, 1.0)
+    else:
+        assert kind == "independent"
+    couples = (time * np.exp(draw.normal(0, 0.01, 2 * n))).reshape(n, 2)
+    turned = draw.permuted(couples, axis=1)
+    return turned[:, 0], turned[:, 1]
+
+
+def autoregressive(draw: np.random.Generator, n: int, memory: float) -> Times:
+    """Return AR(1) noise of variance 1."""
+    steps = draw.normal(0, math.sqrt(1 - memory**2), n)
+    noise = np.empty(n)
+    noise[0] = draw.normal()
+    for index in range(1, n):
+        noise[index] = memory * noise[index - 1] + steps[index]
+    return noise
+
+
+@pytest.mark.parametrize("kind", ["independent", "step", "drift", "autocorrelated", "bursts"])
+def test_a_machine_that_steps_drifts_or_remembers_raises_no_false_verdicts(kind: str) -> None:
+    draw = np.random.default_rng(11)
+    found = [
+        [compare_paired(*made, delta).verdict for delta in (0.01, None)]
+        for made in (series(kind, draw, 60) for _ in range(TRIALS))
+    ]
+    with_delta, without = (
+        sum(verdict in (FASTER, SLOWER) for verdict in column) for column in zip(*found, strict=True)
+    )
+    assert with_delta <= 0.02 * TRIALS
+    assert without <= 0.08 * TRIALS
+
+
+@pytest.mark.parametrize("memory", [0.6, 0.9, 0.97])
+@pytest.mark.parametrize("n", [60, 200])
+def test_ratios_that_remember_raise_no_false_verdicts(memory: float, n: int) -> None:
+    """The two are disturbed apart from one another, so that pairing does not help: only the series tells."""
+    draw = np.random.default_rng(5)
+    alarms = 0
+    for _ in range(TRIALS):
+        noise = np.exp(0.02 * np.stack([autoregressive(draw, n, memory) for _ in range(2)]))
+        alarms += compare_paired(*noise).verdict in (FASTER, SLOWER)
+    assert alarms <= 0.02 * TRIALS
+
+
+@pytest.mark.parametrize("change", ["step", "drift"])
+def test_a_ratio_that_changes_on_the_way_gets_no_verdict(change: str) -> None:
+    draw = np.random.default_rng(7)
+    alarms = 0
+    for _ in range(TRIALS):
+        by = np.linspace(0, 0.1, 60) if change == "drift" else 0.1 * (np.arange(60) >= draw.integers(15, 45))
+        alarms += compare_paired(np.exp(by + draw.normal(0, 0.01, 60)), np.ones(60)).verdict != CANNOT_TELL
+    assert alarms <= 0.02 * TRIALS
+    assert "stepped or drifted" in compare_paired(np.exp(np.linspace(0, 1, 60)), np.ones(60)).sentence()
+
+
+def test_a_difference_of_three_per_cent_is_found() -> None:
+    draw = np.random.default_rng(13)
+    found = 0
+    for _ in range(TRIALS):
+        candidate, baseline = series("autocorrelated", draw, 60)
+        found += compare_paired(baseline, 1.03 * candidate).verdict == SLOWER
+    assert found >= 0.9 * TRIALS
+
+
+def test_several_candidates_are_corrected_for_their_number() -> None:
+    draw = np.random.default_rng(2)
+    names = ["old", *(f"new {index}" for index in range(8))]
+    wrong_together, wrong_alone = 0, 0
+    for _ in range(TRIALS):
+        old, *new = taken_in_turns(names, np.exp(draw.normal(0, 0.01, (9, 30))))
+        together = compare_all(old, *new, delta=None)
+        assert list(together) == names[1:]
+        assert {comparison.compared for comparison in together.values()} == {8}
+        wrong_together += any(comparison.verdict != CANNOT_TELL for comparison in together.values())
+        wrong_alone += any(compare_paired(old, one, None).verdict != CANNOT_TELL for one in new)
+    assert wrong_together <= 0.08 * TRIALS < wrong_alone
+
+
+def test_the_order_of_the_candidates_does_not_matter() -> None:
+    names = ["old", "b", "c"]
+    old, b, c = taken_in_turns(names, np.exp(np.random.default_rng(0).normal(0, 0.01, (3, 30))))
+    one, other = compare_all(old, b, c), compare_all(old, c, b)
+    assert {name: (x.verdict, x.interval) for name, x in one.items()} == {
+        name: (x.verdict, x.interval) for name, x in other.items()
+    }
+    assert one["b"].interval.confidence == pytest.approx(0.975)
+    assert "corrected for 2 comparisons" in one["b"].sentence()
+
+
+def test_what_interleave_took_is_compared_and_named() -> None:
+    both = interleave({"long": lambda: sum(range(40_000)), "short": lambda: sum(range(400))}, repeats=12)
+    comparison = compare_paired(both["long"], both["short"])
+    assert (comparison.baseline, comparison.candidate, comparison.n) == ("long", "short", 12)
+    assert comparison.ratio.samples == pytest.approx(np.divide(both["long"].samples, both["short"].samples))
+
+
+def test_a_sentence_names_both_and_says_which_way() -> None:
+    draw = np.random.default_rng(0)
+    long, short = taken_in_turns(["long", "short"], np.exp(draw.normal([[0.7], [0.0]], 0.01, (2, 30))))
+    assert compare_paired(long, short).sentence().startswith("short is faster than long: the ratio is ")
+    assert compare_paired(short, long).sentence().startswith("long is slower than short")
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "options", "message"),
+    [
+        ([1.0] * 6, [1.0] * 7, {}, "as many times as baseline, 6, not 7"),
+        ([1.0] * 6, [0.0] * 6, {}, "candidate must be times above 0"),
+        ([math.nan] * 6, [1.0] * 6, {}, "baseline must be finite"),
+        ([1.0] * 6, [1.0] * 6, {"delta": -0.01}, "delta must be at least 0"),
+        ([1.0] * 6, [1.0] * 6, {"delta": math.nan}, "delta must be at least 0"),
+        ([1.0] * 6, [1.0] * 6, {"confidence": 1.0}, "confidence must lie between 0 and 1"),
+        (Measurement("a", (1.0,), "s"), [1.0], {}, "both be Measurements or both"),
+        (Measurement("a", (1.0,), "s"), Measurement("b", (1.0,), "s"), {}, "not interleaved"),
+        (*taken_in_turns(["a", "b"], np.ones((2, 6)), "FLOP/s"), {}, "must be times"),
+    ],
+)
+def test_what_cannot_be_compared_raises(
+    baseline: Times, candidate: Times, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        compare_paired(baseline, candidate, **options)
+
+
+def test_candidates_need_names_of_their_own() -> None:
+    old, new = taken_in_turns(["old", "new"], np.ones((2, 6)))
+    with pytest.raises(ValueError, match="at least one, each with a name"):
+        compare_all(old)
+    with pytest.raises(ValueError, match="at least one, each with a name"):
+        compare_all(old, new, new)
+
+
+def test_hardly_any_effective_pairs_make_a_wide_interval_and_no_overflow() -> None:
+    # Two levels, one after the other: ten pairs that are worth about one, at a confidence for many comparisons.
+    before = np.repeat([1.0, 30.0], 5) * np.linspace(1, 1.2, 10)
+    made = compare_paired(before, np.ones(10), confidence=0.9999)
+    assert made.verdict == "cannot tell"
+    assert made.interval.low == pytest.approx(made.ratio.median / 1000)
+    assert made.interval.high == pytest.approx(made.ratio.median * 1000)

@@ -1,0 +1,276 @@
+"""Memory by array life against closed forms and against tracemalloc's own account of NumPy's arrays."""
+
+import tracemalloc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import as_strided
+
+from tests.perf.small_models import HIDDEN, INPUTS, OUTPUTS, ROWS, rows, two_layers
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply, no_grad
+from tinytorch.core.optimizers import SGD, Adam
+from tinytorch.core.spatial import BatchNorm2d
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile, owner_of, recording_memory
+from tinytorch.perf.measuring.memory import MemoryProfiler, MemoryTracker, leaked_bytes
+from tinytorch.perf.measuring.model_io import MIB
+
+F32 = 4
+PARAMETERS = (INPUTS * HIDDEN + HIDDEN + HIDDEN * OUTPUTS + OUTPUTS) * F32
+#: What Python's own objects of a handful of ops may take beside the arrays.
+OBJECTS = 40_000
+
+
+@pytest.fixture(autouse=True)
+def _no_tracing_is_left() -> Iterator[None]:
+    assert not tracemalloc.is_tracing()
+    yield
+    left = tracemalloc.is_tracing()
+    tracemalloc.stop()
+    assert not left
+
+
+def one_step(count: int = ROWS) -> MemoryProfile:
+    model, x = two_layers(), rows(count)
+    with recording_memory(model, x) as done:
+        model(x).sum().backward()
+    return done.profile
+
+
+def test_each_category_of_a_training_step_is_the_bytes_counted_by_hand() -> None:
+    memory = one_step()
+    assert memory.highest["parameters"] == PARAMETERS
+    assert memory.highest["gradients"] == memory.final["gradients"] == PARAMETERS
+    assert memory.highest["inputs"] == ROWS * INPUTS * F32
+    # The hidden layer after its ReLU: the second layer and the ReLU both save it, and it is one buffer.
+    assert memory.highest["activations"] == ROWS * HIDDEN * F32
+    assert memory.final["activations"] == memory.final["outputs"] == 0
+    assert memory.standing == PARAMETERS + ROWS * INPUTS * F32
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(1, 2000))
+def test_activations_grow_with_the_batch_and_parameters_do_not(count: int) -> None:
+    memory = one_step(count)
+    assert memory.highest["activations"] == count * HIDDEN * F32
+    assert memory.highest["parameters"] == PARAMETERS
+
+
+def test_live_bytes_are_those_of_tracemallocs_own_account_of_numpys_memory() -> None:
+    """Everything lives that the run made: the domain that NumPy reports to holds exactly these bytes."""
+    x = Tensor(np.ones((300, 200), np.float32), requires_grad=True)
+    kept = []
+    tracemalloc.start()
+    try:
+        with recording_memory() as done:
+            kept.append(apply(ops.exp, x))
+            kept.append(apply(ops.gelu, kept[-1]))
+            kept.append(kept[-1].reshape(200, 300))
+        only = tracemalloc.DomainFilter(inclusive=True, domain=np.lib.tracemalloc_domain)
+        traces = tracemalloc.take_snapshot().filter_traces([only]).traces
+        seen = sum(trace.size for trace in traces)
+    finally:
+        tracemalloc.stop()
+    # exp saves its output, gelu saves a slope beside its output, reshape makes a view.
+    assert seen == 3 * x.nbytes
+    assert done.profile.final["activations"] + done.profile.final["outputs"] == seen
+    assert done.profile.final["inputs"] == x.nbytes
+
+
+def test_the_peak_is_what_tracemalloc_saw_but_for_pythons_objects() -> None:
+    memory = one_step(20_000)
+    assert memory.exact_origin
+    assert abs(memory.unattributed) < OBJECTS
+    assert memory.peak > 30 * OBJECTS
+
+
+@pytest.mark.parametrize("call", [lambda x: x.exp(), lambda x: x @ x, lambda x: (x @ x).sum().backward()])
+def test_what_following_many_ops_takes_itself_is_not_in_the_peak(call: Callable[[Tensor], Any]) -> None:
+    x = Tensor(np.ones((10, 10), np.float32), requires_grad=True)
+    with recording_memory(x) as done:
+        for _ in range(2000):
+            call(x)
+    # Keeping 2,000 ops takes more than a mebibyte of Python's objects.
+    assert done.profile.peak < OBJECTS
+
+
+def test_temporaries_are_freed_within_their_op() -> None:
+    x = Tensor(np.ones((500, 500), np.float32))
+    with no_grad(), recording_memory() as done:
+        y = apply(ops.log_softmax, x, axis=-1)  # makes exp of the whole and drops it
+    (step,) = done.profile.steps
+    assert y.nbytes <= step.temporary < y.nbytes + OBJECTS
+    assert 2 * y.nbytes <= step.allocated < 2 * y.nbytes + OBJECTS
+    assert done.profile.highest["activations"] == 0, "nothing is saved without gradients"
+
+
+def test_a_buffer_is_counted_once_however_many_views_there_are() -> None:
+    x = Tensor(np.ones((50, 40), np.float32), requires_grad=True)
+    with recording_memory(x) as done:
+        y = x.exp()
+        views = [y.reshape(-1), y.T, y[3:7], y.transpose(0, 1)]
+    assert done.profile.final["activations"] == y.nbytes
+    assert done.profile.final["outputs"] == 0
+    assert len(views) == 4
+
+
+def test_owner_of_finds_the_array_behind_strides_and_foreign_memory() -> None:
+    whole = np.zeros(100, np.float32)
+    assert owner_of(as_strided(whole[10:], (3, 4), (4, 4))) is whole
+    assert owner_of(whole.reshape(10, 10).T[2:]) is whole
+    foreign = np.frombuffer(bytes(16), np.float32)
+    assert owner_of(foreign[1:]) is foreign
+
+
+def test_optimizer_state_is_counted_when_it_is_watched() -> None:
+    model = two_layers()
+    adam, momentum = Adam(model.parameters()), SGD(model.parameters(), momentum=0.9)
+    with recording_memory(adam, momentum) as done:
+        model(rows()).sum().backward()
+        adam.step()
+    assert done.profile.highest["optimizer"] == 3 * PARAMETERS
+    assert done.profile.highest["gradients"] == PARAMETERS
+
+
+def test_an_optimizers_state_and_a_model_made_in_the_run_do_not_stand_before_it() -> None:
+    with recording_memory() as done:
+        model = two_layers()
+        adam = Adam(model.parameters())
+        done.watch([adam])
+        x = rows()
+        model(x).sum().backward()
+    assert done.profile.standing == 0
+    assert done.profile.highest["optimizer"] == 2 * PARAMETERS
+    assert done.profile.peak >= done.profile.array_peak - OBJECTS
+
+
+def test_gradients_from_before_the_run_and_accumulated_ones_are_one_buffer() -> None:
+    model = two_layers()
+    model(rows()).sum().backward()
+    with recording_memory(model) as done:
+        model(rows()).sum().backward()
+    assert done.profile.highest["gradients"] == PARAMETERS
+
+
+def test_running_statistics_are_buffers_and_not_parameters() -> None:
+    model = BatchNorm2d(7)
+    with recording_memory(model) as done:
+        model(Tensor(np.ones((2, 7, 3, 3), np.float32)))
+    assert done.profile.highest["buffers"] == done.profile.highest["parameters"] == 2 * 7 * F32
+
+
+def test_nothing_is_kept_alive_by_being_followed() -> None:
+    with recording_memory() as done:
+        y = apply(ops.exp, Tensor(np.ones(1000, np.float32)))
+        reference = weakref.ref(y.data)
+        first = done
+        del y
+        assert reference() is None
+    assert first.profile.final["outputs"] == 0
+
+
+def test_the_timeline_has_every_op_and_its_live_bytes() -> None:
+    memory = one_step()
+    assert len(memory.steps) == len(memory.run.events) == 8
+    for step in memory.steps:
+        assert len(step.live) == len(CATEGORIES)
+        assert step.peak >= step.live_bytes
+        assert 0 <= step.temporary <= step.allocated
+    assert memory.array_peak == max(step.peak for step in memory.steps)
+
+
+def test_watching_something_else_raises() -> None:
+    with recording_memory() as done, pytest.raises(TypeError, match="not list"):
+        done.watch([[]])  # type: ignore[list-item]
+
+
+def test_a_callers_tracing_goes_on_with_all_it_knew() -> None:
+    tracemalloc.start()
+    mine = np.ones(300_000, np.uint8)
+    mountain = np.ones(5 * MIB, np.uint8)
+    del mountain
+    callers_peak = tracemalloc.get_traced_memory()[1]
+    try:
+        MemoryProfiler().profile(lambda: np.ones(MIB, np.uint8))
+        with MemoryTracker() as tracker:
+            np.ones(2 * MIB, np.uint8)
+        with recording_memory() as done:
+            apply(ops.exp, rows())
+        assert tracemalloc.is_tracing()
+        assert tracemalloc.get_object_traceback(mine) is not None
+        # An array's own header aside, the peak is what it was before.
+        assert callers_peak <= tracemalloc.get_traced_memory()[1] < callers_peak + 10_000
+    finally:
+        tracemalloc.stop()
+    assert 2 * MIB <= tracker.peak_usage < 2 * MIB + 10_000
+    assert not done.profile.exact_origin
+
+
+def test_a_higher_peak_inside_reaches_the_caller() -> None:
+    tracemalloc.start()
+    try:
+        with MemoryTracker():
+            np.ones(3 * MIB, np.uint8)
+            with MemoryTracker() as inner:
+                np.ones(MIB, np.uint8)
+        assert tracemalloc.get_traced_memory()[1] >= 3 * MIB
+    finally:
+        tracemalloc.stop()
+    assert MIB <= inner.peak_usage < MIB + 10_000
+
+
+def test_the_profile_of_a_function_is_the_bytes_that_it_is_known_to_need() -> None:
+    def function(count: int, extra: int = 0) -> np.ndarray:
+        np.ones(3 * count, np.uint8)
+        return np.ones(count + extra, np.uint8)
+
+    found = MemoryProfiler().profile(function, (MIB,), {"extra": MIB})
+    assert found["allocated_mb"] == found["peak_mb"] - found["baseline_mb"] == pytest.approx(3, abs=0.01)
+    assert found["retained_mb"] == found["final_mb"] - found["baseline_mb"] == pytest.approx(2, abs=0.01)
+    assert found["result"].nbytes == 2 * MIB
+    assert found["leak_detected"] is False
+
+
+def test_a_leak_is_found_with_its_size_and_growth_that_stops_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    kept: list[np.ndarray] = []
+    found = MemoryProfiler().profile(lambda: kept.append(np.ones(MIB, np.uint8)))
+    assert found["leak_detected"] is True
+    assert found["leak_mb_per_call"] == pytest.approx(1, abs=0.01)
+    MemoryProfiler().print_report(found, "leaky")
+    assert "each further call left at least 1.000 MiB more" in capsys.readouterr().out
+    cache: dict[int, np.ndarray] = {}
+    found = MemoryProfiler().profile(lambda: cache.setdefault(0, np.ones(MIB, np.uint8)))
+    assert found["leak_detected"] is False
+
+
+def test_too_few_calls_cannot_tell_a_leak() -> None:
+    found = MemoryProfiler().profile(lambda: None, calls=4)
+    assert (found["leak_detected"], found["leak_mb_per_call"]) == (None, None)
+    with pytest.raises(ValueError, match="calls must be at least 1"):
+        MemoryProfiler().profile(lambda: None, calls=0)
+
+
+@given(st.integers(0, 10**6), st.lists(st.integers(-5000, 5000), min_size=4, max_size=10))
+def test_a_leak_is_growth_in_every_call_that_counts(start: int, growths: list[int]) -> None:
+    after = list(np.cumsum([start, *growths]))
+    lost = leaked_bytes(after)
+    assert lost is not None
+    assert (lost > 0) == all(growth >= 1024 for growth in growths[1:])
+    if lost:
+        assert lost == min(growths[1:])
+
+
+def test_the_tracker_reads_peak_and_rest_also_inside() -> None:
+    with MemoryTracker() as tracker:
+        held = np.ones(2 * MIB, np.uint8)
+        np.ones(MIB, np.uint8)
+        inside = tracker.peak_usage
+    assert 3 * MIB <= inside <= tracker.peak_usage < 3 * MIB + 10_000
+    assert tracker.peak_usage_mb == tracker.peak_usage / MIB
+    assert held.nbytes <= tracker.current_usage < held.nbytes + 10_000

@@ -1,0 +1,88 @@
+"""The noise floor: what it is made of, and what it hides."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinytorch.perf.measuring import Measurement, noise
+from tinytorch.perf.measuring.comparison import CANNOT_TELL, EQUIVALENT, FASTER, SLOWER, compare_paired
+from tinytorch.perf.measuring.noise import NoiseFloor, noise_floor, small_noise_floor
+
+
+def floor_of(ratio: float) -> NoiseFloor:
+    return NoiseFloor("made", (), Measurement("made", (ratio,), ""))
+
+
+@given(st.floats(1.001, 2), st.floats(0.3, 3))
+def test_a_ratio_and_its_inverse_are_hidden_alike(floor: float, ratio: float) -> None:
+    made = floor_of(floor)
+    assert made.hides(ratio) == (1 / floor < ratio < floor) or ratio == pytest.approx(1 / floor)
+    assert made.hides(1.0)
+    assert not made.hides(floor)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "delta", "floor", "verdict"),
+    [
+        (1.03, 0.01, 1.02, FASTER),
+        (1.03, 0.01, 1.04, CANNOT_TELL),
+        (0.97, 0.01, 1.02, SLOWER),
+        (0.97, 0.01, 1.04, CANNOT_TELL),
+        (1.0, 0.01, 1.005, EQUIVALENT),
+        (1.0, 0.01, 1.02, CANNOT_TELL),
+    ],
+)
+def test_the_floor_takes_verdicts_away_and_gives_none(ratio: float, delta: float, floor: float, verdict: str) -> None:
+    comparison = compare_paired(ratio * np.random.default_rng(0).normal(1, 1e-4, 30), np.ones(30), delta)
+    found, because = floor_of(floor).verdict(comparison)
+    assert found == verdict
+    assert (because == comparison.because) == (verdict == comparison.verdict)
+    assert floor_of(1.0001).verdict(comparison)[0] == comparison.verdict
+
+
+def test_each_comparison_gives_the_end_of_its_interval_that_is_farther_from_one() -> None:
+    found = noise_floor(lambda: sum(range(3_000)), "a sum", pairs=8, comparisons=5)
+    assert len(found.comparisons) == found.resolvable.n == 5
+    for comparison, end in zip(found.comparisons, found.resolvable.samples, strict=True):
+        assert comparison.n == 8
+        assert end == max(comparison.interval.high, 1 / comparison.interval.low) >= 1
+        assert 1 / end <= comparison.ratio.median <= end
+    assert found.ratio == np.median(found.resolvable.samples)
+
+
+def test_a_noisier_machine_has_a_higher_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_noise(size: float) -> float:
+        draw = np.random.default_rng(4)
+
+        def taken(functions: dict[str, Callable[[], None]], *, repeats: int, **_: object) -> dict[str, Measurement]:
+            names = list(functions)
+            times = np.exp(draw.normal(0, size, (2, repeats)))
+            return {
+                name: Measurement(name, tuple(row), "s", {"interleaved_with": names})
+                for name, row in zip(names, times, strict=True)
+            }
+
+        monkeypatch.setattr(noise, "interleave", taken)
+        return noise_floor(lambda: None, "nothing").ratio
+
+    floors = [with_noise(size) for size in (0.001, 0.01, 0.1)]
+    for quiet, loud in itertools.pairwise(floors):
+        assert loud - 1 == pytest.approx(10 * (quiet - 1), rel=0.25)
+
+
+def test_the_small_floor_is_measured_once() -> None:
+    assert small_noise_floor() is small_noise_floor()
+    assert small_noise_floor().ratio > 1
+
+
+def test_bad_plans_raise() -> None:
+    with pytest.raises(ValueError, match="pairs must be at least 6 and comparisons at least 1, not 5 and 9"):
+        noise_floor(lambda: None, "nothing", pairs=5)
+    with pytest.raises(ValueError, match="ratio must be above 0"):
+        floor_of(1.1).hides(0.0)

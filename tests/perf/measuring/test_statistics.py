@@ -1,0 +1,205 @@
+"""Intervals and percentiles against counting by hand and against drawn samples."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import beta, binom, mstats
+
+from tinytorch.perf.measuring.statistics import (
+    Outliers,
+    bootstrap_interval,
+    checked,
+    median_absolute_deviation,
+    median_interval,
+    outliers,
+    percentile,
+    percentile_at_least,
+    percentile_interval,
+    samples_needed,
+    share_interval,
+)
+
+finite = st.floats(-1e6, 1e6)
+
+
+def test_coverage_of_the_interval_counted_over_all_ways_to_fall() -> None:
+    """Each of n samples falls below or above the median with equal chance: count all 2**n cases."""
+    n = 9
+    interval = median_interval(list(range(1, n + 1)))
+    low, high = int(interval.low), int(interval.high)
+    # The median lies between order statistics low and high if at least low samples and fewer than high are below it.
+    covered = sum(low <= sum(case) < high for case in product((0, 1), repeat=n))
+    assert interval.confidence == pytest.approx(covered / 2**n)
+    assert interval.confidence >= 0.95
+    narrower = sum(low + 1 <= sum(case) < high - 1 for case in product((0, 1), repeat=n))
+    assert narrower / 2**n < 0.95, "a narrower pair would do"
+
+
+def test_coverage_on_drawn_samples_of_a_skewed_distribution() -> None:
+    generator = np.random.default_rng(0)
+    hits = sum(math.log(2) in median_interval(generator.exponential(size=15)) for _ in range(2000))
+    # 2,000 draws know the coverage to about 0.01 at two standard deviations.
+    assert 0.95 - 0.012 <= hits / 2000 <= 0.985
+
+
+def test_below_six_samples_the_interval_admits_that_it_is_weaker() -> None:
+    assert median_interval([1, 2, 3, 4, 5]).confidence == pytest.approx(1 - 2 / 2**5)
+    assert median_interval([1, 2, 3, 4, 5, 6]).confidence >= 0.95
+
+
+def test_one_sample_has_no_interval() -> None:
+    interval = median_interval([3.0])
+    assert (interval.low, interval.high) == (3.0, 3.0)
+    assert math.isnan(interval.confidence)
+
+
+@given(st.lists(finite, min_size=1, max_size=60))
+def test_the_median_lies_in_its_interval(samples: list[float]) -> None:
+    interval = median_interval(samples)
+    middle = sorted(samples)[len(samples) // 2]
+    assert interval.low <= middle <= interval.high or math.isclose(interval.low, interval.high)
+    assert interval.low in samples
+    assert interval.high in samples
+
+
+@given(st.lists(finite, min_size=1, max_size=30))
+def test_percentiles_are_ordered_and_end_at_the_extremes(samples: list[float]) -> None:
+    values = [percentile(samples, q) for q in (0, 25, 50, 75, 100)]
+    assert values == sorted(values)
+    assert (values[0], values[-1]) == (min(samples), max(samples))
+
+
+def test_an_outlier_does_not_move_the_deviation_of_the_median() -> None:
+    assert median_absolute_deviation([1, 2, 3, 4, 5]) == median_absolute_deviation([1, 2, 3, 4, 1e9]) == 1
+
+
+@pytest.mark.parametrize("bad", [[], [math.nan], [1.0, math.inf], [[1.0, 2.0]]])
+def test_samples_that_are_none_raise(bad: list[float]) -> None:
+    with pytest.raises(ValueError, match="samples must be"):
+        checked(bad)
+
+
+def test_bad_percentiles_and_confidences_raise() -> None:
+    with pytest.raises(ValueError, match="q must be between 0 and 100"):
+        percentile([1.0], 101)
+    with pytest.raises(ValueError, match="confidence must lie between 0 and 1"):
+        median_interval([1.0], 1.0)
+
+
+@pytest.mark.parametrize(("q", "needed"), [(50, 6), (90, 29), (95, 59), (99, 299), (10, 29), (1, 299)])
+def test_a_percentile_takes_as_many_samples_as_can_hold_it(q: float, needed: int) -> None:
+    assert samples_needed(q) == needed
+    assert percentile_interval(range(needed), q).confidence >= 0.95
+    with pytest.raises(ValueError, match=f"at least {needed} for an interval of percentile {q}, not {needed - 1}"):
+        percentile_interval(range(needed - 1), q)
+
+
+@given(st.integers(6, 80))
+def test_the_interval_of_percentile_50_is_no_wider_than_the_medians(n: int) -> None:
+    general, median = percentile_interval(range(n), 50), median_interval(range(n))
+    assert general.half_width <= median.half_width
+    assert general.confidence >= 0.95
+
+
+@given(st.floats(1, 99), st.integers(6, 400))
+def test_the_interval_of_a_percentile_is_the_narrowest_that_covers(q: float, n: int) -> None:
+    n = max(n, samples_needed(q))
+    interval = percentile_interval(range(1, n + 1), q)
+    r, s = int(interval.low), int(interval.high)
+    covered = binom.cdf(s - 1, n, q / 100) - binom.cdf(r - 1, n, q / 100)
+    assert interval.confidence == pytest.approx(covered)
+    assert covered >= 0.95 - 1e-9
+    for narrower in range(1, n - (s - r) + 2):  # every pair one rank nearer to one another
+        last = narrower + s - r - 1
+        assert binom.cdf(last - 1, n, q / 100) - binom.cdf(narrower - 1, n, q / 100) < 0.95
+
+
+def test_coverage_of_tails_on_drawn_samples() -> None:
+    draw = np.random.default_rng(1)
+    true = -math.log(0.05)  # 95th percentile of the exponential distribution
+    samples = draw.exponential(size=(1000, 80))
+    held = sum(true in percentile_interval(row, 95) for row in samples)
+    below = sum(percentile_at_least(row, 95) <= true for row in samples)
+    margin = 3 * math.sqrt(1000 * 0.95 * 0.05)
+    assert held >= 950 - margin
+    assert below >= 950 - margin
+
+
+def test_the_interval_of_a_tail_is_near_to_another_estimators() -> None:
+    samples = np.random.default_rng(2).gamma(2, size=2000)
+    low, high = mstats.mquantiles_cimj(samples, prob=[0.9], alpha=0.05)  # Maritz and Jarrett
+    interval = percentile_interval(samples, 90)
+    assert interval.low == pytest.approx(float(low[0]), rel=0.02)
+    assert interval.high == pytest.approx(float(high[0]), rel=0.02)
+
+
+def test_what_a_tail_is_at_least_is_known_from_few_samples() -> None:
+    assert percentile_at_least(range(1, 101), 99) == 97
+    assert percentile_at_least([7.0], 99) == 7.0
+    with pytest.raises(ValueError, match="more than 3 to bound percentile 10 from below"):
+        percentile_at_least([1.0, 2.0, 3.0], 10)
+
+
+@given(st.lists(finite, min_size=1, max_size=40), st.integers(0, 100))
+def test_the_bootstrap_of_negated_samples_is_the_bootstrap_negated(samples: list[float], seed: int) -> None:
+    low, high = bootstrap_interval(samples, seed=seed)
+    assert min(samples) <= low <= high <= max(samples)
+    assert bootstrap_interval([-sample for sample in samples], seed=seed) == pytest.approx((-high, -low))
+
+
+@pytest.mark.parametrize("n", [20, 21])
+def test_the_bootstraps_medians_are_those_of_resamples(n: int) -> None:
+    draw = np.random.default_rng(3)
+    samples = draw.normal(size=n)
+    medians = np.median(samples[draw.integers(0, n, (20_000, n))], axis=1)
+    for confidence in (0.5, 0.8, 0.95):
+        peer = np.quantile(medians, [(1 - confidence) / 2, (1 + confidence) / 2])
+        # Medians of resamples lie on few values: the two must agree on the share of them in the interval.
+        low, high = bootstrap_interval(samples, confidence)
+        assert np.mean((medians >= low) & (medians <= high)) >= confidence - 0.03
+        assert np.mean((medians > low) & (medians < high)) <= confidence + 0.03
+        assert peer[0] == pytest.approx(low, abs=0.2)
+        assert peer[1] == pytest.approx(high, abs=0.2)
+
+
+def test_outliers_are_counted_at_tukeys_fences() -> None:
+    # Quartiles 0 and 1: the fences lie at -1.5 and 2.5, and at -3 and 4.
+    middle = [0.0, 0.0, 0.0, 0.5, 1.0, 1.0, 1.0]
+    assert np.percentile([*middle, -9, 9], [25, 75]).tolist() == [0, 1]
+    assert outliers([*middle, -2.9, 9.0]) == Outliers(0, 1, 0, 1)
+    assert outliers([*middle, -3.1, 2.6]) == Outliers(1, 0, 1, 0)
+    assert outliers([*middle, -1.5, 2.5]).total == 0
+    assert outliers([1.0]).total == 0
+
+
+@pytest.mark.parametrize("q", [0, 100, -1, math.nan])
+def test_percentiles_that_no_sample_can_bound_raise(q: float) -> None:
+    with pytest.raises(ValueError, match="q must lie between 0 and 100, ends excluded"):
+        percentile_interval([1.0] * 600, q)
+
+
+def test_a_confidence_that_is_none_raises_everywhere() -> None:
+    for function in (lambda: percentile_interval([1.0], 50, 1), lambda: bootstrap_interval([1.0], 0)):
+        with pytest.raises(ValueError, match="confidence must lie between 0 and 1"):
+            function()
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 400), st.floats(0, 1))
+def test_the_interval_of_a_share_is_made_of_quantiles_of_beta(trials: int, share: float) -> None:
+    count = round(share * trials)
+    found = share_interval(count, trials)
+    low = beta.ppf(0.025, count, trials - count + 1) if count else 0.0
+    high = beta.ppf(0.975, count + 1, trials - count) if count < trials else 1.0
+    assert [found.low, found.high] == pytest.approx([low, high])
+    assert found.confidence == 0.95
+
+
+@pytest.mark.parametrize(("count", "trials"), [(0, 0), (-1, 5), (6, 5)])
+def test_a_share_of_nothing_or_of_more_than_all_raises(count: int, trials: int) -> None:
+    with pytest.raises(ValueError, match="count must lie in"):
+        share_interval(count, trials)

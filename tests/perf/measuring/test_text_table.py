@@ -1,0 +1,68 @@
+"""Tables of rows: every cell is shown, on a terminal of any width and in plain text."""
+
+import sys
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinytorch.perf.measuring.text_table import (
+    Column,
+    mebibytes,
+    milliseconds,
+    percent,
+    print_table,
+    sorted_rows,
+    text_table,
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    value: float | None
+
+
+COLUMNS = (
+    Column("name", "name", numeric=False),
+    *(Column("value", f"seconds {k} (ms)", milliseconds) for k in range(9)),
+)
+ROWS = [Row("first", 0.0012345), Row("second", None), Row("third", 1.5)]
+
+
+def test_text_aligns_numbers_to_the_right_and_shows_what_is_unknown_as_a_dash() -> None:
+    lines = text_table(ROWS, COLUMNS[:2]).splitlines()
+    assert lines[2:] == ["first            1.234", "second               –", "third        1,500.000"]
+    assert {len(line) for line in lines} == {len(lines[0])}
+
+
+@pytest.mark.parametrize("width", [20, 80, 400])
+def test_a_terminal_shows_every_digit_whatever_its_width(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_table(ROWS, COLUMNS, ["a note [in brackets]"])
+    said = capsys.readouterr().out
+    assert said.count("1,500.000") == 9
+    assert said.count("–") == 9
+    assert "seconds 8 (ms)" in said
+    assert "a note [in brackets]" in said
+
+
+def test_units() -> None:
+    assert [milliseconds(0.25), percent(0.125), mebibytes(3 * 2**19)] == ["250.000", "12.5", "1.50"]
+    assert milliseconds(float("nan")) == "–"
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(-5, 5)), max_size=8))
+def test_sorting_keeps_every_row_and_puts_unknown_ones_last(values: list[float | None]) -> None:
+    ordered = [row.value for row in sorted_rows([Row("x", value) for value in values], "value", Row)]
+    known = sorted((value for value in values if value is not None), reverse=True)
+    assert ordered == known + [None] * (len(values) - len(known))
+
+
+def test_sorting_by_nothing_known_raises_also_without_rows() -> None:
+    with pytest.raises(ValueError, match="sort_by must be one of name, value"):
+        sorted_rows([], "colour", Row)

@@ -1,0 +1,299 @@
+"""Timing: what is run how often, what the figures are made of, and that nothing is left changed."""
+
+import gc
+import math
+import mmap
+import resource
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tinytorch.perf.host import identity as identity_module
+from tinytorch.perf.measuring import (
+    Measurement,
+    Statistic,
+    Timer,
+    cold_caches,
+    interleave,
+    measure,
+    quantity,
+    ratio,
+    sample,
+)
+from tinytorch.perf.measuring.statistics import Interval, Outliers
+
+
+class Slow:
+    """Long enough that one call makes a sample, and counted."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, *args: int, **kwargs: int) -> int:
+        self.calls += 1
+        return sum(range(20_000))
+
+
+def test_sample_runs_the_function_exactly_as_often_as_told() -> None:
+    slow = Slow()
+    found = sample(slow, "slow", warmup=3, runs=7)
+    assert (found.n, found.how["inner_loops"], slow.calls) == (7, 1, 10)
+
+
+def test_without_warm_up_each_sample_is_one_cold_call() -> None:
+    calls = []
+    found = sample(lambda: calls.append(1), "fast", warmup=0, runs=5)
+    assert (found.n, len(calls)) == (5, 5)
+
+
+def test_a_fast_function_is_called_many_times_for_one_sample() -> None:
+    calls = []
+    found = sample(lambda: calls.append(1), "fast", warmup=5, runs=4)
+    loops = found.how["inner_loops"]
+    assert loops > 1
+    # The warm-up, a second look at the inner loop, and the samples.
+    assert len(calls) > 5 + 4 * loops
+
+
+def test_timer_keys_agree_with_numpy_on_the_kept_samples() -> None:
+    timer = Timer()
+    found = timer.measure(Slow(), warmup=1, runs=20)
+    ms = np.array(timer.measurement.samples) * 1e3
+    assert found["mean_ms"] == pytest.approx(ms.mean())
+    assert found["std_ms"] == pytest.approx(ms.std(ddof=1))
+    assert found["min_ms"] == pytest.approx(ms.min())
+    assert found["max_ms"] == pytest.approx(ms.max())
+    for q in (50, 95, 99):
+        assert found[f"p{q}_ms"] == pytest.approx(np.percentile(ms, q))
+    assert found["ci_low_ms"] <= found["p50_ms"] <= found["ci_high_ms"]
+    assert found["runs"] == 20
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.integers(1, 8), st.integers(0, 3))
+def test_any_number_of_runs_works(runs: int, warmup: int) -> None:
+    found = Timer().measure(lambda: None, warmup=warmup, runs=runs)
+    assert found["runs"] == runs
+    assert found["min_ms"] <= found["ci_low_ms"] <= found["ci_high_ms"] <= found["max_ms"]
+    assert math.isnan(found["ci_confidence"]) == (runs == 1)
+
+
+def test_arguments_reach_the_function() -> None:
+    seen: list[tuple[int, int]] = []
+
+    def function(a: int, b: int = 0) -> None:
+        seen.append((a, b))
+
+    Timer().measure(function, warmup=0, runs=1, args=(1,), kwargs={"b": 2})
+    assert seen == [(1, 2)]
+
+
+def test_elapsed_is_the_bodys_time_and_stands_still_after_it() -> None:
+    with Timer() as timer:
+        inside = timer.elapsed
+    after = timer.elapsed
+    assert 0 <= inside <= after
+    assert timer.elapsed == after
+
+
+def test_a_timer_that_never_ran_has_nothing_to_say() -> None:
+    with pytest.raises(RuntimeError, match="with Timer"):
+        _ = Timer().elapsed
+    with pytest.raises(RuntimeError, match="measure"):
+        Timer().print_report()
+
+
+def test_the_report_shows_the_median(capsys: pytest.CaptureFixture[str]) -> None:
+    timer = Timer()
+    found = timer.measure(Slow(), warmup=1, runs=6)
+    timer.print_report("slow sum")
+    said = capsys.readouterr().out
+    assert "slow sum" in said
+    assert f"{found['p50_ms']:.4f}" in said
+
+
+@pytest.mark.parametrize(("warmup", "runs"), [(3, 0), (-1, 5)])
+def test_a_bad_plan_raises_before_anything_runs(warmup: int, runs: int) -> None:
+    slow = Slow()
+    with pytest.raises(ValueError, match="must be at least"):
+        Timer().measure(slow, warmup, runs)
+    assert slow.calls == 0
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_collector_is_off_meanwhile_and_then_as_it_was(on: bool) -> None:
+    before = gc.isenabled()
+    states = []
+    try:
+        (gc.enable if on else gc.disable)()
+        sample(lambda: states.append(gc.isenabled()), "state", warmup=0, runs=2)
+        after = gc.isenabled()
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert states == [False, False]
+    assert after is on
+
+
+def test_interleaved_samples_pair_up_and_a_slower_baseline_is_a_speedup_above_one() -> None:
+    both = interleave({"slow": lambda: sum(range(40_000)), "fast": lambda: sum(range(400))}, repeats=8)
+    speedup = ratio(both["slow"], both["fast"])
+    assert speedup.samples == tuple(a / b for a, b in zip(both["slow"].samples, both["fast"].samples, strict=True))
+    assert speedup.median > 1
+
+
+def test_runs_that_were_not_interleaved_are_not_compared() -> None:
+    one, other = (measure(lambda: None, name, repeats=6) for name in ("one", "other"))
+    with pytest.raises(ValueError, match="not interleaved"):
+        ratio(one, other)
+
+
+def test_rates_are_made_of_every_sample() -> None:
+    seconds = Measurement("run", (1.0, 2.0, 4.0), "s")
+    assert seconds.per(8, "FLOP/s").samples == (8.0, 4.0, 2.0)
+    with pytest.raises(ValueError, match="hold 0"):
+        Measurement("run", (0.0,), "s").per(1, "B/s")
+    assert quantity(3, "B", "bytes").median == 3
+
+
+def test_a_percentile_of_too_few_samples_is_refused_or_a_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    calls = Measurement("calls", tuple(float(i) for i in range(1, 101)), "s")
+    assert calls.percentile(95) == pytest.approx(95.05)
+    assert calls.percentile(95) in calls.percentile_interval(95)
+    for refused in (calls.percentile, calls.percentile_interval, calls.tail):
+        with pytest.raises(ValueError, match="at least 299 for an interval of percentile 99, not 100"):
+            refused(99)
+    assert calls.percentile_at_least(99) == 97
+    timer = Timer()
+    found = timer.measure(Slow(), warmup=1, runs=60)
+    assert (found["p95_is_bound"], found["p99_is_bound"]) == (False, True)
+    assert found["p99_at_least_ms"] <= found["p99_ms"]
+    timer.print_report()
+    said = capsys.readouterr().out
+    assert f"p95 {found['p95_ms']:.4f} ms, p99 at least {found['p99_at_least_ms']:.4f} ms (299 runs would tell)" in said
+
+
+def test_a_tail_goes_with_its_interval_into_other_units_and_rates() -> None:
+    calls = Measurement("calls", tuple(float(i) for i in range(1, 401)), "s", {"warmup_runs": 3})
+    tail = calls.tail(99)
+    assert (tail.median, tail.interval) == (calls.percentile(99), calls.percentile_interval(99))
+    assert (tail.n, tail.how["statistic"], tail.how["warmup_runs"]) == (400, "percentile 99", 3)
+    in_ms, rate = tail.scaled(1e3, "ms"), tail.per(10, "items/s")
+    assert in_ms.interval == Interval(1e3 * tail.interval.low, 1e3 * tail.interval.high, tail.interval.confidence)
+    assert (rate.median, rate.unit) == (10 / tail.median, "items/s")
+    assert rate.interval.low == 10 / tail.interval.high < rate.interval.high == 10 / tail.interval.low
+    assert isinstance(in_ms, Statistic)
+    assert rate.samples == calls.per(10, "items/s").samples
+
+
+def test_outliers_stay_among_the_samples() -> None:
+    calls = Measurement("calls", (1.0, 1.0, 1.1, 1.1, 1.2, 1.2, 1.3, 9.0), "s")
+    assert calls.outliers == Outliers(0, 0, 0, 1)
+    assert calls.maximum == 9.0
+
+
+def test_cpu_time_tells_waiting_from_work() -> None:
+    waiting = threading.Event()
+    both = interleave({"waits": lambda: waiting.wait(2e-3), "works": Slow()}, repeats=6)
+    assert both["waits"].how["cpu_per_wall"] < 0.5 < both["works"].how["cpu_per_wall"] * 2
+
+
+def test_page_faults_tell_a_fresh_array_from_a_warm_one() -> None:
+    size, page = 2**25, resource.getpagesize()
+    target = np.ones(size, np.uint8)
+
+    def fresh() -> None:
+        with mmap.mmap(-1, size) as memory:  # straight from the system, so that no allocator can keep it
+            if hasattr(mmap, "MADV_NOHUGEPAGE"):
+                memory.madvise(mmap.MADV_NOHUGEPAGE)
+            np.frombuffer(memory, np.uint8)[:: page // 4].copy()
+            for start in range(0, size, page):
+                memory[start] = 1
+
+    both = interleave({"fresh": fresh, "warm": lambda: target.fill(1)}, repeats=6, warmup_seconds=0.01)
+    assert both["fresh"].how["minor_page_faults_per_call"] >= 0.99 * size / page
+    assert both["warm"].how["minor_page_faults_per_call"] < 0.01 * size / page
+
+
+def test_the_warm_up_says_how_long_it_took_and_how_it_ended() -> None:
+    calls: list[float] = []
+
+    def ever_faster() -> None:
+        until = time.perf_counter() + 0.01 * 0.9 ** len(calls)
+        calls.append(until)
+        while time.perf_counter() < until:
+            pass
+
+    found = measure(ever_faster, "ever faster", repeats=1, warmup_seconds=0.02)
+    assert found.how["warmup_steady"] is False
+    assert found.how["warmup_seconds"] >= 0.02
+    assert measure(lambda: None, "nothing", repeats=1, warmup_seconds=5).how["warmup_steady"] is True
+
+
+@pytest.fixture
+def small_cache(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(cold_caches, "last_level_cache", lambda: 64 * 1024)
+    return 64 * 1024
+
+
+def test_cold_calls_go_round_more_than_the_cache_holds(small_cache: int) -> None:
+    seen: list[int] = []
+    found = measure(lambda array: seen.append(id(array)), "sum", repeats=3, cold=lambda: np.ones(2048, np.float32))
+    sets = found.how["working_sets"]
+    assert found.how["caches"] == "cold"
+    assert found.how["working_set_bytes"] == 8192
+    assert sets * 8192 >= 2 * small_cache == 2 * found.how["last_level_cache_bytes"]
+    assert len(set(seen)) == sets
+    assert len(set(seen[:sets])) == sets, "a call sees each set only after all others"
+    assert seen[sets : 2 * sets] == seen[:sets]
+    assert measure(lambda: None, "nothing", repeats=1).how["caches"] == "warm"
+
+
+def test_functions_in_turns_do_not_warm_the_sets_for_one_another(small_cache: int) -> None:
+    seen: list[int] = []
+    interleave(dict.fromkeys(("a", "b"), lambda pair: seen.append(id(pair))), repeats=6, cold=_pairs_of_arrays(20))
+    assert seen[20:40] == seen[:20] == list(dict.fromkeys(seen))
+
+
+def _pairs_of_arrays(count: int) -> list[dict[str, list[np.ndarray]]]:
+    return [{"operands": [np.ones(1024), np.ones(1024)]} for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("sets", "error", "message"),
+    [
+        (_pairs_of_arrays(3), ValueError, "131072 bytes together, twice the last cache, not 3 of 49152"),
+        ([np.ones(2**20)], ValueError, "at least two working sets"),
+        (_pairs_of_arrays(1) * 99, ValueError, "same object is in it twice"),
+        (lambda: np.ones(0), ValueError, "empty"),
+        (lambda: "text", TypeError, "arrays, in lists, tuples or mappings, not str"),
+    ],
+)
+def test_sets_that_the_cache_would_hold_raise(
+    small_cache: int, sets: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        measure(lambda working_set: None, "nothing", cold=sets)
+
+
+def test_this_machine_reports_its_last_cache_or_none() -> None:
+    sizes = [path.read_text("ascii") for path in Path("/sys/devices/system/cpu").glob("cpu*/cache/index*/size")]
+    assert cold_caches.last_level_cache() == max((int(size.strip().rstrip("K")) * 1024 for size in sizes), default=None)
+
+
+def test_where_no_caches_are_reported_sets_exceed_what_one_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity_module, "caches", tuple)
+    monkeypatch.setattr(cold_caches, "ASSUMED", 64 * 1024)
+    assert cold_caches.last_level_cache() is None
+    assert cold_caches.exceeding_bytes() == 2 * 64 * 1024
+    found = measure(np.sum, "sum", repeats=3, warmup_seconds=0.01, cold=lambda: np.ones(2048, np.float32))
+    assert found.how["last_level_cache_bytes"] is None
+    assert found.how["working_sets"] * found.how["working_set_bytes"] >= 2 * 64 * 1024
+    message = "131072 bytes together, twice what a last cache may hold that the system does not report, not 3 of 49152"
+    with pytest.raises(ValueError, match=message):
+        measure(np.sum, "sum", cold=_pairs_of_arrays(3))

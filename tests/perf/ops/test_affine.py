@@ -1,0 +1,265 @@
+"""Scales, zero points and codes: bounds for all float32 numbers, and the cases that break naive quantizers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.ops.affine import spread
+from tinytorch.perf.quantization import (
+    Scheme,
+    decode,
+    dequantize_int8,
+    encode,
+    quantize,
+    quantize_int8,
+    range_parameters,
+)
+
+LARGEST, SMALLEST = float(np.finfo(np.float32).max), 2.0**-149
+
+SCHEMES = [Scheme(bits, symmetric) for bits in (8, 4, 2) for symmetric in (True, False)]
+
+numbers = hnp.arrays(
+    np.float32,
+    hnp.array_shapes(min_dims=1, max_dims=3, max_side=6),
+    elements=st.floats(width=32, allow_nan=False, allow_infinity=False),
+)
+matrices = hnp.arrays(
+    np.float32, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=st.floats(-8, 8, width=32)
+)
+
+
+def bound(scale: Array) -> Array:
+    """Half a step, and the roundings of a quotient of up to 255, of a product, and of a subnormal result."""
+    return np.asarray(scale, np.float64) * (0.5 + 2.0**-13) + SMALLEST
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+@given(x=numbers)
+@settings(max_examples=60, deadline=None)
+def test_the_error_is_at_most_half_a_scale_and_no_other_level_is_nearer(scheme: Scheme, x: Array) -> None:
+    made = quantize(x, scheme)
+    assert made.codes.dtype == np.int8
+    assert scheme.low <= made.codes.min() <= made.codes.max() <= scheme.high
+    assert scheme.low <= made.zero_point <= scheme.high
+    numbers = made.dequantize()
+    error = np.abs(numbers.astype(np.float64) - x)
+    assert (error <= bound(made.scale)).all()
+    levels = decode(np.arange(scheme.low, scheme.high + 1).astype(np.int8), made.scale, made.zero_point)
+    nearest = np.abs(x[..., None].astype(np.float64) - levels).min(axis=-1)
+    assert (error <= nearest + float(made.scale) * 2.0**-13 + SMALLEST).all()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+@given(x=numbers)
+@settings(max_examples=30, deadline=None)
+def test_quantizing_what_codes_stand_for_gives_the_same_codes(scheme: Scheme, x: Array) -> None:
+    made = quantize(x, scheme)
+    with np.errstate(over="ignore"):
+        again = encode(made.dequantize(), made.scale, made.zero_point, scheme)
+    # A level beyond float32's largest number becomes that number, half a step below at most.
+    inside = np.abs(made.dequantize()) < LARGEST
+    # Scales of a few units of the smallest subnormal hold every level exactly, so these too.
+    np.testing.assert_array_equal(again[inside], made.codes[inside])
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+@given(x=numbers)
+@settings(max_examples=30, deadline=None)
+def test_a_larger_number_never_gets_a_smaller_code_and_zero_is_exact(scheme: Scheme, x: Array) -> None:
+    made = quantize(x, scheme)
+    order = np.argsort(x, axis=None)
+    assert (np.diff(made.codes.reshape(-1)[order].astype(int)) >= 0).all()
+    zero = encode(np.zeros(1, np.float32), made.scale, made.zero_point, scheme)
+    assert decode(zero, made.scale, made.zero_point)[0] == 0
+
+
+@given(x=numbers)
+@settings(max_examples=30, deadline=None)
+def test_symmetric_codes_of_negated_numbers_are_the_negated_codes(x: Array) -> None:
+    np.testing.assert_array_equal(quantize(-x).codes, -quantize(x).codes)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@given(x=matrices)
+@settings(max_examples=40, deadline=None)
+def test_channels_and_groups_are_quantized_as_if_each_stood_alone(symmetric: bool, x: Array) -> None:
+    by_column = quantize(x, Scheme(8, symmetric, "channel"))
+    for column in range(x.shape[1]):
+        alone = quantize(x[:, column], Scheme(8, symmetric))
+        np.testing.assert_array_equal(by_column.codes[:, column], alone.codes)
+        assert by_column.scale[0, column] == alone.scale
+    in_groups = quantize(x, Scheme(8, symmetric, "group", group=4))
+    for index, top in enumerate(range(0, len(x), 4)):
+        some = quantize(x[top : top + 4], Scheme(8, symmetric, "channel"))
+        np.testing.assert_array_equal(in_groups.codes[top : top + 4], some.codes)
+        np.testing.assert_array_equal(in_groups.scale[index], some.scale[0])
+    turned = quantize(np.ascontiguousarray(x.T), Scheme(8, symmetric, "group", axis=0, group=4))
+    np.testing.assert_array_equal(turned.codes, in_groups.codes.T)
+    np.testing.assert_array_equal(turned.dequantize(), in_groups.dequantize().T)
+
+
+@given(x=matrices)
+@settings(max_examples=40, deadline=None)
+def test_finer_scales_bound_the_error_more_tightly(x: Array) -> None:
+    """A channel's range lies within the tensor's, and a group's within the channel's; constants have scales apart."""
+    tensor, channel, group = (quantize(x, Scheme(per=per, group=3)) for per in ("tensor", "channel", "group"))
+    varied = x.min(axis=0) != x.max(axis=0)
+    assert (channel.scale[0, varied] <= tensor.scale).all() or not varied.any()
+    scales, _ = spread(group.scale, group.zero_point, x.shape, group.scheme)
+    error = np.abs(group.dequantize().astype(np.float64) - x)
+    assert (error[:, varied] <= bound(np.broadcast_to(channel.scale, x.shape))[:, varied]).all()
+    assert (error <= bound(scales)).all()
+
+
+def test_per_channel_error_is_below_per_tensor_error_where_channels_differ() -> None:
+    x = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32) * [1, 10, 100, 1000]
+    errors = [
+        np.mean((quantize(x, Scheme(per=per)).dequantize() - x) ** 2 / x.var(axis=0)) for per in ("tensor", "channel")
+    ]
+    assert errors[1] < errors[0] / 1000
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+@pytest.mark.parametrize("value", [0.0, 1.0, -3.7, 0.1, 1e-30, SMALLEST, -SMALLEST, LARGEST, -LARGEST])
+def test_constants_are_exact(value: float, scheme: Scheme) -> None:
+    x = np.full((3, 2), value, np.float32)
+    for per in ("tensor", "channel", "group"):
+        made = quantize(x, Scheme(scheme.bits, scheme.symmetric, per))
+        np.testing.assert_array_equal(made.dequantize(), x)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES[:2], ids=str)
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(1.0, 1.0 + 2**-20), (5.0, 9.0), (-9.0, -5.0), (-1e-38, 1e-38), (0.0, 1e-42), (-LARGEST, LARGEST), (0.0, LARGEST)],
+)
+def test_hard_ranges_keep_the_bound(low: float, high: float, scheme: Scheme) -> None:
+    """Tiny, one-sided, subnormal and largest ranges; the scale follows the range, it has no floor."""
+    x = np.linspace(0, 1, 400) * (np.float64(high) - low) + low
+    x = np.clip(x, low, high).astype(np.float32)
+    made = quantize(x, scheme)
+    reach = max(abs(low), abs(high)) / 127 if scheme.symmetric else (max(high, 0) - min(low, 0)) / 255
+    assert made.scale == pytest.approx(reach, rel=1e-6, abs=SMALLEST)
+    assert (np.abs(made.dequantize().astype(np.float64) - x) <= bound(made.scale)).all()
+
+
+def test_subnormals_that_are_whole_steps_are_exact() -> None:
+    x = (np.arange(-127, 128) * SMALLEST).astype(np.float32)
+    np.testing.assert_array_equal(quantize(x).dequantize(), x)
+
+
+def test_an_all_positive_tensor_uses_every_code() -> None:
+    q, scale, zero_point = quantize_int8(np.linspace(0, 10, 1000, dtype=np.float32))
+    assert (q.data.min(), q.data.max(), zero_point) == (-128, 127, -128)
+    assert scale == pytest.approx(10 / 255)
+    # The naive range 10 to 11 would be lost if 0 did not belong to it; here it costs resolution, not truth.
+    q, scale, zero_point = quantize_int8(np.array([10.0, 11.0], np.float32))
+    np.testing.assert_allclose(dequantize_int8(q, scale, zero_point).data, [10, 11], atol=scale / 2)
+
+
+def test_halves_are_rounded_to_even() -> None:
+    x = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5], np.float32)
+    assert encode(x, np.float32(1), 0, Scheme()).tolist() == [-2, -2, 0, 0, 2, 2]
+
+
+def test_parameters_by_hand() -> None:
+    scale, zero_point = range_parameters(-1.0, 2.0, Scheme(symmetric=False))
+    assert float(scale) == pytest.approx(3 / 255)
+    assert int(zero_point) == -128 + 85
+    scale, zero_point = range_parameters(-1.0, 2.0, Scheme(bits=4))
+    assert float(scale) == pytest.approx(2 / 7)
+    assert int(zero_point) == 0
+    scale, zero_point = range_parameters(0.0, 0.0, Scheme(symmetric=False))
+    assert (float(scale), int(zero_point)) == (1.0, -128)
+
+
+def test_what_is_out_of_range_is_clipped() -> None:
+    scheme = Scheme(bits=4, symmetric=False)
+    x = np.array([-100, LARGEST, 3], np.float32)
+    assert encode(x, np.float32(1), 2, scheme).tolist() == [-8, 7, 5]
+
+
+@pytest.mark.parametrize("per", ["tensor", "channel", "group"])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_narrowed_ranges_have_no_larger_error(per: str, symmetric: bool) -> None:
+    x = np.random.default_rng(0).standard_t(3, (96, 5)).astype(np.float32)
+    scheme = Scheme(4, symmetric, per)  # type: ignore[arg-type]
+    made = [quantize(x, scheme), quantize(x, scheme, "mse")]
+    plain, narrow = (np.sum((each.dequantize() - x) ** 2, axis=0) for each in made)
+    assert narrow.sum() < (0.9 if per == "tensor" else 1) * plain.sum()
+    if per != "tensor":
+        assert (narrow <= plain).all()
+
+
+def test_bytes_are_those_of_packed_codes_scales_and_zero_points() -> None:
+    x = np.ones((33, 10), np.float32)
+    assert quantize(x).nbytes == 330 + 4
+    assert quantize(x, Scheme(4, True, "channel")).nbytes == 17 * 10 + 40
+    assert quantize(x, Scheme(2, False, "group")).nbytes == 9 * 10 + 2 * 10 * 4 + 2 * 10
+    assert quantize(x, Scheme(4, True, "channel", axis=0)).nbytes == 33 * 5 + 33 * 4
+
+
+BAD = [
+    (np.array([], np.float32), "at least one"),
+    (np.array([1, np.nan], np.float32), "finite"),
+    (np.array([1, np.inf], np.float32), "finite"),
+    (np.array([-np.inf, 1], np.float32), "finite"),
+    (np.array([1e300]), "finite"),
+    (np.array([1, 2]), "floating"),
+    (np.array([True]), "floating"),
+    (np.array(["a"]), "floating"),
+    ([1.0, 2.0], "array"),
+    (None, "array"),
+]
+
+
+@pytest.mark.parametrize(("x", "says"), BAD, ids=str)
+def test_bad_input_is_named_and_nothing_changes(x: object, says: str) -> None:
+    before = x.copy() if isinstance(x, np.ndarray) else x
+    with pytest.raises(ValueError, match=f"tensor .*{says}"):
+        quantize_int8(x)
+    for per in ("tensor", "channel"):
+        with pytest.raises(ValueError, match=says):
+            quantize(x, Scheme(per=per))
+    np.testing.assert_array_equal(x, before)
+
+
+def test_bad_arguments_are_named() -> None:
+    with pytest.raises(ValueError, match="bits"):
+        Scheme(bits=3)
+    with pytest.raises(ValueError, match="per"):
+        Scheme(per="row")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="group"):
+        Scheme(group=0)
+    with pytest.raises(ValueError, match="ranges"):
+        quantize(np.ones(2, np.float32), ranges="entropy")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="matrix"):
+        quantize(np.ones((2, 2, 2), np.float32), Scheme(per="group"))
+    with pytest.raises(ValueError, match="axis 2"):
+        quantize(np.ones((2, 2), np.float32), Scheme(per="channel", axis=2))
+    codes = Tensor(np.zeros(2, np.int8))
+    for q, scale, zero_point, name in [
+        (Tensor(np.zeros(2, np.int32)), 1.0, 0, "q"),
+        (codes, 0.0, 0, "scale"),
+        (codes, float("nan"), 0, "scale"),
+        (codes, float("inf"), 0, "scale"),
+        (codes, 1.0, 200, "zero_point"),
+    ]:
+        with pytest.raises(ValueError, match=f"^{name} must"):
+            dequantize_int8(q, scale, zero_point)
+
+
+def test_tensors_and_float64_are_taken_and_the_input_is_left_alone() -> None:
+    values = np.random.default_rng(0).normal(size=(4, 5))
+    kept = values.copy()
+    made, other = quantize(values), quantize(Tensor(values.astype(np.float32)))
+    np.testing.assert_array_equal(made.codes, other.codes)
+    assert made.dequantize().dtype == made.scale.dtype == np.float32
+    np.testing.assert_array_equal(values, kept)
+    half = values.astype(np.float16)
+    assert quantize(half).codes.shape == (4, 5)

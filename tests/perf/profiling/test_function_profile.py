@@ -1,0 +1,166 @@
+"""Profiles of a plain function: every key is there and is what an independent account says."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.perf.made_ceilings import PEAK
+from tests.perf.small_models import HIDDEN, INPUTS, OUTPUTS, ROWS, Mystery, rows, two_layers
+from tinytorch.core.op import UncountedError
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.machine import store
+from tinytorch.perf.measuring.model_io import MIB
+from tinytorch.perf.profiling import function_profile
+from tinytorch.perf.profiling.function_profile import (
+    ProfilerContext,
+    SimpleProfiler,
+    profile,
+    profile_function,
+    result_bytes,
+)
+
+pytestmark = pytest.mark.usefixtures("made_machine")
+
+KEYS = {"wall_time", "cpu_time", "cpu_efficiency", "name", "memory_delta_mb", "peak_memory_mb", "result_size_mb"}
+
+
+def two_mebibytes(times: int = 2) -> np.ndarray:
+    """Needs ``times`` MiB and one more, and returns ``times`` MiB."""
+    np.ones(MIB, np.uint8)
+    kept = np.ones(times * MIB, np.uint8)
+    np.ones(MIB, np.uint8)
+    return kept
+
+
+def test_every_key_is_measured() -> None:
+    found = profile_function(two_mebibytes, 2, name="two")
+    assert found.keys() >= KEYS
+    assert found["name"] == "two"
+    assert found["memory_delta_mb"] == pytest.approx(2, abs=0.01)
+    assert found["peak_memory_mb"] == pytest.approx(3, abs=0.01)
+    assert found["result_size_mb"] == pytest.approx(2, abs=0.01)
+    assert found["cpu_efficiency"] == found["cpu_time"] / found["wall_time"]
+    assert found["runs"] >= 1
+
+
+def test_times_are_differences_of_the_two_clocks_over_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs fit into the least time: wall clock 0, 0.6 and 1.2 ms; processor clock 5 and 5.3 ms."""
+    wall, processor = iter([0, 600_000, 1_200_000]), iter([5_000_000, 5_300_000])
+    clocks = SimpleNamespace(perf_counter_ns=lambda: next(wall), process_time_ns=lambda: next(processor))
+    monkeypatch.setattr(function_profile, "time", clocks)
+    found = SimpleProfiler(track_memory=False).profile(len, "abc")
+    assert (found["runs"], found["result"], found["name"]) == (2, 3, "len")
+    assert found["wall_time"] == pytest.approx(0.6e-3)
+    assert found["cpu_time"] == pytest.approx(0.15e-3)
+    assert found["cpu_efficiency"] == pytest.approx(0.25)
+
+
+def test_what_is_not_tracked_is_left_out_and_not_made_up() -> None:
+    found = SimpleProfiler(track_memory=False, track_cpu=False).profile(two_mebibytes)
+    assert found.keys() & KEYS == {"wall_time", "name"}
+
+
+def test_warm_up_is_one_call_more() -> None:
+    calls: list[int] = []
+    counts = []
+    for warmup in (False, True):
+        calls.clear()
+        found = SimpleProfiler(track_memory=False).profile(lambda: calls.append(1), warmup=warmup)
+        counts.append(len(calls) - found["runs"])
+    assert counts == [0, 1]
+
+
+def test_result_bytes_counts_buffers_once() -> None:
+    whole = np.zeros(100, np.float32)
+    assert result_bytes(whole) == result_bytes([whole, whole[:3], Tensor(whole)]) == 400
+    assert result_bytes({"a": whole, "b": (np.zeros(5, np.int8),)}) == 405
+    assert result_bytes(None) == 0
+    assert result_bytes("text") > 0
+
+
+def test_a_decorated_function_returns_what_it_did_and_keeps_what_the_call_cost() -> None:
+    calls = []
+
+    @profile
+    def made(count: int) -> np.ndarray:
+        """Make ones."""
+        calls.append(count)
+        return np.ones(count * MIB, np.uint8)
+
+    assert made.last_profile is None
+    assert made(3).nbytes == 3 * MIB
+    assert made.last_profile is not None
+    assert made.last_profile.keys() >= KEYS
+    assert made.last_profile["peak_memory_mb"] == pytest.approx(3, abs=0.01)
+    assert len(calls) == 2, "once for time, once for memory"
+    assert made.__doc__ == "Make ones."
+
+
+def test_a_decorated_function_without_memory_runs_once() -> None:
+    calls = []
+
+    @profile(name="quick", track_memory=False)
+    def quick() -> int:
+        calls.append(1)
+        return 7
+
+    assert quick() == 7
+    assert calls == [1]
+    assert quick.last_profile is not None
+    assert quick.last_profile["name"] == "quick"
+
+
+def test_the_context_measures_and_prints_at_exit(capsys: pytest.CaptureFixture[str]) -> None:
+    model, x = two_layers(), rows()
+    with ProfilerContext("MLP forward", timing_runs=8, timing_warmup=1, enable_flops=True) as context:
+        output = context.profile_function(model, args=(x,))
+        assert capsys.readouterr().out == ""
+    assert output.shape == (ROWS, OUTPUTS)
+    assert context.timing is not None
+    assert context.timing.n == 8
+    assert context.flops == 2 * ROWS * (INPUTS * HIDDEN + HIDDEN * OUTPUTS)
+    assert context.memory is not None
+    assert context.memory["peak_mb"] > 0
+    said = capsys.readouterr().out
+    rate = context.flops / context.timing.median / 1e9
+    for part in ("MLP forward", "memory:", f"FLOPs: {context.flops:,}", f"{rate:.2f} GFLOP/s"):
+        assert part in said
+    assert f"{context.flops / context.timing.median / PEAK:.1%} of this machine's FP32 peak" in said
+
+
+def test_no_share_of_a_peak_that_nobody_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "kept_ceilings", lambda threads: None)
+    context = ProfilerContext(timing_runs=6, enable_flops=True, enable_memory=False)
+    context.profile_function(two_layers(), args=(rows(),))
+    assert not any("peak" in sentence for sentence in context.insights())
+
+
+def test_any_number_of_runs_works_and_few_are_said_to_be_few() -> None:
+    with ProfilerContext("one", timing_runs=1, timing_warmup=0, enable_memory=False) as context:
+        assert context.profile_function(lambda: 3) == 3
+        assert context.insights() == ["1 runs are too few for a 95 % interval; six would do"]
+
+
+def test_memory_that_is_left_behind_is_said() -> None:
+    kept = []
+    context = ProfilerContext("leaving", timing_runs=6)
+    context.profile_function(lambda: kept.append(np.ones(MIB, np.uint8)))
+    assert "it leaves more memory than its result takes" in context.insights()
+
+
+def test_flops_of_an_uncounted_op_are_refused() -> None:
+    context = ProfilerContext(timing_runs=1, enable_flops=True, enable_memory=False)
+    with pytest.raises(UncountedError, match="mystery"):
+        context.profile_function(Mystery(), (rows(),))
+
+
+def test_nothing_is_printed_where_nothing_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    with ProfilerContext("empty") as context:
+        assert context.insights() == []
+    assert capsys.readouterr().out == ""
+    with pytest.raises(RuntimeError, match="call profile_function"):
+        context.print_report()
+    for bad in ({"timing_runs": 0}, {"timing_warmup": -1}):
+        with pytest.raises(ValueError, match="must be at least"):
+            ProfilerContext("bad", **bad)  # type: ignore[arg-type]

@@ -1,0 +1,588 @@
+"""The profiler's read-outs: sums that agree, tables, Amdahl's law, the trace, and the studies of a model."""
+
+import dataclasses
+import math
+import re
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.perf.made_ceilings import made_ceilings
+from tests.perf.small_models import HIDDEN, INPUTS, OUTPUTS, ROWS, Mystery, rows, two_layers
+from tests.perf.trace_events import checked_events
+from tinytorch.core.layers import Dropout, Linear
+from tinytorch.core.module import Module, Sequential
+from tinytorch.core.optimizers import Adam
+from tinytorch.core.spatial import BatchNorm2d
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import GPT
+from tinytorch.perf.machine import store
+from tinytorch.perf.machine.store import Ceilings, kept_ceilings
+from tinytorch.perf.measuring.model_io import MIB
+from tinytorch.perf.profiling.breakdown import OP_COLUMNS, LayerRow, OpRow, amdahl, op_rows
+from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.roofline.bounds import roof_seconds
+from tinytorch.perf.roofline.placement import place_ops
+
+pytestmark = pytest.mark.usefixtures("made_machine")
+
+PARAMETERS = INPUTS * HIDDEN + HIDDEN + HIDDEN * OUTPUTS + OUTPUTS
+
+
+def gpt() -> GPT:
+    return GPT(11, 8, 2, 2, 6, seed=0)
+
+
+def tokens() -> np.ndarray:
+    return np.arange(12).reshape(2, 6) % 11
+
+
+def profiled(steps: int = 2) -> Profiler:
+    model = gpt()
+    with Profiler() as profiler:
+        for _ in range(steps):
+            model(tokens()).sum().backward()
+    return profiler
+
+
+def traced(steps: int = 2) -> Profiler:
+    model = gpt()
+    with Profiler(memory=True) as profiler:
+        for _ in range(steps):
+            model(tokens()).sum().backward()
+    return profiler
+
+
+# --- read-outs -------------------------------------------------------------------------------------------------------
+
+
+def test_two_read_outs_of_one_profile_are_equal() -> None:
+    profiler = profiled()
+    assert profiler.key_averages() == profiler.key_averages()
+    assert profiler.by_layer() == profiler.by_layer()
+    assert profiler.collapsed_stacks() == profiler.collapsed_stacks()
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(1, 3), st.booleans())
+def test_every_breakdown_sums_to_the_same_totals(steps: int, backward: bool) -> None:
+    model = gpt()
+    with Profiler() as profiler:
+        for _ in range(steps):
+            loss = model(tokens()).sum()
+            if backward:
+                loss.backward()
+    run, by_op, by_layer = profiler.run, profiler.key_averages(), profiler.by_layer()
+    assert sum(row.self_seconds or 0 for row in by_op) == pytest.approx(run.op_seconds)
+    assert sum(row.self_seconds or 0 for row in by_layer) == pytest.approx(run.op_seconds)
+    assert sum(row.share or 0 for row in by_op) == pytest.approx(run.op_seconds / run.wall_seconds)
+    assert sum(row.calls for row in by_op) == len(run.events)
+    flops = sum(event.flops or 0 for event in run.events)
+    assert sum(row.flops or 0 for row in by_op) == flops
+    assert sum(row.flops or 0 for row in by_layer if row.depth == 0) == flops
+    nanoseconds = sum(int(line.rsplit(" ", 1)[1]) for line in profiler.collapsed_stacks().splitlines())
+    assert nanoseconds == sum(event.self_ns for event in run.events)
+    assert run.op_seconds <= run.wall_seconds
+
+
+def test_a_layers_total_is_its_own_and_those_of_the_layers_in_it() -> None:
+    layers = profiled().by_layer()
+    for position, row in enumerate(layers):
+        inner = []
+        for other in layers[position + 1 :]:
+            if other.depth <= row.depth:
+                break
+            if other.depth == row.depth + 1:
+                inner.append(other)
+        own, total = row.self_seconds or 0, row.total_seconds or 0
+        assert total == pytest.approx(own + sum(child.total_seconds or 0 for child in inner))
+        assert total == pytest.approx((row.forward_seconds or 0) + (row.backward_seconds or 0))
+        assert all(child.path.startswith(f"{row.path}.") for child in inner)
+
+
+def test_layers_stand_below_what_holds_them_and_are_called_as_the_model_names_them() -> None:
+    layers = profiled(steps=3).by_layer()
+    named = {"GPT" + (f".{name}" if name else "") for name, _ in gpt().named_modules()}
+    assert {row.path for row in layers} == named | {""}
+    (block,) = [row for row in layers if row.path == "GPT.blocks.1"]
+    assert (block.module, block.depth, block.calls) == ("TransformerBlock", 1, 3)
+    assert (block.span_seconds or 0) >= (block.forward_seconds or 0)
+
+
+def test_a_layer_whose_name_begins_like_anothers_is_not_inside_it() -> None:
+    model = Sequential(*(Linear(2, 2, seed=0) for _ in range(11)))
+    with Profiler() as profiler:
+        model(Tensor(np.ones((1, 2), np.float32)))
+    flops = {row.path: row.flops for row in profiler.by_layer()}
+    assert flops["Sequential.1"] == flops["Sequential.10"] == 8
+    assert flops["Sequential"] == 11 * 8
+
+
+def test_backward_of_two_steps_is_two_stretches(tmp_path: Path) -> None:
+    model = Linear(3, 3, seed=0)
+    with Profiler() as profiler:
+        for _ in range(2):
+            model(Tensor(np.ones((1, 3), np.float32))).backward(np.ones((1, 3), np.float32))
+    events = events_of(profiler.export_chrome_trace(tmp_path / "trace.json"))
+    backward = [event for event in events if event.get("cat") == "module backward"]
+    ops = [event for event in events if event.get("cat") == "backward"]
+    assert [(event["ts"], event["dur"]) for event in backward] == [(event["ts"], event["dur"]) for event in ops]
+    assert len(ops) == 2
+
+
+def test_rows_sort_by_every_column_and_by_no_other() -> None:
+    profiler = profiled()
+    for field in dataclasses.fields(OpRow):
+        values = [getattr(row, field.name) for row in profiler.key_averages(sort_by=field.name)]
+        known = [value for value in values if value is not None]
+        assert known == sorted(known, reverse=not isinstance(known[0], str) if known else False)
+        assert values[: len(known)] == known, "unknown values come last"
+    for field in dataclasses.fields(LayerRow):
+        assert len(profiler.by_layer(sort_by=field.name)) == len(profiler.by_layer())
+    with pytest.raises(ValueError, match="sort_by must be one of op, phase"):
+        profiler.key_averages(sort_by="colour")
+    with pytest.raises(ValueError, match="sort_by must be one of path"):
+        profiler.by_layer(sort_by="colour")
+
+
+def test_the_table_shows_what_the_rows_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    profiler = profiled()
+    profiler.print_top_operations(3)
+    lines = capsys.readouterr().out.splitlines()
+    best = profiler.key_averages()[:3]
+    for line, row in zip(lines[2:5], best, strict=True):
+        assert line.split()[:4] == [row.op, row.phase, row.implementation, str(row.calls)]
+        assert f"{(row.self_seconds or 0) * 1e3:,.3f}" in line
+    assert any("recording cost" in line and "µs an op" in line for line in lines)
+    with pytest.raises(ValueError, match="n must be at least 1"):
+        profiler.print_top_operations(0)
+
+
+def test_an_uncounted_op_has_dashes_and_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    model = Mystery()
+    with Profiler() as profiler:
+        model(rows())
+    (row,) = [row for row in profiler.key_averages() if row.op == "mystery"]
+    assert (row.macs, row.flops, row.elementwise, row.gflops_per_second) == (None,) * 4
+    (outer,) = [row for row in profiler.by_layer() if row.path == "Mystery"]
+    assert outer.flops is None, "a sum with an unknown part is not known"
+    profiler.print_top_operations()
+    assert "uncounted, no formula: mystery" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("nanoseconds", "short"), [(19_999, True), (20_000, False)])
+def test_ops_under_twenty_times_the_profilers_own_cost_are_marked(nanoseconds: int, short: bool) -> None:
+    run = profiled(steps=1).run
+    event = dataclasses.replace(run.events[0], self_ns=nanoseconds)
+    (row,) = op_rows(dataclasses.replace(run, events=(event,)), None, True, overhead_seconds=1e-6)
+    assert row.short is short
+    assert OP_COLUMNS[[column.key for column in OP_COLUMNS].index("short")].show(row.short) == ("*" if short else "")
+
+
+def test_nothing_can_be_read_before_there_is_something() -> None:
+    profiler = Profiler()
+    for read in (profiler.key_averages, profiler.by_layer, profiler.collapsed_stacks):
+        with pytest.raises(RuntimeError, match="nothing is recorded"):
+            read()
+    with pytest.raises(RuntimeError, match="no memory is recorded"):
+        _ = profiler.memory
+    with profiler, pytest.raises(RuntimeError, match="recording already"), profiler:
+        pass
+    with pytest.raises(RuntimeError, match="body of a Profiler"):
+        profiler.watch(gpt())
+
+
+def test_an_empty_body_gives_an_empty_table(capsys: pytest.CaptureFixture[str]) -> None:
+    with Profiler() as profiler:
+        pass
+    assert profiler.key_averages() == []
+    assert profiler.by_layer() == []
+    profiler.print_top_operations()
+    assert "0 ops" in capsys.readouterr().out
+
+
+# --- time and memory -------------------------------------------------------------------------------------------------
+
+
+def test_timing_and_memory_are_never_one_run() -> None:
+    model, seen = gpt(), []
+
+    class Looking(Module):
+        def forward(self, x: Any) -> Any:
+            seen.append(tracemalloc.is_tracing())
+            return model(x)
+
+    with Profiler():
+        Looking()(tokens())
+    with Profiler(memory=True) as memory:
+        Looking()(tokens())
+    assert seen == [False, True]
+    assert all(row.total_seconds is row.self_seconds is row.share is None for row in memory.key_averages())
+    for read in (memory.collapsed_stacks, lambda: memory.amdahl("linear", 2), lambda: memory.export_chrome_trace("x")):
+        with pytest.raises(RuntimeError, match="memory run has no times"):
+            read()
+    seen.clear()
+    profiler = Profiler()
+    profiler.profile_forward_pass(Looking(), Tensor(tokens()))
+    assert seen.count(True) == 1, "all other runs are for time and counts"
+
+
+def test_a_joined_memory_run_fills_the_allocation_and_another_ones_is_refused() -> None:
+    profiler, memory = profiled(), traced()
+    assert all(row.allocated is None for row in profiler.key_averages())
+    timed = [(row.op, row.self_seconds) for row in profiler.key_averages()]
+    profiler.join(memory)
+    assert [(row.op, row.self_seconds) for row in profiler.key_averages()] == timed
+    allocated = sum(row.allocated or 0 for row in profiler.key_averages())
+    assert allocated == sum(step.allocated for step in memory.memory.steps)
+    assert allocated == sum(row.allocated or 0 for row in profiler.by_layer() if row.depth == 0)
+    with pytest.raises(ValueError, match="same ops"):
+        profiler.join(traced(steps=1))
+    with pytest.raises(ValueError, match="must be a Profiler"):
+        profiler.join(profiled())
+
+
+def test_the_state_of_a_watched_optimizer_is_followed() -> None:
+    model = gpt()
+    optimizer = Adam(model.parameters())
+    with Profiler(memory=True) as profiler:
+        profiler.watch(optimizer)
+        model(tokens()).sum().backward()
+        optimizer.step()
+    assert profiler.memory.highest["optimizer"] == 2 * profiler.memory.highest["parameters"]
+
+
+# --- the roof -------------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_show_the_roof_that_is_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profiler = profiled()
+    places = place_ops(profiler.run, made_ceilings())
+    for row in profiler.key_averages():
+        placed = places.get((row.op, row.phase, row.implementation))
+        assert row.of_roof == (placed.of_roof.median if placed else None)
+        assert row.bound == (placed.verdict.sentence_word if placed else None)
+    assert {row.op for row in profiler.key_averages() if row.bound is None} <= {"reshape", "transpose", "getitem"}
+    assert all(row.bound for row in profiler.by_layer())
+    profiler.print_top_operations(3)
+    profiler.print_by_layer()
+    assert capsys.readouterr().out.count("of roof (%)  bound by") == 2
+    monkeypatch.setattr(store, "kept_ceilings", lambda threads: None)
+    assert all(row.of_roof is None for row in profiler.key_averages())
+    profiler.print_top_operations(3)
+    assert "of roof" not in capsys.readouterr().out
+
+
+def test_ceilings_are_measured_only_when_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def measured(threads: int) -> Ceilings:
+        asked.append(threads)
+        return made_ceilings(threads=threads)
+
+    monkeypatch.setattr(store, "kept_ceilings", lambda threads: None)
+    monkeypatch.setattr(store, "ceilings", measured)
+    profiler = profiled()
+    profiler._profile = dataclasses.replace(profiler.run, blas_threads=2)
+    profiler.print_top_operations()
+    profiler.by_layer()
+    assert asked == []
+    profiler.print_top_operations(roof=True)
+    assert asked == [2]
+    assert "of roof (%)" in capsys.readouterr().out
+    assert all(row.bound for row in profiler.by_layer(roof=True))
+
+
+def test_the_roof_of_a_blas_that_does_not_say_its_threads_must_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "kept_ceilings", kept_ceilings)
+    profiler = profiled()
+    profiler._profile = dataclasses.replace(profiler.run, blas_threads=None)
+    assert not any(row.bound for row in profiler.by_layer())
+    with pytest.raises(ValueError, match="roof needs to know how many threads BLAS used"):
+        profiler.by_layer(roof=True)
+    profiler._ceilings = made_ceilings(threads=2)
+    assert any(row.bound for row in profiler.by_layer(roof=True))
+
+
+def test_a_memory_run_has_no_roof_and_ceilings_of_other_threads_are_refused() -> None:
+    memory = traced()
+    assert {(row.of_roof, row.bound) for row in memory.key_averages()} == {(None, None)}
+    assert {(row.of_roof, row.bound) for row in memory.by_layer()} == {(None, None)}
+    with pytest.raises(RuntimeError, match="memory run has no times"):
+        memory.key_averages(roof=True)
+    with Profiler(ceilings=made_ceilings(threads=99)) as profiler:
+        two_layers()(rows())
+    profiler._profile = dataclasses.replace(profiler.run, blas_threads=2)
+    with pytest.raises(ValueError, match="they are for 99; use ceilings"):
+        profiler.key_averages()
+
+
+# --- Amdahl ----------------------------------------------------------------------------------------------------------
+
+
+@given(st.floats(0, 1), st.floats(1, 1e6))
+def test_amdahl_is_bounded_by_the_part_and_by_the_rest(share: float, speedup: float) -> None:
+    whole = amdahl(share, speedup)
+    assert 1 - 1e-9 <= whole <= speedup * (1 + 1e-9)
+    assert whole <= amdahl(share, math.inf) * (1 + 1e-9)
+
+
+@given(st.floats(0, 0.999), st.floats(0.01, 100), st.floats(1.01, 10))
+def test_amdahl_grows_with_the_speedup_and_is_the_time_added_up(share: float, speedup: float, more: float) -> None:
+    assert amdahl(share, speedup * more) >= amdahl(share, speedup)
+    before, after = 1000.0, 1000 * (1 - share) + 1000 * share / speedup
+    assert amdahl(share, speedup) == pytest.approx(before / after)
+
+
+def test_amdahl_of_a_profile_uses_the_ops_share_of_the_wall_time() -> None:
+    profiler = profiled()
+    share = sum(row.share or 0 for row in profiler.key_averages() if row.op == "linear")
+    assert profiler.amdahl("linear", 3) == pytest.approx(1 / ((1 - share) + share / 3))
+    assert profiler.amdahl("linear", 1) == pytest.approx(1)
+    assert profiler.amdahl("linear", math.inf) == pytest.approx(1 / (1 - share))
+    with pytest.raises(ValueError, match="op must be one that ran"):
+        profiler.amdahl("conv2d", 2)
+    for bad in (0, -1, math.nan):
+        with pytest.raises(ValueError, match="speedup must be above 0"):
+            profiler.amdahl("linear", bad)
+    with pytest.raises(ValueError, match="share must lie"):
+        amdahl(1.5, 2)
+
+
+# --- traces ----------------------------------------------------------------------------------------------------------
+
+EVENT_SCHEMA = {
+    "type": "object",
+    "required": ["name", "ph", "pid", "tid", "args"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "ph": {"enum": ["X", "M", "C"]},
+        "pid": {"type": "integer", "minimum": 0},
+        "tid": {"type": "integer", "minimum": 0},
+        "args": {"type": "object"},
+    },
+    "allOf": [
+        {
+            "if": {"properties": {"ph": {"const": "X"}}},
+            "then": {
+                "required": ["ts", "dur", "cat"],
+                "properties": {
+                    "ts": {"type": "number", "minimum": 0},
+                    "dur": {"type": "number", "minimum": 0},
+                },
+            },
+        },
+        {
+            "if": {"properties": {"ph": {"const": "C"}}},
+            "then": {
+                "required": ["ts"],
+                "properties": {"args": {"additionalProperties": {"type": "number", "minimum": 0}}},
+            },
+        },
+        {
+            "if": {"properties": {"ph": {"const": "M"}}},
+            "then": {"properties": {"name": {"enum": ["process_name", "thread_name"]}}},
+        },
+    ],
+}
+
+
+def events_of(path: Path) -> list[dict[str, Any]]:
+    return checked_events(path, EVENT_SCHEMA)
+
+
+def test_the_trace_fits_the_format_and_holds_every_op(tmp_path: Path) -> None:
+    profiler = profiled().join(traced())
+    events = events_of(profiler.export_chrome_trace(tmp_path / "trace.json"))
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
+    ops = [event for event in events if event.get("cat") in ("forward", "backward")]
+    assert [event["name"] for event in ops] == [event.op for event in profiler.run.events]
+    assert [event["dur"] for event in ops] == [event.total_ns / 1e3 for event in profiler.run.events]
+    live = [sum(event["args"].values()) for event in events if event["ph"] == "C"]
+    assert live == [step.live_bytes for step in profiler.memory.steps]
+
+
+def test_a_trace_without_memory_has_no_counter(tmp_path: Path) -> None:
+    assert all(event["ph"] != "C" for event in events_of(profiled().export_chrome_trace(tmp_path / "trace.json")))
+
+
+def test_events_of_the_trace_nest_as_a_viewer_draws_them(tmp_path: Path) -> None:
+    events = events_of(profiled().export_chrome_trace(tmp_path / "trace.json"))
+    complete = sorted((e for e in events if e["ph"] == "X"), key=lambda e: (e["ts"], -e["dur"]))
+    stack: list[dict[str, Any]] = []
+    parents: dict[str, set[str]] = {}
+    for event in complete:
+        while stack and stack[-1]["ts"] + stack[-1]["dur"] <= event["ts"] + 1e-6:
+            stack.pop()
+        if stack:
+            assert event["ts"] + event["dur"] <= stack[-1]["ts"] + stack[-1]["dur"] + 1e-3, "overlaps its neighbour"
+        key = f"{event['cat']} {event['name']} {event['args'].get('module', '')}".strip()
+        parents.setdefault(key, set()).add(f"{stack[-1]['cat']} {stack[-1]['name']}" if stack else "")
+        stack.append(event)
+    assert parents["run run"] == {""}
+    assert parents["module GPT.blocks.0.mlp"] == {"module GPT.blocks.0"}
+    assert parents["module backward GPT.blocks.0.mlp"] == {"module backward GPT.blocks.0"}
+    assert parents["forward gelu GPT.blocks.1.mlp.activation"] == {"module GPT.blocks.1.mlp.activation"}
+    assert parents["backward gelu GPT.blocks.1.mlp.activation"] == {"module backward GPT.blocks.1.mlp.activation"}
+
+
+def test_a_failed_write_leaves_the_old_trace_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "trace.json"
+    target.write_text("old")
+    profiler = profiled()
+
+    def broken(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.replace", broken)
+    with pytest.raises(OSError, match="disk full"):
+        profiler.export_chrome_trace(target)
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_collapsed_stacks_are_lines_of_frames_and_a_count() -> None:
+    lines = profiled().collapsed_stacks().splitlines()
+    assert all(re.fullmatch(r"[^; ][^;]*(;[^;]+)* \d+", line) for line in lines)
+    stacks = {line.rsplit(" ", 1)[0] for line in lines}
+    assert "GPT;blocks.0;mlp;expand;linear" in stacks
+    assert "GPT;blocks.1;attention;self_attention backward" in stacks
+    assert len(stacks) == len(lines)
+
+
+# --- studies ---------------------------------------------------------------------------------------------------------
+
+
+def test_parameters_are_counted_once_each() -> None:
+    model = two_layers()
+    assert Profiler().count_parameters(model) == PARAMETERS == 53
+    shared = Linear(4, 4, bias=False, seed=0)
+    assert Profiler().count_parameters(Sequential(shared, shared)) == 16
+    with pytest.raises(TypeError, match="must have parameters"):
+        Profiler().count_parameters(3)
+
+
+def test_memory_of_a_forward_is_the_bytes_counted_by_hand() -> None:
+    found = Profiler().measure_memory(two_layers(), (ROWS, INPUTS))
+    assert found["parameter_memory_mb"] * MIB == PARAMETERS * 4
+    assert found["activation_memory_mb"] * MIB == ROWS * HIDDEN * 4
+    assert found["input_memory_mb"] * MIB == ROWS * INPUTS * 4
+    assert found["peak_memory_mb"] >= sum(found[f"{part}_memory_mb"] for part in ("parameter", "activation", "input"))
+    assert found["memory_efficiency"] == pytest.approx(
+        (found["parameter_memory_mb"] + found["activation_memory_mb"]) / found["peak_memory_mb"]
+    )
+    assert 0 < found["memory_efficiency"] <= 1
+
+
+def test_latency_is_the_median_of_the_kept_samples() -> None:
+    profiler = Profiler()
+    latency = profiler.latency(two_layers(), rows(), warmup=2, iterations=9)
+    assert (latency.n, latency.unit, latency.how["warmup_runs"]) == (9, "s", 2)
+    found = profiler.measure_latency(two_layers(), rows(), warmup=1, iterations=3)
+    assert isinstance(found, float)
+    assert found > 0
+
+
+def test_latency_is_not_measured_under_an_observer() -> None:
+    with Profiler(), pytest.raises(RuntimeError, match="leave the `with Profiler"):
+        Profiler().measure_latency(two_layers(), rows())
+
+
+def test_a_forward_pass_has_every_key_and_they_agree() -> None:
+    profiler = Profiler()
+    found = profiler.profile_forward_pass(two_layers(), rows())
+    assert found["parameters"] == PARAMETERS
+    assert found["flops"] == 2 * (INPUTS * HIDDEN + HIDDEN * OUTPUTS)
+    assert found["batch_flops"] == ROWS * found["flops"]
+    seconds = found["latency_ms"] * 1e-3
+    assert found["gflops_per_second"] == pytest.approx(found["batch_flops"] / seconds / 1e9)
+    verdicts = {"memory": "is_memory_bound", "compute": "is_compute_bound", "overhead": "is_overhead_bound"}
+    assert found["bottleneck"] in (*verdicts, "unclear")
+    assert {name for name, key in verdicts.items() if found[key]} == {found["bottleneck"]} - {"unclear"}
+    assert found["memory_bandwidth_mbs"] > 0
+    assert found["computational_efficiency"] > 0
+    assert found["parameter_memory_mb"] * MIB == PARAMETERS * 4
+    assert [row.calls for row in profiler.key_averages() if row.op == "linear"] == [2], "the run is kept for tables"
+
+
+def test_a_forward_pass_is_held_against_the_roof_of_its_threads() -> None:
+    made = made_ceilings()
+    profiler = Profiler(ceilings=made)
+    found = profiler.profile_forward_pass(two_layers(), rows())
+    least, *_ = roof_seconds(profiler.run.events, made)
+    assert found["share_of_roof"].samples == pytest.approx([least / seconds for seconds in found["latency"].samples])
+    assert found["computational_efficiency"] == found["verdict"].efficiency
+    other = Profiler(ceilings=made_ceilings(threads=made.threads + 1))
+    with pytest.raises(ValueError, match=rf"this process ran with {made.threads}, they are for {made.threads + 1}"):
+        other.profile_forward_pass(two_layers(), rows())
+
+
+def test_a_layers_profile_is_named() -> None:
+    found = Profiler().profile_layer(Linear(8, 4, seed=0), (3, 8))
+    assert (found["layer_name"], found["flops"], found["batch_flops"]) == ("Linear", 64, 192)
+
+
+def test_a_backward_pass_has_every_key_and_they_agree() -> None:
+    found = Profiler().profile_backward_pass(two_layers(), rows())
+    assert found["total_flops"] == found["forward_flops"] + found["backward_flops"]
+    assert found["forward_flops"] == 2 * ROWS * (INPUTS * HIDDEN + HIDDEN * OUTPUTS)
+    assert found["gradient_memory_mb"] * MIB == PARAMETERS * 4
+    assert found["activation_memory_mb"] * MIB == ROWS * HIDDEN * 4
+    state = {name: mb * MIB for name, mb in found["optimizer_memory_mb"].items()}
+    assert state == {"sgd": 0, "sgd_momentum": PARAMETERS * 4, "adam": 2 * PARAMETERS * 4}
+    assert (found["optimizer"], found["optimizer_state_mb"] * MIB) == ("adam", state["adam"])
+    latency = found["latency"]
+    for forward, backward, total in zip(
+        latency.forward.samples, latency.backward.samples, latency.total.samples, strict=True
+    ):
+        assert total == pytest.approx(forward + backward)
+    assert found["total_memory_mb"] >= found["gradient_memory_mb"] + found["parameter_memory_mb"]
+
+
+def test_a_loss_function_is_part_of_the_step_and_must_return_one_number() -> None:
+    profiler = Profiler()
+    profiler.profile_backward_pass(two_layers(), rows(), lambda output: (output * output).mean())
+    assert {row.op for row in profiler.key_averages() if row.phase == "backward"} >= {"multiply", "mean", "linear"}
+    with pytest.raises(TypeError, match="loss_fn must return a Tensor of one element"):
+        profiler.profile_backward_pass(two_layers(), rows(), lambda output: output)
+
+
+def test_studies_leave_the_model_and_its_input_as_they_were() -> None:
+    drawn = np.random.default_rng(5)
+    model = Sequential(BatchNorm2d(2), Dropout(0.5, seed=drawn))
+    before = model.state_dict()
+    marked = np.full(2, 7, np.float32)
+    model.parameters()[0].grad = marked
+    x = Tensor(np.random.default_rng(0).normal(size=(3, 2, 4, 4)).astype(np.float32), requires_grad=True)
+    x.grad = kept = np.ones(x.shape, np.float32)
+    state = drawn.bit_generator.state
+    profiler = Profiler()
+    profiler.profile_forward_pass(model, x)
+    profiler.profile_backward_pass(model, x)
+    profiler.measure_memory(model, x.shape)
+    profiler.count_flops(model, x.shape)
+    assert all(np.array_equal(values, before[name]) for name, values in model.state_dict().items())
+    assert model.parameters()[0].grad is marked
+    assert model.parameters()[1].grad is None
+    assert x.grad is kept
+    assert (kept == 1).all()
+    assert drawn.bit_generator.state == state
+    assert model.training
+
+
+def test_input_that_is_none_raises() -> None:
+    with pytest.raises(TypeError, match="input_tensor must be a Tensor"):
+        Profiler().profile_forward_pass(two_layers(), [1.0])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="must be callable"):
+        Profiler().measure_latency(3, rows())

@@ -1,0 +1,68 @@
+"""What the checks of all exercises share: what is unwritten fails by name, and speed needs an interval."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from numbers import Real
+from typing import Any, TypeVar
+
+from tinytorch.perf.measuring.comparison import CANNOT_TELL, FASTER, Comparison
+
+Answer = TypeVar("Answer", bound=Callable[..., Any])
+
+
+def exercise_check(check: Callable[[Answer], str]) -> Callable[[Answer], str]:
+    """Return ``check`` so that it also tells a reader whose function is missing or still empty.
+
+    Exercises begin with a body that raises NotImplementedError.
+
+    Raises:
+        AssertionError: from the result, if the function raises NotImplementedError.
+        TypeError: from the result, if what it was given cannot be called.
+    """
+
+    @functools.wraps(check)
+    def checked(function: Answer) -> str:
+        if not callable(function):
+            raise TypeError(
+                f"{check.__name__} takes your function itself, without calling it, not its result {function!r}"
+            )
+        try:
+            return check(function)
+        except NotImplementedError:
+            name = getattr(function, "__name__", "your function")
+            sentence = f"{name} is not written yet: replace the line that raises NotImplementedError"
+            raise AssertionError(sentence) from None
+
+    return checked
+
+
+def returned_number(answer: Any, case: str) -> float:
+    """Return ``answer`` if it is a number, NumPy's scalars included.
+
+    Args:
+        answer: what the reader's function returned.
+        case: what it was asked, for the error.
+
+    Raises:
+        AssertionError: if it is none, as where a return is missing.
+    """
+    assert isinstance(answer, Real), f"{case}: the answer must be a number, not {answer!r}"
+    return float(answer)
+
+
+def judged_faster(name: str, comparison: Comparison) -> str:
+    """Return "... passed" if the candidate is faster, and what to do where the interval cannot tell.
+
+    Args:
+        name: of the exercise.
+        comparison: of the reader's function, as candidate, with what it has to beat.
+
+    Raises:
+        AssertionError: with the ratio and its interval, if the candidate is slower or as fast as the baseline.
+    """
+    if comparison.verdict == CANNOT_TELL:
+        return f"{name}: right, but this run cannot tell how fast; run the check again. {comparison.sentence()}"
+    assert comparison.verdict == FASTER, f"it is right, but not faster. {comparison.sentence()}"
+    return f"{name}: passed. {comparison.sentence()}"

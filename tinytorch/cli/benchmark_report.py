@@ -1,0 +1,209 @@
+"""A benchmark's report: tables, machine and verdicts in Markdown, and in HTML with figures in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from tinytorch.perf.benchmarking.comparing import Change, compare_with_first
+from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front
+from tinytorch.perf.benchmarking.performance import Performance
+from tinytorch.perf.benchmarking.placement import place_words
+from tinytorch.perf.benchmarking.plot import plot_performance_comparison
+from tinytorch.perf.benchmarking.regressions import ResultsChange
+from tinytorch.perf.benchmarking.results import Results
+from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.report import tables
+from tinytorch.report.figures import INK, settle
+from tinytorch.report.svg import page_svg
+from tinytorch.report.tables import Column
+
+Row = dict[str, Any]
+
+
+def performance_rows(performances: Mapping[str, Performance]) -> tuple[list[Row], list[Column]]:
+    """Return rows and columns of all that was measured of each variant, and its comparison with the first.
+
+    The accuracy is a share in per cent; what was not measured is a dash.
+    """
+    batches = sorted({size for one in performances.values() for size in one.batches})
+    changes = compare_with_first(performances) if len(performances) > 1 else {}
+    first = batches[0]
+    columns = [Column("name", "variant"), Column("time", f"time at {first}")]
+    columns += [Column(f"rate-{size}", f"throughput at {size}") for size in batches]
+    columns += [Column("memory", "peak memory"), Column("size", "model"), Column("accuracy", "accuracy")]
+    if changes:
+        columns += [Column("speedup", "speedup"), Column("verdict", "it is")]
+    rows = []
+    for name, one in performances.items():
+        change = changes.get(name)
+        rates = {f"rate-{size}": one.throughput[size] if size in one.times else None for size in batches}
+        accuracy = one.accuracy
+        row: Row = {"name": name, "time": one.time, **rates, "memory": one.peak_memory, "size": one.size}
+        row["accuracy"] = None if accuracy is None else share_words(accuracy.median, accuracy.interval)
+        row["speedup"] = None if change is None else change.speedup.ratio
+        row["verdict"] = "the baseline" if change is None else change.speedup.verdict
+        rows.append(row)
+    return rows, columns
+
+
+def share_words(share: float, interval: Any) -> str:
+    """Return "98.9 % (97.2 to 99.7)"."""
+    return f"{100 * share:.1f} % ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
+
+
+def change_rows(changed: ResultsChange) -> tuple[list[Row], list[Column]]:
+    """Return rows and columns of two runs' comparison: each variant and batch size, then the geometric mean."""
+    columns = [
+        Column("name", "variant"),
+        Column("batch", "batch"),
+        Column("speedup", "speedup"),
+        Column("interval", "interval"),
+        Column("verdict", "the new one is"),
+        Column("memory", "memory"),
+        Column("accuracy", "accuracy"),
+    ]
+    rows = []
+    for name, change in changed.changes.items():
+        for size, speedup in change.speedups.items():
+            rows.append(
+                _speed_row(name, str(size), speedup)
+                | {"memory": _memory_words(change), "accuracy": _accuracy_words(change)}
+            )
+    rows.append(_speed_row("geometric mean", "all", changed.geometric_mean) | {"memory": None, "accuracy": None})
+    return rows, columns
+
+
+def _speed_row(name: str, batch: str, speedup: Comparison) -> Row:
+    low, high = speedup.interval.low, speedup.interval.high
+    return {
+        "name": name,
+        "batch": batch,
+        "speedup": f"{speedup.ratio.median:.3f}",
+        "interval": f"{low:.3f} to {high:.3f}",
+        "verdict": speedup.verdict,
+    }
+
+
+def _memory_words(change: Change) -> str:
+    return f"{change.memory.verdict}, {change.memory.saved_percent:+.1f} % saved"
+
+
+def _accuracy_words(change: Change) -> str | None:
+    if change.accuracy is None:
+        return None
+    return f"{change.accuracy_verdict}, {100 * change.accuracy.difference:+.2f} points"
+
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 0 auto; padding: 1rem; }
+.measured-table { overflow-x: auto; } table { border-collapse: collapse; }
+caption { text-align: left; padding-bottom: .5rem; }
+th, td { padding: .25rem .6rem; border-bottom: 1px solid #8888; text-align: left; white-space: nowrap; }
+.numeric { text-align: right; font-variant-numeric: tabular-nums; } .spread, .unit { opacity: .75; }
+figure { margin: 1rem 0; max-width: 36rem; } svg { width: 100%; height: auto; }
+"""
+
+
+def markdown_report(results: Sequence[Results]) -> str:
+    """Return the report of one run or several in Markdown.
+
+    Raises:
+        ValueError: if there are none, or one has measured nothing.
+    """
+    parts = ["# Benchmark"]
+    for one in _checked(results):
+        rows, columns = performance_rows(one.performances)
+        parts += [f"## {heading(one)}", *(f"- {line}" for line in conditions(one)), ""]
+        parts += [tables.to_markdown(rows, columns), "", *front_sentences(_front(one))]
+    return "\n".join(parts) + "\n"
+
+
+def html_report(results: Sequence[Results]) -> str:
+    """Return the report of one run or several as one page of HTML, which asks nothing of any other file or host.
+
+    Raises:
+        ValueError: as `markdown_report` does.
+    """
+    return html_page(
+        "Benchmark", "\n".join(_section(one, f"run-{index}") for index, one in enumerate(_checked(results)))
+    )
+
+
+def html_page(title: str, body: str) -> str:
+    """Return a whole page of HTML around ``body``."""
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{escape(title)}</h1>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _section(one: Results, key: str) -> str:
+    rows, columns = performance_rows(one.performances)
+    caption = "Medians and their 95 % intervals; a speedup above 1 is faster than the first variant."
+    lines = "".join(f"<li>{escape(line)}</li>" for line in conditions(one))
+    front = "".join(f"<p>{escape(sentence)}</p>" for sentence in front_sentences(_front(one)))
+    table = tables.to_html(rows, columns, caption=caption, key=key)
+    return f"<h2>{escape(heading(one))}</h2>\n<ul>{lines}</ul>\n{table}\n{front}\n{_figure(one.performances, key)}"
+
+
+def _figure(performances: Mapping[str, Performance], key: str) -> str:
+    figure = plot_performance_comparison(performances, ink=INK)
+    settle(figure)
+    names = ", ".join(performances)
+    alt = f"Bars with error bars of time, peak memory and accuracy of {names}; the table above holds the numbers."
+    svg = page_svg(figure, key=key, alt=alt, ink=INK)
+    return f"<figure>{svg}<figcaption>Time, peak memory and accuracy with 95 % intervals.</figcaption></figure>"
+
+
+def _checked(results: Sequence[Results]) -> Sequence[Results]:
+    if not results:
+        raise ValueError("results must hold at least one run")
+    for one in results:
+        if not one.performances:
+            raise ValueError(f"the run of {one.plan.subject} of {one.created} has measured nothing: resume it first")
+    return results
+
+
+def heading(one: Results) -> str:
+    """Return what ran, and when."""
+    return f"{one.plan.subject}, {one.created}"
+
+
+def conditions(one: Results) -> list[str]:
+    """Return machine, libraries, code and plan in words, a line each."""
+    made, plan = one.identity, one.plan
+    blas = ", ".join(
+        " ".join(each[part] for part in ("name", "version", "core") if each[part]) for each in made["blas"]
+    )
+    code = f"{one.code.get('name', 'code')} {one.code.get('version', '')}".strip()
+    if one.code.get("commit"):
+        code += f", commit {one.code['commit'][:12]}" + (", changed since" if one.code.get("changed") else "")
+    lines = [
+        f"{made['cpu']}, {made['cores_usable']} of {made['cores_logical']} cores, {made['system']}",
+        f"Python {made['python']}, NumPy {made['numpy']}, BLAS {blas}, {plan.threads} thread(s)",
+        f"{code}; {one.done} of {plan.processes} processes of up to {plan.repeats} samples, seed {plan.seed}",
+        *place_words(one.performances),
+        f"an item is one example of: {next(iter(one.performances.values())).task}",
+    ]
+    return lines if one.complete else [*lines, "this run is not complete"]
+
+
+def _front(one: Results) -> ParetoFront:
+    return pareto_front(one.performances)
+
+
+def front_sentences(front: ParetoFront) -> list[str]:
+    """Return the Pareto front in words: who is on it, who is dominated and by whom, and what cannot be told."""
+    sentences = [f"No other variant is proven better than: {', '.join(front.front)}."]
+    if front.dominated:
+        named = "; ".join(f"{name} by {', '.join(by)}" for name, by in front.dominated.items())
+        sentences.append(f"Dominated in time, memory and accuracy: {named}.")
+    if front.undecided:
+        named = "; ".join(f"{name} by {', '.join(by)}" for name, by in front.undecided.items())
+        sentences.append(f"Dominated by the numbers alone, which the intervals cannot tell: {named}.")
+    return sentences

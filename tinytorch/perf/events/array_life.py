@@ -1,0 +1,363 @@
+"""Memory of a run by the life of its arrays: born at an op, dead when freed, each buffer counted once."""
+
+from __future__ import annotations
+
+import struct
+import sys
+import time
+import tracemalloc
+import weakref
+from array import array as numbers
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from tinytorch.core.dispatch import Observer, observed_by
+from tinytorch.core.module import Module, Parameter
+from tinytorch.core.op import Array, Call, Saved
+from tinytorch.core.optimizers import Optimizer
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.events.stream import Profile, Recorder
+from tinytorch.perf.measuring import collector_off
+from tinytorch.perf.measuring.memory import Tracing
+
+#: What a buffer is for. parameters, buffers: of modules that ran or are watched. optimizer: its state.
+#: gradients: ``grad`` of parameters and watched tensors. activations: made by an op and saved for backward.
+#: inputs: operands that no op made. outputs: everything else that ops made, also gradients on their way.
+Category = Literal["parameters", "buffers", "optimizer", "gradients", "activations", "inputs", "outputs"]
+CATEGORIES: tuple[Category, ...] = get_args(Category)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One op of a memory run.
+
+    Attributes:
+        allocated: bytes by which the op's worst moment was above its beginning, as tracemalloc saw it.
+        temporary: the part of it that was freed within the op.
+        peak: bytes of known buffers and temporaries together at the op's worst moment.
+        live: bytes of each category of `CATEGORIES` after the op.
+    """
+
+    allocated: int
+    temporary: int
+    peak: int
+    live: tuple[int, ...]
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of all buffers that are alive after the op."""
+        return sum(self.live)
+
+
+@dataclass(frozen=True)
+class MemoryProfile:
+    """What a memory run found, in bytes.
+
+    Attributes:
+        run: the ops; their times are those of a traced run and mean nothing.
+        steps: one for each op of ``run.events``, in order.
+        highest: most bytes that each category held at any moment; the moments differ.
+        final: bytes of each category at the end of the run.
+        standing: bytes of the buffers that were there before the run: parameters, inputs, ...
+        traced_peak: most bytes by which tracemalloc's count rose above the start of the run.
+        array_peak: most bytes of known buffers plus temporaries of the op that ran.
+        exact_origin: False if the caller's own tracing was on, so that every operand that no op made had to be
+            taken for standing.
+    """
+
+    run: Profile
+    steps: tuple[Step, ...]
+    highest: dict[Category, int]
+    final: dict[Category, int]
+    standing: int
+    traced_peak: int
+    array_peak: int
+    exact_origin: bool
+
+    @property
+    def peak(self) -> int:
+        """Most bytes that stood or were allocated at one moment, also by code between the ops."""
+        return self.standing + self.traced_peak
+
+    @property
+    def temporary(self) -> int:
+        """Most bytes that one op allocated and freed again."""
+        return max((step.temporary for step in self.steps), default=0)
+
+    @property
+    def unattributed(self) -> int:
+        """Bytes of `peak` that belong to no known buffer or op: Python objects, arrays made between ops."""
+        return self.peak - self.array_peak
+
+
+class _Buffer:
+    """One array that owns memory. Holds only a weak reference to it.
+
+    ``entry`` is the bytes that were taken for this object and its reference, which are free when the array is.
+    """
+
+    __slots__ = ("category", "entry", "nbytes", "reference")
+
+    def __init__(self, nbytes: int, category: Category, reference: weakref.ref[Array]) -> None:
+        self.nbytes = nbytes
+        self.category = category
+        self.reference = reference
+        self.entry = 0
+
+
+def owner_of(array: Array) -> Array:
+    """Return the array that owns the memory that ``array`` looks at.
+
+    Where NumPy does not own it (a file's map, another library's buffer), it is the last array on the way there.
+    """
+    base = array.base
+    while base is not None:
+        if isinstance(base, np.ndarray):
+            array = base
+        # as_strided puts an object of its own between a view and its array, which leads on by its own base.
+        base = getattr(base, "base", None)
+    return array
+
+
+def arrays_in(saved: Any) -> Iterator[Array]:
+    """Yield the arrays in ``saved``, also those in tuples and lists."""
+    if isinstance(saved, np.ndarray):
+        yield saved
+    elif isinstance(saved, (tuple, list)):
+        for part in saved:
+            yield from arrays_in(part)
+
+
+#: CPython makes room for one item more in a named tuple than its size says.
+_ITEM = struct.calcsize("P")
+
+
+def _bytes_of(call: Call) -> int:
+    """Return the bytes of a call's own objects: the seam makes them for observers, and a recorder keeps them."""
+    specs, made = [call.output], [call, call.start, call.end]
+    if call.phase == "forward":  # whose backward call carries these very objects
+        specs += call.inputs
+        made += [call.inputs, call.params]
+    for spec in specs:
+        made += [spec, spec.shape]
+    return sum(map(sys.getsizeof, made)) + _ITEM * len(specs)
+
+
+class ArrayLife(Observer):
+    """Follows every buffer that an op reads, makes or saves, from its birth to its death.
+
+    What it allocates for its own books is taken out of what tracemalloc counted.
+    """
+
+    def __init__(self, tracing: Tracing) -> None:
+        self._tracing = tracing
+        self._recorder = Recorder()
+        self._start = time.perf_counter_ns()
+        self._live: dict[int, _Buffer] = {}
+        self._bytes: dict[Category, int] = dict.fromkeys(CATEGORIES, 0)
+        self._highest: dict[Category, int] = dict.fromkeys(CATEGORIES, 0)
+        self._leaves: list[weakref.ref[Tensor]] = []
+        self._known_modules: weakref.WeakSet[Module] = weakref.WeakSet()
+        self._steps = numbers("q")  # the fields of each step in a row: numbers that are no objects
+        self._standing = 0
+        self._own = 0
+        # Readings and sizes: a number is an object elsewhere, which would count.
+        self._entries: dict[int, int] = {}
+        self._before, self._before_entry = numbers("q", [0]), numbers("q", [0])
+        self._base = 0
+        self._traced_peak = 0
+        self._array_peak = 0
+        self._backward_ran = False
+
+    def watch(self, held: Iterable[Module | Optimizer | Tensor]) -> None:
+        """Follow parameters and buffers of modules, the state of optimizers, and tensors with their gradients.
+
+        Raises:
+            TypeError: if one is something else; nothing is followed then.
+        """
+        things = list(held)
+        for thing in things:
+            if not isinstance(thing, (Module, Optimizer, Tensor)):
+                raise TypeError(f"watch takes Modules, Optimizers and Tensors, not {type(thing).__name__}")
+        for thing in things:
+            if isinstance(thing, Module):
+                self._follow_module(thing)
+            elif isinstance(thing, Optimizer):
+                for array in thing.state_arrays():
+                    self._register(array, "optimizer")
+            else:
+                self._register(thing.data, "parameters" if isinstance(thing, Parameter) else "inputs")
+                self._follow_leaf(thing)
+
+    def _follow_module(self, module: Module) -> None:
+        for parameter in module.parameters():
+            self._register(parameter.data, "parameters")
+            self._follow_leaf(parameter)
+        for _, buffer in module.named_buffers():
+            self._register(buffer.data, "buffers")
+        self._known_modules.update(each for _, each in module.named_modules())
+
+    def _follow_leaf(self, leaf: Tensor) -> None:
+        self._leaves.append(weakref.ref(leaf))
+        if leaf.grad is not None:
+            self._register(leaf.grad, "gradients")
+
+    def enter_module(self, path: str, module: Module) -> None:
+        """Learn which arrays are a module's parameters and buffers."""
+        self._read()
+        self._recorder.enter_module(path, module)
+        if module not in self._known_modules:
+            self._follow_module(module)
+        self._own += self._grown()
+
+    def leave_module(self, path: str, module: Module) -> None:
+        """Keep the end of a module's forward."""
+        self._read()
+        self._recorder.leave_module(path, module)
+        self._own += self._grown()
+
+    def before_op(self) -> None:
+        """Begin an op: find gradients that the last one left, and let the traced peak start anew."""
+        self._read()
+        self._find_gradients()
+        self._own += self._grown()
+        self._base = self._tracing.restart_peak()
+
+    def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
+        """End an op: register what it read, saved and made."""
+        current, peak = self._read()
+        self._backward_ran = call.phase == "backward"
+        for array in arrays_in(inputs):
+            if id(owner_of(array)) not in self._live:
+                self._register(array, "inputs" if call.phase == "forward" else "outputs")
+        for array in arrays_in(saved):
+            self._register(array, "activations")
+        for array in arrays_in(outputs):
+            self._register(array, "outputs")
+        highest = sum(self._bytes.values()) + peak - current
+        self._array_peak = max(self._array_peak, highest)
+        self._steps.extend((peak - self._base, peak - max(self._base, current), highest, *self._bytes.values()))
+        self._recorder.after_op(call, inputs, outputs, saved)
+        self._own += self._grown() + _bytes_of(call)
+        self._tracing.restart_peak()
+
+    def _read(self) -> tuple[int, int]:
+        """Note what was allocated since the last reading; return the bytes traced now and the most since then."""
+        current, peak = self._tracing.read()
+        self._traced_peak = max(self._traced_peak, peak - self._own - self._tracing.baseline)
+        self._before[0] = tracemalloc.get_traced_memory()[0]
+        return current, peak
+
+    def _grown(self) -> int:
+        """Return how many bytes more are traced than right after the last `_read`."""
+        return tracemalloc.get_traced_memory()[0] - self._before[0]
+
+    def _find_gradients(self) -> None:
+        """Register what autograd put into ``grad``: it may be an op's output or a copy that no op made."""
+        if not self._backward_ran:
+            return
+        for reference in self._leaves:
+            leaf = reference()
+            if leaf is not None and leaf.grad is not None:
+                self._register(leaf.grad, "gradients")
+
+    def _register(self, array: Array, category: Category) -> None:
+        """Count the buffer of ``array`` once, under the first category that holds, or under a better one."""
+        owner = owner_of(array)
+        known = self._live.get(id(owner))
+        if known is not None:
+            if _comes_first(category, known.category):
+                self._bytes[known.category] -= known.nbytes
+                known.category = category
+                self._add(category, known.nbytes)
+            return
+        key = id(owner)
+        # The callback runs when the array is freed, before its address can be given to another one.
+        self._before_entry[0] = tracemalloc.get_traced_memory()[0]
+        buffer = _Buffer(owner.nbytes, category, weakref.ref(owner, partial(self._died, key)))
+        entry = tracemalloc.get_traced_memory()[0] - self._before_entry[0]
+        buffer.entry = self._entries.setdefault(entry, entry)
+        self._live[key] = buffer
+        self._add(category, owner.nbytes)
+        if not self._made_in_run(owner, category):
+            self._standing += owner.nbytes
+
+    def _made_in_run(self, owner: Array, category: Category) -> bool:
+        if self._tracing.own_session:
+            return tracemalloc.get_object_traceback(owner) is not None
+        return category in ("activations", "outputs") or (category == "gradients" and self._backward_ran)
+
+    def _add(self, category: Category, nbytes: int) -> None:
+        self._bytes[category] += nbytes
+        self._highest[category] = max(self._highest[category], self._bytes[category])
+
+    def _died(self, key: int, reference: weakref.ref[Array]) -> None:
+        buffer = self._live.get(key)
+        if buffer is not None and buffer.reference is reference:
+            del self._live[key]
+            self._bytes[buffer.category] -= buffer.nbytes
+            self._own -= buffer.entry
+
+    def finished(self) -> MemoryProfile:
+        """Return what was found; nothing is followed any longer."""
+        self._read()
+        self._find_gradients()
+        self._array_peak = max(self._array_peak, sum(self._bytes.values()))
+        final = dict(self._bytes)
+        self._live.clear()
+        fields = 3 + len(CATEGORIES)
+        rows = [self._steps[start : start + fields] for start in range(0, len(self._steps), fields)]
+        return MemoryProfile(
+            self._recorder.profile(self._start, time.perf_counter_ns()),
+            tuple(Step(row[0], row[1], row[2], tuple(row[3:])) for row in rows),
+            dict(self._highest),
+            final,
+            self._standing,
+            max(self._traced_peak, 0),
+            self._array_peak,
+            self._tracing.own_session,
+        )
+
+
+#: A buffer that is several things is counted as the first of these.
+_ORDER: tuple[Category, ...] = (
+    "parameters",
+    "buffers",
+    "optimizer",
+    "gradients",
+    "inputs",
+    "activations",
+    "outputs",
+)
+
+
+def _comes_first(one: Category, other: Category) -> bool:
+    return _ORDER.index(one) < _ORDER.index(other)
+
+
+class MemoryRecording:
+    """``watch`` says what else to follow; ``profile`` is there once the body of `recording_memory` has ended."""
+
+    profile: MemoryProfile
+
+    def __init__(self, life: ArrayLife) -> None:
+        self.watch = life.watch
+
+
+@contextmanager
+def recording_memory(*held: Module | Optimizer | Tensor) -> Iterator[MemoryRecording]:
+    """Follow the memory of the body, and of ``held`` (models, optimizers, tensors whose gradients are wanted)."""
+    with collector_off(), Tracing() as tracing:
+        life = ArrayLife(tracing)
+        life.watch(held)
+        result = MemoryRecording(life)
+        try:
+            with observed_by(life):
+                yield result
+        finally:
+            result.profile = life.finished()

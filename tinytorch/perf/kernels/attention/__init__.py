@@ -1,0 +1,1 @@
+"""Attention that never stores its matrix of scores, forward and backward."""

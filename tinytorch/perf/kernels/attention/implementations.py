@@ -1,0 +1,201 @@
+"""The attention kernels at the seam: packed self-attention, and separate queries, keys and values.
+
+Declared: float32, sequences of any length, heads of any depth, positions in any order in memory. Other dtypes go
+to the op's reference.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from tinytorch.core import ops
+from tinytorch.core.op import Array, Call, Gradients, Implementation, Saved, Work
+from tinytorch.perf.kernels.attention.backward import attend_backward, backward_sizes
+from tinytorch.perf.kernels.attention.forward import QUERIES, attend, attend_one, scratch_sizes
+from tinytorch.perf.kernels.runtime import threads
+
+#: About how long a multiply-accumulate of a whole attention takes, in nanoseconds.
+_NS = 0.011
+_NOTHING = np.empty(0, np.float32)
+
+Layout = tuple[int, int, int, int]
+
+
+@lru_cache(maxsize=256)
+def _plan(heads: int, queries: int, keys: int, depth: int, causal: bool, layouts: tuple[Layout, ...]) -> Array:
+    """Return sizes and layouts (offset and steps of batch, head, position, in elements) as the kernels read them."""
+    return np.array([heads, queries, keys, depth, causal, *(step for layout in layouts for step in layout)], np.int64)
+
+
+@lru_cache(maxsize=64)
+def _scratch(keys: int, depth: int, backward: bool) -> int:
+    """Return the floats of scratch of a share of the work: linear in ``keys``."""
+    return int(sum((backward_sizes if backward else scratch_sizes)(keys, depth)))
+
+
+def _run(kernel: Any, heads: int, macs: int, scratch: int, *arguments: Any) -> None:
+    """Run a kernel over shares of the work, each with ``scratch`` floats of its own."""
+    ns = macs * _NS
+    shares = threads.shares(heads, ns)
+    threads.split(kernel, shares, ns / shares, shares, *arguments, np.empty((shares, scratch), np.float32))
+
+
+def _flat(x: Array) -> tuple[Array, Layout]:
+    """Return the memory of (B, H, T, D) as one axis, and its layout; a copy if a row's floats are apart."""
+    if x.strides[3] != x.itemsize or min(x.strides) < 0:
+        x = np.ascontiguousarray(x)
+    steps = tuple(step // x.itemsize for step in x.strides[:3])
+    layout = (0, steps[0], steps[1], steps[2])
+    if x.flags.c_contiguous:
+        return x.reshape(-1), layout
+    if not x.size:
+        return x.reshape(-1), layout
+    extent = 1 + sum((length - 1) * step for length, step in zip(x.shape, (*steps, 1), strict=True))
+    return as_strided(x, (extent,), (x.itemsize,)), layout
+
+
+def _attended(keep: bool, arrays: tuple[Array, Array, Array], out: Array, batch: int, plan: Array) -> Array:
+    """Fill ``out``; return the statistics for backward."""
+    heads, queries, keys, depth = (int(size) for size in plan[:4])
+    statistics = np.empty(2 * batch * heads * queries, np.float32) if keep else _NOTHING
+    macs = 2 * batch * heads * queries * keys * depth
+    if not macs:
+        return statistics
+    if queries == 1:
+        _run(attend_one, batch * heads, macs, keys, *arrays, out.reshape(-1), statistics, plan)
+    else:
+        blocks = batch * heads * -(-queries // QUERIES)
+        _run(attend, blocks, macs, _scratch(keys, depth, False), *arrays, out.reshape(-1), statistics, plan)
+    return statistics
+
+
+def _slopes(
+    arrays: tuple[Array, Array, Array],
+    output: Array,
+    gradient: Array,
+    statistics: Array,
+    downs: tuple[Array, Array, Array],
+    batch: int,
+    plans: tuple[Array, Array],
+) -> None:
+    """Fill ``downs``, flat, with the gradients of queries, keys and values."""
+    heads, queries, keys, depth = (int(size) for size in plans[0][:4])
+    macs = 5 * batch * heads * queries * keys * depth
+    if not macs:
+        for down in downs:
+            down[:] = 0
+        return
+    _run(
+        attend_backward,
+        batch * heads,
+        macs,
+        _scratch(keys, depth, True),
+        *arrays,
+        output.reshape(-1),
+        np.ascontiguousarray(gradient, np.float32).reshape(-1),
+        statistics,
+        *downs,
+        *plans,
+    )
+
+
+def _packed_plan(length: int, heads: int, depth: int, causal: bool) -> Array:
+    width = heads * depth
+    parts = tuple((part * width, 3 * length * width, depth, 3 * width) for part in range(3))
+    return _plan(heads, length, length, depth, causal, (*parts, (0, length * width, depth, width)))
+
+
+def _self_attention_forward(keep: bool, packed: Array, *, heads: int, causal: bool) -> tuple[Array, Saved]:
+    """(B, T, 3 H D) to (B, T, H D)."""
+    if packed.dtype != np.float32 or packed.ndim != 3 or packed.shape[2] % (3 * heads):
+        return ops.self_attention.reference.forward(keep, packed, heads=heads, causal=causal)
+    packed = np.ascontiguousarray(packed)
+    batch, length, width = packed.shape
+    plan = _packed_plan(length, heads, width // (3 * heads), causal)
+    output = np.empty((batch, length, width // 3), np.float32)
+    flat = packed.reshape(-1)
+    statistics = _attended(keep, (flat, flat, flat), output, batch, plan)
+    return output, (packed, output, statistics, plan) if keep else ()
+
+
+def _self_attention_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    if len(saved) != 4:
+        return ops.self_attention.reference.backward(gradient, saved, needs, owned)
+    packed, output, statistics, plan = saved
+    down = np.empty_like(packed)
+    flat, into = packed.reshape(-1), down.reshape(-1)
+    arrays, downs = (flat, flat, flat), (into, into, into)
+    _slopes(arrays, output, gradient, statistics, downs, len(packed), (plan, plan))
+    return (down,)
+
+
+def _declared(q: Array, k: Array, v: Array, causal: bool) -> bool:
+    """Return whether the kernel takes these; the reference takes the rest, or says what is wrong with them."""
+    if not (q.dtype == k.dtype == v.dtype == np.float32 and q.ndim == k.ndim == 4):
+        return False
+    fits = k.shape == v.shape and q.shape[:2] == k.shape[:2] and q.shape[3] == k.shape[3]
+    return fits and k.shape[2] > 0 and not (causal and q.shape[2] > k.shape[2])
+
+
+def _attention_forward(keep: bool, q: Array, k: Array, v: Array, *, causal: bool) -> tuple[Array, Saved]:
+    """q (B, H, T, D) over k and v (B, H, S, D) to (B, H, T, D)."""
+    if not _declared(q, k, v, causal):
+        return ops.attention.reference.forward(keep, q, k, v, causal=causal)
+    batch, heads, queries, depth = q.shape
+    output = np.empty(q.shape, np.float32)
+    (flat_q, at_q), (flat_k, at_k), (flat_v, at_v) = (_flat(x) for x in (q, k, v))
+    straight = (0, heads * queries * depth, queries * depth, depth)
+    plan = _plan(heads, queries, k.shape[2], depth, causal, (at_q, at_k, at_v, straight))
+    arrays = flat_q, flat_k, flat_v
+    statistics = _attended(keep, arrays, output, batch, plan)
+    return output, (arrays, output, statistics, plan, k.shape) if keep else ()
+
+
+def _attention_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    if len(saved) != 5:
+        return ops.attention.reference.backward(gradient, saved, needs, owned)
+    arrays, output, statistics, plan, shape = saved
+    batch, heads, queries, depth = output.shape
+    down_q, down_k, down_v = (np.empty(x, np.float32) for x in (output.shape, shape, shape))
+    of_q, of_k = ((0, heads * length * depth, length * depth, depth) for length in (queries, shape[2]))
+    down_plan = _plan(heads, queries, shape[2], depth, False, (of_q, of_k, of_k, of_q))
+    downs = down_q.reshape(-1), down_k.reshape(-1), down_v.reshape(-1)
+    _slopes(arrays, output, gradient, statistics, downs, batch, (plan, down_plan))
+    return (
+        down_q if needs[0] else None,
+        down_k if needs[1] else None,
+        down_v if needs[2] else None,
+    )
+
+
+def _work(call: Call, batch: int, heads: int, queries: int, keys: int, depth: int) -> Work:
+    """Two products forward and five backward, over the scores that are visible, which causal attention halves."""
+    pairs = queries * keys - (queries * (queries - 1) // 2 if call.params["causal"] else 0)
+    scores = batch * heads * pairs
+    outputs = batch * heads * queries * depth
+    if call.phase == "forward":
+        return Work(2 * scores * depth, 4 * scores + 2 * outputs)
+    return Work(5 * scores * depth, 5 * scores + 4 * outputs)
+
+
+def _self_attention_work(call: Call) -> Work:
+    batch, length, width = call.inputs[0].shape
+    heads = call.params["heads"]
+    return _work(call, batch, heads, length, length, width // (3 * heads))
+
+
+def _attention_work(call: Call) -> Work:
+    batch, heads, queries, depth = call.inputs[0].shape
+    return _work(call, batch, heads, queries, call.inputs[1].shape[2], depth)
+
+
+IMPLEMENTATIONS = {
+    ops.self_attention: Implementation(
+        "numba", _self_attention_forward, _self_attention_backward, _self_attention_work
+    ),
+    ops.attention: Implementation("numba", _attention_forward, _attention_backward, _attention_work),
+}

@@ -1,0 +1,191 @@
+"""How panels are filled at the speed of memory: rows copied as vectors, columns turned into rows in registers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from tinytorch.core.op import Array
+from tinytorch.perf.kernels.gemm.product_tiles import LANES, VECTORS, prefetch
+from tinytorch.perf.kernels.runtime import vectors
+from tinytorch.perf.kernels.runtime.compiling import kernel
+
+_INDEX = ir.IntType(64)
+#: Rows that are asked for ahead: each begins a page of its own, which no hardware foresees.
+_AHEAD = 24
+_VECTOR = ir.VectorType(vectors.FLOAT, LANES)
+
+
+def _row_copy(width: int) -> Any:
+    """Return the intrinsic ``f(source, step, target, rows)`` that joins rows of ``width`` vectors, ``step`` apart."""
+
+    def copy(_typing: Any, source: Any, step: Any, target: Any, rows: Any) -> Any:
+        def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            source, step, target, rows = arguments
+            data, to = (builder.inttoptr(each, vectors.FLOAT.as_pointer()) for each in (source, target))
+            with cgutils.for_range(builder, rows, intp=_INDEX) as loop:
+                row = builder.gep(data, [builder.mul(loop.index, step)])
+                prefetch(builder, builder.gep(row, [builder.mul(step, _INDEX(_AHEAD))]), width * LANES)
+                start = builder.mul(loop.index, _INDEX(width * LANES))
+                for number in range(width):
+                    value = vectors.load(builder, row, _INDEX(number * LANES), _VECTOR)
+                    vectors.store(builder, value, to, builder.add(start, _INDEX(number * LANES)))
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp for _ in (source, step, target, rows)]), emit
+
+    return intrinsic(copy)
+
+
+def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
+    """Return the transpose of as many vectors as each has lanes: parts of pairs change places, round by round."""
+    lanes = len(rows)
+    distance = 1
+    while distance < lanes:
+        made: list[Any] = [None] * lanes
+        for index in range(lanes):
+            if index & distance:
+                continue
+            upper, lower = rows[index], rows[index + distance]
+            first = [lane if not lane & distance else lanes + lane - distance for lane in range(lanes)]
+            second = [lane + distance if not lane & distance else lanes + lane for lane in range(lanes)]
+            kind = ir.VectorType(vectors.INT32, lanes)
+            made[index] = builder.shuffle_vector(upper, lower, ir.Constant(kind, first))
+            made[index + distance] = builder.shuffle_vector(upper, lower, ir.Constant(kind, second))
+        rows = made
+        distance *= 2
+    return rows
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _transpose_square(_typing: Any, source: Any, source_step: Any, target: Any, target_step: Any) -> Any:
+    """Write the transpose of a square of `LANES` rows and columns; distances are in floats."""
+
+    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        source, source_step, target, target_step = arguments
+        data, to = (builder.inttoptr(each, vectors.FLOAT.as_pointer()) for each in (source, target))
+        rows = [
+            vectors.load(builder, data, builder.mul(source_step, _INDEX(number)), _VECTOR) for number in range(LANES)
+        ]
+        for number, value in enumerate(_transposed(builder, rows)):
+            vectors.store(builder, value, to, builder.mul(target_step, _INDEX(number)))
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp for _ in (source, source_step, target, target_step)]), emit
+
+
+_copy_1, _copy_2, _copy_3 = _row_copy(1), _row_copy(2), _row_copy(3)
+
+
+@kernel
+def copy_rows(source: int, step: int, target: int, rows: int, width: int) -> None:
+    """Copy ``rows`` rows of ``width`` (1 to 3) vectors, ``step`` floats apart at ``source``, to one after another."""
+    if width == 3:
+        _copy_3(source, step, target, rows)
+    elif width == 2:
+        _copy_2(source, step, target, rows)
+    else:
+        _copy_1(source, step, target, rows)
+
+
+@kernel
+def transpose_rows(source: int, step: int, target: int, target_step: int, columns: int) -> None:
+    """Write the transpose of `LANES` rows of ``columns`` floats; ``columns`` is a multiple of `LANES`."""
+    for start in range(0, columns, LANES):
+        _transpose_square(source + 4 * start, step, target + 4 * start * target_step, target_step)
+
+
+#: Bytes of the widest vector, at whose multiples packed memory begins.
+_ALIGNED = 64
+
+
+def padded(columns: int) -> int:
+    """Return ``columns`` rounded up to whole vectors."""
+    return -(-columns // LANES) * LANES
+
+
+@kernel
+def panel_start(panel: int, columns: int) -> int:
+    """Return the first column of a panel, in vectors; for ``panel`` = number of panels, where the last one ends.
+
+    The widths differ by one vector at most: four vectors are two panels of two, not one of three and one of one.
+    """
+    vectors = (columns + LANES - 1) // LANES
+    panels = (vectors + VECTORS - 1) // VECTORS
+    return panel * vectors // panels if panels else 0
+
+
+@kernel
+def pack_panel(matrix: Any, transposed: Any, first: Any, last: Any, packed: Any) -> None:
+    """Fill ``packed`` (flat) with columns ``first`` to ``last`` of ``matrix``, or of its transpose, and zeros beyond.
+
+    ``last - first`` is the panel's width with its filling.
+    """
+    width = last - first
+    inner = matrix.shape[1] if transposed else matrix.shape[0]
+    columns = matrix.shape[0] if transposed else matrix.shape[1]
+    step = matrix.shape[1]
+    real = min(last, columns) - first
+    if not transposed and real == width:
+        copy_rows(matrix.ctypes.data + 4 * first, step, packed.ctypes.data, inner, width // LANES)
+        return
+    whole, deep = 0, 0
+    if transposed:
+        whole, deep = real // LANES * LANES, inner // LANES * LANES
+        for column in range(0, whole, LANES):
+            source = matrix.ctypes.data + 4 * (first + column) * step
+            transpose_rows(source, step, packed.ctypes.data + 4 * column, width, deep)
+    for k in range(inner):
+        for column in range(whole if k < deep else 0, width):
+            value = np.float32(0)
+            if column < real:
+                value = matrix[first + column, k] if transposed else matrix[k, first + column]
+            packed[k * width + column] = value
+
+
+@kernel
+def pack_panels(matrix: Any, transposed: Any, packed: Any) -> None:
+    """Fill ``packed`` (flat) with all panels of ``matrix``, or of its transpose."""
+    inner = matrix.shape[1] if transposed else matrix.shape[0]
+    columns = matrix.shape[0] if transposed else matrix.shape[1]
+    for panel in range((columns + LANES * VECTORS - 1) // (LANES * VECTORS)):
+        first, last = LANES * panel_start(panel, columns), LANES * panel_start(panel + 1, columns)
+        pack_panel(matrix, transposed, first, last, packed[inner * first : inner * last])
+
+
+def pack(matrix: Array) -> Array:
+    """Return float32 ``matrix`` (inner, columns), of any layout, as panels: flat, inner * `padded` (columns) floats.
+
+    Raises:
+        ValueError: if it has not two axes or another dtype.
+    """
+    if matrix.ndim != 2 or matrix.dtype != np.float32:
+        raise ValueError(f"matrix must be float32 with two axes, not {matrix.dtype} of shape {matrix.shape}")
+    packed = aligned_empty(matrix.shape[0] * padded(matrix.shape[1]))
+    rows, transposed = as_rows(matrix)
+    pack_panels(rows, transposed, packed)
+    return packed
+
+
+def aligned_empty(size: int) -> Array:
+    """Return ``size`` float32 of any value that begin at a multiple of 64 bytes, so that no vector crosses a line."""
+    raw = np.empty(size + _ALIGNED // 4, np.float32)
+    start = -raw.ctypes.data % _ALIGNED // 4
+    return raw[start : start + size]
+
+
+def as_rows(matrix: Array) -> tuple[Array, bool]:
+    """Return a writable C-ordered array that holds ``matrix`` or its transpose, and which; copied if it is neither.
+
+    Kernels are compiled once, for this one kind of array.
+    """
+    if matrix.flags.c_contiguous and matrix.flags.writeable:
+        return matrix, False
+    if matrix.flags.f_contiguous and matrix.flags.writeable:
+        return matrix.T, True
+    return np.array(matrix, order="C", copy=True), False

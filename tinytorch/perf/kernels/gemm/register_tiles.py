@@ -1,0 +1,179 @@
+"""A register tile of a matrix product, and a transpose in registers: what attention and convolution are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from tinytorch.perf.kernels.runtime import vectors
+
+INT64 = ir.IntType(64)
+
+
+def _register_file() -> tuple[int, int]:
+    """Return (floats of a vector, rows of a tile) for the CPU that Numba compiles for; never more rows than floats.
+
+    Two vectors a row: 8 rows are 16 accumulators, which leave half of 32 registers free; 4 rows fit 16 registers. On
+    NEON a vector is two registers, so 4 rows are 16 accumulators of 32, with fewer loads than 8 rows of one would need.
+    """
+    features = vectors.cpu_features()
+    if "avx512f" in features:
+        return 16, 8
+    return (8, 4) if features & {"avx2", "neon"} else (4, 4)
+
+
+#: Floats of a vector, rows of a tile, and columns of a tile of two vectors.
+LANES, ROWS = _register_file()
+COLUMNS = 2 * LANES
+VECTOR = ir.VectorType(vectors.FLOAT, LANES)
+
+
+def _loop(builder: Any, count: Any, pointers: list[Any], steps: list[Any], inner: Any) -> None:
+    """Emit ``count`` turns of ``inner(pointers)``; after each the pointers move by ``steps`` elements."""
+    slots = []
+    for pointer in pointers:
+        slot = cgutils.alloca_once(builder, pointer.type)
+        builder.store(pointer, slot)
+        slots.append(slot)
+    with cgutils.for_range(builder, count):
+        here = [builder.load(slot) for slot in slots]
+        inner(here)
+        for slot, pointer, step in zip(slots, here, steps, strict=True):
+            builder.store(builder.gep(pointer, [step]), slot)
+
+
+def _row_offsets(context: Any, builder: Any, array_type: Any, array: Any) -> list[Any]:
+    """Return the first `ROWS` numbers of an int64 array."""
+    data = vectors.data_pointer(context, builder, array_type, array)
+    return [builder.load(builder.gep(data, [INT64(row)])) for row in range(ROWS)]
+
+
+def _tile(
+    _typing: Any,
+    across: Any,
+    accumulate: Any,
+    target: Any,
+    target_at: Any,
+    target_rows: Any,
+    x: Any,
+    x_at: Any,
+    x_rows: Any,
+    y: Any,
+    y_at: Any,
+    counts: Any,
+    x_steps: Any,
+    y_steps: Any,
+) -> Any:
+    """Type and emit `tile`."""
+    if not isinstance(across, types.IntegerLiteral) or not isinstance(accumulate, types.IntegerLiteral):
+        return None
+    wide, adds = across.literal_value, accumulate.literal_value
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kinds = signature.args
+        pointers = [vectors.data_pointer(context, builder, kinds[i], arguments[i]) for i in (2, 5, 8)]
+        into, left, right = (
+            builder.gep(pointer, [arguments[i]]) for pointer, i in zip(pointers, (3, 6, 9), strict=True)
+        )
+        into_rows, left_rows = (_row_offsets(context, builder, kinds[i], arguments[i]) for i in (4, 7))
+        turns, left_steps, right_steps = (cgutils.unpack_tuple(builder, arguments[i], 3) for i in (10, 11, 12))
+        places = [place for row in into_rows for place in vectors.offsets(builder, row, LANES, wide)]
+        sums = vectors.variables(builder, VECTOR, ROWS * wide)
+        if adds:
+            for slot, place in zip(sums, places, strict=True):
+                builder.store(vectors.load(builder, into, place, VECTOR), slot)
+
+        def step(here: list[Any]) -> None:
+            """Add one outer product of a column of x and a row of y."""
+            row = [vectors.load(builder, here[1], INT64(part * LANES), VECTOR) for part in range(wide)]
+            vectors.add_outer_product(builder, sums, [builder.gep(here[0], [place]) for place in left_rows], row)
+
+        def nest(level: int, here: list[Any]) -> None:
+            """Emit the loops from ``level`` on, the innermost of which takes the steps."""
+            inner = step if level == 2 else lambda there: nest(level + 1, there)
+            _loop(builder, turns[level], here, [left_steps[level], right_steps[level]], inner)
+
+        nest(0, [left, right])
+        for slot, place in zip(sums, places, strict=True):
+            vectors.store(builder, builder.load(slot), into, place)
+        return context.get_dummy_value()
+
+    arguments = (across, accumulate, target, target_at, target_rows, x, x_at, x_rows, y, y_at, counts, x_steps, y_steps)
+    return types.void(*arguments), emit
+
+
+#: ``tile(across, accumulate, target, target_at, target_rows, x, x_at, x_rows, y, y_at, counts, x_steps, y_steps)``:
+#: a tile of `ROWS` rows and ``across`` (1 or 2) vectors of `LANES` columns,
+#:
+#:     target[target_at + target_rows[m] + n] = sum over i, j, k of
+#:         x[x_at + x_rows[m] + i x_steps[0] + j x_steps[1] + k x_steps[2]]
+#:         * y[y_at + n + i y_steps[0] + j y_steps[1] + k y_steps[2]],  i, j, k < counts,
+#:
+#: added to what is there if ``accumulate`` is 1. Arrays are flat float32, ``*_rows`` int64 of at least `ROWS`
+#: offsets, the last three are tuples of three int64. All sums stay in registers.
+tile = intrinsic(prefer_literal=True)(_tile)
+
+
+def _masked_rows(builder: Any, data: Any, at: Any, step: Any, rows: Any, columns: Any) -> list[Any]:
+    """Return `LANES` vectors, row after row, with zeros beyond ``rows`` and ``columns``; those are not read."""
+    numbers = ir.Constant(ir.VectorType(INT64, LANES), list(range(LANES)))
+    inside = builder.icmp_signed("<", numbers, vectors.filled(builder, columns, numbers.type))
+    nothing = ir.Constant(inside.type, None)
+    kind = ir.FunctionType(VECTOR, [VECTOR.as_pointer(), vectors.INT32, inside.type, VECTOR])
+    load = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.load.v{LANES}f32.p0")
+    loaded = []
+    for row in range(LANES):
+        mask = builder.select(builder.icmp_signed("<", INT64(row), rows), inside, nothing)
+        pointer = vectors.vector_pointer(builder, data, builder.add(at, builder.mul(step, INT64(row))), VECTOR)
+        loaded.append(builder.call(load, [pointer, vectors.INT32(4), mask, ir.Constant(VECTOR, None)]))
+    return loaded
+
+
+def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
+    """Return the columns of a square of vectors: off-diagonal quarters of ever smaller squares change places."""
+    half = LANES // 2
+    while half:
+        low = [lane if not lane & half else lane - half + LANES for lane in range(LANES)]
+        high = [lane + half if not lane & half else lane + LANES for lane in range(LANES)]
+        masks = [ir.Constant(ir.VectorType(vectors.INT32, LANES), order) for order in (low, high)]
+        for row in range(LANES):
+            if not row & half:
+                upper, lower = rows[row], rows[row + half]
+                rows[row] = builder.shuffle_vector(upper, lower, masks[0])
+                rows[row + half] = builder.shuffle_vector(upper, lower, masks[1])
+        half //= 2
+    return rows
+
+
+def _transpose(
+    _typing: Any,
+    target: Any,
+    target_at: Any,
+    target_rows: Any,
+    source: Any,
+    at: Any,
+    step: Any,
+    rows: Any,
+    columns: Any,
+) -> Any:
+    """Type and emit `transpose`."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kinds = signature.args
+        into, places, data = (vectors.data_pointer(context, builder, kinds[i], arguments[i]) for i in (0, 2, 3))
+        for row, values in enumerate(_transposed(builder, _masked_rows(builder, data, *arguments[4:]))):
+            place = builder.add(arguments[1], builder.load(builder.gep(places, [INT64(row)])))
+            vectors.store(builder, values, into, place)
+        return context.get_dummy_value()
+
+    return types.void(target, target_at, target_rows, source, at, step, rows, columns), emit
+
+
+#: ``transpose(target, target_at, target_rows, source, at, step, rows, columns)``: a square of `LANES` rows and columns,
+#: ``target[target_at + target_rows[c] + r] = source[at + r step + c]``, where r >= rows or c >= columns zeros, which
+#: are written as well. Arrays are flat float32, ``target_rows`` int64 of at least `LANES` offsets.
+transpose = intrinsic(_transpose)

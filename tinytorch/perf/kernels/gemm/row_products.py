@@ -1,0 +1,266 @@
+"""Products of a few float32 rows with a matrix, and dot products of short rows, all sums in registers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from tinytorch.perf.kernels.gemm.register_tiles import LANES
+from tinytorch.perf.kernels.runtime import vectors
+from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.runtime.vector_math import multiply_add
+from tinytorch.perf.kernels.weight_only.tiles import LANES as CODE_LANES
+from tinytorch.perf.kernels.weight_only.tiles import add_tile
+from tinytorch.perf.ops.packed_codes import TILE
+
+#: Floats of the vectors that heads are read in: they are short.
+_SHORT = 8
+_BYTE = ir.IntType(8)
+
+
+def _floats_at(builder: Any, pointer: Any, index: Any, vector: Any, kind: Any) -> Any:
+    """Return the ``vector`` of floats from element ``index`` on, of an array of float32 or of int8 codes."""
+    if kind.dtype != types.int8:
+        return vectors.load(builder, pointer, index, vector)
+    place = vectors.vector_pointer(builder, pointer, index, ir.VectorType(_BYTE, vector.count))
+    return builder.sitofp(builder.load(place, align=1), vector)
+
+
+def _float_at(builder: Any, pointer: Any, index: Any, kind: Any) -> Any:
+    """Return element ``index`` of an array of float32 or of int8 codes as a float."""
+    one = builder.load(builder.gep(pointer, [index]))
+    return builder.sitofp(one, vectors.FLOAT) if kind.dtype == types.int8 else one
+
+
+def _total(builder: Any, vector: Any) -> Any:
+    """Return the sum of the elements of a vector, by halves."""
+    name = f"llvm.vector.reduce.fadd.v{vector.type.count}f32"
+    shape = ir.FunctionType(vectors.FLOAT, [vectors.FLOAT, vector.type])
+    reduce = cgutils.get_or_insert_function(builder.module, shape, name)
+    return builder.call(reduce, [vectors.FLOAT(-0.0), vector], fastmath=("reassoc",))
+
+
+def _dot(stages: tuple[tuple[int, int], ...]) -> Any:
+    """Return ``f(x, x_at, y, y_at, count)``: sum of x[x_at + i] * y[y_at + i], i < count; y float32 or int8, flat.
+
+    Each stage sums as long as its vectors are full: lanes of a vector, and how many sums of vectors at a time.
+    """
+
+    def dot_product(_typing: Any, x: Any, x_at: Any, y: Any, y_at: Any, count: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind, count = signature.args[2], arguments[4]
+            left, right = (
+                builder.gep(vectors.data_pointer(context, builder, signature.args[i], arguments[i]), [arguments[i + 1]])
+                for i in (0, 2)
+            )
+            total = cgutils.alloca_once(builder, vectors.FLOAT)
+            builder.store(vectors.FLOAT(0), total)
+            done = count.type(0)
+            for lanes, ways in stages:
+                vector, step = ir.VectorType(vectors.FLOAT, lanes), count.type(lanes * ways)
+                sums = vectors.variables(builder, vector, ways)
+                stop = builder.add(done, builder.mul(builder.sdiv(builder.sub(count, done), step), step))
+                with cgutils.for_range_slice(builder, done, stop, step) as (start, _):
+                    for slot, index in zip(sums, vectors.offsets(builder, start, lanes, ways), strict=True):
+                        x_lanes = vectors.load(builder, left, index, vector)
+                        y_lanes = _floats_at(builder, right, index, vector, kind)
+                        builder.store(vectors.fused_multiply_add(builder, x_lanes, y_lanes, builder.load(slot)), slot)
+                whole = builder.load(sums[0])
+                for slot in sums[1:]:
+                    whole = builder.fadd(whole, builder.load(slot))
+                builder.store(builder.fadd(builder.load(total), _total(builder, whole)), total)
+                done = stop
+            with cgutils.for_range_slice(builder, done, count, count.type(1)) as (index, _):
+                product = builder.fmul(builder.load(builder.gep(left, [index])), _float_at(builder, right, index, kind))
+                builder.store(builder.fadd(product, builder.load(total)), total)
+            return builder.load(total)
+
+        return types.float32(x, x_at, y, y_at, count), emit
+
+    return intrinsic(dot_product)
+
+
+#: Of a head's numbers, and of a row of a table.
+dot, long_dot = _dot(((_SHORT, 1),)), _dot(((LANES, 4), (_SHORT, 1)))
+
+
+def _columns(rows: int, wide: int, lanes: int) -> Any:
+    """Return ``f(x, x_at, x_step, weight, weight_at, weight_step, output, output_at, output_step, count)``.
+
+    It adds to ``rows`` rows of ``wide * lanes`` floats of ``output`` the products of ``count`` numbers of each row of
+    ``x`` with as many rows of ``weight``, float32 or int8. Places and steps from row to row are in elements; all sums
+    stay in registers.
+    """
+    vector = ir.VectorType(vectors.FLOAT, lanes)
+
+    def add_products(
+        _typing: Any, x: Any, xa: Any, xs: Any, w: Any, wa: Any, ws: Any, o: Any, oa: Any, os: Any, n: Any
+    ) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            _, _, x_step, _, _, weight_step, _, _, output_step, count = arguments
+            left, right, into = (
+                builder.gep(vectors.data_pointer(context, builder, signature.args[i], arguments[i]), [arguments[i + 1]])
+                for i in (0, 3, 6)
+            )
+            starts = [builder.mul(output_step, output_step.type(row)) for row in range(rows)]
+            places = [place for start in starts for place in vectors.offsets(builder, start, lanes, wide)]
+            sums = vectors.variables(builder, vector, rows * wide)
+            for slot, place in zip(sums, places, strict=True):
+                builder.store(vectors.load(builder, into, place, vector), slot)
+            with cgutils.for_range(builder, count) as loop:
+                start = builder.mul(loop.index, weight_step)
+                weights = [
+                    _floats_at(builder, right, at, vector, signature.args[3])
+                    for at in vectors.offsets(builder, start, lanes, wide)
+                ]
+                rows_at = [builder.add(builder.mul(x_step, x_step.type(row)), loop.index) for row in range(rows)]
+                vectors.add_outer_product(builder, sums, [builder.gep(left, [place]) for place in rows_at], weights)
+            for slot, place in zip(sums, places, strict=True):
+                vectors.store(builder, builder.load(slot), into, place)
+            return context.get_dummy_value()
+
+        return types.void(x, xa, xs, w, wa, ws, o, oa, os, n), emit
+
+    return intrinsic(add_products)
+
+
+_row_by_four, _row_by_one = _columns(1, 4, LANES), _columns(1, 1, LANES)
+_rows_by_four, _rows_by_one = _columns(4, 4, LANES), _columns(4, 1, LANES)
+_row_by_eight_floats = _columns(1, 1, _SHORT)
+
+
+@kernel
+def affine(x: Any, weight: Any, bias: Any, output: Any) -> None:
+    """Fill ``output`` (rows, n) with x (rows, m) times weight (m, n) plus bias: each weight is read once for four rows.
+
+    Sums run over the inputs in order, whatever the number of rows.
+    """
+    rows, inner = x.shape
+    columns = weight.shape[1]
+    for row in range(rows):
+        for j in range(columns):
+            output[row, j] = bias[j]
+    fours, done = rows // 4 * 4, 0
+    while done + 4 * LANES <= columns:
+        for row in range(0, fours, 4):
+            _rows_by_four(x, row * inner, inner, weight, done, columns, output, row * columns + done, columns, inner)
+        for row in range(fours, rows):
+            _row_by_four(x, row * inner, inner, weight, done, columns, output, row * columns + done, columns, inner)
+        done += 4 * LANES
+    while done + LANES <= columns:
+        for row in range(0, fours, 4):
+            _rows_by_one(x, row * inner, inner, weight, done, columns, output, row * columns + done, columns, inner)
+        for row in range(fours, rows):
+            _row_by_one(x, row * inner, inner, weight, done, columns, output, row * columns + done, columns, inner)
+        done += LANES
+    for row in range(rows):
+        for k in range(inner):
+            for j in range(done, columns):
+                output[row, j] = multiply_add(x[row, k], weight[k, j], output[row, j])
+
+
+@kernel
+def weighted_sum(weights: Any, count: Any, rows: Any, output: Any, at: Any) -> None:
+    """Fill depth elements of flat ``output`` from ``at`` on with the weighted sum of the first rows (S, depth).
+
+    Rows are float32 or int8.
+    """
+    depth = rows.shape[1]
+    done = 0
+    for d in range(depth):
+        output[at + d] = 0
+    while done + 4 * LANES <= depth:
+        _row_by_four(weights, 0, 0, rows, done, depth, output, at + done, 0, count)
+        done += 4 * LANES
+    while done + LANES <= depth:
+        _row_by_one(weights, 0, 0, rows, done, depth, output, at + done, 0, count)
+        done += LANES
+    while done + 8 <= depth:
+        _row_by_eight_floats(weights, 0, 0, rows, done, depth, output, at + done, 0, count)
+        done += 8
+    for d in range(done, depth):
+        total = np.float32(0)
+        for s in range(count):
+            total = multiply_add(weights[s], np.float32(rows[s, d]), total)
+        output[at + d] = total
+
+
+def _tile_adder(bits: int) -> Any:
+    """Return the kernel that adds a tile of codes of ``bits`` bits for four rows or one, 64 columns wide or 16."""
+
+    def add(
+        many: Any,
+        wide: Any,
+        codes: Any,
+        at: Any,
+        stride: Any,
+        count: Any,
+        x: Any,
+        x_at: Any,
+        inner: Any,
+        scale: Any,
+        zero: Any,
+        scale_at: Any,
+        output: Any,
+        to: Any,
+        columns: Any,
+    ) -> None:
+        """Add to the output; arguments are those of `add_tile`, whose first four are constants."""
+        ahead = scale_at + columns
+        if many and wide:
+            add_tile(bits, 4, 1, 0, codes, at, stride, count, x, x_at, inner, scale, zero, scale_at, ahead, output, to, columns)  # fmt: skip  # noqa: E501
+        elif many:
+            add_tile(bits, 4, 0, 0, codes, at, stride, count, x, x_at, inner, scale, zero, scale_at, ahead, output, to, columns)  # fmt: skip  # noqa: E501
+        elif wide:
+            add_tile(bits, 1, 1, 0, codes, at, stride, count, x, x_at, inner, scale, zero, scale_at, ahead, output, to, columns)  # fmt: skip  # noqa: E501
+        else:
+            add_tile(bits, 1, 0, 0, codes, at, stride, count, x, x_at, inner, scale, zero, scale_at, ahead, output, to, columns)  # fmt: skip  # noqa: E501
+
+    return kernel(add, f"of_{bits}_bits")
+
+
+_add_eight, _add_four = _tile_adder(8), _tile_adder(4)
+
+
+@kernel
+def add_codes(x: Any, codes: Any, bits: Any, tiled: Any, group: Any, scale: Any, output: Any) -> None:
+    """Add to ``output`` (rows, columns) the product of x (rows, inner) with flat codes of 8 or 4 bits.
+
+    Args:
+        x, output: float32 in C order; columns are a multiple of 16.
+        codes: in rows, or with ``tiled`` tile after tile of 64 columns (see `in_tiles`).
+        group: bytes of a column that share a scale.
+        scale: flat (groups, columns), float32.
+    """
+    rows, columns = output.shape
+    inner = x.shape[1]
+    length = inner if bits == 8 else inner // 2
+    from_x, to = x.reshape(-1), output.reshape(-1)
+    whole, fours, stride = columns // TILE, rows // 4 * 4, TILE if tiled else columns
+    for tile in range(whole + columns % TILE // CODE_LANES):
+        wide = tile < whole
+        column = tile * TILE if wide else whole * TILE + (tile - whole) * CODE_LANES
+        first = tile * length * TILE if tiled else column
+        for top in range(0, length, group):
+            at, x_at = first + top * stride, top * (inner // length)
+            scale_at = top // group * columns + column
+            row = 0
+            while row < rows:
+                many = row < fours
+                x_row, to_row = x_at + row * inner, row * columns + column
+                if bits == 8:
+                    _add_eight(
+                        many, wide, codes, at, stride, group, from_x, x_row, inner, scale, codes, scale_at, to, to_row,
+                        columns,
+                    )  # fmt: skip
+                else:
+                    _add_four(
+                        many, wide, codes, at, stride, group, from_x, x_row, inner, scale, codes, scale_at, to, to_row,
+                        columns,
+                    )  # fmt: skip
+                row += 4 if many else 1

@@ -1,0 +1,1 @@
+"""Products of 8-bit integers: instructions, packing, the register tile, matrices and images."""

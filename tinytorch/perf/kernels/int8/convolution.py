@@ -1,0 +1,186 @@
+"""Convolution of images as an integer product: quantize an image once, gather its windows as bytes, multiply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core.op import Array
+from tinytorch.core.ops.layout import Pair, output_positions
+from tinytorch.perf.kernels.int8.instructions import Dot
+from tinytorch.perf.kernels.int8.matmul import (
+    BLOCK_BYTES,
+    ENCODE_NS,
+    MAC_NS,
+    NO_BIAS,
+    NO_ZEROS,
+    by_column,
+    fastest_dot,
+    multiply_panels,
+    space_for,
+)
+from tinytorch.perf.kernels.int8.packing import (
+    Panels,
+    as_float,
+    encode_row,
+    extremes,
+    is_finite,
+    owned,
+    parameters,
+    place_row,
+)
+from tinytorch.perf.kernels.int8.tile import CHUNK, ROWS, copy_chunk
+from tinytorch.perf.kernels.runtime import threads
+from tinytorch.perf.kernels.runtime.compiling import kernel
+
+#: About how long a byte under a window takes to gather, in nanoseconds.
+GATHER_NS = 0.1
+_FLOAT, _INT = np.float32, np.int32
+
+
+@kernel
+def encode_image(maps: Any, padding: Any, scale: Any, zero: Any, symmetric: Any, wide: Any) -> None:
+    """Fill ``wide`` with the bytes of an image (H, W, C), and with that of 0 for ``padding`` around it."""
+    height, width, channels = maps.shape
+    line = (width + 2 * padding[1]) * channels
+    least = _FLOAT(-127) if symmetric else _FLOAT(-128)
+    wide[:] = np.uint8(zero + _FLOAT(128))
+    for row in range(height):
+        first = (row + padding[0]) * line + padding[1] * channels
+        encode_row(maps[row].reshape(width * channels), scale, zero, least, wide[first : first + width * channels])
+
+
+@kernel
+def gather_window(wide: Any, at: Any, line: Any, channels: Any, kernel_size: Any, dilation: Any, window: Any) -> None:
+    """Fill ``window`` with the bytes under a window whose first tap is at ``at``; taps of a row are neighbours.
+
+    It copies 16 bytes at a time: both arrays must have 16 more than are needed.
+    """
+    together = kernel_size[1] if dilation[1] == 1 else 1
+    run = together * channels
+    to = 0
+    for i in range(kernel_size[0]):
+        for j in range(0, kernel_size[1], together):
+            source = at + i * dilation[0] * line + j * dilation[1] * channels
+            for place in range(0, run, CHUNK):
+                copy_chunk(window, to + place, wide, source + place)
+            to += run
+
+
+@kernel
+def place_windows(
+    number: Any,
+    count: Any,
+    wide: Any,
+    scales: Any,
+    zeros: Any,
+    shape: Any,
+    geometry: Any,
+    positions: Any,
+    segment: Any,
+    placed: Any,
+) -> None:
+    """Place ``count`` windows of quantized images, from ``number`` on, as rows from 0 on."""
+    kernel_size, stride, padding, dilation = geometry
+    a, line, row_scale, row_zero, adjust = placed
+    channels, depth = shape[3], kernel_size[0] * kernel_size[1] * shape[3]
+    segments = (depth + segment - 1) // segment
+    row_bytes = segments * ((segment + CHUNK - 1) // CHUNK) * CHUNK
+    width_bytes = (shape[2] + 2 * padding[1]) * channels
+    for row in range(count):
+        image, window = divmod(number + row, positions[0] * positions[1])
+        i, j = divmod(window, positions[1])
+        at = i * stride[0] * width_bytes + j * stride[1] * channels
+        gather_window(wide[image], at, width_bytes, channels, kernel_size, dilation, line)
+        shifted = _INT(zeros[image]) + _INT(128)
+        row_scale[row], row_zero[row] = scales[image], shifted
+        place = row // ROWS * ROWS * row_bytes + row % ROWS * CHUNK
+        place_row(line, depth, segment, a, place, shifted, adjust, row * segments)
+
+
+@kernel
+def encode_images(
+    start: Any, stop: Any, maps: Any, padding: Any, how: Any, wide: Any, scales: Any, zeros: Any, bad: Any
+) -> None:
+    """Quantize images ``start`` to ``stop`` into the first rows of ``wide``; set ``bad`` if a number is not finite."""
+    dynamic, symmetric, given_scale, given_zero = how
+    for image in range(start, stop):
+        low, high = extremes(maps[image].reshape(maps[image].size).view(np.int32))
+        if not is_finite(low, high):
+            bad[0] = 1
+            return
+        scale, zero = _FLOAT(given_scale), _FLOAT(given_zero)
+        if dynamic:
+            scale, zero = parameters(as_float(low), as_float(high), symmetric)
+        scales[image - start], zeros[image - start] = scale, zero
+        encode_image(maps[image], padding, scale, zero, symmetric, wide[image - start])
+
+
+def convolved_maps(
+    maps: Array,
+    panels: Panels,
+    scale: Array,
+    zero_point: Array | None,
+    bias: Array | None,
+    given: tuple[float, float] | None,
+    symmetric: bool,
+    geometry: tuple[Pair, Pair, Pair, Pair],
+    dot: Dot | None = None,
+) -> Array | None:
+    """Return float32 (N, oh, ow, O): images (N, H, W, C) quantized, convolved with the panels, rescaled, plus the bias.
+
+    What `int8_matmul.rescaled_rows` does, with images in place of rows, each with a scale of its own or ``given``.
+
+    Args:
+        maps: float32, not empty.
+        geometry: kernel, stride, padding and dilation.
+
+    Returns:
+        None if a number of ``maps`` is not finite.
+
+    Raises:
+        ValueError: if a window fits nowhere.
+    """
+    count, height, width, channels = maps.shape
+    kernel_size, stride, padding, dilation = geometry
+    positions = output_positions((height, width), kernel_size, stride, padding, dilation)
+    windows = positions[0] * positions[1]
+    maps, dot = owned(maps), dot or fastest_dot()
+    output, bad = np.empty((count * windows, panels.columns), np.float32), np.zeros(1, np.uint8)
+    columns = by_column(
+        panels.segments,
+        panels.columns,
+        owned(scale),
+        NO_ZEROS if zero_point is None else owned(zero_point),
+        NO_BIAS if bias is None else owned(bias),
+    )
+    how = (given is None, symmetric, *(given or (1.0, 0.0)))
+    image_ns = windows * panels.depth * (panels.columns * MAC_NS + GATHER_NS) + maps[0].size * ENCODE_NS
+    parts = min(threads.limit(), count) if count * image_ns > 2 * threads.WORTH_A_THREAD_NS else 1
+    block = max(ROWS, BLOCK_BYTES // panels.depth // ROWS * ROWS)
+    together = min(max(1, block // windows), -(-count // parts))
+    block = min(block, together * windows)
+    image_bytes = (height + 2 * padding[0]) * (width + 2 * padding[1]) * channels + CHUNK
+
+    def convolve(start: int, stop: int) -> None:
+        """Convolve the images of some parts, some ``together``, ``block`` windows at a time."""
+        space = space_for(block, panels.depth, panels.segment, zero_point is not None)
+        wide, scales, zeros = np.empty((together, image_bytes), np.uint8), *np.empty((2, together), np.float32)
+        weight = (panels.codes, panels.steps, panels.segments, output, panels.columns)
+        operands = (space[0], *weight, *space[2:], panels.sums, *columns)
+        end = count * stop // parts
+        for image in range(count * start // parts, end, together):
+            some = min(together, end - image)
+            encode_images(image, image + some, maps, padding, how, wide, scales, zeros, bad)
+            if bad[0]:
+                return
+            for first in range(0, some * windows, block):
+                rows = min(block, some * windows - first)
+                windows_of = (wide, scales, zeros, maps.shape, geometry, positions)
+                place_windows(first, rows, *windows_of, panels.segment, space)
+                to = image * windows + first
+                multiply_panels(0, panels.count, dot.marker, rows, to, panels.bits, operands)
+
+    threads.split(convolve, parts, count * image_ns / parts)
+    return None if bad[0] else output.reshape(count, *positions, panels.columns)

@@ -1,0 +1,312 @@
+"""Probes: kernels that only move memory or only compute, for the ceilings of the machine."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from tinytorch.perf.kernels.int8.instructions import Dot, emitters
+from tinytorch.perf.kernels.runtime import vectors
+from tinytorch.perf.ops.packed_codes import PANEL
+
+#: Vectors that one turn of a loop loads; as many accumulators hide the latency of the additions of `read`.
+UNROLLED = 8
+#: Bytes between two elements of a pointer chase: one a cache line.
+LINE_BYTES = 64
+LINE_ELEMENTS = LINE_BYTES // 8
+#: A stream's length must be a multiple of this many float32: one turn of the loop with the widest vectors.
+STREAM_MULTIPLE = UNROLLED * 16
+
+
+@cache
+def read(lanes: int) -> Any:
+    """Return the kernel ``f(source, rounds)``: the sum of float32 ``source``, ``rounds`` times over.
+
+    It is taken in `UNROLLED` accumulators of ``lanes`` floats. It moves 4 * len(source) * rounds bytes. The length
+    of ``source`` must be a multiple of `STREAM_MULTIPLE`, as for all streams.
+    """
+    vector = ir.VectorType(vectors.FLOAT, lanes)
+
+    def total(_typing: Any, source: Any, rounds: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            data = vectors.data_pointer(context, builder, signature.args[0], arguments[0])
+            size = vectors.length(context, builder, signature.args[0], arguments[0])
+            sums = vectors.variables(builder, vector, UNROLLED)
+            with (
+                cgutils.for_range(builder, arguments[1]),
+                cgutils.for_range_slice(builder, size.type(0), size, size.type(lanes * UNROLLED), size.type) as (at, _),
+            ):
+                for slot, place in zip(sums, vectors.offsets(builder, at, lanes, UNROLLED), strict=True):
+                    builder.store(builder.fadd(builder.load(slot), vectors.load(builder, data, place, vector)), slot)
+            return vectors.sum_of_lanes(builder, [builder.load(slot) for slot in sums])
+
+        return types.float32(source, rounds), emit
+
+    add_all = intrinsic(total)
+
+    def kernel(source: Any, rounds: Any) -> Any:
+        """Return the sum."""
+        return add_all(source, rounds)
+
+    return vectors.compiled(kernel, types.float32(types.float32[::1], types.intp))
+
+
+@cache
+def copy(lanes: int) -> Any:
+    """Return the kernel ``f(target, source, rounds)``: ``target = source``; 8 * len(source) * rounds bytes."""
+    vector = ir.VectorType(vectors.FLOAT, lanes)
+
+    def copied(_typing: Any, target: Any, source: Any, rounds: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            to, data = (vectors.data_pointer(context, builder, signature.args[i], arguments[i]) for i in range(2))
+            size = vectors.length(context, builder, signature.args[1], arguments[1])
+            with (
+                cgutils.for_range(builder, arguments[2]),
+                cgutils.for_range_slice(builder, size.type(0), size, size.type(lanes * UNROLLED), size.type) as (at, _),
+            ):
+                places = vectors.offsets(builder, at, lanes, UNROLLED)
+                values = [vectors.load(builder, data, place, vector) for place in places]
+                for value, place in zip(values, places, strict=True):
+                    vectors.store(builder, value, to, place)
+            return context.get_dummy_value()
+
+        return types.void(target, source, rounds), emit
+
+    copy_all = intrinsic(copied)
+
+    def kernel(target: Any, source: Any, rounds: Any) -> None:
+        """Copy."""
+        copy_all(target, source, rounds)
+
+    return vectors.compiled(kernel, types.void(types.float32[::1], types.float32[::1], types.intp))
+
+
+@cache
+def triad(lanes: int) -> Any:
+    """Return the kernel ``f(target, left, right, factor, rounds)``: ``target = left + factor * right``.
+
+    It moves 12 * len(target) * rounds bytes. Source: J. D. McCalpin, Memory Bandwidth and Machine Balance in Current
+    High Performance Computers, IEEE TCCA Newsletter, December 1995 (STREAM).
+    """
+    vector = ir.VectorType(vectors.FLOAT, lanes)
+
+    def combined(_typing: Any, target: Any, left: Any, right: Any, factor: Any, rounds: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            to, a, b = (vectors.data_pointer(context, builder, signature.args[i], arguments[i]) for i in range(3))
+            size = vectors.length(context, builder, signature.args[0], arguments[0])
+            times = vectors.filled(builder, arguments[3], vector)
+            with (
+                cgutils.for_range(builder, arguments[4]),
+                cgutils.for_range_slice(builder, size.type(0), size, size.type(lanes * UNROLLED), size.type) as (at, _),
+            ):
+                for place in vectors.offsets(builder, at, lanes, UNROLLED):
+                    x, y = (vectors.load(builder, data, place, vector) for data in (a, b))
+                    vectors.store(builder, vectors.fused_multiply_add(builder, y, times, x), to, place)
+            return context.get_dummy_value()
+
+        return types.void(target, left, right, factor, rounds), emit
+
+    stream = types.float32[::1]
+
+    combine = intrinsic(combined)
+
+    def kernel(target: Any, left: Any, right: Any, factor: Any, rounds: Any) -> None:
+        """Fill the target."""
+        combine(target, left, right, factor, rounds)
+
+    return vectors.compiled(kernel, types.void(stream, stream, stream, types.float32, types.intp))
+
+
+@cache
+def random_cycle() -> Any:
+    """Return the kernel ``f(following, seed)`` that writes one random cycle through all cache lines.
+
+    ``following`` is uint64, `LINE_ELEMENTS` a line; the first element of a line holds the index of the first of the
+    next line. It is one cycle, not several: Sattolo's shuffle. Source: S. Sattolo, An algorithm to generate a random
+    cyclic permutation, Information Processing Letters 22 (1986).
+    """
+
+    def kernel(following: Any, seed: Any) -> None:
+        """Write the cycle."""
+        line = types.uint64(LINE_ELEMENTS)
+        lines = types.uint64(len(following)) // line
+        for i in range(lines):
+            following[types.uint64(i) * line] = types.uint64(i) * line
+        state = seed | types.uint64(1)
+        for step in range(1, lines):
+            last = lines - types.uint64(step)
+            # A xorshift generator: any numbers without a pattern that a prefetcher knows will do.
+            state ^= state << types.uint64(13)
+            state ^= state >> types.uint64(7)
+            state ^= state << types.uint64(17)
+            other = (state >> types.uint64(11)) % last
+            held = following[last * line]
+            following[last * line] = following[other * line]
+            following[other * line] = held
+
+    return vectors.compiled(kernel, types.void(types.uint64[::1], types.uint64))
+
+
+@cache
+def chase() -> Any:
+    """Return the kernel ``f(following, start, steps)``: go from line to line and return the index it ends at."""
+
+    def kernel(following: Any, start: Any, steps: Any) -> Any:
+        """Return the last index."""
+        at = start
+        for _ in range(steps):
+            at = following[at]
+        return at
+
+    return vectors.compiled(kernel, types.uint64(types.uint64[::1], types.uint64, types.intp))
+
+
+#: Independent accumulators: two units with a latency of five cycles need ten; sixteen registers must hold them.
+CHAINS = 12
+#: Multiply-adds for one load and one store of an element; twice as many FLOPs. The sweep finds where arithmetic bounds.
+MULTIPLY_ADDS = (1, 2, 4, 8, 16, 32, 64)
+#: Floats of a vector that are tried: 512, 256 and 128 bits. A CPU without the wide ones runs them in parts.
+LANES = (16, 8, 4)
+#: Elements of the block: 24 KiB would fill a small first cache, so a quarter of that.
+BLOCK_ELEMENTS = 8 * CHAINS * max(LANES)
+#: Steps of the 8-bit probe's round: its right operand stays in the first cache.
+INT8_STEPS = 32
+
+
+@cache
+def multiply_add(lanes: int, per_element: int) -> Any:
+    """Return the kernel ``f(block, rounds, factor, addend)``: ``x = x * factor + addend``, ``per_element`` times.
+
+    It loads each element of ``block`` (float32, its length a multiple of ``lanes * CHAINS``), works on it in
+    registers of ``lanes`` floats, and stores it; all that ``rounds`` times: 2 * per_element * len(block) * rounds
+    FLOPs. The order of operations on an element is as written, so no fast-math flag is needed.
+    """
+    vector = ir.VectorType(vectors.FLOAT, lanes)
+
+    def sweep(_typing: Any, block: Any, rounds: Any, factor: Any, addend: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            data = vectors.data_pointer(context, builder, signature.args[0], arguments[0])
+            size = vectors.length(context, builder, signature.args[0], arguments[0])
+            times, plus = (vectors.filled(builder, scalar, vector) for scalar in arguments[2:])
+            step = size.type(lanes * CHAINS)
+            with (
+                cgutils.for_range(builder, arguments[1]),
+                cgutils.for_range_slice(builder, size.type(0), size, step, size.type) as (start, _),
+            ):
+                places = vectors.offsets(builder, start, lanes, CHAINS)
+                values = [vectors.load(builder, data, place, vector) for place in places]
+                for _ in range(per_element):
+                    values = [vectors.fused_multiply_add(builder, value, times, plus) for value in values]
+                for value, place in zip(values, places, strict=True):
+                    vectors.store(builder, value, data, place)
+            return context.get_dummy_value()
+
+        return types.void(block, rounds, factor, addend), emit
+
+    sweep_block = intrinsic(sweep)
+
+    def kernel(block: Any, rounds: Any, factor: Any, addend: Any) -> None:
+        """Run the rounds."""
+        sweep_block(block, rounds, factor, addend)
+
+    return vectors.compiled(kernel, types.void(types.float32[::1], types.intp, types.float32, types.float32))
+
+
+@cache
+def int8_dots(dot: Dot) -> Any:
+    """Return the kernel ``f(left, right, sums, rounds)`` that adds 8-bit dot products into 32-bit ``sums``.
+
+    It does what a tile of a product does whose operands are ready: ``left`` holds a vector of unsigned bytes for each
+    row of ``dot``'s tile, ``right`` one of signed bytes for each of `INT8_STEPS` steps and each vector of a step, and
+    ``sums`` (int32) one for each row and each vector of a step. Each of the ``rounds`` goes through all steps and adds,
+    in each lane, the products of each row with each vector (see `Dot`). Bytes that the instruction cannot take as they
+    are change, or come apart, before the first round. Only for a CPU that has ``dot``: see
+    `int8_instructions.available_dots`.
+    """
+    rows, wide = int8_tile_shape(dot)
+    vector = ir.VectorType(vectors.INT32, dot.lanes)
+
+    def products(_typing: Any, left: Any, right: Any, sums: Any, rounds: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointers = [vectors.data_pointer(context, builder, signature.args[i], arguments[i]) for i in range(3)]
+            words = [builder.bitcast(pointer, vectors.INT32.as_pointer()) for pointer in pointers]
+            unsigned, signed, add = emitters(builder, dot)
+            zero = ir.Constant(ir.IntType(64), 0)
+            lefts = [
+                unsigned(vectors.load(builder, words[0], place, vector, align=1))
+                for place in vectors.offsets(builder, zero, dot.lanes, rows)
+            ]
+            ready = _ready_in_memory(builder, signed, words[1], INT8_STEPS * wide, vector)
+            sums_of = vectors.variables(builder, vector, rows * wide)
+            with (
+                cgutils.for_range(builder, arguments[3]),
+                cgutils.for_range(builder, ir.Constant(ir.IntType(64), INT8_STEPS)) as step,
+            ):
+                for column in range(wide):
+                    place = builder.add(builder.mul(step.index, step.index.type(wide)), step.index.type(column))
+                    one = tuple(builder.load(builder.gep(slot, [place])) for slot in ready)
+                    for row in range(rows):
+                        total = sums_of[row * wide + column]
+                        builder.store(add(builder.load(total), lefts[row], one), total)
+            for slot, place in zip(sums_of, vectors.offsets(builder, zero, dot.lanes, rows * wide), strict=True):
+                vectors.store(builder, builder.load(slot), words[2], place)
+            return context.get_dummy_value()
+
+        return types.void(left, right, sums, rounds), emit
+
+    shapes = types.void(types.uint8[::1], types.int8[::1], types.int32[::1], types.intp)
+
+    add_products = intrinsic(products)
+
+    def kernel(left: Any, right: Any, sums: Any, rounds: Any) -> None:
+        """Run the rounds."""
+        add_products(left, right, sums, rounds)
+
+    return vectors.compiled(kernel, shapes)
+
+
+def _ready_in_memory(builder: Any, signed: Any, words: Any, count: int, vector: Any) -> list[Any]:
+    """Emit the preparation of ``count`` vectors of signed bytes; return a pointer to memory for each of their parts.
+
+    In memory, so that the compiler cannot know that each round multiplies the same numbers.
+    """
+    slots: list[Any] = []
+    for number, place in enumerate(vectors.offsets(builder, ir.Constant(ir.IntType(64), 0), vector.count, count)):
+        parts = signed(vectors.load(builder, words, place, vector, align=1))
+        slots = slots or [cgutils.alloca_once(builder, part.type, size=count) for part in parts]
+        for slot, part in zip(slots, parts, strict=True):
+            builder.store(part, builder.gep(slot, [vectors.INT32(number)]))
+    return slots
+
+
+def int8_tile_shape(dot: Dot) -> tuple[int, int]:
+    """Return the rows of the tile that `int8_dots` keeps in registers, and the vectors of a row."""
+    return dot.rows, dot.panels * PANEL // dot.lanes
+
+
+def int8_macs(dot: Dot) -> int:
+    """Return the multiply-accumulates of one round of `int8_dots`."""
+    rows, wide = int8_tile_shape(dot)
+    return INT8_STEPS * rows * wide * dot.lanes * dot.products
+
+
+@cache
+def integer_chain() -> Any:
+    """Return the kernel ``f(start, addend, mask, rounds)``: ``x = (x + addend) ^ mask``, ``rounds`` times.
+
+    Two dependent integer operations a round, which no compiler can shorten as it does not know the two numbers.
+    """
+
+    def kernel(start: Any, addend: Any, mask: Any, rounds: Any) -> Any:
+        """Return the last x."""
+        x = start
+        for _ in range(rounds):
+            x = (x + addend) ^ mask
+        return x
+
+    return vectors.compiled(kernel, types.uint64(types.uint64, types.uint64, types.uint64, types.intp))

@@ -1,0 +1,257 @@
+"""Exponential and hyperbolic functions of float32 as polynomials, which LLVM inlines and vectorizes in loops.
+
+No branches: NaN, infinities and both tails come out of selections and of the arithmetic itself.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from tinytorch.perf.kernels.runtime import vectors
+from tinytorch.perf.kernels.runtime.compiling import kernel
+
+#: log2(e) in two parts, whose sum is exact to 48 bits.
+_LOG2_E = np.float32(1.4426950408889634)
+_LOG2_E_LOW = np.float32(1.4426950408889634 - float(_LOG2_E))
+#: 1.5 * 2**23: added to a float32 it leaves the nearest whole number in the lowest bits.
+ROUNDER = np.float32(12582912.0)
+#: Beyond these the exponential is 0 (also as a subnormal number) and infinite.
+_LOWEST, _HIGHEST = np.float32(-104.0), np.float32(89.0)
+#: Below this the exponential is subnormal.
+_LOWEST_NORMAL = np.float32(-87.33654)
+_ONE, _TWO = np.float32(1), np.float32(2)
+
+
+def _multiply_add(_typing: Any, _x: Any, _y: Any, _z: Any) -> Any:
+    """Type and emit `multiply_add`."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        shape = ir.FunctionType(vectors.FLOAT, [vectors.FLOAT] * 3)
+        return builder.call(cgutils.get_or_insert_function(builder.module, shape, "llvm.fma.f32"), arguments)
+
+    return types.float32(types.float32, types.float32, types.float32), emit
+
+
+def _bits_of(_typing: Any, _x: Any) -> Any:
+    """Type and emit `bits_of`."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], vectors.INT32)
+
+    return types.int32(types.float32), emit
+
+
+def _power_of_two(_typing: Any, _exponent: Any) -> Any:
+    """Type and emit `power_of_two`."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        biased = builder.add(arguments[0], vectors.INT32(127))
+        return builder.bitcast(builder.shl(biased, vectors.INT32(23)), vectors.FLOAT)
+
+    return types.float32(types.int32), emit
+
+
+def _half_of(_typing: Any, _exponent: Any) -> Any:
+    """Type and emit `half_of`."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.ashr(arguments[0], vectors.INT32(1))
+
+    return types.int32(types.int32), emit
+
+
+def _difference_of(_typing: Any, _a: Any, _b: Any) -> Any:
+    """Type and emit `difference_of`."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.sub(*arguments)
+
+    return types.int32(types.int32, types.int32), emit
+
+
+def _sort_key(_typing: Any, _x: Any) -> Any:
+    """Type and emit `sort_key`."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        bits = builder.bitcast(arguments[0], vectors.INT32)
+        return _flipped(builder, bits)
+
+    return types.int32(types.float32), emit
+
+
+def _of_sort_key(_typing: Any, _key: Any) -> Any:
+    """Type and emit `of_sort_key`."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(_flipped(builder, arguments[0]), vectors.FLOAT)
+
+    return types.float32(types.int32), emit
+
+
+def _flipped(builder: Any, bits: Any) -> Any:
+    """Return ``bits`` with all but the sign flipped where the sign is set: from sign and size to two's complement."""
+    sign = builder.ashr(bits, vectors.INT32(31))
+    return builder.xor(bits, builder.and_(sign, vectors.INT32(0x7FFFFFFF)))
+
+
+def _larger(_typing: Any, _a: Any, _b: Any) -> Any:
+    """Type and emit `larger`."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        shape = ir.FunctionType(vectors.INT32, [vectors.INT32] * 2)
+        return builder.call(cgutils.get_or_insert_function(builder.module, shape, "llvm.smax.i32"), arguments)
+
+    return types.int32(types.int32, types.int32), emit
+
+
+def _add_in_any_order(_typing: Any, _a: Any, _b: Any) -> Any:
+    """Type and emit `add_in_any_order`."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.fadd(*arguments, flags=["reassoc", "nsz"])
+
+    return types.float32(types.float32, types.float32), emit
+
+
+#: An int32 that sorts as the float32 does; NaN is above infinity, or below minus infinity if its sign is set.
+sort_key = intrinsic(_sort_key)
+#: The float32 of a `sort_key`.
+of_sort_key = intrinsic(_of_sort_key)
+#: The larger of two int32: of this LLVM makes vectors in a reduction, of a float32 comparison, for NaN's sake, not.
+larger = intrinsic(_larger)
+#: ``a + b`` of float32, for a running sum that may be taken in several parts, which is what makes vectors of it.
+add_in_any_order = intrinsic(_add_in_any_order)
+#: ``x * y + z`` of float32, rounded once.
+multiply_add = intrinsic(_multiply_add)
+#: The 32 bits of a float32 as an int32.
+bits_of = intrinsic(_bits_of)
+#: 2 ** exponent as a float32, for an int32 exponent from -126 to 127.
+power_of_two = intrinsic(_power_of_two)
+#: An int32 divided by 2, rounded down.
+half_of = intrinsic(_half_of)
+#: ``a - b`` of int32 as int32; Numba's own would be 64 bits wide, and half as many in a vector.
+difference_of = intrinsic(_difference_of)
+
+
+@kernel
+def exp2_fraction_less_one(f: Any) -> Any:
+    """Return 2**f - 1 for float32 |f| <= 1/2, to 2e-9 of 2**f and its own rounding.
+
+    The polynomial of degree 6 whose largest relative error is least (Remez's algorithm), its coefficients rounded.
+    """
+    p = multiply_add(np.float32(0.0001534581242594868), f, np.float32(0.0013399930903688073))
+    p = multiply_add(p, f, np.float32(0.009618489071726799))
+    p = multiply_add(p, f, np.float32(0.05550328642129898))
+    p = multiply_add(p, f, np.float32(0.24022646248340607))
+    p = multiply_add(p, f, np.float32(0.6931471824645996))
+    return p * f
+
+
+@kernel
+def exp2_fraction(f: Any) -> Any:
+    """Return 2**f for float32 |f| <= 1/2, within 1 ulp."""
+    p = multiply_add(np.float32(0.0001534581242594868), f, np.float32(0.0013399930903688073))
+    p = multiply_add(p, f, np.float32(0.009618489071726799))
+    p = multiply_add(p, f, np.float32(0.05550328642129898))
+    p = multiply_add(p, f, np.float32(0.24022646248340607))
+    p = multiply_add(p, f, np.float32(0.6931471824645996))
+    return multiply_add(p, f, _ONE)
+
+
+@kernel
+def fraction_of(x: Any, n: Any) -> Any:
+    """Return x log2(e) - n of float32, without the error that a product rounded first would have."""
+    return multiply_add(x, _LOG2_E_LOW, multiply_add(x, _LOG2_E, -n))
+
+
+@kernel
+def exp(x: Any) -> Any:
+    """Return e**x of a float32 over its whole range: 0 to inf, subnormal results included; NaN for NaN."""
+    x = _LOWEST if x < _LOWEST else x
+    x = _HIGHEST if x > _HIGHEST else x
+    shifted = multiply_add(x, _LOG2_E, ROUNDER)
+    exponent = difference_of(bits_of(shifted), bits_of(ROUNDER))
+    half = half_of(exponent)
+    value = exp2_fraction(fraction_of(x, shifted - ROUNDER))
+    return value * power_of_two(half) * power_of_two(difference_of(exponent, half))
+
+
+@kernel
+def exp_of_negative(x: Any) -> Any:
+    """Return e**x of a float32 x <= 0, cheaper than `exp`: 0 where the result would be subnormal; NaN for NaN.
+
+    This is what softmax takes of its shifted scores, whose largest is 0.
+    """
+    shifted = multiply_add(x, _LOG2_E, ROUNDER)
+    value = exp2_fraction(fraction_of(x, shifted - ROUNDER))
+    value *= power_of_two(difference_of(bits_of(shifted), bits_of(ROUNDER)))
+    return np.float32(0) if x < _LOWEST_NORMAL else value
+
+
+@kernel
+def sigmoid(x: Any) -> Any:
+    """Return 1 / (1 + e**-x) of a float32, exact in both tails: no overflow."""
+    below = exp(-abs(x))
+    return (below if x < 0 else _ONE) / (_ONE + below)
+
+
+@kernel
+def tanh(x: Any) -> Any:
+    """Return the hyperbolic tangent of a float32: -m / (2 + m) with m = e**(-2 |x|) - 1, and the sign of x."""
+    magnitude = abs(x)
+    down = np.float32(-20) if magnitude > np.float32(10) else -_TWO * magnitude
+    shifted = multiply_add(down, _LOG2_E, ROUNDER)
+    scale = power_of_two(difference_of(bits_of(shifted), bits_of(ROUNDER)))
+    below = multiply_add(exp2_fraction_less_one(fraction_of(down, shifted - ROUNDER)), scale, scale - _ONE)
+    value = -below / (_TWO + below)
+    return -value if x < 0 else (value if x > 0 else x)
+
+
+#: x (1 + tanh(u)) / 2 is x / (1 + 2**v) with v = -2 log2(e) u = x (_LINEAR + _CUBIC x^2).
+_LINEAR = np.float32(-2 * math.sqrt(2 / math.pi) * math.log2(math.e))
+_CUBIC = np.float32(-2 * math.sqrt(2 / math.pi) * 0.044715 * math.log2(math.e))
+#: d v / d x = _LINEAR + 3 _CUBIC x^2, and times ln 2 it is a slope in e.
+_SLOPE_LINEAR = np.float32(2 * math.sqrt(2 / math.pi))
+_SLOPE_CUBIC = np.float32(2 * math.sqrt(2 / math.pi) * 3 * 0.044715)
+#: 2**v is 0 to a float32 sum with 1 below the first, and infinite above the second.
+_LEAST, _MOST = np.float32(-127), np.float32(128)
+
+
+@kernel
+def _decay(x: Any, square: Any) -> Any:
+    """Return 2**v for an x and its square: 0 below 2**-126.5, infinite above 2**127.5."""
+    v = x * multiply_add(square, _CUBIC, _LINEAR)
+    v = _LEAST if v < _LEAST else v
+    v = _MOST if v > _MOST else v
+    shifted = v + ROUNDER
+    scale = power_of_two(difference_of(bits_of(shifted), bits_of(ROUNDER)))
+    return exp2_fraction(v - (shifted - ROUNDER)) * scale
+
+
+@kernel
+def gelu(x: Any) -> Any:
+    """Return x (1 + tanh(u)) / 2 of a float32, u = sqrt(2/pi) (x + 0.044715 x^3), as x / (1 + e**(-2 u)).
+
+    Written so, neither tail cancels. The relative error is at most (2 + |2 u|) 2**-23: the exponent's own rounding
+    is all that grows. Results below about 4e-38 are 0.
+    """
+    return x / (_ONE + _decay(x, x * x))
+
+
+@kernel
+def gelu_slope(x: Any) -> Any:
+    """Return the derivative of `gelu`: s + x s (1 - s) 2 u' with s = 1 / (1 + e**(-2 u))."""
+    square = x * x
+    decay = _decay(x, square)
+    gate = _ONE / (_ONE + decay)
+    inner = x * multiply_add(square, _SLOPE_CUBIC, _SLOPE_LINEAR)
+    # Where the decay is small 1 - s would cancel, where it is infinite its product with s is NaN.
+    rest = _ONE - gate if decay > _ONE else decay * gate
+    return multiply_add(gate * rest, inner, gate)

@@ -1,0 +1,202 @@
+"""Vector instructions of a chosen width, written in LLVM's language: what Numba's intrinsics are made of.
+
+Numba turns a plain loop into vector instructions of the width that LLVM prefers for the CPU, which is 256 bits on
+several that have 512. A probe of the ceiling must not depend on that preference, so its vectors have a stated width.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from llvmlite import binding, ir
+from numba import config, njit, types
+from numba.core import cgutils
+from numba.core.codegen import get_host_cpu_features
+from numba.extending import intrinsic
+
+from tinytorch.perf.kernels.runtime.compiling import kernel
+
+FLOAT = ir.FloatType()
+INT32 = ir.IntType(32)
+
+
+#: A sum of 16 products of bytes, of which LLVM makes the best instruction that its target has.
+_SUM_OF_PRODUCTS = """
+target triple = "{triple}"
+define i32 @sum(<16 x i8> %a, <16 x i8> %b) {{
+  %left = {extended} <16 x i8> %a to <16 x i32>
+  %right = sext <16 x i8> %b to <16 x i32>
+  %products = mul <16 x i32> %left, %right
+  %total = call i32 @llvm.vector.reduce.add.v16i32(<16 x i32> %products)
+  ret i32 %total
+}}
+declare i32 @llvm.vector.reduce.add.v16i32(<16 x i32>)
+"""
+
+
+def cpu_features() -> frozenset[str]:
+    """Return what the CPU has that Numba may use, as LLVM names it.
+
+    Numba's own list decides, which `NUMBA_CPU_FEATURES` overrides: LLVM ends the process if it is asked for an
+    instruction that its target does not have. On 64-bit Arm more follows from the CPU's name; see `arm_features`.
+    """
+    listed = get_host_cpu_features() if config.CPU_FEATURES is None else str(config.CPU_FEATURES)
+    named = frozenset(name[1:] for name in listed.split(",") if name.startswith("+"))
+    triple = binding.get_process_triple()
+    if not triple.startswith(("aarch64", "arm64")):
+        return named
+    return named | arm_features(triple, str(config.CPU_NAME or binding.get_host_cpu_name()), listed)
+
+
+@cache
+def arm_features(triple: str, cpu: str, listed: str) -> frozenset[str]:
+    """Return which of neon, dotprod and i8mm LLVM's target for a 64-bit Arm CPU has.
+
+    LLVM knows them by the name of the ``cpu``, and leaves them out of its list of a host's features: under Linux the
+    list has no dot products, under macOS it is empty. So its compiler is asked: what it makes of a sum of products of
+    bytes shows what it may use, and a target without an instruction gets others in its place.
+
+    Args:
+        triple: the system, as LLVM names it.
+        cpu: the CPU, as LLVM names it.
+        listed: features that are there (+) or not (-) whatever the name says, separated by commas.
+    """
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    machine = binding.Target.from_triple(triple).create_target_machine(cpu=cpu, features=listed, opt=2)
+    signed, mixed = (
+        machine.emit_assembly(binding.parse_assembly(_SUM_OF_PRODUCTS.format(triple=triple, extended=extended)))
+        for extended in ("sext", "zext")
+    )
+    shown = {"neon": (r"\bv\d", signed), "dotprod": (r"\tsdot\b", signed), "i8mm": (r"\tusdot\b", mixed)}
+    return frozenset(name for name, (pattern, assembly) in shown.items() if re.search(pattern, assembly))
+
+
+def compiled(function: Callable[..., Any], signature: Any) -> Any:
+    """Return ``function`` compiled now, for ``signature`` alone, without the interpreter's lock.
+
+    It is not cached on disk: Numba does not show the assembly of what it read back, and the assembly is evidence.
+    """
+    return njit([signature], nogil=True, error_model="numpy")(function)
+
+
+def data_pointer(context: Any, builder: Any, array_type: Any, array: Any) -> Any:
+    """Return the pointer to the first element of a NumPy array that a kernel was given."""
+    return context.make_array(array_type)(context, builder, array).data
+
+
+def length(context: Any, builder: Any, array_type: Any, array: Any) -> Any:
+    """Return the number of elements of a one-dimensional array that a kernel was given."""
+    return cgutils.unpack_tuple(builder, context.make_array(array_type)(context, builder, array).shape, 1)[0]
+
+
+def vector_pointer(builder: Any, pointer: Any, index: Any, vector: Any) -> Any:
+    """Return the pointer to a ``vector`` that begins at element ``index``."""
+    return builder.bitcast(builder.gep(pointer, [index]), vector.as_pointer())
+
+
+def load(builder: Any, pointer: Any, index: Any, vector: Any, align: int = 4) -> Any:
+    """Return the ``vector`` (or number) that begins at element ``index``, at a multiple of ``align`` bytes."""
+    return builder.load(vector_pointer(builder, pointer, index, vector), align=align)
+
+
+def store(builder: Any, value: Any, pointer: Any, index: Any) -> None:
+    """Write the vector ``value`` from element ``index`` on, at a multiple of 4 bytes."""
+    builder.store(value, vector_pointer(builder, pointer, index, value.type), align=4)
+
+
+def filled(builder: Any, scalar: Any, vector: Any) -> Any:
+    """Return a ``vector`` whose elements are all ``scalar``."""
+    undefined = ir.Constant(vector, ir.Undefined)
+    first = builder.insert_element(undefined, scalar, INT32(0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(INT32, vector.count), [0] * vector.count))
+
+
+def offsets(builder: Any, start: Any, lanes: int, count: int) -> list[Any]:
+    """Return the indices of ``count`` vectors of ``lanes`` elements, one after another from ``start``."""
+    return [builder.add(start, start.type(number * lanes)) for number in range(count)]
+
+
+def fused_multiply_add(builder: Any, x: Any, y: Any, z: Any) -> Any:
+    """Return ``x * y + z``: one instruction where the CPU has it, else two."""
+    width = f"v{x.type.count}f32"
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(x.type, [x.type] * 3), f"llvm.fmuladd.{width}"
+    )
+    return builder.call(function, [x, y, z])
+
+
+def variables(builder: Any, vector: Any, count: int) -> list[Any]:
+    """Return ``count`` variables of type ``vector`` that hold zero; LLVM keeps them in registers."""
+    made = []
+    for _ in range(count):
+        slot = cgutils.alloca_once(builder, vector)
+        builder.store(ir.Constant(vector, None), slot)
+        made.append(slot)
+    return made
+
+
+def add_outer_product(builder: Any, sums: Sequence[Any], column: Sequence[Any], row: Sequence[Any]) -> None:
+    """Add each number of ``column`` (pointers) times each vector of ``row`` to the variables ``sums``.
+
+    They lie row by row: those of the column's first number first.
+    """
+    for index, pointer in enumerate(column):
+        factor = filled(builder, builder.load(pointer), row[0].type)
+        for slot, each in zip(sums[index * len(row) :], row, strict=False):
+            builder.store(fused_multiply_add(builder, factor, each, builder.load(slot)), slot)
+
+
+def prefetch(builder: Any, pointer: Any, locality: int = 3) -> None:
+    """Ask for the cache line at ``pointer``; an address that is not ours does nothing.
+
+    ``locality`` is LLVM's: 3 for the first cache, 2 for the second.
+    """
+    byte = ir.IntType(8).as_pointer()
+    shape = ir.FunctionType(ir.VoidType(), [byte, INT32, INT32, INT32])
+    function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
+    builder.call(function, [builder.bitcast(pointer, byte), INT32(0), INT32(locality), INT32(1)])
+
+
+def sum_of_lanes(builder: Any, vectors: Sequence[Any]) -> Any:
+    """Return the sum of all elements of all float ``vectors``, the vectors first."""
+    whole = vectors[0]
+    for other in vectors[1:]:
+        whole = builder.fadd(whole, other)
+    total = builder.extract_element(whole, INT32(0))
+    for lane in range(1, whole.type.count):
+        total = builder.fadd(total, builder.extract_element(whole, INT32(lane)))
+    return total
+
+
+#: Floats of a cache line, how many are asked for ahead, and rows so short that hardware sees the next ones by itself.
+_LINE, _AHEAD, _SHORT = 16, 2048, 256
+
+
+def _ask_for(_typing: Any, address: Any) -> Any:
+    """Type and emit `ask_for`."""
+
+    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        prefetch(builder, builder.inttoptr(arguments[0], ir.IntType(8).as_pointer()))
+        return context.get_dummy_value()
+
+    return types.void(address), emit
+
+
+#: ``ask_for(address)``: have the cache line at an address fetched; one that is not ours does nothing.
+ask_for = intrinsic(_ask_for)
+
+
+@kernel
+def ask_ahead(x: Any, number: Any, stop: Any) -> None:
+    """While row ``number`` of the contiguous float32 matrix ``x`` is worked on, ask for one before row ``stop``."""
+    width = x.shape[1]
+    if width < _SHORT:
+        return
+    later = number + max(1, _AHEAD // width)
+    if later < stop:
+        for line in range(0, width, _LINE):
+            ask_for(x.ctypes.data + 4 * (later * width + line))

@@ -1,0 +1,1 @@
+"""Products of float32 rows with packed codes, which become floats in registers."""

@@ -1,0 +1,162 @@
+"""Products of a few float32 rows with a quantized table's rows, as the logits of a tied embedding are."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from tinytorch.core.op import Array, Implementation, Saved
+from tinytorch.perf.kernels.runtime import threads, vectors
+from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.weight_only.tiles import LANES, packed_numbers, signed_bytes, splat
+from tinytorch.perf.ops.packed_codes import codes_per_byte
+from tinytorch.perf.ops.weight_only import check_features, weight_only_projection
+
+#: Up to so many rows of x each row of the table is made float anew in registers; for more, blocks of it are, for BLAS.
+FEW = 8
+#: About how many bytes of codes go through a core in a nanosecond.
+_BYTES_A_NS = 15
+_FLOATS = ir.VectorType(vectors.FLOAT, LANES)
+
+
+def _row_product(
+    _typing: Any,
+    bits: Any,
+    affine: Any,
+    codes: Any,
+    at: Any,
+    x: Any,
+    x_at: Any,
+    plane: Any,
+    scale: Any,
+    zero: Any,
+    scale_at: Any,
+    groups: Any,
+    turns: Any,
+) -> Any:
+    """Type and emit `row_product`."""
+    if not isinstance(bits, types.IntegerLiteral) or not isinstance(affine, types.IntegerLiteral):
+        return None
+    width, is_affine = bits.literal_value, affine.literal_value
+    places = range(codes_per_byte(width))
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kinds = signature.args
+        data = {n: vectors.data_pointer(context, builder, kinds[n], arguments[n]) for n in (2, 4, 7, 8)}
+        first, x_first, step, scales, many, inner = (arguments[n] for n in (3, 5, 6, 9, 10, 11))
+        index = first.type
+        total, *parts = vectors.variables(builder, _FLOATS, 1 + max(2, len(places)))
+
+        def turn(number: Any, offset: Any, which: int) -> None:
+            """Add the products of 16 bytes."""
+            here = builder.add(first, builder.mul(number, index(LANES)))
+            for place, value in zip(places, packed_numbers(builder, data[2], here, width), strict=True):
+                code = builder.fsub(value, offset) if is_affine else value
+                where = builder.add(x_first, builder.mul(number, index(LANES)))
+                where = builder.add(where, builder.mul(step, index(place)))
+                slot = parts[(which + place) % len(parts)]
+                taken = vectors.load(builder, data[4], where, _FLOATS)
+                builder.store(vectors.fused_multiply_add(builder, code, taken, builder.load(slot)), slot)
+
+        with cgutils.for_range(builder, many) as loop:
+            for slot in parts:
+                builder.store(ir.Constant(_FLOATS, None), slot)
+            own = builder.add(scales, loop.index)
+            offset = signed_bytes(builder, builder.load(builder.gep(data[8], [own]))) if is_affine else None
+            begin = builder.mul(loop.index, inner)
+            even = builder.and_(inner, index(-2))
+            with cgutils.for_range_slice(builder, index(0), even, index(2), index) as (number, _):
+                for which in range(2):
+                    turn(builder.add(builder.add(begin, number), index(which)), offset, which)
+            with builder.if_then(builder.icmp_signed("<", even, inner)):
+                turn(builder.add(begin, even), offset, 0)
+            found = builder.load(parts[0])
+            for slot in parts[1:]:
+                found = builder.fadd(found, builder.load(slot))
+            times = splat(builder, data[7], own)
+            builder.store(vectors.fused_multiply_add(builder, times, found, builder.load(total)), total)
+        return vectors.sum_of_lanes(builder, [builder.load(total)])
+
+    return types.float32(bits, affine, codes, at, x, x_at, plane, scale, zero, scale_at, groups, turns), emit
+
+
+#: ``row_product(bits, affine, codes, at, x, x_at, plane, scale, zero, scale_at, groups, turns)``: Σ scale Σ x (code −
+#: zero) of one row, ``groups`` groups of ``turns`` times 16 bytes. x is in planes, ``plane`` apart: what belongs to the
+#: first code of each byte, to the second, and so on.
+row_product = intrinsic(_row_product)
+
+
+@cache
+def table_product(bits: int, affine: int) -> Any:
+    """Return the kernel that fills columns of the output: the products of x with rows of the table."""
+
+    def fill(
+        start: Any,
+        stop: Any,
+        output: Any,
+        x: Any,
+        codes: Any,
+        scale: Any,
+        zero: Any,
+        table_rows: Any,
+        length: Any,
+        depth: Any,
+        groups: Any,
+    ) -> None:
+        """Fill columns ``start`` to ``stop`` of the flat output; a row of the table is ``length`` bytes."""
+        turns = length // groups // LANES
+        for column in range(start, stop):
+            for row in range(len(output) // table_rows):
+                output[row * table_rows + column] = row_product(
+                    bits, affine, codes, column * length, x, row * depth, length, scale, zero, column * groups,
+                    groups, turns,
+                )  # fmt: skip
+
+    return kernel(fill, f"of_{bits}_bits_{'affine' if affine else 'symmetric'}")
+
+
+def _forward(
+    keep: bool,
+    x: Array,
+    codes: Array,
+    scale: Array,
+    zero_point: Array | None,
+    *,
+    bits: int,
+    group: int | None,
+    length: int,
+) -> tuple[Array, Saved]:
+    """The product of a few rows of float32 x of any strides.
+
+    More rows, other dtypes, and rows or groups that are no whole multiple of 16 bytes go to the op's reference.
+    """
+    per_byte = codes_per_byte(bits)
+    count = x.size // max(length, 1)
+    whole = length if group is None else group
+    if x.dtype != np.float32 or not 0 < count <= FEW or length % whole or whole % (per_byte * LANES) or not len(codes):
+        params = {"bits": bits, "group": group, "length": length}
+        return weight_only_projection.reference.forward(keep, x, codes, scale, zero_point, **params)
+    check_features(x, length, "weight_only_projection")
+    planes = np.ascontiguousarray(x.reshape(count, -1, per_byte).transpose(0, 2, 1))
+    groups = length // whole
+    zeros = np.zeros((1, 1), np.int8) if zero_point is None else zero_point
+    scales, offsets = (
+        np.ascontiguousarray(np.broadcast_to(each, (len(codes), groups))).reshape(-1) for each in (scale, zeros)
+    )
+    output = np.empty((count, len(codes)), np.float32)
+    run, cost = table_product(bits, int(zero_point is not None)), codes.shape[1] * count / _BYTES_A_NS
+    arrays = (output.reshape(-1), planes.reshape(-1), np.ascontiguousarray(codes).reshape(-1), scales, offsets)
+    threads.split(run, len(codes), cost, *arrays, len(codes), codes.shape[1], length, groups)
+    saved = (codes, scale, zero_point, bits, group, length, x.shape) if keep else ()
+    return output.reshape(*x.shape[:-1], len(codes)), saved
+
+
+IMPLEMENTATIONS = {
+    weight_only_projection: Implementation("numba", _forward, weight_only_projection.reference.backward),
+}

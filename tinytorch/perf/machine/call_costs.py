@@ -1,0 +1,178 @@
+"""What calling an op costs before there is anything to compute: each op on its smallest operands, measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply, implementations, is_observed, no_grad
+from tinytorch.core.op import Array, Implementation, Op
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.events.stream import Event
+from tinytorch.perf.measuring import Measurement, interleave
+from tinytorch.perf.ops.quantized import quantized_conv2d, quantized_linear
+from tinytorch.perf.ops.weight_only import weight_only_linear, weight_only_projection
+
+#: Op, implementation, phase and number of operands.
+CallKey = tuple[str, str, str, int]
+Costs = Mapping[CallKey, Measurement]
+
+
+@dataclass(frozen=True, slots=True)
+class CallCosts:
+    """Seconds that a call of each op takes on operands of one element, by `CallKey`.
+
+    Attributes:
+        op: as a caller sees it: through the seam, with the Tensor that is made. Of a backward it is the kernel.
+        kernel: as an event's time sees it: the code of the implementation alone. A backward is asked for one gradient.
+    """
+
+    op: Costs
+    kernel: Costs
+
+
+def least_call_seconds(events: Iterable[Event], costs: Costs) -> tuple[float, float, float]:
+    """Return the seconds that calling these ops takes at least: by medians, and by both ends of the intervals.
+
+    An op that ``costs`` does not hold by the implementation that ran is taken to cost what the cheapest does.
+    """
+    cheapest = min(costs.values(), key=lambda cost: cost.median)
+    found = [_cost_of(event, costs, cheapest) for event in events]
+    return (
+        sum(cost.median for cost in found),
+        sum(cost.interval.low for cost in found),
+        sum(cost.interval.high for cost in found),
+    )
+
+
+def _cost_of(event: Event, costs: Costs, cheapest: Measurement) -> Measurement:
+    return costs.get((event.op, event.implementation, event.phase, len(event.inputs)), cheapest)
+
+
+def call_costs(events: Iterable[Event] = ()) -> CallCosts:
+    """Return what calls cost by NumPy, and by the other implementations that made ``events`` if they are selected now.
+
+    Measured without observers, once for each choice of implementations in this process, in a second or two and what it
+    takes to compile kernels for operands so small; then kept.
+
+    Raises:
+        RuntimeError: if they must be measured while an observer is installed, because it would be measured too.
+    """
+    ran = {(event.op, event.implementation) for event in events}
+    selected = {op: op.selected for op, _, _ in _smallest() if op.selected is not op.reference}
+    return measured_costs(frozenset((op, one) for op, one in selected.items() if (op.name, one.name) in ran))
+
+
+@cache
+def measured_costs(others: frozenset[tuple[Op, Implementation]]) -> CallCosts:
+    """Return what calls cost by NumPy, and of some ops by another implementation too."""
+    if is_observed():
+        raise RuntimeError("call_costs() measures without observers: call it outside of `with Profiler()`")
+    if not others:
+        return _measured({op: op.reference for op, _, _ in _smallest()})
+    known, more = measured_costs(frozenset()), _measured(dict(others))
+    return CallCosts({**known.op, **more.op}, {**known.kernel, **more.kernel})
+
+
+def _measured(chosen: Mapping[Op, Implementation]) -> CallCosts:
+    """Return what calls of these ops cost by these implementations."""
+    runs: dict[str, Callable[[], Any]] = {}
+    keys: dict[str, CallKey] = {}
+    for op, operands, params in _smallest():
+        if op not in chosen:
+            continue
+        one, name = chosen[op], f"{op.name} {len(operands)}"
+        keys[name] = (op.name, one.name, "forward", len(operands))
+        tensors = [None if operand is None else Tensor(operand) for operand in operands]
+        runs[f"{name} op"] = partial(apply, op, *tensors, **params)
+        runs[f"{name} kernel"] = partial(one.forward, False, *operands, **params)
+        output, saved = one.forward(True, *operands, **params)
+        gradient, needs = np.ones_like(output), _one_gradient(operands)
+        runs[f"{name} backward"] = partial(one.backward, gradient, saved, needs, False)
+    with no_grad(), implementations(chosen):
+        found = interleave(runs, repeats=15, at_most_seconds=3.0, warmup_seconds=0.01)
+
+    def named(kind: str) -> dict[CallKey, Measurement]:
+        return {key: found[f"{name} {kind}"] for name, key in keys.items()}
+
+    backward = {(op, one, "backward", n): cost for (op, one, _, n), cost in named("backward").items()}
+    return CallCosts({**named("op"), **backward}, {**named("kernel"), **backward})
+
+
+def _one_gradient(operands: tuple[Array | None, ...]) -> tuple[bool, ...]:
+    """Return which operand's gradient is asked for: the first that can have one."""
+    floats = (index for index, operand in enumerate(operands) if operand is not None and operand.dtype.kind == "f")
+    first = next(floats)
+    return tuple(index == first for index in range(len(operands)))
+
+
+def _smallest() -> list[tuple[Op, tuple[Array | None, ...], dict[str, Any]]]:
+    """Return each op with operands of one element each."""
+    one, row, image = (np.ones(shape, np.float32) for shape in ((1,), (1, 1), (1, 1, 1, 1)))
+    index, truth = np.zeros(1, np.int64), np.ones(1, np.bool_)
+    window = {"kernel": (1, 1), "stride": (1, 1), "padding": (0, 0)}
+    sliding = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
+    epsilon = {"epsilon": 1e-5}
+    unary = (
+        ops.negative,
+        ops.exp,
+        ops.log,
+        ops.sqrt,
+        ops.absolute,
+        ops.tanh,
+        ops.sigmoid,
+        ops.relu,
+        ops.silu,
+        ops.gelu,
+    )
+    binary = (ops.add, ops.subtract, ops.multiply, ops.divide, ops.maximum, ops.mean_squared_error)
+    reductions = (ops.sum_, ops.mean, ops.max_, ops.softmax, ops.log_softmax)
+    return [
+        *((op, (one,), {}) for op in (*unary, *reductions)),
+        *((op, (one, one), {}) for op in binary),
+        (ops.where, (truth, one, one), {}),
+        (ops.power, (one,), {"exponent": 3}),
+        (ops.leaky_relu, (one,), {"slope": 0.1}),
+        (ops.cast, (one,), {"dtype": np.dtype(np.float64)}),
+        (ops.dropout, (one,), {"probability": 0.5, "generator": np.random.default_rng(0)}),
+        (ops.reshape, (one,), {"shape": (1, 1)}),
+        (ops.transpose, (row,), {"axes": (1, 0)}),
+        (ops.getitem, (one,), {"index": slice(None)}),
+        (ops.concatenate, (one, one), {}),
+        (ops.embedding, (index, row), {}),
+        (ops.cross_entropy, (row, index), {}),
+        (ops.matmul, (row, row), {}),
+        (ops.linear, (row, row), {}),
+        (ops.linear, (row, row, one), {}),
+        (ops.layer_norm, (row, one, one), epsilon),
+        (ops.batch_norm, (image, one, one), epsilon),
+        (ops.batch_norm, (image, one, one, one, one), epsilon),
+        (ops.attention, (image, image, image), {"causal": False}),
+        (ops.self_attention, (np.ones((1, 1, 3), np.float32),), {"heads": 1, "causal": False}),
+        (ops.conv2d, (image, image), sliding),
+        (ops.conv2d, (image, image, one), sliding),
+        (ops.max_pool2d, (image,), window),
+        (ops.avg_pool2d, (image,), window),
+        (ops.adaptive_avg_pool2d, (image,), {"size": (1, 1)}),
+        *_smallest_quantized(row),
+    ]
+
+
+def _smallest_quantized(row: Array) -> list[tuple[Op, tuple[Array | None, ...], dict[str, Any]]]:
+    """Return the products of quantized layers with operands of one element each."""
+    codes, read = np.ones((1, 1), np.int8), {"bits": 8, "group": None, "length": 1}
+    weight = (codes, row, None)
+    product = {"activations": "row", "symmetric": True, "columns": 1, **read}
+    sliding = {"kernel": (1, 1), "stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
+    image = row.reshape(1, 1, 1, 1)
+    return [
+        (weight_only_linear, (row, *weight, None), {**read, "packed": {}}),
+        (weight_only_projection, (row, *weight), read),
+        (quantized_linear, (row, *weight, None, None, None), {**product, "packed": {}}),
+        (quantized_conv2d, (image, *weight, None, None, None), {**product, **sliding, "packed": {}}),
+    ]

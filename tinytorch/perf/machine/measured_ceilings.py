@@ -1,0 +1,160 @@
+"""The ceilings of this machine as one value, and the run of all probes that gives them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tinytorch.perf.host.cgroup_limits import free_memory
+from tinytorch.perf.host.identity import caches, reported_capacities
+from tinytorch.perf.host.memory_pages import Arena, huge_page_policy
+from tinytorch.perf.host.pinned_threads import Team
+from tinytorch.perf.kernels import probes
+from tinytorch.perf.kernels.int8.instructions import Dot, available_dots
+from tinytorch.perf.kernels.probes import MULTIPLY_ADDS
+from tinytorch.perf.kernels.runtime.evidence import evidence
+from tinytorch.perf.machine import peaks
+from tinytorch.perf.machine.levels import Level, find_levels
+from tinytorch.perf.machine.memory_ladder import (
+    LARGEST,
+    STREAMS,
+    Curve,
+    Point,
+    latency_curve,
+    make_arenas,
+    stream_curves,
+    stream_probes,
+    working_sets,
+)
+from tinytorch.perf.machine.probing import Probe, in_turns
+from tinytorch.perf.measuring import Measurement
+
+#: Told what is measured now, and how far the whole is, from 0 to 1.
+StageProgress = Callable[[str, float], None]
+#: The ladder goes to at least this many times the last cache, that memory shows; within this part of free memory.
+_BEYOND_LAST = 4
+_PART_OF_FREE_MEMORY = 4
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """The ceilings of this machine for ``threads`` threads.
+
+    Attributes:
+        threads: threads that every probe ran on, and that BLAS was told to use; see the ``how`` of ``sgemm``.
+        fp32_peak: FLOP/s, 2 per multiply-add: the larger of the two below, which ``fp32_from`` names.
+        fp32_from: "compiled multiply-add" or "sgemm".
+        multiply_add: the sweep: (FLOPs per element, FLOP/s of a block in the first cache).
+        sgemm: FLOP/s of a product of two float32 matrices, 2048 wide, by the BLAS of NumPy.
+        int8_peak: OP/s, 2 per multiply-accumulate of 8-bit numbers into 32 bits, by the fastest way that this CPU has.
+        int8_from: the instruction that multiplies them: see `int8_instructions.DOTS`.
+        levels: from the innermost cache to memory; see `levels.find_levels` for the rule.
+        curves: the ladder of each of "read", "copy", "triad" (B/s) and "latency" (s), by growing working set.
+        clock: Hz, of a chain of dependent integer operations of one cycle each.
+        page_fault: seconds that the first touch of a fresh page of memory takes.
+        evidence: for each probe the packed vector instructions found in its assembly, and how often.
+        how: when it was measured and in how many seconds, load before, bytes on huge pages, and a note if a kept
+            file could not be used.
+    """
+
+    threads: int
+    fp32_peak: Measurement
+    fp32_from: str
+    multiply_add: tuple[tuple[int, Measurement], ...]
+    sgemm: Measurement
+    int8_peak: Measurement
+    int8_from: str
+    levels: tuple[Level, ...]
+    curves: Mapping[Curve, tuple[Point, ...]]
+    clock: Measurement
+    page_fault: Measurement
+    evidence: Mapping[str, Mapping[str, int]]
+    how: Mapping[str, Any]
+
+    def level_of(self, working_set: int) -> Level:
+        """Return the innermost level whose measured capacity holds ``working_set`` bytes, else memory.
+
+        Raises:
+            ValueError: if ``working_set`` is below 0.
+        """
+        if working_set < 0:
+            raise ValueError(f"working_set must be at least 0 bytes, not {working_set}")
+        fitting = (level for level in self.levels if working_set <= (level.capacity_measured or 0))
+        return next(fitting, self.levels[-1])
+
+
+def measured_ceilings(threads: int, on_progress: StageProgress) -> Ceilings:
+    """Return the ceilings for ``threads`` threads, measured now.
+
+    Raises:
+        ValueError: if ``threads`` is below 1 or above the number of cores that this process may use.
+    """
+    start, load = time.perf_counter(), os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    with Team(threads) as team:
+        on_progress("compiling probes", 0.0)
+        reported = reported_capacities(caches(), team.cores)
+        sizes = working_sets(threads, _largest(reported), reported.values())
+        arenas = make_arenas(team, sizes)
+        lanes, int8 = peaks.fastest_lanes(team), available_dots()[0]
+        probes = _probes(team, arenas, sizes, lanes, int8)
+        reached = in_turns(team, probes, lambda part: on_progress("arithmetic and bandwidth", 0.1 + 0.5 * part))
+        curves: dict[Curve, tuple[Point, ...]] = stream_curves(
+            {(key[1], key[2]): one for key, one in reached.items() if key[0] == "stream"}
+        )
+        huge = [arena.huge_bytes() for arena in arenas]
+        curves["latency"] = latency_curve(team, arenas, sizes, lambda part: on_progress("latency", 0.6 + 0.25 * part))
+        fault = peaks.page_fault(team)
+    on_progress("matrix product", 0.88)
+    sgemm = peaks.sgemm(threads)
+    sweep = tuple((2 * count, reached["multiply-add", count]) for count in MULTIPLY_ADDS)
+    compiled = max((one for _, one in sweep), key=lambda one: one.median)
+    on_progress("done", 1.0)
+    return Ceilings(
+        threads=threads,
+        fp32_peak=compiled if compiled.median >= sgemm.median else sgemm,
+        fp32_from="compiled multiply-add" if compiled.median >= sgemm.median else "sgemm",
+        multiply_add=sweep,
+        sgemm=sgemm,
+        int8_peak=reached["int8",],
+        int8_from=int8.name,
+        levels=find_levels(curves, reported),
+        curves=curves,
+        clock=reached["clock",],
+        page_fault=fault,
+        evidence=_evidence(lanes, int8),
+        how={
+            "when": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": time.perf_counter() - start,
+            "load_before": load,
+            "huge_page_policy": huge_page_policy(),
+            "huge_page_bytes": None if None in huge else sum(size or 0 for size in huge),
+            "bytes_of_memory": sum(arena.memory.size for arena in arenas),
+        },
+    )
+
+
+def _largest(reported: Mapping[int, int]) -> int:
+    """Return the largest working set: beyond the last cache that is reported, as far as free memory allows."""
+    wanted = max(LARGEST, _BEYOND_LAST * max(reported.values(), default=0))
+    return min(wanted, free_memory() // _PART_OF_FREE_MEMORY)
+
+
+def _probes(team: Team, arenas: list[Arena], sizes: list[int], lanes: int, int8: Dot) -> dict[tuple[Any, ...], Probe]:
+    probes: dict[tuple[Any, ...], Probe] = {
+        ("multiply-add", count): peaks.multiply_add_probe(team, lanes, count) for count in MULTIPLY_ADDS
+    }
+    probes |= {("stream", *key): probe for key, probe in stream_probes(team, arenas, lanes, sizes).items()}
+    probes["clock",] = peaks.clock_probe(team)
+    probes["int8",] = peaks.int8_probe(team, int8)
+    return probes
+
+
+def _evidence(lanes: int, int8: Dot) -> dict[str, dict[str, int]]:
+    kernels: dict[str, Any] = {stream: getattr(probes, stream)(lanes) for stream in STREAMS}
+    kernels["multiply-add"] = probes.multiply_add(lanes, max(MULTIPLY_ADDS))
+    kernels["int8"] = probes.int8_dots(int8)
+    return {name: evidence(kernel) for name, kernel in kernels.items()}

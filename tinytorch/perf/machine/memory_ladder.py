@@ -1,0 +1,145 @@
+"""The memory ladder: bandwidth and latency over working sets from inside the first cache to far beyond the last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from tinytorch.perf.host.memory_pages import Arena
+from tinytorch.perf.host.pinned_threads import Team
+from tinytorch.perf.kernels import probes
+from tinytorch.perf.kernels.probes import LINE_BYTES, LINE_ELEMENTS, STREAM_MULTIPLE
+from tinytorch.perf.machine.probing import REPEATS, Probe, Progress, calibrated_rounds, conditions, sample_seconds
+from tinytorch.perf.measuring import Measurement, collector_off
+
+Curve = Literal["read", "copy", "triad", "latency"]
+CURVES: tuple[Curve, ...] = get_args(Curve)
+#: Arrays that a stream goes through; a sum reads one, a copy reads one and writes one.
+ARRAYS: Mapping[Curve, int] = {"read": 1, "copy": 2, "triad": 3}
+STREAMS = tuple(ARRAYS)
+SMALLEST = 8 * 2**10
+LARGEST = 128 * 2**20
+STEPS_PER_OCTAVE = 2
+#: Arrays begin at a page and this much further each, so that no store hits the address bits of a load close by.
+_STAGGER = 21 * LINE_BYTES
+_PAGE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One step of a ladder: the ``working_set`` in bytes (all arrays of all threads) and what it ``reached``."""
+
+    working_set: int
+    reached: Measurement
+
+
+def working_sets(threads: int, largest: int = LARGEST, also: Iterable[int] = ()) -> list[int]:
+    """Return the nominal working sets in bytes, of all ``threads`` together, growing.
+
+    They are two an octave from 8 KiB a thread to ``largest``, and those of ``also`` in between: the reported sizes of
+    caches, so that each is tried itself.
+
+    Raises:
+        ValueError: if ``largest`` is smaller than the smallest.
+    """
+    smallest = SMALLEST * threads
+    if largest < smallest:
+        raise ValueError(f"largest must be at least {smallest} bytes for {threads} threads, not {largest}")
+    steps = int(np.floor(np.log2(largest / smallest) * STEPS_PER_OCTAVE + 1e-9))
+    regular = {round(smallest * 2 ** (step / STEPS_PER_OCTAVE)) for step in range(steps + 1)}
+    return sorted(regular | {size for size in also if smallest < size < largest})
+
+
+def stream_arrays(arena: Arena, curve: Curve, share: int) -> list[np.ndarray[Any, Any]]:
+    """Return the float32 arrays of one thread for ``curve``, together ``share`` bytes but for rounding."""
+    count = max(1, share // (4 * ARRAYS[curve] * STREAM_MULTIPLE)) * STREAM_MULTIPLE
+    spacing = -(-count * 4 // _PAGE) * _PAGE + _STAGGER
+    return [arena.view(number * spacing, count, np.float32) for number in range(ARRAYS[curve])]
+
+
+def make_arenas(team: Team, sizes: Sequence[int]) -> list[Arena]:
+    """Return memory for the largest of ``sizes``, a share for each thread, filled with ones."""
+    arenas = [Arena(max(sizes) // team.threads + 4 * (_PAGE + _STAGGER)) for _ in range(team.threads)]
+    for arena in arenas:
+        arena.view(0, arena.memory.size // 4, np.float32)[:] = 1.0
+    return arenas
+
+
+def stream_probes(
+    team: Team, arenas: Sequence[Arena], lanes: int, sizes: Sequence[int]
+) -> dict[tuple[Curve, int], Probe]:
+    """Return the probe of each stream over each of ``sizes``, bytes of all threads; on vectors of ``lanes`` floats."""
+    return {
+        (curve, size): _stream_probe(team, arenas, curve, size // team.threads, lanes)
+        for curve in STREAMS
+        for size in sizes
+    }
+
+
+def _stream_probe(team: Team, arenas: Sequence[Arena], curve: Curve, share: int, lanes: int) -> Probe:
+    kernel = getattr(probes, curve)(lanes)
+    arrays = [stream_arrays(arena, curve, share) for arena in arenas]
+    factor = (np.float32(0.5),) if curve == "triad" else ()
+
+    def run(rounds: int) -> float:
+        return team.run([partial(kernel, *own, *factor, rounds) for own in arrays])
+
+    moved = sum(array.nbytes for own in arrays for array in own)
+    return Probe(f"{curve} bandwidth", run, moved, "B/s", {"vector_bits": 32 * lanes, "working_set_bytes": moved})
+
+
+def stream_curves(reached: Mapping[tuple[Curve, int], Measurement]) -> dict[Curve, tuple[Point, ...]]:
+    """Return the measurements of `stream_probes` as curves."""
+    return {
+        curve: tuple(
+            Point(int(one.how["working_set_bytes"]), one)
+            for (of, _), one in sorted(reached.items(), key=lambda item: item[0][1])
+            if of == curve
+        )
+        for curve in STREAMS
+    }
+
+
+def latency_curve(
+    team: Team, arenas: Sequence[Arena], sizes: Sequence[int], on_progress: Progress, repeats: int = REPEATS
+) -> tuple[Point, ...]:
+    """Return the latency of dependent loads over ``sizes``, size by size as each needs a cycle of its own.
+
+    What the arenas held is lost.
+    """
+    points = []
+    with collector_off():
+        for number, size in enumerate(sizes):
+            points.append(_latency(team, arenas, size, repeats))
+            on_progress((number + 1) / len(sizes))
+    return tuple(points)
+
+
+def _latency(team: Team, arenas: Sequence[Arena], size: int, repeats: int) -> Point:
+    """Return the seconds of one load that depends on the one before, on a random cycle through ``size`` bytes.
+
+    One whole walk goes first, so that what can be in a cache is there.
+    """
+    lines = size // team.threads // LINE_BYTES
+    build, follow = probes.random_cycle(), probes.chase()
+    cycles = [arena.view(0, lines * LINE_ELEMENTS, np.uint64) for arena in arenas]
+    seeds = np.random.default_rng(lines).integers(1, 2**63, team.threads, dtype=np.uint64)
+    team.run([partial(build, cycle, seed) for cycle, seed in zip(cycles, seeds, strict=True)])
+    places = [np.uint64(0)] * team.threads
+
+    def walk(steps: int) -> float:
+        def go(thread: int) -> None:
+            places[thread] = follow(cycles[thread], places[thread], steps)
+
+        return team.run([partial(go, thread) for thread in range(team.threads)])
+
+    walk(lines)
+    steps = calibrated_rounds(walk, sample_seconds(team))
+    seconds = tuple(walk(steps) / steps for _ in range(repeats))
+    working_set = lines * LINE_BYTES * team.threads
+    how = conditions(team, steps, working_set_bytes=working_set)
+    return Point(working_set, Measurement("latency of a dependent load", seconds, "s", how))

@@ -1,0 +1,95 @@
+"""How a probe becomes a measurement: rounds calibrated, samples of all probes taken in turns, all threads together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tinytorch.perf.host.pinned_threads import Team
+from tinytorch.perf.measuring import Measurement, collector_off
+
+#: One sample lasts about this long, in seconds. With several threads longer: they do not start at one instant.
+SAMPLE_SECONDS = 1e-3
+SAMPLE_SECONDS_OF_A_TEAM = 3e-3
+#: Samples of each probe: an odd number above the six that a 95 % interval needs.
+REPEATS = 9
+#: A run this long in seconds is enough to see how fast a probe is.
+_LOOK_SECONDS = 2e-4
+Key = TypeVar("Key")
+#: Told how far the work is, from 0 to 1.
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Something to time on a team.
+
+    Attributes:
+        name: what it is, in words.
+        run: given a number of rounds, run them on all threads and return the seconds.
+        amount: what one round of all threads does, in ``unit`` without its "/s": bytes, FLOPs, operations, cycles.
+        unit: of the rate: "B/s", "FLOP/s", "OP/s", "Hz".
+        how: what else there is to say.
+    """
+
+    name: str
+    run: Callable[[int], float]
+    amount: float
+    unit: str
+    how: Mapping[str, Any] = field(default_factory=dict)
+
+
+def sample_seconds(team: Team) -> float:
+    """Return how long one sample of ``team`` should last, in seconds."""
+    return SAMPLE_SECONDS if team.threads == 1 else SAMPLE_SECONDS_OF_A_TEAM
+
+
+def calibrated_rounds(run: Callable[[int], float], seconds: float) -> int:
+    """Return the rounds that make one ``run`` last about ``seconds``, at least 1."""
+    run(1)  # what comes first is slower, and would make the runs too short
+    rounds = 1
+    while (taken := min(run(rounds) for _ in range(3))) < min(_LOOK_SECONDS, seconds / 2):
+        rounds *= 4
+    return max(1, math.ceil(rounds * seconds / taken))
+
+
+def in_turns(
+    team: Team, probes: Mapping[Key, Probe], on_progress: Progress, repeats: int = REPEATS
+) -> dict[Key, Measurement]:
+    """Return the rate of each probe, ``repeats`` samples.
+
+    The samples are taken in turns, in an order drawn anew each time, so that a slow moment hits all alike and takes
+    few samples of each. Two rounds go before each sample, unmeasured, to bring what the probe uses into the caches.
+    """
+    order = np.random.default_rng(0)
+    keys = list(probes)
+    with collector_off():
+        rounds = {key: calibrated_rounds(probe.run, sample_seconds(team)) for key, probe in probes.items()}
+        samples: dict[Key, list[float]] = {key: [] for key in keys}
+        for repeat in range(repeats):
+            for index in order.permutation(len(keys)):
+                key = keys[index]
+                probes[key].run(2)
+                samples[key].append(probes[key].run(rounds[key]) / rounds[key])
+            on_progress((repeat + 1) / repeats)
+    return {key: _rate(team, probe, rounds[key], samples[key]) for key, probe in probes.items()}
+
+
+def _rate(team: Team, probe: Probe, rounds: int, seconds: list[float]) -> Measurement:
+    how = conditions(team, rounds, **probe.how)
+    return Measurement(probe.name, tuple(seconds), "s", how).per(probe.amount, probe.unit)
+
+
+def conditions(team: Team, rounds: int, **more: Any) -> dict[str, Any]:
+    """Return the ``how`` of a measurement that ``team`` took."""
+    return {
+        "threads": team.threads,
+        "cores": list(team.cores) if team.pinned else None,
+        "inner_loops": rounds,
+        "garbage_collector": "off",
+        **more,
+    }

@@ -1,0 +1,191 @@
+"""Memory of a function by tracemalloc: what it needs, what it leaves, and whether repeated calls leak."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from tinytorch.perf.measuring.model_io import MIB
+
+
+class Tracing:
+    """Traces allocations in its body; ``baseline`` is the bytes that were traced at entry.
+
+    tracemalloc sees NumPy's arrays to the byte and Python's objects; it does not see BLAS work space. If tracing
+    was on, it stays on with all that it knew. Reading peaks means resetting the one that tracemalloc keeps; at
+    exit the caller's is raised back to what it would have been, by an allocation of that size that nothing
+    touches.
+
+    Attributes:
+        highest: most bytes traced at any moment since entry, as far as it was read.
+        own_session: whether tracing was off before, so that whatever is traced was allocated in the body.
+    """
+
+    def __enter__(self) -> Self:
+        self.own_session = not tracemalloc.is_tracing()
+        self._callers_peak = 0
+        if self.own_session:
+            tracemalloc.start(1)
+        else:
+            self._callers_peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        self.baseline = tracemalloc.get_traced_memory()[0]
+        self.highest = self.baseline
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.read()
+        if self.own_session:
+            tracemalloc.stop()
+        else:
+            _raise_peak(max(self._callers_peak, self.highest))
+
+    def read(self) -> tuple[int, int]:
+        """Return bytes traced now and the most since the last `restart_peak` (or entry)."""
+        current, peak = tracemalloc.get_traced_memory()
+        self.highest = max(self.highest, peak)
+        return current, peak
+
+    def restart_peak(self) -> int:
+        """Let the peak start anew from now; return bytes traced now."""
+        current, _ = self.read()
+        tracemalloc.reset_peak()
+        return current
+
+
+def _raise_peak(wanted: int) -> None:
+    """Make tracemalloc's peak at least ``wanted`` bytes."""
+    current, peak = tracemalloc.get_traced_memory()
+    if peak < wanted:
+        np.empty(wanted - current, np.uint8)
+
+
+#: A call that leaves less than this many bytes more than the one before it does not count as growth.
+LEAK_BYTES = 1024
+#: Calls whose growth is looked at; those before them may fill caches.
+LEAK_CALLS = 3
+_FIRST_CALLS = 2
+
+
+def leaked_bytes(after: Sequence[int]) -> int | None:
+    """Return bytes lost by each call, 0 if none, or None if there are too few calls to tell.
+
+    ``after`` holds the bytes that were traced after each of several equal calls, their results dropped. The
+    rule: the first two calls may fill caches and are not looked at. It is a leak if each later call, and there
+    must be at least three, leaves at least 1,024 bytes more than the call before. The answer is the smallest of these
+    growths, which every call had.
+    """
+    if len(after) < _FIRST_CALLS + LEAK_CALLS:
+        return None
+    growth = [later - earlier for earlier, later in zip(after[_FIRST_CALLS - 1 :], after[_FIRST_CALLS:], strict=False)]
+    return min(growth) if min(growth) >= LEAK_BYTES else 0
+
+
+class MemoryProfiler:
+    """Memory of a function call. Every ``*_mb`` is in MiB (2**20 bytes) as tracemalloc sees it."""
+
+    def profile(
+        self,
+        func: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        calls: int = _FIRST_CALLS + LEAK_CALLS,
+    ) -> dict[str, Any]:
+        """Run ``func(*args, **kwargs)`` ``calls`` times; return what the first call needed and left.
+
+        Keys: ``baseline_mb`` traced before the call (0 unless the caller traces already), ``peak_mb`` the most
+        during it, ``final_mb`` after it with its result alive, ``allocated_mb`` = peak - baseline,
+        ``retained_mb`` = final - baseline, ``result`` of the first call. From the further calls:
+        ``leak_detected`` and ``leak_mb_per_call``, decided by `leaked_bytes`, both None if ``calls`` is too
+        small to tell (below 5).
+
+        Raises:
+            ValueError: if ``calls`` is below 1.
+        """
+        if calls < 1:
+            raise ValueError(f"calls must be at least 1, not {calls}")
+        named = dict(kwargs or {})
+        gc.collect()
+        with Tracing() as tracing:
+            result = func(*args, **named)
+            final, peak = tracing.read()
+            after = [final] * calls
+            for call in range(1, calls):
+                func(*args, **named)
+                gc.collect()
+                after[call] = tracing.read()[0]
+        lost = leaked_bytes(after)
+        return {
+            "baseline_mb": tracing.baseline / MIB,
+            "final_mb": final / MIB,
+            "peak_mb": peak / MIB,
+            "allocated_mb": (peak - tracing.baseline) / MIB,
+            "retained_mb": (final - tracing.baseline) / MIB,
+            "leak_detected": None if lost is None else lost > 0,
+            "leak_mb_per_call": None if lost is None else lost / MIB,
+            "calls": calls,
+            "result": result,
+        }
+
+    def print_report(self, stats: Mapping[str, Any], name: str = "Function") -> None:
+        """Print what `profile` returned."""
+        print(f"Memory of {name}, by tracemalloc")
+        for key in ("baseline_mb", "peak_mb", "final_mb", "allocated_mb", "retained_mb"):
+            print(f"  {key.removesuffix('_mb'):<10} {stats[key]:12.3f} MiB")
+        print(f"  {leak_sentence(stats)}")
+
+
+def leak_sentence(stats: Mapping[str, Any]) -> str:
+    """Return in words whether repeated calls leak, from what `MemoryProfiler.profile` returned."""
+    if stats["leak_detected"] is None:
+        return f"leak: {stats['calls']} calls are too few to tell"
+    if stats["leak_detected"]:
+        return f"leak: each further call left at least {stats['leak_mb_per_call']:.3f} MiB more"
+    return f"leak: none in {stats['calls']} calls"
+
+
+class MemoryTracker:
+    """``with MemoryTracker() as m:`` then ``m.peak_usage``, bytes that the body allocated at its worst.
+
+    Also ``m.peak_usage_mb`` (MiB) and ``m.current_usage``, the bytes that it left. All three are counted from
+    the entry on, by tracemalloc; before the exit they are those so far.
+    """
+
+    def __enter__(self) -> Self:
+        self._tracing = Tracing().__enter__()
+        self._now, self._open = self._tracing.baseline, True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._now = self._tracing.read()[0]
+        self._tracing.__exit__(kind, error, trace)
+        self._open = False
+
+    @property
+    def peak_usage(self) -> int:
+        """Most bytes allocated since the entry."""
+        if self._open:
+            self._tracing.read()
+        return self._tracing.highest - self._tracing.baseline
+
+    @property
+    def peak_usage_mb(self) -> float:
+        """`peak_usage` in MiB."""
+        return self.peak_usage / MIB
+
+    @property
+    def current_usage(self) -> int:
+        """Bytes that are still allocated of what the body allocated; below 0 if it freed more."""
+        if self._open:
+            self._now = self._tracing.read()[0]
+        return self._now - self._tracing.baseline

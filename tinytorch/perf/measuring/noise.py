@@ -1,0 +1,120 @@
+"""The noise floor: what a comparison makes of the same code against itself, and so the least that it can resolve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tinytorch.perf.measuring import Measurement, interleave
+from tinytorch.perf.measuring.comparison import CANNOT_TELL, EQUIVALENT, Comparison, Verdict, compare_paired
+
+#: Numbers in the array, and steps of the Python loop, of the small workload: about half a millisecond in all.
+_ELEMENTS = 2**15
+_STEPS = 10_000
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """Comparisons of code with itself.
+
+    Attributes:
+        workload: what ran.
+        comparisons: each of A against A, from different stretches of time.
+        resolvable: the end of each comparison's interval that is farther from 1, as a ratio above 1: a true ratio
+            nearer to 1 would not have been told from nothing. Its median is the floor.
+    """
+
+    workload: str
+    comparisons: tuple[Comparison, ...]
+    resolvable: Measurement
+
+    @property
+    def ratio(self) -> float:
+        """The smallest ratio above 1 that a comparison resolves here."""
+        return self.resolvable.median
+
+    def hides(self, ratio: float) -> bool:
+        """Return whether ``ratio`` is nearer to 1 than the floor, on either side.
+
+        Raises:
+            ValueError: if ``ratio`` is not above 0.
+        """
+        if not ratio > 0:
+            raise ValueError(f"ratio must be above 0, not {ratio}")
+        return max(ratio, 1 / ratio) < self.ratio
+
+    def verdict(self, comparison: Comparison) -> tuple[Verdict, str]:
+        """Return the comparison's verdict and why, or `CANNOT_TELL` where the noise hides it.
+
+        Faster and slower need a ratio beyond the floor. Equivalent is a statement about delta, so it needs a delta
+        that is not below the floor.
+        """
+        if comparison.verdict == CANNOT_TELL:
+            return comparison.verdict, comparison.because
+        if comparison.verdict == EQUIVALENT:
+            hidden = comparison.delta is None or self.hides(1 + comparison.delta)
+        else:
+            hidden = self.hides(comparison.ratio.median)
+        if hidden:
+            return CANNOT_TELL, f"the same code against itself shows ratios up to {self.ratio:.4g} here"
+        return comparison.verdict, comparison.because
+
+
+def noise_floor(
+    function: Callable[[], Any],
+    workload: str,
+    *,
+    pairs: int = 30,
+    comparisons: int = 9,
+    at_most_seconds: float = 10.0,
+    seed: int = 0,
+) -> NoiseFloor:
+    """Return what comparisons of ``function`` with itself can resolve on this machine now.
+
+    Args:
+        function: what to run; a sample shorter than those that it is to speak for is noisier than they are.
+        workload: what it is, in words.
+        pairs: of each comparison.
+        comparisons: made one after the other; fewer if the time is over.
+        at_most_seconds: for all of them.
+        seed: of the order in the pairs and of the bootstrap.
+
+    Raises:
+        ValueError: if ``pairs`` is below 6, ``comparisons`` below 1 or ``at_most_seconds`` not above 0.
+    """
+    if pairs < 6 or comparisons < 1:
+        raise ValueError(f"pairs must be at least 6 and comparisons at least 1, not {pairs} and {comparisons}")
+    both = interleave(
+        {"once": function, "again": function}, repeats=pairs * comparisons, at_most_seconds=at_most_seconds, seed=seed
+    )
+    once, again = (np.asarray(both[name].samples) for name in ("once", "again"))
+    made = max(1, once.size // pairs)
+    found = tuple(
+        compare_paired(a, b, delta=None, seed=seed)
+        for a, b in zip(np.array_split(once, made), np.array_split(again, made), strict=True)
+    )
+    ends = tuple(max(1 / comparison.interval.low, comparison.interval.high) for comparison in found)
+    name = f"smallest ratio that can be told from 1, from {workload} against itself"
+    return NoiseFloor(workload, found, Measurement(name, ends, "", {**both["once"].how, "pairs": once.size // made}))
+
+
+@cache
+def small_noise_floor() -> NoiseFloor:
+    """Return the noise floor of a small workload, measured once in this process, in about half a second.
+
+    It is a Python loop and an array operation of half a millisecond together, without BLAS.
+    """
+    numbers = np.linspace(0, 1, _ELEMENTS, dtype=np.float32)
+    out = np.empty_like(numbers)
+
+    def work() -> None:
+        sum(range(_STEPS))
+        for _ in range(16):
+            np.multiply(numbers, numbers, out=out)
+            np.sqrt(out, out=out)
+
+    return noise_floor(work, "a small loop and array", comparisons=15, at_most_seconds=1.0)

@@ -1,0 +1,284 @@
+"""Sampling of times: warm-up, calibrated inner loops, warm or cold caches, functions in turns, under set conditions."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinytorch.perf.host.blas import ThreadSwitch, current_blas_threads
+from tinytorch.perf.host.memory_pages import minor_page_faults
+from tinytorch.perf.measuring.cold_caches import ColdSets, WorkingSets, cold_sets
+from tinytorch.perf.measuring.measurement import Measurement
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Turn the garbage collector off, and back to what it was at exit, also after an error."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@contextmanager
+def blas_threads(count: int) -> Iterator[None]:
+    """Run the body with ``count`` threads for BLAS, as far as it can be limited, and for the compiled kernels.
+
+    Raises:
+        ValueError: if ``count`` is below 1.
+    """
+    give_back = ThreadSwitch().set(count)
+    try:
+        yield
+    finally:
+        give_back()
+
+
+def limit_blas_threads(count: int) -> None:
+    """Give BLAS and the compiled kernels ``count`` threads for the rest of the process, as a page's first cell does.
+
+    Raises:
+        ValueError: if ``count`` is below 1.
+    """
+    ThreadSwitch().set(count)
+
+
+#: One sample lasts at least this many resolutions of the clock, so that reading it errs by under 0.1 %.
+RESOLUTIONS_PER_SAMPLE = 1000
+#: ... and at least this long in seconds, because the timer's own call costs about 0.1 microseconds.
+MINIMUM_SAMPLE_SECONDS = 50e-6
+#: Warm-up ends when this many runs in a row bring no new minimum by more than 2 %.
+STEADY_RUNS = 3
+Context = Callable[[], AbstractContextManager[Any]]
+
+
+def clock_resolution() -> float:
+    """Return the smallest step between two different readings of the clock, in seconds, as observed."""
+    smallest = math.inf
+    for _ in range(200):
+        first = time.perf_counter_ns()
+        second = time.perf_counter_ns()
+        while second == first:
+            second = time.perf_counter_ns()
+        smallest = min(smallest, second - first)
+    return smallest * 1e-9
+
+
+_RESOLUTION = clock_resolution()
+
+
+def _timed(function: Callable[[], Any], loops: int) -> float:
+    """Return the seconds of one call, from ``loops`` calls in a row."""
+    repeat = range(loops)
+    start = time.perf_counter_ns()
+    for _ in repeat:
+        function()
+    return (time.perf_counter_ns() - start) * 1e-9 / loops
+
+
+@dataclass(frozen=True, slots=True)
+class _WarmUp:
+    """What a warm-up did: its runs, its seconds, the fastest run's, and whether it ended because it was steady."""
+
+    runs: int
+    seconds: float
+    fastest: float
+    steady: bool
+
+
+def _warmed_up(function: Callable[[], Any], at_most_seconds: float, at_least_runs: int) -> _WarmUp:
+    """Run until no longer getting faster, or until the time is over."""
+    fastest, since, runs = math.inf, 0, 0
+    start = time.perf_counter()
+    while since < STEADY_RUNS or runs < at_least_runs:
+        seconds = _timed(function, 1)
+        runs += 1
+        since = 0 if seconds < 0.98 * fastest else since + 1
+        fastest = min(fastest, seconds)
+        if time.perf_counter() - start > at_most_seconds and runs >= max(STEADY_RUNS, at_least_runs):
+            break
+    return _WarmUp(runs, time.perf_counter() - start, fastest, since >= STEADY_RUNS)
+
+
+def _calibrated(function: Callable[[], Any], seconds: float) -> int:
+    """Return how many calls make one sample long enough for the clock, given the ``seconds`` of a single one."""
+    target = max(MINIMUM_SAMPLE_SECONDS, RESOLUTIONS_PER_SAMPLE * _RESOLUTION)
+    loops = max(1, math.ceil(target / max(seconds, 1e-9)))
+    if loops == 1:
+        return 1
+    # A single call's time holds the timer's own cost, many calls hardly do: look again.
+    return max(1, math.ceil(target / max(_timed(function, loops), 1e-9)))
+
+
+class _Sampler:
+    """A function that is warm and whose inner loop is known, its samples, and what the process spent on them."""
+
+    within: Context = nullcontext
+
+    def __init__(self, function: Callable[[], Any], warmup: _WarmUp, loops: int, caches: Mapping[str, Any]) -> None:
+        self.function, self.warmup, self.loops, self.caches = function, warmup, loops, caches
+        self.seconds: list[float] = []
+        self.cpu_ns = 0
+        self.faults = 0
+
+    def take(self) -> None:
+        """Take one sample; CPU time and page faults are read outside of the wall time's readings."""
+        with self.within():
+            faults, cpu = minor_page_faults(), time.process_time_ns()
+            self.seconds.append(_timed(self.function, self.loops))
+            self.cpu_ns += time.process_time_ns() - cpu
+            self.faults += minor_page_faults() - faults
+
+    def measurement(self, name: str, **turns: Any) -> Measurement:
+        """Return the samples with their conditions."""
+        how = {
+            "warmup_runs": self.warmup.runs,
+            "warmup_seconds": float(f"{self.warmup.seconds:.3g}"),
+            "warmup_steady": self.warmup.steady,
+            "inner_loops": self.loops,
+            "garbage_collector": "off",
+            "blas_threads": current_blas_threads(),
+            "cpu_per_wall": float(f"{self.cpu_ns * 1e-9 / (sum(self.seconds) * self.loops):.3g}"),
+            "minor_page_faults_per_call": float(f"{self.faults / (len(self.seconds) * self.loops):.3g}"),
+            **self.caches,
+            **turns,
+        }
+        return Measurement(name, tuple(self.seconds), "s", how)
+
+
+def _prepare(function: Callable[..., Any], warmup_seconds: float, cold: ColdSets | None) -> _Sampler:
+    """Return the sampler of a function that now is warm; with ``cold`` its data are not."""
+    if cold is None:
+        warmup = _warmed_up(function, warmup_seconds, 0)
+        return _Sampler(function, warmup, _calibrated(function, warmup.fastest), {"caches": "warm"})
+    bound = cold.bound(function)
+    # Once over every set: memory that is touched for the first time is slower than cold memory.
+    warmup = _warmed_up(bound, warmup_seconds, len(cold.sets))
+    return _Sampler(bound, warmup, _calibrated(bound, warmup.fastest), cold.described())
+
+
+def _checked_plan(repeats: int, at_most_seconds: float) -> None:
+    if repeats < 1:
+        raise ValueError(f"repeats must be at least 1, not {repeats}")
+    if not at_most_seconds > 0:
+        raise ValueError(f"at_most_seconds must be above 0, not {at_most_seconds}")
+
+
+def measure(
+    function: Callable[..., Any],
+    name: str,
+    *,
+    repeats: int = 30,
+    at_most_seconds: float = 10.0,
+    warmup_seconds: float = 1.0,
+    cold: WorkingSets | None = None,
+) -> Measurement:
+    """Return the wall time of one call of ``function``, in seconds, ``repeats`` samples.
+
+    It warms up until steady, sets the inner loop so that one sample is long beside the clock's resolution,
+    and turns the garbage collector off. Sampling stops early, never below six samples (the fewest that give
+    a 95 % interval), when ``at_most_seconds`` are over; ``n`` of the result says how many there are.
+
+    Its ``how`` says how long the warm-up took and whether it ended steady, ``cpu_per_wall`` (CPU time of the whole
+    process over wall time: above 1 with threads, below 1 where it waited or was preempted) and
+    ``minor_page_faults_per_call``.
+
+    Args:
+        function: what to time; called with one working set if ``cold`` is given, else without arguments.
+        name: what it is, in words.
+        repeats: samples.
+        at_most_seconds: for all samples; warmup_seconds: for the warm-up.
+        cold: for cold caches, a function that makes a working set (an array, or arrays in lists, tuples and
+            mappings), or the sets themselves: calls take them in turns, and together they exceed the last cache.
+
+    Raises:
+        ValueError: if ``repeats`` is below 1, ``at_most_seconds`` not above 0, or the sets fit into the cache.
+    """
+    return interleave(
+        {name: function}, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=warmup_seconds, cold=cold
+    )[name]
+
+
+def interleave(
+    functions: Mapping[str, Callable[..., Any]],
+    *,
+    repeats: int = 30,
+    at_most_seconds: float = 30.0,
+    warmup_seconds: float = 1.0,
+    seed: int = 0,
+    cold: WorkingSets | None = None,
+    within: Mapping[str, Context] | None = None,
+) -> dict[str, Measurement]:
+    """Return the wall time of each function, in seconds, sampled in turns so that drift hits all alike.
+
+    Every round samples each function once, in an order drawn anew from ``seed``; the i-th samples of all
+    results are neighbours in time, so `ratio` and `tinytorch.perf.measuring.comparison.compare_paired` pair them. The random
+    order makes the noise of a pair as likely to favour one function as the other, whatever it does over time.
+    Arguments and errors are those of `measure`; ``within`` makes, by name, what a function runs in, off the clock.
+
+    Raises:
+        ValueError: also if ``functions`` is empty.
+    """
+    _checked_plan(repeats, at_most_seconds)
+    if not functions:
+        raise ValueError("functions must name at least one function to time")
+    sets = None if cold is None else cold_sets(cold)
+    order = np.random.default_rng(seed)
+    with collector_off():
+        samplers: dict[str, _Sampler] = {}
+        for name, function in functions.items():
+            with (context := (within or {}).get(name, nullcontext))():
+                samplers[name] = _prepare(function, warmup_seconds, sets)
+            samplers[name].within = context
+        turns = list(samplers.values())
+        deadline = time.perf_counter() + at_most_seconds
+        for done in range(repeats):
+            if done >= FEWEST_FOR_INTERVAL and time.perf_counter() > deadline:
+                break
+            for index in order.permutation(len(turns)):
+                turns[index].take()
+    if len(samplers) == 1:
+        return {name: sampler.measurement(name) for name, sampler in samplers.items()}
+    return {
+        name: sampler.measurement(
+            name, interleaved_with=[other for other in samplers if other != name], order=f"drawn from seed {seed}"
+        )
+        for name, sampler in samplers.items()
+    }
+
+
+def sample(function: Callable[[], Any], name: str, *, warmup: int, runs: int) -> Measurement:
+    """Return the wall time of one call of ``function``, in seconds: exactly ``runs`` samples after ``warmup`` calls.
+
+    Unlike `measure` it takes the plan as given. The warm-up also sets the inner loop (how many calls make one
+    sample); without one each sample is a single call, so that cold runs can be looked at.
+
+    Raises:
+        ValueError: if ``warmup`` is below 0 or ``runs`` below 1.
+    """
+    if warmup < 0:
+        raise ValueError(f"warmup must be at least 0, not {warmup}")
+    if runs < 1:
+        raise ValueError(f"runs must be at least 1, not {runs}")
+    with collector_off():
+        times = [_timed(function, 1) for _ in range(warmup)]
+        fastest = min(times, default=math.inf)
+        steady = warmup > STEADY_RUNS and min(times[-STEADY_RUNS:]) >= 0.98 * min(times[:-STEADY_RUNS])
+        spent = _WarmUp(warmup, sum(times), fastest, steady)
+        caches = {"caches": "warm" if warmup else "as found"}
+        sampler = _Sampler(function, spent, _calibrated(function, fastest), caches)
+        for _ in range(runs):
+            sampler.take()
+    return sampler.measurement(name)

@@ -1,0 +1,1 @@
+"""Ops beyond the core, each with its reference in NumPy and its cost: fused, quantized, sparse, decoding."""

@@ -1,0 +1,80 @@
+"""The first calls of a fresh process, before anything is warm: ``python -m tinytorch.perf.profiling.first_calls mlp 1 30``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+from tinytorch import models
+from tinytorch.core.dispatch import no_grad
+from tinytorch.perf.host.blas import limited_blas_threads
+from tinytorch.perf.measuring import Measurement, blas_threads
+
+
+def first_calls(name: str, batch: int, calls: int, processes: int) -> list[Measurement]:
+    """Return the wall time of the first, second, ... forward pass, in seconds, one sample from each new process.
+
+    Args:
+        name: a model of the zoo.
+        batch: examples in a call.
+        calls: how many calls in a row each process times, one by one.
+        processes: how many processes are started, one after the other.
+
+    Raises:
+        ValueError: if a count is below 1 or the zoo has no such model.
+        RuntimeError: if a process fails; its last line of error is the message.
+    """
+    if min(batch, calls, processes) < 1:
+        raise ValueError(f"batch, calls and processes must be at least 1, not {batch}, {calls} and {processes}")
+    models.entry(name)
+    command = [sys.executable, "-m", __name__, name, str(batch), str(calls)]
+    runs: list[list[float]] = []
+    for _ in range(processes):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"a fresh process failed: {done.stderr.strip().splitlines()[-1]}")
+        runs.append(json.loads(done.stdout))
+    how = {"warmup_runs": 0, "inner_loops": 1, "blas_threads": limited_blas_threads(1), "processes": processes}
+    return [
+        Measurement(f"call {index + 1} of {name}, batch {batch}, in a fresh process", samples, "s", how)
+        for index, samples in enumerate(zip(*runs, strict=True))
+    ]
+
+
+def settled(calls: list[Measurement], first: int = 20) -> Measurement:
+    """Return each process's median over its calls after the ``first`` ones, in seconds.
+
+    Raises:
+        ValueError: if there are no calls after them.
+    """
+    if len(calls) <= first:
+        raise ValueError(f"calls must be more than first = {first}, not {len(calls)}")
+    medians = np.median([call.samples for call in calls[first:]], axis=0)
+    return Measurement(f"calls {first + 1} to {len(calls)}", tuple(medians), "s", calls[-1].how)
+
+
+def first_over_settled(calls: list[Measurement], first: int = 20) -> Measurement:
+    """Return, for each process, how many times as long as its `settled` calls its first call took."""
+    quotients = np.divide(calls[0].samples, settled(calls, first).samples)
+    return Measurement("first call over settled calls", tuple(quotients), "", calls[0].how)
+
+
+def _timed_calls(name: str, batch: int, calls: int) -> list[float]:
+    """Return the seconds of each of the first calls in this process."""
+    entry = models.entry(name)
+    model, inputs = entry.make(0).eval(), models.as_input(entry.example_input(batch))
+    seconds = []
+    with blas_threads(1), no_grad():
+        for _ in range(calls):
+            start = time.perf_counter_ns()
+            model(inputs)
+            seconds.append((time.perf_counter_ns() - start) * 1e-9)
+    return seconds
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(_timed_calls(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))

@@ -1,0 +1,258 @@
+"""Studies of one model: its parameters, FLOPs, memory, latency, and its forward and backward pass as measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tinytorch.core.dispatch import is_observed, no_grad
+from tinytorch.core.module import Parameter
+from tinytorch.core.op import Shape
+from tinytorch.core.optimizers import SGD, Adam, Optimizer
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.events.array_life import MemoryProfile, recording_memory
+from tinytorch.perf.events.flops import flops_of, loss_of, record_forward, record_training
+from tinytorch.perf.events.stream import Profile
+from tinytorch.perf.host.blas import thread_limit
+from tinytorch.perf.machine import store
+from tinytorch.perf.machine.store import Ceilings
+from tinytorch.perf.measuring import Measurement, collector_off, current_blas_threads, measure, sample
+from tinytorch.perf.measuring.model_io import MIB, callable_of, checked_shape, parameters_of, undisturbed, zeros_for
+from tinytorch.perf.roofline.placement import checked_threads, place
+
+#: Samples of a pass, at most; fewer when its seconds are over, never below six.
+_SAMPLES = 30
+_SECONDS = 5.0
+_WARMUP = 3
+#: Runs that are recorded, of which the one in the middle is kept.
+_RECORDED = 5
+_RECORDED_SECONDS = 2.0
+
+LossFunction = Callable[[Any], Tensor] | None
+
+
+def count_parameters(model: Any) -> int:
+    """Return how many numbers training can change; a shared parameter counts once."""
+    return sum(parameter.size for parameter in parameters_of(model))
+
+
+def count_flops(model: Any, input_shape: Shape) -> int:
+    """Return FLOPs of the forward of one sample: the model runs on zeros of the shape with a batch of 1."""
+    shape = checked_shape(input_shape)
+    return flops_of(record_forward(model, zeros_for(model, (1, *shape[1:]))))
+
+
+def _unobserved(what: str) -> None:
+    if is_observed():
+        raise RuntimeError(f"{what} needs a run without observers: leave the `with Profiler()` block first")
+
+
+def forward_latency(model: Any, value: Tensor, warmup: int, iterations: int) -> Measurement:
+    """Return the wall time of a forward without gradients, in seconds, ``iterations`` samples."""
+    _unobserved("latency")
+    run = callable_of(model)
+    with undisturbed(model), no_grad():
+        return sample(lambda: run(value), f"forward of {type(model).__name__}", warmup=warmup, runs=iterations)
+
+
+def forward_memory(model: Any, value: Tensor) -> MemoryProfile:
+    """Return the memory of one forward with gradients on, as in training; its output is alive at the end."""
+    run = callable_of(model)
+    with undisturbed(model), recording_memory(*_watched(model, value)) as recorded:
+        output = run(value)
+    del output
+    return recorded.profile
+
+
+def _watched(model: Any, value: Tensor) -> list[Any]:
+    return [*(parameters_of(model) if _has_parameters(model) else []), value]
+
+
+def _has_parameters(model: Any) -> bool:
+    return callable(getattr(model, "parameters", None))
+
+
+def memory_keys(memory: MemoryProfile) -> dict[str, float]:
+    """Return a forward's memory as the ``*_mb`` keys of `Profiler.measure_memory`, in MiB."""
+    parameters, activations = memory.highest["parameters"], memory.highest["activations"]
+    return {
+        "parameter_memory_mb": parameters / MIB,
+        "activation_memory_mb": activations / MIB,
+        "input_memory_mb": memory.highest["inputs"] / MIB,
+        "temporary_memory_mb": memory.temporary / MIB,
+        "peak_memory_mb": memory.peak / MIB,
+        "memory_efficiency": (parameters + activations) / memory.peak if memory.peak else 0.0,
+    }
+
+
+def typical(record: Callable[[], Profile]) -> Profile:
+    """Return the recorded run whose wall time is the median of up to five, fewer once two seconds are over."""
+    runs: list[Profile] = []
+    began = time.perf_counter()
+    while len(runs) < _RECORDED and (not runs or time.perf_counter() - began < _RECORDED_SECONDS):
+        runs.append(record())
+    return sorted(runs, key=lambda run: run.wall_seconds)[len(runs) // 2]
+
+
+def forward_pass(model: Any, value: Tensor, ceilings: Ceilings | None) -> tuple[dict[str, Any], Profile]:
+    """Return what `Profiler.profile_forward_pass` returns, and the recorded run that it counted."""
+    _unobserved("profile_forward_pass")
+    run, threads = callable_of(model), thread_limit()
+    known = store.ceilings(threads) if ceilings is None else ceilings
+    checked_threads(threads, known, "this process")
+    name = f"forward of {type(model).__name__}"
+    with undisturbed(model), no_grad():
+        latency = measure(lambda: run(value), name, repeats=_SAMPLES, at_most_seconds=_SECONDS)
+    profile = typical(lambda: record_forward(model, value, timed=True))
+    one = value if value.ndim < 2 else Tensor(value.data[:1])
+    batch_flops = flops_of(profile)
+    placed = place(name, profile.events, latency, known)
+    found = placed.verdict
+    keys = {
+        "parameters": count_parameters(model) if _has_parameters(model) else 0,
+        "flops": flops_of(record_forward(model, one)),
+        "batch_flops": batch_flops,
+        "latency_ms": latency.median * 1e3,
+        "latency": latency,
+        "gflops_per_second": batch_flops / latency.median * 1e-9,
+        "memory_bandwidth_mbs": placed.demand.bytes / latency.median * 1e-6,
+        "computational_efficiency": found.efficiency,
+        "share_of_roof": placed.of_roof,
+        "bottleneck": found.bottleneck,
+        "is_memory_bound": found.bottleneck == "memory",
+        "is_compute_bound": found.bottleneck == "compute",
+        "is_overhead_bound": found.bottleneck == "overhead",
+        "verdict": found,
+        **memory_keys(forward_memory(model, value)),
+    }
+    return keys, profile
+
+
+def layer(module: Any, input_shape: Shape, ceilings: Ceilings | None) -> tuple[dict[str, Any], Profile]:
+    """Return what `Profiler.profile_layer` returns, and the recorded run."""
+    keys, profile = forward_pass(module, zeros_for(module, input_shape), ceilings)
+    return {"layer_name": type(module).__name__, **keys}, profile
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingLatency:
+    """Wall times in seconds; the i-th samples of the three belong to one step."""
+
+    forward: Measurement
+    backward: Measurement
+    total: Measurement
+
+
+def training_latency(model: Any, value: Tensor, loss_fn: LossFunction) -> TrainingLatency:
+    """Return the wall time of forward (with the loss) and of backward, measured in one step after another."""
+    _unobserved("profile_backward_pass")
+    run = callable_of(model)
+    leaves = [*(parameters_of(model) if _has_parameters(model) else []), value]
+    steps: list[tuple[int, int]] = []
+    with undisturbed(model), collector_off():
+        began = time.perf_counter()
+        for count in range(_WARMUP + _SAMPLES):
+            for leaf in leaves:
+                leaf.grad = None
+            start = time.perf_counter_ns()
+            loss = loss_of(run(value), loss_fn)
+            middle = time.perf_counter_ns()
+            loss.backward()
+            end = time.perf_counter_ns()
+            if count >= _WARMUP:
+                steps.append((middle - start, end - middle))
+            if len(steps) >= 6 and time.perf_counter() - began > _SECONDS:
+                break
+    how = {
+        "warmup_runs": _WARMUP,
+        "inner_loops": 1,
+        "garbage_collector": "off",
+        "blas_threads": current_blas_threads(),
+    }
+
+    def measurement(name: str, nanoseconds: Sequence[int]) -> Measurement:
+        return Measurement(f"{name} of {type(model).__name__}", tuple(ns * 1e-9 for ns in nanoseconds), "s", how)
+
+    return TrainingLatency(
+        measurement("recorded forward", [forward for forward, _ in steps]),
+        measurement("backward", [backward for _, backward in steps]),
+        measurement("forward and backward", [forward + backward for forward, backward in steps]),
+    )
+
+
+def training_memory(model: Any, value: Tensor, loss_fn: LossFunction) -> tuple[MemoryProfile, dict[str, int]]:
+    """Return the memory of one forward and backward, and bytes of state after one step of each optimizer."""
+    run = callable_of(model)
+    kept = value.grad
+    value.grad = None
+    try:
+        with undisturbed(model):
+            with recording_memory(*_watched(model, value)) as recorded:
+                loss_of(run(value), loss_fn).backward()
+            states = optimizer_state_bytes(parameters_of(model) if _has_parameters(model) else [])
+    finally:
+        value.grad = kept
+    return recorded.profile, states
+
+
+_OPTIMIZERS: dict[str, Callable[[list[Parameter]], Optimizer]] = {
+    "sgd": lambda parameters: SGD(parameters),
+    "sgd_momentum": lambda parameters: SGD(parameters, momentum=0.9),
+    "adam": lambda parameters: Adam(parameters),
+}
+
+
+def optimizer_state_bytes(parameters: Sequence[Tensor]) -> dict[str, int]:
+    """Return bytes of state of SGD, SGD with momentum and Adam after a real step on copies of ``parameters``."""
+    found = dict.fromkeys(_OPTIMIZERS, 0)
+    for name, make in _OPTIMIZERS.items() if parameters else ():
+        copies = []
+        for parameter in parameters:
+            copies.append(Parameter(parameter.data))
+            copies[-1].grad = parameter.grad
+        optimizer = make(copies)
+        optimizer.step()
+        found[name] = optimizer.state_nbytes()
+    return found
+
+
+def backward_pass(model: Any, value: Tensor, loss_fn: LossFunction) -> tuple[dict[str, Any], Profile]:
+    """Return what `Profiler.profile_backward_pass` returns, and the recorded run that it counted."""
+    kept = value.grad
+    try:
+        latency = training_latency(model, value, loss_fn)
+        value.grad = None
+        profile = typical(lambda: record_training(model, value, loss_fn, timed=True))
+    finally:
+        value.grad = kept
+    memory, states = training_memory(model, value, loss_fn)
+    forward, backward = flops_of(profile, "forward"), flops_of(profile, "backward")
+    phases = [event.phase for event in memory.run.events]
+
+    def grown(phase: str) -> float:
+        peaks = [step.peak for step, ran in zip(memory.steps, phases, strict=True) if ran == phase]
+        return (max(peaks) - memory.standing) / MIB
+
+    keys = {
+        "forward_flops": forward,
+        "backward_flops": backward,
+        "total_flops": forward + backward,
+        "forward_latency_ms": latency.forward.median * 1e3,
+        "backward_latency_ms": latency.backward.median * 1e3,
+        "total_latency_ms": latency.total.median * 1e3,
+        "latency": latency,
+        "forward_memory_mb": grown("forward"),
+        "backward_memory_mb": grown("backward"),
+        "total_memory_mb": memory.peak / MIB,
+        "parameter_memory_mb": memory.highest["parameters"] / MIB,
+        "activation_memory_mb": memory.highest["activations"] / MIB,
+        "gradient_memory_mb": memory.final["gradients"] / MIB,
+        "temporary_memory_mb": memory.temporary / MIB,
+        "peak_memory_mb": memory.peak / MIB,
+        "optimizer_memory_mb": {name: nbytes / MIB for name, nbytes in states.items()},
+        "optimizer_state_mb": states["adam"] / MIB,
+        "optimizer": "adam",
+    }
+    return keys, profile

@@ -1,0 +1,357 @@
+"""The profiler: where time, arithmetic and memory go in whatever ran, read off one stream of events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tinytorch.core.module import Module
+from tinytorch.core.op import Array, Shape
+from tinytorch.core.optimizers import Optimizer
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.events import trace
+from tinytorch.perf.events.array_life import MemoryProfile, MemoryRecording, recording_memory
+from tinytorch.perf.events.flops import FLOPCounter
+from tinytorch.perf.events.stream import SHORT, Profile, Recording, profiler_overhead, recording
+from tinytorch.perf.machine import store
+from tinytorch.perf.machine.store import Ceilings
+from tinytorch.perf.measuring import Measurement, Timer
+from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.memory import MemoryProfiler, MemoryTracker
+from tinytorch.perf.measuring.model_io import tensor_of, zeros_for
+from tinytorch.perf.measuring.text_table import Column, print_table, sorted_rows
+from tinytorch.perf.profiling import breakdown, passes
+from tinytorch.perf.profiling.breakdown import LAYER_COLUMNS, OP_COLUMNS, LayerRow, OpRow
+from tinytorch.perf.profiling.function_profile import ProfilerContext, SimpleProfiler, profile, profile_function
+from tinytorch.perf.roofline import placement
+
+__all__ = [
+    "FLOPCounter",
+    "LayerRow",
+    "MemoryProfiler",
+    "MemoryTracker",
+    "OpRow",
+    "Profiler",
+    "ProfilerContext",
+    "SimpleProfiler",
+    "Timer",
+    "profile",
+    "profile_function",
+    "profiler_overhead",
+]
+
+
+class Profiler:
+    """``with Profiler() as p:`` times every op of the body; ``Profiler(memory=True)`` records allocation instead.
+
+    Time and memory are never one run, because tracing memory slows a program down: run the same body under
+    both and `join` the memory to the time. All tables, the trace and the stacks are read-outs of one
+    recorded run, and equal however often they are read. The body must run on one thread.
+
+    The studies (``count_*``, ``measure_*``, ``profile_*``) need no body; those of a pass leave the run that
+    they recorded for the tables.
+
+    Args:
+        memory: record allocation instead of time.
+        ceilings: of this machine for the BLAS threads of the body, for per cent of the roof and verdicts. Without
+            them tables use ceilings that were measured earlier and kept, or do without; `profile_forward_pass` and
+            ``roof=True`` measure them, which takes some seconds once on a machine.
+    """
+
+    def __init__(self, memory: bool = False, ceilings: Ceilings | None = None) -> None:
+        self._traces_memory = memory
+        self._ceilings = ceilings
+        self._body: ExitStack | None = None
+        self._recording: Recording | MemoryRecording | None = None
+        self._profile: Profile | None = None
+        self._memory: MemoryProfile | None = None
+        self._timed = False
+
+    def __enter__(self) -> Self:
+        if self._body is not None:
+            raise RuntimeError("this Profiler is recording already: use another one for a body inside its body")
+        self._profile = self._memory = None
+        self._body = ExitStack()
+        if self._traces_memory:
+            self._recording = self._body.enter_context(recording_memory())
+        else:
+            self._recording = self._body.enter_context(recording())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace_: TracebackType | None
+    ) -> None:
+        assert self._body is not None
+        body, self._body = self._body, None
+        body.__exit__(kind, error, trace_)
+        if isinstance(self._recording, MemoryRecording):
+            self._memory = self._recording.profile
+            self._profile, self._timed = self._memory.run, False
+        elif self._recording is not None:
+            self._profile, self._timed = self._recording.profile, True
+        self._recording = None
+
+    def watch(self, *held: Module | Optimizer | Tensor) -> None:
+        """Follow in a memory run also the state of optimizers, and tensors whose gradients are of interest.
+
+        Modules that run are followed anyhow; name them here to have their gradients from before the run too.
+
+        Raises:
+            RuntimeError: outside of the body of a `Profiler(memory=True)`.
+            TypeError: if one is neither Module, Optimizer nor Tensor.
+        """
+        if not isinstance(self._recording, MemoryRecording):
+            raise RuntimeError("watch works inside the body of a Profiler(memory=True)")
+        self._recording.watch(held)
+
+    def join(self, memory: Profiler) -> Self:
+        """Take the allocation of a memory run of the same body into this run's tables and trace; return self.
+
+        Raises:
+            ValueError: if ``memory`` holds no memory run, or one of other ops.
+        """
+        if memory._memory is None:
+            raise ValueError("memory must be a Profiler(memory=True) whose body has run")
+        if not trace.same_ops(self.run.events, memory._memory.run.events):
+            raise ValueError("memory must be a run of the same ops on the same shapes as this run")
+        self._memory = memory._memory
+        return self
+
+    @property
+    def run(self) -> Profile:
+        """The recorded run.
+
+        Raises:
+            RuntimeError: if there is none yet.
+        """
+        if self._profile is None:
+            raise RuntimeError("nothing is recorded yet: run code in `with Profiler() as p:` and read p after it")
+        return self._profile
+
+    @property
+    def memory(self) -> MemoryProfile:
+        """The memory run, also after `join`.
+
+        Raises:
+            RuntimeError: if there is none.
+        """
+        if self._memory is None:
+            raise RuntimeError("no memory is recorded: use Profiler(memory=True), or join one")
+        return self._memory
+
+    def key_averages(self, sort_by: str = "self_seconds", roof: bool = False) -> list[OpRow]:
+        """Return one row for each op and phase, sorted by any field of `OpRow`.
+
+        With ``roof`` the machine's ceilings are measured if they are not known yet.
+
+        Raises:
+            ValueError: if ``sort_by`` is no field, the ceilings given are for another number of threads, or with
+                ``roof`` and none given BLAS does not say how many it used.
+            RuntimeError: if nothing is recorded, or ``roof`` is asked of a memory run.
+        """
+        overhead = profiler_overhead().median if self._timed else 0.0
+        known = self._known_ceilings(roof)
+        placed = None if known is None else placement.place_ops(self.run, known)
+        rows = breakdown.op_rows(self.run, self._allocated(), self._timed, overhead, placed)
+        return sorted_rows(rows, sort_by, OpRow)
+
+    def by_layer(self, sort_by: str | None = None, roof: bool = False) -> list[LayerRow]:
+        """Return one row for each module: as a tree, each before those in it, or sorted by a field of `LayerRow`.
+
+        ``roof`` and errors are those of `key_averages`.
+        """
+        known = self._known_ceilings(roof)
+        placed = None if known is None else placement.place_layers(self.run, known)
+        rows = breakdown.layer_rows(self.run, self._allocated(), self._timed, placed)
+        return rows if sort_by is None else sorted_rows(rows, sort_by, LayerRow)
+
+    def _known_ceilings(self, measure: bool) -> Ceilings | None:
+        """Return the ceilings for the recorded run: given, kept or, with ``measure``, measured; None without a time."""
+        if measure:
+            self._timed_run()
+        if not self._timed or self._ceilings is not None:
+            return self._ceilings if self._timed else None
+        threads = self.run.blas_threads
+        if not measure:
+            return store.kept_ceilings(threads)
+        if threads is None:
+            raise ValueError(
+                "roof needs to know how many threads BLAS used, and this one does not say: give Profiler the ceilings "
+                "for those that you asked for"
+            )
+        return store.ceilings(threads)
+
+    def _allocated(self) -> Sequence[int] | None:
+        return None if self._memory is None else [step.allocated for step in self._memory.steps]
+
+    def print_top_operations(self, n: int = 10, sort_by: str = "self_seconds", roof: bool = False) -> None:
+        """Print the first ``n`` rows of `key_averages`, with what the profiler itself cost.
+
+        Raises:
+            ValueError: if ``n`` is below 1, and as `key_averages`.
+        """
+        if n < 1:
+            raise ValueError(f"n must be at least 1, not {n}")
+        rows = self.key_averages(sort_by, roof)
+        print_table(rows[:n], _filled(OP_COLUMNS, self, rows), self.notes())
+
+    def print_by_layer(self, sort_by: str | None = None, roof: bool = False) -> None:
+        """Print `by_layer`."""
+        rows = self.by_layer(sort_by, roof)
+        print_table(rows, _filled(LAYER_COLUMNS, self, rows), self.notes())
+
+    def notes(self) -> list[str]:
+        """Return what a reader of the tables has to know: time between ops, what recording cost, what is uncounted."""
+        run, said = self.run, []
+        if self._timed:
+            cost = profiler_overhead()
+            between = 1 - run.op_seconds / run.wall_seconds
+            said += [
+                f"{run.wall_seconds * 1e3:.3f} ms in all, {len(run.events)} ops, {between:.1%} of it between ops",
+                f"recording cost {cost.median * 1e6:.2f} µs an op (95 % interval {cost.interval.low * 1e6:.2f} to "
+                f"{cost.interval.high * 1e6:.2f}); * marks ops shorter than {SHORT} times that",
+            ]
+        if run.uncounted:
+            said.append(f"uncounted, no formula: {', '.join(run.uncounted)}")
+        return said
+
+    def export_chrome_trace(self, path: str | Path) -> Path:
+        """Write the run as Chrome trace JSON, which Perfetto opens; return the path.
+
+        Modules nest, forward and backward are marked, and a joined memory run is a counter. See
+        `trace.chrome_trace`.
+
+        Raises:
+            RuntimeError: if no timed run is recorded.
+        """
+        return write_whole(path, json.dumps(trace.chrome_trace(self._timed_run(), self._memory)))
+
+    def collapsed_stacks(self) -> str:
+        """Return ``module;submodule;op nanoseconds`` lines for flame graphs; see `trace.collapsed_stacks`."""
+        return trace.collapsed_stacks(self._timed_run())
+
+    def _timed_run(self) -> Profile:
+        run = self.run
+        if not self._timed:
+            raise RuntimeError("a memory run has no times: record a Profiler() too and join this one to it")
+        return run
+
+    def amdahl(self, op: str, speedup: float) -> float:
+        """Return the predicted speedup of the whole run if ``op`` (both phases) ran ``speedup`` times faster.
+
+        1 / ((1 - p) + p / s), where p is the op's share of the wall time. A prediction, not a measurement.
+
+        Raises:
+            ValueError: if the op did not run or ``speedup`` is not above 0.
+        """
+        run = self._timed_run()
+        names = sorted({event.op for event in run.events})
+        if op not in names:
+            raise ValueError(f"op must be one that ran ({', '.join(names)}), not {op!r}")
+        own = sum(event.self_ns for event in run.events if event.op == op)
+        return breakdown.amdahl(own / (run.end - run.start), speedup)
+
+    def count_parameters(self, model: Any) -> int:
+        """Return how many numbers training can change; a shared parameter counts once."""
+        return passes.count_parameters(model)
+
+    def count_flops(self, model: Any, input_shape: Shape) -> int:
+        """Return FLOPs of one sample's forward: 2 for each multiply-accumulate of a contraction, without bias.
+
+        ``input_shape`` has the batch first (one axis alone is a sample); the batch does not change the result,
+        a sequence's length does. The model runs on zeros; see `subject.zeros_for` for their dtype.
+
+        Raises:
+            UncountedError: if an op declares no formula.
+            ValueError: if the shape is none, or no op ran.
+        """
+        return passes.count_flops(model, input_shape)
+
+    def measure_memory(self, model: Any, input_shape: Shape) -> dict[str, float]:
+        """Return the memory of a forward with gradients on, on zeros of ``input_shape``, in MiB.
+
+        ``parameter_memory_mb``; ``activation_memory_mb`` made by ops and saved for backward;
+        ``input_memory_mb``; ``temporary_memory_mb`` freed within an op; ``peak_memory_mb`` of all together; and
+        ``memory_efficiency``, the share of the peak that is parameters and activations.
+        """
+        return passes.memory_keys(passes.forward_memory(model, zeros_for(model, input_shape)))
+
+    def latency(self, model: Any, input_tensor: Tensor | Array, warmup: int = 10, iterations: int = 100) -> Measurement:
+        """Return the wall time of a forward without gradients in seconds, all samples; see `timing.sample`.
+
+        Raises:
+            ValueError: if ``warmup`` is below 0 or ``iterations`` below 1.
+            RuntimeError: inside the body of a Profiler, whose cost would be measured too.
+        """
+        return passes.forward_latency(model, tensor_of(input_tensor), warmup, iterations)
+
+    def measure_latency(
+        self, model: Any, input_tensor: Tensor | Array, warmup: int = 10, iterations: int = 100
+    ) -> float:
+        """Return the median of `latency` in ms."""
+        return self.latency(model, input_tensor, warmup, iterations).median * 1e3
+
+    def profile_layer(self, layer: Any, input_shape: Shape) -> dict[str, Any]:
+        """Return ``layer_name`` and what `profile_forward_pass` returns, on zeros of ``input_shape``."""
+        keys, run = passes.layer(layer, input_shape, self._ceilings)
+        return self._kept(keys, run)
+
+    def profile_forward_pass(self, model: Any, input_tensor: Tensor | Array) -> dict[str, Any]:
+        """Return what a forward without gradients costs, and what bounds it.
+
+        ``parameters``; ``flops`` of one sample and ``batch_flops`` of the input; ``latency_ms`` (median;
+        ``latency`` has the samples); ``gflops_per_second``; ``memory_bandwidth_mbs``, compulsory bytes a
+        second in 1e6; ``computational_efficiency``, the rate over the FP32 peak that this machine was measured
+        to have for as many BLAS threads; ``share_of_roof`` (a Measurement) of what intensity and cache level
+        allow; ``bottleneck``, with ``is_memory_bound is_compute_bound is_overhead_bound``, and the ``verdict``
+        behind it (see `bounds.Verdict`); and the keys of `measure_memory`, for this input.
+
+        Ceilings that are neither given nor kept from earlier are measured first, which takes some seconds.
+
+        Raises:
+            UncountedError: if an op declares no formula.
+            ValueError: if the ceilings given are for another number of threads.
+            RuntimeError: inside the body of a Profiler, whose cost would be measured too.
+        """
+        keys, run = passes.forward_pass(model, tensor_of(input_tensor), self._ceilings)
+        return self._kept(keys, run)
+
+    def profile_backward_pass(
+        self, model: Any, input_tensor: Tensor | Array, loss_fn: Callable[[Any], Tensor] | None = None
+    ) -> dict[str, Any]:
+        """Return what one training step without the update costs, from a backward that ran.
+
+        ``loss_fn`` makes a scalar Tensor of the output; without it the loss is the sum of the output. All
+        figures are of the whole batch: ``forward_flops backward_flops total_flops``; medians
+        ``forward_latency_ms backward_latency_ms total_latency_ms`` (``latency`` has the samples);
+        ``forward_memory_mb backward_memory_mb``, most bytes in that phase beyond what stood before the forward;
+        ``parameter_memory_mb activation_memory_mb gradient_memory_mb temporary_memory_mb``;
+        ``peak_memory_mb`` = ``total_memory_mb``, with parameters and input; ``optimizer_memory_mb``, the state of
+        ``sgd``, ``sgd_momentum`` and ``adam`` after a real step on copies of the parameters, of which
+        ``optimizer_state_mb`` is that of ``optimizer``, Adam. The model is left as it was.
+        """
+        keys, run = passes.backward_pass(model, tensor_of(input_tensor), loss_fn)
+        return self._kept(keys, run)
+
+    def _kept(self, keys: dict[str, Any], run: Profile) -> dict[str, Any]:
+        """Keep the run of a study for the tables; return its keys."""
+        self._profile, self._memory, self._timed = run, None, True
+        return keys
+
+
+def _filled(columns: Sequence[Column], profiler: Profiler, rows: Sequence[OpRow] | Sequence[LayerRow]) -> list[Column]:
+    """Return the columns that hold something: of time in a timed run, memory where joined, the roof where known."""
+    timed, traced = profiler._timed, profiler._memory is not None
+    bounded = any(row.bound for row in rows)
+    time_only = {"share", "short", "gflops_per_second"}
+    return [
+        column
+        for column in columns
+        if (timed or not (column.key in time_only or column.key.endswith("_seconds")))
+        and (traced or column.key != "allocated")
+        and (bounded or column.key not in ("of_roof", "bound"))
+    ]

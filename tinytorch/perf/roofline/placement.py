@@ -1,0 +1,226 @@
+"""The roofline: an op, a layer or a whole model between the roofs that this machine was measured to have.
+
+What `place` and `place_call` time with the timer is the whole of a call, Python and the seam included. What
+`place_ops` and `place_layers` take from recorded runs is the ops' own time; each recording gives one sample.
+How arithmetic, bytes and the roof are counted is said in `bounds`.
+
+Source: S. Williams, A. Waterman and D. Patterson, Roofline, Communications of the ACM 52(4), 2009; with a roof for
+each level of the hierarchy after A. Ilic, F. Pratas and L. Sousa, Cache-aware Roofline model, IEEE Computer
+Architecture Letters 13(1), 2014.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tinytorch.core.dispatch import no_grad
+from tinytorch.perf.events.stream import Event, OpKey, Profile, layer_groups, op_groups, recording
+from tinytorch.perf.events.trace import same_ops
+from tinytorch.perf.machine.call_costs import CallCosts, Costs, call_costs, least_call_seconds
+from tinytorch.perf.machine.store import Ceilings, Level
+from tinytorch.perf.measuring import Measurement, measure
+from tinytorch.perf.roofline.bounds import Demand, Verdict, best_bandwidth, demand_of, roof_seconds, verdict
+
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Ops under their roof.
+
+    Attributes:
+        name: what ran.
+        demand: arithmetic, bytes, calls, and the level that the working set lives in.
+        seconds: how long it took.
+        roof_seconds: how long it would take at the roof: for each op its operations over the peak or its bytes over
+            the bandwidth of the level that holds them, whichever is longer, added up over the ops.
+        roof_range: the same by the ends of the ceilings' intervals: least and most seconds.
+        verdict: what bounds it.
+    """
+
+    name: str
+    demand: Demand
+    seconds: Measurement
+    roof_seconds: float
+    roof_range: tuple[float, float]
+    verdict: Verdict
+
+    @property
+    def level(self) -> str:
+        """Name of the level that holds the operands of its largest op."""
+        return self.demand.level
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each compulsory byte."""
+        return self.demand.intensity
+
+    @property
+    def attained(self) -> Measurement:
+        """Operations a second, in FLOP/s."""
+        return self.seconds.per(self.demand.operations, "FLOP/s", f"rate of {self.name}")
+
+    @property
+    def attainable(self) -> float:
+        """Operations a second at the roof, in FLOP/s: for one op min(peak, intensity × bandwidth of its level)."""
+        return self.demand.operations / self.roof_seconds
+
+    @property
+    def of_roof(self) -> Measurement:
+        """Share of the roof that was reached, 0 to 1: `roof_seconds` over each measured time.
+
+        The interval is that of the time; `of_roof_range` adds that of the roof.
+        """
+        return self.seconds.per(self.roof_seconds, "%", f"share of the roof of {self.name}")
+
+    @property
+    def of_roof_range(self) -> tuple[float, float]:
+        """Least and greatest share of the roof, by the 95 % intervals of both time and roof at their widest."""
+        least, most = self.roof_range
+        return least / self.seconds.interval.high, most / self.seconds.interval.low
+
+
+def attainable(intensity: float, ceilings: Ceilings, level: Level) -> float:
+    """Return the roof in FLOP/s over ``intensity`` (FLOP a byte) for what lives in ``level``: min(peak, slope).
+
+    Raises:
+        ValueError: if ``intensity`` is below 0.
+    """
+    if not intensity >= 0:
+        raise ValueError(f"intensity must be at least 0 FLOP a byte, not {intensity}")
+    return min(ceilings.fp32_peak.median, intensity * best_bandwidth(level).median)
+
+
+def ridge(ceilings: Ceilings, level: Level) -> Measurement:
+    """Return the intensity, in FLOP a byte, from which on the peak and no longer ``level`` is the roof.
+
+    Its samples are the peak's over the median of the bandwidth.
+    """
+    slope = best_bandwidth(level).median
+    return ceilings.fp32_peak.scaled(1 / slope, "FLOP/B", f"ridge point of {level.name}")
+
+
+def place(
+    name: str, events: Sequence[Event], seconds: Measurement, ceilings: Ceilings, *, costs: CallCosts | None = None
+) -> Placed:
+    """Return where a run stands that made ``events`` and took ``seconds`` by the timer.
+
+    Args:
+        name: what ran.
+        events: of one recorded run; that recording's times are not used.
+        seconds: of the same run without a recorder; its ``how`` says on how many BLAS threads.
+        ceilings: for as many threads.
+        costs: what calls cost; measured once in this process if None.
+
+    Raises:
+        UncountedError: if an op declares no work formula.
+        ValueError: if there are no events, none moves a byte, or the threads of time and ceilings differ.
+    """
+    checked_conditions(seconds, ceilings, f"the time of {name}")
+    return _placed(name, events, seconds, ceilings, (costs or call_costs(events)).op)
+
+
+def place_call(
+    name: str, function: Callable[[], Any], ceilings: Ceilings, *, repeats: int = 30, at_most_seconds: float = 5.0
+) -> Placed:
+    """Return where a call of ``function`` without gradients stands: timed by `timing.measure`, recorded once besides.
+
+    Raises:
+        UncountedError, ValueError: as `place`.
+        RuntimeError: inside the body of a Profiler, whose cost would be measured too.
+    """
+    call_costs()
+    with no_grad():
+        seconds = measure(function, name, repeats=repeats, at_most_seconds=at_most_seconds)
+        with recording(timed=False) as recorded:
+            function()
+    return place(name, recorded.profile.events, seconds, ceilings)
+
+
+def place_ops(
+    runs: Profile | Sequence[Profile], ceilings: Ceilings, *, costs: CallCosts | None = None
+) -> dict[OpKey, Placed]:
+    """Return where each op stands, by (op, phase, implementation), in order of first appearance.
+
+    The time is that of all its calls in one recorded run; with several recordings of the same ops there are as
+    many samples. Ops without a work formula, those that only make views, and what took no time that the clock
+    could see have no place and are left out.
+
+    Raises:
+        ValueError: if there is no run, the runs are not of the same ops, or the threads differ.
+    """
+    recorded = _same_runs(runs, ceilings)
+    groups = op_groups(recorded[0])
+    names = {key: key[0] if key[1] == "forward" else f"{key[0]} {key[1]}" for key in groups}
+    return _placed_groups(groups, names, recorded, ceilings, (costs or call_costs(recorded[0].events)).kernel)
+
+
+def place_layers(
+    runs: Profile | Sequence[Profile], ceilings: Ceilings, *, costs: CallCosts | None = None
+) -> dict[str, Placed]:
+    """Return where each module stands, by its path, with the ops of the modules in it; as `place_ops` otherwise."""
+    recorded = _same_runs(runs, ceilings)
+    groups = layer_groups(recorded[0])
+    names = {path: path or "outside modules" for path in groups}
+    return _placed_groups(groups, names, recorded, ceilings, (costs or call_costs(recorded[0].events)).kernel)
+
+
+def checked_conditions(seconds: Measurement, ceilings: Ceilings, what: str) -> None:
+    """Raise ValueError unless ``seconds`` say on how many BLAS threads ``what`` ran, and `checked_threads` has it."""
+    if "blas_threads" not in seconds.how:
+        raise ValueError(f"{what} must say its blas_threads, to be held against ceilings for {ceilings.threads}")
+    checked_threads(seconds.how["blas_threads"], ceilings, what)
+
+
+def checked_threads(threads: int | None, ceilings: Ceilings, what: str) -> None:
+    """Raise ValueError if ``what`` ran on another number of ``threads`` than that of ``ceilings``.
+
+    None, of a BLAS that does not say how many it uses, passes: the matrix product among the ceilings ran on it too.
+    """
+    if threads is not None and threads != ceilings.threads:
+        raise ValueError(
+            f"ceilings must be for the threads of what they bound: {what} ran with {threads}, they are for "
+            f"{ceilings.threads}; use ceilings({threads})"
+        )
+
+
+def _same_runs(runs: Profile | Sequence[Profile], ceilings: Ceilings) -> Sequence[Profile]:
+    recorded = [runs] if isinstance(runs, Profile) else list(runs)
+    if not recorded:
+        raise ValueError("runs must hold at least one recorded run")
+    for run in recorded:
+        checked_threads(run.blas_threads, ceilings, "a recorded run")
+        if not same_ops(run.events, recorded[0].events):
+            raise ValueError("runs must be recordings of the same ops on the same shapes, but one differs")
+    return recorded
+
+
+def _placed_groups(
+    groups: Mapping[Key, Sequence[int]],
+    names: Mapping[Key, str],
+    runs: Sequence[Profile],
+    ceilings: Ceilings,
+    calls: Costs,
+) -> dict[Key, Placed]:
+    found: dict[Key, Placed] = {}
+    for key, indices in groups.items():
+        events = [runs[0].events[i] for i in indices]
+        if any(event.work is None for event in events) or not any(event.traffic for event in events):
+            continue
+        times = tuple(sum(run.events[i].self_ns for i in indices) * 1e-9 for run in runs)
+        if not min(times) > 0:
+            continue
+        how = {"recordings": len(runs), "blas_threads": runs[0].blas_threads}
+        found[key] = _placed(names[key], events, Measurement(names[key], times, "s", how), ceilings, calls)
+    return found
+
+
+def _placed(name: str, events: Sequence[Event], seconds: Measurement, ceilings: Ceilings, calls: Costs) -> Placed:
+    demand = demand_of(events, ceilings)
+    if not demand.bytes:
+        raise ValueError(f"{name} must move at least one byte to have a place, but its ops only make views")
+    roof, least, most = roof_seconds(events, ceilings)
+    found = verdict(demand, seconds, ceilings, least_call_seconds(events, calls))
+    return Placed(name, demand, seconds, roof, (least, most), found)
