@@ -51,10 +51,10 @@ def test_weights_are_made_again_when_what_made_them_changes(tmp_path: Path, monk
         (package / name).write_text("x = 1\n")
     monkeypatch.setattr(models, "_PACKAGE", package)
     monkeypatch.setattr(models, "__file__", str(package / "models.py"))
-    seen = {models._fingerprint()}
+    seen = {models.weights_key()}
     for name in ("core/tensor.py", "datasets.py", "models.py"):
         (package / name).write_text("x = 2\n")
-        seen.add(models._fingerprint())
+        seen.add(models.weights_key())
     assert len(seen) == 4
 
 
@@ -90,6 +90,6 @@ def test_weights_of_another_arithmetic_are_others(monkeypatch: pytest.MonkeyPatc
     def key(core: str) -> str:
         monkeypatch.setattr(models, "threadpool_info", lambda: [{"user_api": "blas", "architecture": core}])
         assert core in models.arithmetic()
-        return models._fingerprint()
+        return models.weights_key()
 
     assert key("Haswell") != key("SkylakeX")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_info
 
-from tinytorch import datasets
+from tinytorch import core, datasets
 from tinytorch.core.activations import ReLU
 from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.dispatch import no_grad
@@ -158,7 +160,7 @@ def trained(name: str, seed: int = 0) -> Module:
     The key is a hash of the framework's, this and the data's source, the `arithmetic` and the seed; when one changes
     the model is trained again.
     """
-    path = WEIGHTS / f"{name}-{seed}-{_fingerprint()}.npz"
+    path = WEIGHTS / f"{name}-{seed}-{weights_key()}.npz"
     if path.exists():
         return entry(name).make(seed).load(path).eval()
     model = train(name, seed)
@@ -178,13 +180,20 @@ def arithmetic() -> str:
     return f"{np.__version__} {' '.join(sorted(cores))}"
 
 
-def _fingerprint() -> str:
-    """Return a hash of everything that decides the trained weights."""
+def weights_key(*given: str | bytes, modules: Iterable[ModuleType] = ()) -> str:
+    """Return a hash of all that decides trained weights: code of framework, data and zoo, the `arithmetic`, and more.
+
+    Args:
+        given: what else decides: arguments, and weights to begin with.
+        modules: of this package that take part beside the framework, data and zoo; a package with all that is in it.
+    """
     digest = hashlib.sha256(arithmetic().encode())
-    sources = [*sorted((_PACKAGE / "core").rglob("*.py")), _PACKAGE / "datasets.py", Path(__file__)]
-    for source in sources:
-        digest.update(source.relative_to(_PACKAGE).as_posix().encode())
-        digest.update(source.read_bytes())
+    for file in [core.__file__, datasets.__file__, __file__, *(inspect.getfile(module) for module in modules)]:
+        source = Path(file)
+        for path in sorted(source.parent.rglob("*.py")) if source.name == "__init__.py" else [source]:
+            digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
+    for part in given:
+        digest.update(part.encode() if isinstance(part, str) else part)
     return digest.hexdigest()[:16]
 
 

@@ -179,7 +179,7 @@ def test_another_environment_has_other_ceilings(folder: Path, monkeypatch: pytes
 
 def test_other_probes_make_other_ceilings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ceilings()
-    monkeypatch.setattr(store, "_PROBES", ("team.py",))
+    monkeypatch.setattr(store, "_PROBES", ("host/pinned_threads.py",))
     assert kept_ceilings() is None
 
 

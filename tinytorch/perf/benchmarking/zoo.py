@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
+import sys
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from tinytorch.core.optimizers import AdamW
 from tinytorch.core.spatial import BatchNorm2d, Conv2d, MaxPool2d
 from tinytorch.core.training import fit
 from tinytorch.core.transformers import GPT
+from tinytorch.perf import compression
 from tinytorch.perf.acceleration import fuse
 from tinytorch.perf.benchmarking.variants import Variant
 from tinytorch.perf.compression import (
@@ -32,7 +32,6 @@ from tinytorch.perf.quantization import quantize_model
 #: Passes over the examples, and examples, with which a compressed model is trained on.
 EPOCHS = {"mlp": 20, "cnn": 12, "gpt": 1}
 EXAMPLES = {"mlp": None, "cnn": None, "gpt": 20_000}
-_PACKAGE = Path(__file__).resolve().parents[2]
 
 
 def student(name: str, seed: int = 0) -> Module:
@@ -91,7 +90,7 @@ def distilled(name: str, teacher: Module, seed: int) -> Module:
 
 
 def _kept(key: str, model: Module, train: Callable[[], None]) -> Module:
-    path = models.WEIGHTS / f"{key}-{_fingerprint()}.npz"
+    path = models.WEIGHTS / f"{key}-{_key()}.npz"
     if path.exists():
         return model.load(path).eval()
     train()
@@ -101,15 +100,8 @@ def _kept(key: str, model: Module, train: Callable[[], None]) -> Module:
 
 
 @cache
-def _fingerprint() -> str:
-    """Return a hash of everything that decides the weights of the variants."""
-    digest = hashlib.sha256(models.arithmetic().encode())
-    folders = [_PACKAGE / "core", _PACKAGE / "perf" / "compression"]
-    sources = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
-    for source in [*sources, _PACKAGE / "datasets.py", _PACKAGE / "models.py", Path(__file__)]:
-        digest.update(source.relative_to(_PACKAGE).as_posix().encode())
-        digest.update(source.read_bytes())
-    return digest.hexdigest()[:16]
+def _key() -> str:
+    return models.weights_key(modules=[compression, sys.modules[__name__]])
 
 
 #: Share of the weights that the pruned variant loses, of the units that the structured one does, and of each linear

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import hashlib
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +15,9 @@ from tinytorch.core.layers import Flatten, Linear
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.optimizers import AdamW
 from tinytorch.core.training import fit
+from tinytorch.perf.compression import distillation, pruning
 from tinytorch.perf.compression.distillation import KnowledgeDistillation
 from tinytorch.perf.compression.pruning import MaskedParameter
-
-_PACKAGE = Path(__file__).resolve().parents[2]
-#: Sources of this folder that decide what training makes.
-_DECIDING = ("distillation", "masks", "trained")
 
 
 def small_mlp(first: int, second: int, seed: int = 0) -> Sequential:
@@ -72,7 +69,7 @@ def trained_on(
         raise ValueError(f"examples must be at least 1, not {examples}")
     made = copy.deepcopy(model)
     arguments = (name, epochs, learning_rate, examples, seed, temperature, alpha, teacher is None)
-    path = (folder or models.WEIGHTS) / f"{name}-on-{_fingerprint([model, teacher], repr(arguments))}.npz"
+    path = (folder or models.WEIGHTS) / f"{name}-on-{_key([model, teacher], repr(arguments))}.npz"
     if path.exists():
         return made.load(path).eval()
     inputs, targets = (array[:examples] for array in entry.train_data())
@@ -89,17 +86,11 @@ def trained_on(
     return made
 
 
-def _fingerprint(every: list[Module | None], arguments: str) -> str:
-    """Return a hash of everything that decides the weights."""
-    digest = hashlib.sha256(f"{models.arithmetic()} {arguments}".encode())
+def _key(every: list[Module | None], arguments: str) -> str:
+    parts = [arguments.encode()]
     for model in every:
         for key, tensor in (*model.named_parameters(), *model.named_buffers()) if model else ():
-            digest.update(f"{key} {tensor.shape}".encode() + np.ascontiguousarray(tensor.data).tobytes())
+            parts.append(f"{key} {tensor.shape}".encode() + np.ascontiguousarray(tensor.data).tobytes())
             if isinstance(tensor, MaskedParameter):
-                digest.update(np.packbits(tensor.pruned).tobytes())
-    own = [Path(__file__).with_name(f"{name}.py") for name in _DECIDING]
-    sources = [*sorted((_PACKAGE / "core").rglob("*.py")), _PACKAGE / "datasets.py", _PACKAGE / "models.py", *own]
-    for source in sources:
-        digest.update(source.name.encode())
-        digest.update(source.read_bytes())
-    return digest.hexdigest()[:16]
+                parts.append(np.packbits(tensor.pruned).tobytes())
+    return models.weights_key(*parts, modules=(distillation, pruning, sys.modules[__name__]))

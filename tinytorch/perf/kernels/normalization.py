@@ -57,7 +57,7 @@ def layer_norm_share(
 def layer_norm_backward_share(
     start: Any, stop: Any, gradient: Any, x: Any, weight: Any, moments: Any, down: Any, down_weight: Any, down_bias: Any
 ) -> None:
-    """Fill blocks ``start`` to ``stop`` of `_LAYER_NORM_ROWS` rows of ``down``, and their partial sums for weight and bias.
+    """Fill blocks ``start`` to ``stop`` of `_LAYER_NORM_ROWS` rows of ``down``, and partial sums for weight and bias.
 
     With n the normalized row and h = g * weight: down = inverse (h - mean(h) - n mean(h n)). ``down`` may be the
     gradient itself.

@@ -221,24 +221,13 @@ __all__ = [
     "settled_ceilings",
 ]
 
-_PERF = Path(__file__).resolve().parent
+_PERF = Path(__file__).resolve().parents[1]
 #: Half-width of an interval over the value, at most, of ceilings that were measured in a quiet enough moment.
 SETTLED = 0.15
 #: Where ceilings are kept: a file for each machine, environment and number of threads.
 KEPT = _PERF.parents[1] / "_build" / "machine"
 #: Sources that decide what is measured and how; a change of one makes kept ceilings those of other probes.
-_PROBES = (
-    "arena.py",
-    "kernels",
-    "ladder.py",
-    "levels.py",
-    "machine_ceilings.py",
-    "machine_json.py",
-    "peaks.py",
-    "plateaus.py",
-    "probing.py",
-    "team.py",
-)
+_PROBES = ("host/memory_pages.py", "host/pinned_threads.py", "kernels", "machine")
 _SCHEMA = "tinytorch-ceilings"
 _in_process: dict[str, Ceilings] = {}
 
@@ -354,6 +343,6 @@ def _probes_hash() -> str:
     digest = hashlib.sha256()
     for part in _PROBES:
         path = _PERF / part
-        for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()

@@ -224,8 +224,8 @@ def interleave(
     """Return the wall time of each function, in seconds, sampled in turns so that drift hits all alike.
 
     Every round samples each function once, in an order drawn anew from ``seed``; the i-th samples of all
-    results are neighbours in time, so `ratio` and `tinytorch.perf.measuring.comparison.compare_paired` pair them. The random
-    order makes the noise of a pair as likely to favour one function as the other, whatever it does over time.
+    results are neighbours in time, so `ratio` and `comparison.compare_paired` pair them. The random order
+    makes the noise of a pair as likely to favour one function as the other, whatever it does over time.
     Arguments and errors are those of `measure`; ``within`` makes, by name, what a function runs in, off the clock.
 
     Raises:

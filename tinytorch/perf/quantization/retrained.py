@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +12,11 @@ from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.module import Module
 from tinytorch.core.optimizers import AdamW
 from tinytorch.core.training import fit
+from tinytorch.perf.ops import affine, packed_codes
+from tinytorch.perf.quantization import convert, layers, storage, training
 from tinytorch.perf.quantization.layers import Plan
 from tinytorch.perf.quantization.storage import load_quantized, save_quantized
 from tinytorch.perf.quantization.training import finish_training, prepare_training
-
-_PACKAGE = Path(__file__).resolve().parents[2]
-#: Sources of this folder that decide what training makes and how it is kept.
-_DECIDING = ("affine", "convert", "layers", "packing", "retrained", "state", "storage", "training")
 
 
 def train_rounded(
@@ -69,7 +67,7 @@ def retrained(
     """
     model = models.trained(name)
     arguments = (name, plan, epochs, learning_rate, examples, seed)
-    path = (folder or models.WEIGHTS) / f"{name}-{plan.weights.bits}-bits-{_fingerprint(model, repr(arguments))}.npz"
+    path = (folder or models.WEIGHTS) / f"{name}-{plan.weights.bits}-bits-{_key(model, repr(arguments))}.npz"
     if path.exists():
         return load_quantized(path, model)
     made = train_rounded(name, model, plan, epochs=epochs, learning_rate=learning_rate, examples=examples, seed=seed)
@@ -78,14 +76,7 @@ def retrained(
     return made
 
 
-def _fingerprint(model: Module, arguments: str) -> str:
-    """Return a hash of everything that decides the weights."""
-    digest = hashlib.sha256(f"{models.arithmetic()} {arguments}".encode())
-    for each in model.parameters():
-        digest.update(np.ascontiguousarray(each.data).tobytes())
-    own = [Path(__file__).with_name(f"{name}.py") for name in _DECIDING]
-    sources = [*sorted((_PACKAGE / "core").rglob("*.py")), _PACKAGE / "datasets.py", _PACKAGE / "models.py", *own]
-    for source in sources:
-        digest.update(source.name.encode())
-        digest.update(source.read_bytes())
-    return digest.hexdigest()[:16]
+def _key(model: Module, arguments: str) -> str:
+    weights = [np.ascontiguousarray(each.data).tobytes() for each in model.parameters()]
+    modules = (affine, packed_codes, convert, layers, storage, training, sys.modules[__name__])
+    return models.weights_key(arguments, *weights, modules=modules)

@@ -22,9 +22,9 @@ from numba import njit
 from numba.core import event
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 
-_HERE = Path(__file__).resolve().parent
+_KERNELS = Path(__file__).resolve().parents[1]
 #: Compiled kernels lie here, in a folder for each state of the sources.
-KEPT = _HERE.parents[2] / "_build" / "kernels"
+KEPT = _KERNELS.parents[2] / "_build" / "kernels"
 #: Folders that are kept whatever their age, and seconds that another one is kept after a process last used it.
 _FOLDERS, _IN_USE_SECONDS = 3, 3600
 #: Seconds after which a child that compiles is given up: the largest kernels take some ten on a slow machine.
@@ -39,8 +39,8 @@ _SECONDS = ".seconds.json"
 def source_key() -> str:
     """Return a key of all sources of kernels: any of them may be inlined into any other."""
     digest = hashlib.sha256()
-    for path in sorted(_HERE.glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for path in sorted(_KERNELS.rglob("*.py")):
+        digest.update(path.relative_to(_KERNELS).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
