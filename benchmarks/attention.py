@@ -22,7 +22,7 @@ from torch.nn import functional
 from benchmarks.conditions import one_core
 from tinytorch.core import ops
 from tinytorch.core.op import Implementation
-from tinytorch.perf.acceleration import kernel_implementations
+from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import blas_threads, interleave, ratio
 
 #: Batch, heads, length, depth of a head.

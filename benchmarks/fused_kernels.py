@@ -26,9 +26,9 @@ from tinytorch.perf.acceleration import (
     fused_gelu,
     fused_layer_norm,
     fused_softmax,
-    kernel_implementations,
     unfused_gelu,
 )
+from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave, ratio
 
 #: Name of a run, its function, and the bytes that it must move; no bytes, no rate to hold against the copy's.

@@ -20,9 +20,9 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.frozen_convolutions import FrozenConvolutions
 from tinytorch.perf.acceleration.fused_convolution import packed_convolutions
 from tinytorch.perf.acceleration.fusion import fuse
-from tinytorch.perf.acceleration.selection import kernel_implementations
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.kernels import window_convolution
+from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.kernels.runtime import threads, vectors
 from tinytorch.perf.kernels.runtime.evidence import evidence
 

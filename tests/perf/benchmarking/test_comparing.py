@@ -9,7 +9,7 @@ from scipy.stats import mannwhitneyu
 
 from tests.perf.benchmarking.made import performance, results, times
 from tinytorch.perf.benchmarking import compare, compare_processes, compare_results, pareto_front
-from tinytorch.perf.benchmarking.regressions import _ends, _mann_whitney_tails
+from tinytorch.perf.benchmarking.comparing import _ends, _mann_whitney_tails
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import CANNOT_TELL, FASTER, SLOWER
 

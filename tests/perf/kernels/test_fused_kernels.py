@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Op
-from tinytorch.perf.acceleration import kernel_implementations
 from tinytorch.perf.kernels import normalization, optimizers, pointwise, softmax
+from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.kernels.runtime.vectors import compiled

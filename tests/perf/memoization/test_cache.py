@@ -13,7 +13,7 @@ from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.memoization import KVCache, QuantizedKVCache
-from tinytorch.perf.memoization.quantized_cache import quantized_rows
+from tinytorch.perf.ops.decode import quantized_rows
 
 SIZES: dict[str, Any] = {"batch_size": 2, "max_seq_len": 6, "num_layers": 3, "num_heads": 4, "head_dim": 5}
 

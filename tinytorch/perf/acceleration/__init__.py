@@ -12,7 +12,7 @@ from tinytorch.perf.acceleration.functions import (
 )
 from tinytorch.perf.acceleration.fusion import fuse
 from tinytorch.perf.acceleration.products import tiled_matmul, vectorized_matmul
-from tinytorch.perf.acceleration.selection import accelerated, kernel_implementations
+from tinytorch.perf.acceleration.selection import accelerated
 
 __all__ = [
     "accelerated",
@@ -24,7 +24,6 @@ __all__ = [
     "fused_layer_norm",
     "fused_softmax",
     "im2col_conv2d",
-    "kernel_implementations",
     "tiled_matmul",
     "unfused_gelu",
     "vectorized_matmul",

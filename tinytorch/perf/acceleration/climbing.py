@@ -9,7 +9,7 @@ from typing import Any
 from tinytorch.core import dispatch
 from tinytorch.core.op import Array, Call, Implementation, Op, Saved
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.acceleration.selection import kernel_implementations
+from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import Measurement, interleave, ratio
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.profiling.breakdown import amdahl
@@ -72,11 +72,7 @@ def ops_of(run: Callable[[], Any]) -> dict[Op, list[tuple[tuple[Any, ...], dict[
 
 
 def ways_of(run: Callable[[], Any], first: Chosen | None = None) -> dict[Op, list[Implementation]]:
-    """Return the implementations of each op of a run, to climb: one of ``first`` if there is, NumPy's, the kernel.
-
-    Raises:
-        ModuleNotFoundError: if Numba is not installed.
-    """
+    """Return the implementations of each op of a run, to climb: one of ``first`` if there is, NumPy's, the kernel."""
     compiled, begin = kernel_implementations(), first or {}
     return {
         op: [

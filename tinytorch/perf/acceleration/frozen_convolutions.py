@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 
 import numpy as np
 
@@ -36,11 +35,14 @@ class FrozenConvolutions(Module):
     """
 
     def __init__(self, stages: Sequence[Weighted]) -> None:
-        kernels = import_module("tinytorch.perf.kernels.window_convolution")
-        self.layout: Layout = kernels.LAYOUT
+        from tinytorch.perf.kernels import window_convolution
+        from tinytorch.perf.kernels.gemm.packing import aligned_empty
+
+        packed_convolutions.selected = window_convolution.IMPLEMENTATIONS[packed_convolutions]
+        self.layout: Layout = window_convolution.LAYOUT
         self.stages: Stages = tuple(tuple(stage) for stage, _, _ in stages)
         places = convolution_places(self.stages, self.layout)
-        weights: Array = import_module("tinytorch.perf.kernels.gemm.packing").aligned_empty(places[-1][2])
+        weights = aligned_empty(places[-1][2])
         for place, (_, weight, bias) in zip(places, stages, strict=True):
             fill_stage(weights, place, weight, bias, self.layout)
         self.weights = Tensor(weights)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -28,13 +27,16 @@ class FrozenGPT(Module):
     """
 
     def __init__(self, model: GPT) -> None:
-        kernels = import_module("tinytorch.perf.kernels.gpt")
-        pack = import_module("tinytorch.perf.kernels.gemm.packing").pack
-        self.sizes, self.layout = sizes_of(model), kernels.LAYOUT
+        from tinytorch.perf.kernels import gpt
+        from tinytorch.perf.kernels.gemm.packing import aligned_empty, pack
+        from tinytorch.perf.kernels.linear import LAYOUT
+
+        packed_gpt.selected = gpt.IMPLEMENTATIONS[packed_gpt]
+        self.sizes, self.layout = sizes_of(model), LAYOUT
         self.epsilons = tuple(norm.eps for block in model.blocks for norm in (block.norm1, block.norm2))
         self.epsilons += (model.norm.eps,)
         found = places(self.sizes, self.layout)
-        weights: Array = import_module("tinytorch.perf.kernels.gemm.packing").aligned_empty(found.end)
+        weights = aligned_empty(found.end)
         weights[:] = 0
 
         def put(place: int, values: Array) -> None:

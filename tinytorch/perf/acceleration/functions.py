@@ -11,7 +11,7 @@ from tinytorch.core import dispatch, ops
 from tinytorch.core.op import Array, Op
 from tinytorch.core.spatial import Size, pair
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.acceleration.selection import kernel_implementations
+from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.ops.fused import bias_gelu, causal_softmax
 
 #: An array or a Tensor; the result is of the same kind.
@@ -29,9 +29,6 @@ def run_compiled(op: Op, *inputs: Any, **params: Any) -> Any:
     """Return the output of op's compiled implementation, also outside of `accelerated`.
 
     It is a Tensor, with its place in the graph, if one of ``inputs`` is; otherwise an array.
-
-    Raises:
-        ModuleNotFoundError: if Numba is not installed.
     """
     chosen = kernel_implementations()[op]
     if any(isinstance(value, Tensor) for value in inputs):
@@ -69,7 +66,6 @@ def fused_gelu(x: Values, out: Array | None = None) -> Values:
     Raises:
         TypeError: if ``x`` is neither a float32 or float64 array nor such a Tensor.
         ValueError: if ``out`` does not fit.
-        ModuleNotFoundError: if Numba is not installed; so for all functions here.
     """
     check_values("x", x)
     if out is None:
@@ -127,7 +123,6 @@ def _gelu_into(x: Any, out: Array) -> Any:
     fits = isinstance(x, np.ndarray) and out.shape == x.shape and out.dtype == x.dtype == np.float32
     if not (fits and out.flags.c_contiguous and x.flags.c_contiguous and out.flags.writeable):
         raise ValueError(f"out must be a contiguous float32 array of shape {x.shape}, and x such an array too")
-    kernel_implementations()  # says what is missing without Numba
     from tinytorch.perf.kernels.pointwise import fill_gelu
 
     fill_gelu(x, out)
@@ -148,7 +143,6 @@ def fused_attention(q: Values, k: Values, v: Values, causal: bool = False) -> Va
     Raises:
         TypeError: if one is neither a float32 or float64 array nor such a Tensor.
         ValueError: if the shapes do not fit, or there are more queries than keys and it is causal.
-        ModuleNotFoundError: if Numba is not installed.
     """
     for name, values in (("q", q), ("k", k), ("v", v)):
         check_values(name, values)
@@ -181,7 +175,6 @@ def im2col_conv2d(
     Raises:
         TypeError: if one is neither a float32 or float64 array nor such a Tensor.
         ValueError: if the shapes do not fit, or a number is too small.
-        ModuleNotFoundError: if Numba is not installed.
     """
     inputs = (x, weight) if bias is None else (x, weight, bias)
     for name, values in zip(("x", "weight", "bias"), inputs, strict=False):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any, TypeVar
 
 from tinytorch.core import ops
@@ -13,13 +12,13 @@ from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Dropout, Linear
 from tinytorch.core.module import Module, Sequential
-from tinytorch.core.op import Array
 from tinytorch.core.spatial import BatchNorm2d, Conv2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT, FeedForward, TransformerBlock
 from tinytorch.perf.acceleration.frozen_convolutions import folded, take_convolutions
 from tinytorch.perf.acceleration.frozen_gpt import FrozenGPT, is_small_gpt
 from tinytorch.perf.acceleration.fused_chain import packed_chain, places
+from tinytorch.perf.kernels.registry import run_by_kernel
 from tinytorch.perf.ops.fused import Activation, Layout, fused_linear, packed_linear, unpacked
 
 Kind = TypeVar("Kind", bound=Module)
@@ -49,12 +48,14 @@ class FrozenLinear(Module):
     """
 
     def __init__(self, linear: Linear, activation: Activation = "none") -> None:
-        kernels, packing = (import_module(f"tinytorch.perf.kernels.{name}") for name in ("linear", "packing"))
-        import_module("tinytorch.perf.kernels.chain")
+        from tinytorch.perf.kernels.gemm.packing import pack
+        from tinytorch.perf.kernels.linear import LAYOUT
+
+        run_by_kernel(packed_linear)
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.activation = activation
-        self.layout: Layout = kernels.LAYOUT
-        self.panels = Tensor(packing.pack(linear.weight.data))
+        self.layout: Layout = LAYOUT
+        self.panels = Tensor(pack(linear.weight.data))
         self.bias = None if linear.bias is None else Tensor(linear.bias.data.copy())
         self.training = False
 
@@ -80,10 +81,14 @@ class FrozenChain(Module):
     """
 
     def __init__(self, layers: Sequence[FrozenLinear]) -> None:
+        from tinytorch.perf.kernels import chain
+        from tinytorch.perf.kernels.gemm.packing import aligned_empty
+
+        packed_chain.selected = chain.IMPLEMENTATIONS[packed_chain]
         self.widths = (layers[0].in_features, *[layer.out_features for layer in layers])
         self.layout = layers[0].layout
         self.activations = tuple(layer.activation for layer in layers)
-        weights: Array = import_module("tinytorch.perf.kernels.gemm.packing").aligned_empty(chain_size(layers))
+        weights = aligned_empty(chain_size(layers))
         for layer, (panels, bias, end) in zip(layers, places(self.widths, self.layout), strict=True):
             weights[panels:bias] = layer.panels.data
             weights[bias:end] = 0
@@ -157,12 +162,7 @@ def fuse(model: Module, *, frozen: bool = False) -> Module:
             weights; dropout is left out; small linear layers in a row are one op, and so are convolutions with their
             activations and maxima and the linear layer behind them. No parameter requires a gradient.
             Later changes to ``model`` do not show.
-
-    Raises:
-        ModuleNotFoundError: if ``frozen`` and Numba is not installed.
     """
-    if frozen:
-        _import_kernels()
     memo: Memo = {}
     # Inner modules first, so that a copy of an outer one finds them in the memo.
     for _, module in reversed(list(model.named_modules())):
@@ -174,15 +174,6 @@ def fuse(model: Module, *, frozen: bool = False) -> Module:
             parameter.requires_grad = False
         made.eval()
     return made
-
-
-def _import_kernels() -> None:
-    try:
-        import_module("numba")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "a frozen model needs Numba, which is not installed: pip install numba, or use fuse(model) without frozen"
-        ) from error
 
 
 def _fuse_one(module: Module, frozen: bool, memo: Memo) -> None:

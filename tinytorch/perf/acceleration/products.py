@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -137,9 +136,11 @@ def _compiled(name: str, *more: Any) -> Callable[[npt.ArrayLike, npt.ArrayLike],
     """Return a function that runs a kernel of `kernels.loop_orders` on two matrices."""
 
     def run(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+        from tinytorch.perf.kernels.gemm import loop_orders
+
         left, right = _matrices(a, b)
         out = np.empty((left.shape[0], right.shape[1]), np.float32)
-        getattr(import_module("tinytorch.perf.kernels.gemm.loop_orders"), name)(left, right, out, *more)
+        getattr(loop_orders, name)(left, right, out, *more)
         return out
 
     return run
@@ -171,20 +172,26 @@ def register_tiles(a: Array, b: Array) -> Array:
     Two memory operations for six multiply-adds or more; but each row of ``b`` is in another page of memory.
     See `kernels.product_tiles`.
     """
-    result: Array = import_module("tinytorch.perf.kernels.gemm.packed_matmul").direct_product(a, b)
+    from tinytorch.perf.kernels.gemm.packed_matmul import direct_product
+
+    result: Array = direct_product(a, b)
     return result
 
 
 def packed_tiles(a: Array, b: Array) -> Array:
     """The same tiles, and ``b`` packed first, so that they walk along memory: see `kernels.packed_matmul.product`."""
-    result: Array = import_module("tinytorch.perf.kernels.gemm.packed_matmul").product(a, b)
+    from tinytorch.perf.kernels.gemm.packed_matmul import product
+
+    result: Array = product(a, b)
     return result
 
 
 def prepacked_tiles(b: Array) -> Callable[[Array], Array]:
     """Pack ``b`` now and return the function of ``a`` that multiplies by it: for a weight that serves many calls."""
-    panels = import_module("tinytorch.perf.kernels.gemm.packing").pack(b)
-    packed_product = import_module("tinytorch.perf.kernels.gemm.packed_matmul").packed_product
+    from tinytorch.perf.kernels.gemm.packed_matmul import packed_product
+    from tinytorch.perf.kernels.gemm.packing import pack
+
+    panels = pack(b)
 
     def multiply(a: Array) -> Array:
         result: Array = packed_product(a, panels, b.shape[1])

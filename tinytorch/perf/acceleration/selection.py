@@ -1,53 +1,13 @@
-"""Select the compiled kernels for every op that has one: any model, forward and backward, unchanged."""
+"""Selection of the compiled kernels for every op that has one: any model, forward and backward, unchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from importlib import import_module
 
-from tinytorch.core import dispatch
-from tinytorch.core.op import Implementation, Op
+from tinytorch.core.dispatch import implementations
 from tinytorch.core.optimizers import step_rules
-
-#: Modules of `tinytorch.perf.kernels`, each with a mapping ``IMPLEMENTATIONS`` from an op to the kernel for it.
-_FAMILIES = (
-    "decoding",
-    "linear",
-    "chain",
-    "gpt",
-    "pointwise",
-    "softmax",
-    "layer_norm",
-    "cross_entropy",
-    "dropout",
-    "fused_rows",
-    "attention_ops",
-    "convolution_ops",
-    "window_convolution",
-    "batch_norm",
-    "pooling",
-)
-
-
-@cache
-def kernel_implementations() -> dict[Op, Implementation]:
-    """Return the compiled implementation of each op that has one.
-
-    Raises:
-        ModuleNotFoundError: if Numba, which compiles them, is not installed.
-    """
-    try:
-        import_module("numba")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "the compiled kernels need Numba, which is not installed: pip install numba, or run without accelerated()"
-        ) from error
-    chosen: dict[Op, Implementation] = {}
-    for family in _FAMILIES:
-        chosen.update(import_module(f"tinytorch.perf.kernels.{family}").IMPLEMENTATIONS)
-    return chosen
+from tinytorch.perf.kernels.registry import kernel_implementations, kernel_step_rules
 
 
 @contextmanager
@@ -56,11 +16,6 @@ def accelerated() -> Iterator[None]:
 
     A kernel is compiled at its first call, or read from disk where an earlier process compiled it. A backward runs
     the implementation whose forward ran, also after the body.
-
-    Raises:
-        ModuleNotFoundError: if Numba, which compiles them, is not installed.
     """
-    chosen = kernel_implementations()
-    rules = import_module("tinytorch.perf.kernels.optimizers").RULES
-    with dispatch.implementations(chosen), step_rules(rules):
+    with implementations(kernel_implementations()), step_rules(kernel_step_rules()):
         yield

@@ -11,9 +11,9 @@ from tinytorch.core.module import Module
 from tinytorch.core.op import Implementation, Op
 from tinytorch.perf.acceleration.climbing import ops_of, under
 from tinytorch.perf.acceleration.fusion import fuse
-from tinytorch.perf.acceleration.selection import kernel_implementations
 from tinytorch.perf.host.blas import ThreadSwitch
 from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave
 from tinytorch.perf.measuring.comparison import Comparison, compare_all
 from tinytorch.perf.quantization import quantize_model
@@ -93,9 +93,6 @@ def try_techniques(
     """Return a forward pass of ``model`` in every way that there is here, on one thread unless it says otherwise.
 
     A second core is tried where the process may use one.
-
-    Raises:
-        ModuleNotFoundError: if Numba is not installed.
     """
     fused = with_kernels(forward_pass(fuse(model, frozen=True), inputs))
     plain = forward_pass(model, inputs)

@@ -1,13 +1,13 @@
 """Benchmarking: whole models compared in speed, memory and accuracy, with intervals and verdicts."""
 
 from tinytorch.perf.benchmarking.change_points import change_points
-from tinytorch.perf.benchmarking.comparing import Change, SizeChange, compare, compare_with_first
+from tinytorch.perf.benchmarking.comparing import Change, SizeChange, compare, compare_processes, compare_with_first
 from tinytorch.perf.benchmarking.history import Histories, History, history_of
 from tinytorch.perf.benchmarking.measuring import benchmark_suite, measure_performance
 from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.plot import plot_performance_comparison
-from tinytorch.perf.benchmarking.regressions import ResultsChange, compare_processes, compare_results
+from tinytorch.perf.benchmarking.regressions import ResultsChange, compare_results
 from tinytorch.perf.benchmarking.results import (
     Plan,
     Results,

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from tinytorch.perf.benchmarking.change_points import change_points, levels
+from tinytorch.perf.benchmarking.comparing import log_time
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.placement import workers_at_once
-from tinytorch.perf.benchmarking.regressions import log_time
 from tinytorch.perf.benchmarking.results import Results, load_results
 from tinytorch.perf.measuring import Measurement
 

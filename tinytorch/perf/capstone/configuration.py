@@ -129,7 +129,6 @@ def ready(configuration: Configuration, batch: int) -> Ready:
 
     Raises:
         ValueError: if ``batch`` is below 1.
-        ModuleNotFoundError: if Numba is not installed, which the zoo's suite needs.
     """
     if batch < 1:
         raise ValueError(f"batch must be at least 1 sequence, not {batch}")

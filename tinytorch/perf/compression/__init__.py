@@ -22,6 +22,8 @@ from tinytorch.perf.compression.structured import (
     unit_scores,
     units_to_remove,
 )
+from tinytorch.perf.kernels.registry import run_by_kernel
+from tinytorch.perf.ops.sparse import sparse_linear
 
 __all__ = [
     "CompactNM",
@@ -52,3 +54,5 @@ __all__ = [
     "unit_scores",
     "units_to_remove",
 ]
+
+run_by_kernel(sparse_linear)

@@ -85,5 +85,3 @@ def _forward(
 
 
 IMPLEMENTATIONS = {packed_chain: Implementation("numba", _forward, no_backward)}
-# As in `linear`: the panels are made for the kernel.
-packed_chain.selected = IMPLEMENTATIONS[packed_chain]

@@ -288,5 +288,3 @@ def _forward(
 
 
 IMPLEMENTATIONS = {packed_gpt: Implementation("numba", _forward, no_backward)}
-# As in `linear`: the panels are made for the kernel.
-packed_gpt.selected = IMPLEMENTATIONS[packed_gpt]

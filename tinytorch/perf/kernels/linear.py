@@ -96,5 +96,3 @@ IMPLEMENTATIONS = {
     fused_linear: Implementation("numba", _fused_forward, backward_through(_linear_backward)),
     packed_linear: Implementation("numba", _packed_forward, no_backward),
 }
-# Panels are made for the kernel, so it runs also outside of accelerated().
-packed_linear.selected = IMPLEMENTATIONS[packed_linear]

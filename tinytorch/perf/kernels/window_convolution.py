@@ -216,5 +216,3 @@ def _forward(keep: bool, x: Array, weights: Array, *, stages: Stages, layout: La
 
 
 IMPLEMENTATIONS = {packed_convolutions: Implementation("numba", _forward, no_backward)}
-# Panels are made for the kernel, so it runs also outside of accelerated().
-packed_convolutions.selected = IMPLEMENTATIONS[packed_convolutions]

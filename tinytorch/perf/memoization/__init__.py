@@ -3,8 +3,8 @@
 from tinytorch.perf.memoization.cache import KVCache, cache_of, disable_kv_cache, enable_kv_cache
 from tinytorch.perf.memoization.decoding import fuse_decoding
 from tinytorch.perf.memoization.generation import generate, sample_tokens
-from tinytorch.perf.memoization.quantized_cache import QuantizedKVCache, quantized_attention
-from tinytorch.perf.ops.decode import decode_token
+from tinytorch.perf.memoization.quantized_cache import QuantizedKVCache
+from tinytorch.perf.ops.decode import decode_token, quantized_attention
 
 __all__ = [
     "KVCache",

@@ -1,21 +1,17 @@
 """A cache of int8 codes: a quarter of the bytes of float32, with a scale for each head and position."""
 
-# ruff: noqa: ARG001 - every forward and backward has the signature of the seam
-
 from __future__ import annotations
 
 import math
 
 import numpy as np
 
-from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
+from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.memoization.cache import KVCache
 from tinytorch.perf.ops.affine import check_finite
-
-_LARGEST = 127
+from tinytorch.perf.ops.decode import quantized_attention, quantized_rows
 
 
 class QuantizedKVCache(KVCache):
@@ -70,38 +66,3 @@ class QuantizedKVCache(KVCache):
             for codes, scales in zip(self._codes, self._scales, strict=True)
         )
         return keys, values
-
-
-def quantized_rows(numbers: Array, name: str = "numbers") -> tuple[Array, Array]:
-    """Return int8 codes and float32 scales (one for the last axis, kept as length 1) of floating numbers.
-
-    Raises:
-        ValueError: if one is NaN or infinite.
-    """
-    largest = np.abs(numbers).max(axis=-1, keepdims=True)
-    check_finite(largest, largest, name)
-    scales = (largest / np.float32(_LARGEST)).astype(np.float32)
-    # A row that float32 cannot divide by 127 is all 0 in codes, which is off by less than the smallest normal number.
-    scales[scales < np.finfo(np.float32).tiny] = 1
-    return np.rint(numbers / scales).astype(np.int8), scales
-
-
-def _forward(
-    keep: bool, q: Array, key_codes: Array, key_scale: Array, value_codes: Array, value_scale: Array, *, causal: bool
-) -> tuple[Array, Saved]:
-    return ops.attention.reference.forward(False, q, key_codes * key_scale, value_codes * value_scale, causal=causal)
-
-
-def _no_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    raise TypeError("codes are integers and have no gradient: attend to float keys and values instead")
-
-
-def _work(call: Call) -> Work:
-    """That of attention, and a multiplication for each code."""
-    assert ops.attention.work is not None
-    attended = ops.attention.work(call)
-    return Work(attended.macs, attended.elementwise + 2 * call.inputs[1].size)
-
-
-#: q (B, H, T, D) over int8 keys and values (B, H, S, D) with scales (B, H, S, 1): as `attention`.
-quantized_attention = Op("quantized_attention", _forward, _no_backward, _work)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -149,12 +148,10 @@ def recomputed(model: GPT, length: int, repeats: int = 15) -> list[Recomputed]:
 
     The last two are what a product needs before it starts: float weights in the order that a kernel reads
     (`fuse` with ``frozen`` keeps them so), and 8-bit weights as floats.
-
-    Raises:
-        ModuleNotFoundError: if Numba is not installed.
     """
     rows, columns = np.arange(length), np.arange(length)[:, None]
-    pack = import_module("tinytorch.perf.kernels.gemm.packing").pack
+    from tinytorch.perf.kernels.gemm.packing import pack
+
     weights = [layer.weight.data for _, layer in model.named_modules() if isinstance(layer, Linear)]
     coded = [QuantizedLinear(layer, Plan("weight-only")) for _, layer in model.named_modules() if type(layer) is Linear]
     table = model.token_embedding.weight.data

@@ -1,4 +1,4 @@
-"""One new token of each sequence through a whole GPT, as one op: what generation asks for again and again."""
+"""One new token of each sequence through a whole GPT as one op, and attention over a cache of int8 codes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Spec, Work, operands_once
-from tinytorch.perf.memoization.quantized_cache import quantized_rows
+from tinytorch.perf.ops.affine import check_finite
 from tinytorch.perf.ops.weight_only import quantized_embedding, weight_only_linear, weight_only_projection
+
+#: The largest magnitude of a cache's int8 codes.
+_LARGEST_CODE = 127
 
 
 class Weight(NamedTuple):
@@ -212,3 +215,38 @@ def _share(spec: Spec, rows: int) -> int:
 
 #: One new token of each sequence: see `_forward`.
 decode_token = Op("decode_token", _forward, _no_backward, _work, _traffic)
+
+
+def quantized_rows(numbers: Array, name: str = "numbers") -> tuple[Array, Array]:
+    """Return int8 codes and float32 scales (one for the last axis, kept as length 1) of floating numbers.
+
+    Raises:
+        ValueError: if one is NaN or infinite.
+    """
+    largest = np.abs(numbers).max(axis=-1, keepdims=True)
+    check_finite(largest, largest, name)
+    scales = (largest / np.float32(_LARGEST_CODE)).astype(np.float32)
+    # A row that float32 cannot divide by 127 is all 0 in codes, which is off by less than the smallest normal number.
+    scales[scales < np.finfo(np.float32).tiny] = 1
+    return np.rint(numbers / scales).astype(np.int8), scales
+
+
+def _attention_forward(
+    keep: bool, q: Array, key_codes: Array, key_scale: Array, value_codes: Array, value_scale: Array, *, causal: bool
+) -> tuple[Array, Saved]:
+    return ops.attention.reference.forward(False, q, key_codes * key_scale, value_codes * value_scale, causal=causal)
+
+
+def _no_attention_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    raise TypeError("codes are integers and have no gradient: attend to float keys and values instead")
+
+
+def _attention_work(call: Call) -> Work:
+    """That of attention, and a multiplication for each code."""
+    assert ops.attention.work is not None
+    attended = ops.attention.work(call)
+    return Work(attended.macs, attended.elementwise + 2 * call.inputs[1].size)
+
+
+#: q (B, H, T, D) over int8 keys and values (B, H, S, D) with scales (B, H, S, 1): as `attention`.
+quantized_attention = Op("quantized_attention", _attention_forward, _no_attention_backward, _attention_work)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
 
 from tinytorch.core import ops
-from tinytorch.core.op import Array, Call, Forward, Gradients, Implementation, Op, Saved, Work
+from tinytorch.core.op import Array, Call, Forward, Gradients, Op, Saved, Work
 from tinytorch.core.ops.layout import Pair, channels_first, channels_last, output_positions, taps
 from tinytorch.perf.ops.affine import Scheme, check_finite, encode, range_parameters
 from tinytorch.perf.ops.packed_codes import as_matrix, unpack
@@ -282,7 +279,7 @@ def conv2d_with(product: Product) -> Forward:
         groups: int,
     ) -> tuple[Array, Saved]:
         channels, out = length // (kernel[0] * kernel[1]) * groups, columns
-        _check_channels(x, channels)
+        check_channels(x, channels)
         positions = output_positions(x.shape[2:], kernel, stride, padding, dilation)
         maps = channels_last(x)
         images = maps.reshape(len(maps), math.prod(maps.shape[1:]))
@@ -315,7 +312,8 @@ def conv2d_with(product: Product) -> Forward:
     return forward
 
 
-def _check_channels(x: Array, channels: int) -> None:
+def check_channels(x: Array, channels: int) -> None:
+    """Raise ValueError unless x is images of ``channels`` channels."""
     if x.ndim != 4 or x.shape[1] != channels:
         raise ValueError(f"quantized_conv2d needs an input x of shape (N, {channels}, H, W), not {x.shape}")
 
@@ -389,33 +387,3 @@ def _conv2d_work(call: Call) -> Work:
 quantized_linear = Op("quantized_linear", linear_with(integer_product), _linear_backward, _linear_work)
 #: The same of images: x (N, C, H, W), codes (kh kw C / groups, out); also kernel, stride, padding, dilation and groups.
 quantized_conv2d = Op("quantized_conv2d", conv2d_with(integer_product), _conv2d_backward, _conv2d_work)
-
-
-@cache
-def _compiled() -> Any:
-    """Return the module that calls the kernels; it imports Numba, which takes half a second."""
-    return import_module("tinytorch.perf.kernels.int8.implementations")
-
-
-def _compiled_linear(keep: bool, x: Array, *operands: Any, **params: Any) -> tuple[Array, Saved]:
-    """Run the kernel on float32; on anything else, nothing, or a depth beyond int32, the reference."""
-    made = _compiled().linear_forward(keep, x, *operands, **params)
-    return quantized_linear.reference.forward(keep, x, *operands, **params) if made is None else made
-
-
-def _compiled_conv2d(keep: bool, x: Array, *operands: Any, **params: Any) -> tuple[Array, Saved]:
-    """Run the kernel as `_compiled_linear` does; groups of channels are the reference's too."""
-    compiled = _compiled()
-    groups, length = params["groups"], params["length"]
-    if groups > 1 or not compiled.takes(x, length, params["symmetric"], operands[2]):
-        return quantized_conv2d.reference.forward(keep, x, *operands, **params)
-    _check_channels(x, length // (params["kernel"][0] * params["kernel"][1]))
-    return compiled.conv2d_forward(keep, x, *operands, **params)
-
-
-#: The products by compiled kernels (`perf/kernels/int8_*`), bit for bit the result of the reference. They run where
-#: Numba is installed, unless `implementations({quantized_linear: quantized_linear.reference})` says otherwise.
-compiled_linear = Implementation("numba", _compiled_linear, _linear_backward)
-compiled_conv2d = Implementation("numba", _compiled_conv2d, _conv2d_backward)
-if find_spec("numba") is not None:
-    quantized_linear.selected, quantized_conv2d.selected = compiled_linear, compiled_conv2d

@@ -1,4 +1,4 @@
-"""The product of rows with a weight in compressed sparse rows, as an op: by SciPy, or by a kernel with Numba."""
+"""The product of rows with a weight in compressed sparse rows, as an op."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
-from tinytorch.perf.kernels.defaults import select_kernel
 
 #: Products of gradients and inputs that are held at a time for the gradients of values.
 _AT_A_TIME = 1 << 20
@@ -80,4 +79,3 @@ def _work(call: Call) -> Work:
 #: x W + b: operands x (..., in_features), values, indices and starts as `csr.SparseLinear` holds them, bias if there is
 #: one; param in_features.
 sparse_linear = Op("sparse_linear", _forward, _backward, _work)
-select_kernel(sparse_linear, "sparse")

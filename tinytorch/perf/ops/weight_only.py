@@ -10,7 +10,6 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work, operands_once
-from tinytorch.perf.kernels.defaults import select_kernel
 from tinytorch.perf.ops.affine import decode, decode_in_place
 from tinytorch.perf.ops.packed_codes import PANEL, TILE, as_matrix, by_group, in_rows, unpack
 
@@ -259,5 +258,3 @@ weight_only_linear = Op(
 #: x T^T with float32 x and a quantized table T, (rows, features): operands x, codes packed along the features, scale of
 #: the table, a row or a row's groups, zero_point or None; params bits, group or None, length (features).
 weight_only_projection = Op("weight_only_projection", _projection_forward, _projection_backward, _projection_work)
-select_kernel(weight_only_linear, "weight_only")
-select_kernel(weight_only_projection, "weight_only_rows")

@@ -1,5 +1,6 @@
 """Quantization that is real: small integers in memory, exact int32 sums, and what it costs in accuracy."""
 
+from tinytorch.perf.kernels.registry import run_by_kernel
 from tinytorch.perf.ops.affine import (
     Quantized,
     Scheme,
@@ -12,7 +13,7 @@ from tinytorch.perf.ops.affine import (
 )
 from tinytorch.perf.ops.packed_codes import pack, unpack
 from tinytorch.perf.ops.quantized import integer_product, quantized_conv2d, quantized_linear
-from tinytorch.perf.ops.weight_only import quantized_embedding, weight_only_linear
+from tinytorch.perf.ops.weight_only import quantized_embedding, weight_only_linear, weight_only_projection
 from tinytorch.perf.quantization.accuracy import (
     PairedAccuracy,
     QuantizationAccuracy,
@@ -42,7 +43,7 @@ from tinytorch.perf.quantization.observers import (
     PercentileObserver,
     RangeObserver,
 )
-from tinytorch.perf.quantization.storage import load_quantized, save_quantized
+from tinytorch.perf.quantization.state import load_quantized, save_quantized
 from tinytorch.perf.quantization.training import fake_quantize, finish_training, prepare_training
 
 __all__ = [
@@ -94,3 +95,5 @@ __all__ = [
     "unpack",
     "weight_only_linear",
 ]
+
+run_by_kernel(quantized_linear, quantized_conv2d, weight_only_linear, weight_only_projection)

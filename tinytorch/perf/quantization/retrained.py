@@ -13,9 +13,9 @@ from tinytorch.core.module import Module
 from tinytorch.core.optimizers import AdamW
 from tinytorch.core.training import fit
 from tinytorch.perf.ops import affine, packed_codes
-from tinytorch.perf.quantization import convert, layers, storage, training
+from tinytorch.perf.quantization import convert, layers, state, storage, training
 from tinytorch.perf.quantization.layers import Plan
-from tinytorch.perf.quantization.storage import load_quantized, save_quantized
+from tinytorch.perf.quantization.state import load_quantized, save_quantized
 from tinytorch.perf.quantization.training import finish_training, prepare_training
 
 
@@ -78,5 +78,5 @@ def retrained(
 
 def _key(model: Module, arguments: str) -> str:
     weights = [np.ascontiguousarray(each.data).tobytes() for each in model.parameters()]
-    modules = (affine, packed_codes, convert, layers, storage, training, sys.modules[__name__])
+    modules = (affine, packed_codes, convert, layers, state, storage, training, sys.modules[__name__])
     return models.weights_key(arguments, *weights, modules=modules)

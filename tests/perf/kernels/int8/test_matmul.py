@@ -22,10 +22,10 @@ from tinytorch.perf.kernels.int8.instructions import DOTS, Dot, available_dots
 from tinytorch.perf.kernels.int8.matmul import fastest_dot, int8_product, rescaled_rows
 from tinytorch.perf.kernels.int8.packing import panels_of
 from tinytorch.perf.kernels.int8.tile import tile
+from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.ops.packed_codes import PanelLayout
-from tinytorch.perf.ops.quantized import compiled_linear
 from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme, quantized_linear
 
 #: The widest, the plain multiply-add, and what runs everywhere: more would only take longer to compile.
@@ -138,7 +138,7 @@ def test_a_layer_s_result_is_the_reference_s_bit_for_bit(plan: Plan, weights: Sc
             x = Tensor(generator.standard_normal(shape, np.float32) * 1.5 + np.float32(0.3))
             with implementations({quantized_linear: quantized_linear.reference}):
                 expected = layer(x).data
-            with implementations({quantized_linear: compiled_linear}):
+            with implementations({quantized_linear: kernel_implementations()[quantized_linear]}):
                 np.testing.assert_array_equal(layer(x).data, expected)
 
 
@@ -189,7 +189,7 @@ def test_other_dtypes_and_depths_go_to_the_reference() -> None:
 
 
 def test_the_layers_run_the_kernel_unless_told_otherwise() -> None:
-    assert quantized_linear.selected is compiled_linear
+    assert quantized_linear.selected.name == "numba"
     layer = QuantizedLinear(Linear(64, 32, seed=0))
     assert layer.memory_usage()["packed_bytes"] == 0
     with no_grad():

@@ -6,14 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.core.op import Array, Saved
+from tinytorch.core.op import Array, Implementation, Op, Saved
 from tinytorch.core.ops.layout import Pair, channels_first, channels_last
 from tinytorch.perf.kernels.int8.convolution import convolved_maps
 from tinytorch.perf.kernels.int8.matmul import rescaled_rows
 from tinytorch.perf.kernels.int8.packing import kept_panels, whole_range
 from tinytorch.perf.ops.affine import Scheme, range_parameters
 from tinytorch.perf.ops.packed_codes import PanelLayout
-from tinytorch.perf.ops.quantized import GREATEST_DEPTH, Activations, inside_range
+from tinytorch.perf.ops.quantized import (
+    GREATEST_DEPTH,
+    Activations,
+    check_channels,
+    inside_range,
+    quantized_conv2d,
+    quantized_linear,
+)
 from tinytorch.perf.ops.weight_only import check_features
 
 #: Depth up to which int32 holds sums of products of codes less their zero points, each at most 255^2.
@@ -51,7 +58,7 @@ def not_finite() -> ValueError:
     return ValueError("x must be finite float32 numbers, but holds NaN, infinity or more than float32 can")
 
 
-def linear_forward(
+def _linear_forward(
     keep: bool,
     x: Array,
     codes: Array,
@@ -68,25 +75,28 @@ def linear_forward(
     length: int,
     columns: int,
     packed: dict[str, Any],
-) -> tuple[Array, Saved] | None:
-    """Return x W + b and what backward needs; None if x is not one that `takes` accepts. See `ops.quantized_linear`."""
+) -> tuple[Array, Saved]:
+    """Return x W + b and what backward needs; what `takes` does not accept goes to the op's reference."""
     if not takes(x, length, symmetric, zero_point):
-        return None
+        given: dict[str, Any] = {"activations": activations, "symmetric": symmetric, "bits": bits, "group": group}
+        given |= {"length": length, "columns": columns, "packed": packed}
+        operands = (codes, scale, zero_point, bias, x_scale, x_zero_point)
+        return quantized_linear.reference.forward(keep, x, *operands, **given)
     check_features(x, length, "quantized_linear")
     rows = x if x.ndim == 2 else x.reshape(-1, length)
     panels = packed.get("int8") or kept_panels(packed, codes, PanelLayout(bits, length, columns, group))
-    given = given_parameters(rows, activations, symmetric, x_scale, x_zero_point)
-    output = rescaled_rows(rows, panels, scale, zero_point, bias, given, symmetric)
+    shared = given_parameters(rows, activations, symmetric, x_scale, x_zero_point)
+    output = rescaled_rows(rows, panels, scale, zero_point, bias, shared, symmetric)
     if output is None:
         raise not_finite()
     saved: Saved = ()
     if keep:
-        inside = None if given is None or x_scale is None else inside_range(x, *given, symmetric)
+        inside = None if shared is None or x_scale is None else inside_range(x, *shared, symmetric)
         saved = (codes, scale, zero_point, bits, group, length, x.shape, inside)
     return output if x.ndim == 2 else output.reshape(*x.shape[:-1], columns), saved
 
 
-def conv2d_forward(
+def _conv2d_forward(
     keep: bool,
     x: Array,
     codes: Array,
@@ -109,17 +119,31 @@ def conv2d_forward(
     dilation: Pair,
     groups: int,
 ) -> tuple[Array, Saved]:
-    """Return the convolution; see `ops.quantized_conv2d`. ``x`` must be one that `takes` accepts, ``groups`` 1."""
+    """Return the convolution; groups of channels, and what `takes` does not accept, go to the op's reference."""
+    if groups > 1 or not takes(x, length, symmetric, zero_point):
+        given: dict[str, Any] = {"activations": activations, "symmetric": symmetric, "bits": bits, "group": group}
+        given |= {"length": length, "columns": columns, "packed": packed, "kernel": kernel, "stride": stride}
+        given |= {"padding": padding, "dilation": dilation, "groups": groups}
+        operands = (codes, scale, zero_point, bias, x_scale, x_zero_point)
+        return quantized_conv2d.reference.forward(keep, x, *operands, **given)
+    check_channels(x, length // (kernel[0] * kernel[1]))
     maps = channels_last(x)
     panels = packed.get("int8") or kept_panels(packed, codes, PanelLayout(bits, length, columns, group))
-    given = given_parameters(maps, activations, symmetric, x_scale, x_zero_point)
+    shared = given_parameters(maps, activations, symmetric, x_scale, x_zero_point)
     geometry = (kernel, stride, padding, dilation)
-    output = convolved_maps(maps, panels, scale, zero_point, bias, given, symmetric, geometry)
+    output = convolved_maps(maps, panels, scale, zero_point, bias, shared, symmetric, geometry)
     if output is None:
         raise not_finite()
     saved: Saved = ()
     if keep:
-        inside = None if given is None or x_scale is None else inside_range(maps, *given, symmetric)
+        inside = None if shared is None or x_scale is None else inside_range(maps, *shared, symmetric)
         options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         saved = (x, codes, scale, zero_point, bits, group, length, kernel, options, inside)
     return channels_first(output), saved
+
+
+#: Bit for bit the results of the references.
+IMPLEMENTATIONS: dict[Op, Implementation] = {
+    quantized_linear: Implementation("numba", _linear_forward, quantized_linear.reference.backward),
+    quantized_conv2d: Implementation("numba", _conv2d_forward, quantized_conv2d.reference.backward),
+}

@@ -1,0 +1,57 @@
+"""The registry of kernels: the compiled implementation of each op that has one, and ops that run theirs by default."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from tinytorch.core.op import Array, Implementation, Op, Saved
+from tinytorch.core.optimizers import StepRules
+
+
+@cache
+def kernel_implementations() -> dict[Op, Implementation]:
+    """Return the compiled implementation of each op that has one. The first call imports Numba: half a second."""
+    from tinytorch.perf.kernels import (
+        convolution,
+        decoding,
+        linear,
+        normalization,
+        pointwise,
+        pooling,
+        softmax,
+        sparse,
+    )
+    from tinytorch.perf.kernels.attention import implementations as attention
+    from tinytorch.perf.kernels.int8 import implementations as int8
+    from tinytorch.perf.kernels.weight_only import products, rows
+
+    families = (linear, convolution, pooling, normalization, softmax, pointwise, attention, decoding)
+    found: dict[Op, Implementation] = {}
+    for family in (*families, int8, products, rows, sparse):
+        found.update(family.IMPLEMENTATIONS)
+    return found
+
+
+def kernel_step_rules() -> StepRules:
+    """Return the compiled steps of the optimizers."""
+    from tinytorch.perf.kernels.optimizers import RULES
+
+    return RULES
+
+
+def run_by_kernel(*ops: Op) -> None:
+    """Let ops run their kernel unless another implementation is selected: those that exist for its sake.
+
+    The kernel is looked up when the op first runs, so that a program that never runs it does not import Numba. The
+    reference in NumPy stays selectable: ``dispatch.implementations({op: op.reference})``.
+    """
+    for op in ops:
+        op.selected = _found_when_run(op)
+
+
+def _found_when_run(op: Op) -> Implementation:
+    def forward(keep: bool, *arrays: Any, **params: Any) -> tuple[Array, Saved]:
+        return kernel_implementations()[op].forward(keep, *arrays, **params)
+
+    return Implementation("numba", forward, op.reference.backward)
