@@ -22,7 +22,7 @@ from tinytorch.perf.engines import ENGINES, OURS, SUBJECTS, Raced, available, ra
 from tinytorch.perf.engines.our_profile import parts, recorded, seconds_at_roof
 from tinytorch.perf.engines.protocol import Phase
 from tinytorch.perf.host.pinned_threads import kept_on, usable_cores
-from tinytorch.perf.machine.store import ceilings
+from tinytorch.perf.machine import ceilings
 from tinytorch.perf.measuring import Measurement, blas_threads
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.statistics import Interval

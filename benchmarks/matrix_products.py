@@ -26,7 +26,7 @@ from benchmarks.conditions import one_core
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.kernels.gemm.packed_matmul import packed_product, product
 from tinytorch.perf.kernels.gemm.packing import pack
-from tinytorch.perf.machine.store import ceilings
+from tinytorch.perf.machine import ceilings
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave, ratio
 
 #: Rows, inner, columns.

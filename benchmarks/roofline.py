@@ -23,7 +23,7 @@ from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import TransformerBlock
 from tinytorch.perf.host.pinned_threads import usable_cores
-from tinytorch.perf.machine.store import Ceilings, ceilings
+from tinytorch.perf.machine import Ceilings, ceilings
 from tinytorch.perf.measuring import blas_threads
 from tinytorch.perf.roofline.bounds import best_bandwidth
 from tinytorch.perf.roofline.placement import Placed, place_call

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scripts.blas_settings import ignored_warnings
 from tests import own_warnings
 from tests.perf.made_ceilings import made_ceilings
-from tinytorch.perf.machine import store
-from tinytorch.perf.machine.store import Ceilings
+from tinytorch.perf.machine import Ceilings, store
 
 # Hypothesis ends an example after 200 ms otherwise, and no test may depend on how fast or busy the machine is.
 settings.register_profile("any machine", deadline=None)

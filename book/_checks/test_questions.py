@@ -14,7 +14,7 @@ STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
 CELL = """
 ```{code-cell} ipython3
 :tags: [remove-cell]
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
 
 page = Page("index")

@@ -45,7 +45,7 @@ FIRST = """
 
 ```{code-cell} ipython3
 :tags: [remove-cell]
-from tinytorch.perf.timing import Measurement
+from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
 
 page = Page("first")

@@ -120,7 +120,7 @@ def test_the_third_installs_the_package_first(files: dict[str, nbformat.Notebook
     ("code", "extra"),
     [
         ("from tinytorch.perf.distributed import launch", "[mpi]"),
-        ("from tinytorch.perf import timing", ""),
+        ("from tinytorch.perf import measuring", ""),
     ],
 )
 def test_a_page_that_starts_ranks_brings_an_mpi(code: str, extra: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.perf.synthetic_machine import around, synthetic_ceilings
 from tinytorch.chapters import machine as chapter
 from tinytorch.perf.kernels.int8.instructions import DOTS, Dot
-from tinytorch.perf.machine.store import Ceilings
+from tinytorch.perf.machine import Ceilings
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 

@@ -11,8 +11,9 @@ from tests.perf.synthetic_machine import synthetic_ceilings
 from tinytorch import cli
 from tinytorch.cli import machine
 from tinytorch.perf.host.identity import Identity
+from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.blas_costs import BusyNeighbour, Caution
-from tinytorch.perf.machine.store import Ceilings, ceilings_from_json
+from tinytorch.perf.machine.store import ceilings_from_json
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report.numbers import NO_BREAK
 

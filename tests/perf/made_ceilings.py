@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tinytorch.perf.host.blas import thread_limit
-from tinytorch.perf.machine.call_costs import CallCosts
-from tinytorch.perf.machine.store import Ceilings, Level
+from tinytorch.perf.machine import Ceilings, Level
+from tinytorch.perf.machine.call_costs import CallCosts, call_key
 from tinytorch.perf.measuring import Measurement
 
 PEAK = 100e9
@@ -39,6 +39,8 @@ def made_ceilings(noise: float = 0.0, threads: int | None = None, peak: float = 
         curves={},
         clock=spread(3e9, "Hz", noise),
         page_fault=spread(1e-7, "s", noise),
+        calls=made_costs(),
+        recorder=spread(1e-6, "s", noise),
         evidence={},
         how={},
     )
@@ -46,5 +48,5 @@ def made_ceilings(noise: float = 0.0, threads: int | None = None, peak: float = 
 
 def made_costs(noise: float = 0.0) -> CallCosts:
     """Return what a call of any op costs on that machine."""
-    key = ("any", "numpy", "forward", 1)
+    key = call_key("any", "numpy", "forward", 1)
     return CallCosts({key: spread(OP, "s", noise)}, {key: spread(KERNEL, "s", noise)})

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tests.perf.made_ceilings import made_costs
 from tinytorch.perf.machine.levels import find_levels
 from tinytorch.perf.machine.measured_ceilings import Ceilings
 from tinytorch.perf.machine.memory_ladder import CURVES, Curve, Point, working_sets
@@ -66,6 +67,8 @@ def synthetic_ceilings(threads: int = 1, noise: float = 0.02) -> Ceilings:
         curves=curves,
         clock=around(4e9, "Hz", noise),
         page_fault=around(1e-6, "s", noise),
+        calls=made_costs(),
+        recorder=around(1e-6, "s", noise),
         evidence={"read": {"vaddps zmm": 8}, "copy": {}},
         how={"when": "2026-01-01T00:00:00+00:00", "seconds": 9.5, "huge_page_bytes": 2**28, "note": None},
     )

@@ -76,8 +76,8 @@ import json, os, sys
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
 import numpy as np
-from tinytorch.perf.comparison import compare_paired
-from tinytorch.perf.timing import interleave, limit_blas_threads
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring import interleave, limit_blas_threads
 from tinytorch.report import Page
 from tinytorch.report.claims import verdict_between
 limit_blas_threads(1)

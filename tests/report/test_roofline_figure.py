@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings, made_costs, spread
+from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings, spread
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
@@ -33,7 +33,7 @@ def placed(name: str, rows: int, of_roof: float, noise: float = 0.05) -> Placed:
 
     def at(seconds: float) -> Placed:
         time = dataclasses.replace(spread(seconds, "s", noise), how=how)
-        return place(name, recorded.profile.events, time, made_ceilings(), costs=made_costs())
+        return place(name, recorded.profile.events, time, made_ceilings())
 
     return at(at(1.0).roof_seconds / of_roof)
 
@@ -152,7 +152,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
     table = Tensor(np.ones((9, 4), np.float32))
     with recording() as recorded:
         apply(ops.embedding, np.arange(5), table)
-    lookup = place("lookup", recorded.profile.events, POINTS[0].seconds, made, costs=made_costs())
+    lookup = place("lookup", recorded.profile.events, POINTS[0].seconds, made)
     with pytest.raises(ValueError, match="lookup does none"):
         roofline_figure([lookup], made)
 

@@ -17,9 +17,9 @@ TOLD = """
 import json
 import numpy as np
 from numpy._core._multiarray_umath import __cpu_features__
-from tinytorch.perf.identity import identity
-from tinytorch.perf.kernels.int8_instructions import available_dots
-from tinytorch.perf.kernels.product_tiles import LANES
+from tinytorch.perf.host.identity import identity
+from tinytorch.perf.kernels.int8.instructions import available_dots
+from tinytorch.perf.kernels.gemm.product_tiles import LANES
 made = identity()
 print(json.dumps({
     "cpu": made.cpu, "vectors": made.vectors, "blas": {one.vectors for one in made.blas}.pop(), "lanes": LANES,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinytorch.perf.kernels.int8.instructions import DOTS
-from tinytorch.perf.machine.store import Ceilings
+from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Column, Page, verdict_between, verdict_of_all
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinytorch.chapters.machine import multiplies_bytes, ratio_of_peaks
-from tinytorch.perf.machine.store import Ceilings
+from tinytorch.perf.machine import Ceilings
 from tinytorch.report import Page
 
 

@@ -14,9 +14,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tinytorch.cli.usage import Commands, check_folder
 from tinytorch.perf.host.identity import reported_capacities
 from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.machine import Ceilings, Identity, ceilings, identity
 from tinytorch.perf.machine.blas_costs import BusyNeighbour, Caution, busy_neighbour, collapsing_blas, narrow_blas
 from tinytorch.perf.machine.memory_ladder import CURVES
-from tinytorch.perf.machine.store import Ceilings, Identity, ceilings, identity, machine_document
+from tinytorch.perf.machine.store import machine_document
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.text_table import Column, print_table

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tinytorch.perf.machine.store import Ceilings, Level
+from tinytorch.perf.machine import Ceilings, Level
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.roofline.bounds import best_bandwidth
 from tinytorch.perf.roofline.placement import Placed, checked_conditions, ridge

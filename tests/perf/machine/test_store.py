@@ -14,31 +14,25 @@ import pytest
 from tests.perf.synthetic_machine import CACHES, synthetic_ceilings
 from tinytorch.perf.host.identity import identity
 from tinytorch.perf.kernels.int8.instructions import available_dots
-from tinytorch.perf.machine import store
+from tinytorch.perf.machine import Ceilings, ceilings, kept_ceilings, settled_ceilings, store
 from tinytorch.perf.machine.measured_ceilings import StageProgress
-from tinytorch.perf.machine.store import (
-    Ceilings,
-    ceilings,
-    ceilings_from_json,
-    ceilings_to_json,
-    kept_ceilings,
-    settled_ceilings,
-)
+from tinytorch.perf.machine.store import ceilings_from_json
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.codec import to_json
 
 #: A run of all probes on a ladder that ends soon, printed as JSON.
 SMALL_RUN = """
 import json, sys
 from functools import partial
 from tinytorch.perf import machine_ceilings, peaks
-from tinytorch.perf.machine_json import ceilings_to_json
+from tinytorch.perf.measuring.codec import to_json
 machine_ceilings.LARGEST = 2**15 * int(sys.argv[1])
 machine_ceilings.caches = tuple
 peaks.sgemm = partial(peaks.sgemm, side=64)
 stages = []
 made = machine_ceilings.measured_ceilings(int(sys.argv[1]), lambda stage, part: stages.append(part))
 assert stages == sorted(stages) and stages[-1] == 1.0, stages
-print(json.dumps(ceilings_to_json(made)))
+print(json.dumps(to_json(made)))
 """
 
 
@@ -88,10 +82,10 @@ def test_without_wide_vectors_everything_works_and_says_so() -> None:
 
 COMPILED_FOR = """
 import json
-from tinytorch.perf.kernels import compute_probes, memory_probes
-from tinytorch.perf.kernels.evidence import evidence
-from tinytorch.perf.kernels.int8_instructions import available_dots
-found = [evidence(compute_probes.multiply_add(16, 4)), evidence(memory_probes.read(16))]
+from tinytorch.perf.kernels import probes
+from tinytorch.perf.kernels.int8.instructions import available_dots
+from tinytorch.perf.kernels.runtime.evidence import evidence
+found = [evidence(probes.multiply_add(16, 4)), evidence(probes.read(16))]
 print(json.dumps([available_dots()[0].name, sorted({name.split()[1] for one in found for name in one})]))
 """
 
@@ -148,7 +142,7 @@ def test_ceilings_are_measured_once_and_kept(folder: Path, monkeypatch: pytest.M
     again = kept_ceilings()
     assert again is not None
     assert again == ceilings()
-    assert ceilings_to_json(again) == ceilings_to_json(first)
+    assert to_json(again) == to_json(first)
     assert again.how["note"] is None
     assert how_often_measured() == 1
     assert [path.suffix for path in folder.iterdir()] == [".json"], "nothing is left beside the file"
@@ -254,7 +248,7 @@ def test_more_threads_than_cores_have_none_kept(folder: Path) -> None:
 
 def test_ceilings_survive_json() -> None:
     made = synthetic_ceilings()
-    assert ceilings_from_json(json.loads(json.dumps(ceilings_to_json(made), allow_nan=False))) == made
+    assert ceilings_from_json(json.loads(json.dumps(to_json(made), allow_nan=False))) == made
 
 
 def test_a_working_set_lives_in_the_innermost_level_that_holds_it() -> None:
@@ -267,5 +261,5 @@ def test_a_working_set_lives_in_the_innermost_level_that_holds_it() -> None:
 
 def test_a_measurement_without_an_interval_is_written_with_none() -> None:
     made = replace(synthetic_ceilings(), clock=Measurement("one", (4e9,), "Hz"))
-    assert ceilings_to_json(made)["clock"]["interval"] is None
-    assert ceilings_from_json(ceilings_to_json(made)).clock == made.clock
+    assert to_json(made)["clock"]["interval"] is None
+    assert ceilings_from_json(to_json(made)).clock == made.clock

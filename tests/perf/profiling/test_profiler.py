@@ -21,8 +21,7 @@ from tinytorch.core.optimizers import Adam
 from tinytorch.core.spatial import BatchNorm2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.machine import store
-from tinytorch.perf.machine.store import Ceilings, kept_ceilings
+from tinytorch.perf.machine import Ceilings, kept_ceilings, store
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.profiling.breakdown import OP_COLUMNS, LayerRow, OpRow, amdahl, op_rows
 from tinytorch.perf.profiling.profiler import Profiler

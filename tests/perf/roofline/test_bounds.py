@@ -17,7 +17,7 @@ from tinytorch.core.layers import Linear
 from tinytorch.core.op import Spec, UncountedError, Work
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import Event, recording
-from tinytorch.perf.machine.store import Point
+from tinytorch.perf.machine import Point
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.quantization import Plan, QuantizedLinear
 from tinytorch.perf.roofline.bounds import Demand, bandwidth_at, best_bandwidth, demand_of, roof_seconds, verdict

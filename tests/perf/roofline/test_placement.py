@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.perf.made_ceilings import KERNEL, LEVELS, OP, PEAK, made_ceilings, made_costs, spread
+from tests.perf.made_ceilings import KERNEL, LEVELS, OP, PEAK, made_ceilings, spread
 from tests.perf.small_models import HIDDEN, INPUTS, OUTPUTS, ROWS, Mystery, rows, two_layers
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
@@ -58,7 +58,7 @@ PRODUCT = product_run(4)
 def test_a_product_stands_where_the_hand_puts_it() -> None:
     """64 wide: 2 * 64**3 FLOP on 48 KiB, more than L1 holds; L2's ridge is at 1 FLOP/B."""
     made = made_ceilings()
-    placed = place("product", product_run(64).events, timed(1e-5, 0.1), made, costs=made_costs())
+    placed = place("product", product_run(64).events, timed(1e-5, 0.1), made)
     flops, moved = 2 * 64**3, 3 * 64 * 64 * 4
     assert (placed.demand.flops, placed.demand.bytes, placed.level) == (flops, moved, "L2")
     assert placed.intensity == flops / moved
@@ -70,7 +70,7 @@ def test_a_product_stands_where_the_hand_puts_it() -> None:
         (placed.of_roof.median / 1.1, placed.of_roof.median / 0.9)
     )
     assert placed.of_roof_range == pytest.approx((placed.of_roof.interval.low, placed.of_roof.interval.high))
-    noisy = place("product", product_run(64).events, timed(1e-5, 0.1), made_ceilings(0.2), costs=made_costs())
+    noisy = place("product", product_run(64).events, timed(1e-5, 0.1), made_ceilings(0.2))
     assert noisy.of_roof_range == pytest.approx((flops / PEAK / 1.2 / 1.1e-5, flops / PEAK / 0.8 / 0.9e-5))
     assert placed.verdict.bottleneck == "compute"
     assert placed.verdict.overhead.seconds == pytest.approx(OP)
@@ -82,7 +82,7 @@ def test_an_addition_stands_on_the_slope_of_the_level_that_holds_it() -> None:
         x = Tensor(np.ones(count, np.float32))
         with recording() as recorded:
             apply(ops.add, x, x)
-        placed = place("add", recorded.profile.events, timed(1e-3), made, costs=made_costs())
+        placed = place("add", recorded.profile.events, timed(1e-3), made)
         assert placed.level == name
         assert placed.attainable == pytest.approx(bandwidth / 12)
         assert placed.attainable == pytest.approx(attainable(placed.intensity, made, made.level_of(12 * count)))
@@ -92,14 +92,14 @@ def test_ops_without_arithmetic_have_a_share_of_the_roof_but_no_rate() -> None:
     table, index = Tensor(np.ones((100, 8), np.float32)), np.arange(50)
     with recording() as recorded:
         apply(ops.embedding, index, table)
-    placed = place("lookup", recorded.profile.events, timed(1e-5), made_ceilings(), costs=made_costs())
+    placed = place("lookup", recorded.profile.events, timed(1e-5), made_ceilings())
     assert (placed.demand.operations, placed.attained.median) == (0, 0)
     assert placed.of_roof.median == pytest.approx(placed.demand.bytes / 400e9 / 1e-5)
 
 
 def test_ops_and_layers_of_recorded_runs_add_up() -> None:
     runs, made = [forward_run() for _ in range(7)], made_ceilings()
-    by_op = place_ops(runs, made, costs=made_costs())
+    by_op = place_ops(runs, made)
     assert list(by_op) == [("linear", "forward", "numpy"), ("relu", "forward", "numpy")]
     linear = by_op["linear", "forward", "numpy"]
     assert (linear.name, linear.seconds.n, linear.demand.calls) == ("linear", 7, 2)
@@ -107,7 +107,7 @@ def test_ops_and_layers_of_recorded_runs_add_up() -> None:
     assert linear.verdict.overhead.seconds == pytest.approx(2 * KERNEL)
     for run, seconds in zip(runs, linear.seconds.samples, strict=True):
         assert seconds == pytest.approx(1e-9 * sum(event.self_ns for event in run.events if event.op == "linear"))
-    by_layer = place_layers(runs, made, costs=made_costs())
+    by_layer = place_layers(runs, made)
     assert list(by_layer) == ["Sequential", "Sequential.0", "Sequential.1", "Sequential.2"]
     whole = by_layer["Sequential"]
     parts = [by_layer[f"Sequential.{index}"] for index in range(3)]
@@ -121,7 +121,7 @@ def test_ops_and_layers_of_recorded_runs_add_up() -> None:
 def test_backward_is_an_op_of_its_own_and_a_single_run_will_do() -> None:
     with recording() as recorded:
         two_layers()(rows()).sum().backward()
-    by_op = place_ops(recorded.profile, made_ceilings(), costs=made_costs())
+    by_op = place_ops(recorded.profile, made_ceilings())
     assert by_op["linear", "backward", "numpy"].name == "linear backward"
     assert by_op["linear", "backward", "numpy"].seconds.n == 1
 
@@ -130,12 +130,12 @@ def test_views_and_the_uncounted_are_left_out_of_ops_and_refused_alone() -> None
     with recording() as recorded:
         Mystery()(rows()).reshape(-1)
     run, made = recorded.profile, made_ceilings()
-    assert [key[0] for key in place_ops(run, made, costs=made_costs())] == ["linear"]
-    assert list(place_layers(run, made, costs=made_costs())) == ["Mystery.linear"]
+    assert [key[0] for key in place_ops(run, made)] == ["linear"]
+    assert list(place_layers(run, made)) == ["Mystery.linear"]
     with pytest.raises(UncountedError, match="mystery"):
-        place("all", run.events, timed(1), made, costs=made_costs())
+        place("all", run.events, timed(1), made)
     with pytest.raises(ValueError, match="view must move at least one byte"):
-        place("view", run.events[-1:], timed(1), made, costs=made_costs())
+        place("view", run.events[-1:], timed(1), made)
 
 
 def test_a_call_is_timed_without_the_recorder_and_counted_with_it() -> None:
@@ -158,31 +158,31 @@ def test_roof_and_kernel_must_have_the_same_threads() -> None:
     run = dataclasses.replace(product_run(8), blas_threads=1)
     one, two = dataclasses.replace(timed(1e-3), how={"blas_threads": 1}), made_ceilings(threads=2)
     for read in (
-        lambda: place("product", run.events, one, two, costs=made_costs()),
-        lambda: place_ops(run, two, costs=made_costs()),
-        lambda: place_layers(run, two, costs=made_costs()),
+        lambda: place("product", run.events, one, two),
+        lambda: place_ops(run, two),
+        lambda: place_layers(run, two),
     ):
         with pytest.raises(ValueError, match=r"ran with 1, they are for 2; use ceilings\(1\)"):
             read()
     with pytest.raises(ValueError, match="must say its blas_threads"):
-        place("product", run.events, spread(1e-3, "s"), two, costs=made_costs())
+        place("product", run.events, spread(1e-3, "s"), two)
     checked_threads(2, two, "what fits")
 
 
 def test_threads_of_a_blas_that_does_not_say_are_held_against_what_was_asked_for_and_stay_unknown() -> None:
     run = dataclasses.replace(product_run(8), blas_threads=None)
     unknown, made = dataclasses.replace(timed(1e-3), how={"blas_threads": None}), made_ceilings(threads=2)
-    assert place("product", run.events, unknown, made, costs=made_costs()).seconds.how["blas_threads"] is None
-    (placed,) = place_ops(run, made, costs=made_costs()).values()
+    assert place("product", run.events, unknown, made).seconds.how["blas_threads"] is None
+    (placed,) = place_ops(run, made).values()
     assert placed.seconds.how["blas_threads"] is None
 
 
 def test_runs_must_be_of_the_same_ops() -> None:
     made = made_ceilings()
     with pytest.raises(ValueError, match="same ops on the same shapes"):
-        place_ops([product_run(8), product_run(9)], made, costs=made_costs())
+        place_ops([product_run(8), product_run(9)], made)
     with pytest.raises(ValueError, match="at least one recorded run"):
-        place_layers([], made, costs=made_costs())
+        place_layers([], made)
 
 
 # --- what holds on any machine ---------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_a_larger_working_set_never_lives_further_in(sizes: list[int]) -> None:
 def test_slower_is_farther_below_the_roof(seconds: float, factor: float) -> None:
     made, how = made_ceilings(threads=1), {"blas_threads": 1}
     times = [Measurement("p", (time,), "s", how) for time in (seconds, seconds * factor)]
-    fast, slow = (place("p", PRODUCT.events, time, made, costs=made_costs()) for time in times)
+    fast, slow = (place("p", PRODUCT.events, time, made) for time in times)
     assert slow.of_roof.median == pytest.approx(fast.of_roof.median / factor)
     assert slow.attained.median / slow.attainable == pytest.approx(slow.of_roof.median)
     assert fast.roof_seconds == slow.roof_seconds
@@ -234,7 +234,7 @@ def test_slower_is_farther_below_the_roof(seconds: float, factor: float) -> None
 def test_the_roof_of_a_run_is_no_higher_than_that_of_its_sums() -> None:
     """One after the other, ops cannot share the time in which one waits for bytes and another computes."""
     run, made = forward_run(), made_ceilings()
-    placed = place("run", run.events, timed(1), made, costs=made_costs())
+    placed = place("run", run.events, timed(1), made)
     demand = demand_of(run.events, made)
     level = made.level_of(demand.working_set)
     assert placed.attainable <= attainable(demand.intensity, made, level) * (1 + 1e-9)

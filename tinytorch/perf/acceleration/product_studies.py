@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tinytorch.perf.acceleration import products
-from tinytorch.perf.machine.store import Ceilings, ceilings
+from tinytorch.perf.machine import Ceilings, ceilings
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave
 
 Kind = Literal["teaching", "real"]

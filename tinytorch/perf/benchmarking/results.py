@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-import math
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.placement import workers_at_once
-from tinytorch.perf.machine.store import measurement_to_json
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.benchmarking.task import Right
 from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.codec import from_json, to_json
+from tinytorch.perf.measuring.measurement import Bytes, Seconds
 
 Json = dict[str, Any]
 #: Fields of the identity without which times are another machine's: what the fingerprint is made of.
@@ -46,6 +46,18 @@ class Plan:
     threads: int = 1
     seed: int = 0
     input_shape: tuple[int, ...] | None = None
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise ValueError if a number of the plan is out of its range."""
+    counts = {"processes": plan.processes, "repeats": plan.repeats, "threads": plan.threads}
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, not {count}")
+    if not plan.at_most_seconds > 0:
+        raise ValueError(f"at_most_seconds must be above 0, not {plan.at_most_seconds}")
+    if not plan.batches or min(plan.batches) < 1:
+        raise ValueError(f"batches must be whole numbers above 0, not {plan.batches}")
 
 
 @dataclass(frozen=True)
@@ -101,7 +113,6 @@ def differences(one: Results, other: Results) -> list[str]:
 SCHEMA_NAME = "tinytorch-benchmark"
 #: Rises whenever a reader of the files would have to change; `report/benchmark.schema.json` says what each field is.
 SCHEMA_VERSION = 1
-Value = TypeVar("Value")
 
 
 def save_results(results: Results, path: str | Path) -> Path:
@@ -136,7 +147,7 @@ def results_to_json(results: Results) -> Json:
         "schema_version": SCHEMA_VERSION,
         "run": results.run,
         "created": results.created,
-        "plan": {**asdict(results.plan), "batches": list(results.plan.batches)},
+        "plan": to_json(results.plan),
         "done": results.done,
         "complete": results.complete,
         "identity": results.identity,
@@ -145,21 +156,46 @@ def results_to_json(results: Results) -> Json:
     }
 
 
+@dataclass(frozen=True)
+class _Accuracy:
+    """How many examples there are, and the indices of the wrong ones."""
+
+    examples: int
+    wrong: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """A `Performance` as its file has it."""
+
+    name: str
+    task: str
+    model_bytes: int
+    times: Mapping[int, tuple[Seconds, ...]]
+    reference: Mapping[int, tuple[Seconds, ...]]
+    memory: Mapping[int, Bytes]
+    accuracy: _Accuracy | None
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of results, less its schema."""
+
+    run: str
+    created: str
+    plan: Plan
+    done: int
+    identity: Json
+    code: Json
+    variants: tuple[_Variant, ...]
+
+
 def performance_to_json(one: Performance) -> Json:
     """Return all fields of ``one``; of the examples how many there are, and the indices of the wrong ones."""
-    return {
-        "name": one.name,
-        "task": one.task,
-        "model_bytes": one.model_bytes,
-        "times": {str(size): [measurement_to_json(each) for each in times] for size, times in one.times.items()},
-        "reference": {
-            str(size): [measurement_to_json(each) for each in times] for size, times in one.reference.items()
-        },
-        "memory": {str(size): measurement_to_json(each) for size, each in one.memory.items()},
-        "accuracy": None
-        if one.correct is None
-        else {"examples": len(one.correct), "wrong": np.flatnonzero(~one.correct).tolist()},
-    }
+    right = one.correct
+    accuracy = None if right is None else _Accuracy(len(right), tuple(np.flatnonzero(~right).tolist()))
+    made: Json = to_json(_Variant(one.name, one.task, one.model_bytes, one.times, one.reference, one.memory, accuracy))
+    return made
 
 
 def results_from_json(given: Any) -> Results:
@@ -168,129 +204,47 @@ def results_from_json(given: Any) -> Results:
     Raises:
         ValueError: if it is of another schema or version, or a field is missing or of another type or range.
     """
-    fields = _of(dict, given, "the file")
-    if fields.get("schema") != SCHEMA_NAME:
-        raise ValueError(f"schema must be {SCHEMA_NAME!r}, not {fields.get('schema')!r}: this is no file of results")
-    if fields.get("schema_version") != SCHEMA_VERSION:
+    if not isinstance(given, dict) or given.get("schema") != SCHEMA_NAME:
+        found = given.get("schema") if isinstance(given, dict) else type(given).__name__
+        raise ValueError(f"schema must be {SCHEMA_NAME!r}, not {found!r}: this is no file of results")
+    if given.get("schema_version") != SCHEMA_VERSION:
         raise ValueError(
-            f"schema_version must be {SCHEMA_VERSION}, not {fields.get('schema_version')!r}: "
+            f"schema_version must be {SCHEMA_VERSION}, not {given.get('schema_version')!r}: "
             "measure again with this version, or read the file with the one that wrote it"
         )
-    try:
-        return _results(fields)
-    except KeyError as error:
-        raise ValueError(f"the field {error} is missing") from None
-
-
-def _results(fields: Json) -> Results:
-    identity, run = _of(dict, fields["identity"], "identity"), _of(str, fields["run"], "run")
+    file = from_json(given, _File, "results")
     for name in (*FINGERPRINT, "blas"):
-        identity[name]
-    variants = [performance_from_json(one, run) for one in _of(list, fields["variants"], "variants")]
-    done = _whole(fields["done"], "done", 0)
+        if name not in file.identity:
+            raise ValueError(f"identity must have the field {name!r}")
+    check_plan(file.plan)
+    variants = [_performance(one, file.run) for one in file.variants]
     if len({one.name for one in variants}) < len(variants):
         raise ValueError("variants must have names of their own, but two share one")
     for one in variants:
-        if any(len(times) != done for times in one.times.values()):
-            raise ValueError(f"times of {one.name!r} must be of the {done} processes that are done")
-    return Results(
-        plan_from_json(_of(dict, fields["plan"], "plan")),
-        {one.name: one for one in variants},
-        done,
-        identity,
-        _of(dict, fields["code"], "code"),
-        _of(str, fields["created"], "created"),
-        run,
-    )
-
-
-def plan_from_json(fields: Json) -> Plan:
-    """Return the plan of those fields; ValueError or KeyError if one is not as it must be."""
-    shape = fields["input_shape"]
-    return Plan(
-        _of(str, fields["subject"], "subject"),
-        tuple(_whole(size, "batches") for size in _of(list, fields["batches"], "batches")),
-        _whole(fields["processes"], "processes"),
-        _whole(fields["repeats"], "repeats"),
-        _number(fields["at_most_seconds"], "at_most_seconds"),
-        _whole(fields["threads"], "threads"),
-        _whole(fields["seed"], "seed", 0),
-        None if shape is None else tuple(_whole(length, "input_shape") for length in _of(list, shape, "input_shape")),
-    )
+        if any(len(times) != file.done for times in one.times.values()):
+            raise ValueError(f"times of {one.name!r} must be of the {file.done} processes that are done")
+    by_name = {one.name: one for one in variants}
+    return Results(file.plan, by_name, file.done, file.identity, file.code, file.created, file.run)
 
 
 def performance_from_json(given: Any, run: str) -> Performance:
     """Return the performance that `performance_to_json` wrote; raises as `results_from_json` does."""
-    fields = _of(dict, given, "variant")
-    name = _of(str, fields["name"], "name")
-    times = _by_batch(fields["times"], f"times of {name!r}", lambda one: _measurements(one, "s"))
-    reference = _by_batch(fields["reference"], f"reference of {name!r}", lambda one: _measurements(one, "s"))
-    if not times or (reference and reference.keys() != times.keys()):
-        raise ValueError(f"times and reference of {name!r} must be of the same batch sizes, one at least")
-    for size, beside in reference.items():
-        if [one.n for one in beside] != [one.n for one in times[size]]:
-            raise ValueError(f"reference of {name!r} must have as many samples as its times at batch {size}")
-    return Performance(
-        name,
-        _of(str, fields["task"], "task"),
-        times,
-        _by_batch(fields["memory"], f"memory of {name!r}", lambda one: measurement_from_json(one, "B")),
-        _whole(fields["model_bytes"], "model_bytes", 0),
-        _correct(fields["accuracy"]),
-        run,
-        reference,
-    )
+    return _performance(from_json(given, _Variant, "variant"), run)
 
 
-def _by_batch(given: Any, name: str, read: Callable[[Any], Value]) -> dict[int, Value]:
-    fields = _of(dict, given, name)
-    if not all(key.isdecimal() and int(key) > 0 for key in fields):
-        raise ValueError(f"{name} must be by batch size, not by {', '.join(fields)}")
-    return {int(key): read(one) for key, one in fields.items()}
+def _performance(one: _Variant, run: str) -> Performance:
+    if not one.times or (one.reference and one.reference.keys() != one.times.keys()):
+        raise ValueError(f"times and reference of {one.name!r} must be of the same batch sizes, one at least")
+    for size, beside in one.reference.items():
+        if [each.n for each in beside] != [each.n for each in one.times[size]]:
+            raise ValueError(f"reference of {one.name!r} must have as many samples as its times at batch {size}")
+    right = None if one.accuracy is None else _right(one.accuracy)
+    return Performance(one.name, one.task, one.times, one.memory, one.model_bytes, right, run, one.reference)
 
 
-def _measurements(given: Any, unit: str) -> tuple[Measurement, ...]:
-    return tuple(measurement_from_json(one, unit) for one in _of(list, given, "measurements"))
-
-
-def measurement_from_json(given: Any, unit: str) -> Measurement:
-    """Return what `measurement_to_json` wrote; ValueError unless it is of numbers above 0 in ``unit``."""
-    fields = _of(dict, given, "measurement")
-    name, samples = _of(str, fields["name"], "name"), _of(list, fields["samples"], "samples")
-    if fields["unit"] != unit:
-        raise ValueError(f"{name!r} must be in {unit}, not in {fields['unit']!r}")
-    if not samples or not all(type(one) in (int, float) and 0 < one < math.inf for one in samples):
-        raise ValueError(f"samples of {name!r} must be numbers above 0, one at least")
-    return Measurement(name, tuple(map(float, samples)), unit, _of(dict, fields["how"], "how"))
-
-
-def _correct(given: Any) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
-    if given is None:
-        return None
-    fields = _of(dict, given, "accuracy")
-    examples = _whole(fields["examples"], "examples")
-    wrong = [_whole(index, "wrong", 0) for index in _of(list, fields["wrong"], "wrong")]
-    if any(index >= examples for index in wrong):
-        raise ValueError(f"wrong must be indices below {examples}, but {max(wrong)} is among them")
-    right = np.ones(examples, np.bool_)
-    right[wrong] = False
+def _right(given: _Accuracy) -> Right:
+    if any(not 0 <= index < given.examples for index in given.wrong):
+        raise ValueError(f"wrong must be indices below {given.examples}, but {max(given.wrong)} is among them")
+    right = np.ones(given.examples, np.bool_)
+    right[list(given.wrong)] = False
     return right
-
-
-def _of(kind: type[Value], given: Any, name: str) -> Value:
-    words = {dict: "an object", list: "a list", str: "text"}
-    if not isinstance(given, kind):
-        raise ValueError(f"{name} must be {words[kind]}, not {type(given).__name__}")  # type: ignore[index]
-    return given
-
-
-def _whole(given: Any, name: str, least: int = 1) -> int:
-    if type(given) is not int or given < least:
-        raise ValueError(f"{name} must be a whole number from {least} on, not {given!r}")
-    return given
-
-
-def _number(given: Any, name: str) -> float:
-    if type(given) not in (int, float) or not 0 < given < math.inf:
-        raise ValueError(f"{name} must be a number above 0, not {given!r}")
-    return float(given)

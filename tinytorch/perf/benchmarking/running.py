@@ -11,7 +11,7 @@ import numpy as np
 
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.placement import numbers_done, workers_at_once
-from tinytorch.perf.benchmarking.results import Json, Plan, Results, differences, performance_from_json
+from tinytorch.perf.benchmarking.results import Json, Plan, Results, check_plan, differences, performance_from_json
 from tinytorch.perf.host.identity import identity
 from tinytorch.perf.measuring.processes import answer_of
 
@@ -64,14 +64,7 @@ def started(plan: Plan, code: Json, machine: Json | None = None) -> Results:
     Raises:
         ValueError: if a number of the plan is out of its range.
     """
-    counts = {"processes": plan.processes, "repeats": plan.repeats, "threads": plan.threads}
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name} must be at least 1, not {count}")
-    if not plan.at_most_seconds > 0:
-        raise ValueError(f"at_most_seconds must be above 0, not {plan.at_most_seconds}")
-    if not plan.batches or min(plan.batches) < 1:
-        raise ValueError(f"batches must be whole numbers above 0, not {plan.batches}")
+    check_plan(plan)
     return Results(plan, {}, 0, identity().to_json() if machine is None else machine, code)
 
 

@@ -10,7 +10,7 @@ from tinytorch.perf.capstone.prediction import Forecast, Profile, counted, forec
 from tinytorch.perf.capstone.rule import PASSES, Outcome, Rule
 from tinytorch.perf.capstone.steps import STEPS, Move, Step, double_moves, name_of, single_moves
 from tinytorch.perf.capstone.workload import Workload, accuracy_change
-from tinytorch.perf.machine.store import Ceilings
+from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave
 from tinytorch.perf.measuring.comparison import FASTER, Comparison, compare_all, compare_paired
 from tinytorch.perf.quantization import PairedAccuracy

@@ -11,8 +11,8 @@ from tinytorch.perf.acceleration.climbing import ops_of
 from tinytorch.perf.capstone.configuration import Ready
 from tinytorch.perf.capstone.workload import Workload
 from tinytorch.perf.events.stream import Event, recording
-from tinytorch.perf.machine.call_costs import call_costs, least_call_seconds
-from tinytorch.perf.machine.store import Ceilings
+from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.machine.call_costs import least_call_seconds
 from tinytorch.perf.measuring import Measurement, interleave, sample
 from tinytorch.perf.roofline.bounds import roof_seconds
 from tinytorch.perf.roofline.placement import Placed, place
@@ -128,7 +128,7 @@ def counted(workload: Workload, made: Ready, machine: Ceilings) -> Counted:
         with recording(timed=False) as recorded:
             call()
         events = tuple(recorded.profile.events)
-        least = least_call_seconds(events, call_costs(events).kernel)[0]
+        least = least_call_seconds(events, machine.calls.kernel)[0]
     flops = sum(event.flops or 0 for event in events)
     return Counted(len(events), flops, least, roof_seconds(events, machine)[0], events)
 

@@ -9,7 +9,7 @@ from tinytorch.perf.engines import ours
 from tinytorch.perf.engines.protocol import ENGINES, AdamWSettings, Engine, Phase
 from tinytorch.perf.engines.workloads import Subject, prompt_of
 from tinytorch.perf.events.stream import Profile, op_groups, recording
-from tinytorch.perf.machine.store import Ceilings
+from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.roofline.bounds import bandwidth_at, roof_seconds
 
 #: AdamW reads parameter, gradient and two moments, and writes all but the gradient.

@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -297,9 +296,8 @@ def _ops(a: Tensor, b: Tensor) -> None:
         apply(ops.add, a, b)
 
 
-@cache
 def profiler_overhead() -> Measurement:
-    """Return what recording adds to one op, in seconds: measured once in this process, then kept.
+    """Return what recording adds to one op, in seconds: measured now, in about a second.
 
     It is the difference between a chain of the cheapest op there is with a `Recorder` and the same chain
     without, sampled in turns, for each op of the chain.

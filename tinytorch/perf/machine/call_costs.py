@@ -1,10 +1,10 @@
-"""What calling an op costs before there is anything to compute: each op on its smallest operands, measured here."""
+"""Cost of a call: what an op takes before there is anything to compute, on its smallest operands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,18 +14,24 @@ from tinytorch.core.dispatch import apply, implementations, is_observed, no_grad
 from tinytorch.core.op import Array, Implementation, Op
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import Event
+from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import Measurement, interleave
+from tinytorch.perf.measuring.measurement import Seconds
 from tinytorch.perf.ops.quantized import quantized_conv2d, quantized_linear
 from tinytorch.perf.ops.weight_only import weight_only_linear, weight_only_projection
 
-#: Op, implementation, phase and number of operands.
-CallKey = tuple[str, str, str, int]
-Costs = Mapping[CallKey, Measurement]
+#: Seconds by `call_key`.
+Costs = Mapping[str, Seconds]
+
+
+def call_key(op: str, implementation: str, phase: str, operands: int) -> str:
+    """Return the name of a kind of call, such as "linear numpy forward 3"."""
+    return f"{op} {implementation} {phase} {operands}"
 
 
 @dataclass(frozen=True, slots=True)
 class CallCosts:
-    """Seconds that a call of each op takes on operands of one element, by `CallKey`.
+    """Seconds that a call of each op takes on operands of one element, by `call_key`.
 
     Attributes:
         op: as a caller sees it: through the seam, with the Tensor that is made. Of a backward it is the kernel.
@@ -51,43 +57,34 @@ def least_call_seconds(events: Iterable[Event], costs: Costs) -> tuple[float, fl
 
 
 def _cost_of(event: Event, costs: Costs, cheapest: Measurement) -> Measurement:
-    return costs.get((event.op, event.implementation, event.phase, len(event.inputs)), cheapest)
+    return costs.get(call_key(event.op, event.implementation, event.phase, len(event.inputs)), cheapest)
 
 
-def call_costs(events: Iterable[Event] = ()) -> CallCosts:
-    """Return what calls cost by NumPy, and by the other implementations that made ``events`` if they are selected now.
+def measured_call_costs() -> CallCosts:
+    """Return what calls cost by NumPy and, of ops that have one, by their compiled kernel: measured now.
 
-    Measured without observers, once for each choice of implementations in this process, in a second or two and what it
-    takes to compile kernels for operands so small; then kept.
+    That takes some seconds, and what it takes to compile the kernels for operands so small.
 
     Raises:
-        RuntimeError: if they must be measured while an observer is installed, because it would be measured too.
+        RuntimeError: if an observer is installed, because it would be measured too.
     """
-    ran = {(event.op, event.implementation) for event in events}
-    selected = {op: op.selected for op, _, _ in _smallest() if op.selected is not op.reference}
-    return measured_costs(frozenset((op, one) for op, one in selected.items() if (op.name, one.name) in ran))
-
-
-@cache
-def measured_costs(others: frozenset[tuple[Op, Implementation]]) -> CallCosts:
-    """Return what calls cost by NumPy, and of some ops by another implementation too."""
     if is_observed():
-        raise RuntimeError("call_costs() measures without observers: call it outside of `with Profiler()`")
-    if not others:
-        return _measured({op: op.reference for op, _, _ in _smallest()})
-    known, more = measured_costs(frozenset()), _measured(dict(others))
-    return CallCosts({**known.op, **more.op}, {**known.kernel, **more.kernel})
+        raise RuntimeError("the cost of calls is measured without observers: measure it outside of `with Profiler()`")
+    kernels = kernel_implementations()
+    numpy = _measured({op: op.reference for op, _, _ in _smallest()})
+    compiled = _measured({op: kernels[op] for op, _, _ in _smallest() if op in kernels})
+    return CallCosts({**numpy.op, **compiled.op}, {**numpy.kernel, **compiled.kernel})
 
 
 def _measured(chosen: Mapping[Op, Implementation]) -> CallCosts:
     """Return what calls of these ops cost by these implementations."""
     runs: dict[str, Callable[[], Any]] = {}
-    keys: dict[str, CallKey] = {}
+    kinds: dict[str, tuple[str, str, int]] = {}
     for op, operands, params in _smallest():
         if op not in chosen:
             continue
         one, name = chosen[op], f"{op.name} {len(operands)}"
-        keys[name] = (op.name, one.name, "forward", len(operands))
+        kinds[name] = (op.name, one.name, len(operands))
         tensors = [None if operand is None else Tensor(operand) for operand in operands]
         runs[f"{name} op"] = partial(apply, op, *tensors, **params)
         runs[f"{name} kernel"] = partial(one.forward, False, *operands, **params)
@@ -97,11 +94,11 @@ def _measured(chosen: Mapping[Op, Implementation]) -> CallCosts:
     with no_grad(), implementations(chosen):
         found = interleave(runs, repeats=15, at_most_seconds=3.0, warmup_seconds=0.01)
 
-    def named(kind: str) -> dict[CallKey, Measurement]:
-        return {key: found[f"{name} {kind}"] for name, key in keys.items()}
+    def by_key(kind: str, phase: str = "forward") -> dict[str, Measurement]:
+        return {call_key(op, one, phase, n): found[f"{name} {kind}"] for name, (op, one, n) in kinds.items()}
 
-    backward = {(op, one, "backward", n): cost for (op, one, _, n), cost in named("backward").items()}
-    return CallCosts({**named("op"), **backward}, {**named("kernel"), **backward})
+    backward = by_key("backward", "backward")
+    return CallCosts({**by_key("op"), **backward}, {**by_key("kernel"), **backward})
 
 
 def _one_gradient(operands: tuple[Array | None, ...]) -> tuple[bool, ...]:

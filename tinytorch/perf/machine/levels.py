@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.perf.machine.memory_ladder import STREAMS, Curve, Point
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.measurement import BytesPerSecond, Seconds
 
 #: Two neighbours are two plateaus only if their rates differ by this factor.
 SMALLEST_STEP = 1.25
@@ -109,10 +109,10 @@ class Level:
     name: str
     capacity_measured: int | None
     capacity_reported: int | None
-    read: Measurement
-    copy: Measurement
-    triad: Measurement
-    latency: Measurement
+    read: BytesPerSecond
+    copy: BytesPerSecond
+    triad: BytesPerSecond
+    latency: Seconds
     capacity_by_latency: int | None = None
 
 

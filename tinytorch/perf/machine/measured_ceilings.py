@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from tinytorch.perf.events.stream import profiler_overhead
 from tinytorch.perf.host.cgroup_limits import free_memory
 from tinytorch.perf.host.identity import caches, reported_capacities
 from tinytorch.perf.host.memory_pages import Arena, huge_page_policy
@@ -18,6 +19,7 @@ from tinytorch.perf.kernels.int8.instructions import Dot, available_dots
 from tinytorch.perf.kernels.probes import MULTIPLY_ADDS
 from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.machine import peaks
+from tinytorch.perf.machine.call_costs import CallCosts, measured_call_costs
 from tinytorch.perf.machine.levels import Level, find_levels
 from tinytorch.perf.machine.memory_ladder import (
     LARGEST,
@@ -31,7 +33,7 @@ from tinytorch.perf.machine.memory_ladder import (
     working_sets,
 )
 from tinytorch.perf.machine.probing import Probe, in_turns
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.measurement import FlopsPerSecond, Hertz, OpsPerSecond, Seconds
 
 #: Told what is measured now, and how far the whole is, from 0 to 1.
 StageProgress = Callable[[str, float], None]
@@ -56,22 +58,26 @@ class Ceilings:
         curves: the ladder of each of "read", "copy", "triad" (B/s) and "latency" (s), by growing working set.
         clock: Hz, of a chain of dependent integer operations of one cycle each.
         page_fault: seconds that the first touch of a fresh page of memory takes.
+        calls: what a call of each op takes at least, by NumPy and by its kernel.
+        recorder: seconds that recording adds to an op.
         evidence: for each probe the packed vector instructions found in its assembly, and how often.
         how: when it was measured and in how many seconds, load before, bytes on huge pages, and a note if a kept
             file could not be used.
     """
 
     threads: int
-    fp32_peak: Measurement
+    fp32_peak: FlopsPerSecond
     fp32_from: str
-    multiply_add: tuple[tuple[int, Measurement], ...]
-    sgemm: Measurement
-    int8_peak: Measurement
+    multiply_add: tuple[tuple[int, FlopsPerSecond], ...]
+    sgemm: FlopsPerSecond
+    int8_peak: OpsPerSecond
     int8_from: str
     levels: tuple[Level, ...]
     curves: Mapping[Curve, tuple[Point, ...]]
-    clock: Measurement
-    page_fault: Measurement
+    clock: Hertz
+    page_fault: Seconds
+    calls: CallCosts
+    recorder: Seconds
     evidence: Mapping[str, Mapping[str, int]]
     how: Mapping[str, Any]
 
@@ -108,8 +114,10 @@ def measured_ceilings(threads: int, on_progress: StageProgress) -> Ceilings:
         huge = [arena.huge_bytes() for arena in arenas]
         curves["latency"] = latency_curve(team, arenas, sizes, lambda part: on_progress("latency", 0.6 + 0.25 * part))
         fault = peaks.page_fault(team)
-    on_progress("matrix product", 0.88)
+    on_progress("matrix product", 0.86)
     sgemm = peaks.sgemm(threads)
+    on_progress("calls", 0.9)
+    calls, recorder = measured_call_costs(), profiler_overhead()
     sweep = tuple((2 * count, reached["multiply-add", count]) for count in MULTIPLY_ADDS)
     compiled = max((one for _, one in sweep), key=lambda one: one.median)
     on_progress("done", 1.0)
@@ -125,6 +133,8 @@ def measured_ceilings(threads: int, on_progress: StageProgress) -> Ceilings:
         curves=curves,
         clock=reached["clock",],
         page_fault=fault,
+        calls=calls,
+        recorder=recorder,
         evidence=_evidence(lanes, int8),
         how={
             "when": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,14 @@ from typing import Any
 from tinytorch.perf.host.identity import Identity, identity
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.machine.blas_costs import BusyNeighbour, Caution
-from tinytorch.perf.machine.levels import Level
 from tinytorch.perf.machine.measured_ceilings import Ceilings, StageProgress, measured_ceilings
-from tinytorch.perf.machine.memory_ladder import CURVES, STREAMS, Curve, Point
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.machine.memory_ladder import CURVES
 from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.codec import from_json, to_json
 
 Json = dict[str, Any]
 #: Of the document that `machine_document` makes; raised when a field changes its meaning or goes away.
-DOCUMENT_VERSION = 1
-_UNITS: Mapping[Curve, str] = {"read": "B/s", "copy": "B/s", "triad": "B/s", "latency": "s"}
+DOCUMENT_VERSION = 2
 
 
 def machine_document(
@@ -31,7 +28,7 @@ def machine_document(
 ) -> Json:
     """Return what ``python -m tinytorch machine --json FILE`` writes.
 
-    ``schema`` is "tinytorch-machine", ``schema_version`` 1. ``identity`` has the fields of `Identity`. ``ceilings`` is
+    ``schema`` is "tinytorch-machine", ``schema_version`` 2. ``identity`` has the fields of `Identity`. ``ceilings`` is
     a list, one for one thread and one for all, with the fields of `Ceilings`. ``warnings`` is a list of
     ``{"what", "sentence", "cost"}``, where cost is a measurement or null. ``busy_neighbour`` has the fields of
     `BusyNeighbour`, or is null where there is one core. Each measurement is ``{"name", "unit", "median",
@@ -42,184 +39,28 @@ def machine_document(
         "schema": "tinytorch-machine",
         "schema_version": DOCUMENT_VERSION,
         "identity": identity.to_json(),
-        "ceilings": [ceilings_to_json(one) for one in ceilings],
-        "warnings": [
-            {"what": one.what, "sentence": one.sentence, "cost": one.cost and measurement_to_json(one.cost)}
-            for one in cautions
-        ],
-        "busy_neighbour": neighbour
-        and {
-            "threads": neighbour.threads,
-            "over_alone": measurement_to_json(neighbour.over_alone),
-            "over_one_thread": measurement_to_json(neighbour.over_one_thread),
-        },
-    }
-
-
-def measurement_to_json(one: Measurement) -> Json:
-    """Return the measurement's name, unit, median, interval, samples and conditions."""
-    interval = None if math.isnan(one.interval.confidence) else asdict(one.interval)
-    return {
-        "name": one.name,
-        "unit": one.unit,
-        "median": one.median,
-        "interval": interval,
-        "samples": list(one.samples),
-        "how": dict(one.how),
-    }
-
-
-def ceilings_to_json(made: Ceilings) -> Json:
-    """Return all fields of ``made`` as JSON can hold them."""
-    return {
-        "threads": made.threads,
-        "fp32_peak": measurement_to_json(made.fp32_peak),
-        "fp32_from": made.fp32_from,
-        "multiply_add": [
-            {"flops_per_element": count, "reached": measurement_to_json(one)} for count, one in made.multiply_add
-        ],
-        "sgemm": measurement_to_json(made.sgemm),
-        "int8_peak": measurement_to_json(made.int8_peak),
-        "int8_from": made.int8_from,
-        "levels": [_level_to_json(level) for level in made.levels],
-        "curves": {
-            curve: [{"working_set": p.working_set, "reached": measurement_to_json(p.reached)} for p in points]
-            for curve, points in made.curves.items()
-        },
-        "clock": measurement_to_json(made.clock),
-        "page_fault": measurement_to_json(made.page_fault),
-        "evidence": {name: dict(found) for name, found in made.evidence.items()},
-        "how": dict(made.how),
-    }
-
-
-def _level_to_json(level: Level) -> Json:
-    return {
-        "name": level.name,
-        "capacity_measured": level.capacity_measured,
-        "capacity_reported": level.capacity_reported,
-        "capacity_by_latency": level.capacity_by_latency,
-        **{curve: measurement_to_json(getattr(level, curve)) for curve in CURVES},
+        "ceilings": [to_json(one) for one in ceilings],
+        "warnings": [to_json(one) for one in cautions],
+        "busy_neighbour": neighbour and to_json(neighbour),
     }
 
 
 def ceilings_from_json(given: Any) -> Ceilings:
-    """Return the ceilings that `ceilings_to_json` wrote.
+    """Return the ceilings that `codec.to_json` wrote.
 
     Raises:
         ValueError: if a field is missing, or is not of the type, unit or range that it must have.
     """
-    try:
-        return _ceilings(_dictionary(given, "ceilings"))
-    except KeyError as error:
-        raise ValueError(f"ceilings must have the field {error}") from error
+    found = from_json(given, Ceilings, "ceilings")
+    if not found.levels or found.levels[-1].name != "memory":
+        raise ValueError("levels must be caches, and then memory")
+    if any(level.capacity_measured is None for level in found.levels[:-1]):
+        raise ValueError("levels that are caches must have a capacity")
+    for curve in CURVES:
+        if any(one.working_set >= next_one.working_set for one, next_one in pairwise(found.curves[curve])):
+            raise ValueError(f"working sets of {curve} must grow")
+    return found
 
-
-def _ceilings(given: Json) -> Ceilings:
-    sweep = tuple(
-        (_size(entry["flops_per_element"], "flops_per_element"), _measurement(entry["reached"], "FLOP/s"))
-        for entry in _dictionaries(given["multiply_add"], "multiply_add")
-    )
-    levels = tuple(_level(entry) for entry in _dictionaries(given["levels"], "levels"))
-    if levels[-1].name != "memory" or any(level.capacity_measured is None for level in levels[:-1]):
-        raise ValueError("levels must be caches with a capacity, and then memory")
-    curves = _dictionary(given["curves"], "curves")
-    return Ceilings(
-        threads=_size(given["threads"], "threads"),
-        fp32_peak=_measurement(given["fp32_peak"], "FLOP/s"),
-        fp32_from=_text(given["fp32_from"], "fp32_from"),
-        multiply_add=sweep,
-        sgemm=_measurement(given["sgemm"], "FLOP/s"),
-        int8_peak=_measurement(given["int8_peak"], "OP/s"),
-        int8_from=_text(given["int8_from"], "int8_from"),
-        levels=levels,
-        curves={curve: _points(curves[curve], curve) for curve in CURVES},
-        clock=_measurement(given["clock"], "Hz"),
-        page_fault=_measurement(given["page_fault"], "s"),
-        evidence={
-            _text(name, "evidence"): {
-                _text(key, "evidence"): _size(count, key) for key, count in _dictionary(found, name).items()
-            }
-            for name, found in _dictionary(given["evidence"], "evidence").items()
-        },
-        how=_dictionary(given["how"], "how"),
-    )
-
-
-def _level(given: Json) -> Level:
-    streams = {stream: _measurement(given[stream], "B/s") for stream in STREAMS}
-    return Level(
-        _text(given["name"], "name"),
-        _size_or_none(given["capacity_measured"], "capacity_measured"),
-        _size_or_none(given["capacity_reported"], "capacity_reported"),
-        streams["read"],
-        streams["copy"],
-        streams["triad"],
-        _measurement(given["latency"], "s"),
-        _size_or_none(given["capacity_by_latency"], "capacity_by_latency"),
-    )
-
-
-def _points(given: Any, curve: Curve) -> tuple[Point, ...]:
-    points = tuple(
-        Point(_size(entry["working_set"], "working_set"), _measurement(entry["reached"], _UNITS[curve]))
-        for entry in _dictionaries(given, curve)
-    )
-    if any(a.working_set >= b.working_set for a, b in pairwise(points)):
-        raise ValueError(f"working sets of {curve} must grow")
-    return points
-
-
-def _measurement(given: Any, unit: str) -> Measurement:
-    fields = _dictionary(given, "measurement")
-    name, samples = _text(fields["name"], "name"), fields["samples"]
-    if fields["unit"] != unit:
-        raise ValueError(f"{name!r} must be in {unit}, not in {fields['unit']!r}")
-    numbers = isinstance(samples, list) and all(type(sample) in (int, float) for sample in samples)
-    if not numbers or not all(sample > 0 for sample in samples):
-        raise ValueError(f"samples of {name!r} must be numbers above 0")
-    return Measurement(name, tuple(float(sample) for sample in samples), unit, _dictionary(fields["how"], "how"))
-
-
-def _dictionary(given: Any, name: str) -> Json:
-    if not isinstance(given, dict):
-        raise ValueError(f"{name} must be an object, not {type(given).__name__}")
-    return given
-
-
-def _dictionaries(given: Any, name: str) -> list[Json]:
-    if not isinstance(given, list) or not given:
-        raise ValueError(f"{name} must be a list that is not empty")
-    return [_dictionary(entry, name) for entry in given]
-
-
-def _text(given: Any, name: str) -> str:
-    if not isinstance(given, str):
-        raise ValueError(f"{name} must be text, not {given!r}")
-    return given
-
-
-def _size(given: Any, name: str) -> int:
-    if type(given) is not int or given < 1:
-        raise ValueError(f"{name} must be a whole number above 0, not {given!r}")
-    return given
-
-
-def _size_or_none(given: Any, name: str) -> int | None:
-    return None if given is None else _size(given, name)
-
-
-__all__ = [
-    "Ceilings",
-    "Curve",
-    "Identity",
-    "Level",
-    "Point",
-    "ceilings",
-    "identity",
-    "kept_ceilings",
-    "settled_ceilings",
-]
 
 _PERF = Path(__file__).resolve().parents[1]
 #: Half-width of an interval over the value, at most, of ceilings that were measured in a quiet enough moment.
@@ -254,7 +95,7 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
     made = measured_ceilings(threads, on_progress or _untold)
     made = replace(made, how={**made.how, "note": note})
     KEPT.mkdir(parents=True, exist_ok=True)
-    document = {"schema": _SCHEMA, "schema_version": 1, "of": facts, "ceilings": ceilings_to_json(made)}
+    document = {"schema": _SCHEMA, "schema_version": 1, "of": facts, "ceilings": to_json(made)}
     write_whole(KEPT / name, json.dumps(document, allow_nan=False))
     _in_process[name] = made
     return made

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -133,6 +133,15 @@ class Measurement:
         """Return every sample times ``factor``, in ``unit`` if that changes."""
         samples = tuple(sample * factor for sample in self.samples)
         return Measurement(name or self.name, samples, self.unit if unit is None else unit, self.how)
+
+
+#: A `Measurement` in the unit of its name, of samples above 0, which `codec.from_json` checks.
+Seconds = Annotated[Measurement, "s"]
+Bytes = Annotated[Measurement, "B"]
+Hertz = Annotated[Measurement, "Hz"]
+BytesPerSecond = Annotated[Measurement, "B/s"]
+FlopsPerSecond = Annotated[Measurement, "FLOP/s"]
+OpsPerSecond = Annotated[Measurement, "OP/s"]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """The profiler: where time, arithmetic and memory go in whatever ran; with all instruments of the course."""
 
 from tinytorch.perf.events.flops import FLOPCounter
-from tinytorch.perf.events.stream import profiler_overhead
 from tinytorch.perf.measuring import Timer
 from tinytorch.perf.measuring.memory import MemoryProfiler, MemoryTracker
 from tinytorch.perf.profiling.breakdown import LayerRow, OpRow
@@ -20,5 +19,4 @@ __all__ = [
     "Timer",
     "profile",
     "profile_function",
-    "profiler_overhead",
 ]

@@ -99,7 +99,7 @@ def op_rows(
     profile: Profile,
     allocated: Allocated,
     timed: bool,
-    overhead_seconds: float = 0.0,
+    overhead_seconds: float | None = None,
     placed: Mapping[OpKey, Placed] | None = None,
 ) -> list[OpRow]:
     """Return one row for each op, phase and implementation, in order of first appearance.
@@ -108,7 +108,7 @@ def op_rows(
         profile: the recorded run.
         allocated: bytes for each event, from a memory run of the same ops.
         timed: False if the times are those of a memory run, and not to be shown.
-        overhead_seconds: the profiler's own cost of an op.
+        overhead_seconds: the profiler's own cost of an op, if it is known.
         placed: where ops stand under the roof, of `roofline.place_ops`.
     """
     places = placed or {}
@@ -119,7 +119,12 @@ def op_rows(
 
 
 def _op_row(
-    profile: Profile, indices: list[int], allocated: Allocated, timed: bool, overhead: float, placed: Placed | None
+    profile: Profile,
+    indices: list[int],
+    allocated: Allocated,
+    timed: bool,
+    overhead: float | None,
+    placed: Placed | None,
 ) -> OpRow:
     events = [profile.events[i] for i in indices]
     first = events[0]
@@ -140,7 +145,7 @@ def _op_row(
         sum(event.traffic for event in events),
         _rate(flops, self_ns) if timed else None,
         None if allocated is None else sum(allocated[i] for i in indices),
-        self_ns * 1e-9 / len(events) < SHORT * overhead if timed else None,
+        self_ns * 1e-9 / len(events) < SHORT * overhead if timed and overhead is not None else None,
         placed.of_roof.median if placed else None,
         placed.verdict.sentence_word if placed else None,
     )

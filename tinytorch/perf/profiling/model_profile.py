@@ -16,7 +16,6 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.flops import loss_of
-from tinytorch.perf.events.stream import profiler_overhead
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.model_io import callable_of, undisturbed, zeros_for
 from tinytorch.perf.profiling.passes import TrainingLatency
@@ -104,7 +103,7 @@ class ModelProfile:
             "summary": _plain(self.summary),
             "wall_seconds": run.wall_seconds,
             "op_seconds": run.op_seconds,
-            "profiler_overhead": _plain(profiler_overhead()),
+            "profiler_overhead": _plain(self.profiler.recorder),
             "uncounted_ops": list(run.uncounted),
             "memory_highest_bytes": dict(memory.highest),
             "memory_peak_bytes": memory.peak,

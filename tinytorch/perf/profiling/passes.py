@@ -16,8 +16,7 @@ from tinytorch.perf.events.array_life import MemoryProfile, recording_memory
 from tinytorch.perf.events.flops import flops_of, loss_of, record_forward, record_training
 from tinytorch.perf.events.stream import Profile
 from tinytorch.perf.host.blas import thread_limit
-from tinytorch.perf.machine import store
-from tinytorch.perf.machine.store import Ceilings
+from tinytorch.perf.machine import Ceilings, store
 from tinytorch.perf.measuring import Measurement, collector_off, current_blas_threads, measure, sample
 from tinytorch.perf.measuring.model_io import MIB, callable_of, checked_shape, parameters_of, undisturbed, zeros_for
 from tinytorch.perf.roofline.placement import checked_threads, place

@@ -16,9 +16,8 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events import trace
 from tinytorch.perf.events.array_life import MemoryProfile, MemoryRecording, recording_memory
 from tinytorch.perf.events.flops import FLOPCounter
-from tinytorch.perf.events.stream import SHORT, Profile, Recording, profiler_overhead, recording
-from tinytorch.perf.machine import store
-from tinytorch.perf.machine.store import Ceilings
+from tinytorch.perf.events.stream import SHORT, Profile, Recording, recording
+from tinytorch.perf.machine import Ceilings, store
 from tinytorch.perf.measuring import Measurement, Timer
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.memory import MemoryProfiler, MemoryTracker
@@ -41,7 +40,6 @@ __all__ = [
     "Timer",
     "profile",
     "profile_function",
-    "profiler_overhead",
 ]
 
 
@@ -153,10 +151,11 @@ class Profiler:
                 ``roof`` and none given BLAS does not say how many it used.
             RuntimeError: if nothing is recorded, or ``roof`` is asked of a memory run.
         """
-        overhead = profiler_overhead().median if self._timed else 0.0
         known = self._known_ceilings(roof)
         placed = None if known is None else placement.place_ops(self.run, known)
-        rows = breakdown.op_rows(self.run, self._allocated(), self._timed, overhead, placed)
+        rows = breakdown.op_rows(
+            self.run, self._allocated(), self._timed, None if known is None else known.recorder.median, placed
+        )
         return sorted_rows(rows, sort_by, OpRow)
 
     def by_layer(self, sort_by: str | None = None, roof: bool = False) -> list[LayerRow]:
@@ -185,6 +184,12 @@ class Profiler:
             )
         return store.ceilings(threads)
 
+    @property
+    def recorder(self) -> Measurement | None:
+        """What recording adds to an op, in seconds, as it was measured with the ceilings; None without any."""
+        known = self._known_ceilings(False)
+        return None if known is None else known.recorder
+
     def _allocated(self) -> Sequence[int] | None:
         return None if self._memory is None else [step.allocated for step in self._memory.steps]
 
@@ -208,13 +213,19 @@ class Profiler:
         """Return what a reader of the tables has to know: time between ops, what recording cost, what is uncounted."""
         run, said = self.run, []
         if self._timed:
-            cost = profiler_overhead()
-            between = 1 - run.op_seconds / run.wall_seconds
-            said += [
-                f"{run.wall_seconds * 1e3:.3f} ms in all, {len(run.events)} ops, {between:.1%} of it between ops",
-                f"recording cost {cost.median * 1e6:.2f} µs an op (95 % interval {cost.interval.low * 1e6:.2f} to "
-                f"{cost.interval.high * 1e6:.2f}); * marks ops shorter than {SHORT} times that",
-            ]
+            between, recorder = 1 - run.op_seconds / run.wall_seconds, self.recorder
+            said.append(
+                f"{run.wall_seconds * 1e3:.3f} ms in all, {len(run.events)} ops, {between:.1%} of it between ops"
+            )
+            if recorder is None:
+                said.append("what recording cost is not known here: `python -m tinytorch machine` measures it once")
+            else:
+                ends = (recorder.median, recorder.interval.low, recorder.interval.high)
+                cost, low, high = (seconds * 1e6 for seconds in ends)
+                said.append(
+                    f"recording cost {cost:.2f} µs an op (95 % interval {low:.2f} to {high:.2f}); * marks ops shorter "
+                    f"than {SHORT} times that"
+                )
         if run.uncounted:
             said.append(f"uncounted, no formula: {', '.join(run.uncounted)}")
         return said

@@ -24,7 +24,7 @@ from typing import Literal
 
 from tinytorch.core.op import UncountedError
 from tinytorch.perf.events.stream import Event
-from tinytorch.perf.machine.store import Ceilings, Level
+from tinytorch.perf.machine import Ceilings, Level
 from tinytorch.perf.measuring import Measurement
 
 #: A ceiling that explains less of the time than this bounds nothing: to remove all of it would bring a third at most.

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from tinytorch.core.dispatch import no_grad
 from tinytorch.perf.events.stream import Event, OpKey, Profile, layer_groups, op_groups, recording
 from tinytorch.perf.events.trace import same_ops
-from tinytorch.perf.machine.call_costs import CallCosts, Costs, call_costs, least_call_seconds
-from tinytorch.perf.machine.store import Ceilings, Level
+from tinytorch.perf.machine import Ceilings, Level
+from tinytorch.perf.machine.call_costs import Costs, least_call_seconds
 from tinytorch.perf.measuring import Measurement, measure
 from tinytorch.perf.roofline.bounds import Demand, Verdict, best_bandwidth, demand_of, roof_seconds, verdict
 
@@ -102,9 +102,7 @@ def ridge(ceilings: Ceilings, level: Level) -> Measurement:
     return ceilings.fp32_peak.scaled(1 / slope, "FLOP/B", f"ridge point of {level.name}")
 
 
-def place(
-    name: str, events: Sequence[Event], seconds: Measurement, ceilings: Ceilings, *, costs: CallCosts | None = None
-) -> Placed:
+def place(name: str, events: Sequence[Event], seconds: Measurement, ceilings: Ceilings) -> Placed:
     """Return where a run stands that made ``events`` and took ``seconds`` by the timer.
 
     Args:
@@ -112,14 +110,13 @@ def place(
         events: of one recorded run; that recording's times are not used.
         seconds: of the same run without a recorder; its ``how`` says on how many BLAS threads.
         ceilings: for as many threads.
-        costs: what calls cost; measured once in this process if None.
 
     Raises:
         UncountedError: if an op declares no work formula.
         ValueError: if there are no events, none moves a byte, or the threads of time and ceilings differ.
     """
     checked_conditions(seconds, ceilings, f"the time of {name}")
-    return _placed(name, events, seconds, ceilings, (costs or call_costs(events)).op)
+    return _placed(name, events, seconds, ceilings, ceilings.calls.op)
 
 
 def place_call(
@@ -131,7 +128,6 @@ def place_call(
         UncountedError, ValueError: as `place`.
         RuntimeError: inside the body of a Profiler, whose cost would be measured too.
     """
-    call_costs()
     with no_grad():
         seconds = measure(function, name, repeats=repeats, at_most_seconds=at_most_seconds)
         with recording(timed=False) as recorded:
@@ -139,9 +135,7 @@ def place_call(
     return place(name, recorded.profile.events, seconds, ceilings)
 
 
-def place_ops(
-    runs: Profile | Sequence[Profile], ceilings: Ceilings, *, costs: CallCosts | None = None
-) -> dict[OpKey, Placed]:
+def place_ops(runs: Profile | Sequence[Profile], ceilings: Ceilings) -> dict[OpKey, Placed]:
     """Return where each op stands, by (op, phase, implementation), in order of first appearance.
 
     The time is that of all its calls in one recorded run; with several recordings of the same ops there are as
@@ -154,17 +148,15 @@ def place_ops(
     recorded = _same_runs(runs, ceilings)
     groups = op_groups(recorded[0])
     names = {key: key[0] if key[1] == "forward" else f"{key[0]} {key[1]}" for key in groups}
-    return _placed_groups(groups, names, recorded, ceilings, (costs or call_costs(recorded[0].events)).kernel)
+    return _placed_groups(groups, names, recorded, ceilings, ceilings.calls.kernel)
 
 
-def place_layers(
-    runs: Profile | Sequence[Profile], ceilings: Ceilings, *, costs: CallCosts | None = None
-) -> dict[str, Placed]:
+def place_layers(runs: Profile | Sequence[Profile], ceilings: Ceilings) -> dict[str, Placed]:
     """Return where each module stands, by its path, with the ops of the modules in it; as `place_ops` otherwise."""
     recorded = _same_runs(runs, ceilings)
     groups = layer_groups(recorded[0])
     names = {path: path or "outside modules" for path in groups}
-    return _placed_groups(groups, names, recorded, ceilings, (costs or call_costs(recorded[0].events)).kernel)
+    return _placed_groups(groups, names, recorded, ceilings, ceilings.calls.kernel)
 
 
 def checked_conditions(seconds: Measurement, ceilings: Ceilings, what: str) -> None:

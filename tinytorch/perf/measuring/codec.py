@@ -1,0 +1,124 @@
+"""JSON codec: dataclasses, and the measurements in them, as JSON and back, each field checked by its annotation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+from cattrs import Converter, transform_error
+from cattrs.errors import BaseValidationError
+
+from tinytorch.perf.measuring.measurement import Measurement
+
+Json = dict[str, Any]
+Value = TypeVar("Value")
+
+
+def to_json(value: Any) -> Any:
+    """Return a value as JSON can hold it: a dataclass as an object of its fields, a mapping by the text of its keys.
+
+    A measurement becomes its name, unit, median, interval (``low``, ``high`` and ``confidence``, or null for one
+    sample), samples and conditions.
+    """
+    return _converter.unstructure(value)
+
+
+def from_json(given: Any, kind: type[Value], name: str) -> Value:
+    """Return the value of type ``kind`` that `to_json` wrote.
+
+    Raises:
+        ValueError: with ``name`` and the field, if one is missing or not of the type, unit or range it must have.
+    """
+    try:
+        return _converter.structure(given, kind)
+    except BaseValidationError as error:
+        raise ValueError(f"{name}: {transform_error(error, path='$', format_exception=_sentence)[0]}") from None
+
+
+def measurement_to_json(one: Measurement) -> Json:
+    """Return the measurement's name, unit, median, interval, samples and conditions."""
+    interval = None if math.isnan(one.interval.confidence) else asdict(one.interval)
+    return {
+        "name": one.name,
+        "unit": one.unit,
+        "median": one.median,
+        "interval": interval,
+        "samples": list(one.samples),
+        "how": dict(one.how),
+    }
+
+
+def _measurement(given: Any, unit: str) -> Measurement:
+    fields = _object(given)
+    name, samples = fields["name"], fields["samples"]
+    if fields["unit"] != unit:
+        raise ValueError(f"{name!r} must be in {unit}, not in {fields['unit']!r}")
+    if not isinstance(samples, list) or not samples:
+        raise ValueError(f"samples of {name!r} must be a list that is not empty")
+    if not all(type(sample) in (int, float) and 0 < sample < math.inf for sample in samples):
+        raise ValueError(f"samples of {name!r} must be numbers above 0")
+    return Measurement(str(name), tuple(map(float, samples)), unit, _object(fields["how"]))
+
+
+def _object(given: Any) -> Json:
+    if not isinstance(given, dict):
+        raise ValueError(f"it must be an object, not {type(given).__name__}")
+    return given
+
+
+def _key(text: Any) -> int:
+    """Return the whole number that a JSON object has as a key, where it is text."""
+    if not (isinstance(text, str) and text.isdecimal()):
+        raise ValueError(f"a key must be a whole number, not {text!r}")
+    return int(text)
+
+
+def _exactly(kind: type) -> Any:
+    """Return what takes a value of this very type, and an int for a float; cattrs itself would convert text."""
+
+    def checked(given: Any, _kind: Any) -> Any:
+        if type(given) is kind:
+            return given
+        if kind is float and type(given) is int:
+            return float(given)
+        raise ValueError(f"it must be {_WORDS[kind]}, not {given!r}")
+
+    return checked
+
+
+_WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+
+
+def _sentence(error: BaseException, _kind: type | None) -> str:
+    return f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+def _is_of_a_unit(kind: Any) -> bool:
+    return get_origin(kind) is Annotated and get_args(kind)[0] is Measurement
+
+
+def _is_by_number(kind: Any) -> bool:
+    return get_origin(kind) in (Mapping, dict) and get_args(kind)[0] is int
+
+
+def _made() -> Converter:
+    made = Converter()
+    for kind in _WORDS:
+        made.register_structure_hook(kind, _exactly(kind))
+    made.register_structure_hook_func(
+        _is_of_a_unit,
+        lambda given, kind: _measurement(given, get_args(kind)[1]),
+    )
+    made.register_structure_hook_func(
+        _is_by_number,
+        lambda given, kind: {_key(key): made.structure(one, get_args(kind)[1]) for key, one in _object(given).items()},
+    )
+    made.register_unstructure_hook_func(
+        lambda kind: isinstance(kind, type) and issubclass(kind, Measurement), measurement_to_json
+    )
+    return made
+
+
+_converter = _made()
