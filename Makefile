@@ -66,10 +66,11 @@ pictures: environment  ## take the pictures anew that the page of all elements i
 check-notebooks: environment  ## open every chapter in JupyterLab as Binder does, and run all its cells (PAGES="machine ...")
 	@$(VENV)/bin/python book/_checks/notebooks.py $(PAGES)
 
-lint: environment  ## check style, types and spelling
+lint: environment  ## check style, types, direction of imports and spelling
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
 	@$(VENV)/bin/codespell
 
 peers: peers-environment  ## compare tinytorch with PyTorch (own environment, larger download)

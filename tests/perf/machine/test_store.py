@@ -24,13 +24,13 @@ from tinytorch.perf.measuring.codec import to_json
 SMALL_RUN = """
 import json, sys
 from functools import partial
-from tinytorch.perf import machine_ceilings, peaks
+from tinytorch.perf.machine import measured_ceilings, peaks
 from tinytorch.perf.measuring.codec import to_json
-machine_ceilings.LARGEST = 2**15 * int(sys.argv[1])
-machine_ceilings.caches = tuple
+measured_ceilings.LARGEST = 2**15 * int(sys.argv[1])
+measured_ceilings.caches = tuple
 peaks.sgemm = partial(peaks.sgemm, side=64)
 stages = []
-made = machine_ceilings.measured_ceilings(int(sys.argv[1]), lambda stage, part: stages.append(part))
+made = measured_ceilings.measured_ceilings(int(sys.argv[1]), lambda stage, part: stages.append(part))
 assert stages == sorted(stages) and stages[-1] == 1.0, stages
 print(json.dumps(to_json(made)))
 """

@@ -29,7 +29,7 @@ def test_it_answers_in_json_whatever_it_printed_before(module: Path) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "told"),
-    [("die", "it died of SIGSEGV"), ("raise", "ValueError: no reason"), ("leave", "exit code 3")],
+    [("die", "a fresh process died of SIGSEGV"), ("raise", "ValueError: no reason"), ("leave", "exit code 3")],
 )
 def test_one_that_fails_says_why(asked: str, told: str, module: Path) -> None:
     with pytest.raises(RuntimeError, match=told):

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tinytorch.perf.engines.protocol import ENGINES, Engine, engine
+from tinytorch.perf.measuring.processes import output_of
 
 _SHOW = "import torch; print(torch.__config__.show())"
 
@@ -27,11 +27,7 @@ def pytorch_blas() -> str | NotMeasured:
     lacks = missing("PyTorch eager")
     if lacks is not None:
         return lacks
-    done = subprocess.run([peers_python(), "-c", _SHOW], capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise RuntimeError(f"PyTorch could not say what it was built with: {lines[-1]}")
-    return blas_in(done.stdout)
+    return blas_in(output_of(("-c", _SHOW), python=peers_python()))
 
 
 def blas_in(shown: str) -> str | NotMeasured:
@@ -114,11 +110,7 @@ def versions_in(python: str) -> dict[str, str]:
     """
     if python == sys.executable:
         return versions_here()
-    done = subprocess.run([python, "-m", __name__], capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise RuntimeError(f"{python} could not say which engines it has: {lines[-1]}")
-    found: dict[str, str] = json.loads(done.stdout)
+    found: dict[str, str] = json.loads(output_of(("-m", __name__), python=python))
     return found
 
 

@@ -16,6 +16,7 @@ import psutil
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.identity import Identity, is_narrower
 from tinytorch.perf.measuring import Measurement, blas_threads, collector_off
+from tinytorch.perf.measuring.processes import output_of
 
 #: Variables that choose the kernels or block sizes of a BLAS begin like this; those of thread counts do not matter.
 _BLAS_VARIABLES = ("OPENBLAS_", "MKL_", "BLIS_", "VECLIB_", "GOTO_")
@@ -86,12 +87,7 @@ def without(names: list[str], pairs: int = _PAIRS) -> Measurement:
 
 
 def _product_in_new_process(environment: Mapping[str, str]) -> float:
-    done = subprocess.run(
-        [sys.executable, "-c", _PRODUCT], capture_output=True, text=True, check=False, env=dict(environment)
-    )
-    if done.returncode:
-        raise RuntimeError(f"a fresh process failed: {done.stderr.strip().splitlines()[-1]}")
-    return float(done.stdout)
+    return float(output_of(("-c", _PRODUCT), environment=environment))
 
 
 def narrow_blas(machine: Identity, cost_of: Callable[[list[str]], Measurement] = without) -> Caution | None:

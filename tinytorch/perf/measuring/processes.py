@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,41 @@ def function_at(reference: str) -> Callable[..., Any]:
     return found
 
 
+def output_of(
+    arguments: Sequence[str],
+    *,
+    python: str = sys.executable,
+    environment: Mapping[str, str] | None = None,
+    given: str | None = None,
+) -> str:
+    """Return what a fresh process of Python prints.
+
+    Args:
+        arguments: of the interpreter, such as ``("-m", "module")``.
+        python: the interpreter.
+        environment: its variables; None for those of this process.
+        given: what it can read from standard input.
+
+    Raises:
+        RuntimeError: if the process fails: the last line of its error, or the signal that it died of.
+    """
+    done = subprocess.run(
+        [python, *arguments], input=given, capture_output=True, text=True, check=False, env=environment
+    )
+    if done.returncode < 0:
+        raise RuntimeError(f"a fresh process died of {signal.Signals(-done.returncode).name}")
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise RuntimeError(f"a fresh process failed: {lines[-1]}")
+    return done.stdout
+
+
+def _with_our_path(folder: Path | None = None) -> dict[str, str]:
+    """Return this process's variables, and where it finds modules, so that a fresh one finds the same."""
+    path = [str(folder), *sys.path] if folder else sys.path
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in path if each)}
+
+
 def answer_of(module: str, asked: Any, folder: Path | None = None) -> Any:
     """Return what ``module``, run in a fresh process, answers to ``asked``.
 
@@ -66,23 +101,10 @@ def answer_of(module: str, asked: Any, folder: Path | None = None) -> Any:
         folder: searched for the package first; None takes the package that is imported here.
 
     Raises:
-        RuntimeError: if the process fails: the last line of its error, or the signal that it died of.
+        RuntimeError: as `output_of`.
     """
-    path = [str(folder), *sys.path] if folder else sys.path
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in path if each)}
-    command = [sys.executable, "-m", module]
-    done = subprocess.run(
-        command, input=json.dumps(asked), capture_output=True, text=True, check=False, env=environment
-    )
-    if done.returncode:
-        raise RuntimeError(_why(done.returncode, done.stderr))
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def _why(code: int, said: str) -> str:
-    if code < 0:
-        return f"it died of {signal.Signals(-code).name}"
-    return (said.strip().splitlines() or [f"exit code {code}"])[-1]
+    printed = output_of(("-m", module), environment=_with_our_path(folder), given=json.dumps(asked))
+    return json.loads(printed.splitlines()[-1])
 
 
 #: Makes the two functions to compare, baseline first, with all that they need.
@@ -155,14 +177,10 @@ def replicas(
 
 def _run(reference: str, pairs: int, seed: int) -> tuple[Measurement, Measurement]:
     """Return the times of baseline and candidate from one fresh process."""
-    command = [sys.executable, "-m", __name__, reference, str(pairs), str(seed), str(thread_limit())]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise RuntimeError(f"a fresh process failed: {lines[-1]}")
+    arguments = ("-m", __name__, reference, str(pairs), str(seed), str(thread_limit()))
+    printed = output_of(arguments, environment=_with_our_path())
     before, after = (
-        Measurement(name, tuple(samples), "s", how) for name, samples, how in json.loads(done.stdout.splitlines()[-1])
+        Measurement(name, tuple(samples), "s", how) for name, samples, how in json.loads(printed.splitlines()[-1])
     )
     return before, after
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 
@@ -13,6 +12,7 @@ from tinytorch import models
 from tinytorch.core.dispatch import no_grad
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.measuring import Measurement, blas_threads
+from tinytorch.perf.measuring.processes import output_of
 
 
 def first_calls(name: str, batch: int, calls: int, processes: int) -> list[Measurement]:
@@ -31,13 +31,8 @@ def first_calls(name: str, batch: int, calls: int, processes: int) -> list[Measu
     if min(batch, calls, processes) < 1:
         raise ValueError(f"batch, calls and processes must be at least 1, not {batch}, {calls} and {processes}")
     models.entry(name)
-    command = [sys.executable, "-m", __name__, name, str(batch), str(calls)]
-    runs: list[list[float]] = []
-    for _ in range(processes):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"a fresh process failed: {done.stderr.strip().splitlines()[-1]}")
-        runs.append(json.loads(done.stdout))
+    arguments = ("-m", __name__, name, str(batch), str(calls))
+    runs: list[list[float]] = [json.loads(output_of(arguments)) for _ in range(processes)]
     how = {"warmup_runs": 0, "inner_loops": 1, "blas_threads": limited_blas_threads(1), "processes": processes}
     return [
         Measurement(f"call {index + 1} of {name}, batch {batch}, in a fresh process", samples, "s", how)

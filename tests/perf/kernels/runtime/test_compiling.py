@@ -26,7 +26,7 @@ from tinytorch.perf.kernels.runtime.compiling import kernel
 PROGRAM = """
 import sys
 from pathlib import Path
-from tinytorch.perf.kernels import compiling
+from tinytorch.perf.kernels.runtime import compiling
 compiling.KEPT = Path(sys.argv[1])
 if sys.argv[2] == "rank":
     sys.modules["mpi4py.MPI"] = None
@@ -168,8 +168,8 @@ def test_functions_of_the_same_lines_have_names_of_their_own() -> None:
 
 def test_no_two_kernels_share_a_name() -> None:
     found: dict[str, int] = {}
-    for entry in pkgutil.iter_modules(kernels.__path__):
-        module = importlib.import_module(f"{kernels.__name__}.{entry.name}")
+    for entry in pkgutil.walk_packages(kernels.__path__, f"{kernels.__name__}."):
+        module = importlib.import_module(entry.name)
         for value in vars(module).values():
             if isinstance(value, CPUDispatcher):
                 name = f"{value.py_func.__module__}.{value.py_func.__qualname__}"

@@ -22,7 +22,10 @@ from numba import njit
 from numba.core import event
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 
+from tinytorch.perf.measuring.atomic_io import write_whole
+
 _KERNELS = Path(__file__).resolve().parents[1]
+_PACKAGE = "tinytorch.perf.kernels."
 #: Compiled kernels lie here, in a folder for each state of the sources.
 KEPT = _KERNELS.parents[2] / "_build" / "kernels"
 #: Folders that are kept whatever their age, and seconds that another one is kept after a process last used it.
@@ -233,9 +236,9 @@ class _Seconds(event.Listener):  # type: ignore[misc]
         if self._inner:
             self._inner[-1] += whole
         function = event.data["dispatcher"].py_func
-        if not str(function.__module__).startswith("tinytorch.perf.kernels."):
+        if not str(function.__module__).startswith(_PACKAGE):
             return
-        name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+        name = f"{function.__module__.removeprefix(_PACKAGE)}.{function.__qualname__}"
         self.taken[name] = self.taken.get(name, 0.0) + own
         _keep_seconds(name, repr(event.data["args"]), own)
 
@@ -247,10 +250,8 @@ def _keep_seconds(name: str, signature: str, seconds: float) -> None:
         return
     key = hashlib.sha256(signature.encode()).hexdigest()[:16]
     with suppress(OSError):
-        handle, aside = tempfile.mkstemp(dir=folder)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump({"kernel": name, "seconds": seconds}, file)
-        os.replace(aside, folder / f"{name.replace('<', '').replace('>', '')}-{key}{_SECONDS}")
+        path = folder / f"{name.replace('<', '').replace('>', '')}-{key}{_SECONDS}"
+        write_whole(path, json.dumps({"kernel": name, "seconds": seconds}))
 
 
 _seconds = _Seconds()
