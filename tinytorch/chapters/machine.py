@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from tinytorch.perf.kernels.int8.instructions import DOTS
 from tinytorch.perf.machine.store import Ceilings
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Measurement, interleave, ratio
 from tinytorch.report import Column, Page, verdict_between, verdict_of_all
 
 ONE_CORE = "the process that built this page could use one core only: build it where there are two"
@@ -138,3 +141,12 @@ def record_cores(page: Page, one: Ceilings, several: Ceilings | None) -> None:
         evidence="With {cores} arithmetic became {cores-arithmetic} faster and reading memory {cores-bandwidth}; "
         "nine tenths of the ideal in both would support it.",
     )
+
+
+def same_against_same(function: Callable[[], Any], repeats: int = 60, seed: int = 0) -> Measurement:
+    """Return the ratios of a function's time to its own, from pairs of neighbouring samples.
+
+    Nothing differs between the two, so every departure from 1 is the noise that any comparison here meets.
+    """
+    both = interleave({"once": function, "again": function}, repeats=repeats, seed=seed)
+    return ratio(both["once"], both["again"], "the same code against itself")
