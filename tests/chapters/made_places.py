@@ -25,9 +25,10 @@ def made_place(
     arithmetic, moving = operations / PEAK, traffic / _BANDWIDTHS[level]
     roof = max(arithmetic, moving)
     seconds = replace(spread(roof / of_roof, "s", noise), how={"blas_threads": thread_limit()})
-    found = [
+    compute, memory, overhead = (
         Prediction(part, part, part, part / seconds.median, part / seconds.median, part / seconds.median)
         for part in (arithmetic, moving, 1e-6)
-    ]
+    )
     demand = Demand(operations, 0, traffic, 1, traffic, level, ((traffic, 1),))
-    return Placed(name, demand, seconds, roof, (roof, roof), Verdict(bottleneck, *found, efficiency=of_roof))
+    verdict = Verdict(bottleneck, compute, memory, overhead, of_roof)
+    return Placed(name, demand, seconds, roof, (roof, roof), verdict)
