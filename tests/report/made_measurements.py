@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.perf.made_ceilings import made_ceilings, spread
+from tinytorch.chapters.your_machine import ROOF_COLUMNS, roof_rows
 from tinytorch.report.measurements import document, page_entry
 from tinytorch.report.page import Page
 from tinytorch.report.records import Json, page_file
-from tinytorch.report.roofs import ROOF_COLUMNS, roof_rows
 
 
 def made_page(name: str = "your_machine") -> Json:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tinytorch.chapters.machine import bytes_text, identity_rows
 from tinytorch.cli.usage import Commands, check_folder
-from tinytorch.perf.host.identity import reported_capacities
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.machine import Ceilings, Identity, ceilings, identity
 from tinytorch.perf.machine.blas_costs import BusyNeighbour, Caution, busy_neighbour, collapsing_blas, narrow_blas
@@ -21,8 +21,23 @@ from tinytorch.perf.machine.store import machine_document
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.text_table import Column, print_table
-from tinytorch.report.numbers import format_measurement, format_number
-from tinytorch.report.provenance import blas_threads_words, hosting_words, steering_words
+from tinytorch.report import format_measurement
+
+
+def add(commands: Commands) -> None:
+    """Add the command's options to the command line."""
+    machine = commands.add_parser("machine", help="show what this machine is, and what it can do at most")
+    machine.add_argument("--refresh", action="store_true", help="measure anew what is kept from an earlier run")
+    machine.add_argument("--json", metavar="FILE", help="write everything as JSON")
+    machine.set_defaults(run=_run)
+
+
+def _run(chosen: argparse.Namespace) -> None:
+    check_folder("json", chosen.json)
+    examined = examine(refresh=chosen.refresh)
+    if chosen.json:
+        write_whole(chosen.json, json.dumps(examined.to_json(), allow_nan=False))
+    print_examination(examined)
 
 
 @dataclass(frozen=True)
@@ -111,30 +126,6 @@ def _shown(value: Measurement | None) -> str:
     return "none" if value is None else f"{format_measurement(value)} ±{value.spread:.1%}"
 
 
-def _bytes(size: int | None) -> str:
-    return "–" if size is None else str(format_number(size, "B"))
-
-
-def identity_rows(made: Identity) -> list[tuple[str, str]]:
-    """Return what the system and the libraries report, as (what, value) in words."""
-    caches = reported_capacities(made.caches, usable_cores())
-    blas = [f"{one.label()}, {blas_threads_words(one.threads)}, of {one.of or 'the system'}" for one in made.blas]
-    return [
-        ("CPU", f"{made.cpu}, {made.vectors or 'vectors unknown'}"),
-        ("Vector extensions", " ".join(made.extensions) or "unknown"),
-        ("Cores", f"{made.cores_physical} physical, {made.cores_logical} logical, {made.cores_usable} usable"),
-        ("Caches", ", ".join(f"L{level} {_bytes(size)}" for level, size in caches.items()) or "not reported"),
-        ("Memory", _bytes(made.memory_bytes)),
-        *([("Host", hosted)] if (hosted := hosting_words(asdict(made.hosting), made.cores_logical)) else []),
-        ("System", made.system),
-        ("Huge pages", made.huge_pages or "none"),
-        ("Python", f"{made.python}, NumPy {made.numpy}, Numba {made.numba}, LLVM {made.llvm} for {made.numba_cpu}"),
-        *(("BLAS", one) for one in blas),
-        *steering_words(made.environment),
-        ("Load", "unknown" if made.load is None else f"{made.load:.2f}"),
-    ]
-
-
 def _ceiling_rows(all_made: Sequence[Ceilings]) -> list[list[str]]:
     sweep = [
         [f"  at {count} FLOPs an element", *(_shown(dict(made.multiply_add).get(count)) for made in all_made)]
@@ -155,7 +146,7 @@ def _sources(all_made: Sequence[Ceilings]) -> list[str]:
     notes += [f"INT8: {all_made[0].int8_from}."]
     for made in all_made:
         huge = made.how["huge_page_bytes"]
-        pages = "unknown pages" if huge is None else f"{_bytes(huge)} of huge pages" if huge else "normal pages"
+        pages = "unknown pages" if huge is None else f"{bytes_text(huge)} of huge pages" if huge else "normal pages"
         notes.append(f"{_threads(made)}: measured {made.how['when']} in {made.how['seconds']:.1f} s, on {pages}.")
         if made.how.get("note"):
             notes.append(f"{_threads(made)}: {made.how['note']}.")
@@ -169,7 +160,10 @@ def _level_rows(made: Ceilings) -> list[list[str]]:
     return [
         [
             level.name,
-            *(_bytes(size) for size in (level.capacity_measured, level.capacity_reported, level.capacity_by_latency)),
+            *(
+                bytes_text(size)
+                for size in (level.capacity_measured, level.capacity_reported, level.capacity_by_latency)
+            ),
             *(_shown(getattr(level, curve)) for curve in CURVES),
         ]
         for level in made.levels
@@ -178,22 +172,9 @@ def _level_rows(made: Ceilings) -> list[list[str]]:
 
 def _ladder_rows(made: Ceilings) -> list[list[str]]:
     return [
-        [_bytes(made.curves["read"][step].working_set), *(_shown(made.curves[curve][step].reached) for curve in CURVES)]
+        [
+            bytes_text(made.curves["read"][step].working_set),
+            *(_shown(made.curves[curve][step].reached) for curve in CURVES),
+        ]
         for step in range(len(made.curves["read"]))
     ]
-
-
-def add(commands: Commands) -> None:
-    """Add the command's options to the command line."""
-    machine = commands.add_parser("machine", help="show what this machine is, and what it can do at most")
-    machine.add_argument("--refresh", action="store_true", help="measure anew what is kept from an earlier run")
-    machine.add_argument("--json", metavar="FILE", help="write everything as JSON")
-    machine.set_defaults(run=_run)
-
-
-def _run(chosen: argparse.Namespace) -> None:
-    check_folder("json", chosen.json)
-    examined = examine(refresh=chosen.refresh)
-    if chosen.json:
-        write_whole(chosen.json, json.dumps(examined.to_json(), allow_nan=False))
-    print_examination(examined)

@@ -1,23 +1,16 @@
-"""Experiments that more than one page or reader runs: shares of ops, phases of a training step, noise."""
+"""Repeated recordings of a run, shares of its ops and of the time between them, and calls timed one by one."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
-from tinytorch import models
-from tinytorch.core.module import Module
-from tinytorch.core.optimizers import AdamW
-from tinytorch.core.training import train_step
-from tinytorch.perf.events.array_life import MemoryProfile, recording_memory
 from tinytorch.perf.events.stream import Event, Profile, recording
-from tinytorch.perf.measuring import Measurement, collector_off, current_blas_threads, interleave, ratio
+from tinytorch.perf.measuring import Measurement, collector_off, current_blas_threads
 
 #: Runs before the first that counts.
-_WARM = 3
+WARM_RUNS = 3
 
 
 def shares(
@@ -54,27 +47,27 @@ def time_between_ops(run: Callable[[], Any], repeats: int = 15) -> Measurement:
 
 def _recorded(run: Callable[[], Any], repeats: int) -> tuple[list[Profile], dict[str, Any]]:
     """Return `recordings` of a run, and the conditions under which they were taken."""
-    start = _cpu_and_wall()
+    start = cpu_and_wall()
     profiles = recordings(run, repeats)
-    how = {"runs": repeats, "warmup_runs": _WARM, "blas_threads": current_blas_threads()}
+    how = {"runs": repeats, "warmup_runs": WARM_RUNS, "blas_threads": current_blas_threads()}
     return profiles, {**how, "cpu_per_wall": _cpu_per_wall(start)}
 
 
-def _cpu_and_wall() -> tuple[int, int]:
+def cpu_and_wall() -> tuple[int, int]:
     """Return nanoseconds of this process's CPU time and of the clock."""
     return time.process_time_ns(), time.perf_counter_ns()
 
 
 def _cpu_per_wall(start: tuple[int, int]) -> float:
     """Return CPU time over wall time since ``start``: 1 is a whole core, to three digits."""
-    cpu, wall = (now - then for now, then in zip(_cpu_and_wall(), start, strict=True))
+    cpu, wall = (now - then for now, then in zip(cpu_and_wall(), start, strict=True))
     return float(f"{cpu / wall:.3g}")
 
 
-def _one_by_one(start: tuple[int, int]) -> dict[str, Any]:
+def one_by_one(start: tuple[int, int]) -> dict[str, Any]:
     """Return the conditions of calls that were timed one by one since ``start``."""
     return {
-        "warmup_runs": _WARM,
+        "warmup_runs": WARM_RUNS,
         "inner_loops": 1,
         "garbage_collector": "off",
         "blas_threads": current_blas_threads(),
@@ -90,7 +83,7 @@ def recordings(run: Callable[[], Any], repeats: int = 15) -> list[Profile]:
     """
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, not {repeats}")
-    for _ in range(_WARM):
+    for _ in range(WARM_RUNS):
         run()
     profiles = []
     for _ in range(repeats):
@@ -100,67 +93,6 @@ def recordings(run: Callable[[], Any], repeats: int = 15) -> list[Profile]:
             raise ValueError("run must make at least one op through the seam, but made none")
         profiles.append(recorded.profile)
     return profiles
-
-
-def phases(name: str, batch: int, repeats: int = 25, model: Module | None = None) -> dict[str, Measurement]:
-    """Return the wall time of forward, backward and optimizer step of a training step, in seconds.
-
-    The three samples of one step stand at the same index of ``forward``, ``backward`` and ``update``; the loss
-    belongs to the forward, the optimizer is AdamW.
-
-    Args:
-        name: the model of the zoo whose data and loss are used.
-        batch: examples in a step.
-        repeats: steps that are timed, after three that are not.
-        model: trained in place of a fresh one of the zoo.
-    """
-    entry = models.entry(name)
-    model = (entry.make(0) if model is None else model).train()
-    inputs, targets = models.as_input(entry.example_input(batch)), entry.example_target(batch)
-    loss, optimizer = models.loss_function(), AdamW(model.parameters())
-    readings: list[tuple[int, int, int, int]] = []
-    with collector_off():
-        began = _cpu_and_wall()
-        for _ in range(_WARM + repeats):
-            optimizer.zero_grad()
-            start = time.perf_counter_ns()
-            value = loss(model(inputs), targets)
-            forward_end = time.perf_counter_ns()
-            value.backward()
-            backward_end = time.perf_counter_ns()
-            optimizer.step()
-            readings.append((start, forward_end, backward_end, time.perf_counter_ns()))
-        how = {**_one_by_one(began), "interleaved_with": ["forward", "backward", "update"]}
-    times = np.diff(np.array(readings[_WARM:]), axis=1) * 1e-9
-    return {
-        phase: Measurement(phase, tuple(times[:, index]), "s", how)
-        for index, phase in enumerate(("forward", "backward", "update"))
-    }
-
-
-def training_memory(name: str, batch: int) -> MemoryProfile:
-    """Return the memory of one whole training step of a model of the zoo, after one that is not recorded.
-
-    The optimizer is AdamW; parameters and the optimizer's state stand before the step begins.
-    """
-    entry = models.entry(name)
-    model = entry.make(0).train()
-    inputs, targets = models.as_input(entry.example_input(batch)), entry.example_target(batch)
-    loss, optimizer = models.loss_function(), AdamW(model.parameters())
-    train_step(model, inputs, targets, loss, optimizer)
-    optimizer.zero_grad()
-    with recording_memory(model, optimizer) as memory:
-        train_step(model, inputs, targets, loss, optimizer)
-    return memory.profile
-
-
-def same_against_same(function: Callable[[], Any], repeats: int = 60, seed: int = 0) -> Measurement:
-    """Return the ratios of a function's time to its own, from pairs of neighbouring samples.
-
-    Nothing differs between the two, so every departure from 1 is the noise that any comparison here meets.
-    """
-    both = interleave({"once": function, "again": function}, repeats=repeats, seed=seed)
-    return ratio(both["once"], both["again"], "the same code against itself")
 
 
 def single_calls(function: Callable[[], Any], name: str, calls: int) -> Measurement:
@@ -175,30 +107,12 @@ def single_calls(function: Callable[[], Any], name: str, calls: int) -> Measurem
         raise ValueError(f"calls must be at least 1, not {calls}")
     seconds = []
     with collector_off():
-        for _ in range(_WARM):
+        for _ in range(WARM_RUNS):
             function()
-        began = _cpu_and_wall()
+        began = cpu_and_wall()
         for _ in range(calls):
             start = time.perf_counter_ns()
             function()
             seconds.append((time.perf_counter_ns() - start) * 1e-9)
-        how = _one_by_one(began)
+        how = one_by_one(began)
     return Measurement(name, tuple(seconds), "s", how)
-
-
-def spread_of_means_over_medians(samples: Sequence[float], block: int = 20, groups: int = 15) -> Measurement:
-    """Return how much more means of ``block`` samples scatter than medians of the same samples.
-
-    The samples are cut into ``groups``; in each the standard deviation of its blocks' means over that of its
-    blocks' medians is one sample of the result. Above 1 the median is the steadier of the two.
-
-    Raises:
-        ValueError: if there are not enough samples for two blocks in each group.
-    """
-    blocks = len(samples) // (block * groups)
-    if blocks < 2:
-        raise ValueError(f"samples must be at least {2 * block * groups} for {groups} groups, not {len(samples)}")
-    cut = np.asarray(samples)[: groups * blocks * block].reshape(groups, blocks, block)
-    means, medians = cut.mean(axis=2).std(axis=1), np.median(cut, axis=2).std(axis=1)
-    name = f"spread of means of {block} over spread of medians"
-    return Measurement(name, tuple(means / medians), "", {"block": block, "groups": groups})

@@ -1,17 +1,8 @@
-"""The checks of the exercises: they pass what is right, and fail what is nearly right."""
-
-from typing import Any
+"""The checks of the exercises on rooflines: they pass what is right, and fail what is nearly right."""
 
 from tests.perf.answers import Answer, judged_answers
-from tinytorch.perf import exercises
+from tinytorch.chapters.roofline import exercises
 from tinytorch.perf.measuring.statistics import Interval
-
-
-def bottleneck(rows: list[Any]) -> str:
-    seconds: dict[str, float] = {}
-    for row in rows:
-        seconds[row.op] = seconds.get(row.op, 0) + row.self_seconds
-    return max(seconds, key=lambda op: seconds[op])
 
 
 def limit(intensity: float, peak: Interval, bandwidth: Interval) -> str:
@@ -31,29 +22,18 @@ def limit_of_same_ends(intensity: float, peak: Interval, bandwidth: Interval) ->
 
 
 RIGHT: list[Answer] = [
-    (exercises.check_linear_flops, lambda width, out, rows: 2 * width * out * rows),
-    (
-        exercises.check_overall_speedup,
-        lambda shares, speedups: 1 / (1 - sum(shares) + sum(p / s for p, s in zip(shares, speedups, strict=True))),
-    ),
-    (exercises.check_bottleneck, bottleneck),
     (exercises.check_intensity, lambda m, k, n: 2 * m * k * n / (4 * (m * k + k * n + m * n))),
     (exercises.check_least_seconds, lambda flops, traffic, peak, bandwidth: max(flops / peak, traffic / bandwidth)),
     (exercises.check_limit, limit),
 ]
 
 WRONG: list[Answer] = [
-    (exercises.check_linear_flops, lambda width, out, rows: width * out * rows),
-    (exercises.check_linear_flops, lambda width, out, rows: 2 * width * out),
-    (exercises.check_overall_speedup, lambda shares, speedups: sum(speedups) / len(speedups)),
-    (exercises.check_overall_speedup, lambda shares, speedups: 1 / (1 - sum(shares))),
-    (exercises.check_bottleneck, lambda rows: min(rows, key=lambda row: row.self_seconds).op),
     (exercises.check_intensity, lambda m, k, n: m * k * n / (4 * (m * k + k * n + m * n))),
     (exercises.check_intensity, lambda m, k, n: 2 * m * k * n / (4 * (m * k + k * n))),
     (exercises.check_least_seconds, lambda flops, traffic, peak, bandwidth: flops / peak + traffic / bandwidth),
+    (exercises.check_least_seconds, lambda flops, traffic, peak, bandwidth: None),
     (exercises.check_limit, limit_of_middles),
     (exercises.check_limit, limit_of_same_ends),
-    (exercises.check_least_seconds, lambda flops, traffic, peak, bandwidth: None),
 ]
 
 test_a_right_answer_passes, test_a_wrong_answer_fails_and_says_what_would_be_right = judged_answers(RIGHT, WRONG)

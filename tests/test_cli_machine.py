@@ -9,7 +9,7 @@ import pytest
 
 from tests.perf.synthetic_machine import synthetic_ceilings
 from tinytorch import cli
-from tinytorch.cli import machine
+from tinytorch.cli import machine as command
 from tinytorch.perf.host.identity import Identity
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.blas_costs import BusyNeighbour, Caution
@@ -90,10 +90,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
         on_progress("made up", 0.5)
         return synthetic_ceilings(threads)
 
-    monkeypatch.setattr(machine, "ceilings", made)
-    monkeypatch.setattr(machine, "usable_cores", lambda: [0, 1])
-    monkeypatch.setattr(machine, "busy_neighbour", lambda threads: BusyNeighbour(threads, RATIO, RATIO))
-    monkeypatch.setattr(machine, "narrow_blas", lambda made: Caution("narrow BLAS", "It is narrow.", None))
+    monkeypatch.setattr(command, "ceilings", made)
+    monkeypatch.setattr(command, "usable_cores", lambda: [0, 1])
+    monkeypatch.setattr(command, "busy_neighbour", lambda threads: BusyNeighbour(threads, RATIO, RATIO))
+    monkeypatch.setattr(command, "narrow_blas", lambda made: Caution("narrow BLAS", "It is narrow.", None))
     return calls
 
 
@@ -137,7 +137,7 @@ def test_the_same_as_json(asked: list[tuple[int, bool]], tmp_path: Path, capsys:
 def test_one_core_has_no_neighbour(
     asked: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(machine, "usable_cores", lambda: [0])
+    monkeypatch.setattr(command, "usable_cores", lambda: [0])
     assert cli.main(["machine"]) == 0
     assert asked == [(1, False)]
     assert "busy" not in capsys.readouterr().out

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tinytorch.chapters.checking import exercise_check
+from tinytorch.chapters.memoization.studies import step_flops
 from tinytorch.core.op import Array
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.memoization.cache import KVCache
-from tinytorch.perf.memoization.studies import step_flops
 
 
 @exercise_check

@@ -1,4 +1,4 @@
-"""First calls of a fresh process, before anything is warm: ``-m tinytorch.perf.profiling.first_calls mlp 1 30``."""
+"""The first calls of a fresh process, before anything is warm; run as a module, it is that process."""
 
 from __future__ import annotations
 

@@ -1,18 +1,17 @@
-"""The chapter's studies count and time what they say, and its exercises fail wrong answers."""
+"""The studies of the page on memoization count and time what they say."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from tests.perf.memoization.small_gpt import small_gpt, tokens_of
+from tinytorch.chapters.memoization import studies
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.memoization import KVCache, cache_of, enable_kv_cache, exercises, studies
-from tinytorch.perf.memoization.decoding_study import decoding_variants
+from tinytorch.perf.engines import NotMeasured, Raced
+from tinytorch.perf.memoization import KVCache, cache_of, enable_kv_cache, fuse_decoding
 
 
 def test_step_flops_are_the_closed_form() -> None:
@@ -72,7 +71,7 @@ def test_masks_of_one_length_are_found_and_of_growing_ones_are_not() -> None:
 
 def test_decoding_variants_hold_fewer_bytes_and_make_larger_errors() -> None:
     model = GPT(13, 96, 1, 4, 6, seed=0).eval()
-    made = {each.name: each for each in decoding_variants(model, 3, repeats=6)}
+    made = {each.name: each for each in studies.decoding_variants(model, 3, repeats=6)}
     plain, eight, both, four = made.values()
     assert plain.error < 1e-5 < eight.error < four.error < 0.5
     assert plain.weight_bytes == 4 * sum(parameter.size for parameter in model.parameters())
@@ -80,45 +79,68 @@ def test_decoding_variants_hold_fewer_bytes_and_make_larger_errors() -> None:
     assert both.cache_bytes < eight.cache_bytes == plain.cache_bytes == 2 * 6 * 96 * 4
     assert all(each.name in eight.step.how["interleaved_with"] for each in (plain, both, four))
     with pytest.raises(ValueError, match=r"position must lie in 1\.\.5"):
-        decoding_variants(model, 6)
+        studies.decoding_variants(model, 6)
 
 
-def _bytes(batch: int, positions: int, layers: int, heads: int, depth: int, itemsize: int) -> int:
-    return 2 * batch * positions * layers * heads * depth * itemsize
+@pytest.mark.parametrize("cached", [False, True])
+def test_the_arithmetic_of_a_text_is_that_of_its_steps(cached: bool) -> None:
+    model = GPT(11, 96, 2, 4, 512, seed=0).eval()
+    for position in (0, 5, 63):
+        step = studies.step_flops(model, position, cached)
+        assert studies.text_flops(model, position + 1, cached) - studies.text_flops(model, position, cached) == step
 
 
-def _saved(width: int, layers: int, vocabulary: int, position: int) -> int:
-    del vocabulary
-    return layers * (24 * width**2 * position + 4 * width * position * (position + 1))
+def test_cached_steps_are_of_caches_of_one_sequence() -> None:
+    model = small_gpt()
+    found = studies.cached_steps(model, 7)
+    assert found["float32"].nbytes == KVCache(1, 12, 2, 2, 10).nbytes
+    assert found["int8"].nbytes < found["float32"].nbytes / 2
+    assert all(each.step.median > 0 for each in found.values())
+    assert cache_of(model) is None
 
 
-def _append(memory: Any, position: int, new: Any) -> Any:
-    end = position + new.shape[1]
-    if end > memory.shape[1]:
-        raise ValueError("full")
-    memory[:, position:end] = new
-    return memory[:, :end]
+def test_codes_are_scored_on_answers_and_on_logits() -> None:
+    model = small_gpt()
+    questions = tokens_of(6, 9)
+    right = np.sort(questions[:, :6], axis=1)
+
+    def answers(cache: KVCache) -> npt.NDArray[np.int64]:
+        assert cache.batch_size == 6
+        return right if type(cache) is KVCache else np.concatenate([right[:3], right[3:] + 1])
+
+    with no_grad():
+        tokens = tokens_of(3, 8)
+        whole = model(tokens).data
+    scores, error = studies.scored_codes(answers, questions, model, tokens, whole)
+    assert scores == {"float32": 1.0, "int8": 0.5}
+    assert 1e-6 < error < 0.1
+    assert cache_of(model) is None
 
 
-def _append_without_limit(memory: Any, position: int, new: Any) -> Any:
-    new = new[:, : memory.shape[1] - position]
-    memory[:, position : position + new.shape[1]] = new
-    return memory[:, : position + new.shape[1]]
+def test_a_step_in_one_op_is_timed_in_turns_with_the_step_op_by_op() -> None:
+    model = small_gpt()
+    fused = fuse_decoding(model)
+    plain_cache, fused_cache = enable_kv_cache(model), enable_kv_cache(fused)
+
+    def stepping(model: GPT, cache: KVCache) -> None:
+        cache.stand_at(4)
+        model(np.array([[3]]), last=True)
+
+    between, step = studies.one_op_a_token(stepping, (model, plain_cache), (fused, fused_cache))
+    assert 0 < between.median < 1
+    assert "one op a token" in step["op by op"].how["interleaved_with"]
+    assert cache_of(model) is cache_of(fused) is None
 
 
-@pytest.mark.parametrize(
-    ("check", "right", "wrong"),
-    [
-        (exercises.check_cache_bytes, _bytes, lambda *sizes: _bytes(*sizes) // 2),
-        (exercises.check_saved_flops, _saved, lambda w, n, v, p: _saved(w, n, v, p) + 2 * w * v * p),
-        (exercises.check_append, _append, lambda *each: _append(*each).copy()),
-        (exercises.check_append, _append, _append_without_limit),
-        (exercises.check_append, _append, lambda m, p, new: np.concatenate([m[:, :p], new], axis=1)),
-    ],
-)
-def test_exercises_pass_right_answers_and_fail_wrong_ones(
-    check: Callable[[Any], str], right: Callable[..., Any], wrong: Callable[..., Any]
-) -> None:
-    assert check(right).endswith("passed")
-    with pytest.raises(AssertionError):
-        check(wrong)
+def test_the_race_is_run_or_says_why_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    why, raced = NotMeasured("it is not here"), Raced("gpt-1", "decode", 1, {}, {})
+    monkeypatch.setattr(studies, "study", lambda *_, **__: why)
+    assert studies.race_with_pytorch() is why
+    monkeypatch.setattr(studies, "study", lambda *_, **__: [raced])
+    assert studies.race_with_pytorch() is raced
+
+
+def test_masks_are_kept_for_one_length_and_not_for_a_growing_text() -> None:
+    found = studies.hits_of_growth(GPT(13, 8, 2, 2, 80, seed=0).eval(), np.array([[3]]))
+    assert found["same"] == 15 / 16
+    assert found["growing"] == 0.5

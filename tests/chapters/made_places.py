@@ -1,0 +1,34 @@
+"""Runs that are placed under the roofs of the made machine: what they ask for, what they reach, what bounds them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.perf.made_ceilings import LEVELS, PEAK, spread
+from tinytorch.perf.host.blas import thread_limit
+from tinytorch.perf.roofline.bounds import Bottleneck, Demand, Prediction, Verdict
+from tinytorch.perf.roofline.placement import Placed
+
+_BANDWIDTHS = {name: bandwidth for name, _, bandwidth in LEVELS}
+
+
+def made_place(
+    name: str,
+    operations: int,
+    traffic: int,
+    of_roof: float,
+    bottleneck: Bottleneck = "memory",
+    level: str = "memory",
+    noise: float = 0.01,
+) -> Placed:
+    """Return a call that reached ``of_roof`` of its roof on the machine of `tests.perf.made_ceilings`."""
+    arithmetic, moving = operations / PEAK, traffic / _BANDWIDTHS[level]
+    roof = max(arithmetic, moving)
+    seconds = replace(spread(roof / of_roof, "s", noise), how={"blas_threads": thread_limit()})
+    compute, memory, overhead = (
+        Prediction(part, part, part, part / seconds.median, part / seconds.median, part / seconds.median)
+        for part in (arithmetic, moving, 1e-6)
+    )
+    demand = Demand(operations, 0, traffic, 1, traffic, level, ((traffic, 1),))
+    verdict = Verdict(bottleneck, compute, memory, overhead, of_roof)
+    return Placed(name, demand, seconds, roof, (roof, roof), verdict)

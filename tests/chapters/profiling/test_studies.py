@@ -1,0 +1,78 @@
+"""The experiments of the page on profiling, held against what they must add up to."""
+
+import numpy as np
+import pytest
+
+from tinytorch import models
+from tinytorch.chapters.profiling import studies
+from tinytorch.chapters.profiling.first_calls import first_calls, first_over_settled, settled
+from tinytorch.perf.measuring import Measurement
+
+
+def test_phases_of_a_step_have_as_many_samples_as_steps_and_train_the_model() -> None:
+    model = models.mlp()
+    before = [parameter.data.copy() for parameter in model.parameters()]
+    found = studies.phases("mlp", batch=4, repeats=6, model=model)
+    assert {name: m.n for name, m in found.items()} == {"forward": 6, "backward": 6, "update": 6}
+    assert found["forward"].how["cpu_per_wall"] > 0
+    assert all(not np.array_equal(a, p.data) for a, p in zip(before, model.parameters(), strict=True))
+
+
+def test_medians_of_normal_samples_scatter_more_than_means_and_of_wild_ones_less() -> None:
+    draw = np.random.default_rng(0)
+    normal = studies.spread_of_means_over_medians(list(draw.normal(10, 1, 6000)))
+    # The median's standard error is sqrt(pi / 2) = 1.25 times the mean's for normal samples.
+    assert normal.median == pytest.approx(1 / np.sqrt(np.pi / 2), rel=0.15)
+    wild = draw.normal(10, 1, 6000) + 500 * (draw.random(6000) < 0.01)
+    assert studies.spread_of_means_over_medians(list(wild)).interval.low > 1
+    with pytest.raises(ValueError, match="samples"):
+        studies.spread_of_means_over_medians([1.0] * 10)
+
+
+def test_memory_of_a_step_holds_what_the_model_and_adamw_hold() -> None:
+    found = studies.training_memory("mlp", batch=8)
+    parameters = sum(parameter.nbytes for parameter in models.mlp().parameters())
+    assert found.highest["parameters"] == found.highest["gradients"] == parameters
+    assert found.highest["optimizer"] == 2 * parameters
+
+
+def test_first_calls_come_from_as_many_processes_as_asked() -> None:
+    calls = first_calls("mlp", batch=1, calls=4, processes=2)
+    assert [call.n for call in calls] == [2, 2, 2, 2]
+    assert all(sample > 0 for call in calls for sample in call.samples)
+    with pytest.raises(ValueError, match="rnn"):
+        first_calls("rnn", 1, 1, 1)
+    with pytest.raises(ValueError, match="processes"):
+        first_calls("mlp", 1, 1, 0)
+
+
+def test_settled_calls_are_medians_within_a_process() -> None:
+    calls = [Measurement(f"call {i}", (first, first / 10), "s") for i, first in enumerate((30.0, 3.0, 1.0, 2.0))]
+    assert settled(calls, first=1).samples == pytest.approx((2.0, 0.2))
+    assert first_over_settled(calls, first=1).samples == pytest.approx((15.0, 15.0))
+    with pytest.raises(ValueError, match="first"):
+        settled(calls, first=4)
+
+
+def test_a_model_is_studied_on_what_it_has_not_seen() -> None:
+    (found,) = studies.studied({"mlp": models.mlp()}).values()
+    layers = ((64, 256), (256, 128), (128, 10))
+    assert found.parameters == sum(m * n + n for m, n in layers)
+    assert found.flops == sum(2 * m * n for m, n in layers)
+    assert found.examples == len(models.entry("mlp").data().test_targets)
+    assert 0 <= found.score < 0.5  # untrained
+
+
+def test_shares_of_each_model_are_those_of_its_own_ops() -> None:
+    kinds = {"linear": lambda e: e.op == "linear", "convolution": lambda e: e.op == "conv2d"}
+    trained = {"mlp": models.mlp().eval(), "cnn": models.cnn().eval()}
+    inputs = {name: models.example(name, batch=1) for name in trained}
+    found = studies.shares_by_model(trained, inputs, kinds, repeats=1)
+    assert found["mlp"]["convolution"].median == 0 < found["mlp"]["linear"].median
+    assert found["cnn"]["convolution"].median > 0
+
+
+def test_between_the_ops_of_one_sequence_and_of_many_passes_some_of_the_time() -> None:
+    found = studies.between_ops(models.gpt().eval())
+    assert set(found) == {1, 64}
+    assert all(0 < share.median < 1 for share in found.values())

@@ -1,0 +1,1 @@
+"""The page on memoization: its studies, its records and the checks of its exercises."""

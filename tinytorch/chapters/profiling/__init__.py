@@ -1,0 +1,1 @@
+"""The page on profiling: its studies, its records and the checks of its exercises."""

@@ -1,0 +1,1 @@
+"""The page on rooflines: its records and the checks of its exercises."""
