@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tinytorch.perf.benchmarking import Performance, compare
-from tinytorch.perf.benchmarking.studies_variants import kept_of_product, table_row_verdicts
+from tinytorch.perf.benchmarking.comparing import kept_of_product
+from tinytorch.perf.benchmarking.studies_variants import table_row_verdicts
 from tinytorch.perf.measuring import Measurement, quantity
 
 NAMES = ("baseline", "first", "second", "combined")
