@@ -1,9 +1,22 @@
-"""Sources that pages of the book test claims of: titles and addresses, the latter of one commit each."""
+"""Sources that claims of several chapters name: modules of the TinyTorch course, each at the commit that was read."""
+
+from __future__ import annotations
 
 from typing import Final
 
-COURSE_CAPSTONE: Final = "TinyTorch course, module 20, Capstone"
-COURSE_CAPSTONE_README_URL: Final = (
-    "https://github.com/MLSysBook/TinyTorch/blob/c6e46899578d54fe6e68ac50b1f616e622bfef5f/modules/20_capstone/README.md"
+_COURSE: Final = "https://github.com/MLSysBook/TinyTorch/blob"
+
+COURSE_BENCHMARKING: Final = "TinyTorch course, module 19, Benchmarking"
+COURSE_BENCHMARKING_TABLE_URL: Final = (
+    f"{_COURSE}/2f23f757e71dfe052d33418baf66dfb2cb6e3210/modules/19_benchmarking/README.md"
 )
-COURSE_CAPSTONE_URL: Final = "https://github.com/MLSysBook/TinyTorch/blob/0378da462c954573a1dfca3c01d9f466b461ad53/modules/20_capstone/capstone.py"
+COURSE_BENCHMARKING_URL: Final = (
+    f"{_COURSE}/4f06392de57b85b0566cc85993324d6ebb25a53e/modules/19_benchmarking/benchmarking.py"
+)
+COURSE_CAPSTONE: Final = "TinyTorch course, module 20, Capstone"
+COURSE_CAPSTONE_README_URL: Final = f"{_COURSE}/c6e46899578d54fe6e68ac50b1f616e622bfef5f/modules/20_capstone/README.md"
+COURSE_CAPSTONE_URL: Final = f"{_COURSE}/0378da462c954573a1dfca3c01d9f466b461ad53/modules/20_capstone/capstone.py"
+COURSE_PROFILING: Final = "TinyTorch course, module 15, Profiling"
+COURSE_PROFILING_URL: Final = (
+    "https://github.com/MLSysBook/TinyTorch/tree/4a9131f8c4d6096d5321d2924d0ce74e223b37d9/modules/14_profiling"
+)

@@ -30,6 +30,7 @@ def test_a_prediction_that_puts_the_wrong_step_first_is_refuted() -> None:
     found = made_ladder(forecasts=lambda one: 9.0 if one.model == "distilled" else 1.0)
     first = found.stages[0]
     assert first.trials[0].name == "distilled model"
+    assert first.taken is not None
     assert first.taken.name == "compiled kernels"
     assert first.choice == "refuted"
     slower = made_ladder(forecasts=lambda one: 9.0 if one.cache != "none" else 1.0)
@@ -42,7 +43,9 @@ def test_what_loses_answers_is_dropped_however_fast() -> None:
     found = made_ladder(lossy=lossy)
     trial = next(trial for trial in found.stages[0].trials if trial.name == "compiled kernels")
     assert (trial.outcome, trial.accuracy) == ("too many wrong", LOST)
-    assert found.stages[0].taken.name == "distilled model"
+    taken = found.stages[0].taken
+    assert taken is not None
+    assert taken.name == "distilled model"
 
 
 def test_dropped_steps_come_with_the_best_that_they_did() -> None:

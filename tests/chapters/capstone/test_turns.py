@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from tests.chapters.capstone.made_trials import CACHE, KERNELS, SMALL, made_ladder, made_seconds
+from tests.chapters.capstone.made_trials import CACHE, KERNELS, SMALL, TOKEN, made_ladder, made_seconds
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.chapters.capstone import turns
 from tinytorch.chapters.capstone.configuration import Configuration
@@ -19,6 +19,11 @@ from tinytorch.report.records import Json
 _WITH_PAIRS = made_ladder()
 _WITHOUT_PAIRS = made_ladder(steps=(KERNELS, SMALL))
 _NOTHING_PASSES = made_ladder(steps=(CACHE,))
+#: A pair is tried, and is no faster than the single step before it.
+_PAIR_FAILS = made_ladder(
+    steps=(CACHE, KERNELS, TOKEN),
+    seconds=lambda one: made_seconds(one) * (5 if one.fusion == "token" else 1),
+)
 #: The cache alone may be faster by what matters, or not.
 _UNDECIDED = made_ladder(seconds=lambda one: made_seconds(one, cached=1 / 1.02))
 
@@ -41,7 +46,7 @@ def with_pairs() -> Mapping[str, Json]:
     return records(_WITH_PAIRS)
 
 
-@pytest.mark.parametrize("ladder", [_WITHOUT_PAIRS, _NOTHING_PASSES, _UNDECIDED])
+@pytest.mark.parametrize("ladder", [_WITHOUT_PAIRS, _PAIR_FAILS, _NOTHING_PASSES, _UNDECIDED])
 def test_whatever_the_ladder_the_text_finds_what_it_names(ladder: Ladder) -> None:
     named = {key for key in with_pairs() if not key.startswith("gain-")}
     found = records(ladder)
@@ -102,6 +107,7 @@ def test_where_nothing_passes_the_page_says_so() -> None:
         (_WITH_PAIRS, "no, they stopped short", 1, "refuted"),
         (_UNDECIDED, "no, they stopped short", 1, "cannot tell here"),
         (_WITHOUT_PAIRS, "yes, all the way", 0, "supported"),
+        (_PAIR_FAILS, "yes, all the way", 0, "supported"),
     ],
 )
 def test_a_blind_turn_is_held_against_the_profile(ladder: Ladder, word: str, blind: int, verdict: str) -> None:
