@@ -41,7 +41,9 @@ def performance(name: str, seconds: float, right: int = 1900, nbytes: int = 1000
     how = {"interleaved_with": [other for other in NAMES if other != name]}
     times = Measurement(name, tuple(seconds * noise), "s", how)
     correct = np.arange(examples) < right
-    return Performance(name, "forward", {64: (times,)}, {64: quantity(nbytes, "B", name)}, nbytes, correct, "run")
+    return Performance(
+        name, "forward", {64: (times,)}, {64: quantity(nbytes + 5000, "B", name)}, nbytes, correct, "run"
+    )
 
 
 def results(examples: int = 2000, **changed: tuple[float, int]) -> dict[str, dict[str, Performance]]:
@@ -76,6 +78,7 @@ def test_each_variant_stands_beside_its_baseline() -> None:
     assert rows["quantized"]["speed"]["value"] == made["mlp-quantized-speed"]["value"] == pytest.approx(4, rel=0.01)
     assert made["gpt-pruned-size"]["value"] == pytest.approx(10)
     assert made["cnn-pruned-accuracy"]["value"] == 0
+    assert (rows["pruned"]["memory"]["value"], rows["pruned"]["bytes"]["value"]) == (6200, 1200)
     assert rows["pruned"]["right"]["value"] == pytest.approx(0.95)
     assert "mlp-cached-speed" not in made
 
