@@ -1,17 +1,26 @@
-"""Sources of claims that several pages or long records name: titles and addresses of the TinyTorch course's modules."""
+"""Sources that claims of several chapters name: modules of the TinyTorch course, each at the commit that was read."""
 
 from __future__ import annotations
 
-COURSE_BENCHMARKING = "TinyTorch course, module 19, Benchmarking"
-COURSE_BENCHMARKING_FOLDER_URL = (
-    "https://github.com/MLSysBook/TinyTorch/tree/4aeb3c9c694b46b216716c824800e747c0ac16a1/modules/19_benchmarking"
+from typing import Final
+
+_BLOB: Final = "https://github.com/MLSysBook/TinyTorch/blob"
+_TREE: Final = "https://github.com/MLSysBook/TinyTorch/tree"
+
+COURSE_BENCHMARKING: Final = "TinyTorch course, module 19, Benchmarking"
+COURSE_BENCHMARKING_FOLDER_URL: Final = f"{_TREE}/4aeb3c9c694b46b216716c824800e747c0ac16a1/modules/19_benchmarking"
+COURSE_BENCHMARKING_TABLE_URL: Final = (
+    f"{_BLOB}/2f23f757e71dfe052d33418baf66dfb2cb6e3210/modules/19_benchmarking/README.md"
 )
-COURSE_MEMOIZATION = "TinyTorch course, module 17, Memoization"
-COURSE_MEMOIZATION_URL = (
-    "https://github.com/MLSysBook/TinyTorch/blob/a5bfffe48fbf957b5e61f104807f819c9dc5a617/"
-    "modules/17_memoization/memoization.py"
+COURSE_BENCHMARKING_URL: Final = (
+    f"{_BLOB}/4f06392de57b85b0566cc85993324d6ebb25a53e/modules/19_benchmarking/benchmarking.py"
 )
-COURSE_PROFILING = "TinyTorch course, module 15, Profiling"
-COURSE_PROFILING_URL = (
-    "https://github.com/MLSysBook/TinyTorch/tree/4a9131f8c4d6096d5321d2924d0ce74e223b37d9/modules/14_profiling"
+COURSE_CAPSTONE: Final = "TinyTorch course, module 20, Capstone"
+COURSE_CAPSTONE_README_URL: Final = f"{_BLOB}/c6e46899578d54fe6e68ac50b1f616e622bfef5f/modules/20_capstone/README.md"
+COURSE_CAPSTONE_URL: Final = f"{_BLOB}/0378da462c954573a1dfca3c01d9f466b461ad53/modules/20_capstone/capstone.py"
+COURSE_MEMOIZATION: Final = "TinyTorch course, module 17, Memoization"
+COURSE_MEMOIZATION_URL: Final = (
+    f"{_BLOB}/a5bfffe48fbf957b5e61f104807f819c9dc5a617/modules/17_memoization/memoization.py"
 )
+COURSE_PROFILING: Final = "TinyTorch course, module 15, Profiling"
+COURSE_PROFILING_URL: Final = f"{_TREE}/4a9131f8c4d6096d5321d2924d0ce74e223b37d9/modules/14_profiling"

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tinytorch import models
+from tinytorch.chapters.benchmarking.report import conditions, performance_rows
 from tinytorch.cli import bench_campaign
-from tinytorch.cli.benchmark_report import conditions, performance_rows
 from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
 from tinytorch.perf.benchmarking import Plan, Results, Side, continued, load_results, run, save_results, started
 from tinytorch.perf.benchmarking.comparing import compare_with_first

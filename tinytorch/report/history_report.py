@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from tinytorch.cli.benchmark_report import conditions, html_page
+from tinytorch.chapters.benchmarking.report import conditions, html_page
 from tinytorch.perf.benchmarking.change_points import LEVEL
 from tinytorch.perf.benchmarking.history import Histories, History, Series, moved_words
 from tinytorch.report import tables

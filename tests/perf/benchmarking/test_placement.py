@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.perf.benchmarking.made import performance, results
-from tinytorch.cli.benchmark_report import markdown_report
+from tinytorch.chapters.benchmarking.report import markdown_report
 from tinytorch.perf.benchmarking import (
     Results,
     compare,

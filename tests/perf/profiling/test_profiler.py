@@ -23,7 +23,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.machine import Ceilings, kept_ceilings, store
 from tinytorch.perf.measuring.model_io import MIB
-from tinytorch.perf.profiling.breakdown import OP_COLUMNS, LayerRow, OpRow, amdahl, op_rows
+from tinytorch.perf.profiling.breakdown import OP_COLUMNS, LayerRow, OpRow, amdahl, amdahl_of_parts, op_rows
 from tinytorch.perf.profiling.profiler import Profiler
 from tinytorch.perf.roofline.bounds import roof_seconds
 from tinytorch.perf.roofline.placement import place_ops
@@ -340,6 +340,32 @@ def test_amdahl_grows_with_the_speedup_and_is_the_time_added_up(share: float, sp
     assert amdahl(share, speedup * more) >= amdahl(share, speedup)
     before, after = 1000.0, 1000 * (1 - share) + 1000 * share / speedup
     assert amdahl(share, speedup) == pytest.approx(before / after)
+
+
+@given(st.floats(0, 1), st.floats(0.01, 100))
+def test_two_parts_of_which_one_changes_are_amdahls_law(share: float, faster: float) -> None:
+    assert amdahl_of_parts((1 - share, share), (1, 1 / faster)) == pytest.approx(amdahl(share, faster))
+
+
+@given(st.lists(st.tuples(st.floats(1e-6, 1e3), st.floats(1e-6, 1e3)), min_size=1, max_size=6))
+def test_a_whole_gains_no_more_than_its_best_part_and_no_less_than_its_worst(parts: list[tuple[float, float]]) -> None:
+    seconds, ratios = zip(*parts, strict=True)
+    found = amdahl_of_parts(seconds, ratios)
+    assert 1 / max(ratios) * (1 - 1e-9) <= found <= 1 / min(ratios) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ratios", "named"),
+    [
+        ((), (), "ratios must be as many"),
+        ((1.0,), (1.0, 2.0), "ratios must be as many"),
+        ((1.0,), (-1.0,), "at least 0"),
+        ((1.0,), (0.0,), "leave some time"),
+    ],
+)
+def test_what_is_no_whole_is_told(seconds: tuple[float, ...], ratios: tuple[float, ...], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        amdahl_of_parts(seconds, ratios)
 
 
 def test_amdahl_of_a_profile_uses_the_ops_share_of_the_wall_time() -> None:

@@ -25,8 +25,8 @@ from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.memoization import KVCache, QuantizedKVCache, disable_kv_cache, enable_kv_cache, fuse_decoding
 from tinytorch.perf.memoization.generation import Tokens, generate
+from tinytorch.perf.profiling.shares import time_between_ops
 from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme, quantize_model
-from tinytorch.perf.studies import time_between_ops
 
 #: Enough to be warm; a call here is a whole text, so that a second of it would be long.
 _WARMUP_SECONDS = 0.1

@@ -19,7 +19,7 @@ from tinytorch.perf.events.array_life import MemoryProfile, recording_memory
 from tinytorch.perf.events.stream import Event
 from tinytorch.perf.measuring import Measurement, collector_off
 from tinytorch.perf.profiling.passes import count_flops, count_parameters
-from tinytorch.perf.studies import WARM_RUNS, cpu_and_wall, one_by_one, shares, time_between_ops
+from tinytorch.perf.profiling.shares import WARM_RUNS, cpu_and_wall, one_by_one, shares, time_between_ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def shares_by_model(
     kinds: Mapping[str, Callable[[Event], bool]],
     repeats: int = 21,
 ) -> dict[str, dict[str, Measurement]]:
-    """Return, for each model, `tinytorch.perf.studies.shares` of the kinds of ops in its forward pass, no gradients."""
+    """Return, for each model, `shares.shares` of the kinds of ops in its forward pass, no gradients."""
     found = {}
     with no_grad():
         for name, model in trained.items():
@@ -66,7 +66,7 @@ def shares_by_model(
 
 
 def between_ops(gpt: Module) -> dict[int, Measurement]:
-    """Return, for 64 sequences and for one, `tinytorch.perf.studies.time_between_ops` of the GPT's forward pass."""
+    """Return, for 64 sequences and for one, `shares.time_between_ops` of the GPT's forward pass."""
     found = {}
     with no_grad():
         for batch in (64, 1):

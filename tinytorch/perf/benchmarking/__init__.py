@@ -1,7 +1,14 @@
 """Benchmarking: whole models compared in speed, memory and accuracy, with intervals and verdicts."""
 
 from tinytorch.perf.benchmarking.change_points import change_points
-from tinytorch.perf.benchmarking.comparing import Change, SizeChange, compare, compare_processes, compare_with_first
+from tinytorch.perf.benchmarking.comparing import (
+    Change,
+    SizeChange,
+    compare,
+    compare_processes,
+    compare_with_first,
+    kept_of_product,
+)
 from tinytorch.perf.benchmarking.history import Histories, History, history_of
 from tinytorch.perf.benchmarking.measuring import benchmark_suite, measure_performance
 from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front
@@ -59,6 +66,7 @@ __all__ = [
     "fewest_queries",
     "fewest_within",
     "history_of",
+    "kept_of_product",
     "load_results",
     "measure_performance",
     "pareto_front",

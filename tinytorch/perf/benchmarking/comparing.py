@@ -289,6 +289,31 @@ def _in_turns(
     )
 
 
+def kept_of_product(
+    performances: Mapping[str, Performance], baseline: str, parts: tuple[str, ...], combined: str, batch: int
+) -> Measurement:
+    """Return the speedup of ``combined`` over the product of its parts' speedups: 1 if their gains multiply.
+
+    Each sample is made of times that are neighbours: of the baseline, the parts and the combination.
+
+    Raises:
+        ValueError: if one was not measured at ``batch``, in several processes, or not in turns with the baseline.
+    """
+    times = {}
+    for name in (baseline, *parts, combined):
+        measured = performances[name].times[batch]
+        if len(measured) != 1:
+            raise ValueError(f"performances must be of one process, but {name!r} has {len(measured)}")
+        times[name] = measured[0]
+        if name != baseline:
+            checked_neighbours(times[baseline], measured[0])
+    logs = {name: np.log(one.samples) for name, one in times.items()}
+    gained = logs[baseline] - logs[combined]
+    expected = sum(logs[baseline] - logs[part] for part in parts)
+    name = f"speedup of {combined} over the product of those of {' and '.join(parts)}"
+    return Measurement(name, tuple(np.exp(gained - expected).tolist()), "", times[baseline].how)
+
+
 def _apart(
     baseline: Performance, candidate: Performance, batch: int, delta: float, confidence: float, compared: int
 ) -> Comparison:

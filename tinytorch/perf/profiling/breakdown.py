@@ -223,6 +223,24 @@ def amdahl(share: float, speedup: float) -> float:
     return 1 / left if left else math.inf
 
 
+def amdahl_of_parts(seconds: Sequence[float], ratios: Sequence[float]) -> float:
+    """Return the predicted speedup of a whole whose parts take ``seconds`` and change by ``ratios``, after over before.
+
+    Σ t / Σ t r: with the two parts 1 - p and p and the ratios 1 and 1 / s it is `amdahl`.
+
+    Raises:
+        ValueError: if there are no parts, not as many ratios, a number is below 0, or no time is left.
+    """
+    if not seconds or len(seconds) != len(ratios):
+        raise ValueError(f"ratios must be as many as the parts, {len(seconds)} and at least 1, not {len(ratios)}")
+    if min(*seconds, *ratios) < 0:
+        raise ValueError(f"seconds and ratios must be at least 0, not {min(*seconds, *ratios)}")
+    left = sum(time * ratio for time, ratio in zip(seconds, ratios, strict=True))
+    if not left > 0:
+        raise ValueError("ratios must leave some time: nothing runs in no time")
+    return sum(seconds) / left
+
+
 _shown_work = (
     Column("macs", "MMACs", number(3, 1e-6)),
     Column("flops", "MFLOPs", number(3, 1e-6)),

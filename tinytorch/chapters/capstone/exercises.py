@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tinytorch.chapters.capstone.configuration import PLAIN, Configuration
+from tinytorch.chapters.capstone.ladder import in_turns
+from tinytorch.chapters.capstone.rule import Rule
+from tinytorch.chapters.capstone.workload import Workload, accuracy_change
 from tinytorch.chapters.checking import exercise_check, judged_faster, returned_number
-from tinytorch.perf.capstone.configuration import PLAIN, Configuration
-from tinytorch.perf.capstone.ladder import in_turns
-from tinytorch.perf.capstone.prediction import amdahl_of_parts
-from tinytorch.perf.capstone.rule import Rule
-from tinytorch.perf.capstone.workload import Workload, accuracy_change
 from tinytorch.perf.measuring import blas_threads
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.profiling.breakdown import amdahl_of_parts
 
 #: Bytes of weights and cache together that the last exercise allows for 64 questions.
 BUDGET = 600_000

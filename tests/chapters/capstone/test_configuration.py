@@ -7,11 +7,11 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from tests.perf.capstone.made import untrained
+from tests.chapters.capstone.made_trials import untrained
 from tinytorch import datasets, models
-from tinytorch.perf.capstone import configuration
-from tinytorch.perf.capstone.configuration import PLAIN, Configuration, ModelName, ready
-from tinytorch.perf.capstone.workload import Workload, answers, correct, new_questions, peak_bytes, predicted_bytes
+from tinytorch.chapters.capstone import configuration
+from tinytorch.chapters.capstone.configuration import PLAIN, Configuration, ModelName, ready
+from tinytorch.chapters.capstone.workload import Workload, answers, correct, new_questions, peak_bytes, predicted_bytes
 
 
 @pytest.fixture(autouse=True)

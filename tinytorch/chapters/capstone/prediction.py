@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tinytorch.chapters.capstone.configuration import Ready
+from tinytorch.chapters.capstone.workload import Workload
 from tinytorch.core.op import Implementation, Op
 from tinytorch.perf.acceleration.climbing import ops_of
-from tinytorch.perf.capstone.configuration import Ready
-from tinytorch.perf.capstone.workload import Workload
 from tinytorch.perf.events.stream import Event, recording
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.call_costs import least_call_seconds
 from tinytorch.perf.measuring import Measurement, interleave, sample
+from tinytorch.perf.profiling.breakdown import amdahl_of_parts
 from tinytorch.perf.roofline.bounds import roof_seconds
 from tinytorch.perf.roofline.placement import Placed, place
 
@@ -101,24 +102,6 @@ class Forecast:
     alone: float
     speedup: float
     roof: float
-
-
-def amdahl_of_parts(seconds: Sequence[float], ratios: Sequence[float]) -> float:
-    """Return the predicted speedup of a whole whose parts take ``seconds`` and change by ``ratios``, after over before.
-
-    Σ t / Σ t r: with two parts and the ratios 1 and 1 / s it is `amdahl`.
-
-    Raises:
-        ValueError: if there are no parts, not as many ratios, a number is below 0, or no time is left.
-    """
-    if not seconds or len(seconds) != len(ratios):
-        raise ValueError(f"ratios must be as many as the parts, {len(seconds)} and at least 1, not {len(ratios)}")
-    if min(*seconds, *ratios) < 0:
-        raise ValueError(f"seconds and ratios must be at least 0, not {min(*seconds, *ratios)}")
-    left = sum(time * ratio for time, ratio in zip(seconds, ratios, strict=True))
-    if not left > 0:
-        raise ValueError("ratios must leave some time: nothing runs in no time")
-    return sum(seconds) / left
 
 
 def counted(workload: Workload, made: Ready, machine: Ceilings) -> Counted:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.perf.capstone.made import KEPT, LOST, in_turns, untrained
-from tinytorch.perf.capstone import configuration, exercises
-from tinytorch.perf.capstone.configuration import Configuration
+from tests.chapters.capstone.made_trials import KEPT, LOST, in_turns, untrained
+from tinytorch.chapters.capstone import configuration, exercises
+from tinytorch.chapters.capstone.configuration import Configuration
 
 
 def _whole(seconds: Any, ratios: Any) -> float:

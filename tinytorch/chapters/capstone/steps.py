@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tinytorch.perf.capstone.configuration import PLAIN, Configuration
+from tinytorch.chapters.capstone.configuration import PLAIN, Configuration
 
 #: Values that may take the place of another choice than the plain one.
 _REPLACING = ("8-bit", "token", "distilled")

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.chapters.benchmarking.runs import same_mlp
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration import fused_gelu
-from tinytorch.perf.benchmarking.studies_runs import same_mlp
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave, sample
 from tinytorch.perf.measuring.cold_caches import exceeding_bytes

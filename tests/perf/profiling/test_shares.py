@@ -7,7 +7,7 @@ import pytest
 
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf import studies
+from tinytorch.perf.profiling import shares
 
 
 def run() -> None:
@@ -16,14 +16,14 @@ def run() -> None:
 
 
 def test_shares_of_parts_that_cover_everything_add_up_to_one() -> None:
-    found = studies.shares(run, {"linear": lambda e: e.op == "linear", "rest": lambda e: e.op != "linear"}, repeats=5)
+    found = shares.shares(run, {"linear": lambda e: e.op == "linear", "rest": lambda e: e.op != "linear"}, repeats=5)
     np.testing.assert_allclose(np.add(found["linear"].samples, found["rest"].samples), 1)
     assert 0 < found["linear"].median < 1
 
 
 def test_a_run_without_ops_has_no_shares() -> None:
     with pytest.raises(ValueError, match="at least one op"):
-        studies.shares(lambda: None, {})
+        shares.shares(lambda: None, {})
 
 
 def test_time_between_ops_is_what_a_pause_between_them_takes() -> None:
@@ -33,7 +33,7 @@ def test_time_between_ops_is_what_a_pause_between_them_takes() -> None:
         while time.perf_counter() < until:
             pass
 
-    assert studies.time_between_ops(paused, repeats=3).median > 0.8 > 0 < studies.time_between_ops(run, 3).median
+    assert shares.time_between_ops(paused, repeats=3).median > 0.8 > 0 < shares.time_between_ops(run, 3).median
 
 
 def test_studies_say_how_much_of_a_core_they_had() -> None:
@@ -42,17 +42,17 @@ def test_studies_say_how_much_of_a_core_they_had() -> None:
         time.sleep(0.02)
 
     found = [
-        studies.shares(waiting, {"all": lambda _: True}, repeats=3)["all"],
-        studies.time_between_ops(waiting, repeats=3),
-        studies.single_calls(waiting, "waiting", 3),
+        shares.shares(waiting, {"all": lambda _: True}, repeats=3)["all"],
+        shares.time_between_ops(waiting, repeats=3),
+        shares.single_calls(waiting, "waiting", 3),
     ]
     assert all(0 <= measured.how["cpu_per_wall"] < 0.7 for measured in found)
 
 
 def test_single_calls_keep_every_call() -> None:
     calls: list[int] = []
-    measured = studies.single_calls(lambda: calls.append(1), "appending", 40)
+    measured = shares.single_calls(lambda: calls.append(1), "appending", 40)
     assert measured.n == 40
     assert len(calls) == 40 + measured.how["warmup_runs"]
     with pytest.raises(ValueError, match="calls"):
-        studies.single_calls(run, "nothing", 0)
+        shares.single_calls(run, "nothing", 0)

@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from tinytorch.chapters.capstone.configuration import PLAIN, Configuration
+from tinytorch.chapters.capstone.ladder import in_turns
+from tinytorch.chapters.capstone.steps import Step, taken_by_itself
+from tinytorch.chapters.capstone.workload import Workload, correct, peak_bytes, task
 from tinytorch.perf.benchmarking import Performance
-from tinytorch.perf.capstone.configuration import PLAIN, Configuration
-from tinytorch.perf.capstone.ladder import in_turns
-from tinytorch.perf.capstone.steps import Step, taken_by_itself
-from tinytorch.perf.capstone.workload import Workload, correct, peak_bytes, task
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import blas_threads
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tinytorch.perf.benchmarking import exercises
-from tinytorch.perf.benchmarking.exercises import FlawName, Option, Report
+from tinytorch.chapters.benchmarking import exercises
+from tinytorch.chapters.benchmarking.exercises import FlawName, Option, Report
 
 
 def calls_per_process(start: float, call: float, between: float, within: float) -> int:

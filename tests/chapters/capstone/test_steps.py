@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinytorch.perf.capstone.configuration import PLAIN, Configuration
-from tinytorch.perf.capstone.steps import STEPS, double_moves, name_of, single_moves, step_named
+from tinytorch.chapters.capstone.configuration import PLAIN, Configuration
+from tinytorch.chapters.capstone.steps import STEPS, double_moves, name_of, single_moves, step_named
 
 
 @given(st.data())

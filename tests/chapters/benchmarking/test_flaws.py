@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
-from tinytorch.perf.benchmarking import studies_flaws as studies
+from tinytorch.chapters.benchmarking import flaws as studies
 
 
 @pytest.fixture

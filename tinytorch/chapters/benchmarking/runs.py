@@ -1,4 +1,4 @@
-"""Experiments of the chapter on benchmarking: what repeated runs of the same code tell, and how many it takes."""
+"""Experiments with one piece of code: what repeated runs of it tell, how many it takes, and what callers wait."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tinytorch import models
 from tinytorch.core.dispatch import no_grad
+from tinytorch.perf.benchmarking.scenarios import ScenarioResult, run_scenario
 from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.processes import Replicas
@@ -21,6 +22,10 @@ Rule = Callable[[npt.NDArray[np.float64]], Interval]
 _NORMAL = 1.96
 #: Median absolute deviations in a standard deviation of the normal distribution.
 _DEVIATIONS = 1.4826
+#: Queries after which one load is measured: 459 prove a bound that none exceeds, 299 have a 99th percentile.
+_LEAST_QUERIES = 600
+#: Seconds after which a load is given up.
+_AT_MOST_SECONDS = 30.0
 
 
 def share(outcomes: Sequence[bool] | npt.NDArray[np.bool_], name: str) -> Statistic:
@@ -144,3 +149,41 @@ def missed_by_processes(found: Replicas) -> Statistic:
     intervals = [median_interval(one.samples) for one in found.baseline]
     apart = [a.high < b.low or b.high < a.low for i, a in enumerate(intervals) for b in intervals[i + 1 :]]
     return share(apart, "pairs of processes whose intervals do not overlap")
+
+
+def capacity(model: Any, data: Any, seconds: float = 0.5) -> float:
+    """Return the queries a second that ``model`` answers one after the other, each sent when the last is answered."""
+    alone = run_scenario("single-stream", model, data, least_seconds=seconds)
+    return 1 / alone.latencies.mean
+
+
+def under_load(
+    model: Any, data: Any, per_second: float, loads: Sequence[float], bound: float, seconds: float = 0.5
+) -> list[ScenarioResult]:
+    """Return the server scenario at each share of the capacity, with Poisson arrivals; nothing is batched.
+
+    Args:
+        model, data: those of `run_scenario`.
+        per_second: the capacity that ``loads`` are shares of.
+        loads: above 0; at 1 and above the queue only grows.
+        bound: seconds within which 99 of 100 are to be answered.
+        seconds: of each load, at least.
+
+    Raises:
+        ValueError: if a load is not above 0.
+    """
+    if not all(load > 0 for load in loads):
+        raise ValueError(f"loads must be above 0, not {list(loads)}")
+    return [
+        run_scenario(
+            "server",
+            model,
+            data,
+            rate=load * per_second,
+            latency_bound=bound,
+            least_seconds=seconds,
+            least_queries=_LEAST_QUERIES,
+            at_most_seconds=_AT_MOST_SECONDS,
+        )
+        for load in loads
+    ]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tinytorch.perf.capstone.configuration import PLAIN, Configuration, Ready
-from tinytorch.perf.capstone.prediction import Forecast, Profile, counted, forecast, ops_alone, profiled
-from tinytorch.perf.capstone.rule import PASSES, Outcome, Rule
-from tinytorch.perf.capstone.steps import STEPS, Move, Step, double_moves, name_of, single_moves
-from tinytorch.perf.capstone.workload import Workload, accuracy_change
+from tinytorch.chapters.capstone.configuration import PLAIN, Configuration, Ready
+from tinytorch.chapters.capstone.prediction import Forecast, Profile, counted, forecast, ops_alone, profiled
+from tinytorch.chapters.capstone.rule import PASSES, Outcome, Rule
+from tinytorch.chapters.capstone.steps import STEPS, Move, Step, double_moves, name_of, single_moves
+from tinytorch.chapters.capstone.workload import Workload, accuracy_change
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave
 from tinytorch.perf.measuring.comparison import FASTER, Comparison, compare_all, compare_paired
@@ -194,8 +194,8 @@ def _stage(
     at_most_seconds: float,
 ) -> Stage:
     now = workload.ready(before)
-    questions = f"{workload.questions} question{'s' if workload.questions > 1 else ''}"
-    profile = profiled(workload, now, machine, f"{'plain start' if before == start else 'rung'}, {questions}")
+    name = f"{'plain start' if before == start else 'rung'}, {workload.words}"
+    profile = profiled(workload, now, machine, name)
     made = {move: workload.ready(after) for move, after in moves.items()}
     alone = ops_alone(workload, now)
     forecasts = {

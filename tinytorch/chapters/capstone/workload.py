@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 
 from tinytorch import datasets
+from tinytorch.chapters.capstone.configuration import Configuration, Ready, ready
 from tinytorch.perf.benchmarking.task import SCORED_AT_ONCE, Right, Task, scoring, sorting_generation
-from tinytorch.perf.capstone.configuration import Configuration, Ready, ready
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.memory import MemoryTracker
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
@@ -50,6 +50,11 @@ class Workload:
     def __post_init__(self) -> None:
         if self.questions < 1:
             raise ValueError(f"questions must be at least 1, not {self.questions}")
+
+    @property
+    def words(self) -> str:
+        """The number of questions in words, as in "64 questions"."""
+        return f"{self.questions} question{'s' if self.questions > 1 else ''}"
 
     def prompts(self) -> Tokens:
         """Return the questions, int64 (questions, 11)."""

@@ -19,7 +19,8 @@ from tinytorch.perf.events.stream import recording
 from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import Measurement, interleave, quantity
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
-from tinytorch.perf.studies import shares, time_between_ops
+from tinytorch.perf.profiling.breakdown import amdahl
+from tinytorch.perf.profiling.shares import shares, time_between_ops
 
 _WARMUP_SECONDS = 0.2
 _BATCH = 64
@@ -50,19 +51,6 @@ class Bottleneck:
     error: float
 
 
-def amdahl_speedup(share: float, part: float) -> float:
-    """Return the speedup of the whole if a ``share`` of its time becomes ``part`` times as fast.
-
-    Source: G. M. Amdahl, Validity of the single processor approach, AFIPS 1967.
-
-    Raises:
-        ValueError: if ``share`` does not lie between 0 and 1 or ``part`` is not above 0.
-    """
-    if not 0 <= share <= 1 or not part > 0:
-        raise ValueError(f"share must lie between 0 and 1 and part above 0, not {share} and {part}")
-    return 1 / (1 - share + share / part)
-
-
 def slow_convolution() -> Bottleneck:
     """The CNN's convolutions: windows copied for a product in NumPy; a compiled kernel reads them in place.
 
@@ -86,7 +74,7 @@ def slow_convolution() -> Bottleneck:
     after()  # compiles
     share, between = convolutions(), time_between_ops(before).median
     part = _conv_seconds(before) / _conv_seconds(after)
-    predicted = amdahl_speedup(share.median * (1 - between), part)
+    predicted = amdahl(share.median * (1 - between), part)
     return _fixed("cnn", "convolution", "a compiled kernel for that operation", share, predicted, before, after)
 
 
@@ -113,7 +101,7 @@ def one_by_one() -> Bottleneck:
             return np.asarray(model(models.as_input(images)).data)
 
     share = time_between_ops(before)
-    predicted = amdahl_speedup(share.median, _BATCH)
+    predicted = amdahl(share.median, _BATCH)
     return _fixed("mlp", "time between operations", "one batch instead of a loop", share, predicted, before, after)
 
 
@@ -132,7 +120,7 @@ def read_again() -> Bottleneck:
 
     again = 1 - _flops(after) / _flops(before)
     share = quantity(again, "%", "arithmetic that repeats")
-    predicted = amdahl_speedup(again, np.inf)
+    predicted = amdahl(again, np.inf)
     return _fixed("gpt", "arithmetic done again", "a key-value cache", share, predicted, before, after)
 
 

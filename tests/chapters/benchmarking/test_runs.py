@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from tinytorch.perf.benchmarking import studies_runs as studies
+from tinytorch import models
+from tinytorch.chapters.benchmarking import runs as studies
+from tinytorch.perf.benchmarking import scoring
 from tinytorch.perf.measuring import Measurement, interleave
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.processes import Replicas
@@ -91,3 +93,19 @@ def test_the_same_forward_pass_runs_twice() -> None:
     forward, again = studies.same_mlp()
     both = interleave({"once": forward, "again": again}, repeats=2, warmup_seconds=0.0)
     assert {one.n for one in both.values()} == {2}
+
+
+def test_each_load_is_offered_and_all_its_queries_are_answered() -> None:
+    model = models.mlp().eval()
+    task = scoring(np.zeros((5, 1, 8, 8), np.float32), np.zeros(5, np.int64))
+    per_second = studies.capacity(model, task, seconds=0.02)
+    assert per_second > 0
+    low, high = studies.under_load(model, task, per_second, (0.1, 0.5), bound=1e-9, seconds=0.02)
+    assert low.rate == pytest.approx(0.1 * per_second)
+    assert high.rate == pytest.approx(0.5 * per_second)
+    assert min(low.latencies.minimum, high.latencies.minimum) > 0
+    # No call of a model takes a nanosecond.
+    assert not low.valid
+    assert low.missing is None
+    with pytest.raises(ValueError, match="loads must be above 0"):
+        studies.under_load(model, task, per_second, (0.5, 0.0), bound=1.0)

@@ -1,0 +1,129 @@
+"""Models of the zoo's shapes that nobody trained, and trials with times of our own making."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from tests.perf.made_ceilings import made_ceilings
+from tinytorch import models
+from tinytorch.chapters.capstone import ladder as ladder_module
+from tinytorch.chapters.capstone.configuration import Configuration
+from tinytorch.chapters.capstone.ladder import Ladder, Stage, Trial, climb_ladder
+from tinytorch.chapters.capstone.prediction import Counted, Forecast, Profile
+from tinytorch.chapters.capstone.rule import Rule
+from tinytorch.chapters.capstone.steps import Move, Step, name_of, step_named
+from tinytorch.chapters.capstone.workload import Workload
+from tinytorch.core.module import Module
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import GPT
+from tinytorch.perf.benchmarking.zoo import student
+from tinytorch.perf.compression import low_rank_model, magnitude_prune, sparse_model, structured_prune
+from tinytorch.perf.events.stream import recording
+from tinytorch.perf.host.blas import thread_limit
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import compare_all
+from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.quantization import PairedAccuracy
+from tinytorch.perf.roofline.placement import place
+
+CACHE, KERNELS, SMALL, TOKEN = STEPS_TRIED = tuple(
+    step_named(name) for name in ("key-value cache", "compiled kernels", "distilled model", "one op a token")
+)
+#: Paired answers that nobody lost, and answers of which three in a hundred were lost.
+KEPT = PairedAccuracy(2000, 0.99, 0.99, 0, 0, Interval(-0.002, 0.002, 0.95), 1.0)
+LOST = PairedAccuracy(2000, 0.99, 0.96, 60, 0, Interval(-0.04, -0.02, 0.95), 0.0)
+
+
+def untrained(name: str) -> GPT:
+    """Return the capstone's model of that name, made as the zoo makes it but for the training."""
+    full = models.gpt(0).eval()
+    made: dict[str, Callable[[], Module]] = {
+        "full": lambda: full,
+        "half of the units": lambda: structured_prune(full, 0.5),
+        "distilled": lambda: student("gpt"),
+        "low rank": lambda: low_rank_model(full, 0.25),
+        "sparse": lambda: sparse_model(magnitude_prune(full, 0.9)),
+    }
+    return cast(GPT, made[name]().eval())
+
+
+def in_turns(seconds: Mapping[str, float], count: int = 30) -> dict[str, Measurement]:
+    """Return times as `interleave` gives them: all hit alike by a drift, and each by a hair of its own."""
+
+    def one(index: int, name: str) -> Measurement:
+        drift = [1 + 0.1 * ((7 * at) % count) / count + 1e-4 * ((at * (index + 3)) % 5) for at in range(count)]
+        how = {"interleaved_with": [other for other in seconds if other != name]}
+        return Measurement(name, tuple(seconds[name] * each for each in drift), "s", how)
+
+    return {name: one(index, name) for index, name in enumerate(seconds)}
+
+
+def made_seconds(configuration: Configuration, cached: float = 1.25) -> float:
+    """Return made-up seconds of a call: a cache alone takes ``cached`` times as long, with one op a token 0.4 times."""
+    factor = 0.5 if configuration.kernels else 1.0
+    factor *= 0.8 if configuration.model == "distilled" else 1.0
+    if configuration.cache != "none":
+        factor *= 0.4 if configuration.fusion == "token" else cached
+    return 1e-3 * factor
+
+
+def made_profile(name: str, whole: float) -> Profile:
+    """Return a profile of ``whole`` seconds: 0.4 of them between ops, 0.2 for calls, and 0.4 of arithmetic and data."""
+    x = Tensor(np.ones((64, 64), np.float32))
+    with recording() as recorded:
+        x @ x
+    times = in_turns({"the whole": whole, "matmul": 0.6 * whole})
+    seconds = replace(times.pop("the whole"), how={"blas_threads": thread_limit()})
+    placed = place(name, recorded.profile.events, seconds, made_ceilings())
+    return Profile(seconds, times, placed, Counted(100, 1000, 0.2 * seconds.median, 2e-4, ()))
+
+
+Guess = Callable[[Configuration], float]
+
+
+def made_stage(
+    workload: Workload,
+    rule: Rule,
+    before: Configuration,
+    moves: Mapping[Move, Configuration],
+    seconds: Guess,
+    forecasts: Guess | None = None,
+    roofs: Guess | None = None,
+    lossy: frozenset[Configuration] = frozenset(),
+) -> Stage:
+    """Return the stage of ``moves`` whose configurations take ``seconds``; forecasts and roofs are right unless given.
+
+    What is ``lossy`` and faster loses answers.
+    """
+    named = {name_of(move): after for move, after in moves.items()}
+    times = in_turns({"as it was": seconds(before), **{name: seconds(after) for name, after in named.items()}})
+    gained = compare_all(times["as it was"], *[times[name] for name in named], delta=rule.delta)
+
+    def trial(move: Move, after: Configuration) -> Trial:
+        won, right = gained[name_of(move)], seconds(before) / seconds(after)
+        accuracy = (LOST if after in lossy else KEPT) if rule.is_faster(won) else None
+        forecast = Forecast(1.0, 1.0, forecasts(after) if forecasts else right, roofs(after) if roofs else right)
+        return Trial(move, after, forecast, times[name_of(move)], won, accuracy, rule.outcome(won, accuracy))
+
+    trials = sorted((trial(*move) for move in moves.items()), key=lambda one: -one.forecast.speedup)
+    return Stage(before, made_profile(f"a call, {workload.words}", seconds(before)), tuple(trials))
+
+
+def made_ladder(
+    questions: int = 1, steps: Sequence[Step] = STEPS_TRIED, seconds: Guess = made_seconds, **how: Any
+) -> Ladder:
+    """Return the ladder that the method climbs where configurations take ``seconds``; ``how`` is for `made_stage`."""
+
+    def stage(
+        workload: Workload, _: Any, rule: Rule, before: Configuration, moves: Mapping[Move, Configuration], *__: Any
+    ) -> Stage:
+        return made_stage(workload, rule, before, moves, seconds, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ladder_module, "_stage", stage)
+        return climb_ladder(Workload(questions), made_ceilings(threads=1), Rule(), steps=steps)

@@ -1,0 +1,267 @@
+"""What the capstone's page records of what came out: gains anew, right answers, bytes, cores, and what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from tests.chapters.capstone.made_trials import (
+    CACHE,
+    KEPT,
+    KERNELS,
+    LOST,
+    SMALL,
+    in_turns,
+    made_ladder,
+    made_seconds,
+)
+from tinytorch.chapters.capstone import outcome
+from tinytorch.chapters.capstone.configuration import GOOD_BASELINE, PLAIN, Configuration
+from tinytorch.chapters.capstone.exercises import ALL_IN_CODES
+from tinytorch.chapters.capstone.ladder import Ladder
+from tinytorch.chapters.capstone.rule import Rule
+from tinytorch.chapters.capstone.rungs import COMBINED, product_configurations
+from tinytorch.chapters.capstone.steps import Step
+from tinytorch.chapters.capstone.turns import gain_keys
+from tinytorch.chapters.capstone.workload import Workload, predicted_bytes
+from tinytorch.perf.benchmarking import Performance
+from tinytorch.perf.engines import NotMeasured, Raced
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.quantization import PairedAccuracy
+from tinytorch.report import Page
+from tinytorch.report.records import Json, Record
+
+_RULE = Rule()
+
+
+def by_key(made: Sequence[Record]) -> dict[str, Json]:
+    return {record.key: record.to_json() for record in made}
+
+
+def performances(seconds: Mapping[str, float], questions: int) -> dict[str, Performance]:
+    """Return performances with times in turns, ever fewer bytes, and 1,980 of 2,000 right answers."""
+    return {
+        name: Performance(
+            name,
+            "sort",
+            {questions: (times,)},
+            {questions: Measurement(name, (2e6 / (1 + at),) * 6, "B")},
+            1000,
+            np.arange(2000) < 1980,
+            "run",
+        )
+        for at, (name, times) in enumerate(in_turns(seconds).items())
+    }
+
+
+def measured_anew(ladder: Ladder, faster: float = 1.0) -> dict[str, Performance]:
+    """Return the rungs as `made_seconds` has them, each step ``faster`` times as fast again, and the baseline."""
+    seconds = {name: made_seconds(one) / faster**number for number, (name, one) in enumerate(ladder.rungs.items())}
+    return performances({**seconds, "NumPy with a cache": made_seconds(GOOD_BASELINE)}, ladder.workload.questions)
+
+
+@dataclass
+class _Held:
+    """What a configuration holds, without a model."""
+
+    weight_bytes: float
+    cache_bytes: float
+
+
+@pytest.fixture(autouse=True)
+def _no_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let bytes be a tenth more than shapes say, a quarter of them in the cache if there is one, and ask no model."""
+
+    def ready(workload: Workload, one: Configuration) -> _Held:
+        held = 1.1 * predicted_bytes(one, workload.questions)
+        in_cache = 0.0 if one.cache == "none" else 0.25 * held
+        return _Held(held - in_cache, in_cache)
+
+    monkeypatch.setattr(Workload, "ready", ready)
+    monkeypatch.setattr(outcome, "accuracy_change", lambda before, after, new=False: KEPT)
+    monkeypatch.setattr(outcome, "usable_cores", lambda: [0, 1])
+
+
+def results(ladder: Ladder, faster: float = 1.0) -> dict[str, Json]:
+    """Return the records of a ladder, both for one question and for 64, that was measured anew."""
+    page = Page("capstone")
+    ladders = {"one": ladder, "many": made_ladder(64, ladder_steps(ladder))}
+    for key in gain_keys(ladders):
+        page.number(key, 1.0, unit="", what="gain")
+    outcome.record_results(page, ladders, {key: measured_anew(each, faster) for key, each in ladders.items()}, _RULE)
+    return by_key(page.records)
+
+
+def ladder_steps(ladder: Ladder) -> tuple[Step, ...]:
+    """Return the steps that the ladder's first turn tried, which suffice to climb it again."""
+    return tuple(trial.move[0] for trial in ladder.stages[0].trials)
+
+
+_THREE_RUNGS = made_ladder(steps=(KERNELS, SMALL))
+_NO_STEP = made_ladder(steps=(CACHE,))
+
+
+def test_with_and_without_a_step_the_text_finds_what_it_names() -> None:
+    with_steps, without = results(_THREE_RUNGS), results(_NO_STEP)
+    assert {key for key in with_steps if not key.startswith("gain-")} == {
+        key for key in without if not key.startswith("gain-")
+    }
+    assert without["anew"]["reason"] == "in this run no step was taken"
+    assert without["end-gain-one"]["value"] == 1
+    assert without["ten-times-faster"]["verdict"] == "refuted"
+
+
+@pytest.mark.parametrize(("faster", "verdict"), [(1.0, "refuted"), (4.0, "supported")])
+def test_ten_times_is_asked_of_both_ladders(faster: float, verdict: str) -> None:
+    made = results(_THREE_RUNGS, faster)
+    assert made["end-gain-one"]["value"] == pytest.approx(2.5 * faster**2, rel=0.01)
+    assert made["ten-times-faster"]["verdict"] == verdict
+    # It rests on the last turn of each ladder.
+    assert made["ten-times-faster"]["numbers"][:2] == ["gain-one-2", "gain-many-2"]
+    # Each step brought that many times what it did in the turn that took it.
+    assert made["anew"]["value"] == pytest.approx(faster, rel=0.01)
+    # The baseline takes 1.25 ms.
+    assert made["end-honest-one"]["value"] == pytest.approx(1.25 * 2.5 * faster**2, rel=0.01)
+    assert made["end-honest-one-verdict"]["word"] == "faster"
+    assert made["rate-many"]["value"] == pytest.approx(64 / made["end-many"]["value"], rel=0.01)
+
+
+def test_every_rung_has_a_row_and_the_baseline_is_none() -> None:
+    made = results(_THREE_RUNGS)
+    rows = made["result-many"]["rows"]
+    assert [row["rung"] for row in rows] == [
+        "plain",
+        "compiled kernels",
+        "distilled model",
+        "beside: NumPy with a cache",
+    ]
+    assert [row["gained"] is None for row in rows] == [True, False, False, True]
+    assert rows[1]["gained"]["value"] == pytest.approx(2, rel=0.01)
+    assert rows[2]["gained"]["value"] == pytest.approx(1.25, rel=0.01)
+    assert rows[2]["speedup"]["value"] == pytest.approx(2.5, rel=0.01)
+    assert {row["right"].partition(" (")[0] for row in rows} == {"99.0 %"}
+    assert made["bytes-off"]["value"] == pytest.approx(0.1, abs=1e-3)
+    assert [series["label"] for series in made["ladder"]["series"]][:2] == ["the ladder", "NumPy with a cache"]
+
+
+@pytest.mark.parametrize(("change", "word"), [(KEPT, "within"), (LOST, "not proven to be within")])
+def test_answers_are_judged_on_questions_that_kept_no_step(
+    monkeypatch: pytest.MonkeyPatch, change: PairedAccuracy, word: str
+) -> None:
+    monkeypatch.setattr(outcome, "accuracy_change", lambda before, after, new=False: change if new else KEPT)
+    made = results(_THREE_RUNGS)
+    assert made["end-holds"]["word"] == f"{word} the budget"
+    assert made["end-change"]["value"] == 0
+    assert made["end-change-new"]["value"] == pytest.approx(change.difference)
+    assert made["end-right"]["value"] == pytest.approx(0.99)
+
+
+def product(together: float) -> dict[str, Json]:
+    """Return the records of a product of 1.25, 2 and 0.8 where all of them bring ``together``."""
+    page, parts = Page("capstone"), (CACHE, KERNELS, SMALL)
+    ladders = {"one": made_ladder(1, parts), "many": made_ladder(64, parts)}
+    seconds = {name: made_seconds(one) for name, one in product_configurations(parts).items()}
+    seconds[COMBINED] = 1e-3 / together
+    found = {key: performances(seconds, ladder.workload.questions) for key, ladder in ladders.items()}
+    outcome.record_product(page, ladders, parts, found)
+    return by_key(page.records)
+
+
+@pytest.mark.parametrize(("together", "verdict"), [(2.0, "supported"), (1.0, "refuted"), (3.0, "refuted")])
+def test_gains_multiply_if_all_together_bring_their_product(together: float, verdict: str) -> None:
+    made = product(together)
+    assert made["product-one"]["value"] == pytest.approx(0.8 * 2 * 1.25, rel=0.01)
+    assert made["combined-many"]["value"] == pytest.approx(together, rel=0.01)
+    assert made["kept-many"]["value"] == pytest.approx(together / 2, rel=0.01)
+    assert made["optimizations-multiply"]["verdict"] == verdict
+    assert [row["questions"] for row in made["product"]["rows"]] == ["1", "64"]
+
+
+@pytest.mark.parametrize(("coded", "sparse", "verdict"), [(100, 40, "supported"), (100, 60, "refuted")])
+def test_forty_times_smaller_is_what_bytes_say(
+    monkeypatch: pytest.MonkeyPatch, coded: int, sparse: int, verdict: str
+) -> None:
+    def ready(_: Workload, one: Configuration) -> _Held:
+        weights = 400 if one == PLAIN else sparse if one.model == "sparse" else coded
+        return _Held(weights, 0)
+
+    monkeypatch.setattr(Workload, "ready", ready)
+    page = Page("capstone")
+    outcome.record_bytes(page)
+    made = by_key(page.records)
+    assert made["eight-bits"]["value"] == 4
+    assert made["bytes-product"]["value"] == pytest.approx(4 * 400 / sparse)
+    assert made["forty-times-smaller"]["verdict"] == verdict
+
+
+@pytest.mark.parametrize("found", [None, "two"])
+def test_a_second_core_is_compared_or_said_to_be_missing(monkeypatch: pytest.MonkeyPatch, found: str | None) -> None:
+    times = in_turns({"one core": 2e-3, "all cores": 1e-3})
+    both = None if found is None else compare_paired(times["one core"], times["all cores"])
+    if both is None:
+        monkeypatch.setattr(outcome, "usable_cores", lambda: [0])
+    page = Page("capstone")
+    outcome.record_cores(page, {"one": _THREE_RUNGS, "many": _NO_STEP}, {"one": both, "many": both})
+    made = by_key(page.records)
+    # Arithmetic and data are 0.4 of the time: shared by two, 0.8 of it are left.
+    assert made["cores-predicted-one"]["value"] == pytest.approx(1 / 0.8 if both else 1, rel=0.01)
+    if both is None:
+        assert made["cores-one-verdict"]["reason"] == made["cores-many"]["reason"] == outcome.ONE_CORE
+    else:
+        assert made["cores-many"]["value"] == pytest.approx(2, rel=0.01)
+        assert made["cores-one-verdict"]["word"] == "faster"
+
+
+@pytest.mark.parametrize(("change", "word"), [(KEPT, "within the budget"), (LOST, "more than the budget allows")])
+def test_what_was_dropped_has_a_reason_for_each_ladder(
+    monkeypatch: pytest.MonkeyPatch, change: PairedAccuracy, word: str
+) -> None:
+    monkeypatch.setattr(outcome, "accuracy_change", lambda before, after, new=False: change)
+    lossy = frozenset({Configuration(kernels=True)})
+    page = Page("capstone")
+    ladders = {"one": made_ladder(1, (CACHE, KERNELS), lossy=lossy), "many": _THREE_RUNGS}
+    outcome.record_dropped(page, ladders, _RULE)
+    made = by_key(page.records)
+    assert {row["step"]: (row["why-one"], row["why-many"]) for row in made["dropped"]["rows"]} == {
+        "compiled kernels": ("may lose too many answers", "taken"),
+        "key-value cache": ("slower or no different", "could not be tried"),
+    }
+    assert made["dropped-count"]["value"] == 2
+    assert made["half-holds"]["word"] == word
+
+
+def test_pytorch_is_raced_or_said_to_be_missing() -> None:
+    page = Page("capstone")
+    outcome.record_race(page, NotMeasured("PyTorch is not installed."))
+    assert {by_key(page.records)[f"pytorch-{key}"]["reason"] for key in ("one", "many")} == {
+        "PyTorch is not installed."
+    }
+    eager, kept = "PyTorch eager", "PyTorch eager, cache concatenated"
+    times = in_turns({"tinytorch": 9.0, "tinytorch accelerated": 1.0, eager: 3.0, kept: 2.0})
+    page = Page("capstone")
+    outcome.record_race(page, {key: Raced("gpt", "decode", 1, times, {}) for key in ("one", "many")})
+    made = by_key(page.records)["pytorch-many"]
+    assert made["value"] == pytest.approx(2, rel=0.01)
+    assert made["what"].startswith(f"time of {kept}")
+
+
+def test_answers_to_the_questions_follow_from_the_ladders() -> None:
+    cached = made_ladder(64)
+    page = Page("capstone")
+    outcome.record_questions(page, {"one": _THREE_RUNGS, "many": cached}, _RULE)
+    made = by_key(page.records)
+    # Arithmetic and data are 0.4 of the time.
+    assert made["q-vanish"]["value"] == made["q-vanish-many"]["value"] == pytest.approx(1 / 0.6, rel=0.01)
+    assert made["q-cache-share"]["value"] == pytest.approx(0.25)
+    assert made["held-many"]["value"] == pytest.approx(1.1 * predicted_bytes(cached.last, 64))
+    assert made["held-codes"]["value"] == pytest.approx(1.1 * predicted_bytes(ALL_IN_CODES, 64))
+    assert (made["budget"]["value"], made["q-ops"]["value"]) == (600_000, 100)
+    # Of 2,000, twenty are the budget: with an interval around them fewer pass, and more where two in a hundred may go.
+    assert 5 < made["q-fewest"]["value"] < 20
+    page = Page("capstone")
+    outcome.record_questions(page, {"one": _THREE_RUNGS, "many": cached}, Rule(accuracy_budget=0.005))
+    assert by_key(page.records)["q-fewest"]["value"] < made["q-fewest"]["value"]

@@ -1,0 +1,37 @@
+"""Predictions: what a forecast makes of a profile."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from tests.chapters.capstone.made_trials import in_turns
+from tinytorch.chapters.capstone.prediction import Counted, Profile, forecast
+from tinytorch.perf.roofline.placement import Placed
+
+
+def _profile(whole: float, ops: dict[str, float], call_seconds: float) -> Profile:
+    times = in_turns({"the whole": whole, **ops})
+    seconds = times.pop("the whole")
+    placed = cast(Placed, cast(Any, None))
+    return Profile(seconds, times, placed, Counted(100, 1000, call_seconds, 2e-4, ()))
+
+
+def test_the_parts_of_a_profile_sum_to_the_whole() -> None:
+    profile = _profile(10e-3, {"linear": 5e-3, "gelu": 1e-3}, 2e-3)
+    assert profile.between + profile.calls + profile.work == pytest.approx(profile.whole)
+    assert profile.in_ops == pytest.approx(6e-3, rel=0.1)
+    crowded = _profile(10e-3, {"linear": 15e-3}, 99e-3)
+    assert (crowded.between, crowded.work) == (0, 0)
+
+
+def test_half_of_the_ops_and_a_third_of_the_roof() -> None:
+    profile = _profile(10e-3, {"linear": 6e-3}, 2e-3)
+    demand = Counted(50, 300, 1e-3, 2e-4 / 3, ())
+    found = forecast(profile, before=6e-3, after=3e-3, demand=demand)
+    assert (found.ops, found.alone) == (0.5, 2)
+    # 4 ms between ops and 6 ms in them both halve.
+    assert found.speedup == pytest.approx(2)
+    # 4 + 2 + 4 ms become 2 + 1 + 4/3 ms.
+    assert found.roof == pytest.approx(10 / (2 + 1 + 4 / 3), rel=0.02)

@@ -1,0 +1,271 @@
+"""Records of the capstone's ladders, turn by turn: starts, trials, moves, pairs, and how good the predictions were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+
+from tinytorch.chapters.capstone.ladder import Ladder, Stage, Trial
+from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.quantization.three_sides import accuracy_change as shown_change
+from tinytorch.report import Column, Page, verdict_of_all
+from tinytorch.report.roofline_figure import placed_table, roofline_figure
+
+#: The two ladders by how their keys end: "one" for one question, "many" for 64.
+Ladders = Mapping[str, Ladder]
+
+TRIAL_COLUMNS = (
+    Column("step", "Step"),
+    Column("roof", "The roof allows", "", modelled=True),
+    Column("predicted", "Predicted", "", modelled=True),
+    Column("gained", "Measured"),
+    Column("wrong", "Change of right answers"),
+    Column("outcome", "Outcome"),
+)
+MOVE_COLUMNS = (
+    Column("turn", "Turn"),
+    Column("tried", "Tried", "1"),
+    Column("first", "Predicted to be best"),
+    Column("taken", "Taken"),
+    Column("predicted", "Predicted", "", modelled=True),
+    Column("gained", "Measured"),
+    Column("right", "The prediction is"),
+)
+PAIR_COLUMNS = (
+    Column("pair", "Pair"),
+    Column("questions", "Questions"),
+    Column("enabling", "Makes the other possible"),
+    Column("alone", "Alone"),
+    Column("together", "Both together"),
+)
+_FIRST_CAPTION = {
+    "one": "The first turn for one question: every step that can be taken, in the order of the predictions. Measured "
+    "in turns; the intervals hold together. Answers are scored only of what is faster.",
+    "many": "The first turn for 64 questions.",
+}
+_MOVES_CAPTION = {
+    "one": "The ladder for one question. A turn tries single steps; after one in which none passes, pairs have a turn. "
+    "A prediction is supported where the step predicted to be best passes and no other is proven to be faster.",
+    "many": "The ladder for 64 questions.",
+}
+_BECAUSE_TAKEN = "the fastest of the steps that pass the rule is taken, if any does"
+
+
+def record_user(page: Page, ladder: Ladder) -> None:
+    """Record where the time of the plain start goes for one question."""
+    _record_start(page, "one", ladder)
+    ops = ladder.stages[0].profile.counted.ops
+    page.number("ops-one", ops, unit="1", what="operations that a call of the plain start makes, one question")
+
+
+def _record_start(page: Page, key: str, ladder: Ladder) -> None:
+    profile, asked = ladder.stages[0].profile, ladder.workload.words
+    page.number(f"plain-{key}", profile.seconds.scaled(1, name=f"a call of the plain start, {asked}"))
+    parts = {"between": profile.between, "calls": profile.calls, "work": profile.work}
+    for part, seconds in parts.items():
+        what = f"share of the time, plain start, {asked}: {part}"
+        page.number(f"{part}-{key}", seconds / profile.whole, unit="%", what=what)
+    what = f"share of the time that is neither arithmetic nor data, plain start, {asked}"
+    page.number(f"not-work-{key}", 1 - profile.work / profile.whole, unit="%", what=what)
+    verdict = profile.placed.verdict
+    page.word(f"bound-{key}", verdict.sentence_word, because=verdict.because, numbers=(f"plain-{key}",))
+
+
+def record_first_turn(page: Page, first: Stage) -> None:
+    """Record the first turn for one question: all trials, what was predicted and what the roof would allow."""
+    _record_trials(page, "one", first)
+    best, of_roof = first.trials[0], max(first.trials, key=lambda trial: trial.forecast.roof)
+    page.number("first-gain", (first.taken or best).gained.ratio)
+    page.word("first-taken", _name(first.taken), because=_BECAUSE_TAKEN, numbers=("first-gain",))
+    page.word("first-predicted", best.name, because="the largest gain was predicted for it")
+    page.word("first-of-roof", of_roof.name, because="the roof would allow most for it")
+    what = f"gain that the roof would allow, {of_roof.name}, one question"
+    page.number("roof-promise", of_roof.forecast.roof, unit="", what=what, modelled=True)
+    page.number("roof-kept", of_roof.gained.ratio)
+    what = "steps that could be taken in the first turn, one question"
+    page.number("first-tried", len(first.trials), unit="steps", what=what)
+    dropped = sum(trial.outcome != "passes" for trial in first.trials)
+    what = "of the steps tried in the first turn for one question, those that do not pass"
+    page.number("first-dropped", dropped, unit="1", what=what, derived=True)
+
+
+def _name(taken: Trial | None) -> str:
+    return taken.name if taken else "nothing"
+
+
+def _record_trials(page: Page, key: str, stage: Stage) -> None:
+    rows = [
+        {
+            "step": trial.name,
+            "roof": trial.forecast.roof,
+            "predicted": trial.forecast.speedup,
+            "gained": trial.gained.ratio,
+            "outcome": "taken" if trial is stage.taken else trial.outcome,
+            "wrong": trial.accuracy
+            and shown_change(trial.accuracy, f"share right of {trial.name} less that of the plain start"),
+        }
+        for trial in stage.trials
+    ]
+    page.table(f"first-{key}", rows, TRIAL_COLUMNS, caption=_FIRST_CAPTION[key])
+
+
+def record_moves(page: Page, key: str, ladder: Ladder) -> None:
+    """Record the turns of a ladder, what each gained, and whether single steps led all the way."""
+    rows = []
+    for number, stage in enumerate(ladder.stages, 1):
+        best = stage.taken
+        rows.append(
+            {
+                "turn": str(number),
+                "tried": len(stage.trials),
+                "first": stage.trials[0].name,
+                "taken": best.name if best else "none passes",
+                "predicted": best.forecast.speedup if best else None,
+                "gained": best.gained.ratio if best else None,
+                "right": stage.choice,
+            }
+        )
+    page.table(f"moves-{key}", rows, MOVE_COLUMNS, caption=_MOVES_CAPTION[key])
+    for number, stage in enumerate(ladder.stages, 1):
+        shown = stage.taken or stage.trials[0]
+        what = f"gain of {shown.name}, {ladder.workload.words}, turn {number}"
+        page.number(f"gain-{key}-{number}", shown.gained.ratio, what=what)
+    if blind_turns(ladder):
+        word, because = (
+            "no, they stopped short",
+            "a turn in which no single step passed was followed by a pair of steps that did",
+        )
+    elif len(ladder.rungs) > 1:
+        word, because = "yes, all the way", "no turn was needed in which two steps were taken together"
+    else:
+        word, because = "no, none passed", "neither a step nor a pair passed the rule in this run"
+    page.word(f"stuck-{key}", word, because=because, numbers=gain_keys({key: ladder}))
+
+
+def gain_keys(ladders: Ladders) -> list[str]:
+    """Return the keys of what each turn gained, as `record_moves` records it."""
+    return [f"gain-{key}-{number}" for key, ladder in ladders.items() for number in range(1, len(ladder.stages) + 1)]
+
+
+def blind_turns(ladder: Ladder) -> list[str]:
+    """Return for each turn without a single step that passes, but with a pair after it, what it says of the profile.
+
+    "refuted", or "cannot tell here" where one of its steps may be faster or not: then nobody can tell whether a single
+    one would have led on.
+    """
+    return [
+        "cannot tell here" if any(trial.outcome == "cannot tell" for trial in stage.trials) else "refuted"
+        for stage, after in pairwise(ladder.stages)
+        if stage.taken is None and after.taken is not None
+    ]
+
+
+def record_server(page: Page, ladders: Ladders, machine: Ceilings) -> None:
+    """Record the ladder for 64 questions, and both ladders' ends under the roof of one core."""
+    for_user, for_server = ladders["one"], ladders["many"]
+    _record_start(page, "many", for_server)
+    begin = for_server.stages[0]
+    _record_trials(page, "many", begin)
+    record_moves(page, "many", for_server)
+    page.word("first-server", _name(begin.taken), because=_BECAUSE_TAKEN, numbers=("gain-many-1",))
+    if begin.taken:
+        page.number("first-server-gain", begin.taken.gained.ratio)
+        what = f"prediction for {begin.taken.name}, 64 questions"
+        page.number("first-server-predicted", begin.taken.forecast.speedup, unit="", what=what, modelled=True)
+    else:
+        page.absent("first-server-gain", "first-server-predicted", reason="in this run no first step passed")
+    is_same = for_user.last == for_server.last
+    because = "configurations are equal if all their choices are"
+    page.word("same-end", "the same configuration" if is_same else "another configuration", because=because)
+    placed = [ladder.stages[at].profile.placed for ladder in (for_user, for_server) for at in (0, -1)]
+    placed_table(
+        page,
+        "roof",
+        placed,
+        caption="Where plain start and last rung stand under the roof of one core: first for one question, then "
+        "for 64.",
+    )
+    page.figure(
+        "roof-lines",
+        roofline_figure(placed, machine, variants=["numpy", "compiled", "numpy", "compiled"]),
+        caption="The same four under the roof of one core. A cache takes arithmetic away as well as time, so that a "
+        "faster rung need not stand higher.",
+        alt="Log-log plot of rate over arithmetic intensity with the slopes of caches and memory and their flat peak, "
+        "and four numbered points: plain start and last rung for one question, and for 64.",
+    )
+
+
+def record_pairs(page: Page, ladders: Ladders) -> None:
+    """Record the pairs that were taken, beside what their first step brought alone; absent if none was."""
+    rows = []
+    for ladder in ladders.values():
+        for at, stage in enumerate(ladder.stages):
+            if stage.steps_at_once == 1 or stage.taken is None:
+                continue
+            enabling = stage.taken.move[0]
+            before = next(one for one in reversed(ladder.stages[:at]) if one.before == stage.before)
+            alone = next(trial for trial in before.trials if trial.move == (enabling,))
+            rows.append(
+                {
+                    "pair": stage.taken.name,
+                    "questions": str(ladder.workload.questions),
+                    "enabling": enabling.name,
+                    "alone": alone.gained.ratio,
+                    "together": stage.taken.gained.ratio,
+                }
+            )
+    if not rows:
+        page.absent("pairs", reason="in this run no pair was taken", instead_of="table")
+        return
+    page.table(
+        "pairs",
+        rows,
+        PAIR_COLUMNS,
+        caption="Pairs that were taken where no single step passed: what the one that makes the other possible "
+        "brought alone, in the turn before, and both together.",
+    )
+
+
+def record_choices(page: Page, ladders: Ladders) -> None:
+    """Record how often the profile chose right, how far predictions were off, and the claim on both."""
+    stages = [stage for ladder in ladders.values() for stage in ladder.stages]
+    choices = [stage.choice for stage in stages if stage.choice is not None]
+    of_roof = [stage.choice_of_roof for stage in stages if stage.choice is not None]
+    blind = [verdict for ladder in ladders.values() for verdict in blind_turns(ladder)]
+    what = "turns of both ladders in which a move was taken"
+    page.number("turns", len(choices), unit="1", what=what, derived=True)
+    what = "turns in which the move predicted to be best passed and no other was proven to be faster"
+    page.number("turns-right", choices.count("supported"), unit="1", what=what, derived=True)
+    what = "turns in which the same holds for the move that the roof would allow most for"
+    page.number("turns-by-roof", of_roof.count("supported"), unit="1", what=what, derived=True)
+    what = "turns in which no single step passed, but a pair did next"
+    page.number("blind", len(blind), unit="1", what=what, derived=True)
+    _record_errors(page, [trial for stage in stages for trial in stage.trials])
+    page.claim(
+        "profile-chooses",
+        statement="The profile chooses the right next step.",
+        source="After D. E. Knuth, Structured Programming with go to Statements, 1974: optimize the critical code, "
+        "once measurement has identified it",
+        source_url="https://doi.org/10.1145/356635.356640",
+        verdict=verdict_of_all([*choices, *blind]),
+        evidence="Of {turns} turns in which something was taken, the largest prediction was right in {turns-right}, "
+        "and the roof alone in {turns-by-roof}. Turns in which no single step passed although a pair did next: "
+        "{blind}; they refute it, unless one of their steps may have been faster. The test asks for every turn of both "
+        "ladders.",
+        numbers=gain_keys(ladders),
+    )
+
+
+def _record_errors(page: Page, trials: list[Trial]) -> None:
+    """Record how far prediction and measurement are apart, over all trials."""
+    off = np.array([abs(np.log(trial.forecast.speedup / trial.gained.ratio.median)) for trial in trials])
+    what = "moves that were predicted and measured, both ladders"
+    page.number("trials", len(trials), unit="1", what=what, derived=True)
+    what = "median of how far prediction and measurement are apart, all trials"
+    page.number("typical-error", float(np.exp(np.median(off)) - 1), unit="%", what=what)
+    what = "largest ratio between prediction and measurement, either way, all trials"
+    page.number("worst-error", float(np.exp(off.max())), unit="", what=what)
+    because = "of all trials its prediction is farthest from what was measured, {worst-error} either way"
+    page.word("worst-trial", trials[int(off.argmax())].name, because=because)
