@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
@@ -66,13 +65,22 @@ class Engine:
     name: str
     packages: tuple[str, ...]
     install: str
-    translation: str
+    translation: Literal["ours", "pytorch", "onnx_runtime", "jax_xla"]
     setting: str
     phases: tuple[Phase, ...] = ("forward", "step")
 
     def load(self) -> Translation:
         """Return the module that speaks to the engine; imports the engine."""
-        return cast(Translation, importlib.import_module(f"tinytorch.perf.engines.{self.translation}"))
+        module: Any
+        if self.translation == "ours":
+            from tinytorch.perf.engines import ours as module
+        elif self.translation == "pytorch":
+            from tinytorch.perf.engines import pytorch as module
+        elif self.translation == "onnx_runtime":
+            from tinytorch.perf.engines import onnx_runtime as module
+        else:
+            from tinytorch.perf.engines import jax_xla as module
+        return cast(Translation, module)
 
 
 _TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
