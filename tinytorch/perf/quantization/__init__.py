@@ -43,6 +43,7 @@ from tinytorch.perf.quantization.observers import (
     RangeObserver,
 )
 from tinytorch.perf.quantization.storage import load_quantized, save_quantized
+from tinytorch.perf.quantization.tradeoff import accuracy_change, error_ratios, tradeoffs
 from tinytorch.perf.quantization.training import fake_quantize, finish_training, prepare_training
 
 __all__ = [
@@ -62,12 +63,14 @@ __all__ = [
     "RangeObserver",
     "Scheme",
     "Sensitivity",
+    "accuracy_change",
     "analyze_model_sizes",
     "compare_models",
     "decode",
     "dequantize_blocks",
     "dequantize_int8",
     "encode",
+    "error_ratios",
     "fake_quantize",
     "finish_training",
     "integer_product",
@@ -91,6 +94,7 @@ __all__ = [
     "save_quantized",
     "sensitivity_scan",
     "stored_bytes",
+    "tradeoffs",
     "unpack",
     "weight_only_linear",
 ]
