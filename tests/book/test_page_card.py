@@ -13,7 +13,7 @@ from tests.perf.made_blas import load
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.quantization import PairedAccuracy
-from tinytorch.perf.quantization.three_sides import accuracy_change
+from tinytorch.perf.quantization.tradeoff import accuracy_change
 from tinytorch.report import Page
 from tinytorch.report.records import page_file, schema
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.perf.made_ceilings import made_ceilings
 from tests.perf.small_models import INPUTS, OUTPUTS, ROWS, Mystery, rows, two_layers
+from tinytorch.chapters.quantization.exercises import naive_quantize
 from tinytorch.core.activations import ReLU
 from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.dispatch import apply, no_grad
@@ -40,7 +41,6 @@ from tinytorch.perf.quantization import (
     quantize_model,
     save_quantized,
 )
-from tinytorch.perf.quantization.exercises import naive_quantize
 
 pytestmark = pytest.mark.usefixtures("made_machine")
 

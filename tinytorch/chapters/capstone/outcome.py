@@ -29,7 +29,7 @@ from tinytorch.perf.measuring import Measurement, quantity, ratio
 from tinytorch.perf.measuring.comparison import Comparison, compare_all, compare_paired
 from tinytorch.perf.profiling.breakdown import amdahl
 from tinytorch.perf.quantization.accuracy import paired_difference_interval
-from tinytorch.perf.quantization.three_sides import accuracy_change as shown_change
+from tinytorch.perf.quantization.tradeoff import accuracy_change as shown_change
 from tinytorch.report import Column, Page, line, subplots, verdict_between, verdict_of_all
 
 #: What was measured of each configuration, by name, for each ladder.

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinytorch.chapters.capstone.ladder import Ladder, Stage, Trial
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.quantization.three_sides import accuracy_change as shown_change
+from tinytorch.perf.quantization.tradeoff import accuracy_change as shown_change
 from tinytorch.report import Column, Page, verdict_of_all
 from tinytorch.report.roofline_figure import placed_table, roofline_figure
 

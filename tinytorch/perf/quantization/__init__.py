@@ -44,6 +44,7 @@ from tinytorch.perf.quantization.observers import (
     RangeObserver,
 )
 from tinytorch.perf.quantization.state import load_quantized, save_quantized
+from tinytorch.perf.quantization.tradeoff import accuracy_change, error_ratios, tradeoffs
 from tinytorch.perf.quantization.training import fake_quantize, finish_training, prepare_training
 
 __all__ = [
@@ -63,12 +64,14 @@ __all__ = [
     "RangeObserver",
     "Scheme",
     "Sensitivity",
+    "accuracy_change",
     "analyze_model_sizes",
     "compare_models",
     "decode",
     "dequantize_blocks",
     "dequantize_int8",
     "encode",
+    "error_ratios",
     "fake_quantize",
     "finish_training",
     "integer_product",
@@ -92,6 +95,7 @@ __all__ = [
     "save_quantized",
     "sensitivity_scan",
     "stored_bytes",
+    "tradeoffs",
     "unpack",
     "weight_only_linear",
 ]

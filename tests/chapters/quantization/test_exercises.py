@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from tests.perf.answers import Answer, judged_answers
-from tinytorch.perf.quantization import exercises
+from tinytorch.chapters.quantization import exercises
 
 
 def scale_and_zero_point(low: float, high: float) -> tuple[float, int]:

@@ -1,4 +1,4 @@
-"""The three sides of one quantization, from one run: bytes, milliseconds, and what the task says."""
+"""Tradeoff of one quantization, from one run: bytes, milliseconds, and what the task says."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FLOAT = "float32"
 
 
 @dataclass(frozen=True)
-class Sides:
+class Tradeoff:
     """What one version of a model of the zoo takes and gives.
 
     Attributes:
@@ -47,10 +47,10 @@ class Sides:
     divergence: Statistic | None
 
 
-def three_sides(
+def tradeoffs(
     name: str, model: Module, versions: Mapping[str, Module], batch: int = 64, repeats: int = 15
-) -> dict[str, Sides]:
-    """Return all sides of a float model of the zoo, as `FLOAT`, and of each of its ``versions`` under their names.
+) -> dict[str, Tradeoff]:
+    """Return the tradeoff of a float model of the zoo, as `FLOAT`, and of each of its ``versions`` under their names.
 
     Raises:
         ValueError: if the zoo has no such model, a version is called `FLOAT`, or there is none.
@@ -62,7 +62,7 @@ def three_sides(
     right = {label: models.correct(each, name) for label, each in every.items()}
     logits = {label: models.held_out_logits(each, name) for label, each in every.items()}
     return {
-        label: Sides(
+        label: Tradeoff(
             stored_bytes(each),
             seconds[label],
             _speedup(seconds, label),

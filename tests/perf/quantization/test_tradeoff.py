@@ -1,4 +1,4 @@
-"""The studies of the chapter: their numbers against ones that are computed otherwise."""
+"""What a version takes and costs, and what training with the rounding brings back, computed otherwise."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,34 +9,19 @@ import numpy as np
 import pytest
 from scipy.special import rel_entr, softmax
 
-from tests.perf.made_ceilings import made_ceilings
 from tests.perf.quantization.small_zoo import make
 from tinytorch import datasets, models
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
-from tinytorch.core.tensor import Tensor
 from tinytorch.perf.quantization import (
-    MeanSquaredErrorObserver,
-    MinMaxObserver,
-    PercentileObserver,
     Plan,
-    QuantizedLinear,
     Scheme,
     paired_accuracy,
     quantize_model,
     stored_bytes,
 )
 from tinytorch.perf.quantization import retrained as training_study
-from tinytorch.perf.quantization.outlier_study import by_observer, normals_with_outlier
-from tinytorch.perf.quantization.product_study import (
-    layer_parts,
-    layer_speedup,
-    numpy_products,
-    one_row,
-    streaming_speedup,
-)
-from tinytorch.perf.quantization.three_sides import FLOAT, accuracy_change, error_ratios, three_sides
-from tinytorch.perf.roofline.bounds import bandwidth_at
+from tinytorch.perf.quantization.tradeoff import FLOAT, accuracy_change, error_ratios, tradeoffs
 
 TWO_BITS = Plan("weight-only", Scheme(2, per="channel"), ranges="mse")
 
@@ -51,10 +36,10 @@ def few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_examples")
-def test_three_sides_are_those_of_the_models_themselves() -> None:
+def test_a_tradeoff_is_that_of_the_models_themselves() -> None:
     model = make("gpt")
     versions: dict[str, Module] = {"8": quantize_model(model), "2": quantize_model(model, plan=TWO_BITS)}
-    found = three_sides("gpt", model, versions, batch=4, repeats=6)
+    found = tradeoffs("gpt", model, versions, batch=4, repeats=6)
     assert [*found] == [FLOAT, "8", "2"]
     assert found[FLOAT].stored > found["8"].stored > found["2"].stored == stored_bytes(versions["2"])
     assert (found[FLOAT].output_error, found[FLOAT].speedup.median) == (0, 1)
@@ -73,7 +58,7 @@ def test_three_sides_are_those_of_the_models_themselves() -> None:
 def test_versions_must_be_named() -> None:
     for versions in ({}, {FLOAT: make("mlp")}):
         with pytest.raises(ValueError, match="versions must name"):
-            three_sides("mlp", make("mlp"), versions)
+            tradeoffs("mlp", make("mlp"), versions)
 
 
 def test_a_change_of_accuracy_keeps_its_examples() -> None:
@@ -93,27 +78,11 @@ def test_error_ratios_are_of_each_example() -> None:
     with no_grad():
         wanted, off, near = (each(x).data.astype(np.float64) for each in (model, worse, better))
     by_hand = np.linalg.norm(off - wanted, axis=1) / np.linalg.norm(near - wanted, axis=1)
-    assert found.samples == pytest.approx(by_hand.tolist())
+    # BLAS rounds a batch of the whole set otherwise than its parts, which small errors feel.
+    assert found.samples == pytest.approx(by_hand.tolist(), rel=1e-3)
     assert found.interval.low > 1
     with pytest.raises(ValueError, match="better must differ"):
         error_ratios(model, worse, model, "mlp")
-
-
-def test_an_outlier_costs_the_rest_what_its_step_says() -> None:
-    """Rounding within a step is uniform noise of step² / 12, if nothing is clipped."""
-    numbers = normals_with_outlier(20_000, 50)
-    assert (numbers == 50).sum() == 1
-    found = by_observer(numbers, {"all": MinMaxObserver, "most": PercentileObserver, "mse": MeanSquaredErrorObserver})
-    rest = numbers[numbers != 50].astype(np.float64)
-    expected = 10 * np.log10((rest**2).mean() / (found["all"].step ** 2 / 12))
-    assert found["all"].rest_db == pytest.approx(expected, abs=0.2)
-    assert found["all"].became == pytest.approx(50, abs=found["all"].step)
-    assert found["most"].rest_db > found["all"].rest_db + 10
-    assert found["most"].became < 10 < found["mse"].became
-    everything = by_observer(numbers, {"all": MinMaxObserver}, counted=np.ones(20_000, bool))["all"]
-    assert everything.rest_db > found["all"].rest_db, "the outlier is most of the signal"
-    with pytest.raises(ValueError, match="at least 2"):
-        normals_with_outlier(1, 50)
 
 
 def test_training_with_rounding_brings_back_what_two_bits_lost_and_is_kept(
@@ -139,35 +108,3 @@ def test_training_with_rounding_brings_back_what_two_bits_lost_and_is_kept(
 def test_training_needs_examples() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         training_study.train_rounded("mlp", make("mlp"), TWO_BITS, epochs=1, learning_rate=1e-3, examples=0)
-
-
-def test_products_are_timed_in_turns() -> None:
-    found = numpy_products(16, repeats=6)
-    assert {*found} == {"float32", "int8", "int32"}
-    for kind, measured in found.items():
-        assert {*measured.how["interleaved_with"]} == {*found} - {kind}
-    assert layer_speedup(4, 32, 32, repeats=6).n == 6
-
-
-def test_parts_of_a_layer_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[int, int, int]] = []
-    forward = QuantizedLinear.forward
-
-    def watched(self: QuantizedLinear, x: Tensor) -> Tensor:
-        seen.append((len(x.data), self.in_features, self.out_features))
-        return forward(self, x)
-
-    monkeypatch.setattr(QuantizedLinear, "forward", watched)
-    parts = layer_parts(8, 64, 48, repeats=6)
-    assert {*seen} == {(8, 64, 48), (8, 64, 16), (8, 16, 48)}
-    sums = np.sum([part.samples for part in parts.values()], axis=0)
-    assert sums == pytest.approx(np.ones(6))
-
-
-def test_one_row_and_what_the_ladder_predicts() -> None:
-    found = one_row([16, 32], {"8 bits": Plan("weight-only")}, repeats=6)
-    assert {name: len(each) for name, each in found.items()} == {"float32": 2, "8 bits": 2}
-    machine = made_ceilings()
-    wide, narrow = 4 * 512**2, 512**2 // 2
-    expected = wide / narrow * bandwidth_at(narrow, machine).median / bandwidth_at(wide, machine).median
-    assert streaming_speedup(512, 4, machine) == pytest.approx(expected)

@@ -1,0 +1,453 @@
+"""Speed and bytes of compressed layers: zeros in dense products, sparse storage, fewer units, lower rank."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinytorch import models
+from tinytorch.chapters import sources
+from tinytorch.core.dispatch import no_grad
+from tinytorch.core.layers import Linear
+from tinytorch.core.module import Module
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.compression.csr import SparseLinear, csr_nbytes
+from tinytorch.perf.compression.low_rank import LowRankLinear, break_even_rank
+from tinytorch.perf.compression.pruning import magnitude_prune
+from tinytorch.perf.compression.sparsity import measure_sparsity
+from tinytorch.perf.measuring import Measurement, Statistic, interleave, ratio
+from tinytorch.perf.ops.sparse import matrix_of
+from tinytorch.perf.profiling.breakdown import amdahl
+from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.quantization.convert import stored_bytes
+from tinytorch.report import Column, Page, color, line, subplots, verdict_between, verdict_of_all
+
+_DENSE = "dense"
+#: Copies of a layer in different places of memory.
+_COPIES = 4
+#: Width of the layer that gets zeros, and of those that become sparse or thin.
+_ZEROS_WIDTH, _WIDTH = 512, 1024
+ZEROS = (
+    Column("share", "Zeros", "%"),
+    Column("speed", "Speedup"),
+    Column("stored", "Stored", "B"),
+    Column("flops", "FLOPs a row", "FLOP"),
+)
+CSR = (
+    Column("zeros", "Zeros", "%"),
+    Column("stored", "Bytes, of the dense", "%"),
+    Column("one", "Speedup, 1 row"),
+    Column("many", "64 rows"),
+    Column("scipy", "64 rows, SciPy"),
+)
+STRUCTURED = (
+    Column("model", "Model"),
+    Column("ratio", "Units removed", "%"),
+    Column("promised", "Fewer FLOPs", ""),
+    Column("gain", "Speedup"),
+    Column("smaller", "Fewer bytes", ""),
+    Column("score", "Score, not fine-tuned", "%"),
+)
+LOW_RANK = (
+    Column("rank", "Rank", "1"),
+    Column("promised", "Fewer FLOPs and bytes", ""),
+    Column("gain", "Speedup"),
+)
+
+
+def zeros_in_dense(width: int, rows: int, sparsities: Sequence[float], repeats: int = 15) -> dict[float, Measurement]:
+    """Return the speedup that zeros alone bring a square linear layer: its time without any over that with a share.
+
+    Where an array happens to lie can matter more than what is in it, so each share has `_COPIES` of its layer, which
+    run one after the other in one timed call.
+    """
+    x = _input(rows, width)
+
+    def run(sparsity: float) -> Callable[[], Any]:
+        pruned = magnitude_prune(Linear(width, width, seed=0), sparsity)
+        copies = [copy.deepcopy(pruned) for _ in range(_COPIES)]
+        return lambda: [layer(x) for layer in copies]
+
+    with no_grad():
+        seconds = interleave({str(each): run(each) for each in (0.0, *sparsities)}, repeats=repeats, warmup_seconds=0.2)
+    return {each: ratio(seconds["0.0"], seconds[str(each)], f"no zeros over {each:.0%}") for each in sparsities}
+
+
+@dataclass(frozen=True)
+class SparseSpeed:
+    """A square layer in compressed sparse rows against the same layer dense: speedups by sparsity.
+
+    Attributes:
+        sparsities: shares of zeros, rising.
+        ours: dense time over that of `SparseLinear`.
+        scipy: dense time over that of SciPy's CSR matrix on inputs that lie as it wants them, without bias.
+        break_even: the sparsity from which `ours` is above 1, by linear interpolation; one sample for each round.
+        stored: bytes of the weight in CSR over those of the dense one.
+    """
+
+    sparsities: tuple[float, ...]
+    ours: list[Measurement]
+    scipy: list[Measurement]
+    break_even: Measurement
+    stored: list[float]
+
+
+def sparse_speed(width: int, rows: int, sparsities: Sequence[float], repeats: int = 15) -> SparseSpeed:
+    """Return the speed of sparse storage, all sparsities in turns with the dense layer.
+
+    Raises:
+        ValueError: if the sparsities are not two or more, rising, from 0 to 1.
+    """
+    if len(sparsities) < 2 or list(sparsities) != sorted(set(sparsities)):
+        raise ValueError(f"sparsities must be two or more, rising, not {list(sparsities)}")
+    pruned = [magnitude_prune(Linear(width, width, seed=0), each) for each in sparsities]
+    twins = [SparseLinear(layer) for layer in pruned]  # type: ignore[arg-type]
+    x = _input(rows, width)
+    turned = np.ascontiguousarray(x.data.T)
+    theirs = {
+        f"SciPy {each}": _times(matrix_of(t.values.data, t.indices.data, t.starts.data, width), turned)
+        for each, t in zip(sparsities, twins, strict=True)
+    }
+    own = dict(zip((f"CSR {each}" for each in sparsities), twins, strict=True))
+    seconds = _in_turns({_DENSE: pruned[0], **own}, x, repeats, theirs)
+    ours = [ratio(seconds[_DENSE], seconds[f"CSR {each}"], f"dense over CSR, {each:.0%} zeros") for each in sparsities]
+    scipy = [ratio(seconds[_DENSE], seconds[f"SciPy {each}"], f"dense over SciPy, {each:.0%}") for each in sparsities]
+    rounds = zip(*(each.samples for each in ours), strict=True)
+    crossings = tuple(crossing(sparsities, one) for one in rounds)
+    name = f"sparsity from which CSR is faster, {rows} rows, {width} wide"
+    stored = [twin.weight_nbytes / (4 * width * width) for twin in twins]
+    return SparseSpeed(tuple(sparsities), ours, scipy, Measurement(name, crossings, "%", ours[0].how), stored)
+
+
+def crossing(places: Sequence[float], speedups: Sequence[float]) -> float:
+    """Return where speedups over rising ``places`` come to stay at 1 or above, between neighbours linearly.
+
+    It is the first place if all are, and 1 if the last is not.
+    """
+    below = [index for index, speedup in enumerate(speedups) if speedup < 1]
+    if not below:
+        return places[0]
+    last = below[-1]
+    if last == len(places) - 1:
+        return 1.0
+    share = (1 - speedups[last]) / (speedups[last + 1] - speedups[last])
+    return places[last] + share * (places[last + 1] - places[last])
+
+
+def low_rank_speedups(width: int, rows: int, ranks: Sequence[int], repeats: int = 15) -> list[Measurement]:
+    """Return the time of a square linear layer over that of its `LowRankLinear` of each rank."""
+    layer = Linear(width, width, seed=0)
+    seconds = _in_turns(
+        {_DENSE: layer, **{str(rank): LowRankLinear(layer, rank) for rank in ranks}}, _input(rows, width), repeats
+    )
+    return [ratio(seconds[_DENSE], seconds[str(rank)], f"full rank over rank {rank}") for rank in ranks]
+
+
+def model_speedups(
+    model: Module, versions: Mapping[str, Module], inputs: Any, repeats: int = 15
+) -> dict[str, Measurement]:
+    """Return the time of a forward pass of ``model`` over that of each version, all in turns."""
+    seconds = _in_turns({_DENSE: model, **versions}, inputs, repeats)
+    return {name: ratio(seconds[_DENSE], seconds[name], f"full model over {name}, forward pass") for name in versions}
+
+
+def record_zeros(page: Page, dense: Mapping[float, Measurement], mlp: Module, pruned: Module) -> None:
+    """Show that zeros save nothing by themselves, and the claim that pruning makes models faster.
+
+    Args:
+        page: where to.
+        dense: what `zeros_in_dense` found by share of zeros, nine tenths among them.
+        mlp: before pruning; ``pruned``, after.
+    """
+    layers = {share: magnitude_prune(Linear(_ZEROS_WIDTH, _ZEROS_WIDTH, seed=0), share) for share in (0, *dense)}
+    page.table(
+        "zeros",
+        [
+            {
+                "share": share,
+                "speed": speed,
+                "stored": stored_bytes(layers[share]),
+                "flops": Profiler().count_flops(layers[share], (1, _ZEROS_WIDTH)),
+            }
+            for share, speed in dense.items()
+        ],
+        ZEROS,
+        caption="A linear layer of 512 by 512 with zeros among its weights, 64 rows: speedup over the same layer "
+        "without zeros, bytes of its state, and work.",
+    )
+    zeros = measure_sparsity(pruned) / 100
+    page.number("sparsity-after", zeros, unit="%", what="zeros among the weights of the pruned MLP")
+    page.number("bytes-before", stored_bytes(mlp), unit="B", what="state of the MLP")
+    page.number("bytes-after", stored_bytes(pruned), unit="B", what="state of the pruned MLP")
+    page.number("zeros-speedup", dense[0.9])
+    page.number(
+        "zeros-stored",
+        stored_bytes(layers[0.9]) / stored_bytes(layers[0]),
+        unit="%",
+        what="bytes of the layer with nine tenths of zeros, of those without",
+    )
+    page.claim(
+        "pruning-is-faster",
+        statement="Pruning makes models faster.",
+        source=f"{sources.COURSE_COMPRESSION}: faster inference, less memory",
+        source_url=sources.COURSE_COMPRESSION_URL,
+        verdict=verdict_between(dense[0.9], low=1.2),
+        evidence="With nine tenths of its weights zero, the layer ran {zeros-speedup} as fast in the dense product, "
+        "and took {zeros-stored} of the bytes. The test asks for a fifth more speed.",
+    )
+
+
+def record_sparse(
+    page: Page, one: SparseSpeed, many: SparseSpeed, mlp: Module, pruned: Module, smaller: Module
+) -> None:
+    """Show from which share of zeros on sparse storage is smaller, and from which it is faster.
+
+    The page knows the bytes of the dense models by then.
+
+    Args:
+        page: where to.
+        one: of one row, 1,024 wide; ``many``, of 64 rows.
+        mlp: before pruning; ``pruned``, after, still dense; ``smaller``, the same in compressed sparse rows.
+    """
+    figure, ax = subplots(height=3.2)
+    percent = [100 * level for level in many.sparsities]
+    line(ax, percent, one.ours, quantity="speedup", variant="cached", label="CSR, 1 row")
+    line(ax, percent, many.ours, quantity="speedup", variant="compiled", label="CSR, 64 rows")
+    line(ax, percent, many.scipy, quantity="speedup", variant="reference", label="SciPy, 64 rows")
+    ax.axhline(1, color=color("baseline"), linewidth=0.8)
+    ax.set_yscale("log")
+    ax.set_xlabel("zeros (%)")
+    ax.legend(loc="upper left")
+    page.figure(
+        "csr-speed",
+        figure,
+        caption="Speedup of sparse over dense products, 1,024 inputs and outputs, one thread. Above the line at one, "
+        "storing only what is left saves time, too.",
+        alt="Three lines of the speedup of CSR over the dense product by sparsity: this book's kernel for 1 row and "
+        "for 64, and SciPy's for 64. A level line marks one.",
+    )
+    rows = zip(many.sparsities, many.stored, one.ours, many.ours, many.scipy, strict=True)
+    page.table(
+        "csr",
+        [dict(zip(("zeros", "stored", "one", "many", "scipy"), row, strict=True)) for row in rows],
+        CSR,
+        caption="Sparse storage of a layer of 1,024 by 1,024: bytes and speedup over the dense layer.",
+    )
+    size = _WIDTH * _WIDTH
+    left = next(n for n in range(size, 0, -1) if csr_nbytes(_WIDTH, _WIDTH, n) < 4 * size)
+    page.number(
+        "bytes-break-even",
+        1 - left / size,
+        unit="%",
+        what="sparsity from which CSR takes fewer bytes, 1,024 by 1,024, exact",
+    )
+    page.number("time-break-even-one", one.break_even)
+    page.number("time-break-even-many", many.break_even)
+    page.number(
+        "csr-half",
+        csr_nbytes(_WIDTH, _WIDTH, size) / (4 * size),
+        unit="%",
+        what="bytes of a weight without any zeros in CSR, of the dense",
+    )
+    tenth = many.sparsities.index(0.9)
+    what = "bytes of CSR with nine tenths of zeros, of the dense"
+    page.number("csr-90", many.stored[tenth], unit="%", what=what)
+    page.number("csr-90-speed", many.ours[tenth])
+    fewer = stored_bytes(pruned) / stored_bytes(smaller)
+    page.number("mlp-csr", fewer, unit="", what="bytes of the pruned MLP, dense over CSR")
+    page.claim(
+        "sparse-is-smaller",
+        statement="Sparse is smaller.",
+        source=f"{sources.COURSE_COMPRESSION}: smaller models, less memory",
+        source_url=sources.COURSE_COMPRESSION_URL,
+        verdict="refuted" if stored_bytes(pruned) >= stored_bytes(mlp) else "supported",
+        evidence="Pruned and still dense, the MLP takes {bytes-after}, as before. In CSR a weight is smaller from "
+        "{bytes-break-even} of zeros on, and takes {csr-half} of the bytes without any. Stored in CSR the pruned MLP "
+        "is {mlp-csr} smaller. It is the storage that is smaller, not the sparsity.",
+    )
+
+
+def record_units(page: Page, masked: Module, thinner: Module, images: Tensor) -> None:
+    """Record that a CNN with units removed computes what one with zeros for them does, in fewer bytes."""
+    logits, thin = masked(images).data, thinner(images).data
+    page.number(
+        "apart",
+        float(np.abs(logits - thin).max()),
+        unit="1",
+        what="largest difference of the logits of the masked and the smaller CNN",
+    )
+    page.number("thin-logit", float(np.abs(thin).max()), unit="1", what="largest logit of the smaller CNN by magnitude")
+    page.number("masked-bytes", stored_bytes(masked), unit="B", what="state of the masked CNN")
+    page.number("thinner-bytes", stored_bytes(thinner), unit="B", what="state of the smaller CNN")
+
+
+@dataclass(frozen=True)
+class Thinner:
+    """A model with fewer units against the whole one.
+
+    Attributes:
+        flops: of the whole model over those that are left, which promises a speedup; ``smaller``, the same of bytes.
+        gain: measured speedup.
+        score: before any fine-tuning.
+    """
+
+    flops: float
+    smaller: float
+    gain: Measurement
+    score: float
+
+
+def thinner_versions(
+    trained: Mapping[str, Module],
+    thin: Mapping[str, Mapping[float, Module]],
+    gains: Mapping[str, Mapping[float, Measurement]],
+) -> dict[str, dict[float, Thinner]]:
+    """Return what each model of the zoo promises and gives without some of its units, by the ratio that was removed."""
+    return {
+        name: {
+            ratio: Thinner(
+                _flops(name, trained[name]) / _flops(name, version),
+                stored_bytes(trained[name]) / stored_bytes(version),
+                gains[name][ratio],
+                models.accuracy(version, name),
+            )
+            for ratio, version in versions.items()
+        }
+        for name, versions in thin.items()
+    }
+
+
+def _flops(name: str, model: Module) -> int:
+    """Return the FLOPs of one example."""
+    return Profiler().count_flops(model, models.entry(name).example_input(1).shape)
+
+
+def record_structured(page: Page, found: Mapping[str, Mapping[float, Thinner]]) -> None:
+    """Show what fewer units promise and what they give, half of the units among the ratios of each model."""
+    page.table(
+        "structured",
+        [
+            {
+                "model": name.upper(),
+                "ratio": ratio,
+                "promised": each.flops,
+                "gain": each.gain,
+                "smaller": each.smaller,
+                "score": each.score,
+            }
+            for name, by_ratio in found.items()
+            for ratio, each in by_ratio.items()
+        ],
+        STRUCTURED,
+        caption="Neurons, channels and heads removed: FLOPs and bytes of the whole model over those that are left, "
+        "measured speedup of a forward pass of 64, and the score before any fine-tuning.",
+    )
+    halves = {name: by_ratio[0.5] for name, by_ratio in found.items()}
+    for name, half in halves.items():
+        what = f"FLOPs of the {name.upper()} over those with half of its units"
+        page.number(f"{name}-half-flops", half.flops, unit="", what=what)
+        page.number(f"{name}-half-speed", half.gain)
+    short = [name.upper() for name, half in halves.items() if verdict_between(half.gain, low=half.flops) == "refuted"]
+    page.word(
+        "flops-kept",
+        "the " + " and the ".join(short) if short else "none of the three models",
+        because="with half of the units the speedups are {mlp-half-speed}, {cnn-half-speed} and {gpt-half-speed}, and "
+        "the FLOPs promise {mlp-half-flops}, {cnn-half-flops} and {gpt-half-flops}",
+    )
+
+
+def record_low_rank(
+    page: Page,
+    gains: Mapping[int, Measurement],
+    changes: Mapping[float, Statistic],
+    quarter_gain: Measurement,
+    mlp: Module,
+    quarter: Module,
+) -> None:
+    """Show what lower ranks promise and give, and the claim that they save.
+
+    Args:
+        page: where to.
+        gains: `low_rank_speedups` of a layer 1,024 wide by rank, 128 and the largest that saves among them.
+        changes: of the MLP's accuracy by the share of ranks that it keeps, a half and a quarter, fine-tuned.
+        quarter_gain: speedup of the MLP with a quarter of its ranks, ``quarter``, over the whole ``mlp``.
+    """
+    page.table(
+        "low-rank",
+        [
+            {"rank": rank, "promised": _WIDTH * _WIDTH / (rank * 2 * _WIDTH), "gain": gain}
+            for rank, gain in gains.items()
+        ],
+        LOW_RANK,
+        caption="A layer of 1,024 by 1,024 as two of lower rank, 64 rows: what is promised, and what is measured. The "
+        "last rank is the largest that saves.",
+    )
+    fewer = stored_bytes(mlp) / stored_bytes(quarter)
+    what = "bytes of the MLP over those with a quarter of the ranks"
+    page.number("rank-quarter-bytes", fewer, unit="", what=what)
+    page.number("rank-quarter-change", changes[0.25])
+    page.number("rank-half-change", changes[0.5])
+    page.number("rank-quarter-speed", quarter_gain)
+    page.number("rank-128", gains[128])
+    largest = max(gains)
+    page.number("break-even", largest, unit="1", what="largest rank that saves, 1,024 by 1,024")
+    page.number("break-even-speed", gains[largest])
+    page.claim(
+        "low-rank-saves",
+        statement="Low rank saves.",
+        source=f"{sources.COURSE_COMPRESSION}, on low-rank approximation",
+        source_url=sources.COURSE_COMPRESSION_URL,
+        verdict=verdict_of_all(
+            [
+                verdict_between(quarter_gain, low=1.0),
+                "supported" if fewer > 1 else "refuted",
+                verdict_between(changes[0.25], low=-0.02),
+            ]
+        ),
+        evidence="With a quarter of the ranks the MLP is {rank-quarter-bytes} smaller, runs {rank-quarter-speed} as "
+        "fast, and after fine-tuning its accuracy changed by {rank-quarter-change}. "
+        "The test asks for fewer bytes, less time, and a loss of at most two points.",
+    )
+
+
+def record_answers(page: Page) -> None:
+    """Record the answers to the questions at the end: all of them are computed."""
+    wide = 4096 * 4096
+
+    def answer(key: str, value: float, unit: str, what: str) -> None:
+        page.number(key, value, unit=unit, what=what, modelled=True)
+
+    answer("q-dense", 4 * wide, "B", "a weight of 4,096 by 4,096 in float32")
+    left = csr_nbytes(4096, 4096, round(0.05 * wide))
+    answer("q-csr", left, "B", "the same in CSR, a twentieth of the weights left")
+    answer("q-rank", break_even_rank(4096, 4096), "1", "largest rank that saves, 4,096 by 4,096")
+    answer("q-rank-gain", wide / (256 * 8192), "", "numbers of the weight over those of rank 256")
+    answer("q-quarter", 0.5 * 0.5, "%", "numbers left of a weight with half of its rows and columns")
+    answer("q-amdahl", amdahl(0.6, 3), "", "Amdahl's law, share 0.6, three times as fast")
+    answer("q-amdahl-limit", amdahl(0.6, 1e9), "", "Amdahl's limit, share 0.6")
+    answer("q-mask", 1 / 4, "%", "a mask of one byte a weight, of four bytes")
+    answer("q-places", 2 * 2 / (4 * 32), "%", "two positions of two bits for four weights of 32 bits")
+
+
+def _input(rows: int, width: int) -> Tensor:
+    return Tensor(np.random.default_rng(1).standard_normal((rows, width), dtype=np.float32))
+
+
+def _times(matrix: Any, turned: Array) -> Callable[[], Any]:
+    return lambda: matrix @ turned
+
+
+def _in_turns(
+    layers: Mapping[str, Any], x: Any, repeats: int, others: Mapping[str, Callable[[], Any]] | None = None
+) -> dict[str, Measurement]:
+    def forward_of(layer: Any) -> Callable[[], Any]:
+        return lambda: layer(x)
+
+    functions = {name: forward_of(layer) for name, layer in layers.items()} | dict(others or {})
+    with no_grad():
+        return interleave(functions, repeats=repeats, warmup_seconds=0.2)
