@@ -126,15 +126,6 @@ def test_report_writes_a_page_and_markdown_with_the_machine_and_the_front(tmp_pa
     assert "No other variant is proven better than: a" in text.read_text()
 
 
-def test_history_writes_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    saved(folder, "base", a=1e-3)
-    assert main(["history", str(folder), "--html", str(tmp_path / "page.html")]) == 0
-    assert "no change is proven" in capsys.readouterr().out
-    assert "a, batch 1" in (tmp_path / "page.html").read_text()
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -148,7 +139,6 @@ def test_history_writes_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ([*OWN, "--processes", "0", "--json", "x.json"], "processes must be at least 1"),
         (["report", "x.json"], "--html OUT or --markdown OUT"),
         (["report", "x.json", "--html", "y.html"], "x.json"),
-        (["history", "no_such_folder", "--html", "y.html"], "FOLDER must be a folder"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence_and_leaves_nothing(

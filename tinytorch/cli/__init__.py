@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tinytorch.cli import bench, compare, history, links, machine, measure, profile, report
+from tinytorch.cli import bench, compare, links, machine, measure, profile, report
 from tinytorch.cli.usage import Parser, UsageError, sentence
 
 
@@ -32,6 +32,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     parser = Parser(prog="tinytorch", description="Instruments for the performance of models.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (profile, machine, bench, compare, report, history, measure, links):
+    for command in (profile, machine, bench, compare, report, measure, links):
         command.add(commands)
     return parser

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +15,7 @@ from tinytorch.perf.benchmarking import (
     compare_results,
     continued,
     differences,
-    history_of,
     pareto_front,
-    save_results,
 )
 from tinytorch.perf.benchmarking.performance import WORKER, Performance
 from tinytorch.perf.benchmarking.placement import numbers_done, place_words, placed, workers_at_once
@@ -82,14 +79,6 @@ def test_the_number_of_workers_is_a_condition_of_the_times() -> None:
     assert continued(beside, beside.plan, beside.code, workers=2) == beside
     with pytest.raises(ValueError, match="was measured by 1 at a time"):
         continued(alone, alone.plan, alone.code, workers=2)
-
-
-def test_histories_of_other_numbers_of_workers_and_of_other_machines_are_apart(tmp_path: Path) -> None:
-    one = results(performance("a"))
-    other = replace(one, identity={**one.identity, "cpu": "another"})
-    for index, each in enumerate((one, one, results(at(performance("a"))), other)):
-        save_results(replace(each, run=str(index)), tmp_path / f"{index}.json")
-    assert sorted(len(history.runs) for history in history_of(tmp_path).histories) == [1, 1, 2]
 
 
 def made(missing: int | None) -> Results:

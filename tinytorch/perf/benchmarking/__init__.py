@@ -1,6 +1,5 @@
 """Benchmarking: whole models compared in speed, memory and accuracy, with intervals and verdicts."""
 
-from tinytorch.perf.benchmarking.change_points import change_points
 from tinytorch.perf.benchmarking.comparing import (
     Change,
     SizeChange,
@@ -9,7 +8,6 @@ from tinytorch.perf.benchmarking.comparing import (
     compare_with_first,
     kept_of_product,
 )
-from tinytorch.perf.benchmarking.history import Histories, History, history_of
 from tinytorch.perf.benchmarking.measuring import benchmark_suite, measure_performance
 from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front
 from tinytorch.perf.benchmarking.performance import Performance
@@ -42,8 +40,6 @@ from tinytorch.perf.benchmarking.zoo import suite, suite_names
 __all__ = [
     "AccuracyRun",
     "Change",
-    "Histories",
-    "History",
     "ParetoFront",
     "Performance",
     "Plan",
@@ -56,7 +52,6 @@ __all__ = [
     "Variant",
     "accuracy_run",
     "benchmark_suite",
-    "change_points",
     "compare",
     "compare_processes",
     "compare_results",
@@ -65,7 +60,6 @@ __all__ = [
     "differences",
     "fewest_queries",
     "fewest_within",
-    "history_of",
     "kept_of_product",
     "load_results",
     "measure_performance",
