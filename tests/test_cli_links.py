@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.perf.distributed.messages.made_times import made_times
+from tests.perf.distributed.collectives.made_times import made_times
 from tinytorch.cli import links, main
-from tinytorch.perf.distributed.messages.collective_files import load_collectives, save_collectives
-from tinytorch.perf.distributed.messages.collectives import Collectives
+from tinytorch.perf.distributed.collectives.measured import Collectives, load_collectives, save_collectives
 from tinytorch.perf.measuring import Measurement
 
 

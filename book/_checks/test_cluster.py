@@ -15,11 +15,10 @@ from made_page import made_page, opened_page
 from playwright.sync_api import Browser, Locator, expect
 from playwright.sync_api import Page as Tab
 
-from tinytorch.perf.distributed.larger import presets
-from tinytorch.perf.distributed.larger.links import Cluster, GivenLink
-from tinytorch.perf.distributed.larger.prediction import Prediction, Split, predict
-from tinytorch.perf.distributed.larger.splits import best_splits
-from tinytorch.perf.distributed.larger.workload import Part, Workload, transformer_workload
+from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink
+from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, predict
+from tinytorch.perf.distributed.cluster_model.splits import best_splits
+from tinytorch.perf.distributed.cluster_model.workload import Part, Workload, transformer_workload
 from tinytorch.report.numbers import format_number
 
 PREDICT = """cases => cases.map(({ workload, links, split }) => {

@@ -12,7 +12,7 @@ from cluster import ClusterExplorerNode
 from record_store import PageRecords, store_of
 
 from tests.perf.made_ceilings import spread
-from tinytorch.perf.distributed.larger.presets import CLUSTERS
+from tinytorch.chapters.distributed.explorer import CLUSTERS
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 

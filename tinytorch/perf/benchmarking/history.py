@@ -13,7 +13,6 @@ import numpy as np
 
 from tinytorch.perf.benchmarking.change_points import change_points, levels
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.benchmarking.placement import workers_at_once
 from tinytorch.perf.benchmarking.regressions import log_time
 from tinytorch.perf.benchmarking.results import Results, load_results
 from tinytorch.perf.measuring import Measurement
@@ -84,7 +83,7 @@ def moved_words(moved: Moved) -> str:
 def history_of(folder: Path) -> Histories:
     """Return what the files of results below ``folder`` say over time.
 
-    Runs of different machines, threads, workers at a time or libraries are not mixed: each makes a history of its own.
+    Runs of different machines, threads or libraries are not mixed: each makes a history of its own.
 
     Raises:
         ValueError: if there are none, or a file cannot be read; the message names it.
@@ -96,8 +95,7 @@ def history_of(folder: Path) -> Histories:
     for path in files:
         results = load_results(path)
         if results.performances:
-            workers = workers_at_once(results.performances)
-            key = json.dumps([results.plan.subject, results.plan.threads, workers, results.fingerprint], sort_keys=True)
+            key = json.dumps([results.plan.subject, results.plan.threads, results.fingerprint], sort_keys=True)
             groups.setdefault(key, []).append(results)
     return Histories(tuple(history(group) for group in groups.values()))
 

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from tinytorch.perf.benchmarking.comparing import DELTA_BETWEEN_RUNS, LARGER, WORSE, Change, compare
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.benchmarking.placement import withheld
 from tinytorch.perf.benchmarking.results import Results, differences
 from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.comparison import CANNOT_TELL, SLOWER, Comparison, interval_verdict
@@ -191,7 +190,7 @@ def compare_results(
     mean = _geometric_mean(before, after, shared, delta, 1 - (1 - confidence) / compared, compared)
     return ResultsChange(
         changes,
-        withheld(mean, (*before.values(), *after.values())),
+        mean,
         tuple(_warnings(base, new)),
         tuple(name for name in base.performances if name not in new.performances),
         tuple(name for name in new.performances if name not in base.performances),

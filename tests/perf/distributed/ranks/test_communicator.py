@@ -10,8 +10,8 @@ import pytest
 from tests.perf.distributed.ranks import programs
 from tinytorch.perf.distributed.ranks import launch as launching
 from tinytorch.perf.distributed.ranks import mpi
+from tinytorch.perf.distributed.ranks.collective_ops import MPIMissingError, load_mpi
 from tinytorch.perf.distributed.ranks.launch import launch
-from tinytorch.perf.distributed.ranks.mpi import MPIMissingError, load_mpi
 from tinytorch.perf.host.pinned_threads import allowed_cores, may_pin, usable_cores
 
 RANKS = 3

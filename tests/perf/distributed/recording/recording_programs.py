@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.chapters.distributed.step_recording import Burden, record_on_rank
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.recording.clocks import align
-from tinytorch.perf.distributed.recording.rank_recording import recorded
-from tinytorch.perf.distributed.recording.step_recording import Burden, record_on_rank
+from tinytorch.perf.distributed.recording.timeline import recorded
 
 #: Of the clock that each rank is given: nanoseconds ahead of its own, and faster by as many in a million.
 AHEAD, FASTER = 10**12, 300
@@ -27,7 +27,7 @@ def wrong(when: int, rank: int) -> int:
 
 def all_recordings(communicator: Communicator, trace: str) -> dict[str, Any]:
     """Return what the tests look at; recordings are those of rank 0."""
-    found = {"straggler": record_straggler(communicator), "talks": record_talks(communicator, trace)}
+    found = {"straggler": record_straggler(communicator), "comm_info": record_talks(communicator, trace)}
     found["clocks"] = read_clocks(communicator)
     found["steps"] = record_on_rank(communicator, "mlp", 8, steps=2, bucket_bytes=2**14, products=1, burdened=1, seed=3)
     return found

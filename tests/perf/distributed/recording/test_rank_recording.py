@@ -13,12 +13,11 @@ import pytest
 
 from tests.perf.distributed.recording import recording_programs
 from tests.perf.distributed.recording.test_timeline import events_of, holds
+from tinytorch.chapters.distributed import step_recording
+from tinytorch.chapters.distributed.step_recording import record_steps, shares_over, typical
 from tinytorch.perf.distributed.ranks.launch import launch
-from tinytorch.perf.distributed.recording import step_recording
 from tinytorch.perf.distributed.recording.clocks import Clocks, Reading, align
-from tinytorch.perf.distributed.recording.rank_recording import RankRecording
-from tinytorch.perf.distributed.recording.step_recording import record_steps, shares_over, typical
-from tinytorch.perf.distributed.recording.timeline import Timeline
+from tinytorch.perf.distributed.recording.timeline import RankRecording, Timeline
 from tinytorch.perf.host.blas import limited_blas_threads
 
 WHOLE = 8 * 2 * 2
@@ -56,9 +55,9 @@ def test_the_rank_that_does_more_work_is_named_with_it(found: Mapping[str, Any])
     assert straggler.rank == 1
     assert str(straggler.mostly) == str(straggler.most_excess) == "matmul in Burden"
     assert straggler.worst.kind == "all_reduce"
-    for meeting in timeline.meetings:
-        zero, one = (call.parts[0].event for call in meeting.calls)
-        waits = {call.rank: meeting.waiting(call, call.parts[0]) for call in meeting.calls}
+    for matched in timeline.matched_calls:
+        zero, one = (call.parts[0].event for call in matched.calls)
+        waits = {call.rank: matched.waiting(call, call.parts[0]) for call in matched.calls}
         late = int(one.start > zero.start)
         apart = abs(one.start - zero.start)
         assert waits[late] == 0
@@ -72,10 +71,12 @@ def test_the_rank_that_does_more_work_is_named_with_it(found: Mapping[str, Any])
 
 
 def test_each_call_finds_its_partners(found: Mapping[str, Any]) -> None:
-    timeline = Timeline.from_json(found["talks"])
-    meetings = Counter((meeting.kind, meeting.calls[0].talk.group, len(meeting.calls)) for meeting in timeline.meetings)
+    timeline = Timeline.from_json(found["comm_info"])
+    matched_calls = Counter(
+        (matched.kind, matched.calls[0].info.group, len(matched.calls)) for matched in timeline.matched_calls
+    )
     alone = {("all_reduce", f"world.1:{rank}", 1): 1 for rank in range(2)}
-    assert meetings == {
+    assert matched_calls == {
         ("", "world", 2): 1,
         ("all_reduce", "world", 2): 1,
         ("all_reduce", "world.2", 2): 1,
@@ -86,12 +87,12 @@ def test_each_call_finds_its_partners(found: Mapping[str, Any]) -> None:
         **alone,
     }
     assert timeline.unmatched == 1, "what began before"
-    for meeting in timeline.meetings:
-        assert len({call.bytes for call in meeting.calls}) == 1, "what one sends the other receives"
-    sizes = sorted(meeting.calls[0].bytes for meeting in timeline.meetings if meeting.kind == "message")
+    for matched in timeline.matched_calls:
+        assert len({call.bytes for call in matched.calls}) == 1, "what one sends the other receives"
+    sizes = sorted(matched.calls[0].bytes for matched in timeline.matched_calls if matched.kind == "message")
     assert sizes == [8, 8, 16, 16]
-    assert len({id(part.event) for m in timeline.meetings for call in m.calls for part in call.parts}) == sum(
-        len(track.talks) for track in timeline.tracks
+    assert len({id(part.event) for m in timeline.matched_calls for call in m.calls for part in call.parts}) == sum(
+        len(track.comm_info) for track in timeline.tracks
     )
     for shares in timeline.shares():
         parts = (shares.computing_seconds, shares.waiting_seconds, shares.moving_seconds, shares.between_seconds)
@@ -100,10 +101,10 @@ def test_each_call_finds_its_partners(found: Mapping[str, Any]) -> None:
 
 
 def test_the_trace_of_real_ranks_opens_and_its_arrows_land_on_calls(found: Mapping[str, Any], trace: Path) -> None:
-    timeline = Timeline.from_json(found["talks"])
+    timeline = Timeline.from_json(found["comm_info"])
     events = events_of(trace)
     calls = [e for e in events if e.get("cat") == "communication"]
-    assert len(calls) == sum(len(track.talks) for track in timeline.tracks)
+    assert len(calls) == sum(len(track.comm_info) for track in timeline.tracks)
     arrows = [e for e in events if e["ph"] in "sf"]
     assert arrows
     for arrow in arrows:
@@ -124,7 +125,7 @@ def test_steps_are_recorded_with_and_without_overlap(found: Mapping[str, Any], m
     for timeline, begun_early in ((steps.overlapped[0], True), (steps.afterwards[1], False)):
         backward_ends = max(e.end for e in timeline.tracks[0].profile.events if e.phase == "backward")
         gradients = [
-            call for m in timeline.meetings for call in m.calls if call.rank == 0 and call.talk.group != "world"
+            call for m in timeline.matched_calls for call in m.calls if call.rank == 0 and call.info.group != "world"
         ]
         assert len(gradients) > 1, "several buckets"
         assert (min(call.arrival for call in gradients) < backward_ends) == begun_early

@@ -14,11 +14,15 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import train_step
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.training.batches import ShardedBatches
 from tinytorch.perf.distributed.training.data_parallel import counted_targets
-from tinytorch.perf.distributed.training.pipeline import Pipeline
-from tinytorch.perf.distributed.training.sampler import ShardedBatches
-from tinytorch.perf.distributed.training.schedules import gpipe, one_forward_one_backward
-from tinytorch.perf.distributed.training.stages import GPTStage, sequential_stage
+from tinytorch.perf.distributed.training.pipeline import (
+    GPTStage,
+    Pipeline,
+    gpipe,
+    one_forward_one_backward,
+    sequential_stage,
+)
 from tinytorch.perf.distributed.training.tensor_parallel import ColumnParallelLinear, RowParallelLinear, tensor_parallel
 
 SHAPE = (3, 5, 8)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.perf.distributed.training.model_programs import pipelined, trained_whole
 from tinytorch.perf.distributed.ranks.launch import launch
-from tinytorch.perf.distributed.training.schedules import Action, Schedule, gpipe, most_held, one_forward_one_backward
+from tinytorch.perf.distributed.training.pipeline import Action, Schedule, gpipe, most_held, one_forward_one_backward
 
 
 def test_two_stages_train_what_the_whole_model_trains() -> None:

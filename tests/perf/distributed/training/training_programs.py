@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from tinytorch.perf.distributed.training.batch_norm import synchronized
 
 from tinytorch.core.activations import ReLU
 from tinytorch.core.layers import Dropout, Flatten, Linear
@@ -22,11 +23,9 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import train_step
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.distributed.ranks.communicator import Communicator
-from tinytorch.perf.distributed.training.batch_norm import synchronized
-from tinytorch.perf.distributed.training.checkpoint import load_checkpoint
+from tinytorch.perf.distributed.training.batches import ShardedBatches, micro_batches
 from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets
-from tinytorch.perf.distributed.training.run import Checkpoints, train
-from tinytorch.perf.distributed.training.sampler import ShardedBatches, micro_batches
+from tinytorch.perf.distributed.training.run import Checkpoints, load_checkpoint, train
 
 #: Marks targets that do not count.
 IGNORED = -1
