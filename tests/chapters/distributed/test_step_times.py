@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.perf.distributed.collectives.made_times import ROUNDS, made_scaling, made_steps
+from tests.chapters.distributed.made_steps import COMMUNICATING, ROUNDS, made_scaling, made_steps, overlapped
 from tinytorch.chapters.distributed.scaling_laws import fit_law
 from tinytorch.chapters.distributed.step_times import Overlap, Scaling, Way, default_counts
 from tinytorch.perf.distributed.ranks.measuring import Withheld
@@ -108,15 +108,6 @@ def test_powers_of_two_and_all_cores_are_measured() -> None:
     assert default_counts(2) == (1, 2)
     assert default_counts(6) == (1, 2, 4, 6)
     assert default_counts(8) == (1, 2, 4, 8)
-
-
-COMMUNICATING = {"overlapped": 0.011, "apart": 0.012, "alone": 0.010}
-
-
-def overlapped(hidden: float, noise: float = 0.002, marked: tuple[str, ...] = ()) -> Overlap:
-    """Return steps of 10 ms whose 2 ms of communication are hidden by this share."""
-    steps = made_steps({**COMMUNICATING, "overlapped": 0.012 - 0.002 * hidden}, noise, marked)
-    return Overlap(2, "mlp", 8, 2**20, steps["overlapped"], steps["apart"], steps["alone"])
 
 
 @pytest.mark.parametrize("hidden", [-0.5, 0.0, 0.5, 1.0])

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tinytorch.chapters.distributed import validation
-from tinytorch.chapters.distributed.validation import GPTShape, measured_workload, split_named, validate
+from tinytorch.chapters.distributed.validation import GPTShape, split_named, validate
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.distributed.cluster_model.collective_costs import GivenLink
 from tinytorch.perf.distributed.cluster_model.prediction import Split, predict
@@ -71,8 +71,8 @@ def test_what_cannot_be_validated_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(ValueError, match="ranks must be 2 to 2, the cores that this process may use, not 3"):
         validate(LINE, SHAPE, ranks=[2, 3])
     with pytest.raises(ValueError, match="examples must be a multiple of twice micro, 8, not 12"):
-        measured_workload(SHAPE, examples=12)
+        validate(LINE, SHAPE, examples=12)
     with pytest.raises(ValueError, match="examples, micro and rounds must be at least 1, not 8, 0 and 20"):
-        measured_workload(SHAPE, examples=8, micro=0)
+        validate(LINE, SHAPE, examples=8, micro=0)
     with pytest.raises(ValueError, match="at_most_seconds must be above 0, not 0"):
-        measured_workload(SHAPE, examples=8, at_most_seconds=0)
+        validate(LINE, SHAPE, examples=8, at_most_seconds=0)

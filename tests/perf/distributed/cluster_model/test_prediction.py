@@ -17,14 +17,13 @@ from tinytorch.perf.distributed.cluster_model.workload import Part, Workload, tr
 from tinytorch.perf.distributed.training.pipeline import one_forward_one_backward
 
 FREE = GivenLink(0.0, 0.0)
-NOTHING = Part(0.0, 0.0, 0.0, 0, 0, 0.0, 0.0)
 SHAPE: dict[str, Any] = {"layers": 4, "width": 64, "heads": 8, "positions": 16, "vocabulary": 100}
 
 
 def workload(blocks: int, examples: int, block_s: float = 1.0, ends_s: float = 0.0, **changed: Any) -> Workload:
     """Return a made-up workload whose parts are round numbers."""
-    block = Part(0.0, block_s, 0.0, 1000, 0, 10.0, 0.0)
-    ends = Part(0.0, ends_s, 0.0, 0, 0, 0.0, 0.0)
+    block = Part(block_s, 1000, 0, 10.0, 0.0)
+    ends = Part(ends_s, 0, 0, 0.0, 0.0)
     made = Workload("made up", blocks, 24, examples, block, ends, 2 / 3, 0.0, 1.0, 4, 0, 4, 4, 8, "made up")
     return replace(made, **changed)
 
@@ -73,7 +72,7 @@ def test_a_pipeline_takes_what_its_schedule_takes_when_it_is_played_out(
 
 def test_measured_times_are_met_where_they_were_taken_and_joined_by_straight_lines() -> None:
     rows = ((4.0, 1.0, 0.5), (8.0, 3.0, 0.5), (16.0, 11.0, 0.5))
-    part = Part(9.0, 9.0, 9.0, 0, 0, 0.0, 0.0, rows)
+    part = Part(9.0, 0, 0, 0.0, 0.0, rows)
     assert [part.seconds(count, 1) for count, _, _ in rows] == [1.5, 3.5, 11.5]
     assert [part.seconds(at, 2) for at in (4, 6, 12)] == [1.0, 1.5, 4.0]
     assert part.seconds(20, 1) == 15.5, "on as from the row before to the last"
@@ -81,7 +80,7 @@ def test_measured_times_are_met_where_they_were_taken_and_joined_by_straight_lin
     flat = replace(part, times=((4.0, 1.0, 0.0), (8.0, 1.5, 0.0)))
     assert flat.seconds(2, 1) == 0.75, "the line, where a call costs something whatever it is given"
     assert replace(part, times=((4.0, 1.0, 0.0), (8.0, 0.5, 0.0))).seconds(16, 1) == 0.5, "more take no less"
-    assert Part(9.0, 9.0, 9.0, 0, 0, 0.0, 0.0, rows[:1]).seconds(2, 1) == 0.75
+    assert Part(9.0, 0, 0, 0.0, 0.0, rows[:1]).seconds(2, 1) == 0.75
     measured = np.interp([5, 9, 13], [4, 8, 16], [1.5, 3.5, 11.5])
     assert [part.seconds(at, 1) for at in (5, 9, 13)] == pytest.approx(measured.tolist())
     with pytest.raises(ValueError, match=r"times must have rising numbers of examples above 0, not \[0\.0\]"):
@@ -102,7 +101,6 @@ def test_sums_of_activations_are_four_for_each_block_and_divide_the_work() -> No
     found = predict(workload(3, 8), cluster(line), Split(tensor=4, micro=2))
     assert found.computing == pytest.approx(3 * 8 / 4)
     assert found.tensor == pytest.approx(2 * 3 * 4 * 2 * 0.001), "two micro-batches, three blocks, lg 4 steps"
-    assert found.tensor_algorithm == "recursive doubling"
 
 
 def test_gradients_hide_behind_the_last_backward_only_as_far_as_it_is_long() -> None:
@@ -160,8 +158,7 @@ def test_memory_of_shards_is_the_published_formula() -> None:
 def test_in_two_levels_a_node_adds_up_before_it_speaks() -> None:
     made = Cluster(GivenLink(0.0, 1.0), GivenLink(1.0, 100.0), 4)
     found = Group(8, 1).all_reduce(8.0, made)
-    assert found.seconds == pytest.approx(2 * 3 / 4 * 8 + 1 + 100 * 2)
-    assert found.algorithm == "two levels, recursive doubling"
+    assert found == pytest.approx(2 * 3 / 4 * 8 + 1 + 100 * 2)
     assert Group(2, 4).line(made) is made.between
     assert Group(2, 2).line(made) is made.inside
     assert Group(3, 1).line(made) is made.between, "some three neighbours stand on two nodes"
@@ -241,6 +238,4 @@ def test_splits_that_do_not_fit_are_refused() -> None:
         workload(1, 1, backward_share=2)
     with pytest.raises(ValueError, match="width must be a multiple of heads, 8, not 65"):
         transformer_workload(**{**SHAPE, "width": 65}, examples=1, flops_per_second=1.0)
-    with pytest.raises(ValueError, match="number_bytes must be 2 or 4, not 3"):
-        transformer_workload(**SHAPE, examples=1, flops_per_second=1.0, number_bytes=3)
     assert str(Split(2, 3, 4, 5)) == "data 2 × tensor 3 × pipeline 4, 5 micro-batches"

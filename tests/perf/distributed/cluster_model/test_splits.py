@@ -9,7 +9,7 @@ import pytest
 
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, given_link
 from tinytorch.perf.distributed.cluster_model.prediction import Split, predict
-from tinytorch.perf.distributed.cluster_model.splits import best_splits, possible_splits, scaling_curve
+from tinytorch.perf.distributed.cluster_model.splits import best_splits, possible_splits
 from tinytorch.perf.distributed.cluster_model.workload import transformer_workload
 
 GPT = transformer_workload(
@@ -52,24 +52,8 @@ def test_the_first_is_the_fastest_that_fits_into_the_memory(memory: float | None
 def test_nothing_fits_where_nothing_can() -> None:
     assert best_splits(GPT, CLUSTER, 4, memory_bytes=1.0) == []
     assert best_splits(GPT, CLUSTER, 4097) == []
-    assert scaling_curve(GPT, CLUSTER, [1, 4097])[1] is None
     with pytest.raises(ValueError, match="ranks must be at least 1, not 0"):
         best_splits(GPT, CLUSTER, 0)
-
-
-def test_weak_scaling_keeps_the_work_of_a_rank_and_strong_scaling_that_of_all() -> None:
-    strong = scaling_curve(GPT, CLUSTER, [1, 16])
-    weak = scaling_curve(GPT, CLUSTER, [1, 16], examples_per_rank=48)
-    assert None not in strong
-    assert None not in weak
-    one, many = strong[0], strong[1]
-    assert one is not None
-    assert many is not None
-    assert [prediction.workload.examples for prediction in weak if prediction] == [48, 768]
-    assert many.efficiency(one) == pytest.approx(one.seconds / 16 / many.seconds)
-    grown = weak[1]
-    assert grown is not None
-    assert many.efficiency(one) < grown.efficiency(one) < 1
 
 
 def test_a_sharding_and_an_overlap_are_those_asked_for() -> None:

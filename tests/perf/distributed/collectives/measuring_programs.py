@@ -14,7 +14,7 @@ from tinytorch.perf.distributed.ranks.measuring import Turns
 
 
 def measure(communicator: Communicator) -> dict[str, Any]:
-    """Return what a ring gives, what turns saw, and the times of small collectives and steps."""
+    """Return what a ring gives, what turns saw, and the times of small collectives."""
     given = np.arange(5.0) + communicator.rank
     turns = Turns(communicator, [1, 2])
     present: list[list[int]] = []
@@ -22,7 +22,12 @@ def measure(communicator: Communicator) -> dict[str, Any]:
         turns.take(count, lambda group: present.append([group.size, group.rank]))
     turns.take(1, lambda _: busy(0.2))
     found = {"ring": ring_all_reduce(given, communicator), "slept": turns.slept, "used": turns.used}
-    return {**found, "present": present, **_measured(communicator)}
+    return {
+        **found,
+        "present": present,
+        "collectives": as_json(time_collectives(communicator, KINDS, [8, 300], 7, 60.0, 6, 3)),
+        "few": len(time_collectives(communicator, ["all-reduce"], [8], 50, 1e-9, 6, 0)["seconds"][0]),
+    }
 
 
 def busy(seconds: float) -> None:
@@ -30,18 +35,6 @@ def busy(seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         np.sqrt(np.arange(100.0))
-
-
-def _measured(pair: Communicator) -> dict[str, Any]:
-    """Return what two ranks measure."""
-    plan: dict[str, Any] = {"repeats": 6, "at_most_seconds": 1e-9, "fewest": 6, "seed": 0}
-    return {
-        "collectives": as_json(time_collectives(pair, KINDS, [8, 300], 7, 60.0, 6, 3)),
-        "few": len(time_collectives(pair, ["all-reduce"], [8], 50, 1e-9, 6, 0)["seconds"][0]),
-        "scaling": scaling_programs.scaling_times(pair, "mlp", 8, [1, 2], weak=False, **plan),
-        "overlap": scaling_programs.overlap_times(pair, "mlp", 8, 2**16, **plan),
-        "memory": scaling_programs.kept_memory(pair, "mlp", 7),
-    }
 
 
 def as_json(values: dict[str, Any]) -> dict[str, Any]:

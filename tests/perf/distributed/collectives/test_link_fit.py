@@ -34,8 +34,8 @@ def test_what_lies_on_a_line_is_found_exactly() -> None:
 def covered(noise: float, misfit: float, runs: int = 80) -> tuple[float, float]:
     """Return in which share of runs the intervals hold alpha and beta."""
     links = [fit(made_times(noise, misfit, seed=seed), seed=seed) for seed in range(runs)]
-    alpha = sum(ALPHA in link.alpha_interval for link in links) / runs
-    return alpha, sum(BETA in link.beta_interval for link in links) / runs
+    alpha = sum(ALPHA in link.alpha.interval for link in links) / runs
+    return alpha, sum(BETA in link.beta.interval for link in links) / runs
 
 
 @pytest.mark.parametrize(("noise", "misfit"), [(0.05, 0.0), (0.02, 0.05)])
@@ -47,8 +47,8 @@ def test_intervals_hold_what_they_are_to_hold(noise: float, misfit: float) -> No
 def test_intervals_are_no_wider_than_they_need_to_be() -> None:
     """A median of 15 normal samples scatters by 1.25 / sqrt(15); alpha rests on about half of the ten sizes."""
     link = fit(made_times(0.05))
-    assert link.alpha_interval.half_width < 0.05 * ALPHA
-    assert link.beta_interval.half_width < 0.06 * BETA
+    assert link.alpha.interval.half_width < 0.05 * ALPHA
+    assert link.beta.interval.half_width < 0.06 * BETA
 
 
 positive = st.floats(1e-7, 1e-2)
@@ -80,8 +80,8 @@ def test_where_sizes_lie_off_the_line_intervals_are_those_of_scipys_regression()
     values, covariance = curve_fit(line, sizes, medians, p0=(ALPHA, BETA), sigma=medians, absolute_sigma=False)
     half = t.ppf(0.975, len(SIZES) - 2) * np.sqrt(np.diag(covariance))
     assert (link.alpha_s, link.beta_s_per_byte) == pytest.approx(tuple(values), rel=1e-5)
-    assert link.alpha_interval.half_width == pytest.approx(half[0], rel=1e-3)
-    assert link.beta_interval.half_width == pytest.approx(half[1], rel=1e-3)
+    assert link.alpha.interval.half_width == pytest.approx(half[0], rel=1e-3)
+    assert link.beta.interval.half_width == pytest.approx(half[1], rel=1e-3)
 
 
 def broken(jump: float) -> dict[int, Measurement]:

@@ -1,4 +1,4 @@
-"""Rings, turns, and collectives, steps and memory measured on ranks: one launch, looked at from all sides."""
+"""Rings, turns and collectives measured on ranks: one launch, looked at from all sides; and files of collectives."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tinytorch.perf.distributed.scaling import overlapping, sharding
-from tinytorch.perf.distributed.scaling import strong_weak as scaling
 
 from tests.perf.distributed.collectives import measuring_programs as programs
-from tinytorch import models
-from tinytorch.chapters.distributed.step_programs import owned_bytes
+from tinytorch.perf.distributed.collectives import measured
 from tinytorch.perf.distributed.collectives.link_fit import fit
 from tinytorch.perf.distributed.collectives.timing import KINDS, even_sizes, pairs_of
 from tinytorch.perf.distributed.ranks.communicator import Communicator, Place
@@ -59,11 +56,10 @@ def test_collectives_are_timed_alike_on_all_ranks(told: Told) -> None:
 def test_times_of_ranks_become_measurements_with_their_conditions(told: Told) -> None:
     one = told[0]["collectives"]
     values = {**one, "seconds": np.array(one["seconds"]), "barrier": np.array(one["barrier"])}
-    made = collectives._collectives(values, {"pinned": True})
+    made = measured._collectives(values, {"pinned": True})
     assert made.kinds == tuple(kind for kind in KINDS if kind != "point to point between hosts")
     assert made.sizes == (8, 304)
     assert made.of("all-reduce")[304].samples == tuple(one["seconds"][one["kinds"].index("all-reduce") + 1])
-    assert made.bandwidths("broadcast")[304].samples[0] == pytest.approx(304 / made.of("broadcast")[304].samples[0])
     marked = made.of("all-reduce")[8].how["oversubscribed"]
     assert marked == made.oversubscribed == (len(usable_cores()) < 2)
     judged = made.compare("ring all-reduce", "all-reduce", 8)
@@ -85,7 +81,7 @@ def test_ranks_under_a_quota_of_one_core_share_it(monkeypatch: pytest.MonkeyPatc
 
 def test_ranks_that_may_not_be_pinned_run_and_their_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_setaffinity", raising=False)
-    made = collectives.measure_collectives(2, [8], kinds=["all-reduce"], repeats=6)
+    made = measured.measure_collectives(2, [8], kinds=["all-reduce"], repeats=6)
     how = made.of("all-reduce")[8].how
     assert (how["pinned"], how["blas_threads"]) == (False, limited_blas_threads(1))
 
@@ -93,47 +89,13 @@ def test_ranks_that_may_not_be_pinned_run_and_their_records_say_so(monkeypatch: 
 def test_more_ranks_than_cores_are_marked_and_not_judged(told: Told) -> None:
     one = told[0]["collectives"]
     values = {**one, "seconds": np.array(one["seconds"]), "barrier": np.array(one["barrier"]), "oversubscribed": True}
-    made = collectives._collectives(values, {"pinned": True})
+    made = measured._collectives(values, {"pinned": True})
     withheld = made.compare("ring all-reduce", "all-reduce", 8)
     assert withheld.verdict is None
     assert "more ranks than cores" in withheld.because
     times = {size: made.of("all-reduce")[size] for size in made.sizes}
     with pytest.raises(ValueError, match="no more ranks than cores"):
         fit({**times, 999: times[304]})
-
-
-def test_steps_of_all_counts_are_measured_in_turns(told: Told) -> None:
-    counts = told[0]["scaling"]["counts"]
-    assert list(counts) == ["1", "2"]
-    assert list(told[1]["scaling"]["counts"]) == ["2"]
-    assert counts["2"]["seconds"] == told[1]["scaling"]["counts"]["2"]["seconds"]
-    assert all(len(one["seconds"]) == 6 and min(one["seconds"]) > 0 for one in counts.values())
-    assert counts["1"]["oversubscribed"] is False
-    assert counts["2"]["oversubscribed"] == (len(usable_cores()) < 2)
-    assert 0 <= told[0]["scaling"]["idle_cpu_share"] < 0.5
-    ways = told[0]["overlap"]
-    assert {way: len(one["seconds"]) for way, one in ways.items()} == {"overlapped": 6, "apart": 6, "alone": 6}
-
-
-def test_a_rank_keeps_its_shard_of_the_state_and_no_gradients(told: Told) -> None:
-    parameters = sum(4 * parameter.size for parameter in models.mlp().parameters())
-    for rank in (0, 1):
-        memory = told[rank]["memory"]
-        assert memory["replicated"]["parameters"] == parameters
-        for name, whole in (("gradients", parameters), ("optimizer_state", 2 * parameters)):
-            assert whole <= memory["replicated"][name] < 1.01 * whole  # buckets are padded
-        assert parameters <= memory["sharded"]["parameters"] < 1.01 * parameters
-        assert memory["sharded"]["gradients"] == 0
-        assert parameters <= memory["sharded"]["optimizer_state"] < 1.01 * parameters
-        assert min(way["step_peak"] for way in memory.values()) > 0
-        made = sharding.RankMemory(**memory["sharded"])
-        assert made.kept == memory["sharded"]["parameters"] + memory["sharded"]["optimizer_state"]
-
-
-def test_memory_that_several_arrays_look_into_counts_once_and_whole() -> None:
-    whole, other = np.zeros(10, np.float32), np.zeros(3)
-    assert owned_bytes([whole[2:4], whole[5:].reshape(5, 1), other, other]) == 40 + 24
-    assert owned_bytes([]) == 0
 
 
 def test_sizes_can_be_shared_out_and_pairs_exist() -> None:
@@ -150,22 +112,10 @@ def test_sizes_can_be_shared_out_and_pairs_exist() -> None:
 
 def test_wrong_plans_are_refused_before_anything_starts() -> None:
     with pytest.raises(ValueError, match="ranks must be at least 2, as one has nobody to talk to, not 1"):
-        collectives.measure_collectives(1)
+        measured.measure_collectives(1)
     with pytest.raises(ValueError, match="kinds must be some of point to point"):
-        collectives.measure_collectives(2, kinds=["gossip"])  # type: ignore[list-item]
+        measured.measure_collectives(2, kinds=["gossip"])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="sizes must be at least one"):
-        collectives.measure_collectives(2, sizes=[])
+        measured.measure_collectives(2, sizes=[])
     with pytest.raises(ValueError, match="repeats must be at least 1, not 0"):
-        scaling.strong_scaling("mlp", 8, repeats=0)
-    with pytest.raises(ValueError, match="counts must be numbers of ranks with 1 among them"):
-        scaling.weak_scaling("mlp", 8, [2])
-    with pytest.raises(ValueError, match="batch must leave each of 4 ranks an example, but is 3"):
-        scaling.strong_scaling("mlp", 3, [1, 4])
-    with pytest.raises(ValueError, match="name must be one of"):
-        scaling.strong_scaling("vgg", 8)
-    with pytest.raises(ValueError, match="ranks must be at least 2, as one has nothing to send"):
-        overlapping.overlap("mlp", 8, 1)
-    with pytest.raises(ValueError, match="bucket_bytes must be at least 1"):
-        overlapping.overlap("mlp", 8, 2, bucket_bytes=0)
-    with pytest.raises(ValueError, match="ranks must be at least 2, as one has nobody to share with"):
-        sharding.sharded_memory("mlp", 8, 1)
+        measured.measure_collectives(2, repeats=0)

@@ -58,23 +58,18 @@ def test_a_late_rank_is_waited_for_and_named_with_what_it_did() -> None:
     nothing = {"unserved": 0, "hidden_waiting": 0, "hidden_moving": 0, "hidden": 0}
     assert early == {"computing": 100, "waiting": 150, "moving": 50, "between": 20, "exposed": 200, **nothing}
     assert late == {"computing": 245, "waiting": 0, "moving": 50, "between": 25, "exposed": 50, **nothing}
-    assert [one.cpu_per_wall for one in timeline.shares()] == [0.5, 0.5]
+    assert [track.cpu_per_wall for track in timeline.tracks] == [0.5, 0.5]
     (straggler,) = timeline.stragglers()
-    assert (straggler.rank, straggler.count) == (1, 1)
+    assert straggler.rank == 1
     assert straggler.cost_seconds == pytest.approx(150 * NANO)
     assert straggler.share == pytest.approx(150 / 320)
-    assert [(str(doing), round(doing.seconds / NANO)) for doing in straggler.doing] == [
-        ("matmul backward in GPT.mlp", 100),
-        ("add", 45),
-        ("between ops", 5),
-    ]
     assert [(str(doing), round(doing.seconds / NANO)) for doing in straggler.excess] == [
         ("matmul backward in GPT.mlp", 200),
         ("add", 45),
         ("between ops", 5),
     ]
     (delay,) = straggler.delays
-    assert (delay.kind, delay.group, delay.sequence) == ("all_reduce", "world", 1)
+    assert delay.kind == "all_reduce"
     assert delay.waited == {0: pytest.approx(150 * NANO)}
 
 
@@ -112,15 +107,10 @@ def test_what_is_in_flight_while_a_rank_computes_is_hidden() -> None:
         "hidden": 56,
     }
     assert [call.flight for call in timeline.matched_calls[0].calls] == [(110, 260), (160, 260)]
-    (row,) = timeline.communication(0)
-    assert (row.kind, row.group, row.blocking, row.calls, row.bytes) == ("all_reduce", "world", False, 1, 4096)
-    assert row.exposed_seconds == pytest.approx(70 * NANO)
-    assert row.hidden_seconds == pytest.approx(90 * NANO)
     (delay,) = timeline.delays()
     assert delay.rank == 1
-    assert delay.waited == delay.unserved == {0: pytest.approx(16 * NANO)}
-    assert timeline.shares(least_bytes=4097)[0].hidden_seconds == 0
-    assert timeline.shares()[0].hidden_share == pytest.approx(90 / 160)
+    assert delay.waited == {0: pytest.approx(16 * NANO)}
+    assert parts_of(timeline.shares(least_bytes=4097)[0])["hidden"] == 0
 
 
 def test_a_poll_that_finds_a_call_complete_ends_its_flight() -> None:
@@ -143,7 +133,6 @@ def test_a_receiver_waits_for_its_sender_and_messages_keep_their_order() -> None
     shares = timeline.shares()
     assert [parts_of(one)["waiting"] for one in shares] == [0, 40]
     assert parts_of(shares[1])["unserved"] == 20, "from 130 to 150, while the sender is in no call"
-    assert [row.kind for row in timeline.communication(0)] == ["send", "send"]
     arrows = [e for e in timeline_trace(timeline.tracks, timeline.matched_calls)["traceEvents"] if e["ph"] in "sf"]
     assert [(e["ph"], e["pid"], e["ts"]) for e in arrows] == [
         ("s", 1, 0.05),
@@ -170,7 +159,7 @@ def test_what_began_before_the_recording_is_told_and_not_guessed() -> None:
         made.op("matmul", 0, 30)
         made.say("wait", 30, 90 - made.rank, -1, 7)
     timeline = made_timeline(ranks)
-    assert timeline.unmatched == 1
+    assert [matched.whole for matched in timeline.matched_calls] == [False]
     assert parts_of(timeline.shares()[0]) | {"hidden": 0} == {
         "computing": 30,
         "waiting": 0,
@@ -182,7 +171,6 @@ def test_what_began_before_the_recording_is_told_and_not_guessed() -> None:
         "exposed": 60,
         "hidden": 0,
     }
-    assert "began before the recording: all their time counts as moving" in timeline.notes()[-1]
 
 
 def test_what_is_no_timeline_is_refused() -> None:
@@ -197,8 +185,6 @@ def test_what_is_no_timeline_is_refused() -> None:
     timeline = made_timeline(blocking())
     with pytest.raises(ValueError, match="clocks must be those of 2 ranks, not of 1"):
         Timeline(timeline.tracks, Clocks(timeline.clocks.readings[:1]), oversubscribed=False)
-    with pytest.raises(ValueError, match="rank must be one of 0 to 1, not 2"):
-        timeline.communication(2)
     with pytest.raises(ValueError, match="timeline of version 1, not None"):
         Timeline.from_json({})
 
@@ -249,7 +235,6 @@ def test_parts_make_up_the_time_whatever_the_clocks_show(ranks: int, steps: Any,
         hideable = [event.total_ns for event in one.events if event.op == "add"]
         small = [size < 1024 for blocks, size, _ in steps if not blocks]
         assert parts["hidden"] == sum(ns for ns, tiny in zip(hideable, small, strict=True) if not tiny)
-        assert sum(round(row.exposed_seconds / NANO) for row in timeline.communication(one.rank)) == parts["exposed"]
     still = sum(each.waiting_seconds + each.unserved_seconds for each in shares)
     assert sum(delay.cost_seconds for delay in timeline.delays()) == pytest.approx(still)
     assert sum(straggler.cost_seconds for straggler in timeline.stragglers()) == pytest.approx(still)

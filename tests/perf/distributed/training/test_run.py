@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.perf.distributed.training.training_programs import (
-    falling,
     restart_with_dropout,
     train_from_checkpoint,
     trained_alone,
@@ -23,7 +22,7 @@ def test_after_a_death_other_numbers_of_ranks_end_where_an_uninterrupted_run_end
         arguments = {"name": "gpt", "folder": str(tmp_path), "until": until, "dies": dies, "sharded": sharded}
         return launch(train_from_checkpoint, ranks, arguments, threads=1)[0]
 
-    whole = trained_alone("gpt", "adamw", epochs=2, schedule=falling)
+    whole = trained_alone("gpt", "adamw", epochs=2)
     with pytest.raises(RankError, match=r"rank 1 .* died of SIGKILL"):
         run(3, 4, dies=True, sharded=True)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"], "step 4 is lost"
@@ -45,7 +44,6 @@ def test_masks_go_on_where_they_stopped_and_wrong_restarts_change_nothing(tmp_pa
         assert "it continues on 2 ranks only, not on 1" in one["ranks"]
         assert "the optimizer's betas must be [0.9, 0.999], as in the checkpoint, not None" in one["rule"]
         assert "epochs must be 2 as it was, not 3" in one["plan"]
-        assert one["parts"].startswith("parts must be 1 to 2, the examples of a rank in the smallest batch, not 3")
         assert "step-00000008 cannot be continued" in one["damaged"]
         assert "holds no arrays that were written whole" in one["damaged"]
         assert one["unchanged"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def supervise(folder: Path) -> int:
     """Run the rank to its end; return its exit code."""
-    command = [sys.executable, "-m", "tinytorch.perf.distributed.ranks.rank_process", "rank", str(folder)]
+    command = [sys.executable, "-m", "tinytorch.perf.distributed.ranks.rank_process", str(folder), "rank"]
     child = subprocess.Popen(command, close_fds=False)  # which needs what mpiexec gave this process to talk through
     code = child.wait()
     if code >= 0:
@@ -72,7 +72,7 @@ def pin_rank(communicator: Communicator) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "rank":
-        run_rank(Path(sys.argv[2]))
+    if sys.argv[2:] == ["rank"]:
+        run_rank(Path(sys.argv[1]))
     else:
         sys.exit(supervise(Path(sys.argv[1])))

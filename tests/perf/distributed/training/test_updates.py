@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tinytorch.perf.distributed.training.buckets import bucketed
 
 from tinytorch.core.module import Parameter
+from tinytorch.perf.distributed.training.updates import bucketed
 
 SHAPES = st.lists(
     st.tuples(st.integers(1, 4), st.integers(1, 5), st.sampled_from(["f4", "f8"])), min_size=1, max_size=8
