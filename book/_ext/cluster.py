@@ -1,7 +1,7 @@
-"""``{cluster-explorer}``: a reader's own cluster and model, how best to split one over the other, how far it scales.
+"""``{cluster-explorer}``: a cluster and a model of the reader's choice, how best to split one over the other.
 
-What is shown is modelled, by ``cluster-model.js`` as by `tinytorch.perf.distributed.larger.prediction`. Without
-JavaScript the page's own table and figure of the first preset stay.
+What is shown is modelled: the grid that `tinytorch.chapters.distributed.explorer` computes is handed to the script,
+which computes nothing. Without JavaScript the page's own table and figure of the first cluster stay.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from tinytorch.perf.distributed.larger import presets
+from tinytorch.chapters.distributed.explorer import ClusterPreset, grid
+from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 
 LOGGER = logging.getLogger(__name__)
 PLACE = 'class="cluster-explorer"'
 STYLES = (*EXPLORER_STYLES, "cluster.css")
 #: In the order in which they need each other.
-SCRIPTS = (*EXPLORER_SCRIPTS, "cluster-model.js", "cluster-form.js", "cluster-drawing.js", "cluster.js")
+SCRIPTS = (*EXPLORER_SCRIPTS, "cluster-drawing.js", "cluster.js")
 #: What ``:machine:`` names, in this order: records of the page, with their units.
 _MEASURED = (("alpha_s", "s"), ("beta_s_per_byte", "s/B"), ("flops_per_second", "FLOP/s"))
 
@@ -35,15 +36,11 @@ class ClusterExplorerNode(LateHtml):
     """The place of the explorer, which takes that of what the page shows without JavaScript."""
 
     def html(self, app: Sphinx, docname: str) -> str:
-        """Return the place with its presets; the page's own machine comes last, if it was measured."""
-        made = presets.as_json()
-        own = self._own_machine(app, docname)
-        if own is not None:
-            made["clusters"].append(own)
-        return explorer_html(made, self["instead"])
+        """Return the place with its grid; the page's own machine comes last, if it was measured."""
+        return explorer_html(grid(self._own_machine(app, docname)), self["instead"])
 
-    def _own_machine(self, app: Sphinx, docname: str) -> Json | None:
-        """Return the preset of the machine that built the page; None if the page names none or did not measure it."""
+    def _own_machine(self, app: Sphinx, docname: str) -> ClusterPreset | None:
+        """Return the machine that built the page as a cluster; None if the page names none or did not measure it."""
         keys: list[str] = self["machine"]
         if not keys:
             return None
@@ -57,23 +54,16 @@ class ClusterExplorerNode(LateHtml):
             if record["kind"] == ABSENT:
                 return None
             values[name] = record["value"]
-        link = {name: values[name] for name in ("alpha_s", "beta_s_per_byte")}
+        link = GivenLink(values["alpha_s"], values["beta_s_per_byte"])
         cores = store.pages[docname].provenance["machine"]["cores_usable"]
-        return {
-            "name": "the cores that built this page, linked alike everywhere",
-            "ranks_per_node": cores,
-            "inside": link,
-            "between": link,
-            "flops_per_second": values["flops_per_second"],
-            "memory_bytes": None,
-            "sources": [],
-        }
+        name = "the cores that built this page, linked alike everywhere"
+        return ClusterPreset(name, Cluster(link, link, cores), values["flops_per_second"], None, ())
 
 
 def explorer_html(made: Json, instead: list[str]) -> str:
-    """Return the place for the scripts, with what they begin with and the ids of what they replace."""
+    """Return the place for the scripts, with the grid that they show and the ids of what they replace."""
     data = json.dumps(made, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return f'<div {PLACE} data-instead="{escape(" ".join(instead))}" data-presets="{escape(data)}"></div>'
+    return f'<div {PLACE} data-instead="{escape(" ".join(instead))}" data-grid="{escape(data)}"></div>'
 
 
 class ClusterExplorerDirective(SphinxDirective):

@@ -1,29 +1,49 @@
-// A reader's own cluster: the best splits of a model over its ranks, and how far the model scales. All of it modelled.
+// The cluster explorer: a reader chooses cluster, model, batch and ranks, and sees what the build computed for them. Every
+// number comes from the grid of tinytorch/chapters/distributed/explorer.py, in data-grid; all of it is modelled.
 "use strict";
+
+globalThis.cluster ??= {};
 
 {
   const { element } = globalThis.machines;
-  const SHOWN = 6; // splits in the table
-  const FARTHEST = 4096; // ranks that the curves reach at least
-  const NAMES = { stays: "the batch stays", grows: "the batch grows with the ranks" };
-  const PARTS = [
-    ["bubble", "Bubble"], ["tensor", "Sums of activations"], ["handing", "Hand-over"], ["gradients", "Gradients"],
-  ];
+  const HEADS = ["Data × tensor × pipeline", "Micro-batches", "Step", "Efficiency", "Memory of a rank", "Bubble", "Sums of activations", "Hand-over", "Gradients"];
+  const WORDS = { stays: "the batch stays", grows: "the batch grows with the ranks" };
 
   const text = (value, unit) => machines.formatNumber(value, unit).text;
-  const splitName = ({ split }) => `${split.data} × ${split.tensor} × ${split.pipeline}`;
-  const splitWords = ({ split }) => {
-    const cut = split.micro > 1 ? `, in ${split.micro.toLocaleString("en")} micro-batches` : "";
-    return `data ${split.data} × tensor ${split.tensor} × pipeline ${split.pipeline}${cut}`;
-  };
+  const count = (number) => number.toLocaleString("en");
   const tag = () => element("span", { class: "kind-tag" }, "model");
-
+  /** A row of the grid by its names. */
+  const named = ([data, tensor, pipeline, micro, seconds, efficiency, bytes]) => ({ data, tensor, pipeline, micro, seconds, efficiency, bytes });
+  const splitName = ({ data, tensor, pipeline }) => `${data} × ${tensor} × ${pipeline}`;
+  const splitWords = ({ data, tensor, pipeline, micro }) =>
+    `data ${data} × tensor ${tensor} × pipeline ${pipeline}${micro > 1 ? `, in ${count(micro)} micro-batches` : ""}`;
   /** A table of modelled numbers; the first cell of a row names it. */
   const table = (caption, heads, rows) => machines.table([caption, " ", tag()], heads, rows, "numeric", "numeric modelled");
 
   class Explorer {
     constructor(place) {
-      this.form = new cluster.Form(JSON.parse(place.dataset.presets), () => this.soon());
+      this.grid = JSON.parse(place.dataset.grid);
+      const { clusters, models, ranks, start } = this.grid;
+      this.choices = {};
+      const choice = (name, label, options, value) => {
+        const select = element("select", { id: `cluster-${name}` });
+        select.addEventListener("change", () => this.update(name));
+        this.choices[name] = select;
+        this.offer(name, options, value);
+        return element("p", {}, element("label", { for: select.id }, label), select);
+      };
+      const form = explorers.form(
+        "cluster-form",
+        "A cluster and a model",
+        explorers.fieldset(
+          "Choose",
+          choice("cluster", "Cluster", clusters.map(({ name }) => name), 0),
+          choice("model", "Model", models.map(({ name }) => name), 0),
+          choice("batch", "Batch, in sequences", models[0].batches.map(count), 1),
+          choice("ranks", "Ranks", ranks.map(count), start),
+        ),
+      );
+      this.about = element("p", { class: "cluster-about" });
       this.answer = element("p", { role: "status", class: "cluster-answer" });
       this.splits = element("div", { class: "cluster-splits" });
       this.chart = new explorers.Chart("Point at a point, or reach it with the tab key.");
@@ -31,123 +51,96 @@
       this.curveTable = element("div");
       const folded = element("details", { class: "cluster-curve" }, element("summary", {}, "The curves as a table"), this.curveTable);
       this.sources = element("p", { class: "cluster-sources" });
-      place.replaceChildren(this.form.element, this.answer, this.splits, this.key, this.chart.place, this.chart.readout, folded, this.sources);
+      place.replaceChildren(form, this.about, this.answer, this.splits, this.key, this.chart.place, this.chart.readout, folded, this.sources);
       this.update();
       new ResizeObserver(() => this.draw()).observe(this.chart.place);
     }
 
-    /** Computes once for all that a reader types until the next picture. */
-    soon() {
-      if (this.waiting) return;
-      this.waiting = true;
-      requestAnimationFrame(() => {
-        this.waiting = false;
-        this.update();
-      });
+    offer(name, options, value) {
+      this.choices[name].replaceChildren(...options.map((option, at) => element("option", { value: String(at) }, option)));
+      this.choices[name].value = String(value);
     }
 
-    update() {
-      const found = this.form.values();
-      if (found === null) {
-        this.answer.textContent = "Nothing is computed until every field holds what it must.";
-        return;
-      }
-      this.found = found;
-      const { workload, links, ranks, options } = found;
-      this.one = cluster.predict(workload, links, {});
-      this.best = cluster.bestSplits(workload, links, ranks, options);
+    chosen(name) {
+      return Number(this.choices[name].value);
+    }
+
+    update(changed) {
+      const { grid } = this;
+      this.cluster = grid.clusters[this.chosen("cluster")];
+      this.model = grid.models[this.chosen("model")];
+      if (changed === "model") this.offer("batch", this.model.batches.map(count), this.chosen("batch"));
+      this.cells = grid.cells[this.chosen("cluster")][this.chosen("model")];
       this.say();
-      this.curves = this.makeCurves();
+      this.curves = ["stays", "grows"].map((how, i) => {
+        const cells = how === "stays" ? this.cells.stays[this.chosen("batch")] : this.cells.grows;
+        const points = cells.flatMap(([fitting, first], at) => (fitting ? [this.point(how, grid.ranks[at], named(first))] : []));
+        return { how, shape: i ? "square" : "circle", points };
+      });
       this.list();
       this.draw();
-      this.sources.replaceChildren(...this.form.sources().flatMap(([name, address], i) => [
-        i ? ", " : "The presets are from ", element("a", { class: "reference external", href: address }, name),
-      ]), ...(this.form.sources().length ? ["; what you changed is yours."] : []));
+      const sources = new Map([...this.cluster.sources, ...this.model.sources]);
+      this.sources.replaceChildren(
+        "Clusters and models are from ",
+        ...[...sources].flatMap(([name, address], i) => [i ? ", " : "", element("a", { class: "reference external", href: address }, name)]),
+        ".",
+      );
     }
 
-    /** Examples a second and rank, over those of one rank that had the memory. */
-    efficiency(prediction, examples) {
-      return (examples / prediction.seconds / prediction.ranks) * (this.one.seconds / this.found.workload.examples);
+    point(how, ranks, found) {
+      const label = `${count(ranks)} ranks, ${WORDS[how]}: ${text(found.efficiency, "%")} efficiency, a step of ${text(found.seconds, "s")} with ${splitWords(found)} (modelled)`;
+      return { ranks, efficiency: found.efficiency, label, found };
     }
 
     say() {
-      const { workload, ranks, options } = this.found;
-      const [first] = this.best;
-      if (!first) {
-        const why = options.memory_bytes === null ? "" : `, or all need more than ${text(options.memory_bytes, "B")}`;
-        this.answer.textContent = `No split of ${ranks.toLocaleString("en")} ranks fits: none shares out whole sequences, heads and blocks${why}.`;
+      const { cluster, model } = this;
+      const link = ([latency, rate]) => `${text(latency, "s")}${rate === null ? "" : ` and ${text(rate, "B/s")}`}`;
+      const memory = cluster.memory_bytes === null ? "without a limit of memory" : `with ${text(cluster.memory_bytes, "B")} of memory`;
+      this.about.textContent = `A rank attains ${text(cluster.flops_per_second, "FLOP/s")}, ${memory}; links have ${link(cluster.inside)} among the ${cluster.ranks_per_node} of a node, ${link(cluster.between)} between nodes. The optimizer's state is shared out.`;
+      const ranks = this.grid.ranks[this.chosen("ranks")];
+      const [fitting, ...rows] = this.cells.stays[this.chosen("batch")][this.chosen("ranks")];
+      if (!fitting) {
+        const why = cluster.memory_bytes === null ? "" : `, or all need more than ${text(cluster.memory_bytes, "B")}`;
+        this.answer.textContent = `No split of ${count(ranks)} ranks fits: none shares out whole sequences, heads and blocks${why}.`;
         this.splits.replaceChildren();
         return;
       }
-      const share = text(this.efficiency(first, workload.examples), "%");
+      const first = named(rows[0]);
       this.answer.replaceChildren(
-        `The fastest of ${this.best.length} split${this.best.length > 1 ? "s" : ""} is ${splitWords(first)}: a step takes ${text(first.seconds, "s")}, `,
-        `${text(workload.examples / first.seconds, "1")} sequences a second, with an efficiency of ${share}; `,
-        `a rank needs ${text(first.memory.total, "B")}.`,
+        `The fastest of ${fitting} split${fitting > 1 ? "s" : ""} is ${splitWords(first)}: a step of ${count(model.batches[this.chosen("batch")])} sequences takes ${text(first.seconds, "s")}, `,
+        `with an efficiency of ${text(first.efficiency, "%")}; a rank needs ${text(first.bytes, "B")}.`,
         tag(),
       );
-      this.splits.replaceChildren(
-        table(
-          "The fastest splits, each with its best number of micro-batches; parts of the step in per cent of it",
-          ["Data × tensor × pipeline", "Micro-batches", "Step", "Efficiency", "Memory of a rank", ...PARTS.map(([, name]) => name)],
-          this.best.slice(0, SHOWN).map((one) => [
-            splitName(one),
-            one.split.micro.toLocaleString("en"),
-            text(one.seconds, "s"),
-            text(this.efficiency(one, workload.examples), "%"),
-            text(one.memory.total, "B"),
-            ...PARTS.map(([part]) => text(one[part] / one.seconds, "%")),
-          ]),
-        ),
-      );
-    }
-
-    makeCurves() {
-      const { workload, links, ranks, options } = this.found;
-      const numbers = new Set([ranks]);
-      for (let number = 1; number <= Math.max(FARTHEST, ranks); number *= 2) numbers.add(number);
-      const each = Math.max(1, Math.floor(workload.examples / ranks));
-      const examplesOf = { stays: () => workload.examples, grows: (number) => each * number };
-      return ["stays", "grows"].map((how, i) => ({
-        how,
-        shape: i ? "square" : "circle",
-        points: [...numbers].sort((a, b) => a - b).flatMap((number) => {
-          const examples = examplesOf[how](number);
-          const [first] = cluster.bestSplits({ ...workload, examples }, links, number, options);
-          if (!first) return [];
-          const efficiency = this.efficiency(first, examples);
-          const label = `${number.toLocaleString("en")} ranks, ${NAMES[how]}: ${text(efficiency, "%")} efficiency, a step of ${text(first.seconds, "s")} with ${splitWords(first)} (modelled)`;
-          return [{ ranks: number, efficiency, label, prediction: first, examples }];
-        }),
-      }));
+      const cells = (row) => {
+        const one = named(row);
+        const shares = row.slice(-4).map((share) => text(share, "%"));
+        return [splitName(one), count(one.micro), text(one.seconds, "s"), text(one.efficiency, "%"), text(one.bytes, "B"), ...shares];
+      };
+      this.splits.replaceChildren(table("The fastest splits, each with its best number of micro-batches; parts of the step in per cent of it", HEADS, rows.map(cells)));
     }
 
     list() {
       const byRanks = new Map();
-      for (const { how, points } of this.curves) for (const point of points) byRanks.set(point.ranks, { ...byRanks.get(point.ranks), [how]: point });
-      const cells = (point) => (point ? [splitName(point.prediction), text(point.prediction.seconds, "s"), text(point.efficiency, "%")] : ["–", "–", "–"]);
+      for (const { how, points } of this.curves) for (const { ranks, found } of points) byRanks.set(ranks, { ...byRanks.get(ranks), [how]: found });
+      const cells = (found) => (found ? [splitName(found), text(found.seconds, "s"), text(found.efficiency, "%")] : ["–", "–", "–"]);
       this.curveTable.replaceChildren(
         table(
-          `Efficiency over ranks: first ${NAMES.stays}, then ${NAMES.grows}`,
+          `Efficiency over ranks: first ${WORDS.stays}, then ${WORDS.grows}`,
           ["Ranks", "Split", "Step", "Efficiency", "Split, batch grows", "Step", "Efficiency"],
-          [...byRanks].sort(([a], [b]) => a - b).map(([number, found]) => [number.toLocaleString("en"), ...cells(found.stays), ...cells(found.grows)]),
+          [...byRanks].sort(([a], [b]) => a - b).map(([ranks, { stays, grows }]) => [count(ranks), ...cells(stays), ...cells(grows)]),
         ),
       );
     }
 
     draw() {
-      if (!this.curves) return;
       const drawn = this.curves.filter(({ points }) => points.length);
       this.key.replaceChildren(
         "Efficiency over ranks, each with its fastest split ", tag(), ": ",
-        ...drawn.flatMap(({ how, shape }, i) => [i ? ", " : "", element("span", { class: `cluster-mark ${shape}`, "aria-hidden": "true" }), ` ${NAMES[how]}`]),
+        ...drawn.flatMap(({ how, shape }, i) => [i ? ", " : "", element("span", { class: `cluster-mark ${shape}`, "aria-hidden": "true" }), ` ${WORDS[how]}${how === "grows" ? `, ${this.grid.each} sequences each` : ""}`]),
         ". An efficiency of 100 % is what a single rank with memory enough would do.",
       );
-      if (!drawn.length) {
-        this.chart.lack("Nothing to draw: no number of ranks has a split that fits.");
-        return;
-      }
-      this.chart.show((width, onShow) => cluster.draw(width, drawn, onShow));
+      if (drawn.length) this.chart.show((width, onShow) => cluster.draw(width, drawn, onShow));
+      else this.chart.lack("Nothing to draw: no number of ranks has a split that fits.");
     }
   }
 

@@ -13,8 +13,8 @@ from tinytorch.cli.usage import Parser, UsageError, sentence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 0, the command's own, or 2 with one sentence on stderr.
 
-    `compare` has 1 for a proven regression, `measure --check` for a file that cannot be used, `bench --mpi` for a
-    process that failed and stays open; an interruption is 130.
+    `compare` has 1 for a proven regression, `measure --check` for a file that cannot be used; an interruption is
+    130.
     """
     chosen = _parser().parse_args(arguments)
     code = 0

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -15,13 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tinytorch import models
 from tinytorch.chapters.benchmarking.report import conditions, performance_rows
-from tinytorch.cli import bench_campaign
 from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
 from tinytorch.perf.benchmarking import Plan, Results, Side, continued, load_results, run, save_results, started
 from tinytorch.perf.benchmarking.comparing import compare_with_first
 from tinytorch.perf.benchmarking.results import Json
 from tinytorch.perf.benchmarking.subjects import subject_of
-from tinytorch.perf.distributed.campaigns.campaign import CampaignSide
 from tinytorch.perf.measuring.comparison import CANNOT_TELL
 from tinytorch.report import tables
 from tinytorch.report.provenance import package_provenance
@@ -53,24 +50,18 @@ def add(commands: Commands) -> None:
     bench.add_argument("--resume", action="store_true", help="go on with the run in FILE, if there is one")
     bench.add_argument("--base", metavar="FOLDER", help="another checkout, measured in turns with this one")
     bench.add_argument("--base-json", metavar="FILE", help="where the results of --base are kept")
-    bench_campaign.add(bench)
     bench.set_defaults(run=_run)
 
 
 def _run(chosen: argparse.Namespace) -> int:
     try:
-        if chosen.mpi:
-            sides = partial(_campaign_sides, chosen)
-            return bench_campaign.measure(chosen, sides, partial(_progress, chosen.model or chosen.suite), _print)
-        if chosen.workers is not None:
-            raise UsageError("--workers is for --mpi, whose ranks it counts")
-        return _alone(chosen)
+        return _measure(chosen)
     except KeyboardInterrupt:
         print(f"tinytorch bench: interrupted; --resume goes on with what is in {chosen.json}", file=sys.stderr)
         return INTERRUPTED
 
 
-def _alone(chosen: argparse.Namespace) -> int:
+def _measure(chosen: argparse.Namespace) -> int:
     _check(chosen)
     plan = _plan(chosen)
     sides = [_side(plan, chosen.json, None, chosen.resume)]
@@ -106,17 +97,6 @@ def _plan(chosen: argparse.Namespace) -> Plan:
         chosen.seed,
         shape,
     )
-
-
-def _campaign_sides(chosen: argparse.Namespace) -> list[CampaignSide]:
-    """Return what the workers are to measure."""
-    _check(chosen)
-    plan = _plan(chosen)
-    sides = [CampaignSide(plan, _code(None), Path(chosen.json), None, chosen.resume)]
-    if chosen.base:
-        folder = Path(chosen.base).resolve()
-        sides.append(CampaignSide(plan, _code(folder), Path(chosen.base_json), folder, chosen.resume))
-    return sides
 
 
 def _code(folder: Path | None) -> Json:

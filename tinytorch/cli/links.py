@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import argparse
 
+from tinytorch.chapters.distributed.figures import LINK_COLUMNS, link_rows
 from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
-from tinytorch.perf.distributed.campaigns.campaign import started_by_launcher
-from tinytorch.perf.distributed.messages.collective_files import save_collectives
-from tinytorch.perf.distributed.messages.collectives import (
+from tinytorch.perf.distributed.collectives.link_fit import FEWEST_SIZES, TOLERANCE
+from tinytorch.perf.distributed.collectives.measured import (
     SIZES,
     Collectives,
     measure_collectives,
     measure_collectives_on,
+    save_collectives,
 )
-from tinytorch.perf.distributed.messages.link_fit import FEWEST_SIZES, TOLERANCE
+from tinytorch.perf.distributed.ranks.collective_ops import MPIMissingError
 from tinytorch.perf.distributed.ranks.communicator import world
-from tinytorch.perf.distributed.ranks.mpi import MPIMissingError
-from tinytorch.perf.distributed.ranks.oversubscription import BECAUSE
+from tinytorch.perf.distributed.ranks.launch import started_by_launcher
+from tinytorch.perf.distributed.ranks.measuring import BECAUSE
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.report import tables
-from tinytorch.report.collective_figure import LINK_COLUMNS, link_rows
 
 
 def add(commands: Commands) -> None:
@@ -32,7 +32,7 @@ def add(commands: Commands) -> None:
     links.add_argument("--ranks", type=int, metavar="N", help="new ranks to start (default one a core)")
     links.add_argument("--sizes", metavar="BYTES", help="of messages, such as 8,1024,1048576 (default 8 B to 2 MiB)")
     links.add_argument("--at-most-seconds", type=float, default=10.0, metavar="S", help="for the samples (default 10)")
-    links.add_argument("--json", metavar="FILE", help="keep all samples here, for load_collectives")
+    links.add_argument("--json", metavar="FILE", help="keep all samples here, as JSON")
     links.set_defaults(run=_run)
 
 

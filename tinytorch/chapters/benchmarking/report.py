@@ -9,7 +9,6 @@ from typing import Any
 from tinytorch.perf.benchmarking.comparing import Change, compare_with_first
 from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.benchmarking.placement import place_words
 from tinytorch.perf.benchmarking.plot import plot_performance_comparison
 from tinytorch.perf.benchmarking.regressions import ResultsChange
 from tinytorch.perf.benchmarking.results import Results
@@ -187,7 +186,6 @@ def conditions(one: Results) -> list[str]:
         f"{made['cpu']}, {made['cores_usable']} of {made['cores_logical']} cores, {made['system']}",
         f"Python {made['python']}, NumPy {made['numpy']}, BLAS {blas}, {plan.threads} thread(s)",
         f"{code}; {one.done} of {plan.processes} processes of up to {plan.repeats} samples, seed {plan.seed}",
-        *place_words(one.performances),
         f"an item is one example of: {next(iter(one.performances.values())).task}",
     ]
     return lines if one.complete else [*lines, "this run is not complete"]

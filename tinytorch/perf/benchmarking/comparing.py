@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.benchmarking.placement import withheld
 from tinytorch.perf.measuring import Measurement, Statistic, checked_neighbours
 from tinytorch.perf.measuring.comparison import CANNOT_TELL, Comparison, compare_paired, interval_verdict, judged
 from tinytorch.perf.measuring.dependence import independent
@@ -193,7 +192,7 @@ def compare(
 
     Times of one run were taken in turns: their neighbours are paired, and of several processes the process is the unit.
     Times of two runs are compared process by process as `compare_processes` does, where a verdict takes at least five
-    processes of each. Times that more workers than cores took support no verdict.
+    processes of each.
 
     Args:
         baseline: the old version; ``candidate``: the new one, on the same examples.
@@ -221,7 +220,6 @@ def compare(
     else:
         margin = DELTA_BETWEEN_RUNS if delta is None else delta
         speedups = {size: _apart(baseline, candidate, size, margin, each, compared) for size in batches}
-    speedups = {size: withheld(made, (baseline, candidate)) for size, made in speedups.items()}
     accuracy, verdict = _accuracy(baseline, candidate, accuracy_delta)
     return Change(
         baseline.name,

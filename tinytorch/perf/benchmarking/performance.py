@@ -11,9 +11,6 @@ from tinytorch.perf.benchmarking.task import Right
 from tinytorch.perf.measuring import Measurement, Statistic, quantity
 from tinytorch.perf.measuring.statistics import median_interval, share_interval
 
-#: Where a measurement's conditions say which worker of a campaign took it; see `placement`.
-WORKER = "worker"
-
 
 @dataclass(frozen=True)
 class Performance:
@@ -101,7 +98,6 @@ def pooled(processes: tuple[Measurement, ...]) -> Measurement:
         return processes[0]
     medians = tuple(one.median for one in processes)
     first = processes[0]
-    shared = {name: value for name, value in first.how.items() if name != WORKER}  # each process has its own
-    how = {**shared, "statistic": "median of the processes' medians", "processes": len(processes)}
+    how = {**first.how, "statistic": "median of the processes' medians", "processes": len(processes)}
     value, bounds = float(np.median(medians)), median_interval(medians)
     return Statistic(first.name, medians, first.unit, how, value=value, bounds=bounds)

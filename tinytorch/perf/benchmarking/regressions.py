@@ -18,7 +18,6 @@ from tinytorch.perf.benchmarking.comparing import (
     log_time,
 )
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.benchmarking.placement import withheld
 from tinytorch.perf.benchmarking.results import Results, differences
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import SLOWER, Comparison
@@ -98,7 +97,7 @@ def compare_results(
     mean = _geometric_mean(before, after, shared, delta, 1 - (1 - confidence) / compared, compared)
     return ResultsChange(
         changes,
-        withheld(mean, (*before.values(), *after.values())),
+        mean,
         tuple(_warnings(base, new)),
         tuple(name for name in base.performances if name not in new.performances),
         tuple(name for name in new.performances if name not in base.performances),

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.benchmarking.placement import workers_at_once
 from tinytorch.perf.benchmarking.task import Right
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.codec import from_json, to_json
@@ -98,13 +97,10 @@ class Results:
 def differences(one: Results, other: Results) -> list[str]:
     """Return what of two runs' conditions differs, a sentence each, none if nothing does.
 
-    These are the fingerprints, the threads, and, if both have measured, the workers of a host at one time.
+    These are the fingerprints and the threads.
     """
     before: Json = {**one.fingerprint, "threads": one.plan.threads}
     after: Json = {**other.fingerprint, "threads": other.plan.threads}
-    if one.performances and other.performances:
-        before["workers at a time"] = workers_at_once(one.performances)
-        after["workers at a time"] = workers_at_once(other.performances)
     return [
         f"{name.replace('_', ' ')}: {before[name]} and {after[name]}" for name in before if before[name] != after[name]
     ]

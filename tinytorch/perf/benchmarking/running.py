@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.benchmarking.placement import numbers_done, workers_at_once
 from tinytorch.perf.benchmarking.results import Json, Plan, Results, check_plan, differences, performance_from_json
 from tinytorch.perf.host.identity import identity
 from tinytorch.perf.measuring.processes import answer_of
@@ -58,28 +57,24 @@ class Side:
     folder: Path | None = None
 
 
-def started(plan: Plan, code: Json, machine: Json | None = None) -> Results:
-    """Return the results of a run that has measured nothing yet, on this machine or one of that identity.
+def started(plan: Plan, code: Json) -> Results:
+    """Return the results of a run on this machine that has measured nothing yet.
 
     Raises:
         ValueError: if a number of the plan is out of its range.
     """
     check_plan(plan)
-    return Results(plan, {}, 0, identity().to_json() if machine is None else machine, code)
+    return Results(plan, {}, 0, identity().to_json(), code)
 
 
-def continued(before: Results, plan: Plan, code: Json, machine: Json | None = None, workers: int = 1) -> Results:
+def continued(before: Results, plan: Plan, code: Json) -> Results:
     """Return ``before``, an interrupted run, ready to go on as ``plan``, which may ask for more processes.
 
-    Args:
-        machine: identity of the machine that goes on; this one by default.
-        workers: of one host that will measure at the same time.
-
     Raises:
-        ValueError: if it was planned otherwise, on another machine, by another number of workers, or measured other
-            code: its times would not belong to those that follow.
+        ValueError: if it was planned otherwise, on another machine, or measured other code: its times would not belong
+            to those that follow.
     """
-    fresh = started(plan, code, machine)
+    fresh = started(plan, code)
     if replace(before.plan, processes=plan.processes) != plan:
         raise ValueError("the run to resume was planned otherwise: give the options it was started with")
     changed = differences(before, fresh)
@@ -87,12 +82,6 @@ def continued(before: Results, plan: Plan, code: Json, machine: Json | None = No
         raise ValueError(f"the run to resume was of another machine or environment ({'; '.join(changed)}): start anew")
     if before.code != code:
         raise ValueError("the run to resume measured other code than is here now: start anew")
-    measured_by = workers_at_once(before.performances)
-    if before.performances and measured_by != workers:
-        raise ValueError(
-            f"the run to resume was measured by {measured_by} at a time on one host, and would go on with {workers}: "
-            "give as many workers, or start anew"
-        )
     return replace(before, plan=plan)
 
 
@@ -113,13 +102,12 @@ def run(sides: Sequence[Side], progress: Callable[[int, int], None] | None = Non
     told = progress or silent
     made = [side.results for side in sides]
     planned = sum(each.plan.processes for each in made)
-    left = [open_numbers(each) for each in made]
     order = np.random.default_rng(made[0].plan.seed)
     for number in range(max(each.plan.processes for each in made)):
         for index in order.permutation(len(sides)):
             told(sum(each.done for each in made), planned)
             results = made[index]
-            if number in left[index]:
+            if results.done <= number < results.plan.processes:
                 made[index] = extended(results, _process(results, number, sides[index].folder))
                 sides[index].keep(made[index])
     told(sum(each.done for each in made), planned)
@@ -129,12 +117,6 @@ def run(sides: Sequence[Side], progress: Callable[[int, int], None] | None = Non
 def silent(done: int, planned: int) -> None:
     """Tell nobody how far a run is."""
     del done, planned
-
-
-def open_numbers(results: Results) -> list[int]:
-    """Return the numbers of the planned processes that are not done yet, in order."""
-    done = numbers_done(results.performances, results.done)
-    return [number for number in range(results.plan.processes) if number not in done]
 
 
 def extended(results: Results, measured: Sequence[Performance]) -> Results:

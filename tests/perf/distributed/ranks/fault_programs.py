@@ -13,7 +13,7 @@ import numpy as np
 
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.distributed.ranks.communicator import Communicator
-from tinytorch.perf.distributed.ranks.watch_files import read_states
+from tinytorch.perf.distributed.ranks.watch import read_states
 
 
 def fails(communicator: Communicator, rank: int, how: str) -> None:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.perf.distributed.ranks import programs
+from tinytorch.perf.distributed.ranks import collective_ops
 from tinytorch.perf.distributed.ranks import launch as launching
-from tinytorch.perf.distributed.ranks import mpi
+from tinytorch.perf.distributed.ranks.collective_ops import MPIMissingError, load_mpi
 from tinytorch.perf.distributed.ranks.launch import launch
-from tinytorch.perf.distributed.ranks.mpi import MPIMissingError, load_mpi
 from tinytorch.perf.host.pinned_threads import allowed_cores, may_pin, usable_cores
 
 RANKS = 3
@@ -85,4 +85,4 @@ def test_without_mpi_one_sentence_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     load_mpi.cache_clear()
     with pytest.raises(MPIMissingError, match=r'pip install "tinytorch\[mpi\]" brings both'):
-        mpi.load_mpi()
+        collective_ops.load_mpi()

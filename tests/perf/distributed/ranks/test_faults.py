@@ -10,8 +10,7 @@ import pytest
 
 from tests.perf.distributed.ranks import fault_programs
 from tinytorch.perf.distributed.ranks.launch import RankError, launch
-from tinytorch.perf.distributed.ranks.watch import within
-from tinytorch.perf.distributed.ranks.watch_files import RankState, blame
+from tinytorch.perf.distributed.ranks.watch import RankState, blame, within
 
 #: Seconds that a rank may keep others waiting, and what a start of processes may take on a busy machine.
 LONGEST, START = 2.0, 60.0

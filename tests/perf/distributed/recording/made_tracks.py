@@ -11,7 +11,7 @@ from tinytorch.core.op import Phase, Spec, Work
 from tinytorch.perf.distributed.ranks.communicator import Place
 from tinytorch.perf.distributed.recording.clocks import Clocks, Reading
 from tinytorch.perf.distributed.recording.timeline import Timeline
-from tinytorch.perf.distributed.recording.tracks import Talk, Track
+from tinytorch.perf.distributed.recording.tracks import CommInfo, Track
 from tinytorch.perf.events.stream import Event, Profile
 
 FLOAT32 = np.dtype(np.float32)
@@ -25,7 +25,7 @@ class Made:
     end: int
     size: int = 2
     events: list[Event] = field(default_factory=list)
-    talks: dict[int, Talk] = field(default_factory=dict)
+    comm_info: dict[int, CommInfo] = field(default_factory=dict)
 
     def op(self, name: str, start: int, end: int, phase: Phase = "forward", path: str = "", traffic: int = 0) -> None:
         spec = Spec((2, 2), FLOAT32)
@@ -51,13 +51,13 @@ class Made:
         over = not name.startswith(("begin_", "poll")) if complete is None else complete
         tag = -1 if peer < 0 else 0
         traffic = 0 if name in ("wait", "poll") else size
-        self.talks[len(self.events)] = Talk(call, group, self.rank, self.size, sequence, peer, tag, root, over)
+        self.comm_info[len(self.events)] = CommInfo(call, group, self.rank, self.size, sequence, peer, tag, root, over)
         self.op(name, start, end, traffic=traffic)
 
     def track(self) -> Track:
         place = Place(self.rank, "host", 100 + self.rank, (self.rank,))
         return Track(
-            place, Profile(tuple(self.events), (), 0, self.end, 100 + self.rank, 7, 1), self.talks, self.end // 2
+            place, Profile(tuple(self.events), (), 0, self.end, 100 + self.rank, 7, 1), self.comm_info, self.end // 2
         )
 
 

@@ -6,19 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from tests.perf.distributed.training.training_programs import IGNORED, Problem, adamw, loss, problem_of
+from tests.perf.distributed.training.training_programs import IGNORED, adamw, loss, problem_of
 from tinytorch.core.layers import Linear
-from tinytorch.core.module import Module, Parameter, Sequential
+from tinytorch.core.module import Module, Sequential
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import train_step
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.training.batches import ShardedBatches
 from tinytorch.perf.distributed.training.data_parallel import counted_targets
-from tinytorch.perf.distributed.training.pipeline import Pipeline
-from tinytorch.perf.distributed.training.sampler import ShardedBatches
-from tinytorch.perf.distributed.training.schedules import gpipe, one_forward_one_backward
-from tinytorch.perf.distributed.training.stages import GPTStage, sequential_stage
+from tinytorch.perf.distributed.training.pipeline import GPTStage, Pipeline
 from tinytorch.perf.distributed.training.tensor_parallel import ColumnParallelLinear, RowParallelLinear, tensor_parallel
 
 SHAPE = (3, 5, 8)
@@ -53,13 +51,20 @@ def linear(seed: int, inputs: int, outputs: int, bias: bool = True) -> Linear:
     return layer
 
 
+def two_layers() -> tuple[Linear, Linear]:
+    """Return layers of which the first is cut by columns and the second by rows."""
+    return linear(1, 8, 12), linear(2, 12, 6)
+
+
+def cut(first: Linear, second: Linear, communicator: Communicator) -> tuple[Module, Module]:
+    return ColumnParallelLinear(first, communicator), RowParallelLinear(second, communicator)
+
+
 def tensor_parallel_parts(communicator: Communicator) -> dict[str, Any]:
-    """Return what both linear layers and a GPT give that are cut over the ranks."""
+    """Return what two linear layers and a GPT give that are cut over the ranks."""
     found: dict[str, Any] = {}
-    column = ColumnParallelLinear(linear(1, 8, 12), communicator, gather=True)
-    row = RowParallelLinear(linear(2, 8, 12, bias=False), communicator, whole_input=True)
-    for name, layer in (("column", column), ("row", row)):
-        found |= {f"{name}/{key}": array for key, array in both_ways(layer, draw(*SHAPE), draw(3, 5, 12)).items()}
+    pair = Sequential(*cut(*two_layers(), communicator))
+    found |= {f"pair/{key}": array for key, array in both_ways(pair, draw(*SHAPE), draw(3, 5, 6)).items()}
     problem = problem_of("gpt")
     model = tensor_parallel(problem.model, communicator)
     value = loss(model(problem.inputs), problem.targets)
@@ -75,31 +80,17 @@ def whole_gpt() -> dict[str, Array]:
     return {**gradients(problem.model), "loss": value.data}
 
 
-def staged(problem: Problem, communicator: Communicator) -> tuple[Module, Parameter | None]:
-    if isinstance(problem.model, GPT):
-        stage = GPTStage(problem.model, communicator.rank, communicator.size)
-        return stage, stage.tied
-    assert isinstance(problem.model, Sequential)
-    return sequential_stage(problem.model, communicator.rank, communicator.size), None
-
-
 def pipelined(communicator: Communicator) -> dict[str, Any]:
-    """Return losses of some steps and this rank's parameters, for each problem and schedule."""
-    found: dict[str, Any] = {}
-    for name in ("mlp", "gpt"):
-        for schedule in (gpipe, one_forward_one_backward):
-            problem = problem_of(name)
-            names = {id(parameter): key for key, parameter in problem.model.named_parameters()}
-            stage, tied = staged(problem, communicator)
-            pipeline = Pipeline(
-                stage, loss, communicator, micro=5, schedule=schedule, terms=counted_targets(IGNORED), tied=tied
-            )
-            rule = adamw(stage.parameters())
-            batches = ShardedBatches(problem.inputs, problem.targets, batch_size=8, rank=0, size=1, seed=5)
-            way = f"{name} {schedule.__name__}"
-            found[f"{way}/losses"] = np.array([pipeline.step(rule, *batch) for batch in batches.epoch(0)])
-            found |= {f"{way}/{names[id(parameter)]}": parameter.data for parameter in stage.parameters()}
-    return found
+    """Return losses of some steps of a GPT, and this rank's parameters."""
+    problem = problem_of("gpt")
+    assert isinstance(problem.model, GPT)
+    names = {id(parameter): key for key, parameter in problem.model.named_parameters()}
+    stage = GPTStage(problem.model, communicator.rank, communicator.size)
+    pipeline = Pipeline(stage, loss, communicator, micro=5, terms=counted_targets(IGNORED), tied=stage.tied)
+    rule = adamw(stage.parameters())
+    batches = ShardedBatches(problem.inputs, problem.targets, batch_size=8, rank=0, size=1, seed=5)
+    losses = np.array([pipeline.step(rule, *batch) for batch in batches.epoch(0)])
+    return {"losses": losses, **{names[id(parameter)]: parameter.data for parameter in stage.parameters()}}
 
 
 def trained_whole(name: str) -> dict[str, Array]:

@@ -9,10 +9,11 @@ from tests.perf.distributed.training.model_programs import (
     SHAPE,
     both_ways,
     draw,
-    linear,
     tensor_parallel_parts,
+    two_layers,
     whole_gpt,
 )
+from tinytorch.core.module import Sequential
 from tinytorch.core.op import Array
 from tinytorch.perf.distributed.ranks.launch import launch
 
@@ -27,9 +28,9 @@ def joined(name: str, parts: list[Array]) -> Array:
     """Return the whole parameter's gradient of the ranks' gradients."""
     if "qkv" in name:
         return by_heads(parts)
-    if "expand" in name or name.startswith("column/"):
+    if "expand" in name or name.startswith("pair/0."):
         return np.concatenate(parts, axis=-1)
-    if name.endswith(("projection.weight", "contract.weight")) or name.startswith("row/"):
+    if name.endswith(("projection.weight", "contract.weight")) or name == "pair/1.weight":
         return np.concatenate(parts, axis=0)
     for part in parts:
         np.testing.assert_array_equal(part, parts[0], err_msg=name)
@@ -40,8 +41,7 @@ def joined(name: str, parts: list[Array]) -> Array:
 def test_cut_layers_give_what_whole_ones_give(ranks: int) -> None:
     found = launch(tensor_parallel_parts, ranks, threads=1)
     whole = {
-        "column": both_ways(linear(1, 8, 12), draw(*SHAPE), draw(3, 5, 12)),
-        "row": both_ways(linear(2, 8, 12, bias=False), draw(*SHAPE), draw(3, 5, 12)),
+        "pair": both_ways(Sequential(*two_layers()), draw(*SHAPE), draw(3, 5, 6)),
         "gpt": whole_gpt(),
     }
     seen = set()

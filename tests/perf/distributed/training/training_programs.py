@@ -17,16 +17,14 @@ from tinytorch.core.losses import CrossEntropyLoss
 from tinytorch.core.module import Module, Parameter, Sequential
 from tinytorch.core.op import Array
 from tinytorch.core.optimizers import SGD, AdamW, Optimizer
-from tinytorch.core.spatial import BatchNorm2d, Conv2d, MaxPool2d
+from tinytorch.core.spatial import Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import train_step
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.distributed.ranks.communicator import Communicator
-from tinytorch.perf.distributed.training.batch_norm import synchronized
-from tinytorch.perf.distributed.training.checkpoint import load_checkpoint
+from tinytorch.perf.distributed.training.batches import ShardedBatches
 from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets
-from tinytorch.perf.distributed.training.run import Checkpoints, train
-from tinytorch.perf.distributed.training.sampler import ShardedBatches, micro_batches
+from tinytorch.perf.distributed.training.run import Checkpoints, load_checkpoint, train
 
 #: Marks targets that do not count.
 IGNORED = -1
@@ -48,16 +46,8 @@ def mlp() -> Problem:
 
 
 def cnn() -> Problem:
-    """No bias before the normalization: its gradient is nothing but rounding, which Adam scales up."""
     draw = np.random.default_rng(2)
-    model = Sequential(
-        Conv2d(2, 4, 3, padding=1, bias=False, seed=1),
-        BatchNorm2d(4),
-        ReLU(),
-        MaxPool2d(2),
-        Flatten(),
-        Linear(16, 3, seed=2),
-    )
+    model = Sequential(Conv2d(2, 4, 3, padding=1, seed=1), ReLU(), MaxPool2d(2), Flatten(), Linear(16, 3, seed=2))
     return Problem(model, draw.normal(size=(40, 2, 4, 4)).astype(np.float32), draw.integers(3, size=40))
 
 
@@ -98,23 +88,14 @@ def loss(prediction: Tensor, targets: Any) -> Tensor:
     return value
 
 
-def falling(fraction: float) -> float:
-    """Return a learning rate's factor."""
-    return 1 - fraction / 2
-
-
-def trained_alone(
-    name: str, optimizer: str, epochs: int = 1, schedule: Callable[[float], float] = lambda _: 1.0
-) -> dict[str, Array]:
+def trained_alone(name: str, optimizer: str, epochs: int = 1) -> dict[str, Array]:
     """Return losses and weights of one process on the whole batches."""
     problem = problem_of(name)
     batches = ShardedBatches(problem.inputs, problem.targets, batch_size=BATCH, rank=0, size=1, seed=5)
     rule = OPTIMIZERS[optimizer](problem.model.parameters())
     losses: list[float] = []
-    rate = rule.lr
     for epoch in range(epochs):
         for inputs, targets in batches.epoch(epoch):
-            rule.lr = rate * schedule(len(losses) / (epochs * len(batches)))
             losses.append(train_step(problem.model, inputs, targets, loss, rule))
     return {"losses": np.array(losses), **problem.model.state_dict()}
 
@@ -128,10 +109,8 @@ def train_in_all_ways(communicator: Communicator) -> dict[str, Any]:
             if communicator.rank:  # whatever others begin with, they get rank 0's
                 for parameter in problem.model.parameters():
                     parameter.data += 1
-            model = synchronized(problem.model, communicator)
-            settings = {key: value for key, value in options.items() if key != "parts"}
             trainer = DataParallel(
-                model, OPTIMIZERS[optimizer], loss, communicator, terms=counted_targets(IGNORED), **settings
+                problem.model, OPTIMIZERS[optimizer], loss, communicator, terms=counted_targets(IGNORED), **options
             )
             batches = ShardedBatches(
                 problem.inputs,
@@ -141,9 +120,8 @@ def train_in_all_ways(communicator: Communicator) -> dict[str, Any]:
                 size=communicator.size,
                 seed=5,
             )
-            parts = options.get("parts", 1) if name != "cnn" else 1  # parts have batch statistics of their own
-            losses = [trainer.step(*micro_batches(batch, min(parts, len(batch[0])))) for batch in batches.epoch(0)]
-            found |= {f"{name} {way}/{key}": array for key, array in model.state_dict().items()}
+            losses = [trainer.step(batch) for batch in batches.epoch(0)]
+            found |= {f"{name} {way}/{key}": array for key, array in problem.model.state_dict().items()}
             found[f"{name} {way}/losses"] = np.array(losses)
             found[f"{name} {way}/state_bytes"] = trainer.optimizer.state_nbytes()
     return found
@@ -154,8 +132,7 @@ WAYS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("many buckets", "adamw", {"bucket_bytes": 256}),
     ("one bucket, afterwards", "momentum", {"overlap": False}),
     ("sharded", "adamw", {"sharded": True, "bucket_bytes": 256}),
-    ("sharded, in parts", "momentum", {"sharded": True, "parts": 2}),
-    ("in parts", "adamw", {"parts": 3, "bucket_bytes": 1024}),
+    ("sharded, one bucket", "momentum", {"sharded": True}),
 )
 
 
@@ -183,15 +160,7 @@ def train_from_checkpoint(
     )
     losses: list[float] = []
     with contextlib.suppress(InterruptedTrainingError):
-        losses = train(
-            trainer,
-            batches,
-            2,
-            communicator,
-            schedule=falling,
-            checkpoints=Checkpoints(folder, every=3),
-            after_step=stop,
-        )
+        losses = train(trainer, batches, 2, communicator, checkpoints=Checkpoints(folder, every=3), after_step=stop)
     return {**problem.model.state_dict(), "losses": np.array(losses), "bytes": trainer.optimizer.state_nbytes()}
 
 
@@ -236,7 +205,6 @@ def wrong_restarts(
         "ranks": lambda: load_checkpoint(folder, with_dropout(alone), alone),
         "rule": lambda: load_checkpoint(folder, with_dropout(communicator, momentum), communicator),
         "plan": lambda: train(trainer, batches, 3, communicator, checkpoints=Checkpoints(folder, every=2)),
-        "parts": lambda: train(trainer, batches, 2, communicator, parts=3),
         "damaged": lambda: load_damaged(folder, trainer, communicator),
     }
     found: dict[str, Any] = {}

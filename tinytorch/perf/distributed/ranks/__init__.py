@@ -1,1 +1,1 @@
-"""Ranks: how they start, what they say to one another, and who notices if one stops."""
+"""Ranks: their start, their communicator, the watch over them, and what measurements on them need in common."""

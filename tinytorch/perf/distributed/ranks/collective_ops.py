@@ -1,4 +1,4 @@
-"""Communication as ops at the seam: each call is an event with its bytes, beside the arithmetic around it.
+"""Ops of communication at the seam, and the MPI that they call: each call is an event with its bytes.
 
 ``traffic`` of these ops is the message's size in bytes: what a rank gives to a reduction, a broadcast or a receiver,
 and what it gets from a gathering. Bytes that really cross a link depend on the library's algorithm, which MPI does
@@ -12,15 +12,38 @@ ranks is one collective. No op here has a gradient: `tensor_parallel` makes diff
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinytorch.core.op import Array, Call, Forward, Gradients, Op, Saved, Work
-from tinytorch.perf.distributed.ranks.mpi import load_mpi
 
 if TYPE_CHECKING:
     from tinytorch.perf.distributed.ranks.communicator import Communicator, Pending
+
+
+class MPIMissingError(ImportError):
+    """mpi4py or an MPI library is not installed; the message says what to install."""
+
+
+@cache
+def load_mpi() -> ModuleType:
+    """Return ``mpi4py.MPI``; the first call starts MPI in this process.
+
+    Raises:
+        MPIMissingError: if mpi4py or an MPI library is not there.
+    """
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is there, but no MPI library that it can load
+        raise MPIMissingError(
+            f'this needs mpi4py and an MPI library: pip install "tinytorch[mpi]" brings both, and on a cluster '
+            f"mpi4py works with the cluster's own MPI ({error})"
+        ) from None
+    return MPI
+
 
 #: int64 numbers in the message that goes before an array of any shape: dtype, axes, lengths.
 HEADER = 10

@@ -1,25 +1,33 @@
-"""Communicator: what ranks say to one another, each call an op at the seam. A thin, typed face of mpi4py.
+"""Communicator: a thin, typed front of mpi4py, each call an op at the seam; and what all ranks must agree on.
 
 Under an observer a call is an event with start, end and bytes. How much of it was waiting for the last rank is told
-afterwards, from the events of all ranks on aligned clocks (`waiting`): nothing is added to what is measured.
+afterwards, from the events of all ranks on aligned clocks (`recording`): nothing is added to what is measured.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import platform
 import socket
 import time
 from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tinytorch.core import dispatch
+from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Op
 from tinytorch.perf.distributed.ranks import collective_ops as ops
-from tinytorch.perf.distributed.ranks.mpi import load_mpi
+from tinytorch.perf.distributed.ranks.collective_ops import load_mpi
 from tinytorch.perf.host.pinned_threads import usable_cores
+
+#: Folder of the package `tinytorch`.
+_PACKAGE = Path(__file__).parents[3]
 
 
 @dataclass(frozen=True)
@@ -293,3 +301,44 @@ def world() -> Communicator:
         MPIMissingError: if mpi4py or an MPI library is not installed.
     """
     return Communicator(load_mpi().COMM_WORLD, "world", Activity())
+
+
+@cache
+def _code_version() -> str:
+    """Return a hash of the source of the whole package."""
+    digest = hashlib.sha256()
+    for source in sorted(_PACKAGE.rglob("*.py")):
+        digest.update(source.relative_to(_PACKAGE).as_posix().encode())
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def model_facts(model: Module) -> dict[str, Any]:
+    """Return shape and dtype of each parameter and buffer by name, as JSON can hold them."""
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    return {f"shape of {name}": [list(tensor.shape), str(tensor.dtype)] for name, tensor in tensors}
+
+
+def check_agreement(communicator: Communicator, facts: dict[str, Any]) -> None:
+    """Return if every rank gives the same facts, and runs the same versions; all ranks call it.
+
+    Args:
+        facts: what has to be the same, by the words that an error shall use; values that JSON can hold.
+
+    Raises:
+        ValueError: on every rank, with the first fact that differs from rank 0's, the rank, and both values.
+    """
+    versions = {
+        "version of Python": platform.python_version(),
+        "version of NumPy": np.__version__,
+        "source of tinytorch": _code_version(),
+    }
+    everyone = communicator.exchange({**versions, **facts})
+    first = everyone[0]
+    for rank, other in enumerate(everyone):
+        for name in [*first, *sorted(other.keys() - first.keys())]:
+            if name not in other or name not in first or first[name] != other[name]:
+                raise ValueError(
+                    f"all ranks must agree on the {name}, but it is {first.get(name, 'nothing')!r} on "
+                    f"{communicator.places[0]} and {other.get(name, 'nothing')!r} on {communicator.places[rank]}"
+                )

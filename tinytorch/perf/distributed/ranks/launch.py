@@ -14,21 +14,54 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import psutil
 
 from tinytorch.perf.distributed.ranks import rank_process
-from tinytorch.perf.distributed.ranks.communicator import Communicator
-from tinytorch.perf.distributed.ranks.mpi import MPIMissingError
-from tinytorch.perf.distributed.ranks.value_files import read_values, write_values
-from tinytorch.perf.distributed.ranks.watch import FAILURE
-from tinytorch.perf.distributed.ranks.watch_files import read_states
+from tinytorch.perf.distributed.ranks.collective_ops import MPIMissingError
+from tinytorch.perf.distributed.ranks.watch import FAILURE, read_states
 from tinytorch.perf.host.pinned_threads import may_pin, usable_cores
+from tinytorch.perf.measuring.atomic_io import read_arrays, write_arrays, write_whole
 from tinytorch.perf.measuring.processes import reference_to
 
 #: Runs on each rank. Takes the communicator and the launch's arguments by name; returns values by name.
 Program = Callable[..., Mapping[str, Any] | None]
+#: Variables by which the launchers of MPI and of schedulers tell a process what it is: Hydra (MPICH, Intel MPI, Slurm's
+#: PMI-2), PMIx, Open MPI, Cray's PALS, and a step of Slurm.
+_LAUNCHERS = ("PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_STEP_ID")
 #: Seconds for which a killed process may still be in the system's table.
 _GOODBYE = 5.0
+
+
+def started_by_launcher() -> bool:
+    """Return whether mpiexec, or the like of a scheduler, started this process."""
+    return any(name in os.environ for name in _LAUNCHERS)
+
+
+def write_values(stem: Path, values: Mapping[str, Any]) -> None:
+    """Write values by name: arrays to ``stem``.npz, all others to ``stem``.json, which is written last.
+
+    Raises:
+        TypeError: if a value is neither an array nor what JSON holds; nothing is written then.
+    """
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    others = {name: value for name, value in values.items() if name not in arrays}
+    try:
+        text = json.dumps(others)
+    except TypeError as error:
+        raise TypeError(f"values must be arrays or what JSON can hold, but {error}") from None
+    write_arrays(stem.with_name(stem.name + ".npz"), arrays)
+    write_whole(stem.with_name(stem.name + ".json"), text)
+
+
+def read_values(stem: Path) -> dict[str, Any]:
+    """Return what `write_values` wrote.
+
+    Raises:
+        FileNotFoundError: if it did not.
+    """
+    values: dict[str, Any] = json.loads(stem.with_name(stem.name + ".json").read_text("utf-8"))
+    return {**values, **read_arrays(stem.with_name(stem.name + ".npz"))}
 
 
 class RankError(RuntimeError):
@@ -182,6 +215,3 @@ def _error(folder: Path, ended: _Ended, timeout: float) -> RankError:
         return RankError(f"{state.name} died of {name}; when it last wrote its state, {state.told()}", ended.printed)
     told = json.loads(cause.read_text("utf-8"))
     return RankError(told["message"], told.get("trace", ""))
-
-
-__all__ = ["Communicator", "Program", "RankError", "launch", "mpiexec"]

@@ -1,7 +1,7 @@
-"""What mpiexec starts for each rank of `launch`: it runs the rank's program, and notes the signal that it dies of.
+"""Process of one rank of `launch`: a supervisor that notes the signal which its rank dies of, and the rank itself.
 
-When a process dies, mpiexec kills all others at once and reports any of them. The note is written before mpiexec can
-know. Run by its path, so that nothing is imported but the standard library.
+When a process dies, mpiexec kills all others at once and reports any of them. The supervisor's note is written before
+mpiexec can know. It is run by this file's path and imports nothing but the standard library; the rank is its child.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tinytorch.perf.distributed.ranks.communicator import Communicator
 
 
-def main(folder: Path) -> int:
-    """Run the rank's program to its end; return its exit code."""
-    # What mpiexec gave this process to talk through, the child needs.
-    command = [sys.executable, "-m", "tinytorch.perf.distributed.ranks.rank_program", str(folder)]
-    child = subprocess.Popen(command, close_fds=False)
+def supervise(folder: Path) -> int:
+    """Run the rank to its end; return its exit code."""
+    command = [sys.executable, "-m", "tinytorch.perf.distributed.ranks.rank_process", str(folder), "rank"]
+    child = subprocess.Popen(command, close_fds=False)  # which needs what mpiexec gave this process to talk through
     code = child.wait()
     if code >= 0:
         return code
@@ -26,5 +29,50 @@ def main(folder: Path) -> int:
     return 128 - code
 
 
+def run_rank(folder: Path) -> None:
+    """Join the others, call what ``folder`` asks for and write its result; `watched` ends the run if that fails."""
+    from tinytorch.perf.distributed.ranks.communicator import world
+    from tinytorch.perf.distributed.ranks.launch import read_values, write_values
+    from tinytorch.perf.distributed.ranks.watch import watched
+    from tinytorch.perf.host.blas import ThreadSwitch
+    from tinytorch.perf.measuring.processes import function_at
+
+    request: dict[str, Any] = read_values(folder / "request")
+    asked = request.pop("/launch")
+    communicator = world()
+    if communicator.size != asked["ranks"]:
+        raise SystemExit(
+            f"mpiexec started groups of {communicator.size} ranks, not {asked['ranks']}: it belongs to another MPI "
+            "than the one that mpi4py loads"
+        )
+    if asked["pinned"]:
+        pin_rank(communicator)
+    with watched(communicator, folder, asked["longest"]):
+        program = function_at(asked["program"])
+        # After that import, which may load another BLAS; not by perf.timing, whose imports take a second.
+        ThreadSwitch().set(asked["threads"])
+        values = program(communicator, **request)
+        write_values(folder / f"rank-{communicator.rank}.result", {} if values is None else values)
+
+
+def pin_rank(communicator: Communicator) -> None:
+    """Keep this process on one core of its own, or, where a host has more ranks than cores, on one of them.
+
+    `launch` asks for it only where `team.may_pin` says so.
+
+    Raises:
+        OSError: if the system does not let it.
+    """
+    from tinytorch.perf.host.pinned_threads import allowed_cores, pin
+
+    place = communicator.places[communicator.rank]
+    neighbours = [other.rank for other in communicator.places if other.host == place.host]
+    cores = allowed_cores()
+    pin([cores[neighbours.index(communicator.rank) % len(cores)]])
+
+
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    if sys.argv[2:] == ["rank"]:
+        run_rank(Path(sys.argv[1]))
+    else:
+        sys.exit(supervise(Path(sys.argv[1])))

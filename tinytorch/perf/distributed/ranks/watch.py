@@ -1,4 +1,4 @@
-"""Watching: a rank that dies, hangs or fails ends the whole run within a stated time, and is named.
+"""Watch over ranks: one that dies, hangs or fails ends the whole run within a stated time, and is named.
 
 MPI waits for ever for a rank that does not come. So a thread of each rank writes what its rank does to a folder that
 all see (on a cluster, one on a shared file system), and reads what the others do. The first that finds that ranks have
@@ -13,15 +13,15 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tinytorch.core.dispatch import Observer, observed_by
 from tinytorch.core.op import Array, Call, Saved
 from tinytorch.perf.distributed.ranks.communicator import Communicator
-from tinytorch.perf.distributed.ranks.watch_files import RankState, blame, read_states, write_state
 from tinytorch.perf.measuring.atomic_io import write_whole
 
 #: Exit code of a run that was ended because of one of its ranks: EX_SOFTWARE of sysexits.h.
@@ -29,6 +29,90 @@ FAILED = 70
 #: Seconds between two looks at the others, as a share of the longest wait, and at most.
 _SHARE, _AT_MOST = 0.1, 0.5
 FAILURE = "failure.json"
+
+
+@dataclass(frozen=True)
+class RankState:
+    """One rank at one moment.
+
+    Attributes:
+        rank, host, process: where it runs.
+        beat: counts the writings of this state; it stands still when the process does.
+        in_call: the op of communication that it is in, or "".
+        calls, ops: how many of these it began, and how many ops it ended; a rank that works makes these grow.
+        last_op: the op that it ended last.
+        unchanged: seconds for which it has not begun or ended anything.
+        finished: whether its program has ended.
+    """
+
+    rank: int
+    host: str
+    process: int
+    beat: int
+    in_call: str
+    calls: int
+    ops: int
+    last_op: str
+    unchanged: float
+    finished: bool = False
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return f"rank {self.rank} ({self.host}, process {self.process})"
+
+    def told(self) -> str:
+        """Return what it does, as the second half of a sentence."""
+        ended = f"its last op was {self.last_op}" if self.last_op else "no op of it has ended"
+        if self.finished:
+            return f"its program has ended; {ended}"
+        where = (
+            f"it is in {self.in_call}, call {self.calls}"
+            if self.in_call
+            else f"it is between calls, {self.calls} of them made"
+        )
+        return f"{where}; {ended}"
+
+
+def write_state(folder: Path, state: RankState) -> None:
+    """Write a rank's state, whole."""
+    write_whole(folder / f"rank-{state.rank}.state.json", json.dumps(asdict(state)))
+
+
+def read_states(folder: Path) -> dict[int, RankState]:
+    """Return the states that lie in ``folder``, by rank."""
+    found = [RankState(**json.loads(path.read_text("utf-8"))) for path in folder.glob("rank-*.state.json")]
+    return {state.rank: state for state in sorted(found, key=lambda state: state.rank)}
+
+
+def blame(states: Sequence[RankState], still: Sequence[float], longest: float) -> str | None:
+    """Return one sentence on the rank that keeps the others waiting, or None if nobody waits for too long.
+
+    Args:
+        states: of all ranks. still: seconds for which each of them was not written anew.
+        longest: seconds that a rank may be silent, and may be waited for without doing anything.
+    """
+    for state, silent in zip(states, still, strict=True):
+        if silent > longest and not state.finished:
+            return (
+                f"{state.name} gave no sign of life for {silent:.1f} s: it was killed, or is in code that lets no "
+                f"other thread run; {state.told()}"
+            )
+    waiting = [state for state in states if state.in_call and state.unchanged > longest]
+    if not waiting:
+        return None
+    absent = [state for state in states if not state.in_call and (state.finished or state.unchanged > longest)]
+    if absent:
+        state = min(absent, key=lambda state: state.calls)
+        waits = waiting[0]
+        return (
+            f"{state.name} keeps the others waiting: {waits.name} has been in {waits.in_call}, call {waits.calls}, for "
+            f"{waits.unchanged:.1f} s; of {state.name}: {state.told()}"
+        )
+    if len(waiting) == len(states):
+        each = "; ".join(f"{state.name}: {state.told()}" for state in states)
+        return f"all ranks wait for one another, so they do not make the same calls: {each}"
+    return None
 
 
 def within(longest: float) -> float:

@@ -1,1 +1,1 @@
-"""Recording on all ranks: clocks aligned, one timeline, who waited for whom, and what was hidden."""
+"""Recordings of all ranks: aligned clocks, one timeline, blocked time by rank, and stragglers."""

@@ -1,39 +1,50 @@
-"""Timeline: what all ranks did, on one clock, and what is read off it. Made by `recorded` and its `gather`."""
+"""Timeline of all ranks on one clock, and the recording that makes it.
+
+A recording needs no `launch`; under a cluster's own ``mpiexec`` or scheduler a program says
+
+    with recorded(world()) as recording: train(...)
+    timeline = recording.gather()  # on all ranks; None on all but rank 0
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tinytorch.perf.distributed.recording.clocks import Clocks, Reading
-from tinytorch.perf.distributed.recording.meetings import Meeting, meetings_of
-from tinytorch.perf.distributed.recording.shares import (
-    COMMUNICATION_COLUMNS,
+import numpy as np
+
+from tinytorch.core.dispatch import Observer, observed_by
+from tinytorch.core.op import Array, Call, Saved
+from tinytorch.perf.distributed.ranks.collective_ops import BEGINNINGS, COMMUNICATION
+from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.recording.blocked_time import (
     LEAST_BYTES,
-    SHARE_COLUMNS,
-    CommunicationRow,
+    Blocked,
     Shares,
-    communication_rows,
+    blocked_times_of,
     shares_of,
 )
-from tinytorch.perf.distributed.recording.standstills import Standstill, standstills_of
-from tinytorch.perf.distributed.recording.stragglers import (
-    STRAGGLER_COLUMNS,
-    Delay,
-    Straggler,
-    delays_of,
-    stragglers_of,
-)
+from tinytorch.perf.distributed.recording.clocks import Clocks, Reading, align
+from tinytorch.perf.distributed.recording.matched_calls import MatchedCall, matched_calls_of
+from tinytorch.perf.distributed.recording.stragglers import Delay, Straggler, delays_of, stragglers_of
 from tinytorch.perf.distributed.recording.timeline_trace import timeline_trace
-from tinytorch.perf.distributed.recording.tracks import Json, Track, track_from_json, track_to_json
+from tinytorch.perf.distributed.recording.tracks import (
+    CommInfo,
+    Json,
+    Track,
+    on_rank_0,
+    track_from_json,
+    track_to_json,
+)
+from tinytorch.perf.events.stream import Profile, Recorder
+from tinytorch.perf.measuring import collector_off
 from tinytorch.perf.measuring.atomic_io import write_whole
-from tinytorch.perf.measuring.text_table import print_table, sorted_rows
-from tinytorch.perf.profiling import breakdown
-from tinytorch.perf.profiling.breakdown import LayerRow, OpRow
 
 #: The version of `Timeline.to_json`; it rises whenever a reader of it would have to change.
 _VERSION = 1
@@ -85,104 +96,40 @@ class Timeline:
         return sum(errors[-2:]) * 1e-9
 
     @cached_property
-    def meetings(self) -> tuple[Meeting, ...]:
+    def matched_calls(self) -> tuple[MatchedCall, ...]:
         """Every communication, with the calls of its ranks.
 
         Raises:
             ValueError: if two groups have the same name.
         """
-        return tuple(meetings_of(self.tracks))
-
-    @property
-    def unmatched(self) -> int:
-        """How many communications began before the recording on some rank: all their time counts as moving."""
-        return sum(not meeting.whole for meeting in self.meetings)
+        return tuple(matched_calls_of(self.tracks))
 
     @cached_property
-    def standstills(self) -> tuple[Standstill, ...]:
+    def blocked_times(self) -> tuple[Blocked, ...]:
         """Every call in which a rank stood still for another."""
-        return tuple(standstills_of(self.tracks, self.meetings))
+        return tuple(blocked_times_of(self.tracks, self.matched_calls))
 
     def shares(self, least_bytes: int = LEAST_BYTES) -> list[Shares]:
         """Return what the time of each rank went to, in the order of ranks.
 
         Calls of fewer than ``least_bytes`` do not count as hidden: there is nothing in them to hide.
         """
-        return [shares_of(track, self.meetings, self.standstills, least_bytes) for track in self.tracks]
-
-    def communication(self, rank: int) -> list[CommunicationRow]:
-        """Return a row for each kind of communication of a rank and group: calls, bytes, waiting, moving, hidden.
-
-        Raises:
-            ValueError: if there is no such rank.
-        """
-        return communication_rows(self._track(rank), self.meetings, self.standstills)
+        return [shares_of(track, self.matched_calls, self.blocked_times, least_bytes) for track in self.tracks]
 
     def delays(self) -> list[Delay]:
         """Return every communication in which ranks stood still for another, the costliest first."""
-        return delays_of(self.tracks, self.standstills, self.clocks)
+        return delays_of(self.blocked_times, self.clocks)
 
     def stragglers(self) -> list[Straggler]:
         """Return the ranks that others waited for, the costliest first; waits within the clocks' error do not count."""
         return stragglers_of(self.tracks, self.delays())
-
-    def key_averages(self, rank: int, sort_by: str = "self_seconds") -> list[OpRow]:
-        """Return one row for each op and phase of a rank, as `Profiler.key_averages` does, without a roof.
-
-        Raises:
-            ValueError: if there is no such rank, or ``sort_by`` is no field of `OpRow`.
-        """
-        return sorted_rows(breakdown.op_rows(self._track(rank).profile, None, timed=True), sort_by, OpRow)
-
-    def by_layer(self, rank: int) -> list[LayerRow]:
-        """Return one row for each module of a rank, as `Profiler.by_layer` does, without a roof.
-
-        Raises:
-            ValueError: if there is no such rank.
-        """
-        return breakdown.layer_rows(self._track(rank).profile, None, timed=True)
-
-    def _track(self, rank: int) -> Track:
-        if not 0 <= rank < len(self.tracks):
-            raise ValueError(f"rank must be one of 0 to {len(self.tracks) - 1}, not {rank}")
-        return self.tracks[rank]
-
-    def print_shares(self) -> None:
-        """Print `shares`, with the clocks' error and drift."""
-        print_table(self.shares(), SHARE_COLUMNS, self.notes())
-
-    def print_communication(self) -> None:
-        """Print `communication` of every rank."""
-        rows = [row for track in self.tracks for row in self.communication(track.rank)]
-        print_table(rows, COMMUNICATION_COLUMNS, self.notes())
-
-    def print_stragglers(self) -> None:
-        """Print `stragglers`."""
-        print_table(self.stragglers(), STRAGGLER_COLUMNS, self.notes())
-
-    def notes(self) -> list[str]:
-        """Return what a reader of the tables has to know: how well clocks agree, shared cores, what has no partner."""
-        said = []
-        if len(self.tracks) > 1:
-            said.append(f"clocks of two ranks agree to {self.error_seconds * 1e6:.1f} µs")
-        drifts = [(track.rank, self.clocks.drift(track.rank)) for track in self.tracks[1:]]
-        for rank, drift in drifts:
-            if drift is not None:
-                said.append(
-                    f"rank {rank}'s clock drifts by {drift.rate * 1e6:.2f} ± {drift.error * 1e6:.2f} µs a second"
-                )
-        if self.oversubscribed:
-            said.append("ranks shared cores: these times tell nothing of how fast they would be with a core each")
-        if self.unmatched:
-            said.append(f"{self.unmatched} communications began before the recording: all their time counts as moving")
-        return said
 
     def export_chrome_trace(self, path: str | Path) -> Path:
         """Write Chrome trace JSON, which Perfetto opens, with a process for each rank; return the path.
 
         See `timeline_trace.timeline_trace`.
         """
-        return write_whole(path, json.dumps(timeline_trace(self.tracks, self.meetings)))
+        return write_whole(path, json.dumps(timeline_trace(self.tracks, self.matched_calls)))
 
     def to_json(self) -> Json:
         """Return all of it as JSON holds it."""
@@ -204,3 +151,122 @@ class Timeline:
             raise ValueError(f"values must be a timeline of version {_VERSION}, not {values.get('timeline')!r}")
         clocks = Clocks(tuple(tuple(Reading(**each) for each in readings) for readings in values["clocks"]))
         return cls(tuple(map(track_from_json, values["tracks"])), clocks, bool(values["oversubscribed"]))
+
+
+class CommRecorder(Observer):
+    """Keeps what each event of communication says of itself; ``comm_info`` are by the event's position among all."""
+
+    def __init__(self) -> None:
+        self.comm_info: dict[int, CommInfo] = {}
+        self._events = 0
+        self._calls = 0
+        self._begun: dict[int, int] = {}
+
+    def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
+        """Keep it, if the call is one of communication."""
+        del inputs, saved
+        index = self._events
+        self._events += 1
+        name = call.op.name
+        if name in COMMUNICATION and "sequence" in call.params:
+            self.comm_info[index] = self._info(name, call.params, outputs[0])
+
+    def _info(self, name: str, params: dict[str, Any], output: Array | None) -> CommInfo:
+        communicator: Communicator = params.get("communicator")  # type: ignore[assignment]
+        complete = name not in BEGINNINGS and (name != "poll" or (output is not None and bool(output.all())))
+        return CommInfo(
+            self._number(name, params.get("pending")),
+            params["group"],
+            communicator.rank,
+            params["ranks"],
+            params["sequence"],
+            params.get("peer", -1),
+            params.get("tag", -1),
+            params.get("root", -1),
+            complete,
+        )
+
+    def _number(self, name: str, pending: Any) -> int:
+        """Return the number of the call: a new one, or that of its beginning."""
+        if name not in BEGINNINGS and pending is not None:
+            return self._begun.get(id(pending), -1)
+        self._calls += 1
+        if pending is not None:  # whose address may have been that of one which is no more
+            self._begun[id(pending)] = self._calls
+        return self._calls
+
+
+class RankRecording:
+    """What this rank recorded in the body of `recorded`."""
+
+    def __init__(self, communicator: Communicator, clocks: Clocks) -> None:
+        self._communicator, self._clocks = communicator, clocks
+        self._ended = False
+        self._track: Track | None = None
+
+    def end(self, profile: Profile, comm_info: CommRecorder, cpu_ns: int) -> None:
+        """Take over what was recorded; `recorded` calls it."""
+        self._track = Track(self._communicator.places[self._communicator.rank], profile, comm_info.comm_info, cpu_ns)
+
+    @property
+    def track(self) -> Track:
+        """What this rank recorded, on its own clock.
+
+        Raises:
+            RuntimeError: inside the body.
+        """
+        if self._track is None:
+            raise RuntimeError("nothing is recorded yet: read the recording after the body of `with recorded(...)`")
+        return self._track
+
+    def gather(self) -> Timeline | None:
+        """Return what all ranks recorded, on one clock, on rank 0, and None on the others; all ranks call it.
+
+        The first call reads the clocks again, so that their drift during the body is known.
+
+        Raises:
+            RuntimeError: inside the body.
+        """
+        track, communicator = self.track, self._communicator
+        if not self._ended:
+            self._clocks = self._clocks.followed_by(align(communicator))
+            self._ended = True
+        texts = _gathered(communicator, json.dumps(track_to_json(track)))
+        if texts is None:
+            return None
+        tracks = [on_rank_0(track_from_json(json.loads(text)), self._clocks) for text in texts]
+        return Timeline(tuple(tracks), self._clocks, communicator.oversubscribed)
+
+
+def _gathered(communicator: Communicator, text: str) -> list[str] | None:
+    """Return the text of each rank on rank 0, None on the others."""
+    own = np.frombuffer(text.encode(), np.uint8)
+    lengths = np.empty(communicator.size, np.int64)
+    communicator.raw.Gather(np.array([own.size], np.int64), lengths)
+    if communicator.rank:
+        communicator.raw.Gatherv(own, None)
+        return None
+    joined = np.empty(int(lengths.sum()), np.uint8)
+    communicator.raw.Gatherv(own, [joined, lengths])
+    ends = np.cumsum(lengths)
+    return [joined[end - n : end].tobytes().decode() for n, end in zip(lengths, ends, strict=True)]
+
+
+@contextmanager
+def recorded(communicator: Communicator) -> Iterator[RankRecording]:
+    """Record every op and module call of the body on this rank; all ranks enter together.
+
+    The clocks are read before the body, which takes some milliseconds; no message may be under way then. The body
+    begins on all ranks at once, and the garbage collector is off in it, as in `events.recording`. Calls of other
+    communicators are recorded too, as long as each group has a name of its own: make them with
+    `Communicator.duplicate` and `Communicator.split`, and call `world` once.
+    """
+    recorder, comm_info = Recorder(), CommRecorder()
+    with collector_off():  # which collects first, on some ranks for longer than on others
+        result = RankRecording(communicator, align(communicator))
+        communicator.raw.Barrier()
+        cpu, start = time.process_time_ns(), time.perf_counter_ns()
+        with observed_by(recorder, comm_info):
+            yield result
+        end, cpu_end = time.perf_counter_ns(), time.process_time_ns()
+        result.end(recorder.profile(start, end), comm_info, cpu_end - cpu)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tinytorch.perf.distributed.recording.meetings import Meeting, RankCall
+from tinytorch.perf.distributed.recording.matched_calls import MatchedCall, RankCall
 from tinytorch.perf.distributed.recording.tracks import Json, Track
 from tinytorch.perf.events.trace import chrome_trace
 
 
-def timeline_trace(tracks: Sequence[Track], meetings: Sequence[Meeting]) -> Json:
+def timeline_trace(tracks: Sequence[Track], matched_calls: Sequence[MatchedCall]) -> Json:
     """Return a JSON object of Chrome's trace event format, times in microseconds from the first rank's beginning.
 
     Each rank is a process with one thread, both numbered from 1 (Perfetto takes 0 for the idle process) and named with
@@ -25,12 +25,12 @@ def timeline_trace(tracks: Sequence[Track], meetings: Sequence[Meeting]) -> Json
     origin = min(track.profile.start for track in tracks)
     events = []
     for track in tracks:
-        own = [(meeting, call) for meeting in meetings for call in meeting.calls if call.rank == track.rank]
+        own = [(matched, call) for matched in matched_calls for call in matched.calls if call.rank == track.rank]
         events += _rank_events(track, own, origin)
-    calls = [(meeting, call) for meeting in meetings for call in meeting.calls]
-    for number, (meeting, call) in enumerate(calls):
-        events += _in_flight(meeting, call, number, origin)
-        events += _arrow(meeting, call, number, origin)
+    calls = [(matched, call) for matched in matched_calls for call in matched.calls]
+    for number, (matched, call) in enumerate(calls):
+        events += _in_flight(matched, call, number, origin)
+        events += _arrow(matched, call, number, origin)
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
@@ -43,7 +43,7 @@ def _micro(when: int, origin: int) -> float:
     return (when - origin) / 1e3
 
 
-def _rank_events(track: Track, own: Sequence[tuple[Meeting, RankCall]], origin: int) -> list[Json]:
+def _rank_events(track: Track, own: Sequence[tuple[MatchedCall, RankCall]], origin: int) -> list[Json]:
     """Return the events of one rank as a process."""
     profile = track.profile
     where = _where(track.rank)
@@ -55,44 +55,44 @@ def _rank_events(track: Track, own: Sequence[tuple[Meeting, RankCall]], origin: 
         elif event.get("cat") == "run":
             event |= {"ts": _micro(profile.start, origin), "dur": _micro(profile.end, profile.start)}
     first = len(made) - len(track.profile.events)  # ops come last, in their order
-    for meeting, call in own:
+    for matched, call in own:
         for part in call.parts:
             shown = made[first + part.index]
-            waiting = meeting.waiting(call, part) / 1e3
+            waiting = matched.waiting(call, part) / 1e3
             shown["cat"] = "communication"
             shown["args"] |= {
-                "group": call.talk.group,
-                "sequence": call.talk.sequence,
+                "group": call.info.group,
+                "sequence": call.info.sequence,
                 "waiting (us)": waiting,
                 "moving (us)": part.event.total_ns / 1e3 - waiting,
             }
     return [{"name": "process_sort_index", "ph": "M", **where, "args": {"sort_index": track.rank}}, *made]
 
 
-def _in_flight(meeting: Meeting, call: RankCall, number: int, origin: int) -> list[Json]:
+def _in_flight(matched: MatchedCall, call: RankCall, number: int, origin: int) -> list[Json]:
     """Return the begin and the end of a call that does not block, or nothing."""
     if call.flight is None:
         return []
     start, end = call.flight
     name = f"{call.kind or 'begun before'} in flight"
     both = {"name": name, "cat": "in flight", "id": number, **_where(call.rank)}
-    told = {"group": call.talk.group, "sequence": call.talk.sequence, "bytes": call.bytes, "matched": meeting.whole}
+    told = {"group": call.info.group, "sequence": call.info.sequence, "bytes": call.bytes, "matched": matched.whole}
     return [
         {**both, "ph": "b", "ts": _micro(start, origin), "args": told},
         {**both, "ph": "e", "ts": _micro(end, origin), "args": {}},
     ]
 
 
-def _arrow(meeting: Meeting, call: RankCall, number: int, origin: int) -> list[Json]:
+def _arrow(matched: MatchedCall, call: RankCall, number: int, origin: int) -> list[Json]:
     """Return an arrow to ``call`` from the one that it waited for, or nothing where there is none."""
-    source = meeting.awaited(call)
-    if source is None or (call.talk.peer >= 0 and call.kind == "send"):
+    source = matched.awaited(call)
+    if source is None or (call.info.peer >= 0 and call.kind == "send"):
         return []
     start = source.parts[0].event.start
     last = next((p.event for p in call.parts if call.flight and p.event.end == call.flight[1]), call.parts[-1].event)
     if last.end < start:
         return []
-    both = {"name": meeting.kind, "cat": "matched", "id": number, "args": {}}
+    both = {"name": matched.kind, "cat": "matched", "id": number, "args": {}}
     return [
         {**both, "ph": "s", **_where(source.rank), "ts": _micro(start, origin)},
         {**both, "ph": "f", "bp": "e", **_where(call.rank), "ts": _micro(max(start, last.start), origin)},

@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class CommInfo:
     """What an event of communication says of itself, beyond its op, times and bytes.
 
     Attributes:
@@ -48,13 +48,13 @@ class Track:
     Attributes:
         place: its rank, host and process.
         profile: its events and module calls.
-        talks: what its events of communication say, by the event's position in ``profile.events``.
+        comm_info: what its events of communication say, by the event's position in ``profile.events``.
         cpu_ns: CPU time of the process during the recording; ranks that wait keep their core busy too.
     """
 
     place: Place
     profile: Profile
-    talks: Mapping[int, Talk]
+    comm_info: Mapping[int, CommInfo]
     cpu_ns: int
 
     @property
@@ -106,7 +106,7 @@ def track_to_json(track: Track) -> Json:
         "kinds": list(kinds),
         "events": rows,
         "spans": [[span.path, span.module, span.depth, span.start, span.end] for span in profile.spans],
-        "talks": [[index, asdict(talk)] for index, talk in track.talks.items()],
+        "comm_info": [[index, asdict(info)] for index, info in track.comm_info.items()],
         "cpu": track.cpu_ns,
     }
 
@@ -119,8 +119,8 @@ def track_from_json(values: Mapping[str, Any]) -> Track:
     start, end, process, thread, blas_threads = values["run"]
     spans = tuple(Span(*span) for span in values["spans"])
     place = Place(**{**values["place"], "cores": tuple(values["place"]["cores"])})
-    talks = {int(index): Talk(**talk) for index, talk in values["talks"]}
-    return Track(place, Profile(events, spans, start, end, process, thread, blas_threads), talks, values["cpu"])
+    comm_info = {int(index): CommInfo(**info) for index, info in values["comm_info"]}
+    return Track(place, Profile(events, spans, start, end, process, thread, blas_threads), comm_info, values["cpu"])
 
 
 def _spec_to_json(spec: Spec) -> tuple[tuple[int, ...], str | None]:

@@ -8,8 +8,7 @@ to rounding, which differs because sums are made in another order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,16 @@ from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.distributed.ranks.agreement import check_agreement, model_facts
-from tinytorch.perf.distributed.ranks.communicator import Communicator
-from tinytorch.perf.distributed.training.buckets import bucketed
-from tinytorch.perf.distributed.training.gradient_sum import GradientSum
-from tinytorch.perf.distributed.training.optimizer_state import settings, slots
-from tinytorch.perf.distributed.training.updates import MakeOptimizer, Replicated, Sharded
+from tinytorch.perf.distributed.ranks.communicator import Communicator, Pending, check_agreement, model_facts
+from tinytorch.perf.distributed.training.updates import (
+    Bucket,
+    MakeOptimizer,
+    Replicated,
+    Sharded,
+    bucketed,
+    settings,
+    slots,
+)
 
 #: Loss of a prediction and its targets, a mean over the terms that `Terms` counts.
 Loss = Callable[[Tensor, Any], Tensor]
@@ -49,12 +52,61 @@ def counted_targets(ignore_index: int) -> Terms:
     return terms
 
 
+class GradientSum:
+    """One step's gradients on their way: `ready` hears of each one, `finish` returns when all sums are there.
+
+    A bucket begins once all of its gradients are there and all buckets before it have begun: MPI takes the first call
+    on one rank for the first on every other.
+    """
+
+    def __init__(self, buckets: Sequence[Bucket], update: Replicated | Sharded, overlap: bool) -> None:
+        self._buckets, self._update, self._overlap = buckets, update, overlap
+        self._place = {
+            id(parameter): number for number, bucket in enumerate(buckets) for parameter in bucket.parameters
+        }
+        self._missing = [{id(parameter) for parameter in bucket.parameters} for bucket in buckets]
+        self._begun: list[Pending] = []
+        #: Ids of the parameters that had a gradient on this rank; complete after `finish`.
+        self.used: set[int] = set()
+
+    def ready(self, leaf: Tensor) -> None:
+        """Hear that a leaf's gradient is whole; begin what can begin, and move on what has begun."""
+        number = self._place.get(id(leaf))
+        if number is None or not self._overlap:
+            return
+        self._missing[number].discard(id(leaf))
+        while len(self._begun) < len(self._buckets) and not self._missing[len(self._begun)]:
+            self._begin_next()
+        for pending in self._begun:
+            if not pending.arrived:
+                pending.done()
+                break  # they end in their order
+
+    def finish(self) -> list[Array]:
+        """Return each bucket's sum; begin those whose gradients did not all come, which count as zero."""
+        while len(self._begun) < len(self._buckets):
+            self._begin_next()
+        return [pending.wait() for pending in self._begun]
+
+    def _begin_next(self) -> None:
+        number = len(self._begun)
+        bucket = self._buckets[number]
+        flat = self._update.room(number)
+        for parameter, part in bucket.views(flat):
+            if parameter.grad is None:
+                part[...] = 0
+            else:
+                part[...] = parameter.grad
+                self.used.add(id(parameter))
+                parameter.grad = None  # its memory may serve the next layer's
+        self._begun.append(self._update.begin(number, flat))
+
+
 class DataParallel:
     """Trains ``model`` on the ranks of ``communicator``, which all make it the same way and call `step` together.
 
     Parameters and buffers of rank 0 are handed to all others first. A model with `BatchNorm2d` normalizes each rank's
-    part by itself, which is not what one process does: see `batch_norm.synchronized`. A `Dropout` draws masks of its
-    own on each rank.
+    part by itself, which is not what one process does. A `Dropout` draws masks of its own on each rank.
 
     Args:
         make_optimizer: from parameters to an optimizer that treats each element for itself, as all of ours do.
@@ -109,41 +161,34 @@ class DataParallel:
         """This rank's optimizer."""
         return self.update.optimizer
 
-    def step(self, *parts: tuple[Any, ...]) -> float:
+    def step(self, batch: tuple[Any, ...]) -> float:
         """Make one step on this rank's (inputs, targets); return the mean loss over all ranks before it.
 
-        With several parts their gradients are added up before anything is sent: the step is that of all of them
-        together, with the memory of one.
-
         Raises:
-            ValueError: if there is no part, or no rank has a term of the loss.
+            ValueError: if no rank has a term of the loss.
             FloatingPointError: if the loss is not finite on some rank, on all ranks; no parameter is changed then.
         """
-        if not parts:
-            raise ValueError("parts must hold at least one (inputs, targets)")
-        counts = [self._terms(targets) for _, targets in parts]
-        totals = self._communicator.begin_all_reduce(np.array([sum(counts)]))
+        inputs, targets = batch
+        count = self._terms(targets)
+        counting = self._communicator.begin_all_reduce(np.array([count]))
         self.model.zero_grad()
+        value = self.loss(self.model(inputs), targets)
+        total = float(counting.wait()[0])
+        if not total > 0:
+            raise ValueError("targets must have at least one term of the loss on some rank, but have none")
         sums = GradientSum(self._buckets, self.update, self._overlap)
-        mean, total = 0.0, 0.0
-        for index, ((inputs, targets), count) in enumerate(zip(parts, counts, strict=True)):
-            value = self.loss(self.model(inputs), targets)
-            total = total or _checked_total(totals.wait())
-            mean += value.item() * count / total
-            last = index + 1 == len(parts)
-            with when_ready(sums.ready) if last else nullcontext():
-                value.backward(np.asarray(count / total, value.dtype))
-        self._apply(sums.finish(), mean, sums.used)
-        return self._mean
-
-    def _apply(self, flats: list[Array], mean: float, used: set[int]) -> None:
-        """Make the step, once all ranks know the loss of all and which parameters have a gradient on any rank."""
-        own = np.array([mean, *(id(parameter) in used for parameter in self._parameters)], np.float64)
-        self._mean, *times = self._communicator.all_reduce(own).tolist()
-        if not math.isfinite(self._mean):
-            raise FloatingPointError(f"the loss became {self._mean}: lower lr, now {self.optimizer.lr}")
-        anywhere = {id(parameter) for parameter, count in zip(self._parameters, times, strict=True) if count}
-        self.update.apply(flats, anywhere)
+        with when_ready(sums.ready):
+            value.backward(np.asarray(count / total, value.dtype))
+        flats = sums.finish()
+        # The step is made once all ranks know the loss of all and which parameters have a gradient on any rank.
+        own = np.array(
+            [value.item() * count / total, *(id(each) in sums.used for each in self._parameters)], np.float64
+        )
+        mean, *times = self._communicator.all_reduce(own).tolist()
+        if not math.isfinite(mean):
+            raise FloatingPointError(f"the loss became {mean}: lower lr, now {self.optimizer.lr}")
+        self.update.apply(flats, {id(each) for each, ranks in zip(self._parameters, times, strict=True) if ranks})
+        return float(mean)
 
     def gather_state(self) -> dict[str, Array]:
         """Return model and optimizer state, whole, by name; all ranks call it. Any number of ranks can restore it."""
@@ -181,13 +226,6 @@ class DataParallel:
         self.update.restore_state(
             [{id(parameter): state[f"optimizer/{n}/{name}"] for name, parameter in parameters} for n in numbers]
         )
-
-
-def _checked_total(counts: Array) -> float:
-    total = float(counts[0])
-    if not total > 0:
-        raise ValueError("targets must have at least one term of the loss on some rank, but have none")
-    return total
 
 
 def hand_round_state(model: Module, communicator: Communicator) -> None:

@@ -7,22 +7,97 @@ whole model on the whole batch, to rounding.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from tinytorch.core.dispatch import gradients_enabled
+from tinytorch.core.layers import Embedding, LayerNorm
 from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.distributed.ranks.agreement import check_agreement
-from tinytorch.perf.distributed.ranks.communicator import Communicator, Pending
+from tinytorch.core.transformers import GPT
+from tinytorch.perf.distributed.ranks.communicator import Communicator, Pending, check_agreement
+from tinytorch.perf.distributed.training.batches import micro_batches
 from tinytorch.perf.distributed.training.data_parallel import Loss, Terms, examples
-from tinytorch.perf.distributed.training.sampler import micro_batches
-from tinytorch.perf.distributed.training.schedules import Schedule, one_forward_one_backward
 
 #: Tags of messages to the next stage and to the one before.
 _ONWARD, _BACK = 1, 2
+
+
+class Action(NamedTuple):
+    """One piece of a stage's work."""
+
+    phase: Literal["forward", "backward"]
+    micro: int
+
+
+def one_forward_one_backward(stage: int, stages: int, micro: int) -> list[Action]:
+    """Return forwards until the first gradient can be back, then backward and forward in turns.
+
+    A stage holds the activations of at most ``stages - stage`` micro-batches; the time in which it waits is that of
+    all forwards before all backwards (Y. Huang et al., GPipe, 2019, arXiv:1811.06965).
+    Source: D. Narayanan et al., 2021 (arXiv:2104.04473), section 2.2.1.
+
+    Raises:
+        ValueError: if a number is out of range.
+    """
+    if not 0 <= stage < stages:
+        raise ValueError(f"stage must be 0 to {stages - 1}, not {stage}")
+    if micro < 1:
+        raise ValueError(f"micro must be at least 1, not {micro}")
+    ahead = min(stages - stage - 1, micro)
+    actions = [Action("forward", m) for m in range(ahead)]
+    for m in range(micro - ahead):
+        actions += [Action("forward", ahead + m), Action("backward", m)]
+    return actions + [Action("backward", m) for m in range(micro - ahead, micro)]
+
+
+def part_of(length: int, stage: int, stages: int) -> range:
+    """Return which of ``length`` layers belong to a stage: consecutive ones, as evenly as it goes.
+
+    Raises:
+        ValueError: if there are fewer layers than stages, or no such stage.
+    """
+    if not 0 <= stage < stages <= length:
+        raise ValueError(
+            f"stage must be below stages, and stages at most the {length} layers, but they are {stage} and {stages}"
+        )
+    return range(length * stage // stages, length * (stage + 1) // stages)
+
+
+class GPTStage(Module):
+    """Some blocks of a `GPT`; the first stage has the embeddings before them, the last one the norm and logits after.
+
+    The token embedding is also the logits' projection, so that the first and the last stage both have it; ``tied``
+    is that parameter there, None elsewhere.
+    """
+
+    def __init__(self, model: GPT, stage: int, stages: int) -> None:
+        self.blocks = [model.blocks[index] for index in part_of(len(model.blocks), stage, stages)]
+        self.position_embedding: Embedding | None = model.position_embedding if stage == 0 else None
+        self.norm: LayerNorm | None = model.norm if stage == stages - 1 else None
+        ends = stage in (0, stages - 1)
+        self.token_embedding: Embedding | None = model.token_embedding if ends else None
+
+    @property
+    def tied(self) -> Parameter | None:
+        """The parameter that the first and the last stage share."""
+        return None if self.token_embedding is None else self.token_embedding.weight
+
+    def forward(self, x: Any) -> Tensor:
+        """Return logits or activations (B, T, embed_dim), of tokens (B, T) or the stage before's activations."""
+        if self.position_embedding is not None:
+            assert self.token_embedding is not None
+            tokens = np.asarray(x.data if isinstance(x, Tensor) else x)
+            x = self.token_embedding(tokens) + self.position_embedding(np.arange(tokens.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        if self.norm is not None:
+            assert self.token_embedding is not None
+            x = self.token_embedding.project(self.norm(x))
+        output: Tensor = x
+        return output
 
 
 class Pipeline:
@@ -32,7 +107,6 @@ class Pipeline:
         stage: this rank's part of the model.
         loss: a mean over the terms that ``terms`` counts; only the last rank calls it.
         micro: micro-batches that a batch is cut into.
-        schedule: order of the work of each stage.
         terms: of the loss, given targets.
         tied: on the first and the last rank, a parameter that both have: its gradients are added up.
 
@@ -48,7 +122,6 @@ class Pipeline:
         communicator: Communicator,
         *,
         micro: int,
-        schedule: Schedule = one_forward_one_backward,
         terms: Terms = examples,
         tied: Parameter | None = None,
     ) -> None:
@@ -57,9 +130,9 @@ class Pipeline:
         rank, size = communicator.rank, communicator.size
         if size < 2:
             raise ValueError("communicator must have at least two ranks, one for each stage, not one")
-        self.actions = schedule(rank, size, micro)
+        self.actions = one_forward_one_backward(rank, size, micro)
         self._first, self._last = rank == 0, rank == size - 1
-        check_agreement(communicator, {"micro": micro, "schedule": getattr(schedule, "__name__", "")})
+        check_agreement(communicator, {"micro": micro})
         ends = communicator.exchange(tied is not None and list(tied.shape))
         if ends[0] != ends[-1] or any(ends[1:-1]):
             raise ValueError(f"tied must be one parameter's shape on the first and the last rank alone, not {ends}")

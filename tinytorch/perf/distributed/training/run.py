@@ -1,17 +1,162 @@
-"""A whole training on ranks: epochs over sharded batches, continued from the last checkpoint."""
+"""Training on ranks from the first step to the last, continued from the last checkpoint on any number of ranks.
+
+A checkpoint is a folder ``step-00000012`` with ``state.npz`` (parameters, buffers and optimizer state by name, each
+whole) and ``progress.json``. It is written aside and renamed, so that a run that dies while it writes leaves the one
+before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tinytorch.perf.distributed.ranks.agreement import check_agreement
-from tinytorch.perf.distributed.ranks.communicator import Communicator
-from tinytorch.perf.distributed.training.checkpoint import load_checkpoint, save_checkpoint
+import numpy as np
+
+from tinytorch.core.layers import Dropout
+from tinytorch.core.module import Module
+from tinytorch.core.op import Array
+from tinytorch.perf.distributed.ranks.communicator import Communicator, check_agreement
+from tinytorch.perf.distributed.training.batches import ShardedBatches
 from tinytorch.perf.distributed.training.data_parallel import DataParallel
-from tinytorch.perf.distributed.training.sampler import ShardedBatches, micro_batches
+from tinytorch.perf.distributed.training.updates import check_settings, restore_settings, settings
+from tinytorch.perf.measuring.atomic_io import read_arrays, write_arrays, write_whole
+
+#: Of the form of the two files.
+VERSION = 1
+#: Checkpoints that are kept: the last one, and the one before it in case that disk fails.
+KEPT = 2
+
+
+def save_checkpoint(
+    folder: str | Path, trainer: DataParallel, communicator: Communicator, progress: dict[str, Any]
+) -> None:
+    """Write the trainer's state; all ranks call it, rank 0 writes, and all return once it is written.
+
+    Args:
+        progress: what the caller has to know to continue; JSON values, with a number of steps done as ``steps``.
+
+    Raises:
+        OSError: on rank 0, if the folder cannot be written to; the checkpoints before stay.
+    """
+    state = trainer.gather_state()
+    document = {
+        "version": VERSION,
+        "ranks": communicator.size,
+        "progress": progress,
+        "optimizer": settings(trainer.optimizer),
+        "generators": communicator.exchange(_generators(trainer.model)),
+    }
+    if communicator.rank == 0:
+        target = Path(folder) / f"step-{progress['steps']:08d}"
+        aside = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            aside.mkdir(parents=True)
+            write_arrays(aside / "state.npz", state)
+            write_whole(aside / "progress.json", json.dumps(document))
+            shutil.rmtree(target, ignore_errors=True)
+            aside.rename(target)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+        for old in _written(folder)[:-KEPT]:
+            shutil.rmtree(old)
+    communicator.barrier()
+
+
+def load_checkpoint(
+    folder: str | Path, trainer: DataParallel, communicator: Communicator, plan: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """Take over the last checkpoint in ``folder`` and return its progress, or None if there is none; all ranks call it.
+
+    Args:
+        plan: what the progress's ``plan`` has to be.
+
+    Raises:
+        ValueError: on all ranks, if the checkpoint is damaged, of another version, model, optimizer or setting, or of
+            another number of ranks while a `Dropout` draws from each rank's own generator; nothing is changed then.
+    """
+    written = _written(folder)
+    latest = written[-1].name if written else None
+    seen = communicator.exchange(latest)
+    if len(set(seen)) != 1:
+        raise ValueError(f"folder {str(folder)!r} must be the same on all ranks, but they see {seen}")
+    if not written:
+        return None
+    problem, read = "", None
+    try:
+        read = _checked(written[-1], trainer, communicator, plan or {})
+    except ValueError as error:
+        problem = str(error)
+    for rank, told in enumerate(communicator.exchange(problem)):
+        if told:
+            raise ValueError(f"checkpoint {latest} cannot be continued: {told} ({communicator.places[rank]})")
+    assert read is not None
+    document, state = read
+    restore_settings(trainer.optimizer, document["optimizer"])
+    trainer.restore_state(state)
+    for name, module in _dropouts(trainer.model).items():
+        module.generator.bit_generator.state = document["generators"][communicator.rank][name]
+    progress: dict[str, Any] = document["progress"]
+    return progress
+
+
+def _written(folder: str | Path) -> list[Path]:
+    return sorted(Path(folder).glob("step-[0-9]*"))
+
+
+def _checked(
+    path: Path, trainer: DataParallel, communicator: Communicator, plan: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return what the checkpoint holds, once it is known to fit."""
+    document = _document(path / "progress.json")
+    for name, value in plan.items():
+        if document["progress"]["plan"][name] != value:
+            raise ValueError(f"{name} must be {document['progress']['plan'][name]!r} as it was, not {value!r}")
+    check_settings(trainer.optimizer, document["optimizer"])
+    state = read_arrays(path / "state.npz")
+    trainer.check_state(state)
+    own, saved = _generators(trainer.model), document["generators"]
+    if own and len(saved) != communicator.size:
+        raise ValueError(
+            f"the model draws random numbers on each rank, so it continues on {len(saved)} ranks only, "
+            f"not on {communicator.size}"
+        )
+    return document, state
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        version = document["version"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path.name} is not what was written: {error}") from None
+    if version != VERSION:
+        raise ValueError(f"version must be {VERSION}, not {version!r}")
+    return document
+
+
+def _dropouts(model: Module) -> dict[str, Dropout]:
+    return {name: module for name, module in model.named_modules() if isinstance(module, Dropout) and module.p > 0}
+
+
+def _generators(model: Module) -> dict[str, Any]:
+    """Return the state of each `Dropout`'s generator by name, as JSON can hold it.
+
+    Raises:
+        ValueError: if a generator's state holds arrays.
+    """
+    states: dict[str, Any] = {}
+    for name, module in _dropouts(model).items():
+        state = dict(module.generator.bit_generator.state)
+        if any(isinstance(value, np.ndarray) for value in state["state"].values()):
+            raise ValueError(f"generator of {name} must be NumPy's default one, not {state['bit_generator']}")
+        states[name] = state
+    return states
 
 
 @dataclass(frozen=True)
@@ -32,16 +177,12 @@ def train(
     epochs: int,
     communicator: Communicator,
     *,
-    parts: int = 1,
-    schedule: Callable[[float], float] | None = None,
     checkpoints: Checkpoints | None = None,
     after_step: Callable[[int, float], None] | None = None,
 ) -> list[float]:
     """Train until ``epochs`` are done and return the loss of every step since the very first; leaves eval mode on.
 
     Args:
-        parts: pieces that each rank cuts its part of a batch into, to add their gradients up.
-        schedule: factor of the learning rate at each fraction (0 to 1) of the training done.
         checkpoints: where to continue from, if one was written there, and where to write; on any number of ranks.
         after_step: told the number of steps done and the loss of the last.
 
@@ -57,39 +198,22 @@ def train(
             f"batches must be those of rank {communicator.rank} of {communicator.size}, "
             f"not of {batches.rank} of {batches.size}"
         )
-    if not 1 <= parts <= batches.smallest // batches.size:
-        raise ValueError(
-            f"parts must be 1 to {batches.smallest // batches.size}, the examples of a rank in the smallest batch, "
-            f"not {parts}"
-        )
     plan = {"examples": batches.examples, "batch_size": batches.batch_size, "seed": batches.seed, "epochs": epochs}
-    check_agreement(communicator, {**plan, "parts": parts})
+    check_agreement(communicator, plan)
     losses: list[float] = []
-    rate = trainer.optimizer.lr
     if checkpoints is not None:
-        losses, rate = _continued(checkpoints, trainer, communicator, plan, rate)
+        progress = load_checkpoint(checkpoints.folder, trainer, communicator, plan)
+        losses = [] if progress is None else list(progress["losses"])
     trainer.model.train()
     total = epochs * len(batches)
     while len(losses) < total:
         epoch, first = divmod(len(losses), len(batches))
-        for batch in batches.epoch(epoch, first):
-            trainer.optimizer.lr = rate * schedule(len(losses) / total) if schedule else rate
-            losses.append(trainer.step(*micro_batches(batch, parts)))
+        for inputs, targets in batches.epoch(epoch, first):
+            losses.append(trainer.step((inputs, targets)))
             if checkpoints is not None and (len(losses) % checkpoints.every == 0 or len(losses) == total):
-                progress = {"steps": len(losses), "losses": losses, "plan": plan, "rate": rate}
+                progress = {"steps": len(losses), "losses": losses, "plan": plan}
                 save_checkpoint(checkpoints.folder, trainer, communicator, progress)
             if after_step is not None:
                 after_step(len(losses), losses[-1])
-    trainer.optimizer.lr = rate
     trainer.model.eval()
     return losses
-
-
-def _continued(
-    checkpoints: Checkpoints, trainer: DataParallel, communicator: Communicator, plan: dict[str, Any], rate: float
-) -> tuple[list[float], float]:
-    """Return losses and learning rate of the last checkpoint, or none and ``rate``."""
-    progress = load_checkpoint(checkpoints.folder, trainer, communicator, plan)
-    if progress is None:
-        return [], rate
-    return list(progress["losses"]), float(progress["rate"])

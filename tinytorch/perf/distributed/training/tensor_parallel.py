@@ -1,8 +1,9 @@
 """Tensor parallelism: each rank holds a part of each large matrix, and all work on the same examples.
 
 Columns of one matrix, then rows of the next, so that a pair takes one all-reduce forward and one backward. Attention
-is cut by heads. Source: M. Shoeybi et al., Megatron-LM, 2019 (arXiv:1909.08053), section 3. All that is not cut (norms,
-embeddings, residuals) is computed by every rank alike, and its gradients are the same on all.
+is cut by heads. Source: M. Shoeybi et al., Megatron-LM, 2019 (arXiv:1909.08053), section 3, where the two ops of
+communication that autograd can pass are called f and g. All that is not cut (norms, embeddings, residuals) is computed
+by every rank alike, and its gradients are the same on all.
 """
 
 from __future__ import annotations
@@ -17,25 +18,53 @@ from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Parameter
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work, no_traffic
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import FeedForward
-from tinytorch.perf.distributed.ranks.agreement import check_agreement, model_facts
-from tinytorch.perf.distributed.ranks.communicator import Communicator
-from tinytorch.perf.distributed.training.differentiable import (
-    copy_to_ranks,
-    gather_columns,
-    own_columns,
-    own_part,
-    sum_over_ranks,
-)
+from tinytorch.perf.distributed.ranks.communicator import Communicator, check_agreement, model_facts
 
 
-def _checked_division(name: str, length: int, communicator: Communicator) -> int:
-    """Return how many of ``length`` fall to each rank."""
+def _copy_forward(keep: bool, x: Array, *, communicator: Communicator) -> tuple[Array, Saved]:
+    """Hand on what all ranks hold alike; the gradient is the sum of the ranks'."""
+    return x, (communicator,) if keep else ()
+
+
+def _copy_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    del needs, owned
+    communicator: Communicator = saved[0]
+    return (communicator.all_reduce(gradient),)
+
+
+def _sum_forward(keep: bool, x: Array, *, communicator: Communicator) -> tuple[Array, Saved]:
+    """Add up the ranks' arrays; every rank goes on alike with the sum, so its gradient is each one's."""
+    del keep
+    return communicator.all_reduce(x), ()
+
+
+def _sum_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    del saved, needs, owned
+    return (gradient,)
+
+
+def _no_work(call: Call) -> Work:
+    """Return nothing: what a reduction adds is counted by the collective that runs inside."""
+    del call
+    return Work()
+
+
+copy_to_ranks = Op("copy_to_ranks", _copy_forward, _copy_backward, _no_work, no_traffic)
+sum_over_ranks = Op("sum_over_ranks", _sum_forward, _sum_backward, _no_work, no_traffic)
+
+
+def _own_part(whole: Array, communicator: Communicator) -> Array:
+    """Return this rank's part of the last axis, a view."""
+    part = whole.shape[-1] // communicator.size
+    return whole[..., part * communicator.rank : part * (communicator.rank + 1)]
+
+
+def _check_division(name: str, length: int, communicator: Communicator) -> None:
     if length % communicator.size:
         raise ValueError(f"{name} must be a multiple of {communicator.size} ranks, but is {length}")
-    return length // communicator.size
 
 
 class ColumnParallelLinear(Module):
@@ -43,23 +72,21 @@ class ColumnParallelLinear(Module):
 
     Args:
         whole: the layer to cut, the same on all ranks; it is not changed.
-        gather: return the whole output on every rank.
 
     Raises:
         ValueError: if the output features are no multiple of the ranks.
     """
 
-    def __init__(self, whole: Linear, communicator: Communicator, gather: bool = False) -> None:
-        _checked_division("out_features", whole.out_features, communicator)
-        self.weight = Parameter(own_part(whole.weight.data, communicator))
-        self.bias = None if whole.bias is None else Parameter(own_part(whole.bias.data, communicator))
-        self.gather, self._communicator = gather, communicator
+    def __init__(self, whole: Linear, communicator: Communicator) -> None:
+        _check_division("out_features", whole.out_features, communicator)
+        self.weight = Parameter(_own_part(whole.weight.data, communicator))
+        self.bias = None if whole.bias is None else Parameter(_own_part(whole.bias.data, communicator))
+        self._communicator = communicator
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (..., out_features / ranks) of the same (..., in_features) on all ranks."""
         x = apply(copy_to_ranks, x, communicator=self._communicator)
-        y = apply(ops.linear, x, self.weight) if self.bias is None else apply(ops.linear, x, self.weight, self.bias)
-        return apply(gather_columns, y, communicator=self._communicator) if self.gather else y
+        return apply(ops.linear, x, self.weight) if self.bias is None else apply(ops.linear, x, self.weight, self.bias)
 
 
 class RowParallelLinear(Module):
@@ -69,22 +96,19 @@ class RowParallelLinear(Module):
 
     Args:
         whole: the layer to cut, the same on all ranks; it is not changed.
-        whole_input: take the whole input, the same on all ranks, and this rank's part of it.
 
     Raises:
         ValueError: if the input features are no multiple of the ranks.
     """
 
-    def __init__(self, whole: Linear, communicator: Communicator, whole_input: bool = False) -> None:
-        _checked_division("in_features", whole.in_features, communicator)
-        self.weight = Parameter(own_part(whole.weight.data.T, communicator).T)
+    def __init__(self, whole: Linear, communicator: Communicator) -> None:
+        _check_division("in_features", whole.in_features, communicator)
+        self.weight = Parameter(_own_part(whole.weight.data.T, communicator).T)
         self.bias = None if whole.bias is None else Parameter(whole.bias.data)
-        self.whole_input, self._communicator = whole_input, communicator
+        self._communicator = communicator
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the same (..., out_features) on all ranks, of (..., in_features / ranks)."""
-        if self.whole_input:
-            x = apply(own_columns, x, communicator=self._communicator)
         y = apply(sum_over_ranks, apply(ops.linear, x, self.weight), communicator=self._communicator)
         return y if self.bias is None else y + self.bias
 
@@ -97,7 +121,8 @@ class HeadParallelAttention(Module):
     """
 
     def __init__(self, whole: MultiHeadAttention, communicator: Communicator) -> None:
-        self.num_heads = _checked_division("num_heads", whole.num_heads, communicator)
+        _check_division("num_heads", whole.num_heads, communicator)
+        self.num_heads = whole.num_heads // communicator.size
         self.causal = whole.causal
         width = whole.embed_dim // communicator.size
         self.qkv = Linear(whole.embed_dim, 3 * width)
@@ -136,7 +161,7 @@ class ParallelFeedForward(Module):
 def _heads_part(packed: Array, communicator: Communicator) -> Array:
     """Return this rank's heads out of queries, keys and values that lie side by side in the last axis."""
     thirds = np.split(packed, 3, axis=-1)
-    return np.concatenate([own_part(third, communicator) for third in thirds], axis=-1)
+    return np.concatenate([_own_part(third, communicator) for third in thirds], axis=-1)
 
 
 def tensor_parallel(model: Module, communicator: Communicator) -> Module:

@@ -1,13 +1,16 @@
-"""How parameters are changed from summed gradients: each rank all of them, or each rank its shard.
+"""Updates of parameters from summed gradients: each rank all of them, or each rank its shard of every bucket.
 
-Sharded optimizer state is stage 1 of S. Rajbhandari et al., ZeRO, 2020 (arXiv:1910.02054): gradients are summed with a
-reduce-scatter, each rank changes its shard with the only copy of that shard's state, and an all-gather hands the new
-parameters round. A rank keeps 1 / ranks of the state, and gradients of a whole bucket only while they are on their way.
+Parameters lie side by side in buckets, so that a few large messages carry what many small ones would. Sharded state is
+stage 1 of S. Rajbhandari et al., ZeRO, 2020 (arXiv:1910.02054): gradients are summed with a reduce-scatter, each rank
+changes its shard with the only copy of that shard's state, and an all-gather hands the new parameters round. A rank
+keeps 1 / ranks of the state, and gradients of a whole bucket only while they are on their way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +18,116 @@ from tinytorch.core.module import Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.optimizers import Optimizer
 from tinytorch.perf.distributed.ranks.communicator import Communicator, Pending
-from tinytorch.perf.distributed.training.buckets import Bucket
-from tinytorch.perf.distributed.training.optimizer_state import slots
 
 #: Makes the optimizer of the parameters that it is given.
 MakeOptimizer = Callable[[Sequence[Parameter]], Optimizer]
+#: Settings that training itself changes; all others must be the same where it continues.
+CHANGING = frozenset({"lr", "steps"})
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Parameters of one dtype, side by side.
+
+    Attributes:
+        parameters: in the order in which they lie. starts: where each begins, in elements.
+        length: elements, with the padding at the end that makes it a multiple of the ranks.
+    """
+
+    parameters: tuple[Parameter, ...]
+    starts: tuple[int, ...]
+    length: int
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """Of its parameters."""
+        return self.parameters[0].dtype
+
+    def views(self, flat: Array) -> Iterator[tuple[Parameter, Array]]:
+        """Yield each parameter and its part of ``flat`` (length,), in the parameter's shape."""
+        for parameter, start in zip(self.parameters, self.starts, strict=True):
+            yield parameter, flat[start : start + parameter.size].reshape(parameter.shape)
+
+    def shard(self, flat: Array, rank: int, size: int) -> Array:
+        """Return the part of ``flat`` (length,) that belongs to a rank."""
+        part = self.length // size
+        return flat[rank * part : (rank + 1) * part]
+
+
+def bucketed(parameters: Sequence[Parameter], nbytes: int, ranks: int) -> list[Bucket]:
+    """Return the parameters in buckets, the last ones first, as a backward makes their gradients about in that order.
+
+    A bucket is closed when it holds ``nbytes`` or more, or the dtype changes. Each is padded to a multiple of ``ranks``
+    elements.
+
+    Raises:
+        ValueError: if ``nbytes`` is below 1.
+    """
+    if nbytes < 1:
+        raise ValueError(f"bucket_bytes must be at least 1, not {nbytes}")
+    groups: list[list[Parameter]] = []
+    held = 0
+    for parameter in reversed(parameters):
+        if not groups or held >= nbytes or groups[-1][0].dtype != parameter.dtype:
+            groups.append([])
+            held = 0
+        groups[-1].append(parameter)
+        held += parameter.nbytes
+    return [_bucket(group, ranks) for group in groups]
+
+
+def _bucket(group: list[Parameter], ranks: int) -> Bucket:
+    ends = np.cumsum([parameter.size for parameter in group]).tolist()
+    return Bucket(tuple(group), (0, *ends[:-1]), -(-ends[-1] // ranks) * ranks)
+
+
+def slots(optimizer: Optimizer) -> list[list[Array]]:
+    """Return the state's arrays, one list a slot (velocity; first and second moment), in the order of the parameters.
+
+    They are the optimizer's own, so that writing to them changes its state.
+
+    Raises:
+        ValueError: if the optimizer does not keep the same slots for every parameter.
+    """
+    arrays, count = list(optimizer.state_arrays()), len(optimizer.parameters)
+    if len(arrays) % count:
+        raise ValueError(
+            f"optimizer must keep as many arrays for each parameter, but has {len(arrays)} for {count} parameters"
+        )
+    made = [arrays[start : start + count] for start in range(0, len(arrays), count)]
+    for slot in made:
+        for array, parameter in zip(slot, optimizer.parameters, strict=True):
+            if array.shape != parameter.shape:
+                raise ValueError(
+                    f"optimizer's state must have its parameter's shape {parameter.shape}, not {array.shape}"
+                )
+    return made
+
+
+def settings(optimizer: Optimizer) -> dict[str, Any]:
+    """Return the optimizer's class and its numbers by name, as JSON gives them back."""
+    numbers = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in vars(optimizer).items()
+        if isinstance(value, (int, float, tuple))
+    }
+    return {"class": type(optimizer).__name__, **numbers}
+
+
+def check_settings(optimizer: Optimizer, saved: dict[str, Any]) -> None:
+    """Raise ValueError unless all settings but those that training changes are the ``saved`` ones."""
+    own = settings(optimizer)
+    for name in sorted(own.keys() | saved.keys()):
+        if name not in CHANGING and own.get(name) != saved.get(name):
+            raise ValueError(
+                f"the optimizer's {name} must be {saved.get(name)!r}, as in the checkpoint, not {own.get(name)!r}"
+            )
+
+
+def restore_settings(optimizer: Optimizer, saved: dict[str, Any]) -> None:
+    """Set the numbers that training changes."""
+    for name in CHANGING & settings(optimizer).keys():
+        setattr(optimizer, name, saved[name])
 
 
 class Replicated:

@@ -1,0 +1,45 @@
+"""Training steps whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinytorch.chapters.distributed.step_times import Overlap, Scaling, Way
+from tinytorch.perf.measuring import Measurement
+
+ROUNDS = 20
+
+
+def made_steps(seconds: dict[str, float], noise: float = 0.005, marked: tuple[str, ...] = ()) -> dict[str, Measurement]:
+    """Return steps of about these seconds that took turns; those of ``marked`` names had to share cores."""
+    draw = np.random.default_rng(0)
+    return {
+        name: Measurement(
+            name,
+            tuple(value * np.exp(noise * draw.normal(size=ROUNDS))),
+            "s",
+            {
+                "interleaved_with": [other for other in seconds if other != name],
+                "oversubscribed": name in marked,
+                "cpu_per_wall": 0.99,
+                "minor_page_faults_per_call": 3.2,
+            },
+        )
+        for name, value in seconds.items()
+    }
+
+
+def made_scaling(way: Way, seconds: dict[int, float], noise: float = 0.005, cores: int = 64) -> Scaling:
+    """Return steps by number of ranks; more of them than ``cores`` had to share these."""
+    marked = tuple(str(count) for count in seconds if count > cores)
+    steps = made_steps({str(count): value for count, value in seconds.items()}, noise, marked)
+    return Scaling(way, "gpt", 8, {int(count): one for count, one in steps.items()})
+
+
+COMMUNICATING = {"overlapped": 0.011, "apart": 0.012, "alone": 0.010}
+
+
+def overlapped(hidden: float, noise: float = 0.002, marked: tuple[str, ...] = ()) -> Overlap:
+    """Return steps of 10 ms whose 2 ms of communication are hidden by this share."""
+    steps = made_steps({**COMMUNICATING, "overlapped": 0.012 - 0.002 * hidden}, noise, marked)
+    return Overlap(2, "mlp", 8, 2**20, steps["overlapped"], steps["apart"], steps["alone"])

@@ -1,0 +1,69 @@
+"""The explorer's grid and curves against the search for splits that they are made of."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tinytorch.chapters.distributed import explorer
+from tinytorch.chapters.distributed.explorer import CLUSTERS, GRID_RANKS, MODELS, RANKS, ClusterPreset, scaling_curve
+from tinytorch.perf.distributed import Cluster, GivenLink, Split, best_splits, given_link, predict, transformer_workload
+
+GPT = transformer_workload(
+    layers=6, width=512, heads=8, positions=256, vocabulary=1000, examples=48, flops_per_second=1e12
+)
+LINKS = Cluster(given_link(3e-6, 100e9), given_link(15e-6, 10e9), 4)
+CLUSTER = ClusterPreset("made up", LINKS, 1e12, None, ())
+
+
+def test_nothing_fits_where_nothing_can() -> None:
+    assert scaling_curve(GPT, CLUSTER, [1, 4097])[1] is None
+
+
+def test_weak_scaling_keeps_the_work_of_a_rank_and_strong_scaling_that_of_all() -> None:
+    strong = scaling_curve(GPT, CLUSTER, [1, 16])
+    weak = scaling_curve(GPT, CLUSTER, [1, 16], examples_per_rank=48)
+    one, many, grown = strong[0], strong[1], weak[1]
+    assert one is not None
+    assert many is not None
+    assert grown is not None
+    assert [prediction.workload.examples for prediction in weak if prediction] == [48, 768]
+    assert many.efficiency(one) == pytest.approx(one.seconds / 16 / many.seconds)
+    assert many.efficiency(one) < grown.efficiency(one) < 1
+
+
+def test_a_cell_holds_the_fastest_splits_of_its_cluster_model_batch_and_ranks() -> None:
+    made = explorer.grid()
+    assert json.loads(json.dumps(made)) == made
+    assert [one["name"] for one in made["clusters"]] == [one.name for one in CLUSTERS]
+    assert made["clusters"][0]["between"] == [1.4e-5, 25e9]
+    for cluster, model, batch, ranks in ((0, 0, 1, RANKS), (1, 1, 0, 64), (0, 3, 2, 4096)):
+        given, asked = CLUSTERS[cluster], MODELS[model]
+        examples = made["models"][model]["batches"][batch]
+        work = asked.workload(given.flops_per_second).of_examples(examples)
+        found = best_splits(work, given.links, ranks, memory_bytes=given.memory_bytes, sharding=1)
+        count, *rows = made["cells"][cluster][model]["stays"][batch][GRID_RANKS.index(ranks)]
+        assert count == len(found) > 3
+        one = predict(work, given.links, Split())
+        for row, best in zip(rows, found, strict=False):
+            assert row[:4] == [best.split.data, best.split.tensor, best.split.pipeline, best.split.micro]
+            numbers = [best.seconds, best.efficiency(one), best.memory.total]
+            shares = [part / best.seconds for part in (best.bubble, best.tensor, best.handing, best.gradients)]
+            assert row[4:] == pytest.approx([*numbers, *shares], rel=1e-3)
+    grows = made["cells"][0][0]["grows"][GRID_RANKS.index(64)]
+    work = MODELS[0].workload(CLUSTERS[0].flops_per_second).of_examples(64 * explorer.EACH)
+    best = best_splits(work, CLUSTERS[0].links, 64, memory_bytes=80e9, sharding=1)[0]
+    assert grows[1][4] == pytest.approx(best.seconds, rel=1e-3)
+
+
+def test_too_little_memory_leaves_a_cell_empty() -> None:
+    assert explorer.grid()["cells"][0][3]["stays"][1][0] == [0], "a trillion parameters on one rank"
+
+
+def test_the_machine_of_the_build_comes_last_even_where_its_bytes_cost_nothing() -> None:
+    free = GivenLink(4e-6, 0.0)
+    made = explorer.grid(ClusterPreset("own", Cluster(free, free, 2), 5e10, None, ()))
+    own = made["clusters"][-1]
+    assert (own["name"], own["inside"], own["memory_bytes"]) == ("own", [4e-6, None], None)
+    assert made["cells"][-1][0]["stays"][1][0][0] == 1, "one rank has memory enough if nobody knows of a limit"

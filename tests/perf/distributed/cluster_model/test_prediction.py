@@ -1,0 +1,241 @@
+"""Predictions against a pipeline that is played out, published formulas, and what splits have in common."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinytorch.core.transformers import GPT
+from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink
+from tinytorch.perf.distributed.cluster_model.prediction import Group, Prediction, Split, predict
+from tinytorch.perf.distributed.cluster_model.workload import Part, Workload, transformer_flops, transformer_workload
+from tinytorch.perf.distributed.training.pipeline import one_forward_one_backward
+
+FREE = GivenLink(0.0, 0.0)
+SHAPE: dict[str, Any] = {"layers": 4, "width": 64, "heads": 8, "positions": 16, "vocabulary": 100}
+
+
+def workload(blocks: int, examples: int, block_s: float = 1.0, ends_s: float = 0.0, **changed: Any) -> Workload:
+    """Return a made-up workload whose parts are round numbers."""
+    block = Part(block_s, 1000, 0, 10.0, 0.0)
+    ends = Part(ends_s, 0, 0, 0.0, 0.0)
+    made = Workload("made up", blocks, 24, examples, block, ends, 2 / 3, 0.0, 1.0, 4, 0, 4, 4, 8, "made up")
+    return replace(made, **changed)
+
+
+def cluster(line: GivenLink = FREE, ranks_per_node: int = 1) -> Cluster:
+    return Cluster(line, line, ranks_per_node)
+
+
+def played_out(stages: int, micro: int, seconds: list[float], message: float) -> float:
+    """Return when the last stage is done that works by the package's schedule, a third of it forward.
+
+    A message is on its way for ``message`` seconds, and keeps neither rank from working.
+    """
+    order = [one_forward_one_backward(stage, stages, micro) for stage in range(stages)]
+    done: dict[tuple[str, int, int], float] = {}
+    clocks, places = [0.0] * stages, [0] * stages
+    while any(place < len(actions) for place, actions in zip(places, order, strict=True)):
+        for stage in range(stages):
+            while places[stage] < len(order[stage]):
+                phase, number = order[stage][places[stage]]
+                first = (phase == "forward" and stage == 0) or (phase == "backward" and stage == stages - 1)
+                source = ("forward", stage, number) if first and phase == "backward" else (phase, stage, number)
+                if not first:
+                    source = (phase, stage - 1 if phase == "forward" else stage + 1, number)
+                ready = 0.0 if first and phase == "forward" else done.get(source, -1.0)
+                if ready < 0:
+                    break
+                share = 1 / 3 if phase == "forward" else 2 / 3
+                clocks[stage] = max(clocks[stage], ready + (0.0 if first else message)) + seconds[stage] * share
+                done[phase, stage, number] = clocks[stage]
+                places[stage] += 1
+    return max(clocks)
+
+
+@given(st.integers(2, 7), st.integers(1, 4), st.integers(1, 20), st.floats(0, 5), st.floats(0, 3), st.booleans())
+def test_a_pipeline_takes_what_its_schedule_takes_when_it_is_played_out(
+    stages: int, each: int, micro: int, ends_s: float, message: float, free: bool
+) -> None:
+    line = FREE if free else GivenLink(message, 0.0)
+    asked = workload(stages * each, micro, 1.0, ends_s)
+    found = predict(asked, cluster(line), Split(pipeline=stages, micro=micro))
+    seconds = [*[float(each)] * (stages - 1), each + ends_s]
+    own = found.seconds - line.alpha_s  # the sum of a tied parameter is no part of the schedule
+    assert own == pytest.approx(played_out(stages, micro, seconds, line.alpha_s))
+
+
+def test_measured_times_are_met_where_they_were_taken_and_joined_by_straight_lines() -> None:
+    rows = ((4.0, 1.0, 0.5), (8.0, 3.0, 0.5), (16.0, 11.0, 0.5))
+    part = Part(9.0, 0, 0, 0.0, 0.0, rows)
+    assert [part.seconds(count, 1) for count, _, _ in rows] == [1.5, 3.5, 11.5]
+    assert [part.seconds(at, 2) for at in (4, 6, 12)] == [1.0, 1.5, 4.0]
+    assert part.seconds(20, 1) == 15.5, "on as from the row before to the last"
+    assert part.seconds(2, 1) == 0.75, "the share of 4, as the line on from there would soon cost nothing"
+    flat = replace(part, times=((4.0, 1.0, 0.0), (8.0, 1.5, 0.0)))
+    assert flat.seconds(2, 1) == 0.75, "the line, where a call costs something whatever it is given"
+    assert replace(part, times=((4.0, 1.0, 0.0), (8.0, 0.5, 0.0))).seconds(16, 1) == 0.5, "more take no less"
+    assert Part(9.0, 0, 0, 0.0, 0.0, rows[:1]).seconds(2, 1) == 0.75
+    measured = np.interp([5, 9, 13], [4, 8, 16], [1.5, 3.5, 11.5])
+    assert [part.seconds(at, 1) for at in (5, 9, 13)] == pytest.approx(measured.tolist())
+    with pytest.raises(ValueError, match=r"times must have rising numbers of examples above 0, not \[0\.0\]"):
+        replace(part, times=((0.0, 1.0, 0.5),))
+    with pytest.raises(ValueError, match=r"times must have rising numbers of examples above 0, not \[8\.0, 4\.0\]"):
+        replace(part, times=(rows[1], rows[0]))
+
+
+def test_the_bubble_is_the_published_share() -> None:
+    for stages, micro in ((4, 8), (2, 1), (8, 64)):
+        found = predict(workload(8, micro), cluster(), Split(pipeline=stages, micro=micro))
+        assert found.bubble / found.seconds == pytest.approx((stages - 1) / (micro + stages - 1))
+        assert found.bubble / found.computing == pytest.approx((stages - 1) / micro)
+
+
+def test_sums_of_activations_are_four_for_each_block_and_divide_the_work() -> None:
+    line = GivenLink(0.001, 0.0)
+    found = predict(workload(3, 8), cluster(line), Split(tensor=4, micro=2))
+    assert found.computing == pytest.approx(3 * 8 / 4)
+    assert found.tensor == pytest.approx(2 * 3 * 4 * 2 * 0.001), "two micro-batches, three blocks, lg 4 steps"
+
+
+def test_gradients_hide_behind_the_last_backward_only_as_far_as_it_is_long() -> None:
+    line = GivenLink(0.0, 1e-3)
+    whole = 4 * 3000 * 2 / 2 * 1e-3  # bytes of three blocks, around two ranks
+    split = Split(data=2, bucket_bytes=1e9)
+    bare = predict(workload(3, 4), cluster(line), split)
+    assert bare.gradients == pytest.approx(whole)
+    for micro in (1, 2):
+        room = 2 / 3 * 3 * 4 / 2 / micro
+        found = predict(workload(3, 4), cluster(line), replace(split, overlap=0.5, micro=micro))
+        assert found.hidden == pytest.approx(0.5 * room)
+        assert found.seconds + found.hidden == pytest.approx(bare.seconds)
+    hidden = predict(workload(3, 4000), cluster(line), replace(split, overlap=1.0))
+    assert hidden.gradients == 0.0
+    assert hidden.hidden == pytest.approx(whole)
+
+
+def test_more_buckets_cost_latency_alone() -> None:
+    def gradients(bucket_bytes: float, line: GivenLink) -> float:
+        return predict(workload(3, 4), cluster(line), Split(data=4, bucket_bytes=bucket_bytes)).gradients
+
+    assert gradients(1000, GivenLink(0.0, 1e-3)) == pytest.approx(gradients(12000, GivenLink(0.0, 1e-3)))
+    assert gradients(1000, GivenLink(1.0, 0.0)) == pytest.approx(12 * gradients(12000, GivenLink(1.0, 0.0)))
+
+
+def test_shared_state_moves_as_much_as_a_sum_and_shared_parameters_half_as_much_again() -> None:
+    # S. Rajbhandari et al., 2020, section 7: 2, 2 and 3 times the parameters.
+    line, split = GivenLink(0.0, 1e-3), Split(data=8, bucket_bytes=1e9)
+    moved = [predict(workload(3, 8), cluster(line), replace(split, sharding=stage)).gradients for stage in range(4)]
+    assert moved[1] == pytest.approx(moved[0])
+    assert moved[2] == pytest.approx(moved[0])
+    assert moved[3] == pytest.approx(1.5 * moved[0])
+
+
+def test_gradients_that_are_shared_out_are_summed_after_each_micro_batch() -> None:
+    def gradients(sharding: int, micro: int) -> float:
+        split = Split(data=8, micro=micro, sharding=sharding, bucket_bytes=1e9)
+        return predict(workload(3, 32), cluster(GivenLink(0.0, 1e-3)), split).gradients
+
+    part = gradients(1, 1) / 2  # of one reduce-scatter or all-gather
+    assert [gradients(stage, 4) for stage in range(4)] == pytest.approx([2 * part, 2 * part, 5 * part, 12 * part])
+
+
+def test_memory_of_shards_is_the_published_formula() -> None:
+    # ... figure 1: 4 + 4 + 8 bytes here, of 3,000 parameters.
+    found = [predict(workload(3, 8), cluster(), Split(data=8, sharding=stage)).memory for stage in range(4)]
+    states = [one.total - one.activations for one in found]
+    assert states == pytest.approx([3000 * (4 + 4 + 8), 3000 * (4 + 4 + 1), 3000 * (4 + 0.5 + 1), 3000 * 16 / 8])
+    assert {one.activations for one in found} == {30.0}
+    under_way = predict(workload(4, 8), cluster(), Split(pipeline=2, micro=8)).memory.activations
+    assert under_way == 2 * 2 * 10, "two micro-batches of one example in two blocks"
+
+
+def test_in_two_levels_a_node_adds_up_before_it_speaks() -> None:
+    made = Cluster(GivenLink(0.0, 1.0), GivenLink(1.0, 100.0), 4)
+    found = Group(8, 1).all_reduce(8.0, made)
+    assert found == pytest.approx(2 * 3 / 4 * 8 + 1 + 100 * 2)
+    assert Group(2, 4).line(made) is made.between
+    assert Group(2, 2).line(made) is made.inside
+    assert Group(3, 1).line(made) is made.between, "some three neighbours stand on two nodes"
+    assert Group(2, 3).line(made) is made.between
+    wide = predict(workload(3, 8), made, Split(data=2, tensor=4, bucket_bytes=1e9))
+    assert wide.gradients == pytest.approx(1 + 100 * 3000), "neighbours of the data split are on two nodes"
+    few = predict(workload(3, 6), made, Split(data=3))
+    assert few.gradients == pytest.approx(2 * 2 / 3 * 12000), "three ranks are on one node"
+
+
+@given(
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([1, 2, 3]),
+    st.sampled_from([1, 2, 4]),
+    st.integers(0, 3),
+    st.floats(0, 1),
+    st.floats(1, 10),
+)
+def test_a_slower_link_never_helps_and_the_work_never_gets_less(
+    data: int, tensor: int, pipeline: int, micro: int, sharding: int, overlap: float, slower: float
+) -> None:
+    asked = transformer_workload(**SHAPE, examples=16, flops_per_second=1e9)
+    split = Split(data, tensor, pipeline, micro, sharding, overlap)
+
+    def at(factor: float) -> Prediction:
+        return predict(asked, Cluster(GivenLink(1e-6, 1e-9), GivenLink(factor * 1e-5, factor * 1e-8), 4), split)
+
+    fast, slow = at(1.0), at(slower)
+    assert slow.seconds >= fast.seconds * (1 - 1e-12)
+    assert fast.computing * split.ranks >= predict(asked, cluster(), Split()).computing * (1 - 1e-12)
+    assert 0 < fast.efficiency(predict(asked, cluster(), Split())) <= 1 + 1e-12
+
+
+def test_parameters_are_those_of_a_gpt() -> None:
+    made = transformer_workload(
+        layers=12, width=768, heads=12, positions=1024, vocabulary=50257, examples=1, flops_per_second=1.0
+    )
+    assert made.parameters == 124_439_808, "GPT-2's"
+    small = GPT(100, 64, 4, 8, 16)
+    assert transformer_workload(**SHAPE, examples=1, flops_per_second=1.0).parameters == sum(
+        parameter.size for parameter in small.parameters()
+    )
+    block = sum(parameter.size for parameter in small.blocks[0].parameters())
+    assert transformer_workload(**SHAPE, examples=1, flops_per_second=1.0).block.parameters(1) == block
+
+
+def test_flops_and_kept_bytes_are_the_published_formulas() -> None:
+    s, h, l, v, a = 2048, 4096, 36, 51200, 32  # noqa: E741 - the papers' letters
+    sizes: dict[str, Any] = {"layers": l, "width": h, "positions": s, "vocabulary": v, "examples": 7}
+    published = 96 * 7 * s * l * h**2 * (1 + s / (6 * h) + v / (16 * l * h))
+    assert transformer_flops(**sizes, recompute=True) == pytest.approx(published)
+    made = transformer_workload(**sizes, heads=a, flops_per_second=1e12)
+    # V. Korthikanti et al., 2022: equation 1, equation 2 for t ranks, and 4 sbh (1 + v / (t h)) - 5 sbh / 2 of the ends
+    assert made.block.kept_bytes(1) == pytest.approx(s * h * (34 + 5 * a * s / h))
+    assert made.block.kept_bytes(8) == pytest.approx(s * h * (10 + 24 / 8 + 5 * a * s / (h * 8)))
+    again = transformer_workload(**sizes, heads=a, flops_per_second=1e12, recompute=True)
+    assert again.block.kept_bytes(8) == 2 * s * h
+    one = predict(made, cluster(), Split())
+    assert one.seconds == pytest.approx(transformer_flops(**sizes) / 1e12)
+    assert (made.sums_per_block, again.sums_per_block) == (4, 6), "forward again needs its two sums again"
+
+
+def test_splits_that_do_not_fit_are_refused() -> None:
+    def refused(match: str, split: Split) -> None:
+        with pytest.raises(ValueError, match=match):
+            predict(workload(4, 12), cluster(), split)
+
+    refused("data × micro must divide the batch of 12 examples, but they are 2 and 4", Split(data=2, micro=4))
+    refused("tensor must divide the 24 heads, but is 5", Split(tensor=5))
+    refused("pipeline must be at most the 4 blocks, not 5", Split(pipeline=5))
+    wrong: dict[str, Any] = {"data": 0, "sharding": 4, "overlap": 1.5, "bucket_bytes": 0}
+    for name, value in wrong.items():
+        with pytest.raises(ValueError, match=name):
+            Split(**{name: value})
+    with pytest.raises(ValueError, match="backward_share must be 0 to 1, not 2"):
+        workload(1, 1, backward_share=2)
+    with pytest.raises(ValueError, match="width must be a multiple of heads, 8, not 65"):
+        transformer_workload(**{**SHAPE, "width": 65}, examples=1, flops_per_second=1.0)
+    assert str(Split(2, 3, 4, 5)) == "data 2 × tensor 3 × pipeline 4, 5 micro-batches"

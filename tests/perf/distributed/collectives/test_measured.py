@@ -1,0 +1,121 @@
+"""Rings, turns and collectives measured on ranks: one launch, looked at from all sides; and files of collectives."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.perf.distributed.collectives import measuring_programs as programs
+from tinytorch.perf.distributed.collectives import measured
+from tinytorch.perf.distributed.collectives.link_fit import fit
+from tinytorch.perf.distributed.collectives.timing import KINDS, even_sizes, pairs_of
+from tinytorch.perf.distributed.ranks.communicator import Communicator, Place
+from tinytorch.perf.distributed.ranks.launch import launch
+from tinytorch.perf.host import pinned_threads
+from tinytorch.perf.host.blas import limited_blas_threads
+from tinytorch.perf.host.pinned_threads import usable_cores
+
+Told = list[dict[str, Any]]
+RANKS = 2
+
+
+@pytest.fixture(scope="module")
+def told() -> Told:
+    return launch(programs.measure, RANKS, threads=1, pinned=True)
+
+
+def test_a_ring_adds_what_the_library_adds(told: Told) -> None:
+    for one in told:
+        np.testing.assert_array_equal(one["ring"], 2 * np.arange(5.0) + 1)
+
+
+def test_only_who_is_in_a_turn_works_and_the_others_sleep(told: Told) -> None:
+    assert told[0]["present"] == [[2, 0], [1, 0], [2, 0]]
+    assert told[1]["present"] == [[2, 1], [2, 1]]
+    assert told[0]["slept"] == 0
+    assert told[1]["slept"] >= 0.2
+    assert told[1]["used"] < 0.2 * told[1]["slept"]  # whoever waits in a call of MPI uses all that it gets
+
+
+def test_collectives_are_timed_alike_on_all_ranks(told: Told) -> None:
+    one, other = (told[rank]["collectives"] for rank in (0, 1))
+    assert one == other
+    assert one["kinds"] == [kind for kind in KINDS if kind != "point to point between hosts" for _ in range(2)]
+    assert one["sizes"] == [8, 304] * 6
+    assert np.shape(one["seconds"]) == (12, 7)
+    assert np.min(one["seconds"]) > 0
+    assert len(one["barrier"]) == 7
+    assert all(loops >= 2 and loops % 2 == 0 for loops in one["loops"])
+    assert 0 < one["cpu_per_wall"] < 1.5
+    assert told[0]["few"] == 6
+
+
+def test_times_of_ranks_become_measurements_with_their_conditions(told: Told) -> None:
+    one = told[0]["collectives"]
+    values = {**one, "seconds": np.array(one["seconds"]), "barrier": np.array(one["barrier"])}
+    made = measured._collectives(values, {"pinned": True})
+    assert made.kinds == tuple(kind for kind in KINDS if kind != "point to point between hosts")
+    assert made.sizes == (8, 304)
+    assert made.of("all-reduce")[304].samples == tuple(one["seconds"][one["kinds"].index("all-reduce") + 1])
+    marked = made.of("all-reduce")[8].how["oversubscribed"]
+    assert marked == made.oversubscribed == (len(usable_cores()) < 2)
+    judged = made.compare("ring all-reduce", "all-reduce", 8)
+    assert (judged.verdict is None) == marked
+    with pytest.raises(ValueError, match="kind must be one that was measured"):
+        made.of("point to point between hosts")
+    with pytest.raises(ValueError, match="nbytes must be one of 8, 304, not 9"):
+        made.compare("broadcast", "all-gather", 9)
+
+
+def test_ranks_under_a_quota_of_one_core_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinned_threads, "allowed_cores", lambda: [4, 5])
+    monkeypatch.setattr(pinned_threads, "cpu_quota", lambda: 1.0)
+    made = Communicator.__new__(Communicator)
+    made.places = tuple(Place(rank, "pod", rank, tuple(usable_cores())) for rank in range(2))
+    assert made.oversubscribed
+    assert not pinned_threads.may_pin(), "each would have a core that the quota does not grant"
+
+
+def test_ranks_that_may_not_be_pinned_run_and_their_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_setaffinity", raising=False)
+    made = measured.measure_collectives(2, [8], kinds=["all-reduce"], repeats=6)
+    how = made.of("all-reduce")[8].how
+    assert (how["pinned"], how["blas_threads"]) == (False, limited_blas_threads(1))
+
+
+def test_more_ranks_than_cores_are_marked_and_not_judged(told: Told) -> None:
+    one = told[0]["collectives"]
+    values = {**one, "seconds": np.array(one["seconds"]), "barrier": np.array(one["barrier"]), "oversubscribed": True}
+    made = measured._collectives(values, {"pinned": True})
+    withheld = made.compare("ring all-reduce", "all-reduce", 8)
+    assert withheld.verdict is None
+    assert "more ranks than cores" in withheld.because
+    times = {size: made.of("all-reduce")[size] for size in made.sizes}
+    with pytest.raises(ValueError, match="no more ranks than cores"):
+        fit({**times, 999: times[304]})
+
+
+def test_sizes_can_be_shared_out_and_pairs_exist() -> None:
+    assert even_sizes([8, 1, 30], 3) == [12, 36]
+
+    def place(rank: int, host: str) -> Place:
+        return Place(rank, host, rank, (rank,))
+
+    assert pairs_of([place(0, "a"), place(1, "a")]) == {"point to point": (0, 1)}
+    assert pairs_of([place(0, "a"), place(1, "b")]) == {"point to point between hosts": (0, 1)}
+    both = pairs_of([place(0, "a"), place(1, "b"), place(2, "b"), place(3, "a")])
+    assert both == {"point to point between hosts": (0, 1), "point to point": (1, 2)}
+
+
+def test_wrong_plans_are_refused_before_anything_starts() -> None:
+    with pytest.raises(ValueError, match="ranks must be at least 2, as one has nobody to talk to, not 1"):
+        measured.measure_collectives(1)
+    with pytest.raises(ValueError, match="kinds must be some of point to point"):
+        measured.measure_collectives(2, kinds=["gossip"])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="sizes must be at least one"):
+        measured.measure_collectives(2, sizes=[])
+    with pytest.raises(ValueError, match="repeats must be at least 1, not 0"):
+        measured.measure_collectives(2, repeats=0)

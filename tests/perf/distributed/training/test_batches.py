@@ -1,0 +1,75 @@
+"""Sharded batches: what holds for all sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.distributed.training.batches import ShardedBatches, micro_batches
+
+
+def sharded(examples: int, batch_size: int, size: int, seed: int) -> list[ShardedBatches]:
+    data = np.arange(examples)
+    return [
+        ShardedBatches(data, 2 * data, batch_size=batch_size, rank=rank, size=size, seed=seed) for rank in range(size)
+    ]
+
+
+@given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 5), st.integers(0, 9), st.integers(0, 3))
+def test_parts_are_disjoint_cover_everything_and_make_the_same_batches_for_any_number_of_ranks(
+    examples: int, batch_size: int, size: int, seed: int, epoch: int
+) -> None:
+    assume(min(batch_size, examples, examples % batch_size or batch_size) >= size)
+    ranks = sharded(examples, batch_size, size, seed)
+    alone = list(sharded(examples, batch_size, 1, seed)[0].epoch(epoch))
+    together = [list(rank.epoch(epoch)) for rank in ranks]
+    assert {len(batches) for batches in together} == {len(ranks[0])} == {-(-examples // batch_size)}
+    for step, (inputs, targets) in enumerate(alone):
+        parts = [batches[step] for batches in together]
+        np.testing.assert_array_equal(np.concatenate([part[0].data for part in parts]), inputs.data)
+        np.testing.assert_array_equal(np.concatenate([part[1].data for part in parts]), targets.data)
+        lengths = [len(part[0]) for part in parts]
+        assert max(lengths) - min(lengths) <= 1
+    seen = np.concatenate([inputs.data for inputs, _ in alone])
+    np.testing.assert_array_equal(np.sort(seen), np.arange(examples))
+
+
+def test_each_epoch_has_an_order_of_its_own_and_can_be_entered_anywhere() -> None:
+    (batches,) = sharded(30, 4, 1, 7)
+    orders = [np.concatenate([inputs.data for inputs, _ in batches.epoch(epoch)]) for epoch in (0, 1, 0)]
+    assert (orders[0] != orders[1]).any()
+    np.testing.assert_array_equal(orders[0], orders[2])
+    later = [inputs.data for inputs, _ in batches.epoch(1, first=5)]
+    np.testing.assert_array_equal(np.concatenate(later), orders[1][20:])
+    (other,) = sharded(30, 4, 1, 8)
+    assert (other.order(0) != batches.order(0)).any()
+
+
+def test_batches_that_leave_a_rank_without_an_example_are_refused() -> None:
+    with pytest.raises(ValueError, match="each of 2 ranks an example in every batch, but 4 leaves 1 of 9"):
+        sharded(9, 4, 2, 0)
+    with pytest.raises(ValueError, match=r"batch_size must leave each of 3 ranks .* but 8 leaves 2 of 2"):
+        sharded(2, 8, 3, 0)
+    with pytest.raises(ValueError, match="rank must be 0 to 1, not 2"):
+        ShardedBatches(np.arange(4), batch_size=2, rank=2, size=2)
+    with pytest.raises(ValueError, match="of one length above 0"):
+        ShardedBatches(np.arange(4), np.arange(5), batch_size=2, rank=0, size=2)
+
+
+@given(st.integers(1, 40), st.data())
+def test_micro_batches_are_the_batch_in_order(length: int, data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, length))
+    parts = micro_batches((Tensor(np.arange(length)), Tensor(-np.arange(length))), count)
+    assert len(parts) == count
+    np.testing.assert_array_equal(np.concatenate([part[0].data for part in parts]), np.arange(length))
+    np.testing.assert_array_equal(np.concatenate([part[1].data for part in parts]), -np.arange(length))
+    lengths = [len(part[0]) for part in parts]
+    assert max(lengths) - min(lengths) <= 1
+
+
+def test_more_micro_batches_than_examples_are_refused() -> None:
+    with pytest.raises(ValueError, match="count must be 1 to 3, the examples of the batch, not 4"):
+        micro_batches((Tensor(np.arange(3)),), 4)

@@ -1,0 +1,59 @@
+"""Checkpoints: a run that stops continues, on another number of ranks, to the weights of a run that did not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.perf.distributed.training.training_programs import (
+    restart_with_dropout,
+    train_from_checkpoint,
+    trained_alone,
+)
+from tinytorch.perf.distributed.ranks.launch import RankError, launch
+from tinytorch.perf.measuring.atomic_io import read_arrays, write_arrays
+
+
+def test_after_a_death_other_numbers_of_ranks_end_where_an_uninterrupted_run_ends(tmp_path: Path) -> None:
+    def run(ranks: int, until: int, dies: bool, sharded: bool) -> dict[str, Any]:
+        arguments = {"name": "gpt", "folder": str(tmp_path), "until": until, "dies": dies, "sharded": sharded}
+        return launch(train_from_checkpoint, ranks, arguments, threads=1)[0]
+
+    whole = trained_alone("gpt", "adamw", epochs=2)
+    with pytest.raises(RankError, match=r"rank 1 .* died of SIGKILL"):
+        run(3, 4, dies=True, sharded=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"], "step 4 is lost"
+    second = run(2, 7, dies=False, sharded=True)
+    third = run(1, 0, dies=False, sharded=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000006", "step-00000008"]
+    for name, expected in whole.items():
+        np.testing.assert_allclose(third[name], expected, rtol=1e-9, atol=1e-11, err_msg=name)
+    assert np.asarray(third["losses"]).shape == (8,), "losses of the runs before are kept"
+    assert third["bytes"] / 2 <= second["bytes"] < 1.1 * third["bytes"] / 2, "a shard of two and the whole"
+
+
+def test_masks_go_on_where_they_stopped_and_wrong_restarts_change_nothing(tmp_path: Path) -> None:
+    found = launch(restart_with_dropout, 2, {"folder": str(tmp_path)}, threads=1)
+    np.testing.assert_array_equal(found[0]["drawn"], np.random.default_rng(3).random(3))
+    assert (found[0]["drawn"] != found[1]["drawn"]).all()
+    for one in found:
+        np.testing.assert_array_equal(one["continued"], one["whole"])
+        assert "it continues on 2 ranks only, not on 1" in one["ranks"]
+        assert "the optimizer's betas must be [0.9, 0.999], as in the checkpoint, not None" in one["rule"]
+        assert "epochs must be 2 as it was, not 3" in one["plan"]
+        assert "step-00000008 cannot be continued" in one["damaged"]
+        assert "holds no arrays that were written whole" in one["damaged"]
+        assert one["unchanged"]
+
+
+def test_arrays_are_written_whole_or_the_file_before_stays(tmp_path: Path) -> None:
+    write_arrays(tmp_path / "state.npz", {"file": np.arange(3), "a/b": np.ones((2, 2))})
+    with pytest.raises(ValueError, match="Object arrays cannot be saved"):
+        write_arrays(tmp_path / "state.npz", {"file": np.array([None])})
+    assert [path.name for path in tmp_path.iterdir()] == ["state.npz"]
+    found = read_arrays(tmp_path / "state.npz")
+    assert found.keys() == {"file", "a/b"}
+    np.testing.assert_array_equal(found["file"], np.arange(3))

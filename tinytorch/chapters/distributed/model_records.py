@@ -1,0 +1,223 @@
+"""Records of what the page says of larger machines: predictions beside measured and published times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from matplotlib.figure import Figure
+
+from tinytorch import models
+from tinytorch.chapters.distributed.explorer import EACH, RANKS, ClusterPreset, ModelPreset, scaling_curve
+from tinytorch.chapters.distributed.published import PublishedResult, published_results
+from tinytorch.chapters.distributed.records import ONE_CORE
+from tinytorch.chapters.distributed.validation import Validation
+from tinytorch.perf.distributed.cluster_model.prediction import Prediction
+from tinytorch.perf.distributed.collectives.link_fit import FittedLink
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.report import Column, Page, format_number, line, subplots
+
+_SPLIT_COLUMNS = (
+    Column("split", "Data × tensor × pipeline"),
+    Column("micro", "Micro-batches", "1"),
+    Column("seconds", "Step", "s", modelled=True),
+    Column("efficiency", "Efficiency", "%", modelled=True),
+    Column("memory", "Memory of a rank", "B", modelled=True),
+    Column("bubble", "Bubble", "%", modelled=True),
+    Column("tensor", "Sums of activations", "%", modelled=True),
+    Column("handing", "Hand-over", "%", modelled=True),
+    Column("gradients", "Gradients", "%", modelled=True),
+)
+_VALIDATION_COLUMNS = (
+    Column("name", "Split"),
+    Column("predicted", "Predicted", "s", modelled=True),
+    Column("measured", "Measured"),
+    Column("error", "Error of the prediction"),
+    Column("state", "Optimizer state predicted", "B", modelled=True),
+    Column("kept", "State kept", "B"),
+)
+_PUBLISHED_COLUMNS = (
+    Column("name", "Run"),
+    Column("published", "Published", quoted=True),
+    Column("predicted", "Predicted", modelled=True),
+    Column("error", "Error", "%", modelled=True),
+    Column("quantity", "Of what"),
+    Column("study", "Published by"),
+    Column("assumed", "Assumed"),
+)
+
+
+_PARTS = ("bubble", "tensor", "handing", "gradients")
+#: Sequences in the batch that is validated, and their shape.
+_EXAMPLES, _SHAPE = 64, (1, 20)
+#: Splits in the table of a cluster.
+_SHOWN = 6
+
+
+def record_validation(page: Page, checked: Validation | None, near: FittedLink | None) -> None:
+    """Show each split that ran beside its prediction, and record the worst; None on a machine with one core.
+
+    Args:
+        near: the link that the predictions were made with.
+    """
+    if checked is None or near is None:
+        page.absent("validation", reason=ONE_CORE, instead_of="table")
+        keys = ("worst-error", "worst-size", "worst-split", "link-alpha", "link-beta", "gpt-rate")
+        page.absent(*keys, reason=ONE_CORE)
+        return
+    rows = [
+        {
+            "name": row.name,
+            "predicted": row.predicted.seconds,
+            "measured": row.measured,
+            "error": row.error,
+            "state": row.predicted.memory.state,
+            "kept": row.state_bytes,
+        }
+        for row in checked.rows
+    ]
+    caption = (
+        "A step of the GPT on a batch of 64: what the model says, from times of one rank and the fitted link, and what "
+        "ranks then took."
+    )
+    page.table("validation", rows, _VALIDATION_COLUMNS, caption=caption)
+    worst = checked.worst
+    page.number("worst-error", worst.error)
+    what = "largest error of a prediction of a step on this machine, by magnitude"
+    page.number("worst-size", abs(worst.error.median), unit="%", what=what)
+    page.word("worst-split", worst.name, because="its prediction is off by {worst-error}, more than any other's")
+    page.number("link-alpha", near.alpha)
+    page.number("link-beta", near.beta)
+    arithmetic = 3 * _EXAMPLES * Profiler().count_flops(models.gpt(), _SHAPE)
+    name = "contractions of a step of the GPT on 64 sequences, on one rank"
+    page.number("gpt-rate", checked.source.step.per(arithmetic, "FLOP/s", name))
+
+
+def record_published(page: Page) -> None:
+    """Show how far the model is from published results, by study, and record the errors of speeds."""
+    studies: dict[tuple[str, str], list[float]] = {}
+    for one in published_results():
+        if not one.given:
+            studies.setdefault((one.study, one.quantity), []).append(abs(one.error))
+    page.table(
+        "studies",
+        [
+            {"study": study, "what": what, "runs": len(off), "middle": median(off), "worst": max(off)}
+            for (study, what), off in studies.items()
+        ],
+        [
+            Column("study", "Published by"),
+            Column("what", "What"),
+            Column("runs", "Predictions", "1"),
+            Column("middle", "Median error", "%", modelled=True),
+            Column("worst", "Largest error", "%", modelled=True),
+        ],
+        caption="How far the model is from published scaling results, by study, upwards or downwards. The first is one "
+        "result, predicted with nothing hidden and with all that can be.",
+    )
+    wrong = [off for (_, what), each in studies.items() if not what.startswith("memory") for off in each]
+    what = "largest error of a prediction of a published speed, by magnitude"
+    page.number("published-worst", max(wrong), unit="%", what=what, modelled=True)
+    what = "median error of the predictions of published speeds, by magnitude"
+    page.number("published-middle", median(wrong), unit="%", what=what, modelled=True)
+
+
+def record_published_runs(page: Page) -> None:
+    """Show every published result beside the model's."""
+    caption = (
+        "Published scaling results beside what the model says of the same runs, with links from papers and data "
+        "sheets. Rows without an error are those that the others of the study are predicted from."
+    )
+    page.table("published", [_published_row(one) for one in published_results()], _PUBLISHED_COLUMNS, caption=caption)
+
+
+def _published_row(one: PublishedResult) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "published": one.printed,
+        "predicted": format_number(one.predicted, one.unit).text,
+        "error": None if one.given else one.error,
+        "quantity": one.quantity,
+        "assumed": one.assumed,
+        "study": one.study,
+    }
+
+
+def record_splits(
+    page: Page, cluster: ClusterPreset, model: ModelPreset, best: Sequence[Prediction], one: Prediction
+) -> None:
+    """Show the fastest splits of a model over a cluster, and the efficiency of the best by the number of ranks.
+
+    Args:
+        best: splits of `explorer.RANKS` ranks that fit, the fastest first.
+        one: the prediction for one rank, whose memory may be larger than any: efficiency is against it.
+    """
+    rows = [
+        {
+            "split": f"{each.split.data} × {each.split.tensor} × {each.split.pipeline}",
+            "micro": each.split.micro,
+            "seconds": each.seconds,
+            "efficiency": each.efficiency(one),
+            **{part: getattr(each, part) / each.seconds for part in _PARTS},
+            "memory": each.memory.total,
+        }
+        for each in best[:_SHOWN]
+    ]
+    caption = (
+        f"The six fastest splits of a {model.name} parameters over {RANKS} ranks of a cluster with {cluster.name}, "
+        "where the optimizer's state is shared out. Efficiency is against one rank that had the memory for all of it. "
+        "Modelled: none of this ran here."
+    )
+    page.table("splits", rows, _SPLIT_COLUMNS, caption=caption)
+    grid = [2**power for power in range(3, 13)]
+    curves = {
+        "the same batch": scaling_curve(one.workload, cluster, grid),
+        "four sequences a rank": scaling_curve(one.workload, cluster, grid, examples_per_rank=EACH),
+    }
+    page.figure(
+        "cluster-scaling",
+        efficiency_figure(curves, one),
+        caption="The efficiency of the best split against one rank that had the memory for all of it, by the number of "
+        "ranks, if the batch stays or grows with them. Modelled.",
+        alt="Two dashed lines of modelled efficiency over 8 to 4,096 ranks.",
+    )
+    page.number("best-seconds", best[0].seconds, unit="s", what="modelled step of the best split", modelled=True)
+    what = "modelled step of the second-best split over that of the best"
+    page.number("second-over-best", best[1].seconds / best[0].seconds, unit="", what=what, modelled=True)
+
+
+def efficiency_figure(curves: Mapping[str, Sequence[Prediction | None]], one: Prediction) -> Figure:
+    """Return the modelled efficiency over the number of ranks, a line for each of ``curves`` by name.
+
+    Args:
+        curves: what `explorer.scaling_curve` returned; where nothing fits there is no point.
+        one: the prediction for one rank, whose memory may be larger than any.
+
+    Raises:
+        ValueError: if a curve has no point, or there are more than two.
+    """
+    looks = ("modelled", "reference")
+    if len(curves) > len(looks):
+        raise ValueError(f"curves must be at most {len(looks)}, not {len(curves)}")
+    figure, ax = subplots()
+    for (name, curve), variant in zip(curves.items(), looks, strict=False):
+        points = [prediction for prediction in curve if prediction is not None]
+        if not points:
+            raise ValueError(f"curve {name!r} must have a point, but nothing fits")
+        shares = [Measurement(name, (point.efficiency(one),), "%") for point in points]
+        line(
+            ax,
+            [point.split.ranks for point in points],
+            shares,
+            quantity="efficiency",
+            variant=variant,
+            label=name,
+            modelled=True,
+        )
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    ax.set_ylim(0, 105)
+    ax.set_xlabel("ranks, unitless")
+    ax.legend()
+    return figure

@@ -1,0 +1,221 @@
+"""One training step on ranks of this machine, recorded on all of them: with overlap and without, in turns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinytorch import models
+from tinytorch.core.module import Module
+from tinytorch.core.optimizers import AdamW
+from tinytorch.core.tensor import Tensor
+from tinytorch.datasets import IGNORED
+from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.ranks.launch import launch
+from tinytorch.perf.distributed.recording.timeline import Timeline, recorded
+from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets, examples
+from tinytorch.perf.measuring import Measurement
+
+#: Steps of each way before the first that counts.
+_WARM = 3
+#: Rows and columns of the matrices that a burdened rank multiplies.
+_BURDEN = 256
+
+
+class Burden(Module):
+    """Extra work, so that a rank is late for a reason that a timeline can show: products of square matrices."""
+
+    def __init__(self, products: int) -> None:
+        self.products = products
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``x`` multiplied by itself; the product is made as often as asked."""
+        y = x
+        for _ in range(self.products):
+            y = x @ x
+        return y
+
+
+class Update(Module):
+    """Puts an optimizer's step, which runs no op, among the module calls of a recording."""
+
+    def forward(self, step: Callable[[], None]) -> None:
+        """Run the step."""
+        step()
+
+
+class RecordedAdamW(AdamW):
+    """`AdamW` whose steps are calls of `Update`."""
+
+    def step(self) -> None:
+        """Change every parameter that has a gradient."""
+        Update()(super().step)
+
+
+@dataclass(frozen=True)
+class StepRecordings:
+    """Timelines of single steps, those with overlap and those without taken in turns; equally many of both."""
+
+    overlapped: tuple[Timeline, ...]
+    afterwards: tuple[Timeline, ...]
+
+
+def record_steps(
+    ranks: int,
+    *,
+    model: str = "gpt",
+    batch: int = 64,
+    steps: int = 12,
+    bucket_bytes: int = 2**17,
+    burdened: int | None = None,
+    products: int = 24,
+    seed: int = 0,
+) -> StepRecordings:
+    """Return timelines of ``steps`` data-parallel training steps with overlap and as many without.
+
+    The ranks are processes of this machine, with one BLAS thread each, kept on a core where they may be; the
+    optimizer is AdamW.
+
+    Args:
+        ranks: how many, at least two.
+        model: of the zoo.
+        batch: examples in a step, shared out evenly.
+        bucket_bytes: at which a bucket of gradients is sent off.
+        burdened: a rank that multiplies matrices beside each of its steps, to be found in the timelines.
+        products: how many it makes, of 256 rows and columns.
+        seed: of the order of the turns.
+
+    Raises:
+        ValueError: if a number is out of range, or ``batch`` is no multiple of ``ranks``.
+        MPIMissingError, RankError: as `launch`.
+    """
+    if ranks < 2 or steps < 1 or products < 1:
+        raise ValueError(f"ranks must be at least 2, steps and products 1, not {ranks}, {steps} and {products}")
+    if batch < ranks or batch % ranks:
+        raise ValueError(f"batch must be a multiple of {ranks} ranks, not {batch}")
+    if burdened is not None and not 0 <= burdened < ranks:
+        raise ValueError(f"burdened must be one of the ranks 0 to {ranks - 1} or None, not {burdened}")
+    models.entry(model)
+    asked = {
+        "model": model,
+        "batch": batch,
+        "steps": steps,
+        "bucket_bytes": bucket_bytes,
+        "products": products,
+        "burdened": burdened,
+        "seed": seed,
+    }
+    found = launch(record_on_rank, ranks, asked, threads=1, pinned=True)[0]
+    return StepRecordings(
+        *(tuple(Timeline.from_json(json.loads(text)) for text in found[way]) for way in ("overlapped", "afterwards"))
+    )
+
+
+def record_on_rank(
+    communicator: Communicator,
+    model: str,
+    batch: int,
+    steps: int,
+    bucket_bytes: int,
+    products: int,
+    burdened: int | None,
+    seed: int,
+) -> dict[str, Any]:
+    """Run `record_steps` on one rank; return the timelines by way on rank 0."""
+    entry = models.entry(model)
+    part = batch // communicator.size
+    own = slice(communicator.rank * part, (communicator.rank + 1) * part)
+    inputs, targets = models.as_input(entry.example_input(batch)[own]), entry.example_target(batch)[own]
+    trainers = {
+        name: DataParallel(
+            entry.make(0).train(),
+            RecordedAdamW,
+            models.loss_function(),
+            communicator,
+            bucket_bytes=bucket_bytes,
+            overlap=overlap,
+            terms=counted_targets(IGNORED) if model == "gpt" else examples,
+        )
+        for name, overlap in (("overlapped", True), ("afterwards", False))
+    }
+    burden = Burden(products if communicator.rank == burdened else 0)
+    square = Tensor(np.random.default_rng(seed).standard_normal((_BURDEN, _BURDEN), np.float32))
+    draw = np.random.default_rng(seed)  # the same on all ranks, as all have to take the same turn
+    order = [way for _ in range(steps) for way in draw.permutation(list(trainers)).tolist()]
+    for way in [*list(trainers) * _WARM]:
+        trainers[way].step((inputs, targets))
+    found: dict[str, list[Any]] = {name: [] for name in trainers}
+    for way in order:
+        with recorded(communicator) as recording:
+            burden(square)
+            trainers[way].step((inputs, targets))
+        timeline = recording.gather()
+        if timeline is not None:
+            # As one string: many small objects would make each later collection of garbage longer.
+            found[way].append(json.dumps(timeline.to_json()))
+    return found
+
+
+def typical(timelines: Sequence[Timeline]) -> Timeline:
+    """Return the one whose wall time is the median of all, of two in the middle the shorter.
+
+    Raises:
+        ValueError: if there are none.
+    """
+    if not timelines:
+        raise ValueError("timelines must hold at least one")
+    return sorted(timelines, key=lambda timeline: timeline.wall_seconds)[(len(timelines) - 1) // 2]
+
+
+def shares_over(timelines: Sequence[Timeline]) -> list[dict[str, Measurement]]:
+    """Return for each rank what its time went to, a sample from each timeline.
+
+    ``computing waiting moving between``, of the moving ``unserved``, of the computing ``hidden_waiting
+    hidden_moving``, and the sums ``exposed`` and ``hidden`` are shares of the rank's wall time, 0 to 1; ``wall`` is
+    that time in seconds. See `Shares`. ``update``, of the time between ops, is that of `Update`.
+
+    Raises:
+        ValueError: if there are no timelines, or they are of different numbers of ranks.
+    """
+    if not timelines or len({len(timeline.tracks) for timeline in timelines}) > 1:
+        raise ValueError("timelines must be at least one, all of as many ranks")
+    tracks = [track for timeline in timelines for track in timeline.tracks]
+    threads = {track.profile.blas_threads for track in tracks}
+    how = {
+        "runs": len(timelines),
+        "blas_threads": threads.pop() if len(threads) == 1 else None,
+        "garbage_collector": "off",
+        "oversubscribed": any(timeline.oversubscribed for timeline in timelines),
+        "cpu_per_wall": float(f"{_least_cpu(timelines):.3g}"),
+    }
+    found = []
+    for each in zip(*(timeline.shares() for timeline in timelines), strict=True):
+        rank = each[0].rank
+        parts = [
+            {**one.of_wall(), "update": _update_seconds(timeline, rank) / one.wall_seconds}
+            for timeline, one in zip(timelines, each, strict=True)
+        ]
+        measured = {
+            name: Measurement(
+                f"rank {rank}: share of {name.replace('_', ' ')}", tuple(p[name] for p in parts), "%", how
+            )
+            for name in parts[0]
+        }
+        wall = Measurement(f"rank {rank}: time of a step", tuple(one.wall_seconds for one in each), "s", how)
+        found.append({**measured, "wall": wall})
+    return found
+
+
+def _least_cpu(timelines: Sequence[Timeline]) -> float:
+    """Return the CPU time over the wall time of all timelines, of the rank that had least."""
+    ranks = zip(*(timeline.tracks for timeline in timelines), strict=True)
+    return min(sum(t.cpu_ns for t in own) * 1e-9 / sum(t.profile.wall_seconds for t in own) for own in ranks)
+
+
+def _update_seconds(timeline: Timeline, rank: int) -> float:
+    spans = timeline.tracks[rank].profile.spans
+    return sum(span.end - span.start for span in spans if span.module == Update.__name__) * 1e-9

@@ -1,0 +1,244 @@
+"""Link fitted to measured messages: alpha + beta x bytes with intervals, residuals and the sizes where it holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.statistics import Interval
+
+Floats = npt.NDArray[np.float64]
+#: Relative residual up to which a line is said to hold.
+TOLERANCE = 0.25
+#: Sizes that a line has to go through: any two would fit.
+FEWEST_SIZES = 3
+#: Sizes that a piece has to have: one more, as where it is cut is chosen by the times as well.
+FEWEST_IN_PIECE = 4
+#: Resamples of the bootstrap, and the coverage of its intervals.
+RESAMPLES, CONFIDENCE = 2000, 0.95
+_TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+
+
+@dataclass(frozen=True)
+class FittedLink:
+    """What a message takes, alpha + beta x bytes, as a line through measured times; a `links.Line` with intervals.
+
+    Attributes:
+        name: what was measured.
+        alpha: seconds of a message without bytes. beta: seconds that each byte adds ("s/B"). Their samples are the
+            lines of single rounds; value and interval are those of the line through the medians.
+        residuals: by size in bytes, (measured - line) / measured.
+    """
+
+    name: str
+    alpha: Statistic
+    beta: Statistic
+    residuals: Mapping[int, float]
+
+    @property
+    def alpha_s(self) -> float:
+        """Seconds of a message without bytes."""
+        return self.alpha.median
+
+    @property
+    def beta_s_per_byte(self) -> float:
+        """Seconds that each byte adds."""
+        return self.beta.median
+
+    @property
+    def has_bandwidth(self) -> bool:
+        """Whether bytes cost something in every round, so that 1 / beta is a number."""
+        return min(*self.beta.samples, self.beta.interval.low) > 0
+
+    @property
+    def bandwidth(self) -> Statistic:
+        """Bytes a second of an endless message, 1 / beta.
+
+        Raises:
+            ValueError: if in some round bytes cost nothing: the sizes then do not reach to where they cost.
+        """
+        if not self.has_bandwidth:
+            raise ValueError(f"{self.name} has no bandwidth: in a round {self.sizes[1]} B took no longer than fewer")
+        return self.beta.per(1.0, "B/s", f"bandwidth of {self.name}")
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Smallest and largest size that it was fitted to, in bytes."""
+        return min(self.residuals), max(self.residuals)
+
+    @property
+    def worst(self) -> float:
+        """Largest relative residual by magnitude."""
+        return max(map(abs, self.residuals.values()))
+
+    @property
+    def holds(self) -> bool:
+        """Whether no median lies farther from the line than `TOLERANCE` of itself."""
+        return self.worst <= TOLERANCE
+
+    def seconds(self, nbytes: float) -> float:
+        """Return what a message of ``nbytes`` takes by the line, in seconds: a modelled number.
+
+        Raises:
+            ValueError: if ``nbytes`` lies outside of the sizes that the line was fitted to.
+        """
+        low, high = self.sizes
+        if not low <= nbytes <= high:
+            raise ValueError(f"nbytes must be {low} to {high}, to which {self.name!r} was fitted, not {nbytes:g}")
+        return self.alpha_s + self.beta_s_per_byte * nbytes
+
+
+def fit(times: Mapping[int, Measurement], name: str | None = None, *, seed: int = 0) -> FittedLink:
+    """Return the line alpha + beta x bytes, neither below 0, through the median times of messages by size in bytes.
+
+    The sum of the squares of relative residuals is smallest, so that small messages weigh as much as large ones.
+    Intervals are the percentile bootstrap's over rounds: the samples that all sizes have of one round are drawn
+    together, as what disturbs one disturbs its neighbours. Where medians lie farther from the line than their scatter
+    explains, the rest is taken for scatter of the sizes around the line: the half-width that linear regression gives
+    it, with Student's quantile, is added in squares.
+
+    Args:
+        times: by size; in seconds, as many samples of each, taken in turns.
+        name: of the link; what all sizes share of the measurements' names if None.
+        seed: of the bootstrap.
+
+    Raises:
+        ValueError: if there are fewer than three sizes; if samples differ in number, are not in seconds or not above 0;
+            or if more ranks than cores made them: such times tell of the scheduler, not of a link.
+    """
+    sizes, samples = _checked(times)
+    medians = np.median(samples, axis=1)
+    drawn = _resampled_medians(samples, seed)
+    line, rounds, lines = (line_through(sizes, rows) for rows in (medians[None], samples.T, drawn))
+    alpha, beta = (float(values[0]) for values in line)
+    residuals = (medians - alpha - beta * sizes) / medians
+    misfits = _misfits(sizes, medians, residuals, drawn)
+    first = times[min(times)]
+    called = name or first.how.get("series") or first.name
+    how = {**first.how, "statistic": "line through the medians", "interval_by": "bootstrap over rounds"}
+    alpha_bounds, beta_bounds = (
+        _widened(value, np.quantile(ends, _TAILS), misfit)
+        for value, ends, misfit in zip((alpha, beta), lines, misfits, strict=True)
+    )
+    return FittedLink(
+        called,
+        Statistic(f"alpha of {called}", tuple(rounds[0]), "s", how, value=alpha, bounds=alpha_bounds),
+        Statistic(f"beta of {called}", tuple(rounds[1]), "s/B", how, value=beta, bounds=beta_bounds),
+        {int(size): float(residual) for size, residual in zip(sizes, residuals, strict=True)},
+    )
+
+
+def fit_pieces(times: Mapping[int, Measurement], *, at_most: int = 3, seed: int = 0) -> tuple[FittedLink, ...]:
+    """Return the fewest lines that hold, each for a range of sizes; ``at_most`` if even they do not all hold.
+
+    MPI libraries change their protocol with the size: a small message is sent at once (eager), a large one when the
+    receiver is ready (rendezvous). Of all ways to cut the sizes, each piece at least four, the one with the smallest
+    sum of squares is taken.
+
+    Raises:
+        ValueError: as `fit`, or if ``at_most`` is below 1.
+    """
+    if at_most < 1:
+        raise ValueError(f"at_most must be at least 1 piece, not {at_most}")
+    found: tuple[FittedLink, ...] = ()
+    for pieces in range(1, max(1, min(at_most, len(times) // FEWEST_IN_PIECE)) + 1):
+        found = tuple(fit({size: times[size] for size in piece}, seed=seed) for piece in _best_cut(times, pieces))
+        if all(piece.holds for piece in found):
+            break
+    return found
+
+
+def line_through(sizes: Floats, times: Floats) -> tuple[Floats, Floats]:
+    """Return alpha and beta, each (rows,) and none below 0, of each row of ``times`` (rows, sizes).
+
+    The least squares of (time - alpha - beta size) / time. Where one of the two would be below 0 it is 0 and the other
+    the best then; of the two ways to do so the one with the smaller squares.
+    """
+    ones, slopes = 1 / times, sizes / times
+    a, b, c = (ones**2).sum(axis=1), (ones * slopes).sum(axis=1), (slopes**2).sum(axis=1)
+    u, v = ones.sum(axis=1), slopes.sum(axis=1)
+    determinant = a * c - b * b
+    alpha, beta = (c * u - b * v) / determinant, (a * v - b * u) / determinant
+    flat, steep = u / a, v / c
+    level = u * flat > v * steep  # what each takes from the sum of squares
+    outside = (alpha < 0) | (beta < 0)
+    alpha = np.where(outside, np.where(level, flat, 0.0), alpha)
+    beta = np.where(outside, np.where(level, 0.0, steep), beta)
+    return alpha, beta
+
+
+def _checked(times: Mapping[int, Measurement]) -> tuple[Floats, Floats]:
+    """Return sizes (n,) in rising order and samples (n, rounds)."""
+    if len(times) < FEWEST_SIZES:
+        raise ValueError(f"times must hold at least {FEWEST_SIZES} sizes to fit a line, not {len(times)}")
+    ordered = [times[size] for size in sorted(times)]
+    if any(one.how.get("oversubscribed") for one in ordered):
+        raise ValueError(
+            "times must come from no more ranks than cores: with more they tell of the scheduler, not of a link"
+        )
+    units = sorted({repr(one.unit) for one in ordered})
+    if units != ["'s'"]:
+        raise ValueError(f"times must be in 's', not in {', '.join(units)}")
+    if len({one.n for one in ordered}) > 1:
+        raise ValueError(f"times must have as many samples each, not {', '.join(str(one.n) for one in ordered)}")
+    samples = np.array([one.samples for one in ordered], np.float64)
+    if not (samples > 0).all():
+        raise ValueError(f"times must be above 0, but {samples.min()} is among them")
+    return np.array(sorted(times), np.float64), samples
+
+
+def _best_cut(times: Mapping[int, Measurement], pieces: int) -> list[list[int]]:
+    """Return the sizes in ``pieces`` neighbouring groups whose lines have the smallest sum of squares."""
+    sizes, samples = _checked(times)
+    medians = np.median(samples, axis=1)
+
+    def squares(first: int, end: int) -> float:
+        own, given = sizes[first:end], medians[first:end]
+        alpha, beta = line_through(own, given[None])
+        return float((((given - alpha - beta * own) / given) ** 2).sum())
+
+    best = min(_cuts(len(sizes), pieces), key=lambda cut: sum(squares(*ends) for ends in pairwise(cut)))
+    ordered = sorted(times)
+    return [ordered[first:end] for first, end in pairwise(best)]
+
+
+def _cuts(count: int, pieces: int) -> Iterator[tuple[int, ...]]:
+    """Yield all borders 0, ..., ``count`` of pieces of at least `FEWEST_IN_PIECE`; one piece may be shorter."""
+    for inner in combinations(range(FEWEST_IN_PIECE, count - FEWEST_IN_PIECE + 1), pieces - 1):
+        cut = (0, *inner, count)
+        if pieces == 1 or all(end - first >= FEWEST_IN_PIECE for first, end in pairwise(cut)):
+            yield cut
+
+
+def _resampled_medians(samples: Floats, seed: int) -> Floats:
+    """Return the medians of all sizes for each resample of the rounds, (RESAMPLES, sizes)."""
+    rounds = samples.shape[1]
+    drawn = np.random.default_rng(seed).integers(rounds, size=(RESAMPLES, rounds))
+    return np.stack([np.median(row[drawn], axis=1) for row in samples], axis=1)
+
+
+def _misfits(sizes: Floats, medians: Floats, residuals: Floats, drawn: Floats) -> tuple[float, float]:
+    """Return half-widths of alpha and beta for that part of the residuals which the medians' scatter does not explain.
+
+    The covariance of a weighted line's coefficients is s² (X' W X)⁻¹, with s² the mean square residual.
+    """
+    freedom = residuals.size - 2
+    scatter = float(((drawn.std(axis=0) / medians) ** 2).mean())
+    excess = max(0.0, float((residuals**2).sum()) / freedom - scatter)
+    design = np.stack([1 / medians, sizes / medians], axis=1)
+    variances = excess * np.diag(np.linalg.inv(design.T @ design))
+    student = float(stdtrit(freedom, _TAILS[1]))
+    alpha, beta = (student * math.sqrt(float(variance)) for variance in variances)
+    return alpha, beta
+
+
+def _widened(value: float, ends: Floats, misfit: float) -> Interval:
+    down, up = (math.hypot(max(0.0, distance), misfit) for distance in (value - ends[0], ends[1] - value))
+    return Interval(max(0.0, value - down), value + up, CONFIDENCE)

@@ -1,0 +1,219 @@
+"""Collectives measured on ranks: times over message sizes, the links fitted to them, and their files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tinytorch.perf.distributed.collectives.link_fit import FittedLink, fit_pieces
+from tinytorch.perf.distributed.collectives.timing import (
+    KINDS,
+    SAMPLE_SECONDS,
+    Kind,
+    checked_plan,
+    launched_times,
+    time_collectives,
+)
+from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.ranks.launch import launch
+from tinytorch.perf.distributed.ranks.measuring import MARK, Withheld, compare_on_ranks
+from tinytorch.perf.host.blas import limited_blas_threads
+from tinytorch.perf.host.pinned_threads import may_pin
+from tinytorch.perf.measuring import Measurement, collector_off
+from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
+
+#: 8 B to 2 MiB, twice as many each time.
+SIZES = tuple(2**power for power in range(3, 22))
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """What collectives take on some ranks, by kind and size.
+
+    Attributes:
+        ranks, hosts: how many there were. library: the MPI library's own name and version.
+        oversubscribed: whether a host had more ranks than cores: nothing is fitted or judged then.
+        times: by kind and size in bytes, the seconds of one call, that of the slowest rank. The size is that of the
+            message, of what a gathering makes, and of what each rank gives to a reduction.
+        barrier: seconds of a barrier: ranks leave one about as far apart as it takes, so that a sample, of
+            `SAMPLE_SECONDS` or more, may be wrong by this.
+    """
+
+    ranks: int
+    hosts: int
+    library: str
+    oversubscribed: bool
+    times: Mapping[Kind, Mapping[int, Measurement]]
+    barrier: Measurement
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Those that were measured."""
+        return tuple(self.times)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of the messages, in bytes, rising."""
+        return tuple(sorted(next(iter(self.times.values()))))
+
+    def of(self, kind: Kind) -> Mapping[int, Measurement]:
+        """Return the times of a kind by size.
+
+        Raises:
+            ValueError: if it was not measured.
+        """
+        if kind not in self.times:
+            raise ValueError(f"kind must be one that was measured, {', '.join(self.times)}, not {kind!r}")
+        return self.times[kind]
+
+    def links(self, kind: Kind = "point to point") -> tuple[FittedLink, ...]:
+        """Return the fewest lines that hold, each for a range of sizes; see `fit_pieces`, also for errors."""
+        return fit_pieces(self.of(kind))
+
+    def compare(self, baseline: Kind, candidate: Kind, nbytes: int) -> Comparison | Withheld:
+        """Return how much faster one kind is than another for messages of ``nbytes``.
+
+        Raises:
+            ValueError: if a kind or size was not measured.
+        """
+        if nbytes not in self.sizes:
+            raise ValueError(f"nbytes must be one of {', '.join(map(str, self.sizes))}, not {nbytes}")
+        return compare_on_ranks(self.of(baseline)[nbytes], self.of(candidate)[nbytes])
+
+
+def measure_collectives(
+    ranks: int,
+    sizes: Sequence[int] = SIZES,
+    *,
+    kinds: Sequence[Kind] = KINDS,
+    repeats: int = 30,
+    at_most_seconds: float = 6.0,
+    seed: int = 0,
+) -> Collectives:
+    """Return what collectives take on ``ranks`` processes of this machine, each kept on a core of its own if it may.
+
+    Kinds and sizes take turns in rounds; how a call is timed is said in `collective_times`.
+
+    Args:
+        sizes: of messages, in bytes; rounded up to what can be shared out to the ranks.
+        kinds: what to measure; those for which there are no two ranks are left out.
+        repeats: rounds; fewer, but six at least, when ``at_most_seconds`` are over.
+        seed: of the order of turns.
+
+    Raises:
+        ValueError: if there are fewer than two ranks, or an argument is out of its range.
+        MPIMissingError: if there is no MPI.
+        RankError: if a rank fails.
+    """
+    if ranks < 2:
+        raise ValueError(f"ranks must be at least 2, as one has nobody to talk to, not {ranks}")
+    checked_plan(kinds, sizes, repeats, at_most_seconds)
+    plan = _plan(kinds, sizes, repeats, at_most_seconds, seed)
+    told = launch(launched_times, ranks, plan, threads=1, pinned=True)[0]
+    return _collectives(told, {"blas_threads": limited_blas_threads(1), "pinned": may_pin()})
+
+
+def measure_collectives_on(
+    communicator: Communicator,
+    sizes: Sequence[int] = SIZES,
+    *,
+    kinds: Sequence[Kind] = KINDS,
+    repeats: int = 30,
+    at_most_seconds: float = 60.0,
+    seed: int = 0,
+) -> Collectives:
+    """Return what `measure_collectives` does, of a group that runs already, as under a cluster's own ``mpiexec``.
+
+    All ranks call it together and get the same. Where the group spans hosts, messages between two hosts are a kind of
+    their own. Who pins ranks to cores is the cluster's scheduler.
+
+    Raises:
+        ValueError: as `measure_collectives`.
+    """
+    if communicator.size < 2:
+        raise ValueError("communicator must have at least 2 ranks, as one has nobody to talk to: start it with mpiexec")
+    checked_plan(kinds, sizes, repeats, at_most_seconds)
+    with collector_off():
+        values = time_collectives(communicator, **_plan(kinds, sizes, repeats, at_most_seconds, seed))
+    return _collectives(values, {})
+
+
+def _plan(
+    kinds: Sequence[Kind], sizes: Sequence[int], repeats: int, at_most_seconds: float, seed: int
+) -> dict[str, Any]:
+    return {
+        "kinds": list(kinds),
+        "sizes": list(sizes),
+        "repeats": repeats,
+        "at_most_seconds": at_most_seconds,
+        "fewest": FEWEST_FOR_INTERVAL,
+        "seed": seed,
+    }
+
+
+def _collectives(values: Mapping[str, Any], conditions: Mapping[str, Any]) -> Collectives:
+    """Return the samples of ranks as measurements; ``conditions`` are what is known of the ranks besides."""
+    how = {
+        **conditions,
+        "ranks": values["ranks"],
+        "hosts": values["hosts"],
+        "library": values["library"],
+        MARK: values["oversubscribed"],
+        "time_is": "the slowest rank's",
+        "sample_seconds": SAMPLE_SECONDS,
+        "caches": "warm",
+        "garbage_collector": "off",
+        "cpu_per_wall": float(f"{values['cpu_per_wall']:.3g}"),
+        "order": f"drawn from seed {values['seed']}",
+    }
+    cases = list(zip(values["kinds"], values["sizes"], strict=True))
+    times: dict[Kind, dict[int, Measurement]] = {}
+    for index, (kind, size) in enumerate(cases):
+        others = [_name(*other) for other in cases if other != (kind, size) and (other[0] == kind or other[1] == size)]
+        own = {
+            "series": f"{kind}, {values['ranks']} ranks",
+            "inner_loops": values["loops"][index],
+            "interleaved_with": others,
+        }
+        times.setdefault(kind, {})[size] = Measurement(
+            _name(kind, size), tuple(values["seconds"][index].tolist()), "s", {**how, **own}
+        )
+    barrier = Measurement("barrier", tuple(values["barrier"].tolist()), "s", how)
+    return Collectives(values["ranks"], values["hosts"], values["library"], values["oversubscribed"], times, barrier)
+
+
+def _name(kind: str, size: int) -> str:
+    return f"{kind} of {size} B"
+
+
+#: What a file of collectives calls itself, and the version, which rises whenever a reader of it would have to change.
+SCHEMA, VERSION = "tinytorch-collectives", 1
+
+
+def save_collectives(collectives: Collectives, path: str | Path) -> Path:
+    """Write what was measured, all samples and conditions, as JSON; return the path."""
+    times = [
+        {"kind": kind, "nbytes": size, **_written(seconds)}
+        for kind, sizes in collectives.times.items()
+        for size, seconds in sizes.items()
+    ]
+    kept = {
+        "schema": SCHEMA,
+        "schema_version": VERSION,
+        "ranks": collectives.ranks,
+        "hosts": collectives.hosts,
+        "library": collectives.library,
+        "oversubscribed": collectives.oversubscribed,
+        "times": times,
+        "barrier": _written(collectives.barrier),
+    }
+    return write_whole(path, json.dumps(kept, allow_nan=False))
+
+
+def _written(seconds: Measurement) -> dict[str, Any]:
+    return {"name": seconds.name, "samples": list(seconds.samples), "how": dict(seconds.how)}

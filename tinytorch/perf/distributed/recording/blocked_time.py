@@ -1,0 +1,193 @@
+"""Blocked time of ranks: in which calls one stood still for another, and the shares of all of a rank's time.
+
+Two kinds are told apart. Before the rank that a call waits for has come to it, nothing can move: the call is
+`waiting`. Afterwards data may move; but a rank that has begun a call and then computes on serves nobody where the MPI
+library moves data only while it is called, as most do. A call that goes on meanwhile is `unserved`. Libraries and
+networks that move data by themselves do serve it, and there this time is moving like the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+
+from tinytorch.perf.distributed.ranks.collective_ops import BEGINNINGS
+from tinytorch.perf.distributed.recording.intervals import (
+    Interval,
+    common,
+    gaps,
+    innermost_intervals,
+    length,
+    merged,
+)
+from tinytorch.perf.distributed.recording.matched_calls import MatchedCall, RankCall
+from tinytorch.perf.distributed.recording.tracks import Track
+
+#: Events that wait for nobody.
+RETURNING = BEGINNINGS | {"poll"}
+#: A message below this takes about as long as an empty one on any link: there is nothing in it to hide.
+LEAST_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """Time that one rank stood still in one of its calls because of rank ``awaited``; intervals in order, in ns.
+
+    Attributes:
+        waiting: in the call, before ``awaited`` had come to it.
+        unserved: in the call, if it blocks or is a wait, afterwards, while ``awaited``, whose own part of it was not
+            over, was in no call of communication.
+    """
+
+    matched: MatchedCall
+    call: RankCall
+    awaited: int
+    waiting: tuple[Interval, ...]
+    unserved: tuple[Interval, ...]
+
+    @property
+    def rank(self) -> int:
+        """Rank that stood still."""
+        return self.call.rank
+
+    @property
+    def all(self) -> list[Interval]:
+        """Both kinds."""
+        return merged([*self.waiting, *self.unserved])
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Time of one rank's recording in seconds. Computing, waiting, moving and between ops add up to all of it.
+
+    Attributes:
+        computing_seconds: in ops that are no communication, each without the ops inside it.
+        waiting_seconds: in calls of communication, before the rank that they wait for had come to them.
+        moving_seconds: in calls of communication, all the rest: data moves, sums are made, a call begins or is asked.
+        unserved_seconds: of the moving, see `Blocked`.
+        between_seconds: outside of ops: Python, the optimizer's update, the filling of buckets, the recording itself.
+        hidden_waiting_seconds, hidden_moving_seconds: of the computing, the time in which at least one call that does
+            not block, and is not too small to count, was in flight: moving where for one of them all that it waits
+            for had come, else waiting. In flight is not on the move: what is unserved moves nothing. What hiding is
+            worth, only the times of steps with and without it tell.
+        wall_seconds: all of the recording.
+    """
+
+    rank: int
+    computing_seconds: float
+    waiting_seconds: float
+    moving_seconds: float
+    unserved_seconds: float
+    between_seconds: float
+    hidden_waiting_seconds: float
+    hidden_moving_seconds: float
+    wall_seconds: float
+
+    def of_wall(self) -> dict[str, float]:
+        """Return each time over the wall's, 0 to 1, by its name without ``_seconds``.
+
+        ``exposed`` is communication in which the rank did nothing else, ``hidden`` what was in flight beside computing.
+        """
+        names = [f.name for f in fields(self) if f.name.endswith("_seconds") and f.name != "wall_seconds"]
+        found = {name.removesuffix("_seconds"): getattr(self, name) / self.wall_seconds for name in names}
+        exposed, hidden = found["waiting"] + found["moving"], found["hidden_waiting"] + found["hidden_moving"]
+        return {**found, "exposed": exposed, "hidden": hidden}
+
+
+def communicating(track: Track) -> list[Interval]:
+    """Return when a rank was in a call of communication, in order."""
+    events = track.profile.events
+    return merged((events[index].start, events[index].end) for index in track.comm_info)
+
+
+def blocked_times_of(tracks: Sequence[Track], matched_calls: Sequence[MatchedCall]) -> list[Blocked]:
+    """Return all blocked time, in the order of ``matched_calls`` and of the ranks that stood still.
+
+    A call waits for one rank (see `MatchedCall.awaited`). It is unserved because of the one rank that was away longest.
+    """
+    spoken = [communicating(track) for track in tracks]
+    found = []
+    for matched in matched_calls:
+        for call in matched.calls if matched.whole else ():
+            awaited, waiting = _waiting(matched, call)
+            absent, unserved = _unserved(matched, call, spoken)
+            if waiting and awaited == absent:
+                found.append(Blocked(matched, call, awaited, waiting, unserved))
+                continue
+            if waiting:
+                found.append(Blocked(matched, call, awaited, waiting, ()))
+            if unserved:
+                found.append(Blocked(matched, call, absent, (), unserved))
+    return found
+
+
+def _waiting(matched: MatchedCall, call: RankCall) -> tuple[int, tuple[Interval, ...]]:
+    other = matched.awaited(call)
+    if other is None:
+        return -1, ()
+    parts = [(part.event.start, part.event.start + matched.waiting(call, part)) for part in call.parts]
+    return other.rank, tuple(merged(parts))
+
+
+def _unserved(
+    matched: MatchedCall, call: RankCall, spoken: Sequence[Sequence[Interval]]
+) -> tuple[int, tuple[Interval, ...]]:
+    """Return which other rank was away longest while ``call`` went on, and when."""
+    longest: tuple[int, tuple[Interval, ...]] = (-1, ())
+    first = matched.awaited(call)
+    begun = call.arrival if first is None else first.arrival
+    for other in matched.calls:
+        if other is call:
+            continue
+        away = [
+            interval
+            for part in call.parts
+            if part.event.op not in RETURNING
+            for interval in gaps(
+                spoken[other.rank], max(part.event.start, begun, other.arrival), min(part.event.end, other.over)
+            )
+        ]
+        if length(away) > length(longest[1]):
+            longest = (other.rank, tuple(merged(away)))
+    return longest
+
+
+def shares_of(
+    track: Track,
+    matched_calls: Iterable[MatchedCall],
+    blocked_times: Iterable[Blocked],
+    least_bytes: int = LEAST_BYTES,
+) -> Shares:
+    """Return the shares of a rank's time; calls of fewer than ``least_bytes`` do not count as hidden."""
+    pairs = [(matched, call) for matched in matched_calls for call in matched.calls if call.rank == track.rank]
+    own = [each for each in blocked_times if each.rank == track.rank]
+    waiting, unserved = sum(length(each.waiting) for each in own), sum(length(each.unserved) for each in own)
+    wall = track.profile.end - track.profile.start
+    computing = merged(
+        (inner.start, inner.end)
+        for inner in innermost_intervals(track.profile.events)
+        if inner.event not in track.comm_info
+    )
+    busy, spoken = length(computing), length(communicating(track))
+    large = [(matched, call) for matched, call in pairs if call.flight and call.bytes >= least_bytes]
+    hidden = common(merged(call.flight for _, call in large if call.flight), computing)
+    hidden_moving = common(merged(_moving(matched, call) for matched, call in large), computing)
+    return Shares(
+        track.rank,
+        computing_seconds=busy * 1e-9,
+        waiting_seconds=waiting * 1e-9,
+        moving_seconds=(spoken - waiting) * 1e-9,
+        unserved_seconds=unserved * 1e-9,
+        between_seconds=(wall - busy - spoken) * 1e-9,
+        hidden_waiting_seconds=(hidden - hidden_moving) * 1e-9,
+        hidden_moving_seconds=hidden_moving * 1e-9,
+        wall_seconds=wall * 1e-9,
+    )
+
+
+def _moving(matched: MatchedCall, call: RankCall) -> Interval:
+    """Return the part of a flight from when all that it waits for had come."""
+    assert call.flight is not None
+    start, end = call.flight
+    other = matched.awaited(call)
+    return (start if other is None else max(start, other.arrival), end)
