@@ -142,7 +142,7 @@ def run(case: Case) -> tuple[list[str], bool]:
         EQUIVALENT: f"within {case.within:.0%}",
         FASTER: f"more than {case.within:.0%} above",
         SLOWER: f"more than {case.within:.0%} below",
-    }.get(found.verdict, "cannot tell")
+    }.get(found.verdict, "cannot tell here")
     c_rate, our_rate = (case.our_amount * our_rounds / one.median / 1e9 for one in (c, taken["ours"]))
     interval = f"{found.ratio.median:.3f} ({found.interval.low:.3f} to {found.interval.high:.3f})"
     return [

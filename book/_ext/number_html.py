@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 
-from tinytorch.report.claims import CANNOT_TELL, split_at_placeholders
+from tinytorch.perf.measuring.comparison import CANNOT_TELL
+from tinytorch.report.claims import split_at_placeholders
 from tinytorch.report.numbers import (
     FRACTIONS,
     NO_BREAK,

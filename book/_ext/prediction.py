@@ -20,7 +20,8 @@ from record_store import split_reference, store_of
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from tinytorch.report.claims import CANNOT_TELL, filled_text
+from tinytorch.perf.measuring.comparison import CANNOT_TELL
+from tinytorch.report.claims import filled_text
 from tinytorch.report.numbers import FRACTIONS, SCALES, format_confidence
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 

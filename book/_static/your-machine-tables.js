@@ -44,7 +44,7 @@ globalThis.machines ??= {};
     const kind = yours.kind === "modelled" || book.kind === "modelled" ? "modelled" : "measured";
     if (made.low === null || made.low === made.high) return numberCell({ ...made, kind, unit: "", interval: null });
     const cell = numberCell({ value: made.value, kind, unit: "", interval: made });
-    if (made.low <= 1 && made.high >= 1) cell.append(" ", element("span", { class: "beside-word" }, "cannot tell"));
+    if (made.low <= 1 && made.high >= 1) cell.append(" ", element("span", { class: "beside-word" }, "cannot tell here"));
     return cell;
   };
 

@@ -20,8 +20,9 @@ from number_html import (
 )
 
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import CANNOT_TELL
 from tinytorch.report import Page
-from tinytorch.report.claims import CANNOT_TELL, filled_text
+from tinytorch.report.claims import filled_text
 from tinytorch.report.records import Json
 
 #: Elements of ours that the HTML standard counts as phrasing content.

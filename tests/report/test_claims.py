@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import CANNOT_TELL
 from tinytorch.report.claims import (
-    CANNOT_TELL,
     REFUTED,
     SUPPORTED,
     Claim,

@@ -13,8 +13,9 @@ import pytest
 from tinytorch.perf.host.background_load import Neighbours
 from tinytorch.perf.host.pinned_threads import allowed_cores
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import CANNOT_TELL
 from tinytorch.report import Page
-from tinytorch.report.claims import CANNOT_TELL, REFUTED, SUPPORTED
+from tinytorch.report.claims import REFUTED, SUPPORTED
 from tinytorch.report.disturbance import WITHHELD, WITHHELD_WORD, caution, had_less_than_a_core
 
 
@@ -104,7 +105,7 @@ def verdicts_of(page: str) -> tuple[dict[str, str], list[dict[str, Any]]]:
 KINDS = ("claim", "verdict")
 #: Whether a process may choose its core; where none may, a page waits only if all cores are busy.
 CHOOSES = hasattr(os, "sched_setaffinity")
-UNDECIDED = (CANNOT_TELL, "cannot tell")
+UNDECIDED = (CANNOT_TELL,)
 
 
 def run(beside: int) -> str:

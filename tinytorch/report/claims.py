@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import CANNOT_TELL
 from tinytorch.report.records import Json, checked_key, checked_text
 
 SUPPORTED = "supported"
 REFUTED = "refuted"
-CANNOT_TELL = "cannot tell here"
 #: The verdicts that a claim can have, in the order in which a ledger counts them.
 VERDICTS = (SUPPORTED, REFUTED, CANNOT_TELL)
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from tinytorch.perf.host.background_load import Neighbours
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.comparison import CANNOT_TELL, Comparison
 from tinytorch.perf.measuring.noise import small_noise_floor
 from tinytorch.report import figures, tables
-from tinytorch.report.claims import CANNOT_TELL, Claim, placeholders
+from tinytorch.report.claims import Claim, placeholders
 from tinytorch.report.disturbance import WITHHELD, WITHHELD_WORD, is_disturbed
 from tinytorch.report.notebook_view import NOT_MEASURED, number_text, view, words
 from tinytorch.report.provenance import provenance
@@ -112,7 +112,7 @@ class Page:
     def compare(self, key: str, comparison: Comparison) -> Shown:
         """Record a comparison: its ratio for ``{measured}`key` ``, its verdict for ``{verdict}`key-verdict` ``.
 
-        The verdict is "cannot tell" where the page's noise floor hides the ratio: see `NoiseFloor.verdict`. It is
+        The verdict is "cannot tell here" where the page's noise floor hides the ratio: see `NoiseFloor.verdict`. It is
         withheld as `word` says.
 
         Raises:

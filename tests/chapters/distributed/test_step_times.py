@@ -21,7 +21,7 @@ from tinytorch.perf.measuring.comparison import Comparison
         ("strong", 0.4, "superlinear"),
         ("strong", 0.7, "sublinear"),
         ("strong", 1.2, "slower than one rank"),
-        ("strong", 0.525, "cannot tell"),
+        ("strong", 0.525, "cannot tell here"),
         ("weak", 1.0, "linear"),
         ("weak", 0.9, "superlinear"),
         ("weak", 1.3, "sublinear"),
@@ -46,14 +46,14 @@ def test_times_that_drifted_or_are_too_few_carry_no_word() -> None:
     made = made_scaling("strong", {1: 1.0, 2: 0.5})
     stepped = tuple(s * (1.2 if i >= ROUNDS // 2 else 1) for i, s in enumerate(made.times[2].samples))
     drifted = Scaling("strong", "mlp", 8, {1: made.times[1], 2: Measurement("2", stepped, "s", made.times[2].how)})
-    assert drifted.verdict(2).word == "cannot tell"
+    assert drifted.verdict(2).word == "cannot tell here"
     assert "drifted" in drifted.verdict(2).because
     how = {**made.times[2].how, "cpu_per_wall": 0.6}
     beside = Scaling("strong", "mlp", 8, {1: made.times[1], 2: Measurement("2", made.times[2].samples, "s", how)})
-    assert beside.verdict(2).word == "cannot tell"
+    assert beside.verdict(2).word == "cannot tell here"
     assert "one had 60% of its core" in beside.verdict(2).because
     few = {count: Measurement(one.name, one.samples[:5], "s", one.how) for count, one in made.times.items()}
-    assert Scaling("strong", "mlp", 8, few).verdict(2).word == "cannot tell"
+    assert Scaling("strong", "mlp", 8, few).verdict(2).word == "cannot tell here"
 
 
 def test_more_ranks_than_cores_have_no_efficiency_and_no_verdict() -> None:

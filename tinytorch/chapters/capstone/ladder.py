@@ -95,12 +95,12 @@ def right_choice(stage: Stage, first: Trial) -> str | None:
         return None
     if first is best:
         return "supported"
-    if first.outcome == "cannot tell":
+    if first.outcome == "cannot tell here":
         return "cannot tell here"
     if first.outcome != PASSES:
         return "refuted"
     verdict = compare_paired(first.seconds, best.seconds).verdict
-    return "refuted" if verdict == FASTER else "cannot tell here" if verdict == "cannot tell" else "supported"
+    return "refuted" if verdict == FASTER else "cannot tell here" if verdict == "cannot tell here" else "supported"
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ DROPPED_COLUMNS = (
 )
 _WHY_DROPPED: Mapping[Outcome, str] = {
     "not faster": "slower or no different",
-    "cannot tell": "not proven faster",
+    "cannot tell here": "not proven faster",
     "too many wrong": "may lose too many answers",
     "passes": "passed, but another was faster",
 }

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tinytorch.perf.measuring.comparison import FASTER, SLOWER, Comparison
+from tinytorch.perf.measuring.comparison import CANNOT_TELL, FASTER, SLOWER, Comparison
 from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.perf.quantization import PairedAccuracy
 
-Outcome = Literal["passes", "not faster", "cannot tell", "too many wrong"]
+Outcome = Literal["passes", "not faster", "cannot tell here", "too many wrong"]
 PASSES: Final = "passes"
 NOT_FASTER: Final = "not faster"
-CANNOT_TELL: Final = "cannot tell"
 TOO_MANY_WRONG: Final = "too many wrong"
 
 

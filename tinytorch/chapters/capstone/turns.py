@@ -156,7 +156,7 @@ def blind_turns(ladder: Ladder) -> list[str]:
     one would have led on.
     """
     return [
-        "cannot tell here" if any(trial.outcome == "cannot tell" for trial in stage.trials) else "refuted"
+        "cannot tell here" if any(trial.outcome == "cannot tell here" for trial in stage.trials) else "refuted"
         for stage, after in pairwise(ladder.stages)
         if stage.taken is None and after.taken is not None
     ]

@@ -28,7 +28,7 @@ from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, RESAMPLES, 
 
 Way = Literal["strong", "weak"]
 #: What an efficiency and its interval say.
-Word = Literal["linear", "superlinear", "sublinear", "slower than one rank", "cannot tell"]
+Word = Literal["linear", "superlinear", "sublinear", "slower than one rank", "cannot tell here"]
 #: Relative distance from an efficiency of 1 that still counts as linear.
 LINEAR = 0.05
 #: Ranks wait without giving their cores away, so one that had less of its core than this shared it with other programs.
@@ -97,16 +97,18 @@ class Scaling:
 
         "linear" if the efficiency's interval lies within `LINEAR` of 1, "superlinear" or "sublinear" if all of it lies
         beyond, "slower than one rank" if the speedup's lies below 1. None if ranks had to share cores with one another;
-        "cannot tell" where other programs took them.
+        "cannot tell here" where other programs took them.
         """
         comparison, efficiency = self._compared(count), self.efficiency(count)
         if comparison is None or efficiency is None:
             return ScalingVerdict(None, BECAUSE)
         if comparison.n < FEWEST_FOR_INTERVAL or comparison.dependence.objection:
-            return ScalingVerdict("cannot tell", comparison.because)
+            return ScalingVerdict("cannot tell here", comparison.because)
         had = min(float(self.times[one].how["cpu_per_wall"]) for one in (1, count))
         if had < WHOLE_CORE:
-            return ScalingVerdict("cannot tell", f"other programs ran beside the ranks: one had {had:.0%} of its core")
+            return ScalingVerdict(
+                "cannot tell here", f"other programs ran beside the ranks: one had {had:.0%} of its core"
+            )
         return _verdict(efficiency, count)
 
     def law(self) -> LawFit | None:
@@ -143,7 +145,7 @@ def _verdict(efficiency: Statistic, count: int) -> ScalingVerdict:
         return ScalingVerdict("sublinear", f"{found}, all of it beyond the ±{LINEAR:.0%} that count as linear")
     if low >= 1 / (1 + LINEAR) and high <= 1 + LINEAR:
         return ScalingVerdict("linear", f"{found}, all of it within the ±{LINEAR:.0%} that count as linear")
-    return ScalingVerdict("cannot tell", f"{found}, which holds an end of the ±{LINEAR:.0%} that count as linear")
+    return ScalingVerdict("cannot tell here", f"{found}, which holds an end of the ±{LINEAR:.0%} that count as linear")
 
 
 def strong_scaling(

@@ -116,8 +116,8 @@ def _mann_whitney_tails(m: int, n: int) -> Logs:
     return np.asarray(np.cumsum(ways)[: m * n // 2 + 1] / math.comb(m + n, m))
 
 
-SizeVerdict = Literal["smaller", "larger", "as large", "cannot tell"]
-AccuracyVerdict = Literal["better", "worse", "as good", "cannot tell"]
+SizeVerdict = Literal["smaller", "larger", "as large", "cannot tell here"]
+AccuracyVerdict = Literal["better", "worse", "as good", "cannot tell here"]
 SMALLER: Final = "smaller"
 LARGER: Final = "larger"
 BETTER: Final = "better"
@@ -333,7 +333,7 @@ def _size_change(before: Measurement, after: Measurement) -> SizeChange:
     """Return the ratio of the medians, and a verdict on the ratios of all calls."""
     value = before.median / after.median
     low, high = before.minimum / after.maximum, before.maximum / after.minimum
-    verdict: SizeVerdict = "cannot tell"
+    verdict: SizeVerdict = "cannot tell here"
     if low > 1 + DELTA:
         verdict = SMALLER
     elif high < 1 / (1 + DELTA):
@@ -356,4 +356,4 @@ def _accuracy(
         return paired, BETTER
     if high < -delta:
         return paired, WORSE
-    return paired, "as good" if -delta <= low and high <= delta else "cannot tell"
+    return paired, "as good" if -delta <= low and high <= delta else "cannot tell here"

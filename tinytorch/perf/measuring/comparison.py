@@ -21,11 +21,11 @@ from tinytorch.perf.measuring.statistics import (
     median_interval,
 )
 
-Verdict = Literal["faster", "slower", "equivalent", "cannot tell"]
+Verdict = Literal["faster", "slower", "equivalent", "cannot tell here"]
 FASTER: Final = "faster"
 SLOWER: Final = "slower"
 EQUIVALENT: Final = "equivalent"
-CANNOT_TELL: Final = "cannot tell"
+CANNOT_TELL: Final = "cannot tell here"
 #: Log of the factor by which a widened interval reaches to each side at most: a thousand says that nothing is known.
 _FARTHEST = math.log(1e3)
 #: Units in which a smaller number is the faster one; a rate turned round would turn the verdict round.
