@@ -19,12 +19,14 @@ def made(value: float, unit: str = "", noise: float = 0.0) -> Measurement:
     return Measurement("made", samples, unit)
 
 
-def in_turns(values: Mapping[str, float], unit: str = "s", noise: float = 0.0) -> dict[str, Measurement]:
-    """Return a result for each name, each beside all others; the first is exact, the others have ``noise``."""
+def in_turns(
+    values: Mapping[str, float], unit: str = "s", noise: Mapping[str, float] | None = None
+) -> dict[str, Measurement]:
+    """Return a result for each name, each beside all others, with the ``noise`` of those that have any."""
     found = {}
-    for index, (name, value) in enumerate(values.items()):
+    for name, value in values.items():
         how = {"interleaved_with": [other for other in values if other != name]}
-        found[name] = Measurement(name, made(value, unit, noise if index else 0.0).samples, unit, how)
+        found[name] = Measurement(name, made(value, unit, (noise or {}).get(name, 0.0)).samples, unit, how)
     return found
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
+
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.events.stream import recording
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import Ceilings, Level
 from tinytorch.perf.machine.call_costs import CallCosts, call_key
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.roofline.placement import Placed, place
 
 PEAK = 100e9
 #: Name, capacity and best bandwidth of each level.
@@ -50,3 +57,17 @@ def made_costs(noise: float = 0.0) -> CallCosts:
     """Return what a call of any op costs on that machine."""
     key = call_key("any", "numpy", "forward", 1)
     return CallCosts({key: spread(OP, "s", noise)}, {key: spread(KERNEL, "s", noise)})
+
+
+def placed(name: str, rows: int, of_roof: float, noise: float = 0.05) -> Placed:
+    """Return a product of ``rows`` rows that reaches ``of_roof`` of its roof on that machine."""
+    x, weight = Tensor(np.ones((rows, 64), np.float32)), Tensor(np.ones((64, 64), np.float32))
+    with recording() as recorded:
+        x @ weight
+    how = {"blas_threads": thread_limit()}
+
+    def at(seconds: float) -> Placed:
+        time = dataclasses.replace(spread(seconds, "s", noise), how=how)
+        return place(name, recorded.profile.events, time, made_ceilings())
+
+    return at(at(1.0).roof_seconds / of_roof)

@@ -12,31 +12,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings, spread
+from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings, placed, spread
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import recording
-from tinytorch.perf.host.blas import thread_limit
-from tinytorch.perf.roofline.placement import Placed, place
+from tinytorch.perf.roofline.placement import place
 from tinytorch.report.figures import check_figure, settle, to_body
 from tinytorch.report.page import Page
 from tinytorch.report.roofline_figure import placed_table, roofline_figure
-
-
-def placed(name: str, rows: int, of_roof: float, noise: float = 0.05) -> Placed:
-    """Return a product of ``rows`` rows that reaches ``of_roof`` of its roof."""
-    x, weight = Tensor(np.ones((rows, 64), np.float32)), Tensor(np.ones((64, 64), np.float32))
-    with recording() as recorded:
-        x @ weight
-    how = {"blas_threads": thread_limit()}
-
-    def at(seconds: float) -> Placed:
-        time = dataclasses.replace(spread(seconds, "s", noise), how=how)
-        return place(name, recorded.profile.events, time, made_ceilings())
-
-    return at(at(1.0).roof_seconds / of_roof)
-
 
 POINTS = [
     placed("one row", 1, 0.5),

@@ -55,8 +55,8 @@ def test_the_crossing_is_where_speedups_come_to_stay_above_one(speedups: list[fl
 
 
 def test_speeds_are_ratios_of_turns() -> None:
-    found = sparse_speed(64, 3, (0.5, 0.99), repeats=6)
-    assert [len(each) for each in (found.ours, found.scipy, found.stored)] == [2, 2, 2]
+    found = sparse_speed(64, 3, (0.5, 0.9, 0.99), repeats=6)
+    assert [len(each) for each in (found.ours, found.scipy, found.stored)] == [3, 3, 3]
     assert found.break_even.n == found.ours[0].n == 6
     assert all(0.5 <= sample <= 1 for sample in found.break_even.samples)
     assert found.stored[0] == csr_nbytes(64, 64, 2048) / (4 * 64 * 64)
@@ -126,7 +126,8 @@ def test_removed_units_compute_what_masked_ones_do() -> None:
     page = Page("compression")
     chapter.record_units(page, masked, thinner, images)
     said = records(page)
-    assert said["apart"]["value"] < 1e-5 < said["thin-logit"]["value"]
+    assert said["apart"]["value"] < 1e-5
+    assert said["thin-logit"]["value"] == pytest.approx(np.abs(thinner(images).data).max(), rel=1e-5)
     assert said["masked-bytes"]["value"] == stored_bytes(cnn) > said["thinner-bytes"]["value"] == stored_bytes(thinner)
 
 

@@ -79,7 +79,7 @@ def test_numpy_profits_only_where_its_integers_take_less_time(int32: float, nois
     page = Page("quantization")
     page.number("numpy-wrong", 0.9, unit="%", what="sums that overflowed")
     seconds = {key: value / 1000 for key, value in (("float32", 1.0), ("int8", 20.0), ("int32", int32))}
-    chapter.record_numpy_products(page, in_turns(seconds, noise=noise))
+    chapter.record_numpy_products(page, in_turns(seconds, noise={"int32": noise}))
     said = records(page)
     assert said["plain-numpy"]["verdict"] == verdict
     assert said["numpy-int8-slower"]["value"] == pytest.approx(20)
@@ -112,7 +112,7 @@ def test_four_times_faster_must_be_all_three_layers(narrow: float, noise: float,
 )
 def test_one_row_delivers_from_half_of_what_the_ladder_predicts(codes: float, noise: float, word: str) -> None:
     widths = [64, 128, 256]
-    turns = in_turns({"float32": 1.0, "8 bits": codes, "4 bits": 0.5}, noise=noise)
+    turns = in_turns({"float32": 1.0, "8 bits": codes, "4 bits": 0.5}, noise={"8 bits": noise})
     page = Page("quantization")
     chapter.record_one_row(
         page, widths, {name: [each] * 3 for name, each in turns.items()}, [1.0, 2.0, 4.0], made_ceilings()

@@ -9,8 +9,8 @@ import numba
 import numpy as np
 import pytest
 
+from tinytorch.chapters.acceleration.exercises import check_fused_silu, check_moved_bytes, check_next_part
 from tinytorch.core.op import Array
-from tinytorch.perf.acceleration.exercises import check_fused_silu, check_moved_bytes, check_next_part
 from tinytorch.perf.kernels.runtime.vector_math import sigmoid
 
 

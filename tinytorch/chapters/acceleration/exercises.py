@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.chapters.acceleration.expressions import passes_bytes
 from tinytorch.chapters.checking import exercise_check, judged_faster
 from tinytorch.core.op import Array
-from tinytorch.perf.acceleration.expression_studies import passes_bytes
 from tinytorch.perf.measuring import interleave
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.memory import MemoryProfiler

@@ -1,5 +1,0 @@
-"""One BLAS thread for these tests, as for those of the package."""
-
-from tests.perf.compression.conftest import _one_blas_thread
-
-__all__ = ["_one_blas_thread"]
