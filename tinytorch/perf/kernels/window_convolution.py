@@ -23,7 +23,7 @@ from tinytorch.perf.kernels.gemm.packing import aligned_empty
 from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES, ROWS
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.window_tables import LINE, tiles_of
+from tinytorch.perf.kernels.window_tables import LINE, Window, tiles_of
 from tinytorch.perf.kernels.window_tiles import window_tile
 from tinytorch.perf.ops.fused import Layout, no_backward
 
@@ -177,7 +177,8 @@ def _plan(shape: tuple[int, ...], stages: Stages) -> _Plan:
         for last, images in enumerate((block, shape[0] % block)):
             if not images:
                 continue
-            made, entries = tiles_of(line, images, (step, filled), zeros)
+            window = Window(line.size, line.kernel, line.positions, stage.stride, stage.padding, stage.dilation)
+            made, entries = tiles_of(window, images, (step, filled), zeros)
             row[LINES + last], row[TILES + last], row[ENTRIES + last] = at, len(made), at + made.size
             tables += [made.reshape(-1), entries.reshape(-1)]
             at += made.size + entries.size
