@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -237,7 +238,7 @@ def test_linear_layers_of_any_width(
     widths: list[int], activations: list[str], bias: bool, norm: bool, rows: list[int]
 ) -> None:
     layers: list[Module] = []
-    for number, (inner, columns) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+    for number, (inner, columns) in enumerate(pairwise(widths)):
         layers += (
             [Linear(inner, columns, bias, seed=number), LayerNorm(columns)]
             if norm
@@ -287,7 +288,7 @@ def test_a_plan_is_frozen() -> None:
     assert np.array_equal(made(Tensor(x)).data, before)
     with pytest.raises(ValueError, match=r"shape \(2, 1, 8, 8\).*not \(3, 1, 8, 8\)"):
         made(Tensor(floats(3, 1, 8, 8)))
-    with pytest.raises(ValueError, match="dtype float32.*not.*int64"):
+    with pytest.raises(ValueError, match=r"dtype float32.*not.*int64"):
         made(np.ones((2, 1, 8, 8), np.int64))
     strided = np.asfortranarray(x)
     assert np.array_equal(made(Tensor(strided)).data, before)
@@ -309,7 +310,7 @@ def test_an_index_out_of_range_is_told_and_the_plan_stays_usable() -> None:
         before = made(x).data
         bad = x.copy()
         bad[-1, 3] = 11
-        with pytest.raises(IndexError, match="an index|indices"):
+        with pytest.raises(IndexError, match="x must hold indices"):
             made(bad)
         assert np.array_equal(made(x).data, before)
 

@@ -1,12 +1,13 @@
 """Plans: a model's forward recorded once, laid out in memory, and replayed by one call.
 
 Where a model's arithmetic is short, most of its time goes to what lies between ops: Python, the seam, new arrays, the
-call of each kernel. A plan pays for that once. It keeps a table with a row for each kernel, which holds the addresses of
-its operands, and a compiled loop walks the table. CUDA graphs and ``torch.compile(mode="reduce-overhead")`` do the same.
+call of each kernel. A plan pays for that once. It keeps a table with a row for each kernel, which holds the addresses
+of its operands, and a compiled loop walks the table, as CUDA graphs and ``torch.compile(mode="reduce-overhead")`` do.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tinytorch.core import ops
-from tinytorch.core.dispatch import apply, is_observed, no_grad
+from tinytorch.core.dispatch import apply, is_observed, no_grad, unobserved
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Gradients, Implementation, Op, Saved, Shape
 from tinytorch.core.tensor import Tensor
@@ -40,6 +41,8 @@ from tinytorch.perf.kernels.runtime import threads
 
 #: Floats of the intermediate results of a block of samples: half a second cache of 1 MiB.
 _NEAR_FLOATS = 131_072
+#: Shapes of which a `Planned` keeps a plan.
+_MOST_PLANS = 8
 #: Largest difference between a plan's output and its model's, over the largest element: float32 sums in another order.
 TOLERANCE = 5e-5
 #: Ops that only see their operand otherwise, integers too.
@@ -275,9 +278,44 @@ class Plan(Module):
             ]
         return found
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Plan:
+        """Return this one: its tables hold addresses, and it does not change."""
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a plan holds addresses of this process and cannot be pickled: make one where it is to run")
+
     def _described(self) -> str:
         steps = ", ".join(step.name for step in self._programs[0][0].steps)
         return f"{self._input} to {self._output}: {steps}"
+
+
+class Planned(Module):
+    """A copy of a model for inference that makes a `plan` for each shape of input and keeps the last few.
+
+    Its parameters are those of ``model`` and require no gradient.
+    """
+
+    def __init__(self, model: Module) -> None:
+        self.model = copy.deepcopy(model).eval()
+        for parameter in self.model.parameters():
+            parameter.requires_grad = False
+        self.training = False
+        self._plans: dict[tuple[Shape, str], Plan] = {}
+
+    def forward(self, x: Any) -> Tensor:
+        """Return the model's output; for a new shape a plan is made first, which takes longer than a call."""
+        array = x.data if isinstance(x, Tensor) else np.asarray(x)
+        key = (array.shape, array.dtype.kind)
+        made = self._plans.pop(key, None) or plan(self.model, x)
+        self._plans[key] = made  # the last one used comes last
+        if len(self._plans) > _MOST_PLANS:
+            del self._plans[next(iter(self._plans))]
+        return made.forward(x)
+
+    def _named_values(self) -> Iterator[tuple[str, Any]]:
+        """Yield the model alone: plans hold copies."""
+        yield "model", self.model
 
 
 def plan(model: Module, example: Any) -> Plan:
@@ -306,10 +344,11 @@ def plan(model: Module, example: Any) -> Plan:
     modes = {module: module.training for _, module in model.named_modules()}
     model.eval()
     try:
-        made = _planned(model, x)
-        shuffled = np.random.default_rng(0).permutation(x.reshape(-1)).reshape(x.shape)
-        for given in (x, shuffled, -shuffled if x.dtype.kind == "f" else x[..., ::-1].copy()):
-            _check(made, model, given)
+        with unobserved():
+            made = _planned(model, x)
+            shuffled = np.random.default_rng(0).permutation(x.reshape(-1)).reshape(x.shape)
+            for given in (x, shuffled, -shuffled if x.dtype.kind == "f" else x[..., ::-1].copy()):
+                _check(made, model, given)
     finally:
         for module, training in modes.items():
             module.training = training
@@ -378,6 +417,6 @@ def _check(made: Plan, model: Module, x: Array) -> None:
     found = made(x).data
     if found.shape != expected.shape or not _difference(found, expected) <= TOLERANCE:
         raise ValueError(
-            "model must do the same ops whatever numbers it is given, but its plan computes something else: a branch or "
-            "an array in its forward depends on the input outside of ops"
+            "model must do the same ops whatever numbers it is given, but its plan computes something else: a branch "
+            "or an array in its forward depends on the input outside of ops"
         )

@@ -15,8 +15,6 @@ from tinytorch.core.optimizers import step_rules
 _FAMILIES = (
     "decoding",
     "linear",
-    "chain",
-    "gpt",
     "pointwise",
     "softmax",
     "layer_norm",
@@ -25,7 +23,6 @@ _FAMILIES = (
     "fused_rows",
     "attention_ops",
     "convolution_ops",
-    "window_convolution",
     "batch_norm",
     "pooling",
 )

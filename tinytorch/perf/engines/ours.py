@@ -1,4 +1,4 @@
-"""Our own models as an engine: on NumPy's implementations, on the compiled kernels, and these on a fused model or its plan."""
+"""Our own models as an engine: on NumPy's implementations, on the compiled kernels, and these fused or on a plan."""
 
 from __future__ import annotations
 

@@ -275,6 +275,7 @@ def _chunk(images: int, floats: int) -> int:
 
 @lru_cache(maxsize=256)
 def forward_pass(geometry: Geometry) -> Pass:
+    """Return the one pass of a forward."""
     images, height, width, channels = geometry.maps
     out, each, high, wide = geometry.weight
     rows, columns = geometry.positions

@@ -6,6 +6,7 @@ Maps lie channels last, a pixel's channels filled up to whole vectors where a co
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -123,7 +124,7 @@ def _weigh_cells(row: int) -> None:
 
 
 def _scale_channels(row: int) -> None:
-    """Write x times a factor plus a shift for each channel; words: x, factors, shifts, target, pixels, channels, pixel."""
+    """Scale and shift each channel; words: x, factors, shifts, target, pixels, channels, floats of a pixel of x."""
     w = words_at(row, WORDS)
     factor, shift = floats_at(w[2], w[6]), floats_at(w[3], w[6])
     for pixel in range(w[5]):
@@ -210,20 +211,8 @@ def _bind_windows(
     added = binder.prepared(("channel bias", filled), bias, lambda: _filled_bias(bias, out, filled))
     output = _channels_last(binder, node.output.shape, filled)
     source = View(maps.buffer, -zeros, (zeros,), (1,))
-    words = (
-        source,
-        output,
-        panels,
-        added,
-        of_lines,
-        of_entries,
-        len(lines),
-        channels,
-        filled,
-        high * wide,
-        relu,
-        zeros,
-    )
+    sizes = (len(lines), channels, filled, high * wide, relu, zeros)
+    words = (source, output, panels, added, of_lines, of_entries, *sizes)
     binder.emit(convolve_windows, words, (maps, panels, added, of_lines, of_entries), output)
     return output
 
@@ -269,7 +258,7 @@ def window_panels(weight: Array) -> Array:
     filled = np.zeros((len(matrix), vectors * LANES), np.float32)
     filled[:, :out] = matrix
     bounds = [LANES * (panel * vectors // panels) for panel in range(panels + 1)]
-    return np.concatenate([filled[:, a:b].reshape(-1) for a, b in zip(bounds[:-1], bounds[1:], strict=True)])
+    return np.concatenate([filled[:, a:b].reshape(-1) for a, b in pairwise(bounds)])
 
 
 def _filled_bias(bias: Array | None, out: int, filled: int) -> Array:

@@ -60,7 +60,7 @@ def _rows(row: int) -> None:
 
 
 def _matrices(row: int) -> None:
-    """Multiply pairs of matrices; words: a, b, output, places of each pair, pairs, rows, inner, columns, b transposed, items.
+    """Multiply pairs of matrices; words: a, b, output, places, pairs, rows, inner, columns, b transposed, items.
 
     Places are, for each pair, the offsets of a, b and output in floats.
     """
