@@ -12,7 +12,7 @@ from tests.core.cases import normal
 from tests.core.gradients import gradient_of
 from tests.core.recording import Recorder
 from tinytorch.core import dispatch, ops
-from tinytorch.core.dispatch import Observer, apply, implementations, is_observed, observed_by
+from tinytorch.core.dispatch import Observer, apply, implementations, is_observed, observed_by, unobserved
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Parameter, Sequential
 from tinytorch.core.op import Implementation, Op, Spec, UncountedError
@@ -169,6 +169,16 @@ def test_observers_come_and_go_with_the_body() -> None:
     _ = x + 1
     assert not is_observed()
     assert (len(outer.calls), len(inner.calls)) == (3, 1)
+
+
+def test_a_body_can_be_run_unobserved() -> None:
+    recorder = Recorder()
+    with observed_by(recorder):
+        with unobserved():
+            assert not is_observed()
+            _ = Tensor([1.0]) + 1
+        _ = Tensor([1.0]) * 2
+    assert [call.op.name for call in recorder.calls] == ["multiply"]
 
 
 def test_one_observer_is_not_installed_twice() -> None:

@@ -166,6 +166,17 @@ def observed_by(*observers: Observer) -> Iterator[None]:
 
 
 @contextmanager
+def unobserved() -> Iterator[None]:
+    """Run the body without the observers that are installed: for ops that are no part of the program they look at."""
+    before = _state.observers
+    _state.observers = ()
+    try:
+        yield
+    finally:
+        _state.observers = before
+
+
+@contextmanager
 def implementations(chosen: Mapping[Op, Implementation]) -> Iterator[None]:
     """Run the body with another implementation of some ops.
 

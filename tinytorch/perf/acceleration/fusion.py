@@ -1,29 +1,21 @@
-"""Fusion over a model: a new model in which layers that follow each other are one op, for training or for inference."""
+"""Fusion over a model: a new model in which layers that follow each other are one op."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from tinytorch.core import ops
 from tinytorch.core.activations import GELU, ReLU
 from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.dispatch import apply
-from tinytorch.core.layers import Dropout, Linear
+from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Sequential
-from tinytorch.core.spatial import BatchNorm2d, Conv2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.core.transformers import GPT, FeedForward, TransformerBlock
-from tinytorch.perf.acceleration.frozen_convolutions import folded, take_convolutions
-from tinytorch.perf.acceleration.frozen_gpt import FrozenGPT, is_small_gpt
-from tinytorch.perf.acceleration.fused_chain import packed_chain, places
-from tinytorch.perf.kernels.registry import run_by_kernel
-from tinytorch.perf.ops.fused import Activation, Layout, fused_linear, packed_linear, unpacked
+from tinytorch.core.transformers import FeedForward, TransformerBlock
+from tinytorch.perf.ops.fused import Activation, fused_linear
 
 Kind = TypeVar("Kind", bound=Module)
-#: Floats of a chain's weights: half a second cache of 1 MiB, as every few rows read them all.
-_CHAIN_FLOATS = 131_072
 #: What `copy.deepcopy` knows already, by the ``id`` of the original.
 Memo = dict[int, Any]
 
@@ -39,77 +31,6 @@ class FusedLinear(Linear):
 
     def _described(self) -> str:
         return f"{super()._described()}, activation={self.activation!r}"
-
-
-class FrozenLinear(Module):
-    """A `FusedLinear` for inference: it owns its weight, packed once as the kernel reads it, and nothing can train.
-
-    ``panels`` is the only copy of the weight, in the layout of this CPU, its last vector filled up with zeros.
-    """
-
-    def __init__(self, linear: Linear, activation: Activation = "none") -> None:
-        from tinytorch.perf.kernels.gemm.packing import pack
-        from tinytorch.perf.kernels.linear import LAYOUT
-
-        run_by_kernel(packed_linear)
-        self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.activation = activation
-        self.layout: Layout = LAYOUT
-        self.panels = Tensor(pack(linear.weight.data))
-        self.bias = None if linear.bias is None else Tensor(linear.bias.data.copy())
-        self.training = False
-
-    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """Return (..., out_features): ``activation(x W + b)``, or ``x W + b + residual``."""
-        features = (self.in_features, self.out_features)
-        operands = (x, self.panels, self.bias, residual)
-        return apply(packed_linear, *operands, features=features, layout=self.layout, activation=self.activation)
-
-    def weight(self) -> Tensor:
-        """Return the weight (in_features, out_features), laid out anew."""
-        return Tensor(unpacked(self.panels.data, (self.in_features, self.out_features), self.layout))
-
-    def _described(self) -> str:
-        bias, activation = self.bias is not None, self.activation
-        return f"{self.in_features}, {self.out_features}, bias={bias}, activation={activation!r}"
-
-
-class FrozenChain(Module):
-    """Frozen linear layers that follow each other, as one op: a few rows go through all before the next rows do.
-
-    ``weights`` holds the panels and the bias of each, and nothing else does. A layer without a bias has zeros.
-    """
-
-    def __init__(self, layers: Sequence[FrozenLinear]) -> None:
-        from tinytorch.perf.kernels import chain
-        from tinytorch.perf.kernels.gemm.packing import aligned_empty
-
-        packed_chain.selected = chain.IMPLEMENTATIONS[packed_chain]
-        self.widths = (layers[0].in_features, *[layer.out_features for layer in layers])
-        self.layout = layers[0].layout
-        self.activations = tuple(layer.activation for layer in layers)
-        weights = aligned_empty(chain_size(layers))
-        for layer, (panels, bias, end) in zip(layers, places(self.widths, self.layout), strict=True):
-            weights[panels:bias] = layer.panels.data
-            weights[bias:end] = 0
-            if layer.bias is not None:
-                weights[bias : bias + layer.out_features] = layer.bias.data
-        self.weights = Tensor(weights)
-        self.training = False
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return (..., last width) of (..., first width)."""
-        return apply(
-            packed_chain, x, self.weights, widths=self.widths, layout=self.layout, activations=self.activations
-        )
-
-    def _described(self) -> str:
-        return f"{self.widths}, activations={self.activations}"
-
-
-def chain_size(layers: Sequence[FrozenLinear]) -> int:
-    """Return how many floats panels and biases of ``layers`` take, with their filling."""
-    return places((layers[0].in_features, *[layer.out_features for layer in layers]), layers[0].layout)[-1][2]
 
 
 class FusedFeedForward(FeedForward):
@@ -157,41 +78,35 @@ def fuse(model: Module, *, frozen: bool = False) -> Module:
 
     Args:
         model: any module; a shared module or parameter stays shared.
-        frozen: for inference only, in eval mode. Weights of linear layers are packed once as the kernel reads them,
-            instead of in each call, and kept in no other way; batch normalization after a convolution goes into its
-            weights; dropout is left out; small linear layers in a row are one op, and so are convolutions with their
-            activations and maxima and the linear layer behind them. No parameter requires a gradient.
-            Later changes to ``model`` do not show.
+        frozen: for inference only: what is returned makes a `plan` for each shape of input that it meets, and fuses by
+            the ops that run, whatever their modules. No parameter requires a gradient, and later changes to ``model``
+            do not show. A model that runs an op without an entry point is refused when it is called.
     """
+    if frozen:
+        from tinytorch.perf.acceleration.plan import Planned  # imports Numba, which takes long
+
+        return Planned(model)
     memo: Memo = {}
     # Inner modules first, so that a copy of an outer one finds them in the memo.
     for _, module in reversed(list(model.named_modules())):
         if id(module) not in memo:
-            _fuse_one(module, frozen, memo)
+            _fuse_one(module, memo)
     made: Module = copy.deepcopy(model, memo)
-    if frozen:
-        for parameter in made.parameters():
-            parameter.requires_grad = False
-        made.eval()
     return made
 
 
-def _fuse_one(module: Module, frozen: bool, memo: Memo) -> None:
+def _fuse_one(module: Module, memo: Memo) -> None:
     """Put the fused form of ``module`` into the memo, if there is one for its very class and those of its parts."""
     kind = type(module)
-    if isinstance(module, Linear) and kind is Linear and frozen:
-        memo[id(module)] = FrozenLinear(module)
-    elif frozen and isinstance(module, GPT) and is_small_gpt(module):
-        memo[id(module)] = FrozenGPT(module)
-    elif isinstance(module, Sequential) and kind is Sequential:
-        _fuse_sequence(module, frozen, memo)
+    if isinstance(module, Sequential) and kind is Sequential:
+        _fuse_sequence(module, memo)
     elif isinstance(module, FeedForward) and kind is FeedForward and _are_linear(module.expand, module.contract):
         feed = _retyped(module, FusedFeedForward, memo, without=("activation",))
-        vars(feed)["expand"] = _followed(module.expand, "gelu", frozen, memo)
-        vars(feed)["contract"] = _followed(module.contract, "none", frozen, memo)
+        vars(feed)["expand"] = _followed(module.expand, "gelu", memo)
+        vars(feed)["contract"] = _followed(module.contract, "none", memo)
     elif isinstance(module, MultiHeadAttention) and kind is MultiHeadAttention and _are_linear(module.projection):
         attention = _retyped(module, FusedAttention, memo)
-        vars(attention)["projection"] = _followed(module.projection, "none", frozen, memo)
+        vars(attention)["projection"] = _followed(module.projection, "none", memo)
     elif isinstance(module, TransformerBlock) and kind is TransformerBlock:
         parts = (memo.get(id(module.attention)), memo.get(id(module.mlp)))
         if isinstance(parts[0], FusedAttention) and isinstance(parts[1], FusedFeedForward):
@@ -211,65 +126,26 @@ def _retyped(module: Module, kind: type[Kind], memo: Memo, without: tuple[str, .
     return made
 
 
-def _followed(linear: Linear, activation: Activation, frozen: bool, memo: Memo) -> Module:
+def _followed(linear: Linear, activation: Activation, memo: Memo) -> Module:
     """Return the fused form of a linear layer and what follows it."""
-    if frozen:
-        return FrozenLinear(linear, activation)
     made = FusedLinear.__new__(FusedLinear)
     vars(made).update({name: copy.deepcopy(value, memo) for name, value in vars(linear).items()})
     made.activation = activation
     return made
 
 
-def _fuse_sequence(sequence: Sequential, frozen: bool, memo: Memo) -> None:
-    """Fuse neighbours of a sequence: linear and activation; frozen also convolution and batch normalization."""
+def _fuse_sequence(sequence: Sequential, memo: Memo) -> None:
+    """Fuse neighbours of a sequence: linear and activation."""
     layers = list(sequence)
     kept: list[Module] = []
     while layers:
-        if frozen and (stages := take_convolutions(layers)) is not None:
-            kept.append(stages)
-            continue
         layer = layers.pop(0)
         following = type(layers[0]) if layers else None
         if isinstance(layer, Linear) and _are_linear(layer) and following in (ReLU, GELU):
-            kept.append(_followed(layer, "relu" if following is ReLU else "gelu", frozen, memo))
+            kept.append(_followed(layer, "relu" if following is ReLU else "gelu", memo))
             layers.pop(0)
-        elif frozen and isinstance(layer, Conv2d) and isinstance(layers[0] if layers else None, BatchNorm2d):
-            kept.append(_folded(layer, layers.pop(0), memo))
-        elif not (frozen and type(layer) is Dropout):
+        else:
             kept.append(copy.deepcopy(layer, memo))
-    made = Sequential(*(_chained(kept) if frozen else kept))
+    made = Sequential(*kept)
     made.training = sequence.training
     memo[id(sequence)] = made
-
-
-def _chained(layers: list[Module]) -> list[Module]:
-    """Return ``layers`` with runs of frozen linear layers joined, as long as a run's weights stay in a second cache."""
-    made: list[Module] = []
-    run: list[FrozenLinear] = []
-    for layer in [*layers, None]:
-        if isinstance(layer, FrozenLinear) and layer.in_features * layer.out_features <= _CHAIN_FLOATS:
-            if run and chain_size([*run, layer]) > _CHAIN_FLOATS:
-                made.append(_joined(run))
-                run = []
-            run.append(layer)
-            continue
-        if run:
-            made.append(_joined(run))
-            run = []
-        if layer is not None:
-            made.append(layer)
-    return made
-
-
-def _joined(run: list[FrozenLinear]) -> Module:
-    return FrozenChain(run) if len(run) > 1 else run[0]
-
-
-def _folded(convolution: Conv2d, norm: Module, memo: Memo) -> Conv2d:
-    """Return one convolution that does what ``convolution`` and ``norm`` in eval mode do."""
-    made = copy.deepcopy(convolution, dict(memo))
-    weight, bias = folded(convolution, norm)
-    made.weight.data[...] = weight
-    made.bias = type(made.weight)(Tensor(bias))
-    return made

@@ -1,4 +1,4 @@
-"""Our own models as an engine: on NumPy's implementations, on the compiled kernels, and these on a fused model."""
+"""Our own models as an engine: on NumPy's implementations, on the compiled kernels, and these fused or on a plan."""
 
 from __future__ import annotations
 
@@ -40,17 +40,13 @@ def scope(setting: str) -> Iterator[None]:
             yield
 
 
-def _prepared(setting: str, model: Module, frozen: bool) -> Module:
-    if setting != "fused":
-        return model
-    from tinytorch.perf.acceleration.fusion import fuse
-
-    return fuse(model, frozen=frozen)
-
-
 def forward(setting: str, model: Module, inputs: Array) -> Callable[[], Array]:
-    """Return a call that runs ``model`` in eval mode without recording gradients."""
-    ready, x = _prepared(setting, model.eval(), frozen=True), our_input(inputs)
+    """Return a call that runs ``model`` in eval mode without recording gradients, on a plan of it if fused."""
+    ready, x = model.eval(), our_input(inputs)
+    if setting == "fused":
+        from tinytorch.perf.acceleration.plan import plan
+
+        ready = plan(model, x)
 
     def call() -> Array:
         with no_grad():
@@ -63,7 +59,11 @@ def forward(setting: str, model: Module, inputs: Array) -> Callable[[], Array]:
 def training(setting: str, model: Module, batch: tuple[Array, Array], loss: Loss, optimizer: AdamWSettings) -> Training:
     """Return ``model`` in training with our AdamW."""
     names = list(model.state_dict())
-    ready = _prepared(setting, model.train(), frozen=False)
+    ready = model.train()
+    if setting == "fused":
+        from tinytorch.perf.acceleration.fusion import fuse
+
+        ready = fuse(ready)
     x, targets = our_input(batch[0]), batch[1]
     adam = AdamW(ready.parameters(), optimizer.lr, optimizer.betas, optimizer.eps, optimizer.weight_decay)
 

@@ -97,7 +97,7 @@ _ALL = (
     Engine("JAX", ("jax",), "pip install jax", "jax_xla", "jit"),
 )
 #: Every engine by name. "tinytorch" is NumPy alone, "accelerated" its compiled kernels, and "fused" these on
-#: a fused model, in a forward one that is frozen for inference.
+#: a fused model in training, and in a forward its plan, frozen for one shape.
 ENGINES = {engine.name: engine for engine in _ALL}
 #: Names of the settings of our own.
 OURS = tuple(engine.name for engine in _ALL if engine.translation == "ours")

@@ -274,7 +274,8 @@ def _chunk(images: int, floats: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def _forward_pass(geometry: Geometry) -> Pass:
+def forward_pass(geometry: Geometry) -> Pass:
+    """Return the one pass of a forward."""
     images, height, width, channels = geometry.maps
     out, each, high, wide = geometry.weight
     rows, columns = geometry.positions
@@ -360,7 +361,7 @@ def _correlated(one: Pass, macs: int, maps: Array, panels: Array, bias: Array, t
     threads.split(correlate, shares, ns, shares, maps.reshape(-1), panels, bias, target.reshape(-1), one.plan, memory)
 
 
-def _panels(groups: int, reduction: int, columns: int) -> Array:
+def weight_panels(groups: int, reduction: int, columns: int) -> Array:
     """Return room for packed weights; missing columns of the last panels are read but not used."""
     return np.empty(groups * -(-columns // COLUMNS) * reduction * COLUMNS + LANES, np.float32)
 
@@ -388,11 +389,11 @@ def _conv2d_forward(
     maps, weight = channels_last(x), np.ascontiguousarray(weight)
     geometry = Geometry(maps.shape, weight.shape, positions, stride, padding, dilation, groups)
     out, each, high, wide = weight.shape
-    panels = _panels(groups, each * high * wide, out // groups)
+    panels = weight_panels(groups, each * high * wide, out // groups)
     pack_weights(panels, weight.reshape(-1), groups, out // groups, each, high * wide)
     output = np.empty((len(maps), *positions, out), np.float32)
     added = np.zeros(out, np.float32) if bias is None else np.ascontiguousarray(bias)
-    _correlated(_forward_pass(geometry), geometry.macs, maps, panels, added, output)
+    _correlated(forward_pass(geometry), geometry.macs, maps, panels, added, output)
     return channels_first(output), (geometry, maps, weight) if keep else ()
 
 
@@ -424,7 +425,7 @@ def _image_gradient(geometry: Geometry, weight: Array, gradient: Array) -> Array
     down = np.zeros(geometry.maps, np.float32) if geometry.stride != (1, 1) else np.empty(geometry.maps, np.float32)
     nothing = np.zeros(geometry.maps[3], np.float32)
     for one in passes:
-        panels = _panels(groups, one.chosen * (out // groups), each)
+        panels = weight_panels(groups, one.chosen * (out // groups), each)
         pack_adjoint(panels, weight.reshape(-1), groups, out // groups, each, high * wide, one.order, one.chosen)
         _correlated(one, geometry.macs // len(passes), gradient, panels, nothing, down)
     return channels_first(down)
@@ -432,7 +433,7 @@ def _image_gradient(geometry: Geometry, weight: Array, gradient: Array) -> Array
 
 def _weight_gradient(geometry: Geometry, maps: Array, gradient: Array) -> Array:
     """Return the gradient (O, C / groups, kh, kw) of the weights."""
-    one = _forward_pass(geometry)
+    one = forward_pass(geometry)
     out, each, high, wide = geometry.weight
     outs = out // geometry.groups
     if outs % LANES:

@@ -8,10 +8,9 @@ from operator import is_
 from typing import Any
 
 import numpy as np
-from numba import carray, types
-from numba.extending import intrinsic
 
 from tinytorch.core.op import Array, Implementation, Saved
+from tinytorch.perf.kernels.entries import bytes_at, floats_at
 from tinytorch.perf.kernels.gemm.row_products import add_codes, affine, dot, long_dot, weighted_sum
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.vector_math import exp_of_negative, gelu, multiply_add
@@ -25,33 +24,6 @@ from tinytorch.perf.ops.packed_codes import TILE, codes_per_byte
 #: products (numbers, scales, bias, whether in tiles), of which the third comes after the second norm's four.
 TOKEN, POSITION, HEADER, BLOCK = 2, 4, 6, 24
 _FLOAT32 = np.dtype(np.float32)
-
-
-def _pointer(kind: Any) -> Any:
-    """Return ``f(address)``: a pointer to a number of that kind."""
-
-    def from_address(_typing: Any, address: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-        return types.CPointer(kind)(address), emit
-
-    return intrinsic(from_address)
-
-
-_to_float, _to_byte = _pointer(types.float32), _pointer(types.int8)
-
-
-@kernel
-def floats_at(address: Any, count: Any) -> Any:
-    """Return the flat array of ``count`` float32 at an address."""
-    return carray(_to_float(address), (count,))
-
-
-@kernel
-def bytes_at(address: Any, count: Any) -> Any:
-    """Return the flat array of ``count`` bytes, int8, at an address."""
-    return carray(_to_byte(address), (count,))
 
 
 class Table:

@@ -1,4 +1,4 @@
-"""Linear layers on our own matrix product: with bias, activation or residual in the same pass, packed before or not."""
+"""Linear layers on our own matrix product: with bias, activation or residual in the same pass."""
 
 from __future__ import annotations
 
@@ -6,21 +6,9 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Gradients, Implementation, Saved
-from tinytorch.perf.kernels.gemm.packed_matmul import packed_product, product
-from tinytorch.perf.kernels.gemm.product_tiles import LANES, VECTORS
-from tinytorch.perf.ops.fused import (
-    Activation,
-    Layout,
-    backward_through,
-    checked,
-    fused_linear,
-    no_backward,
-    packed_linear,
-    rows_of,
-)
+from tinytorch.perf.kernels.gemm.packed_matmul import product
+from tinytorch.perf.ops.fused import Activation, backward_through, checked, fused_linear, rows_of
 
-#: How panels are laid out on this CPU.
-LAYOUT: Layout = (LANES, VECTORS)
 #: Multiply-accumulates below which BLAS, whose call is shorter, is done first; and rows, as it reads a weight in place.
 _LEAST_MACS = 500_000
 _LEAST_ROWS = 2
@@ -70,29 +58,7 @@ def _fused_forward(
     return output, ((rows, weight, x.shape), activation, of_activation)
 
 
-def _packed_forward(
-    keep: bool,
-    x: Array,
-    panels: Array,
-    bias: Array | None,
-    residual: Array | None,
-    *,
-    features: tuple[int, int],
-    layout: Layout,
-    activation: Activation,
-) -> tuple[Array, Saved]:
-    """Product of float32 with panels of this CPU's layout; anything else goes to the op's reference."""
-    del keep
-    shape = checked(x, features, residual, activation)
-    if layout != LAYOUT or any(a is not None and a.dtype != np.float32 for a in (x, bias, residual)):
-        given = {"features": features, "layout": layout, "activation": activation}
-        return packed_linear.reference.forward(False, x, panels, bias, residual, **given)
-    flat = None if residual is None else rows_of(residual)
-    return packed_product(rows_of(x), panels, features[1], bias, flat, activation).reshape(shape), ()
-
-
 IMPLEMENTATIONS = {
     ops.linear: Implementation("numba", _linear_forward, _linear_backward),
     fused_linear: Implementation("numba", _fused_forward, backward_through(_linear_backward)),
-    packed_linear: Implementation("numba", _packed_forward, no_backward),
 }

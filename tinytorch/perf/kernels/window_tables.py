@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from tinytorch.core.op import Array
-from tinytorch.perf.acceleration.fused_convolution import Traced
+from tinytorch.core.ops.layout import Pair
 from tinytorch.perf.kernels.gemm.register_tiles import ROWS
 from tinytorch.perf.kernels.window_tiles import ENTRY
 
@@ -15,15 +16,26 @@ from tinytorch.perf.kernels.window_tiles import ENTRY
 LINE = 2 + ROWS
 
 
+class Window(NamedTuple):
+    """How a window moves over a map: sizes of map and window, positions, and what is between positions and taps."""
+
+    size: Pair
+    kernel: Pair
+    positions: Pair
+    stride: Pair
+    padding: Pair
+    dilation: Pair
+
+
 @lru_cache(maxsize=128)
-def tiles_of(traced: Traced, images: int, steps: tuple[int, int], zeros: int) -> tuple[Array, Array]:
-    """Return lines (tiles, `LINE`) and entries (taps of all tiles, `ENTRY`) of a stage on ``images`` maps.
+def tiles_of(window: Window, images: int, steps: tuple[int, int], zeros: int) -> tuple[Array, Array]:
+    """Return lines (tiles, `LINE`) and entries (taps of all tiles, `ENTRY`) of a window on ``images`` maps.
 
     Positions with the same taps inside the map come together, so that few tiles multiply with padding. ``steps`` are
     the floats from pixel to pixel in source and target; the source begins with ``zeros`` zeros, which stand for what
     is outside of the map.
     """
-    sources, inside = _meetings(traced, images, steps[0], zeros)
+    sources, inside = _meetings(window, images, steps[0], zeros)
     raster = np.arange(len(sources))
     classes = np.unique(inside, axis=0, return_inverse=True)[1].reshape(-1)
     orders = [raster, np.argsort(classes, kind="stable")]
@@ -45,13 +57,12 @@ def tiles_of(traced: Traced, images: int, steps: tuple[int, int], zeros: int) ->
     return lines, entries
 
 
-def _meetings(traced: Traced, images: int, step: int, zeros: int) -> tuple[Array, Array]:
+def _meetings(window: Window, images: int, step: int, zeros: int) -> tuple[Array, Array]:
     """Return, for each position and tap, the source's element, and whether it is inside; outside it is 0."""
-    (height, width), (rows, columns) = traced.size, traced.positions
-    (high, wide), stage = traced.kernel, traced.stage
+    (height, width), (rows, columns), (high, wide) = window.size, window.positions, window.kernel
     image, y, x, i, j = np.ogrid[:images, :rows, :columns, :high, :wide]
-    y = y * stage.stride[0] - stage.padding[0] + i * stage.dilation[0]
-    x = x * stage.stride[1] - stage.padding[1] + j * stage.dilation[1]
+    y = y * window.stride[0] - window.padding[0] + i * window.dilation[0]
+    x = x * window.stride[1] - window.padding[1] + j * window.dilation[1]
     inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
     inside = np.broadcast_to(inside, (images, *inside.shape[1:]))
     sources = np.where(inside, zeros + ((image * height + y) * width + x) * step, 0)

@@ -1,7 +1,4 @@
-"""Fused ops, each one primitive in place of two: linear layer and what follows it, bias and GELU, mask and softmax.
-
-A layout is (floats of a vector, vectors of the widest panel), as the CPU's registers decide it.
-"""
+"""Fused ops, each one primitive in place of two: linear layer and what follows it, bias and GELU, mask and softmax."""
 
 from __future__ import annotations
 
@@ -11,36 +8,8 @@ from typing import Literal
 import numpy as np
 
 from tinytorch.core import ops
-from tinytorch.core.op import Array, Backward, Call, Gradients, Op, Saved, Shape, Spec, Work
+from tinytorch.core.op import Array, Backward, Call, Gradients, Op, Saved, Shape, Work
 from tinytorch.core.ops.elementwise import unbroadcast
-
-Layout = tuple[int, int]
-
-
-def panel_bounds(columns: int, layout: Layout) -> list[tuple[int, int]]:
-    """Return the first column of each panel and the one after its last, filling included.
-
-    Widths differ by one vector at most: four vectors are two panels of two, not one of three and one of one.
-    """
-    lanes, widest = layout
-    vectors = -(-columns // lanes)
-    panels = -(-vectors // widest)
-    return [(lanes * (panel * vectors // panels), lanes * ((panel + 1) * vectors // panels)) for panel in range(panels)]
-
-
-def unpacked(panels: Array, shape: tuple[int, int], layout: Layout) -> Array:
-    """Return the matrix of ``shape`` (inner, columns) that lies in ``panels``."""
-    inner, columns = shape
-    matrix = np.empty(shape, np.float32)
-    for first, last in panel_bounds(columns, layout):
-        whole = panels[inner * first : inner * last].reshape(inner, last - first)
-        matrix[:, first:last] = whole[:, : columns - first]
-    return matrix
-
-
-def padded_columns(columns: int, layout: Layout) -> int:
-    """Return ``columns`` rounded up to whole vectors."""
-    return -(-columns // layout[0]) * layout[0]
 
 
 def _checked_bias(x: Array, bias: Array) -> None:
@@ -142,11 +111,7 @@ def backward_through(linear_backward: Backward) -> Backward:
 
 def _work(call: Call) -> Work:
     """What the separate ops count together: the products, the bias, the activation, the sum with the residual."""
-    return _counted(call, call.inputs[1].shape[0])
-
-
-def _counted(call: Call, inner: int) -> Work:
-    macs, size = call.output.size * inner, call.output.size
+    macs, size = call.output.size * call.inputs[1].shape[0], call.output.size
     _, _, bias, residual = call.inputs
     activation = call.params["activation"]
     alone = Work() if activation == "none" else _activation_work(call, _ACTIVATIONS[activation])
@@ -163,40 +128,6 @@ def _activation_work(call: Call, op: Op) -> Work:
     )
 
 
-def activation_operations(activation: str) -> int:
-    """Return what an activation counts for one element of a forward."""
-    if activation == "none":
-        return 0
-    op = _ACTIVATIONS[activation]
-    one = Spec((1,), np.dtype(np.float32))
-    assert op.work is not None
-    return op.work(Call(op, op.reference, "forward", "", (one,), one, {}, (), 0, 0)).elementwise
-
-
-def _packed_forward(
-    keep: bool,
-    x: Array,
-    panels: Array,
-    bias: Array | None,
-    residual: Array | None,
-    *,
-    features: tuple[int, int],
-    layout: tuple[int, int],
-    activation: Activation,
-) -> tuple[Array, Saved]:
-    """Do what `fused_linear` does with a weight (``features``) that lies in panels of ``layout``; see `panels`."""
-    del keep  # nothing is kept for the backward that there is none of
-    weight = unpacked(panels, features, layout)
-    output, _ = _forward(False, x, weight, bias, residual, activation=activation)
-    return output, ()
-
-
-def no_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    """Raise RuntimeError: a frozen layer keeps nothing for a backward."""
-    del gradient, saved, needs, owned
-    raise RuntimeError("a frozen model is for inference: train fuse(model), and freeze it again afterwards")
-
-
 def rows_of(x: Array) -> Array:
     """Return (rows, features) of (..., features), also where there are no elements."""
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
@@ -204,7 +135,3 @@ def rows_of(x: Array) -> Array:
 
 #: ``(x, weight, bias or None, residual or None; activation)``: a linear layer and what follows it.
 fused_linear = Op("fused_linear", _forward, backward_through(ops.linear.reference.backward), _work)
-#: The same with a weight in panels, for inference; ``traffic`` counts the panels, with their filling.
-packed_linear = Op(
-    "packed_linear", _packed_forward, no_backward, lambda call: _counted(call, call.params["features"][0])
-)

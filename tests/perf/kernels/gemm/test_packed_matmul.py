@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import re
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,14 @@ from numba import njit, types
 from scipy.special import expit
 
 from tinytorch.core.op import Array
+from tinytorch.perf.kernels import product_entries
 from tinytorch.perf.kernels.gemm import packed_matmul
 from tinytorch.perf.kernels.gemm.packed_matmul import packed_product, product
 from tinytorch.perf.kernels.gemm.packing import pack, padded
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, WIDTH, tile
-from tinytorch.perf.kernels.gpt import affine_rows
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.evidence import evidence, spills
 from tinytorch.perf.measuring import blas_threads
-from tinytorch.perf.ops.fused import panel_bounds, unpacked
 
 EPSILON = float(np.finfo(np.float32).eps)
 
@@ -149,13 +149,15 @@ def test_packing_keeps_every_number_once_and_fills_with_zeros(rows: int, columns
     panels = pack(matrix)
     assert panels.size == rows * padded(columns)
     assert panels.ctypes.data % 64 == 0
-    assert np.array_equal(unpacked(panels, (rows, columns), (LANES, VECTORS)), matrix)
+    filled = np.zeros((rows, padded(columns)), np.float32)
+    filled[:, :columns] = matrix
+    vectors_of = -(-columns // LANES)
+    count = -(-vectors_of // VECTORS)
+    bounds = [LANES * (panel * vectors_of // count) for panel in range(count + 1)]
+    assert np.array_equal(panels, np.concatenate([filled[:, a:b].ravel() for a, b in pairwise(bounds)]))
     assert np.count_nonzero(panels) == np.count_nonzero(matrix)
     assert np.array_equal(pack(np.asfortranarray(matrix)), panels)
-    bounds = panel_bounds(columns, (LANES, VECTORS))
-    widths = [last - first for first, last in bounds]
-    assert bounds[0][0] == 0
-    assert bounds[-1][1] == padded(columns)
+    widths = np.diff(bounds)
     assert max(widths) - min(widths) <= LANES
 
 
@@ -195,9 +197,8 @@ def test_a_tile_is_fused_multiply_adds_of_whole_registers() -> None:
 
 
 def test_the_loop_of_a_whole_product_keeps_its_accumulators_in_registers() -> None:
-    version = njit(nogil=True, error_model="numpy")(affine_rows.py_func)
-    matrix, line = types.float32[:, ::1], types.float32[::1]
-    version.compile((matrix, line, types.intp, matrix, matrix))
+    version = njit(nogil=True, error_model="numpy")(product_entries._rows)
+    version.compile((types.int64,))
     # What it calls is inlined, or beside it in its library.
     (compiled,) = version.overloads.values()
     assert spills(compiled.library.get_asm_str(), ROWS * VECTORS) == 0

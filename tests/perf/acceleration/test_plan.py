@@ -1,0 +1,386 @@
+"""Plans: the results of the model that they were made of, in which sense they are frozen, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tinytorch import models
+from tinytorch.core import ops
+from tinytorch.core.activations import GELU, ReLU, Sigmoid, Tanh
+from tinytorch.core.attention import MultiHeadAttention
+from tinytorch.core.dispatch import apply, no_grad
+from tinytorch.core.layers import Dropout, Embedding, Flatten, LayerNorm, Linear
+from tinytorch.core.module import Module, Sequential
+from tinytorch.core.op import Array
+from tinytorch.core.spatial import AdaptiveAvgPool2d, AvgPool2d, BatchNorm2d, Conv2d, MaxPool2d
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import GPT, TransformerBlock
+from tinytorch.perf.acceleration.plan import Plan, plan
+from tinytorch.perf.events.stream import recording
+from tinytorch.perf.quantization import quantize_model
+
+
+def floats(*shape: int) -> Array:
+    return np.random.default_rng(len(shape)).standard_normal(shape, dtype=np.float32)
+
+
+def tokens(batch: int, length: int, vocabulary: int = 11) -> Array:
+    return np.random.default_rng(batch).integers(0, vocabulary, (batch, length))
+
+
+def settled(model: Module) -> Module:
+    """Give every vector of a model, as those of normalization and biases, other numbers than it starts with."""
+    draw = np.random.default_rng(5)
+    for _, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if tensor.ndim == 1:
+            tensor.data[...] = draw.uniform(0.5, 2, tensor.shape)
+    return model.eval()
+
+
+def exact(model: Module, x: Array) -> Array:
+    """Run a model in float64 on NumPy's ops."""
+    tensors = [tensor for _, tensor in [*model.named_parameters(), *model.named_buffers()]]
+    kept = [tensor.data for tensor in tensors]
+    for tensor in tensors:
+        tensor.data = tensor.data.astype(np.float64)
+    with no_grad():
+        output: Array = model(Tensor(x.astype(np.float64)) if x.dtype.kind == "f" else x).data
+    for tensor, data in zip(tensors, kept, strict=True):
+        tensor.data = data
+    return output
+
+
+def as_input(x: Array) -> Any:
+    return Tensor(x) if x.dtype.kind == "f" else x
+
+
+def assert_same(model: Module, x: Array, tolerance: float = 5e-6) -> Plan:
+    """Hold a plan's output, for the example and for other numbers, against float64, and return it."""
+    made = plan(model, as_input(x))
+    other = x[..., ::-1].copy()
+    for each in (x, other):
+        expected = exact(model, each)
+        found = made(as_input(each)).data
+        assert found.shape == expected.shape
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+    return made
+
+
+CASES: dict[str, tuple[Callable[[], Module], Callable[[int], Array]]] = {
+    "mlp": (models.mlp, lambda batch: floats(batch, 1, 8, 8)),
+    "cnn": (models.cnn, lambda batch: floats(batch, 1, 8, 8)),
+    "gpt": (models.gpt, lambda batch: tokens(batch, 20)),
+    "block of GPT-2's shape": (lambda: TransformerBlock(768, 12, seed=0), lambda batch: floats(batch, 33, 768)),
+}
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_those_of_the_model_in_float64(name: str, batch: int) -> None:
+    make, inputs = CASES[name]
+    assert_same(settled(make()), inputs(batch))
+
+
+def test_blocks_of_samples_do_not_change_results() -> None:
+    model = settled(models.cnn())
+    made = assert_same(model, floats(67, 1, 8, 8))
+    samples = [(program.samples, count) for program, count in made._programs]
+    assert len(samples) == 2
+    assert sum(count for _, count in samples) == 67
+    assert all(count % each == 0 for each, count in samples)
+
+
+class Odd(Module):
+    """Ops in orders that no layer has, on operands that lie in odd ways."""
+
+    def __init__(self) -> None:
+        draw = np.random.default_rng(3)
+        self.weight = Tensor(draw.standard_normal((6, 5), dtype=np.float32))
+        self.row = Tensor(draw.standard_normal(5, dtype=np.float32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.transpose(0, 2, 1) @ self.weight + self.row  # (N, 7, 5)
+        z = apply(ops.concatenate, y[:, ::2], y[:, 1::3] * 0.5, axis=1)
+        scores = z @ z.transpose(0, 2, 1)
+        weights = apply(ops.softmax, scores / 3.0, axis=1)
+        mixed = weights @ z - z.mean(axis=2, keepdims=True)
+        top = apply(ops.maximum, mixed, 0.25).max(axis=1)
+        signs = apply(ops.leaky_relu, -top, slope=0.1).reshape(-1, 5, 1)
+        return (signs * signs[:, :, 0].reshape(-1, 1, 5) + 1.5).sqrt().sum(axis=(1, 2)) ** 2.0
+
+
+def test_ops_in_any_order_on_views_of_any_kind() -> None:
+    assert_same(Odd(), np.abs(floats(4, 6, 7)), 2e-5)
+
+
+UNARY = {
+    "exp": ops.exp,
+    "log": ops.log,
+    "tanh": ops.tanh,
+    "sigmoid": ops.sigmoid,
+    "silu": ops.silu,
+    "gelu": ops.gelu,
+    "relu": ops.relu,
+    "sqrt": ops.sqrt,
+    "absolute": ops.absolute,
+    "negative": ops.negative,
+    "log_softmax": ops.log_softmax,
+}
+
+
+class One(Module):
+    def __init__(self, op: Any, **params: Any) -> None:
+        self.op, self.params = op, params
+
+    def forward(self, x: Tensor) -> Tensor:
+        return apply(self.op, x, **self.params)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_ops_of_one_operand(name: str) -> None:
+    x = floats(3, 37)
+    assert_same(One(UNARY[name]), np.abs(x) + 0.1 if name in ("log", "sqrt") else x)
+
+
+@pytest.mark.parametrize("op", [ops.sum_, ops.mean, ops.max_])
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+def test_reductions(op: Any, axis: int | None, keepdims: bool) -> None:
+    assert_same(One(op, axis=axis, keepdims=keepdims), floats(3, 4, 5), 1e-5)
+
+
+@pytest.mark.parametrize("length", [1, 5, 128, 150])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_of_short_and_long_sequences(causal: bool, length: int) -> None:
+    layer = settled(MultiHeadAttention(40, 4, causal=causal, seed=0))
+    assert_same(layer, floats(2, length, 40))
+    assert_same(One(ops.self_attention, heads=2, causal=causal), floats(2, length, 12))
+
+
+class Separate(Module):
+    """Attention of queries over keys and values that are parts of one array."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (part.transpose(0, 2, 1, 3) for part in (x[:, 2:, :, :5], x[:, :, :, 5:10], x[:, :, :, 10:]))
+        return apply(ops.attention, q, k, v, causal=True)
+
+
+def test_attention_of_separate_operands() -> None:
+    assert_same(Separate(), floats(2, 9, 3, 15))
+
+
+@given(
+    channels=st.integers(1, 20),
+    out=st.sampled_from([1, 4, 16, 24, 40]),
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    stride=st.integers(1, 2),
+    padding=st.integers(0, 2),
+    dilation=st.integers(1, 2),
+    size=st.tuples(st.integers(5, 9), st.integers(5, 9)),
+    batch=st.integers(1, 3),
+    tail=st.sampled_from(["none", "relu", "norm", "pool", "linear", "tanh and pool"]),
+)
+@settings(max_examples=40, deadline=None)
+def test_convolutions_of_any_shape(
+    channels: int,
+    out: int,
+    kernel: tuple[int, int],
+    stride: int,
+    padding: int,
+    dilation: int,
+    size: tuple[int, int],
+    batch: int,
+    tail: str,
+) -> None:
+    layers: list[Module] = [Conv2d(channels, out, kernel, stride, padding, dilation, seed=1)]
+    layers += {
+        "none": [],
+        "relu": [ReLU(), Conv2d(out, 3, 1, seed=2)],
+        "norm": [BatchNorm2d(out), ReLU()],
+        "pool": [AvgPool2d(2, 1, 1), AdaptiveAvgPool2d((2, 3))],
+        "linear": [ReLU(), AdaptiveAvgPool2d(2), Flatten(), Linear(4 * out, 7, seed=3)],
+        "tanh and pool": [Tanh(), MaxPool2d(2, 1, 1), BatchNorm2d(out), Flatten()],
+    }[tail]
+    assert_same(settled(Sequential(*layers)), floats(batch, channels, *size), 1e-5)
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+def test_convolutions_in_groups(groups: int) -> None:
+    layers = (
+        Conv2d(8, 12, 3, padding=1, groups=groups, seed=0),
+        ReLU(),
+        Conv2d(12, 12, 3, groups=12, seed=1),
+        Flatten(),
+    )
+    assert_same(settled(Sequential(*layers)), floats(2, 8, 6, 5))
+
+
+ACTIVATIONS = {"none": None, "relu": ReLU, "gelu": GELU, "tanh": Tanh, "sigmoid": Sigmoid}
+
+
+@given(
+    widths=st.lists(st.integers(1, 70), min_size=2, max_size=4),
+    activations=st.lists(st.sampled_from(list(ACTIVATIONS)), min_size=3, max_size=3),
+    bias=st.booleans(),
+    norm=st.booleans(),
+    rows=st.lists(st.integers(1, 9), min_size=0, max_size=2),
+)
+@settings(max_examples=40, deadline=None)
+def test_linear_layers_of_any_width(
+    widths: list[int], activations: list[str], bias: bool, norm: bool, rows: list[int]
+) -> None:
+    layers: list[Module] = []
+    for number, (inner, columns) in enumerate(pairwise(widths)):
+        layers += (
+            [Linear(inner, columns, bias, seed=number), LayerNorm(columns)]
+            if norm
+            else [Linear(inner, columns, bias, seed=number)]
+        )
+        made = ACTIVATIONS[activations[number]]
+        layers += [] if made is None else [made()]
+    layers.insert(1, Dropout(0.5))
+    assert_same(settled(Sequential(*layers)), floats(*rows, 2, widths[0]), 3e-5)
+
+
+@given(
+    sizes=st.tuples(st.integers(2, 30), st.integers(1, 4), st.integers(1, 3), st.integers(1, 12)),
+    batch=st.integers(1, 5),
+    length=st.integers(1, 12),
+)
+@settings(max_examples=20, deadline=None)
+def test_transformers_of_any_size(sizes: tuple[int, int, int, int], batch: int, length: int) -> None:
+    vocabulary, heads, layers, depth = sizes
+    model = settled(GPT(vocabulary, heads * depth, layers, heads, 12, seed=0))
+    assert_same(model, tokens(batch, length, vocabulary), 2e-5)
+
+
+def test_ops_that_belong_together_are_one_step() -> None:
+    names = [step.name for step in plan(models.cnn(), floats(1, 1, 8, 8))._programs[0][0].steps]
+    convolutions = ["conv2d+relu", "conv2d+relu", "max_pool2d", "conv2d+relu", "max_pool2d", "linear"]
+    assert [name for name in names if name != "copy"] == convolutions
+    block = plan(TransformerBlock(96, 4, seed=0), floats(1, 20, 96))
+    half = ["layer_norm", "linear", "self_attention", "linear+add"]
+    names = [step.name for step in block._programs[0][0].steps]
+    assert names == [*half, "layer_norm", "linear+gelu", "linear+add"]
+
+
+def test_arrays_that_are_not_alive_together_share_memory() -> None:
+    layers = [Linear(256, 256, seed=number) for number in range(12)]
+    made = plan(Sequential(*layers), floats(16, 256))
+    assert made._programs[0][0].floats < 3 * (16 * 256 + 200)
+
+
+def test_a_plan_is_frozen() -> None:
+    model = models.mlp()
+    x = floats(2, 1, 8, 8)
+    made = plan(model, x)
+    before = made(Tensor(x)).data
+    assert model.training
+    model.parameters()[0].data[...] = 7
+    assert np.array_equal(made(Tensor(x)).data, before)
+    with pytest.raises(ValueError, match=r"shape \(2, 1, 8, 8\).*not \(3, 1, 8, 8\)"):
+        made(Tensor(floats(3, 1, 8, 8)))
+    with pytest.raises(ValueError, match=r"dtype float32.*not.*int64"):
+        made(np.ones((2, 1, 8, 8), np.int64))
+    strided = np.asfortranarray(x)
+    assert np.array_equal(made(Tensor(strided)).data, before)
+
+
+def test_each_call_has_an_output_of_its_own() -> None:
+    made = plan(models.mlp(), floats(1, 1, 8, 8))
+    first = made(Tensor(floats(1, 1, 8, 8))).data
+    kept = first.copy()
+    made(Tensor(np.zeros((1, 1, 8, 8), np.float32)))
+    assert np.array_equal(first, kept)
+
+
+def test_an_index_out_of_range_is_told_and_the_plan_stays_usable() -> None:
+    model = models.gpt()
+    for batch in (1, 40):
+        x = tokens(batch, 20)
+        made = plan(model, x)
+        before = made(x).data
+        bad = x.copy()
+        bad[-1, 3] = 11
+        with pytest.raises(IndexError, match="x must hold indices"):
+            made(bad)
+        assert np.array_equal(made(x).data, before)
+
+
+class Branching(Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2.0 if x.data[0, 0] > 0 else x * 3.0
+
+
+class Outside(Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + Tensor(np.sin(x.data))
+
+
+@pytest.mark.parametrize("model", [Branching(), Outside()])
+def test_what_depends_on_the_input_outside_of_ops_is_found(model: Module) -> None:
+    x = np.concatenate([np.ones((1, 8)), -np.ones((1, 8)) * np.arange(1, 9)]).astype(np.float32)
+    with pytest.raises(ValueError, match="outside of ops"):
+        plan(model, Tensor(x))
+
+
+class Batch(Module):
+    """Samples that depend on one another."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(axis=0)
+
+
+def test_samples_that_depend_on_one_another_stay_together() -> None:
+    made = assert_same(Batch(), floats(300, 1000), 1e-5)
+    assert [program.samples for program, _ in made._programs] == [300]
+
+
+class Picking(Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[np.array([1, 0])]
+
+
+def test_ops_without_an_entry_point_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="getitem picks elements by an array"):
+        plan(Picking(), floats(2, 3))
+    with pytest.raises(ValueError, match=r"quantized_linear in Sequential.* has no entry point|quantized_linear"):
+        plan(quantize_model(models.mlp()), floats(1, 1, 8, 8))
+    with pytest.raises(ValueError, match="float64"):
+        plan(One(ops.cast, dtype=np.dtype(np.float64)), floats(2, 3))
+    with pytest.raises(ValueError, match="at least one sample"):
+        plan(models.mlp(), floats(0, 1, 8, 8))
+    with pytest.raises(ValueError, match="by ops"):
+        plan(Embedding(3, 4).eval() and Sequential(), floats(2, 3))
+
+
+def test_a_profiler_sees_each_step_and_its_work() -> None:
+    model, x = settled(models.cnn()), floats(40, 1, 8, 8)
+    made = plan(model, x)
+    counted = []
+    for each in (model, made):
+        with no_grad(), recording() as recorded:
+            output = each(Tensor(x)).data
+        events = recorded.profile.events
+        counted.append(sum(event.macs or 0 for event in events))
+    assert counted[0] == counted[1] > 0
+    np.testing.assert_allclose(output, made(Tensor(x)).data, rtol=0, atol=1e-6)
+    assert {event.implementation for event in events} == {"plan"}
+    assert {"conv2d+relu", "max_pool2d", "linear"} <= {event.op for event in events}
+    assert all(event.traffic > 0 for event in events)
+
+
+def test_step_times_name_each_step() -> None:
+    made = plan(models.mlp(), floats(1, 1, 8, 8))
+    times = made.step_times(floats(1, 1, 8, 8), repeats=3)
+    assert [each.name for each in times] == ["linear+relu", "linear+relu", "linear"]
+    assert [each.path for each in times] == ["1", "3", "5"]
+    assert all(each.seconds > 0 for each in times)

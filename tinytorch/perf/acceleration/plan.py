@@ -1,0 +1,422 @@
+"""Plans: a model's forward recorded once, laid out in memory, and replayed by one call.
+
+Where a model's arithmetic is short, most of its time goes to what lies between ops: Python, the seam, new arrays, the
+call of each kernel. A plan pays for that once. It keeps a table with a row for each kernel, which holds the addresses
+of its operands, and a compiled loop walks the table, as CUDA graphs and ``torch.compile(mode="reduce-overhead")`` do.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply, is_observed, no_grad, unobserved
+from tinytorch.core.module import Module
+from tinytorch.core.op import Array, Gradients, Implementation, Op, Saved, Shape
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.acceleration.recorded_graph import Graph, joined, record
+from tinytorch.perf.kernels import element_entries, map_entries, product_entries, row_entries
+from tinytorch.perf.kernels.binding import (
+    Binder,
+    Buffer,
+    Constants,
+    Node,
+    Step,
+    Table,
+    Value,
+    View,
+    lay_out,
+    row_strides,
+)
+from tinytorch.perf.kernels.entries import HAS_CLOCK, replay, replay_row, timed_replay
+from tinytorch.perf.kernels.gemm.packed_matmul import FLOPS_PER_NS
+from tinytorch.perf.kernels.runtime import threads
+
+#: Floats of the intermediate results of a block of samples: half a second cache of 1 MiB.
+_NEAR_FLOATS = 131_072
+#: Shapes of which a `Planned` keeps a plan.
+_MOST_PLANS = 8
+#: Largest difference between a plan's output and its model's, over the largest element: float32 sums in another order.
+TOLERANCE = 5e-5
+#: Ops that only see their operand otherwise, integers too.
+_SEEING = (ops.reshape, ops.transpose, ops.getitem)
+
+
+@cache
+def bindings() -> dict[Op, Callable[[Node, Binder], View]]:
+    """Return how each op that a plan can run is bound to an entry point."""
+    return {
+        **element_entries.BINDINGS,
+        **map_entries.BINDINGS,
+        **product_entries.BINDINGS,
+        **row_entries.BINDINGS,
+    }
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Seconds of one step of a plan: the ops that it does, and the module that they ran in."""
+
+    name: str
+    path: str
+    seconds: float
+
+
+class _Program:
+    """The steps of a forward of ``samples`` samples, and a table of them for each thread that has run them."""
+
+    def __init__(self, graph: Graph, constants: Constants, samples: int) -> None:
+        self.samples = samples
+        self.status = np.zeros(1, np.int64)
+        binder = Binder(constants, self.status)
+        shape, result = graph.source.shape, graph.result.shape
+        is_float = graph.source.dtype.kind == "f"
+        self._bytes = (math.prod(shape) * (4 if is_float else 8), 4 * math.prod(result))
+        binder.place(graph.source, _whole("input", shape, 4 if is_float else 8))
+        for node in graph.nodes:
+            binder.begin(node)
+            if node.op not in bindings():
+                raise binder.refuse("has no entry point: run such a model under accelerated()")
+            _check_dtypes(node, binder)
+            binder.place(node.output, bindings()[node.op](node, binder))
+        _finish(binder, graph)
+        self.floats = lay_out(binder.buffers)
+        self.steps = binder.steps
+        works = [step.work for step in self.steps if step.work is not None]
+        self.seconds = 2e-9 * sum(work.macs for work in works) / FLOPS_PER_NS
+        self._tables: list[Table] = []
+        self._frames: dict[int, Array] = {}
+        self._ops: list[Op] = []
+
+    def table(self, number: int = 0) -> Table:
+        """Return the table of a thread."""
+        while len(self._tables) <= number:
+            self._tables.append(Table(self.steps, self.floats, self._bytes))
+        return self._tables[number]
+
+    def frames(self, count: int) -> Array:
+        """Return what `replay` needs for so many threads, (count, FRAME)."""
+        if count not in self._frames:
+            self._frames[count] = np.stack([self.table(number).frame for number in range(count)])
+        return self._frames[count]
+
+    def run(self, x: Array, out: Array) -> None:
+        """Fill ``out`` for as many blocks of samples as ``x`` has, on several threads if that is worth it."""
+        blocks = len(x) // self.samples
+        shares = threads.shares(blocks, 1e9 * self.seconds * blocks)
+        ns = 1e9 * self.seconds * blocks / shares
+        threads.split(replay, shares, ns, self.frames(shares), x, out, blocks)
+
+    def run_observed(self, x: Array, out: Array) -> None:
+        """Fill ``out`` step by step through the seam, so that observers are told of each."""
+        table = self.table()
+        for block in range(len(x) // self.samples):
+            here = slice(block * self.samples, (block + 1) * self.samples)
+            for number, step in enumerate(self.steps):
+                *reads, made = (table.array(view, x[here], out[here]) for view in (*step.reads, step.writes))
+                self._now = x[here], out[here], made
+                apply(self._step_ops()[number], *reads)
+
+    def _step_ops(self) -> list[Op]:
+        """Return an op for each step, which runs it on the block that is due."""
+        if not self._ops:
+            self._ops = [self._step_op(number, step) for number, step in enumerate(self.steps)]
+        return self._ops
+
+    def _step_op(self, number: int, step: Step) -> Op:
+        frame = self.table().frame
+
+        def forward(keep: bool, *operands: Array) -> tuple[Array, Saved]:
+            """Run the step, whose operands the table knows."""
+            del keep, operands
+            x, out, made = self._now
+            replay_row(frame, x, out, 0, number)
+            return made, ()
+
+        op = Op(step.name, forward, _no_backward, None if step.work is None else lambda _: step.work)
+        op.selected = Implementation("plan", forward, _no_backward)
+        return op
+
+    def step_times(self, x: Array, out: Array) -> Array:
+        """Return the nanoseconds of each step, of all blocks together."""
+        times, total = np.empty(len(self.steps) + 1, np.int64), np.zeros(len(self.steps))
+        for block in range(len(x) // self.samples):
+            timed_replay(self.table().frame, x, out, block, times)
+            total += np.diff(times)
+        return total
+
+
+def _no_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    del gradient, saved, needs, owned
+    raise RuntimeError("a plan is for inference: train the model, and make a plan of it again afterwards")
+
+
+def _finish(binder: Binder, graph: Graph) -> None:
+    """Have the result written to the output: by the step that makes it if that fills a buffer, or by a copy.
+
+    Raises:
+        ValueError: if no step makes it.
+    """
+    if not binder.steps:
+        raise ValueError("model must compute its output from its input by ops, but no op that it ran does")
+    result = binder.view(graph.result)
+    buffer = result.buffer
+    if buffer.kind == "arena" and result.is_contiguous and not buffer.before and buffer.floats == result.size:
+        buffer.kind = "output"
+        return
+    source = binder.contiguous(result) if result.source is not None else result
+    binder.copy(source, _whole("output", result.shape, 4))
+
+
+def _whole(kind: Literal["input", "output"], shape: Shape, itemsize: int) -> View:
+    """Return a view of the input or the output of a block."""
+    return View(Buffer(kind, math.prod(shape)), 0, shape, row_strides(shape), None, itemsize)
+
+
+def _check_dtypes(node: Node, binder: Binder) -> None:
+    """Raise unless an op makes float32 of float32, or picks by integers."""
+    values = [each for each in (*node.operands, node.output) if isinstance(each, Value)]
+    wrong = [str(each.dtype) for each in values if each.dtype != np.float32]
+    if wrong and node.op is not ops.embedding and not (node.op in _SEEING and values[0].dtype.kind in "iu"):
+        raise binder.refuse(f"reads or makes {wrong[0]}, and a plan computes in float32")
+
+
+class Plan(Module):
+    """A model's forward as a table of kernel calls, for inference; made by `plan`.
+
+    It is frozen as it was recorded: the shape and dtype of the input, the ops that ran and so every branch that was
+    taken, eval mode, and the weights, which it copied. What changes later in the model does not show. Each thread that
+    runs blocks of samples has intermediate results of its own, but a plan itself may be called by one thread at a time.
+
+    Under observers it runs step by step through the seam, one op a step, and a profiler sees each; see also
+    `step_times`.
+    """
+
+    def __init__(self, programs: list[tuple[_Program, int]], x: Array, shape: Shape, nbytes: int) -> None:
+        self.training = False
+        self.nbytes = nbytes
+        self._programs = programs
+        self._input, self._dtype, self._output = x.shape, x.dtype, shape
+        (first, samples), *others = programs
+        # A single block needs no threads, and where a call is short their questions would show.
+        self._only = first if not others and samples == first.samples else None
+        self._frames, self._status = first.frames(1), first.status
+
+    def forward(self, x: Any) -> Tensor:
+        """Return the model's output for an input of the recorded shape and dtype.
+
+        Raises:
+            ValueError: if the input has another shape or dtype.
+            IndexError: if an index is out of its table's range.
+        """
+        array = x.data if x.__class__ is Tensor else np.asarray(x.data if isinstance(x, Tensor) else x)
+        if array.shape != self._input or array.dtype != self._dtype or not array.flags.c_contiguous:
+            array = self._fitting(array)
+        out = np.empty(self._output, np.float32)
+        if self._only is not None and not is_observed():
+            replay(0, 1, self._frames, array, out, 1)
+            if self._status[0]:
+                self._raise_out_of_range()
+        else:
+            self._run(array, out)
+        return Tensor._made(out, None)
+
+    def _fitting(self, array: Array) -> Array:
+        """Return an input of the recorded shape in C order; raise ValueError if it has another."""
+        if array.shape != self._input or array.dtype.kind != self._dtype.kind:
+            raise ValueError(
+                f"x must have shape {self._input} and dtype {self._dtype} as the example had, not {array.shape} and "
+                f"{array.dtype}: make another plan for it"
+            )
+        return np.ascontiguousarray(array, self._dtype)
+
+    def _parts(self, x: Array, out: Array) -> Iterator[tuple[_Program, Array, Array]]:
+        """Yield each program with the samples that it runs."""
+        start = 0
+        for program, samples in self._programs:
+            yield program, x[start : start + samples], out[start : start + samples]
+            start += samples
+
+    def _run(self, x: Array, out: Array) -> None:
+        for program, given, made in self._parts(x, out):
+            if is_observed():
+                program.run_observed(given, made)
+            else:
+                program.run(given, made)
+            if program.status[0]:
+                self._raise_out_of_range()
+
+    def _raise_out_of_range(self) -> None:
+        for program, _ in self._programs:
+            program.status[0] = 0
+        raise IndexError("x must hold indices within the rows of the embedding that they pick, and one does not")
+
+    def step_times(self, x: Any, repeats: int = 9) -> list[StepTime]:
+        """Return the median seconds of each step, run in a row as a call runs them, on one thread.
+
+        A look at the clock after each step, about 20 ns, is in its time.
+
+        Raises:
+            RuntimeError: if this system has no clock that compiled code can read.
+        """
+        if not HAS_CLOCK:
+            raise RuntimeError("step_times needs the POSIX clock, which this system has not: take a profiler instead")
+        array = self._fitting(np.asarray(x.data if isinstance(x, Tensor) else x))
+        out = np.empty(self._output, np.float32)
+        found: list[StepTime] = []
+        for program, given, made in self._parts(array, out):
+            seconds = 1e-9 * np.median([program.step_times(given, made) for _ in range(repeats)], axis=0)
+            found += [
+                StepTime(step.name, step.path, float(each)) for step, each in zip(program.steps, seconds, strict=True)
+            ]
+        return found
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Plan:
+        """Return this one: its tables hold addresses, and it does not change."""
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a plan holds addresses of this process and cannot be pickled: make one where it is to run")
+
+    def _described(self) -> str:
+        steps = ", ".join(step.name for step in self._programs[0][0].steps)
+        return f"{self._input} to {self._output}: {steps}"
+
+
+class Planned(Module):
+    """A copy of a model for inference that makes a `plan` for each shape of input and keeps the last few.
+
+    Its parameters are those of ``model`` and require no gradient.
+    """
+
+    def __init__(self, model: Module) -> None:
+        self.model = copy.deepcopy(model).eval()
+        for parameter in self.model.parameters():
+            parameter.requires_grad = False
+        self.training = False
+        self._plans: dict[tuple[Shape, str], Plan] = {}
+
+    def forward(self, x: Any) -> Tensor:
+        """Return the model's output; for a new shape a plan is made first, which takes longer than a call."""
+        array = x.data if isinstance(x, Tensor) else np.asarray(x)
+        key = (array.shape, array.dtype.kind)
+        made = self._plans.pop(key, None) or plan(self.model, x)
+        self._plans[key] = made  # the last one used comes last
+        if len(self._plans) > _MOST_PLANS:
+            del self._plans[next(iter(self._plans))]
+        return made.forward(x)
+
+    def _named_values(self) -> Iterator[tuple[str, Any]]:
+        """Yield the model alone: plans hold copies."""
+        yield "model", self.model
+
+
+def plan(model: Module, example: Any) -> Plan:
+    """Return a plan of ``model`` for inputs of the shape and dtype of ``example``: one compiled call a forward.
+
+    The forward is recorded at the seam, in eval mode. What depends on no input is computed now; weights are copied and
+    packed as kernels read them; batch normalization goes into a convolution, bias, activation and residual sum into a
+    product; and intermediate results share one arena by their lives. Where samples do not depend on one another, which
+    is tried, as many go through all steps together as stay in a near cache, and blocks of samples may run on several
+    threads; one sample runs on one. The plan is held against the model on the example and on other orders and signs of
+    its numbers: an array that depends on the input outside of ops is found so, and a branch that one of them takes.
+
+    Args:
+        model: any module whose forward takes one argument and returns a Tensor.
+        example: an input, Tensor or array: floats become a Tensor, integers are given as they are.
+
+    Raises:
+        ValueError: if ``example`` holds nothing, or the plan computes something else than the model.
+        UnplannedError: a ValueError, if an op has no entry point, by its name.
+        TypeError: if the model returns no Tensor.
+    """
+    x = np.ascontiguousarray(example.data if isinstance(example, Tensor) else example)
+    x = x.astype(np.int64 if x.dtype.kind in "iu" else np.float32, copy=False)
+    if not x.size or not x.ndim:
+        raise ValueError(f"example must hold at least one sample along its first axis, not be of shape {x.shape}")
+    modes = {module: module.training for _, module in model.named_modules()}
+    model.eval()
+    try:
+        with unobserved():
+            made = _planned(model, x)
+            shuffled = np.random.default_rng(0).permutation(x.reshape(-1)).reshape(x.shape)
+            for given in (x, shuffled, -shuffled if x.dtype.kind == "f" else x[..., ::-1].copy()):
+                _check(made, model, given)
+    finally:
+        for module, training in modes.items():
+            module.training = training
+    return made
+
+
+def _planned(model: Module, x: Array) -> Plan:
+    constants = Constants()
+    expected = _run(model, x)
+    block = len(x)
+    if block > 1 and _is_independent(model, x, expected):
+        floats = _Program(_recorded(model, x[:1]), constants, 1).floats
+        most = max(1, _NEAR_FLOATS // max(floats, 1))
+        block = -(-block // -(-block // most))  # blocks of nearly one size
+    whole = len(x) // block * block
+    programs = [(_Program(_recorded(model, x[:block]), constants, block), whole)]
+    if whole < len(x):
+        rest = len(x) - whole
+        programs.append((_Program(_recorded(model, x[whole:]), constants, rest), rest))
+    constants.forget_sources()
+    return Plan(programs, x, expected.shape, constants.nbytes)
+
+
+def _run(model: Module, x: Array) -> Array:
+    with no_grad():
+        output = model(_as_input(x))
+    if not isinstance(output, Tensor):
+        raise TypeError(f"model must return a Tensor, not {type(output).__name__}")
+    return output.data
+
+
+def _as_input(x: Array) -> Tensor | Array:
+    return Tensor(x) if x.dtype.kind == "f" else x
+
+
+def _recorded(model: Module, x: Array) -> Graph:
+    return joined(record(model, x, _as_input(x)))
+
+
+def _is_independent(model: Module, x: Array, expected: Array) -> bool:
+    """Return whether each sample's output is the same without the others, to rounding."""
+    if expected.ndim == 0 or len(expected) != len(x):
+        return False
+    try:
+        alone = np.concatenate([_run(model, x[:1]), _run(model, x[1:])])
+    except (ValueError, IndexError):  # a model need not take fewer samples
+        return False
+    return alone.shape == expected.shape and _difference(alone, expected) <= TOLERANCE
+
+
+def _difference(found: Array, expected: Array) -> float:
+    """Return the largest difference over the largest finite element; what is not finite must be the same."""
+    finite = np.isfinite(expected)
+    if not np.array_equal(found[~finite], expected[~finite], equal_nan=True):
+        return math.inf
+    if not finite.any():
+        return 0.0
+    largest = float(np.abs(expected[finite]).max())
+    return float(np.abs(found[finite] - expected[finite]).max()) / max(largest, 1e-30)
+
+
+def _check(made: Plan, model: Module, x: Array) -> None:
+    """Raise ValueError unless the plan does what the model does."""
+    with np.errstate(all="ignore"):  # other signs may be outside of what an op is defined for
+        expected = _run(model, x)
+    found = made(x).data
+    if found.shape != expected.shape or not _difference(found, expected) <= TOLERANCE:
+        raise ValueError(
+            "model must do the same ops whatever numbers it is given, but its plan computes something else: a branch "
+            "or an array in its forward depends on the input outside of ops"
+        )

@@ -1,0 +1,208 @@
+"""The forward of a model as a graph: recorded at the seam, what is constant folded, what belongs together joined."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.dispatch import Observer, no_grad, observed_by
+from tinytorch.core.op import Array, Call, Op, Saved, UncountedError, Work
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.kernels.binding import Node, Value
+from tinytorch.perf.ops.fused import fused_linear
+
+#: Activations that a product takes along, and those that a convolution does.
+_AFTER_PRODUCT: dict[Op, str] = {ops.relu: "relu", ops.gelu: "gelu"}
+
+
+class Graph:
+    """Ops of one forward in the order in which they ran; ``source`` is the input and ``result`` the output."""
+
+    def __init__(self, source: Value, nodes: list[Node], result: Value) -> None:
+        self.source, self.nodes, self.result = source, nodes, result
+
+    def readers(self) -> dict[Value, int]:
+        """Return how often each value is read, the result once more."""
+        counts: dict[Value, int] = {self.result: 1}
+        for node in self.nodes:
+            for operand in node.operands:
+                if isinstance(operand, Value):
+                    counts[operand] = counts.get(operand, 0) + 1
+        return counts
+
+
+class _Recorder(Observer):
+    """Writes down ops. It keeps every array until the end, so that each has an identity of its own."""
+
+    def __init__(self, source: Array) -> None:
+        self.source = Value(source.shape, source.dtype)
+        self.nodes: list[Node] = []
+        self._values: dict[int, Value] = {id(source): self.source}
+        self._kept: list[Any] = [source]
+
+    def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
+        """Add a node, or a constant if nothing that the op reads depends on the input."""
+        del saved
+        (output,) = outputs
+        assert output is not None
+        self._kept += [inputs, output]
+        operands = tuple(self._value(each) if isinstance(each, np.ndarray) else each for each in inputs)
+        depends = any(isinstance(each, Value) and each.array is None for each in operands)
+        made = Value(output.shape, output.dtype, None if depends else output)
+        self._values[id(output)] = made
+        if depends:
+            node = Node(call.op, operands, dict(call.params), made, _work(call), call.op.name, call.path)
+            self.nodes.append(node)
+
+    def _value(self, array: Array) -> Value:
+        """Return the value of an array: what made it, or a constant."""
+        return self._values.setdefault(id(array), Value(array.shape, array.dtype, array))
+
+    def result(self, output: Array) -> Value:
+        """Return the value of the forward's output."""
+        return self._value(output)
+
+
+def _work(call: Call) -> Work | None:
+    try:
+        return call.work
+    except UncountedError:
+        return None
+
+
+def record(run: Callable[[Any], Any], example: Array, given: Any) -> Graph:
+    """Return the graph of ``run(given)``, whose array is ``example``.
+
+    Raises:
+        TypeError: if what is returned is no Tensor.
+    """
+    recorder = _Recorder(example)
+    with no_grad(), observed_by(recorder):
+        output = run(given)
+    if not isinstance(output, Tensor):
+        raise TypeError(f"model must return a Tensor, not {type(output).__name__}")
+    return Graph(recorder.source, recorder.nodes, recorder.result(output.data))
+
+
+def joined(graph: Graph) -> Graph:
+    """Return the graph with what belongs together joined, in patterns of ops alone.
+
+    Batch normalization goes into the weights of a convolution before it, a product of a constant matrix and the bias
+    behind it become linear, and an activation or a residual sum belongs to the product before it, if nothing else reads
+    what lies between.
+    """
+    graph = Graph(graph.source, [_as_linear(node) for node in graph.nodes], graph.result)
+    for join in (_join_normalization, _join_bias, _join_activation, _join_residual):
+        graph = _rewritten(graph, join)
+    return graph
+
+
+def _as_linear(node: Node) -> Node:
+    """Return a product with a constant matrix as a linear layer without bias, others as they are."""
+    return replace(node, op=ops.linear) if node.op is ops.matmul and _has_constant_matrix(node) else node
+
+
+def _has_constant_matrix(node: Node) -> bool:
+    weight = _array(node.operands[1])
+    return weight is not None and weight.ndim == 2
+
+
+#: Takes the node before and one that reads its result; gives the node that does both, or None.
+_Join = Callable[[Node, Node], Node | None]
+
+
+def _rewritten(graph: Graph, join: _Join) -> Graph:
+    """Return the graph in which ``join`` was tried on each node and each of those that it alone reads."""
+    readers, nodes, makers = graph.readers(), list[Node](), dict[Value, Node]()
+    for node in graph.nodes:
+        for operand in node.operands:
+            before = makers.get(operand) if isinstance(operand, Value) else None
+            if before is None or readers[operand] > 1:
+                continue
+            both = join(before, node)
+            if both is not None:
+                # Where the later one ran: by then all that either reads is there.
+                nodes.remove(before)
+                node = both
+                break
+        nodes.append(node)
+        makers[node.output] = node
+    return Graph(graph.source, nodes, graph.result)
+
+
+def _both(before: Node, node: Node, **changes: Any) -> Node:
+    """Return ``before`` with the result of ``node``, and the work of both."""
+    work = None if before.work is None or node.work is None else _sum(before.work, node.work)
+    return replace(before, output=node.output, work=work, name=f"{before.name}+{node.name}", **changes)
+
+
+def _sum(a: Work, b: Work) -> Work:
+    return Work(a.macs + b.macs, a.elementwise + b.elementwise, a.integer_macs + b.integer_macs)
+
+
+def _array(operand: Any) -> Array | None:
+    return operand.array if isinstance(operand, Value) else None
+
+
+def _join_normalization(before: Node, node: Node) -> Node | None:
+    """Put batch normalization by running statistics into a convolution's weight and bias, worked out in float64."""
+    if before.op is not ops.conv2d or node.op is not ops.batch_norm or len(node.operands) < 5:
+        return None
+    weight, bias = (_array(operand) for operand in (*before.operands[1:], None)[:2])
+    scale, shift, mean, variance = (_array(operand) for operand in node.operands[1:5])
+    if weight is None or scale is None or shift is None or mean is None or variance is None:
+        return None
+    factor = scale / np.sqrt(variance.astype(np.float64) + node.params["epsilon"])
+    folded_bias = ((0 if bias is None else bias) - mean.astype(np.float64)) * factor + shift
+    folded = (weight * factor[:, None, None, None]).astype(weight.dtype)
+    operands = (before.operands[0], _constant(folded), _constant(folded_bias.astype(weight.dtype)))
+    # The normalization is done: only the bias is left of its arithmetic.
+    elementwise = math.prod(node.output.shape)
+    work = None if before.work is None else Work(before.work.macs, elementwise)
+    return replace(before, output=node.output, operands=operands, work=work)
+
+
+def _constant(array: Array) -> Value:
+    return Value(array.shape, array.dtype, array)
+
+
+def _join_bias(before: Node, node: Node) -> Node | None:
+    """Make one linear layer of a product with a constant matrix, or one without bias, and a constant row."""
+    if node.op is not ops.add or not _is_product(before) or len(before.operands) != 2:
+        return None
+    others = [each for each in node.operands if each is not before.output]
+    row = others[0] if len(others) == 1 else None
+    added = _array(row)
+    if added is None or added.shape != before.output.shape[-1:] or node.output.shape != before.output.shape:
+        return None
+    return _both(before, node, operands=(*before.operands, row))
+
+
+def _join_activation(before: Node, node: Node) -> Node | None:
+    """Let a product with a constant matrix or a convolution end with the activation behind it."""
+    if before.op is ops.conv2d and node.op is ops.relu and not before.params.get("relu"):
+        return _both(before, node, params={**before.params, "relu": True})
+    if node.op not in _AFTER_PRODUCT or not _is_product(before):
+        return None
+    operands = (*before.operands, None, None)[:4]
+    return _both(before, node, op=fused_linear, operands=operands, params={"activation": _AFTER_PRODUCT[node.op]})
+
+
+def _is_product(node: Node) -> bool:
+    return node.op is ops.linear and _has_constant_matrix(node)
+
+
+def _join_residual(before: Node, node: Node) -> Node | None:
+    """Let a product add what is added to it."""
+    if node.op is not ops.add or not _is_product(before) or node.output.shape != before.output.shape:
+        return None
+    others = [each for each in node.operands if each is not before.output]
+    if len(others) != 1 or not isinstance(others[0], Value) or others[0].shape != node.output.shape:
+        return None
+    operands = (*before.operands, None)[:3]
+    return _both(before, node, op=fused_linear, operands=(*operands, others[0]), params={"activation": "none"})

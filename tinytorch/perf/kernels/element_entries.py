@@ -1,0 +1,285 @@
+"""Entry points of ops of single elements, of copies, and of what only changes how elements are seen."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.op import Op
+from tinytorch.perf.kernels.binding import Binder, Node, View, joined_axes, row_strides
+from tinytorch.perf.kernels.entries import WORDS, Entry, bits_of_float, floats_at, words_at
+from tinytorch.perf.kernels.pointwise import relu, silu
+from tinytorch.perf.kernels.runtime import vector_math
+from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.runtime.vector_math import gelu
+
+#: Axes of a sum or product of two operands, once neighbours are joined.
+_PAIR_AXES = 4
+_ZERO, _ONE = np.float32(0), np.float32(1)
+
+
+def _copy_strided(row: int) -> None:
+    """Copy elements; words: source, target, lengths of `AXES` axes, strides of source, strides of target."""
+    w = words_at(row, WORDS)
+    n0, n1, n2, n3, n4 = w[3], w[4], w[5], w[6], w[7]
+    for i in range(n0):
+        for j in range(n1):
+            for k in range(n2):
+                for m in range(n3):
+                    source = w[1] + 4 * (i * w[8] + j * w[9] + k * w[10] + m * w[11])
+                    target = w[2] + 4 * (i * w[13] + j * w[14] + k * w[15] + m * w[16])
+                    if w[12] == 1 and w[17] == 1:
+                        given, made = floats_at(source, n4), floats_at(target, n4)
+                        for n in range(n4):
+                            made[n] = given[n]
+                    else:
+                        for n in range(n4):
+                            floats_at(target + 4 * n * w[17], 1)[0] = floats_at(source + 4 * n * w[12], 1)[0]
+
+
+copy_strided = Entry(_copy_strided)
+
+
+def _each(of_one: Any, name: str) -> Entry:
+    """Return the entry that writes ``of_one`` of each element; words: source, target, count."""
+
+    def each(row: int) -> None:
+        """Write each element."""
+        w = words_at(row, WORDS)
+        x, output = floats_at(w[1], w[3]), floats_at(w[2], w[3])
+        for i in range(x.size):
+            output[i] = of_one(x[i])
+
+    return Entry(each, name)
+
+
+def _power(row: int) -> None:
+    """Write each element to a power; words: source, target, count, exponent."""
+    w = words_at(row, WORDS)
+    x, output, exponent = floats_at(w[1], w[3]), floats_at(w[2], w[3]), floats_at(row + 32, 1)[0]
+    for i in range(x.size):
+        output[i] = x[i] ** exponent
+
+
+def _leaky_relu(row: int) -> None:
+    """Write each element, those below 0 times a slope; words: source, target, count, slope."""
+    w = words_at(row, WORDS)
+    x, output, slope = floats_at(w[1], w[3]), floats_at(w[2], w[3]), floats_at(row + 32, 1)[0]
+    for i in range(x.size):
+        output[i] = x[i] if x[i] > _ZERO else x[i] * slope
+
+
+def _pair(of_two: Any, name: str) -> Entry:
+    """Return the entry that writes ``of_two`` of the elements of two operands.
+
+    Words: a, b, target, lengths of `_PAIR_AXES` axes, strides of a, strides of b.
+    """
+
+    def pair(row: int) -> None:
+        """Write all elements, line by line."""
+        w = words_at(row, WORDS)
+        n, a_step, b_step, target = w[7], w[11], w[15], w[3]
+        for i in range(w[4]):
+            for j in range(w[5]):
+                for k in range(w[6]):
+                    at, bt = 4 * (i * w[8] + j * w[9] + k * w[10]), 4 * (i * w[12] + j * w[13] + k * w[14])
+                    output = floats_at(target, n)
+                    if a_step == 1 and b_step == 1:
+                        a, b = floats_at(w[1] + at, n), floats_at(w[2] + bt, n)
+                        for m in range(n):
+                            output[m] = of_two(a[m], b[m])
+                    elif a_step == 1 and b_step == 0:
+                        a, one = floats_at(w[1] + at, n), floats_at(w[2] + bt, 1)[0]
+                        for m in range(n):
+                            output[m] = of_two(a[m], one)
+                    elif a_step == 0 and b_step == 1:
+                        one, b = floats_at(w[1] + at, 1)[0], floats_at(w[2] + bt, n)
+                        for m in range(n):
+                            output[m] = of_two(one, b[m])
+                    else:
+                        for m in range(n):
+                            left = floats_at(w[1] + at + 4 * m * a_step, 1)[0]
+                            output[m] = of_two(left, floats_at(w[2] + bt + 4 * m * b_step, 1)[0])
+                    target += 4 * n
+
+    return Entry(pair, name)
+
+
+@kernel
+def _negative(x: Any) -> Any:
+    return -x
+
+
+@kernel
+def _absolute(x: Any) -> Any:
+    return abs(x)
+
+
+@kernel
+def _square_root(x: Any) -> Any:
+    return np.float32(math.sqrt(x))
+
+
+@kernel
+def _logarithm(x: Any) -> Any:
+    return np.float32(math.log(x))
+
+
+@kernel
+def _add(a: Any, b: Any) -> Any:
+    return a + b
+
+
+@kernel
+def _subtract(a: Any, b: Any) -> Any:
+    return a - b
+
+
+@kernel
+def _multiply(a: Any, b: Any) -> Any:
+    return a * b
+
+
+@kernel
+def _divide(a: Any, b: Any) -> Any:
+    return a / b
+
+
+@kernel
+def _larger(a: Any, b: Any) -> Any:
+    """Return the larger one; NaN if either is."""
+    return a if a > b or a != a else b
+
+
+_SINGLE: dict[Op, Entry] = {
+    ops.relu: _each(relu, "relu"),
+    ops.gelu: _each(gelu, "gelu"),
+    ops.silu: _each(silu, "silu"),
+    ops.sigmoid: _each(vector_math.sigmoid, "sigmoid"),
+    ops.tanh: _each(vector_math.tanh, "tanh"),
+    ops.exp: _each(vector_math.exp, "exp"),
+    ops.log: _each(_logarithm, "log"),
+    ops.sqrt: _each(_square_root, "sqrt"),
+    ops.negative: _each(_negative, "negative"),
+    ops.absolute: _each(_absolute, "absolute"),
+    ops.power: Entry(_power),
+    ops.leaky_relu: Entry(_leaky_relu),
+}
+_PAIRS: dict[Op, Entry] = {
+    ops.add: _pair(_add, "add"),
+    ops.subtract: _pair(_subtract, "subtract"),
+    ops.multiply: _pair(_multiply, "multiply"),
+    ops.divide: _pair(_divide, "divide"),
+    ops.maximum: _pair(_larger, "maximum"),
+}
+_PARAMETER = {ops.power: "exponent", ops.leaky_relu: "slope"}
+
+
+def _bind_single(node: Node, binder: Binder) -> View:
+    """Write each element where the input's lies in another buffer of the same order."""
+    x = binder.view(node.operands[0])
+    x = x if _is_dense(x) else binder.contiguous(x)
+    output = binder.new(x.shape, x.strides, x.size)
+    number = _PARAMETER.get(node.op)
+    more = () if number is None else (bits_of_float(node.params[number]),)
+    binder.emit(_SINGLE[node.op], (x, output, x.size, *more), (x,), output)
+    return output
+
+
+def _is_dense(view: View) -> bool:
+    """Return whether the elements fill their memory from the first one on, in some order of the axes."""
+    if view.source is not None:
+        return False
+    expected = 1
+    for stride, length in sorted(zip(view.strides, view.shape, strict=True)):
+        if length != 1 and stride != expected:
+            return False
+        expected *= length
+    return True
+
+
+def _bind_pair(node: Node, binder: Binder) -> View:
+    """Combine two operands, either of which may be repeated along axes."""
+    views = [binder.view(operand) for operand in node.operands]
+    views = [binder.contiguous(view) if view.source is not None else view for view in views]
+    shape = node.output.shape
+    repeated = [view.moved(lambda array: np.broadcast_to(array, shape)) for view in views]
+    whole = [view for view in views if view.shape == shape and _is_dense(view)]
+    if whole and not whole[0].is_contiguous:  # maps keep their order: axes are taken as they lie in memory
+        order = [int(axis) for axis in np.argsort([-stride for stride in whole[0].strides], kind="stable")]
+        output = binder.new(shape, whole[0].strides, whole[0].size)
+    else:
+        order, output = list(range(len(shape))), binder.new(shape)
+    lengths = [shape[axis] for axis in order]
+    strides = [tuple(view.strides[axis] for axis in order) for view in (*repeated, output)]
+    joined, (of_a, of_b, _) = joined_axes(tuple(lengths), strides, _PAIR_AXES)
+    if len(joined) > _PAIR_AXES:
+        raise binder.refuse(
+            f"combines operands of shapes {views[0].shape} and {views[1].shape}, repeated along too many axes"
+        )
+    binder.emit(_PAIRS[node.op], (*repeated, output, *joined, *of_a, *of_b), repeated, output)
+    return output
+
+
+def _bind_reshape(node: Node, binder: Binder) -> View:
+    """See the same memory in another shape; where that cannot be, leave it to the reader to copy."""
+    x, shape = binder.view(node.operands[0]), node.output.shape
+    if x.source is None:
+        try:
+            return x.moved(lambda array: np.reshape(array, shape, copy=False))
+        except ValueError:
+            pass
+    return View(x.buffer, x.offset, shape, row_strides(shape), x.source or x, x.itemsize)
+
+
+def _bind_transpose(node: Node, binder: Binder) -> View:
+    x = binder.view(node.operands[0])
+    x = binder.contiguous(x) if x.source is not None else x
+    return x.moved(lambda array: array.transpose(node.params["axes"]))
+
+
+def _bind_getitem(node: Node, binder: Binder) -> View:
+    """See a part of the memory; an index that picks elements one by one is refused."""
+    index = node.params["index"]
+    parts = index if isinstance(index, tuple) else (index,)
+    if not all(part is None or part is Ellipsis or isinstance(part, (slice, int, np.integer)) for part in parts):
+        raise binder.refuse("picks elements by an array, which no entry point does")
+    x = binder.view(node.operands[0])
+    x = binder.contiguous(x) if x.source is not None else x
+    # With an ellipsis NumPy gives a view also of a single element, and reads nothing.
+    whole = parts if Ellipsis in parts else (*parts, Ellipsis)
+    return x.moved(lambda array: array[whole])
+
+
+def _bind_concatenate(node: Node, binder: Binder) -> View:
+    """Copy each part to its place."""
+    output, start = binder.new(node.output.shape), 0
+    axis = node.params.get("axis", 0) % len(output.shape)
+    for operand in node.operands:
+        part = binder.view(operand)
+        part = part if part.source is None else binder.contiguous(part)
+        index = (*[slice(None)] * axis, slice(start, start + part.shape[axis]))
+        binder.copy(part, output.moved(lambda array, index=index: array[index]))  # type: ignore[misc]
+        start += part.shape[axis]
+    return output
+
+
+def _bind_cast(node: Node, binder: Binder) -> View:
+    """Nothing, as float32 is what there is."""
+    if np.dtype(node.params["dtype"]) != np.float32:
+        raise binder.refuse(f"makes {node.params['dtype']} of float32, which is all that a plan computes in")
+    return binder.view(node.operands[0])
+
+
+BINDINGS = {
+    **dict.fromkeys(_SINGLE, _bind_single),
+    **dict.fromkeys(_PAIRS, _bind_pair),
+    ops.reshape: _bind_reshape,
+    ops.transpose: _bind_transpose,
+    ops.getitem: _bind_getitem,
+    ops.concatenate: _bind_concatenate,
+    ops.cast: _bind_cast,
+}

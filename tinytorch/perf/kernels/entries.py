@@ -1,0 +1,170 @@
+"""Entry points: kernels of one signature, so that a compiled loop can call any of them by its address.
+
+An entry takes the address of its row in a table of int64: the entry's own address, then addresses of operands, sizes
+and flags. `replay` walks such a table, so that any number of kernels is one call from Python.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import carray, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from tinytorch.core.op import Array
+from tinytorch.perf.kernels.runtime.compiling import kernel
+
+#: Numbers of a row of a table.
+WORDS = 32
+#: Places in a frame, which tells `replay` what it runs: addresses of table and patches, how many rows there are and how
+#: many patches, and bytes from one block of samples to the next in the input and in the output.
+TABLE, PATCHES, ROW_COUNT, PATCH_COUNT, INPUT_STEP, OUTPUT_STEP, FRAME = range(7)
+#: Places in a patch: the row and the word that an address goes to, whether it is the output's, and its offset in bytes.
+PATCH = 4
+#: Whether this system has the clock that `timed_replay` reads.
+HAS_CLOCK = hasattr(time, "CLOCK_MONOTONIC")
+_CLOCK = np.int32(getattr(time, "CLOCK_MONOTONIC", 0))
+_read_clock = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uintp))
+
+
+def _pointer(kind: Any) -> Any:
+    """Return ``f(address)``: a pointer to a number of that kind."""
+
+    def from_address(_typing: Any, address: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(kind)(address), emit
+
+    return intrinsic(from_address)
+
+
+_to_float, _to_byte, _to_word = _pointer(types.float32), _pointer(types.int8), _pointer(types.int64)
+
+
+@kernel
+def floats_at(address: Any, count: Any) -> Any:
+    """Return the flat array of ``count`` float32 at an address."""
+    return carray(_to_float(address), (count,))
+
+
+@kernel
+def bytes_at(address: Any, count: Any) -> Any:
+    """Return the flat array of ``count`` bytes, int8, at an address."""
+    return carray(_to_byte(address), (count,))
+
+
+@kernel
+def words_at(address: Any, count: Any) -> Any:
+    """Return the flat array of ``count`` int64 at an address."""
+    return carray(_to_word(address), (count,))
+
+
+@kernel
+def matrix_at(address: Any, rows: Any, columns: Any) -> Any:
+    """Return the contiguous matrix of float32 at an address."""
+    return carray(_to_float(address), (rows, columns))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _call(_typing: Any, address: Any, row: Any) -> Any:
+    """Call the entry at an address with the address of its row."""
+
+    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        # How Numba compiles a function of one int64: places for the result and the error, then the argument.
+        place = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.IntType(32), [place.as_pointer(), place.as_pointer(), ir.IntType(64)])
+        result, error = cgutils.alloca_once(builder, place), cgutils.alloca_once(builder, place)
+        builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), [result, error, arguments[1]])
+        return context.get_dummy_value()
+
+    return types.void(address, row), emit
+
+
+class Entry:
+    """A kernel that a table calls: ``function(row)`` is compiled when its address is asked for.
+
+    ``variant`` tells it from others that the same lines make; see `compiling.kernel`.
+    """
+
+    def __init__(self, function: Callable[[int], None], variant: str = "") -> None:
+        self._compiled = kernel(function, variant)
+
+    @cached_property
+    def address(self) -> int:
+        """Address of the compiled code, which stays as long as this object does."""
+        signature = (types.int64,)
+        self._compiled.compile(signature)
+        made = self._compiled.overloads[signature]
+        return int(made.library.get_pointer_to_function(made.fndesc.llvm_func_name))
+
+
+@kernel
+def _patch(frame: Any, x: Any, out: Any, block: Any) -> None:
+    """Write where a block's input and output lie into the rows that read and write them."""
+    table, patches = frame[TABLE], words_at(frame[PATCHES], PATCH * frame[PATCH_COUNT])
+    for number in range(0, PATCH * frame[PATCH_COUNT], PATCH):
+        word = words_at(table + 8 * (patches[number] * WORDS + patches[number + 1]), 1)
+        if patches[number + 2]:
+            word[0] = out + block * frame[OUTPUT_STEP] + patches[number + 3]
+        else:
+            word[0] = x + block * frame[INPUT_STEP] + patches[number + 3]
+
+
+@kernel
+def replay(first: Any, stop: Any, frames: Any, x: Any, out: Any, blocks: Any) -> None:
+    """Run the tables of shares ``first`` to ``stop``, each on its part of ``blocks`` blocks of samples.
+
+    Args:
+        first, stop: shares; there are as many as ``frames``.
+        frames: (shares, `FRAME`): one for each share, as each has intermediate results of its own.
+        x, out: contiguous input and output of all blocks.
+        blocks: how many there are.
+    """
+    for share in range(first, stop):
+        frame = frames[share]
+        for block in range(share * blocks // len(frames), (share + 1) * blocks // len(frames)):
+            _patch(frame, x.ctypes.data, out.ctypes.data, block)
+            row = frame[TABLE]
+            for _ in range(frame[ROW_COUNT]):
+                _call(words_at(row, 1)[0], row)
+                row += 8 * WORDS
+
+
+@kernel
+def replay_row(frame: Any, x: Any, out: Any, block: Any, number: Any) -> None:
+    """Run one row of a frame's table on one block."""
+    _patch(frame, x.ctypes.data, out.ctypes.data, block)
+    row = frame[TABLE] + 8 * WORDS * number
+    _call(words_at(row, 1)[0], row)
+
+
+@kernel
+def timed_replay(frame: Any, x: Any, out: Any, block: Any, times: Any) -> None:
+    """Run a frame's table on one block, and write the clock in nanoseconds before the first row and after each."""
+    clock = np.empty(2, np.int64)
+    _patch(frame, x.ctypes.data, out.ctypes.data, block)
+    row = frame[TABLE]
+    _read_clock(_CLOCK, clock.ctypes.data)
+    times[0] = clock[0] * 1_000_000_000 + clock[1]
+    for number in range(frame[ROW_COUNT]):
+        _call(words_at(row, 1)[0], row)
+        _read_clock(_CLOCK, clock.ctypes.data)
+        times[number + 1] = clock[0] * 1_000_000_000 + clock[1]
+        row += 8 * WORDS
+
+
+def bits_of_float(value: float) -> int:
+    """Return the word whose low half is ``value`` as a float32: how a row holds a number that is not whole."""
+    return int(np.float32(value).view(np.int32)) & 0xFFFFFFFF
+
+
+def address_of(array: Array) -> int:
+    """Return where an array begins."""
+    return int(array.ctypes.data)

@@ -1,0 +1,327 @@
+"""Entry points of ops on images: convolution with what follows it, pooling, and normalization by channel.
+
+Maps lie channels last, a pixel's channels filled up to whole vectors where a convolution made them.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.op import Array, Shape
+from tinytorch.core.ops.layout import Pair, output_positions
+from tinytorch.core.ops.spatial import _averaging
+from tinytorch.perf.kernels.binding import Binder, Node, Value, View, aligned
+from tinytorch.perf.kernels.convolution import SCRATCH, Geometry, correlate, forward_pass, pack_weights, weight_panels
+from tinytorch.perf.kernels.entries import WORDS, Entry, floats_at, matrix_at, words_at
+from tinytorch.perf.kernels.gemm.packed_matmul import relu_line
+from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES
+from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.window_tables import LINE, Window, tiles_of
+from tinytorch.perf.kernels.window_tiles import window_tile
+
+#: Numbers of the largest table of tiles: beyond, windows are found as they come.
+_MOST_NUMBERS = 1 << 21
+_ZERO = np.float32(0)
+
+
+@kernel
+def reach(position: Any, stride: Any, padding: Any, length: Any, taps: Any) -> Any:
+    """Return where a window begins along one axis inside of the map, and where it ends."""
+    begin = position * stride - padding
+    return max(begin, 0), min(begin + taps, length)
+
+
+def _convolve_windows(row: int) -> None:
+    """Convolve; words: source, target, panels, bias, lines, entries, tiles, channels, out filled up, taps, ReLU, zeros.
+
+    The source begins with that many zeros, which stand for what is outside of the map, and are written here.
+    """
+    w = words_at(row, WORDS)
+    channels, filled, taps, relu = w[8], w[9], w[10], w[11]
+    floats_at(w[1], w[12])[:] = _ZERO
+    source, into, bias = floats_at(w[1], 1 << 40), floats_at(w[2], 1 << 40), floats_at(w[4], filled)
+    tables, behind = words_at(w[5], 1 << 40), (w[6] - w[5]) // 8
+    panels = (filled + COLUMNS - 1) // COLUMNS
+    for panel in range(panels):
+        # Widths differ by one vector at most, as in `panels.panel_bounds`.
+        column = panel * (filled // LANES) // panels * LANES
+        wide = (panel + 1) * (filled // LANES) // panels * LANES - column
+        packed = floats_at(w[3] + 4 * taps * channels * column, 1 << 40)
+        for number in range(w[7]):
+            at = number * LINE
+            begin, count = behind + tables[at], tables[at + 1]
+            if wide > LANES:
+                window_tile(2, relu, into, column, source, 0, packed, bias, tables, at + 2, begin, count, channels)
+            else:
+                window_tile(1, relu, into, column, source, 0, packed, bias, tables, at + 2, begin, count, channels)
+
+
+def _convolve(row: int) -> None:
+    """Convolve; words: maps, target, panels, bias, plan, scratch, its floats, floats of the target, ReLU, channels.
+
+    The plan is that of `convolution.correlate`.
+    """
+    w = words_at(row, WORDS)
+    target = floats_at(w[2], w[8])
+    maps, panels, plan = floats_at(w[1], 1 << 40), floats_at(w[3], 1 << 40), words_at(w[5], 26)
+    correlate(0, 1, 1, maps, panels, floats_at(w[4], w[10]), target, plan, matrix_at(w[6], 1, w[7]))
+    if w[9]:
+        relu_line(target)
+
+
+def _pool(row: int) -> None:
+    """Write maxima or means of windows; words: source, target, images, height, width, rows, columns, window (2), stride
+    (2), padding (2), channels, floats of a pixel of source and of target, whether means.
+    """
+    w = words_at(row, WORDS)
+    height, width, rows, columns, channels = w[4], w[5], w[6], w[7], w[14]
+    share = np.float32(1 / (w[8] * w[9]))
+    for position in range(w[3] * rows * columns):
+        image, rest = position // (rows * columns), position % (rows * columns)
+        top, bottom = reach(rest // columns, w[10], w[12], height, w[8])
+        left, right = reach(rest % columns, w[11], w[13], width, w[9])
+        most = floats_at(w[2] + 4 * position * w[16], channels)
+        begun = False
+        for y in range(top, bottom):
+            for x in range(left, right):
+                pixel = floats_at(w[1] + 4 * ((image * height + y) * width + x) * w[15], channels)
+                if not begun:
+                    for c in range(channels):
+                        most[c] = pixel[c]
+                    begun = True
+                elif w[17]:
+                    for c in range(channels):
+                        most[c] += pixel[c]
+                else:
+                    for c in range(channels):
+                        above = pixel[c] > most[c] or pixel[c] != pixel[c]
+                        most[c] = pixel[c] if above else most[c]
+        if w[17]:
+            for c in range(channels):
+                most[c] = most[c] * share if begun else _ZERO
+
+
+def _weigh_cells(row: int) -> None:
+    """Write weighted sums of positions; words: source, weights, target, images, positions, cells, channels, pixel."""
+    w = words_at(row, WORDS)
+    positions, cells, channels = w[5], w[6], w[7]
+    weights = matrix_at(w[2], cells, positions)
+    for image in range(w[4]):
+        for cell in range(cells):
+            total = floats_at(w[3] + 4 * (image * cells + cell) * channels, channels)
+            total[:] = _ZERO
+            for position in range(positions):
+                weight = weights[cell, position]
+                if weight != _ZERO:
+                    pixel = floats_at(w[1] + 4 * (image * positions + position) * w[8], channels)
+                    for c in range(channels):
+                        total[c] += weight * pixel[c]
+
+
+def _scale_channels(row: int) -> None:
+    """Scale and shift each channel; words: x, factors, shifts, target, pixels, channels, floats of a pixel of x."""
+    w = words_at(row, WORDS)
+    factor, shift = floats_at(w[2], w[6]), floats_at(w[3], w[6])
+    for pixel in range(w[5]):
+        x, output = floats_at(w[1] + 4 * pixel * w[7], w[6]), floats_at(w[4] + 4 * pixel * w[6], w[6])
+        for c in range(x.size):
+            output[c] = x[c] * factor[c] + shift[c]
+
+
+convolve_windows, convolve, pool = Entry(_convolve_windows), Entry(_convolve), Entry(_pool)
+weigh_cells, scale_channels = Entry(_weigh_cells), Entry(_scale_channels)
+
+
+def _maps(binder: Binder, operand: Any) -> tuple[View, int]:
+    """Return maps (N, C, H, W) as they lie channels last, and the floats from pixel to pixel; copied where needed."""
+    view = binder.view(operand)
+    view = binder.contiguous(view) if view.source is not None else view
+    images, channels, height, width = view.shape
+    steps = dict(zip("nchw", view.strides, strict=True))
+    pixel = steps["w"] if width > 1 else steps["h"] if height > 1 else steps["n"] if images > 1 else channels
+    wanted = {"c": 1, "w": pixel, "h": width * pixel, "n": height * width * pixel}
+    lengths = {"n": images, "c": channels, "h": height, "w": width}
+    if pixel >= channels and all(lengths[axis] == 1 or steps[axis] == wanted[axis] for axis in "nchw"):
+        return view, pixel
+    copied = _channels_last(binder, view.shape, channels)
+    binder.copy(view, copied)
+    return copied, channels
+
+
+def _channels_last(binder: Binder, shape: Shape, pixel: int) -> View:
+    """Return a new view of maps (N, C, H, W) that lie channels last, ``pixel`` floats from pixel to pixel."""
+    images, _, height, width = shape
+    strides = (height * width * pixel, 1, width * pixel, pixel)
+    return binder.new(shape, strides, images * height * width * pixel)
+
+
+def _bind_conv2d(node: Node, binder: Binder) -> View:
+    """Bind a convolution with a constant weight and bias, and the ReLU that was joined with it."""
+    weight, bias = (_constant(operand) for operand in (*node.operands[1:], None)[:2])
+    if weight is None or (len(node.operands) > 2 and bias is None):
+        raise binder.refuse("has a weight that depends on the input")
+    params = {name: value for name, value in node.params.items() if name != "relu"}
+    relu = int(node.params.get("relu", False))
+    maps, pixel = _maps(binder, node.operands[0])
+    positions = (node.output.shape[2], node.output.shape[3])
+    images = maps.shape[0]
+    window = Window(
+        (maps.shape[2], maps.shape[3]),
+        (weight.shape[2], weight.shape[3]),
+        positions,
+        params["stride"],
+        params["padding"],
+        params["dilation"],
+    )
+    numbers = images * math.prod(positions) * math.prod(window.kernel)
+    if params["groups"] != 1 or numbers > _MOST_NUMBERS or not np.isfinite(weight).all():
+        return _bind_correlation(node, binder, maps, pixel, weight, bias, relu)
+    return _bind_windows(node, binder, maps, pixel, weight, bias, window, relu)
+
+
+def _bind_windows(
+    node: Node,
+    binder: Binder,
+    maps: View,
+    pixel: int,
+    weight: Array,
+    bias: Array | None,
+    window: Window,
+    relu: int,
+) -> View:
+    """Bind a convolution whose tiles are found beforehand."""
+    out, channels, high, wide = weight.shape
+    filled = -(-out // LANES) * LANES
+    if maps.buffer.kind != "arena" or maps.offset:
+        copied = _channels_last(binder, maps.shape, pixel)
+        binder.copy(maps, View(copied.buffer, 0, maps.shape, maps.strides))
+        maps = copied
+    zeros = -(-channels // LANES) * LANES
+    maps.buffer.before = max(maps.buffer.before, zeros)
+    lines, entries = tiles_of(window, maps.shape[0], (pixel, filled), zeros)
+    key = (window, maps.shape[0], pixel, filled, zeros)
+    of_lines = binder.prepared(("lines", key), None, lambda: lines.reshape(-1))
+    of_entries = binder.prepared(("entries", key), None, lambda: entries.reshape(-1))
+    panels = binder.prepared("window panels", weight, lambda: aligned(window_panels(weight)))
+    added = binder.prepared(("channel bias", filled), bias, lambda: _filled_bias(bias, out, filled))
+    output = _channels_last(binder, node.output.shape, filled)
+    source = View(maps.buffer, -zeros, (zeros,), (1,))
+    sizes = (len(lines), channels, filled, high * wide, relu, zeros)
+    words = (source, output, panels, added, of_lines, of_entries, *sizes)
+    binder.emit(convolve_windows, words, (maps, panels, added, of_lines, of_entries), output)
+    return output
+
+
+def _bind_correlation(
+    node: Node, binder: Binder, maps: View, pixel: int, weight: Array, bias: Array | None, relu: int
+) -> View:
+    """Bind a convolution whose windows are found as they come: with groups, or over large maps."""
+    if pixel != maps.shape[1]:
+        copied = _channels_last(binder, maps.shape, maps.shape[1])
+        binder.copy(maps, copied)
+        maps = copied
+    images, channels, height, width = maps.shape
+    out, each, high, wide = weight.shape
+    groups = node.params["groups"]
+    positions = (node.output.shape[2], node.output.shape[3])
+    moves = tuple(node.params[name] for name in ("stride", "padding", "dilation"))
+    geometry = Geometry((images, height, width, channels), weight.shape, positions, *moves, groups)
+    one = forward_pass(geometry)
+
+    def panels() -> Array:
+        made = weight_panels(groups, each * high * wide, out // groups)
+        pack_weights(made, np.array(weight).reshape(-1), groups, out // groups, each, high * wide)
+        return made
+
+    packed = binder.prepared(("panels of groups", groups), weight, panels)
+    added = binder.prepared(("channel bias", out), bias, lambda: _filled_bias(bias, out, out))
+    plan = binder.prepared(("correlation", one.plan.tobytes()), None, lambda: one.plan)
+    floats = SCRATCH + one.padded
+    scratch = binder.new((floats,))
+    output = _channels_last(binder, node.output.shape, out)
+    words = (maps, output, packed, added, plan, scratch, floats, output.size, relu, out)
+    binder.emit(convolve, words, (maps, packed, added, plan), output, scratch=(scratch,))
+    return output
+
+
+def window_panels(weight: Array) -> Array:
+    """Return a weight (out, channels, kh, kw) as panels of at most two vectors: [panel][tap][channel][column]."""
+    out, channels, high, wide = weight.shape
+    matrix = weight.transpose(2, 3, 1, 0).reshape(high * wide * channels, out)
+    vectors = -(-out // LANES)
+    panels = -(-vectors // 2)
+    filled = np.zeros((len(matrix), vectors * LANES), np.float32)
+    filled[:, :out] = matrix
+    bounds = [LANES * (panel * vectors // panels) for panel in range(panels + 1)]
+    return np.concatenate([filled[:, a:b].reshape(-1) for a, b in pairwise(bounds)])
+
+
+def _filled_bias(bias: Array | None, out: int, filled: int) -> Array:
+    made = np.zeros(filled, np.float32)
+    if bias is not None:
+        made[:out] = bias
+    return aligned(made)
+
+
+def _constant(operand: Any) -> Array | None:
+    return operand.array if isinstance(operand, Value) else None
+
+
+def _bind_pool(node: Node, binder: Binder) -> View:
+    maps, pixel = _maps(binder, node.operands[0])
+    images, channels, height, width = maps.shape
+    window, stride, padding = (node.params[name] for name in ("kernel", "stride", "padding"))
+    rows, columns = output_positions((height, width), window, stride, padding)
+    output = _channels_last(binder, node.output.shape, channels)
+    sizes = (images, height, width, rows, columns, *window, *stride, *padding, channels, pixel, channels)
+    binder.emit(pool, (maps, output, *sizes, int(node.op is ops.avg_pool2d)), (maps,), output)
+    return output
+
+
+def _bind_adaptive_pool(node: Node, binder: Binder) -> View:
+    """Bind means over cells as a product with one matrix of weights over all positions."""
+    maps, pixel = _maps(binder, node.operands[0])
+    images, channels, height, width = maps.shape
+    size: Pair = node.params["size"]
+
+    def weights() -> Array:
+        kind = np.dtype(np.float32)
+        return aligned(np.kron(_averaging(height, size[0], kind), _averaging(width, size[1], kind)))
+
+    averaging = binder.prepared(("averaging", height, width, size), None, weights)
+    output = _channels_last(binder, node.output.shape, channels)
+    words = (maps, averaging, output, images, height * width, math.prod(size), channels, pixel)
+    binder.emit(weigh_cells, words, (maps, averaging), output)
+    return output
+
+
+def _bind_batch_norm(node: Node, binder: Binder) -> View:
+    """Bind normalization by running statistics, which is a factor and a shift for each channel."""
+    constants = [_constant(operand) for operand in node.operands[1:]]
+    weight, bias, mean, variance = (*constants, None, None)[:4]
+    if weight is None or bias is None or mean is None or variance is None:
+        raise binder.refuse("normalizes by the batch's own statistics: call model.eval() first")
+    factor = weight / np.sqrt(variance.astype(np.float64) + node.params["epsilon"])
+    shift = bias - mean * factor
+    maps, pixel = _maps(binder, node.operands[0])
+    channels = maps.shape[1]
+    factors = binder.prepared(("factors", factor.tobytes()), None, lambda: aligned(factor.astype(np.float32)))
+    shifts = binder.prepared(("shifts", shift.tobytes()), None, lambda: aligned(shift.astype(np.float32)))
+    output = _channels_last(binder, node.output.shape, channels)
+    words = (maps, factors, shifts, output, output.size // channels, channels, pixel)
+    binder.emit(scale_channels, words, (maps, factors, shifts), output)
+    return output
+
+
+BINDINGS = {
+    ops.conv2d: _bind_conv2d,
+    ops.max_pool2d: _bind_pool,
+    ops.avg_pool2d: _bind_pool,
+    ops.adaptive_avg_pool2d: _bind_adaptive_pool,
+    ops.batch_norm: _bind_batch_norm,
+}

@@ -1,0 +1,250 @@
+"""Entry points of ops along rows: normalization, softmax, reductions, and attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.op import Op
+from tinytorch.perf.kernels.attention.forward import PLAN, attend, attend_one, scratch_sizes
+from tinytorch.perf.kernels.binding import Binder, Node, View
+from tinytorch.perf.kernels.entries import WORDS, Entry, bits_of_float, floats_at, matrix_at, words_at
+from tinytorch.perf.kernels.gemm.packed_matmul import tile_height
+from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, multiply_tile
+from tinytorch.perf.kernels.normalization import row_moments
+from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.runtime.vector_math import add_in_any_order, exp_of_negative, multiply_add
+from tinytorch.perf.kernels.softmax import row_maximum, softmax_row
+
+#: Positions up to which a head's scores are held for a few queries at a time, without blocks of keys.
+_SHORT = 128
+_ZERO, _ONE, _HIDDEN = np.float32(0), np.float32(1), np.float32(-np.inf)
+
+
+def _layer_norm(row: int) -> None:
+    """Normalize rows; words: x, weight, bias, output, rows, width, epsilon."""
+    w = words_at(row, WORDS)
+    width = w[6]
+    weight, bias, epsilon = floats_at(w[2], width), floats_at(w[3], width), floats_at(row + 56, 1)[0]
+    for number in range(w[5]):
+        x, output = floats_at(w[1] + 4 * number * width, width), floats_at(w[4] + 4 * number * width, width)
+        mean, inverse = row_moments(x, epsilon)
+        for i in range(width):
+            output[i] = multiply_add((x[i] - mean) * inverse, weight[i], bias[i])
+
+
+def _softmax(row: int) -> None:
+    """Write softmax of rows, or its logarithm; words: x, output, rows, width, whether the logarithm."""
+    w = words_at(row, WORDS)
+    width = w[4]
+    for number in range(w[3]):
+        x, output = floats_at(w[1] + 4 * number * width, width), floats_at(w[2] + 4 * number * width, width)
+        if w[5]:
+            largest, total = row_maximum(x), _ZERO
+            for i in range(width):
+                total = add_in_any_order(total, exp_of_negative(x[i] - largest))
+            shift = largest + np.float32(math.log(total))
+            for i in range(width):
+                output[i] = x[i] - shift
+        else:
+            softmax_row(x, output)
+
+
+def _reduce(row: int) -> None:
+    """Write each row's sum (0), mean (1) or maximum (2); words: x, output, rows, width, which."""
+    w = words_at(row, WORDS)
+    width, output = w[4], floats_at(w[2], w[3])
+    for number in range(w[3]):
+        x, total = floats_at(w[1] + 4 * number * width, width), _ZERO
+        if w[5] == 2:
+            output[number] = row_maximum(x)
+        else:
+            for i in range(width):
+                total = add_in_any_order(total, x[i])
+            output[number] = total / np.float32(width) if w[5] == 1 else total
+
+
+@kernel
+def multiply_wide(
+    height: int, count: int, a: int, a_step: int, b: int, b_step: int, to: int, to_step: int, inner: int
+) -> None:
+    """Write a product of ``height`` rows and ``count`` vectors, tile by tile; see `product_tiles.tile`."""
+    done = 0
+    while done < count:
+        wide = min(VECTORS, count - done)
+        place = 4 * done * LANES
+        multiply_tile(height, wide, a, a_step, 1, b + place, b_step, to + place, to_step, inner, 0)
+        done += wide
+
+
+@kernel
+def weigh_line(line: Any, scale: Any) -> Any:
+    """Replace scores by e**(scale (score - largest)); return 1 / their sum."""
+    largest = row_maximum(line)
+    total = _ZERO
+    for i in range(line.size):
+        weight = exp_of_negative((line[i] - largest) * scale)
+        line[i] = weight
+        total = add_in_any_order(total, weight)
+    return _ONE / total
+
+
+@kernel
+def attend_head(
+    packed: int, head: int, length: int, width: int, depth: int, causal: bool, scratch: Any, out: Any
+) -> None:
+    """Fill the columns of one head of ``out`` (T, width) from ``packed`` (T, 3 width), an address.
+
+    Scratch: (depth, T filled up) for the keys' transpose, (`ROWS`, T filled up) for scores, (`ROWS`, depth filled up)
+    for sums, and `ROWS` for their factors.
+    """
+    keys, scores, sums, factors = scratch
+    scale, step, offset = np.float32(1 / math.sqrt(depth)), 3 * width, head * depth
+    filled, deep = keys.shape[1], sums.shape[1]
+    given = matrix_at(packed, length, step)
+    for d in range(depth):
+        for t in range(length):
+            keys[d, t] = given[t, width + offset + d]
+    row = 0
+    while row < length:
+        height = tile_height(length - row)
+        seen = row + height if causal else length  # later keys are hidden from all of these rows
+        count = (seen + LANES - 1) // LANES
+        query = packed + 4 * (row * step + offset)
+        multiply_wide(height, count, query, step, keys.ctypes.data, filled, scores.ctypes.data, filled, depth)
+        for i in range(height):
+            scores[i, (row + i + 1 if causal else length) : count * LANES] = _HIDDEN
+            factors[i] = weigh_line(scores[i, : count * LANES], scale)
+        value, to = packed + 4 * (2 * width + offset), sums.ctypes.data
+        multiply_wide(height, deep // LANES, scores.ctypes.data, filled, value, step, to, deep, seen)
+        for i in range(height):
+            for d in range(depth):
+                out[row + i, offset + d] = sums[i, d] * factors[i]
+        row += height
+
+
+def _attend_short(row: int) -> None:
+    """Attend in short sequences; words: packed, output, sequences, positions, heads, depth, causal, scratch."""
+    w = words_at(row, WORDS)
+    length, depth, width = w[4], w[6], w[5] * w[6]
+    filled, deep = (length + LANES - 1) // LANES * LANES, (depth + LANES - 1) // LANES * LANES
+    keys = matrix_at(w[8], depth, filled)
+    scores = matrix_at(w[8] + 4 * depth * filled, ROWS, filled)
+    sums = matrix_at(w[8] + 4 * (depth + ROWS) * filled, ROWS, deep)
+    scratch = (keys, scores, sums, floats_at(w[8] + 4 * ((depth + ROWS) * filled + ROWS * deep), ROWS))
+    for sequence in range(w[3]):
+        out = matrix_at(w[2] + 4 * sequence * length * width, length, width)
+        packed = w[1] + 12 * sequence * length * width
+        for head in range(w[5]):
+            attend_head(packed, head, length, width, depth, w[7] == 1, scratch, out)
+
+
+def _attend(row: int) -> None:
+    """Attend; words: q, k, v, output, plan, floats of the output, scratch, its floats, whether there is one query.
+
+    The plan is that of `attention.attend`.
+    """
+    w = words_at(row, WORDS)
+    # How far the operands reach is not asked for: a plan's steps stay inside.
+    q, k, v = floats_at(w[1], 1 << 40), floats_at(w[2], 1 << 40), floats_at(w[3], 1 << 40)
+    output, nothing = floats_at(w[4], w[6]), floats_at(row, 0)
+    plan, memory = words_at(w[5], PLAN), matrix_at(w[7], 1, w[8])
+    if w[9]:
+        attend_one(0, 1, 1, q, k, v, output, nothing, plan, memory)
+    else:
+        attend(0, 1, 1, q, k, v, output, nothing, plan, memory)
+
+
+normalize_rows, softmax_rows, reduce_rows = Entry(_layer_norm), Entry(_softmax), Entry(_reduce)
+attend_short, attend_blocks = Entry(_attend_short), Entry(_attend)
+_REDUCTIONS: dict[Op, int] = {ops.sum_: 0, ops.mean: 1, ops.max_: 2}
+
+
+def _bind_layer_norm(node: Node, binder: Binder) -> View:
+    x, weight, bias = (binder.contiguous(binder.view(operand)) for operand in node.operands)
+    width = x.shape[-1]
+    output = binder.new(x.shape)
+    words = (x, weight, bias, output, x.size // width, width, bits_of_float(node.params["epsilon"]))
+    binder.emit(normalize_rows, words, (x, weight, bias), output)
+    return output
+
+
+def _bind_softmax(node: Node, binder: Binder) -> View:
+    axis = node.params.get("axis", -1)
+    x = _moved_last(binder, binder.view(node.operands[0]), (axis,))
+    output = binder.new(x.shape)
+    width = x.shape[-1]
+    words = (x, output, x.size // width, width, int(node.op is ops.log_softmax))
+    binder.emit(softmax_rows, words, (x,), output)
+    return output.moved(lambda array: np.moveaxis(array, -1, axis))
+
+
+def _moved_last(binder: Binder, view: View, axes: tuple[int, ...]) -> View:
+    """Return a view in C order with ``axes`` behind all others."""
+    view = binder.contiguous(view) if view.source is not None else view
+    behind = tuple(range(-len(axes), 0))
+    return binder.contiguous(view.moved(lambda array: np.moveaxis(array, axes, behind)))
+
+
+def _bind_reduction(node: Node, binder: Binder) -> View:
+    view, axis = binder.view(node.operands[0]), node.params.get("axis")
+    axes = tuple(range(len(view.shape))) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    x = _moved_last(binder, view, tuple(sorted(each % len(view.shape) for each in axes)))
+    output = binder.new(node.output.shape)
+    rows = output.size
+    binder.emit(reduce_rows, (x, output, rows, x.size // rows, _REDUCTIONS[node.op]), (x,), output)
+    return output
+
+
+def _bind_self_attention(node: Node, binder: Binder) -> View:
+    """Bind attention of (B, T, 3 H D): of short sequences by itself, of others by blocks."""
+    packed, heads = binder.contiguous(binder.view(node.operands[0])), node.params["heads"]
+    batch, length, width = (*packed.shape[:2], packed.shape[2] // 3)
+    depth, causal = width // heads, int(node.params["causal"])
+    if length > _SHORT or packed.buffer.kind != "arena":
+        parts = tuple((part * width, 3 * length * width, depth, 3 * width) for part in range(3))
+        layouts = (*parts, (0, length * width, depth, width))
+        output = binder.new(node.output.shape)
+        return _attention(binder, (packed,) * 3, output, (heads, length, length, depth, causal), layouts)
+    output = binder.new(node.output.shape)
+    filled, deep = (-(-size // LANES) * LANES for size in (length, depth))
+    scratch = binder.new(((depth + ROWS) * filled + ROWS * deep + ROWS,))
+    words = (packed, output, batch, length, heads, depth, causal, scratch)
+    binder.emit(attend_short, words, (packed,), output, scratch=(scratch,))
+    return output
+
+
+def _bind_attention(node: Node, binder: Binder) -> View:
+    """Bind attention of (B, H, T, D) over (B, H, S, D), which may lie in any order but for the elements of a head."""
+    views = [binder.view(operand) for operand in node.operands]
+    views = [view if view.source is None and view.strides[3] == 1 else binder.contiguous(view) for view in views]
+    output = binder.new(node.output.shape)
+    _, heads, queries, depth = output.shape
+    sizes = (heads, queries, views[1].shape[2], depth, int(node.params["causal"]))
+    layouts = tuple((0, *view.strides[:3]) for view in (*views, output))
+    return _attention(binder, tuple(views), output, sizes, layouts)
+
+
+def _attention(
+    binder: Binder, views: tuple[View, ...], output: View, sizes: tuple[int, ...], layouts: tuple[tuple[int, ...], ...]
+) -> View:
+    numbers = np.array([*sizes, *(step for layout in layouts for step in layout)], np.int64)
+    plan = binder.prepared(("attention", numbers.tobytes()), None, lambda: numbers)
+    floats = sizes[2] if sizes[1] == 1 else int(sum(scratch_sizes(sizes[2], sizes[3])))
+    scratch = binder.new((floats,))
+    words = (*views, output, plan, output.size, scratch, floats, int(sizes[1] == 1))
+    binder.emit(attend_blocks, words, (*views, plan), output, scratch=(scratch,))
+    return output
+
+
+BINDINGS = {
+    ops.layer_norm: _bind_layer_norm,
+    ops.softmax: _bind_softmax,
+    ops.log_softmax: _bind_softmax,
+    **dict.fromkeys(_REDUCTIONS, _bind_reduction),
+    ops.self_attention: _bind_self_attention,
+    ops.attention: _bind_attention,
+}
