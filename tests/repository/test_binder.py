@@ -9,10 +9,10 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+from measured_book.site.repository import Repository, theme_options
 from notebook_lab import Lab
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from repository import Repository, theme_options
 
 from tests.repository.lock_markers import PLATFORMS, PYTHONS, applies
 
