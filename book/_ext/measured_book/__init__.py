@@ -31,8 +31,10 @@ def setup_content(app: Sphinx) -> None:
     from measured_book.notebooks import downloads
     from measured_book.pages import elements, exercises, glossary, lists, references
     from measured_book.records import card, predictions, roles
+    from measured_book.site import repository
 
     app.setup_extension("myst_nb")
+    repository.setup(app)
     events.setup(app)
     cache.setup(app)
     roles.setup(app)
@@ -52,9 +54,9 @@ def setup_content(app: Sphinx) -> None:
 
 def setup_site(app: Sphinx) -> None:
     """Connect what the site makes of pages: its address, formulas, drawings, assets and policy."""
-    from measured_book.site import assets, drawings, math, repository, search, security
+    from measured_book.site import assets, drawings, frame, math, search, security
 
-    repository.setup(app)
+    frame.setup(app)
     math.setup(app)
     search.setup(app)
     drawings.setup(app)

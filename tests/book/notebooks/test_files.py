@@ -59,11 +59,11 @@ def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, nbformat
     env: Any = SimpleNamespace(
         srcdir=str(tmp_path / "book"),
         doc2path=lambda name: str(tmp_path / "book" / f"{name}.md"),
+        config=SimpleNamespace(book_repository=None),
         domaindata={"std": {"labels": {"label": ("page", "label", "The page")}}},
     )
     state_of(env).of("page").records = PageRecords("page", records)
     state_of(env).of("other").records = PageRecords("other", {"total": total})
-    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
     texts = notebook_files(env, "page", new.new_notebook(cells=cells))
     assert texts == notebook_files(env, "page", new.new_notebook(cells=cells)), "ids differ from build to build"
     notebooks = {name: nbformat.reads(text, as_version=4) for name, text in texts.items()}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from measured_book.records.card import card_text, issue_address, mismatch_html, mismatch_text
 from measured_book.records.store import PageRecords
+from measured_book.site.repository import Repository
 
 from tests.perf.made_blas import load
 from tinytorch.perf.measuring import Measurement
@@ -43,8 +44,8 @@ def test_threads_that_a_blas_does_not_tell_are_not_known(monkeypatch: pytest.Mon
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=200)
 
 
-def options(provider: str) -> dict[str, str]:
-    return {"repository_url": f"https://{provider}.com/owner/name", "repository_provider": provider}
+def repository(provider: str) -> Repository:
+    return Repository(f"https://{provider}.com/owner/name", provider)
 
 
 def page() -> PageRecords:
@@ -63,18 +64,18 @@ def page() -> PageRecords:
 def test_a_form_receives_title_and_text(
     provider: str, path: str, names: tuple[str, str], title: str, text: str
 ) -> None:
-    address = urlsplit(str(issue_address(options(provider), title, text)))
+    address = urlsplit(str(issue_address(repository(provider), title, text)))
     assert (address.netloc, address.path) == (f"{provider}.com", path)
     assert parse_qs(address.query, keep_blank_values=True) == {names[0]: [title], names[1]: [text]}
 
 
-@pytest.mark.parametrize("known", [{}, {"repository_url": ""}, options("bitbucket")])
-def test_without_a_host_that_takes_issues_there_is_no_form(known: dict[str, str]) -> None:
+@pytest.mark.parametrize("known", [None, repository("bitbucket")])
+def test_without_a_host_that_takes_issues_there_is_no_form(known: Repository | None) -> None:
     assert issue_address(known, "title", "text") is None
 
 
 def test_a_text_too_long_for_an_address_is_left_out() -> None:
-    address = str(issue_address(options("github"), "title", "é" * 5000))
+    address = str(issue_address(repository("github"), "title", "é" * 5000))
     assert parse_qs(urlsplit(address).query) == {"title": ["title"]}
 
 
@@ -88,15 +89,15 @@ def test_the_text_holds_the_card() -> None:
 
 
 def test_a_real_card_fits_into_an_address() -> None:
-    address = str(issue_address(options("github"), "Mismatch: A title", mismatch_text("A title", "page", page())))
+    address = str(issue_address(repository("github"), "Mismatch: A title", mismatch_text("A title", "page", page())))
     assert "body" in parse_qs(urlsplit(address).query)
 
 
 def test_the_page_shows_a_link_or_a_folded_text() -> None:
-    linked = BeautifulSoup(mismatch_html(options("github"), "A title", "page", page()), "html.parser")
+    linked = BeautifulSoup(mismatch_html(repository("github"), "A title", "page", page()), "html.parser")
     assert linked.a is not None
     assert str(linked.a["href"]).startswith("https://github.com/owner/name/issues/new?title=Mismatch")
-    folded = BeautifulSoup(mismatch_html({}, "A <b>title</b>", "page", None), "html.parser")
+    folded = BeautifulSoup(mismatch_html(None, "A <b>title</b>", "page", None), "html.parser")
     assert folded.details is not None
     assert folded.pre is not None
     assert folded.pre.get_text() == mismatch_text("A <b>title</b>", "page", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -48,7 +49,7 @@ def test_every_form_of_a_github_remote_is_one_address(remote: str) -> None:
         ("git@github.com:owner/na.me-_1.git", "https://github.com/owner/na.me-_1", "github"),
     ],
 )
-def test_other_hosts_that_the_theme_knows(remote: str, url: str, provider: str) -> None:
+def test_other_hosts_that_are_known(remote: str, url: str, provider: str) -> None:
     assert repository.parse_remote(remote) == repository.Repository(url, provider)
 
 
@@ -123,29 +124,40 @@ def test_a_machine_without_git_has_no_address(tmp_path: Path, monkeypatch: pytes
     assert repository.find({}, tmp_path) is None
 
 
-def test_without_an_address_there_is_no_button() -> None:
-    options = repository.theme_options(None)
-    assert options["repository_url"] == ""
-    assert options["launch_buttons"] == {}
-    assert not any(value for name, value in options.items() if name.startswith("use_"))
+def test_without_a_repository_there_is_no_link() -> None:
+    assert repository.tools(None, "page.md", runs=True) == []
 
 
-def test_an_address_gives_source_and_binder_and_leaves_issues_to_each_page() -> None:
-    options = repository.theme_options(GITHUB)
-    assert options["repository_url"] == GITHUB.url
-    assert options["use_source_button"]
-    assert not options["use_issues_button"]
-    assert options["launch_buttons"] == {"binderhub_url": "https://mybinder.org", "notebook_interface": "jupyterlab"}
+def test_a_page_links_to_its_source_and_one_with_cells_to_binder() -> None:
+    source = "https://github.com/owner/name/blob/HEAD/book/page.md?plain=1"
+    links = [("Repository", GITHUB.url), ("Show source", source)]
+    assert repository.tools(GITHUB, "page.md", runs=False) == links
+    assert [name for name, _ in repository.tools(GITHUB, "page.md", runs=True)] == ["Binder", *dict(links)]
+    assert repository.tools(GITHUB, None, runs=False) == links[:1], "the search has no source"
 
 
-def test_the_theme_keeps_its_other_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class App:
-        srcdir = tmp_path / "book"
+@pytest.mark.parametrize(
+    ("url", "provider", "source", "binder"),
+    [
+        ("https://gitlab.com/group/sub/name", "gitlab", "/-/blob/HEAD/book/a.md?plain=1", "gl/group%2Fsub%2Fname"),
+        ("https://bitbucket.org/o/n", "bitbucket", "/src/HEAD/book/a.md", "git/https%3A%2F%2Fbitbucket.org%2Fo%2Fn"),
+        (
+            "https://gitlab.example.org/g/n",
+            "gitlab",
+            "/-/blob/HEAD/book/a.md?plain=1",
+            "git/https%3A%2F%2Fgitlab.example.org%2Fg%2Fn",
+        ),
+    ],
+)
+def test_other_hosts_have_their_own_addresses(url: str, provider: str, source: str, binder: str) -> None:
+    links = dict(repository.tools(repository.Repository(url, provider), "a.md", runs=True))
+    assert links["Show source"] == url + source
+    assert links["Binder"] == f"https://mybinder.org/v2/{binder}/HEAD?urlpath=lab/tree/book/a.md"
 
+
+def test_the_configuration_holds_what_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_REPOSITORY", "owner/name")
     monkeypatch.delenv("GITHUB_SERVER_URL", raising=False)
-    config = Config({}, {"html_theme_options": {"show_toc_level": 2, "repository_url": "https://old.example/a/b"}})
-    config.add("html_theme_options", {}, "html", dict)
-    repository.set_theme_options(App(), config)  # type: ignore[arg-type]
-    assert config.html_theme_options["show_toc_level"] == 2
-    assert config.html_theme_options["repository_url"] == GITHUB.url
+    config = Config()
+    repository.set_repository(SimpleNamespace(srcdir=tmp_path / "book"), config)  # type: ignore[arg-type]
+    assert config.book_repository == GITHUB

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from measured_book.site import repository
+from measured_book.site.repository import Repository
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 
@@ -28,14 +28,14 @@ _EARLIEST = "315532800"
 class Source:
     """Place where the package can be had: its repository, or if that is not known, the name of its wheel."""
 
-    repository: repository.Repository | None
+    repository: Repository | None
     wheel: str | None
 
 
 def source_of(env: BuildEnvironment) -> Source | None:
     """Return where a reader without a checkout gets the package; None for a book that is of no package."""
     root = Path(env.srcdir).parent
-    found = repository.find(os.environ, root)
+    found: Repository | None = env.config.book_repository
     if found is not None:
         return Source(found, None)
     return Source(None, wheel_name(root)) if (root / "pyproject.toml").is_file() else None

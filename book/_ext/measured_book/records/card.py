@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from html import escape, unescape
 from statistics import median
@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 from docutils import nodes
 from measured_book.notebooks.downloads import Download, downloads_html, downloads_of
 from measured_book.records.store import PageRecords, numbers_in
+from measured_book.site.repository import Repository
 from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -169,26 +170,26 @@ def mismatch_text(title: str, docname: str, page: PageRecords | None) -> str:
     return head + (f"How the page was measured\n\n{card_text(page)}\n" if page is not None else "")
 
 
-def issue_address(options: Mapping[str, Any], title: str, text: str) -> str | None:
+def issue_address(repository: Repository | None, title: str, text: str) -> str | None:
     """Return where a new issue with this title and text is opened; None without a repository that takes issues.
 
     Args:
-        options: of the theme, with ``repository_url`` and ``repository_provider``.
+        repository: the book's.
         title: of the issue.
         text: its body; left out where the address would be too long for a server.
     """
-    url, provider = options.get("repository_url"), options.get("repository_provider")
-    if not url or provider not in _NEW_ISSUE:
+    if repository is None or repository.provider not in _NEW_ISSUE:
         return None
-    path, title_name, text_name = _NEW_ISSUE[provider]
-    full = f"{url}{path}?" + urlencode({title_name: title, text_name: text}, quote_via=quote)
-    return full if len(full) <= _LONGEST_ADDRESS else f"{url}{path}?" + urlencode({title_name: title}, quote_via=quote)
+    path, title_name, text_name = _NEW_ISSUE[repository.provider]
+    new = f"{repository.url}{path}?"
+    full = new + urlencode({title_name: title, text_name: text}, quote_via=quote)
+    return full if len(full) <= _LONGEST_ADDRESS else new + urlencode({title_name: title}, quote_via=quote)
 
 
-def mismatch_html(options: Mapping[str, Any], title: str, docname: str, page: PageRecords | None) -> str:
+def mismatch_html(repository: Repository | None, title: str, docname: str, page: PageRecords | None) -> str:
     """Return a link to a new issue, or where nobody takes issues a folded text to copy."""
     text = mismatch_text(title, docname, page)
-    address = issue_address(options, f"Mismatch: {title}", text)
+    address = issue_address(repository, f"Mismatch: {title}", text)
     if address is not None:
         return f'<a class="page-mismatch" href="{escape(address)}" rel="nofollow">Report a mismatch</a>'
     return (
@@ -236,7 +237,7 @@ def line_html(app: Sphinx, docname: str, title: str) -> str:
     listed = downloads_html(files, docname)
     menu = f'<details class="page-menu"><summary>Download</summary>\n{listed}\n</details>\n' if files else ""
     page = state_of(app.env).of(docname).records
-    report = mismatch_html(app.config.html_theme_options, title, docname, page)
+    report = mismatch_html(app.config.book_repository, title, docname, page)
     return f'<div class="page-line">\n{measured_html(app.env, docname)}{menu}{report}\n</div>\n'
 
 

@@ -1,7 +1,6 @@
-"""Assets that pages load: the book's styles as one file and its own scripts, and nothing of the theme's.
+"""Assets that pages load: the book's styles as one file and its own scripts, and nothing of others.
 
-The theme brings 2 MB of scripts, fonts and styles for icons, dialogs and menus that the book draws without them. A
-feature has its own ``book/_static/NAME.css`` and ``NAME.js``, which its part adds to the pages that need them.
+A feature has its own ``book/_static/NAME.css`` and ``NAME.js``, which its part adds to the pages that need them.
 """
 
 from __future__ import annotations
@@ -29,6 +28,8 @@ STYLE_PARTS = (
     "tokens", "frame", "prose", "code", "numbers", "tables", "figures", "claims", "card", "page-line",
     "glossary", "landing", "print",
 )  # fmt: skip
+#: Pygments styles for code on light pages and on dark ones, whose contrast is that of WCAG AAA.
+CODE_STYLES = ("a11y-high-contrast-light", "a11y-high-contrast-dark")
 #: Scripts that only some pages need, with the text in a page's HTML that tells.
 SCRIPTS_FOR = {
     "tables.js": 'class="sortable',
@@ -48,12 +49,12 @@ SEARCH_SCRIPTS = (
 #: Loaded by the page's template, before the style sheet.
 TEMPLATE_FILES = ("theme.js", "icon.svg")
 #: Whatever a page is made of besides its text: pages are written again when a byte of it changes.
-DIGESTED = ("_static", "_style", "_templates", "_ext")
+DIGESTED = ("_static", "_style", "_theme", "_ext")
 
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _SPACE = re.compile(r"\s+")
 _AROUND = re.compile(r"\s*([{};,])\s*")
-#: Says that the reader chose dark, or that the script of the theme found the system so.
+#: Says that the reader chose dark, or that theme.js found the system so.
 _DARK = 'html[data-theme="dark"]'
 _DARK_RULES = re.compile(rf"^{re.escape(_DARK)}[^{{]*\{{[^}}]*\}}", re.MULTILINE)
 
@@ -76,15 +77,10 @@ def _also_without_script(css: str) -> str:
     return f"{css}\n@media screen and (prefers-color-scheme: dark) {{\n{rules}\n}}\n"
 
 
-def stylesheet(folder: Path, light: str, dark: str) -> str:
-    """Return the book's style sheet.
-
-    Args:
-        folder: where its parts are.
-        light: name of the Pygments style for code on light pages.
-        dark: the same for dark ones.
-    """
+def stylesheet(folder: Path) -> str:
+    """Return the book's style sheet, whose parts are in ``folder``."""
     parts = {name: (folder / f"{name}.css").read_text("utf-8") for name in STYLE_PARTS}
+    light, dark = CODE_STYLES
     parts["code"] += _also_without_script(_pygments(light, "") + "\n" + _pygments(dark, f"{_DARK} "))
     parts["tokens"] = _also_without_script(parts["tokens"])
     return "\n".join(_shortened(text) for text in parts.values()) + "\n"
@@ -112,11 +108,9 @@ def write_stylesheet(app: Sphinx) -> None:
     """Write the style sheet into the site, before pages ask for its checksum."""
     if app.builder.format != "html":
         return
-    options = app.config.html_theme_options
-    text = stylesheet(Path(app.srcdir, STYLE_FOLDER), options["pygments_light_style"], options["pygments_dark_style"])
     folder = Path(app.outdir, "_static")
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / STYLESHEET, text)
+    write_whole(folder / STYLESHEET, stylesheet(Path(app.srcdir, STYLE_FOLDER)))
 
 
 def _name(asset: Any) -> str:
@@ -131,7 +125,7 @@ def own_files(source: Path) -> set[str]:
 
 
 def choose(app: Sphinx, pagename: str, _: str, context: dict[str, Any], __: nodes.document | None) -> None:
-    """Drop the theme's styles and scripts from a page, and put the book's before those of its features."""
+    """Drop styles and scripts of others from a page, and put the book's before those of the page's features."""
     own = own_files(Path(app.srcdir))
     styles = [asset for asset in context["css_files"] if _name(asset) in own]
     scripts = [asset for asset in context["script_files"] if _name(asset) in own]
@@ -156,7 +150,7 @@ def choose(app: Sphinx, pagename: str, _: str, context: dict[str, Any], __: node
 
 
 def remove_unused(app: Sphinx, exception: Exception | None) -> None:
-    """Remove from the site what the theme and other extensions copied there and no page loads."""
+    """Remove from the site what Sphinx and other extensions copied there and no page loads."""
     if exception is not None or app.builder.format != "html":
         return
     folder = Path(app.outdir, "_static")

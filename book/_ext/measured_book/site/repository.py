@@ -1,7 +1,7 @@
-"""Repository of the book, whose address is typed nowhere, and the theme's links to it.
+"""Repository of the book, whose address is typed nowhere, and the links to it that pages offer.
 
 The address comes from GITHUB_REPOSITORY on GitHub, else from git's remote `origin`. Where there is none that
-a reader could open, the pages have no source, issue or Binder button.
+a reader could open, the pages have no link to their source, to a new issue or to Binder.
 """
 
 from __future__ import annotations
@@ -12,17 +12,21 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
-if TYPE_CHECKING:
-    from sphinx.application import Sphinx
-    from sphinx.config import Config
+from sphinx.application import Sphinx
+from sphinx.config import Config
 
-PROVIDERS = ("github", "gitlab", "bitbucket")  # the hosts that the theme can make links for
+PROVIDERS = ("github", "gitlab", "bitbucket")  # the hosts whose links are known
 BINDER = "https://mybinder.org"
-# Both GitHub and Binder read HEAD as the default branch, whatever its name is.
-BRANCH = "HEAD"
+#: The folder of the pages' sources.
+FOLDER = "book"
+#: Where the hosts show the text of a file, of the default branch: they and Binder know it as HEAD, whatever its name.
+_SOURCE = {
+    "github": "{url}/blob/HEAD/{path}?plain=1",
+    "gitlab": "{url}/-/blob/HEAD/{path}?plain=1",
+    "bitbucket": "{url}/src/HEAD/{path}",
+}
 
 _SCP_FORM = re.compile(r"^(?:[^@/:]+@)?(?P<host>[^/:@]{2,}):(?P<path>[^\\].*)$")  # git@host:owner/name.git
 
@@ -42,7 +46,7 @@ def provider_of(host: str) -> str | None:
 
 
 def parse_remote(remote: str) -> Repository | None:
-    """Return the repository that a git remote names, or None if it has no page that the theme can link to.
+    """Return the repository that a git remote names, or None if it has no page that one can link to.
 
     Takes the forms that git takes: https, http, ssh and git addresses, and `user@host:owner/name`. User names,
     passwords, tokens, ssh ports and a final `.git` are left out of the result.
@@ -100,36 +104,38 @@ def find(environment: Mapping[str, str], folder: Path) -> Repository | None:
     return from_environment(environment) or from_git(folder)
 
 
-def theme_options(repository: Repository | None) -> dict[str, Any]:
-    """Return the theme's options for a repository; without one, those that draw no button for it."""
+def binder_address(repository: Repository, path: str) -> str:
+    """Return where Binder opens the repository's file ``path`` in JupyterLab."""
+    host, _, name = repository.url.partition("://")[2].partition("/")
+    kinds = {"github.com": f"gh/{name}", "gitlab.com": f"gl/{quote(name, safe='')}"}
+    kind = kinds.get(host, f"git/{quote(repository.url, safe='')}")
+    return f"{BINDER}/v2/{kind}/HEAD?urlpath=lab/tree/{path}"
+
+
+def tools(repository: Repository | None, source: str | None, *, runs: bool) -> list[tuple[str, str]]:
+    """Return names and addresses of the links above a page; none without a repository.
+
+    Args:
+        repository: the book's.
+        source: the file of the page's source, relative to the book's folder; None for a page without one.
+        runs: whether the page has cells, which Binder can run.
+    """
     if repository is None:
-        # The theme stops on a launch button without an address, so there must be none at all.
-        return {
-            "repository_url": "",
-            "use_source_button": False,
-            "use_issues_button": False,
-            "use_repository_button": False,
-            "launch_buttons": {},
-        }
-    return {
-        "repository_url": repository.url,
-        "repository_provider": repository.provider,
-        "repository_branch": BRANCH,
-        "path_to_docs": "book",
-        "use_source_button": True,
-        # Under each title stands a form with the machine's card filled in: records/card.py.
-        "use_issues_button": False,
-        "use_repository_button": True,
-        "launch_buttons": {"binderhub_url": BINDER, "notebook_interface": "jupyterlab"},
-    }
+        return []
+    found = [("Repository", repository.url)]
+    if source is None:
+        return found
+    path = f"{FOLDER}/{source}"
+    found.append(("Show source", _SOURCE[repository.provider].format(url=repository.url, path=path)))
+    return [("Binder", binder_address(repository, path)), *found] if runs else found
 
 
-def set_theme_options(app: Sphinx, config: Config) -> None:
-    """Put the repository's address into the theme's options, before the theme reads them."""
-    repository = find(os.environ, Path(app.srcdir).parent)
-    config.html_theme_options = {**config.html_theme_options, **theme_options(repository)}
+def set_repository(app: Sphinx, config: Config) -> None:
+    """Put the repository into the configuration, so that pages are written again when it is another."""
+    config.book_repository = find(os.environ, Path(app.srcdir).parent)
 
 
 def setup(app: Sphinx) -> None:
     """Connect to the reading of the configuration."""
-    app.connect("config-inited", set_theme_options)
+    app.add_config_value("book_repository", None, "html", (Repository, type(None)))
+    app.connect("config-inited", set_repository)
