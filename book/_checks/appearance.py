@@ -30,7 +30,7 @@ PICTURES = Path(__file__).with_name("reference")
 PAGE = "elements.html"
 MODES = tuple(Mode(width, scheme) for width in (390, 1280) for scheme in ("light", "dark"))
 #: What of the book the specimen is made with.
-PARTS = ("_ext", "_static", "_style", "_templates")
+PARTS = ("_ext", "_static", "_style", "_theme")
 #: A pixel counts as changed if a channel of it differs by more than this, of 255; edges of letters do by less.
 CHANGED = 48
 #: The share of changed pixels above which two pictures differ: that of a line of text on the whole page.

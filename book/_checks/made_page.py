@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from chromium import PATIENCE
+from measured_book.site.security import POLICY
 from playwright.sync_api import Browser, Page
-from site_security import POLICY
 
 STATIC = Path(__file__).resolve().parents[1] / "_static"
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import SCRIPTS, STYLES, explorer_html
 from gate_accessibility import check as accessibility_problems
 from made_page import made_page, opened_page
+from measured_book.machines.cluster import SCRIPTS, STYLES, explorer_html
 from playwright.sync_api import Browser, Locator, expect
 from playwright.sync_api import Page as Tab
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from made_page import made_page
+from measured_book.records.predictions import PredictionForm, form_html
 from playwright.sync_api import Browser
 from playwright.sync_api import Page as Tab
-from prediction import PredictionForm, form_html
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report.records import number_body

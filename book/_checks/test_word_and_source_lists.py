@@ -10,8 +10,8 @@ from docutils import nodes
 from docutils.utils import new_document
 from hypothesis import given
 from hypothesis import strategies as st
+from measured_book.pages.references import Sources, addresses_of, entry_for, faults, read_references, sources_in, users
 from pybtex.database import parse_string  # type: ignore[import-untyped]
-from reference_list import Sources, addresses_of, entry_for, faults, read_references, sources_in, users
 
 from tests.book.small_book import Book, Build
 
@@ -107,8 +107,6 @@ def test_every_reference_of_the_book_is_used_on_a_page() -> None:
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     made = Book(tmp_path_factory.mktemp("lists"))
-    with (made.source / "conf.py").open("a", encoding="utf-8") as file:
-        file.write('extensions += ["glossary_hover", "reference_list"]\n')
     (made.source / "references.bib").write_text(BIB, "utf-8")
     for name, text in (("index", INDEX), ("page", PAGE), ("words", WORDS), ("sources", SOURCES)):
         made.write(name, text)

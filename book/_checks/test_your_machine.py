@@ -12,10 +12,18 @@ from typing import Any
 import pytest
 from gate_accessibility import check as accessibility_problems
 from made_page import made_page, opened_page
+from measured_book.machines.explorers import (
+    PUBLISHED,
+    SCRIPTS,
+    STYLES,
+    RooflineExplorerNode,
+    YourMachineNode,
+    roofs_of,
+    rules,
+    script,
+)
 from playwright.sync_api import Browser, Locator
 from playwright.sync_api import Page as Tab
-from published_machines import PUBLISHED
-from your_machine import SCRIPTS, STYLES, RooflineExplorerNode, YourMachineNode, roofs_of, rules, script
 
 from tests.report.made_measurements import made_measurements
 from tinytorch.report.measurements import LARGEST_BYTES, parse

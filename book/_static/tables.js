@@ -46,12 +46,12 @@
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll("table.sortable").forEach(makeSortable);
     // A browser leaves the focus where a pixel of it shows at the edge of a box that scrolls; a press moves nothing.
-    for (const box of document.querySelectorAll(".measured-table, .pst-scrollable-table-container"))
+    for (const box of document.querySelectorAll(".measured-table, .scrolled-table"))
       box.addEventListener("focusin", ({ target }) => {
         if (target !== box && target.matches(":focus-visible")) target.scrollIntoView({ block: "nearest", inline: "nearest" });
       });
     // A table wider than the page can be scrolled with the keyboard only when it can have the focus.
-    for (const box of document.querySelectorAll(".pst-scrollable-table-container"))
+    for (const box of document.querySelectorAll(".scrolled-table"))
       if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
   });
 }

@@ -8,8 +8,6 @@ from typing import Any
 
 #: Warnings that are shown at the end; of more the number is told.
 SHOWN = 20
-#: How MyST-NB warns of a cell that failed, before it ends the build.
-_FAILED_CELL = "Executing notebook failed"
 
 
 def duration(seconds: float) -> str:
@@ -105,8 +103,6 @@ class Story:
         return "Writing the pages." if self.pages else None
 
     def _warning(self, event: dict[str, Any]) -> None:
-        if _FAILED_CELL in event["text"]:
-            return  # told in full when the build ends because of it
         place = _short(event["where"])
         self.warnings.append(f"{place}: {event['text']}" if place else event["text"])
 

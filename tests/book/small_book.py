@@ -16,8 +16,15 @@ EXTENSIONS = Path(__file__).resolve().parents[2] / "book" / "_ext"
 CONFIGURATION = """
 import sys
 sys.path.insert(0, {extensions!r})
+import measured_book
+from measured_book.site import math
+
+def setup(app):
+    measured_book.setup_content(app)
+    math.setup(app)
+
 project = "Small book"
-extensions = ["myst_nb", "measured", "page_line", "listings", "executions", "execution_cache", "mathml"]
+extensions = ["myst_nb"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
@@ -27,6 +34,9 @@ execution_key_paths = ["../package", "../requirements.lock"]
 html_theme = "basic"
 html_copy_source = False
 """
+
+#: What the first page quotes.
+REFERENCES = "@misc{someone2009, title = {A paper}, year = {2009}, url = {https://example.org/paper}}\n"
 
 HEADER = """---
 jupytext:
@@ -176,6 +186,7 @@ class Book:
         (folder / "package").mkdir()
         (folder / "package" / "module.py").write_text("x = 1\n", "utf-8")
         (folder / "requirements.lock").write_text("numpy==2\n", "utf-8")
+        (self.source / "references.bib").write_text(REFERENCES, "utf-8")
         (self.source / "conf.py").write_text(CONFIGURATION.format(extensions=str(EXTENSIONS)), "utf-8")
 
     def write(self, name: str, text: str) -> None:

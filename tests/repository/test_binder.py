@@ -9,10 +9,10 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+from measured_book.site.repository import Repository, binder_address
 from notebook_lab import Lab
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from repository import Repository, theme_options
 
 from tests.repository.lock_markers import PLATFORMS, PYTHONS, applies
 
@@ -77,8 +77,8 @@ def test_what_binder_runs_is_a_script_without_faults() -> None:
 
 
 def test_the_launch_button_leads_where_the_check_goes() -> None:
-    options = theme_options(Repository("https://github.com/someone/book", "github"))
-    assert options["launch_buttons"] == {"binderhub_url": "https://mybinder.org", "notebook_interface": "jupyterlab"}
-    path = f"{options['path_to_docs']}/machine.md"
+    address = binder_address(Repository("https://github.com/someone/book", "github"), "book/machine.md")
+    opened, _, path = address.partition("?urlpath=lab/tree/")
+    assert opened == "https://mybinder.org/v2/gh/someone/book/HEAD"
     assert Lab("http://127.0.0.1:1", "secret").launch(path).startswith("http://127.0.0.1:1/lab/tree/book/machine.md?")
     assert (ROOT / path).is_file()

@@ -75,7 +75,6 @@ print("much else")
 tell(event="plan", pages=[{"page": "roofline", "cells": 2, "runs": True, "why": "its cells changed", "seconds": 61.2}])
 tell(event="page", page="roofline")
 tell(event="warning", where="/somewhere/book/roofline.md:12", text="page 'roofline' has recorded no number 'peak'")
-tell(event="warning", where="/somewhere/book/roofline.md", text="Executing notebook failed: CellExecutionError")
 tell(event="failed-cell", page="roofline", source="roofline.md", cell=3, line=2, code="1 / 0", source_line=40,
      error="ZeroDivisionError: division by zero")
 sys.exit(2)

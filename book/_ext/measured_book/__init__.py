@@ -1,0 +1,64 @@
+"""Sphinx extension of the book: executes its pages, puts their records into their text, and makes the site of them.
+
+It is listed last among the book's extensions: whatever others add to a page comes before what the site makes of it.
+"""
+
+from __future__ import annotations
+
+from sphinx.application import Sphinx
+from sphinx.util.typing import ExtensionMetadata
+
+
+def setup(app: Sphinx) -> ExtensionMetadata:
+    """Connect all parts in the order in which they work on a page."""
+    setup_content(app)
+    setup_site(app)
+    return {
+        "version": "1",
+        "env_version": 1,
+        # A page runs when it is read, and one that runs beside another disturbs its timing.
+        "parallel_read_safe": False,
+        "parallel_write_safe": True,
+    }
+
+
+def setup_content(app: Sphinx) -> None:
+    """Connect what pages hold: records, their notebooks, elements that are made of them."""
+    # Within the function, as are those below, so that who needs one part does not load all.
+    from measured_book.collector import BookCollector
+    from measured_book.execution import cache, events
+    from measured_book.machines import cluster, explorers, table
+    from measured_book.notebooks import downloads
+    from measured_book.pages import elements, exercises, glossary, lists, references
+    from measured_book.records import card, predictions, roles
+    from measured_book.site import repository
+
+    app.setup_extension("myst_nb")
+    repository.setup(app)
+    events.setup(app)
+    cache.setup(app)
+    roles.setup(app)
+    elements.setup(app)
+    exercises.setup(app)
+    app.add_env_collector(BookCollector)
+    glossary.setup(app)
+    predictions.setup(app)
+    references.setup(app)
+    lists.setup(app)
+    explorers.setup(app)
+    cluster.setup(app)
+    table.setup(app)
+    card.setup(app)
+    downloads.setup(app)
+
+
+def setup_site(app: Sphinx) -> None:
+    """Connect what the site makes of pages: its address, formulas, drawings, assets and policy."""
+    from measured_book.site import assets, drawings, frame, math, search, security
+
+    frame.setup(app)
+    math.setup(app)
+    search.setup(app)
+    drawings.setup(app)
+    assets.setup(app)
+    security.setup(app)

@@ -1,0 +1,42 @@
+"""Collector of the book's state: what is kept of a page when it was read, and what other pages then show."""
+
+from __future__ import annotations
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.environment.collectors import EnvironmentCollector
+
+from measured_book.execution.runs import page_run
+from measured_book.pages.elements import has_late_html
+from measured_book.pages.glossary import uses_words, words_in
+from measured_book.pages.references import sources_in
+from measured_book.records.store import executed_notebook
+from measured_book.state import state_of
+
+
+class BookCollector(EnvironmentCollector):
+    """Keeper of `BookState` as pages come and go.
+
+    It merges nothing from other processes: the extension says that pages are read one after the other.
+    """
+
+    def clear_doc(self, app: Sphinx, env: BuildEnvironment, docname: str) -> None:  # noqa: ARG002
+        """Forget a page before it is read again, or because it is gone."""
+        state_of(env).forget(docname)
+
+    def process_doc(self, app: Sphinx, doctree: nodes.document) -> None:
+        """Keep what a page gave that was just read; its records were taken while it was."""
+        docname, state = app.env.docname, state_of(app.env)
+        page = state.of(docname)
+        page.has_late_html = has_late_html(doctree)
+        page.sources = sources_in(doctree)
+        page.uses_words, page.words = uses_words(doctree), words_in(doctree)
+        state.glossary_changed |= bool(page.words)
+        notebook = executed_notebook(app.env, docname)
+        if notebook is not None:
+            page.run = page_run(notebook, page.records.provenance["when"] if page.records is not None else None)
+
+    def get_updated_docs(self, app: Sphinx, env: BuildEnvironment) -> list[str]:  # noqa: ARG002
+        """Return the pages to write again, now that all are read."""
+        return sorted(state_of(env).begin_writing() & env.found_docs)

@@ -1,0 +1,243 @@
+"""Execution of pages, one at a time in the book's order, and cache of their results under a key of all they measure.
+
+A page runs before MyST-NB reads it, which then finds the result in the cache: so times and memory are kept with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
+from measured_book.execution.events import tell
+from measured_book.execution.key import PageHistory, PageParts, Surroundings, page_parts, surroundings
+from measured_book.execution.runs import execute
+from measured_book.records.store import results_of
+from measured_book.state import state_of
+from myst_nb.core.read import create_nb_reader
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.environment import BuildEnvironment
+from sphinx.util import logging
+
+LOGGER = logging.getLogger(__name__)
+#: Packages that pages import, relative to the book's sources; of them a page's key holds what the page may import.
+PACKAGES = ["../tinytorch"]
+#: Files and folders that every page's key holds.
+PATHS = ["../requirements.lock"]
+#: Results of this many latest keys stay for each page, so that going back and forth between states runs nothing twice.
+KEPT = 3
+#: The variable that names the pages of a build of some, separated by spaces; unset or empty for all.
+SELECTED = "TINYTORCH_BUILD_PAGES"
+CACHE_FOLDER = ".jupyter_cache"
+HISTORY_FILE = "executions.json"
+#: Where a kernel that tells so writes the names of the modules that it loaded: see scripts/building/settings.py.
+LOADED_MODULES = "loaded-modules.txt"
+
+
+class Execution:
+    """Execution of the pages of one build: what each depends on, which run and why, and their running."""
+
+    def __init__(self, app: Sphinx) -> None:
+        self.app = app
+        #: Holds the site, the cache and what else builds leave.
+        self.folder = Path(app.outdir).parent.resolve()
+        self.history = PageHistory(self.folder / HISTORY_FILE)
+        self.parts: dict[str, PageParts] = {}
+        self.selected = frozenset(os.environ.get(SELECTED, "").split())
+        self.left_out: set[str] = set()
+
+    @cached_property
+    def around(self) -> Surroundings:
+        """What all pages share."""
+        config = self.app.config
+        return surroundings(Path(self.app.srcdir), config.execution_packages, config.execution_key_paths)
+
+    def notebook(self, docname: str) -> nbformat.NotebookNode | None:
+        """Return the page as the notebook that MyST-NB would execute, without outputs; None if it has no cells."""
+        env = self.app.env
+        path = Path(env.doc2path(docname))
+        content = path.read_text("utf-8")
+        settings = env.myst_config, env.mystnb_config  # type: ignore[attr-defined]
+        reader = create_nb_reader(str(path), *settings, content)
+        return None if reader is None else reader.read(content)
+
+    def study(self, docname: str) -> nbformat.NotebookNode | None:
+        """Learn what the page's result depends on now, and return its notebook; None if it has none."""
+        notebook = self.notebook(docname)
+        if notebook is None:
+            self.parts.pop(docname, None)
+            return None
+        cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+        self.parts[docname] = page_parts(cells, self.around)
+        return notebook
+
+    def cache_folder(self, docname: str) -> Path:
+        """Return the folder of results of the page under its present key."""
+        return self.folder / CACHE_FOLDER / docname.replace("/", "--") / self.parts[docname].key()
+
+    def has_result(self, docname: str, notebook: nbformat.NotebookNode) -> bool:
+        """Return whether the page's result can be taken from the cache."""
+        folder = self.cache_folder(docname)
+        if not (folder / "global.db").is_file():
+            return False
+        try:
+            get_cache(str(folder)).match_cache_notebook(notebook)
+        except KeyError:
+            return False
+        return True
+
+    def must_not_run(self, docname: str, notebook: nbformat.NotebookNode | None) -> bool:
+        """Return whether a build of other pages reads this one, which would have to run."""
+        left = bool(self.selected) and docname not in self.selected
+        return left and notebook is not None and not self.has_result(docname, notebook)
+
+    def prepare(self, _: Sphinx, config: Config) -> None:
+        """Set what is the same in every build, so that Sphinx does not read all pages because it changed."""
+        config.nb_execution_cache_path = str(self.folder / CACHE_FOLDER)
+
+    def outdated(
+        self, _: Sphinx, env: BuildEnvironment, added: set[str], changed: set[str], __: set[str]
+    ) -> Iterable[str]:
+        """Return the unchanged pages whose key is another than when they were last read, or whose result is gone."""
+        found = []
+        for docname in sorted(env.found_docs - added - changed):
+            notebook = self.study(docname)
+            if notebook is None:
+                continue
+            same = state_of(env).of(docname).key == self.parts[docname].key()
+            if not same or not self.has_result(docname, notebook):
+                found.append(docname)
+        return found
+
+    def plan(self, _: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
+        """Find which pages will run and why, and tell.
+
+        A build of some pages leaves others as they were when they were last read; those that never were are read and
+        not run.
+        """
+        pages = []
+        for docname in list(docnames):
+            notebook = self.study(docname)
+            if self.must_not_run(docname, notebook):
+                if docname in env.all_docs:
+                    docnames.remove(docname)
+                    continue
+                self.left_out.add(docname)
+                notebook = None
+            page: dict[str, Any] = {"page": docname, "cells": 0, "runs": False, "why": None, "seconds": None}
+            if notebook is not None:
+                page["cells"] = sum(cell.cell_type == "code" for cell in notebook.cells)
+                if not self.has_result(docname, notebook):
+                    page["runs"] = True
+                    page["why"] = self.history.why(docname, self.parts[docname])
+                    page["seconds"] = self.history.seconds(docname)
+            pages.append(page)
+        tell("plan", pages=pages)
+
+    def begin_page(self, _: Sphinx, docname: str, __: list[str]) -> None:
+        """Run the page if its result is not in the cache, and point MyST-NB to where it is."""
+        tell("page", page=docname)
+        env = self.app.env
+        page = state_of(env).of(docname)
+        if docname in self.left_out:
+            page.left_out = True
+            env.mystnb_config = env.mystnb_config.copy(execution_mode="off")  # type: ignore[attr-defined]
+        elif docname in self.parts:
+            folder = self.cache_folder(docname)
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.touch()
+            page.key = folder.name
+            settings = {"execution_mode": "cache", "execution_cache_path": str(folder)}
+            env.mystnb_config = env.mystnb_config.copy(**settings)  # type: ignore[attr-defined]
+            notebook = self.notebook(docname)
+            if notebook is not None and not self.has_result(docname, notebook):
+                self._run(docname, notebook)
+                page.ran = True
+
+    def _run(self, docname: str, notebook: nbformat.NotebookNode) -> None:
+        """Run a page, put its result into the cache, and check that nothing ran that its key does not know."""
+        path = Path(self.app.env.doc2path(docname))
+        (self.folder / LOADED_MODULES).unlink(missing_ok=True)
+        seconds = execute(docname, notebook, str(path.parent), self.app.config.nb_execution_timeout)
+        result = CacheBundleIn(notebook, str(path), data={"execution_seconds": seconds})
+        get_cache(str(self.cache_folder(docname))).cache_notebook_bundle(result, check_validity=False, overwrite=True)
+        LOGGER.info("%s: Executed notebook in %.2f seconds", path, seconds)
+        self.history.remember(docname, self.parts[docname], seconds)
+        self._check_loaded(docname)
+        tell("ran", page=docname, seconds=seconds)
+
+    def _check_loaded(self, docname: str) -> None:
+        path = self.folder / LOADED_MODULES
+        if not path.is_file():
+            return
+        known = self.parts[docname].modules
+        files = [name for package in self.around.packages for name in package.files]
+        unknown = sorted(set(files).intersection(path.read_text("utf-8").split()).difference(known))
+        if unknown:
+            LOGGER.warning(
+                "its cells loaded %s, which its key does not hold: import it by a name that execution/closure.py can"
+                " see [execution_cache]",
+                ", ".join(unknown),
+                location=docname,
+                type="execution_cache",
+            )
+
+
+def _toc_order(site_map: Any) -> list[str]:
+    """Return the pages in the order of the table of contents, depth first."""
+    ordered: list[str] = []
+
+    def visit(docname: str) -> None:
+        if docname in ordered or docname not in site_map:
+            return
+        ordered.append(docname)
+        for child in site_map[docname].child_files():
+            visit(str(child))
+
+    visit(site_map.root.docname)
+    return ordered
+
+
+def order_pages(app: Sphinx, _: BuildEnvironment, docnames: list[str]) -> None:
+    """Read, and so execute, the pages in the order of the table of contents; others after them by name."""
+    site_map = getattr(app.config, "external_site_map", None)
+    ordered = [] if site_map is None else _toc_order(site_map)
+    place = {docname: index for index, docname in enumerate(ordered)}
+    docnames.sort(key=lambda docname: (place.get(docname, len(place)), docname))
+
+
+def drop_old(app: Sphinx, exception: Exception | None) -> None:
+    """After a build without fault, remove all but each page's latest results, and those of pages that are gone."""
+    if exception is not None or app.statuscode:
+        return
+    root = Path(app.config.nb_execution_cache_path)
+    current = {found for name in state_of(app.env).pages if (found := results_of(app.env, name)) is not None}
+    pages = {folder.parent for folder in current}
+    for page in [path for path in root.glob("*") if path.is_dir()]:
+        results = sorted((path for path in page.iterdir() if path not in current), key=_changed_last, reverse=True)
+        for path in results[KEPT - 1 :] if page in pages else [page]:
+            shutil.rmtree(path)
+
+
+def _changed_last(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def setup(app: Sphinx) -> None:
+    """Connect to the events of a build."""
+    app.add_config_value("execution_packages", PACKAGES, "env", list)
+    app.add_config_value("execution_key_paths", PATHS, "env", list)
+    execution = Execution(app)
+    app.connect("config-inited", execution.prepare)
+    app.connect("env-get-outdated", execution.outdated)
+    app.connect("env-before-read-docs", order_pages)
+    app.connect("env-before-read-docs", execution.plan)
+    app.connect("source-read", execution.begin_page)
+    app.connect("build-finished", drop_old)

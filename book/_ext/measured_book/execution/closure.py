@@ -1,0 +1,125 @@
+"""Import closure: the modules of our package that code may import, found without running it; never too few."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class SourcePackage:
+    """Modules of the package in ``folder``, and what each may import.
+
+    A module may import what its import statements name, also inside of functions, and what a string in it names:
+    modules are also imported by name, in this process or in one that it starts. A formatted string that begins with
+    a module's name, or with ``{__package__}``, may name everything below it. Each module brings the packages that it
+    lies in, as importing it runs them. Docstrings name modules only to readers.
+
+    A name that is glued together from pieces that do not show the package's name would be missed; whoever executes
+    code can therefore compare `may_import` with what was loaded.
+    """
+
+    folder: Path
+    files: dict[str, Path] = field(init=False)
+    _found: dict[str, set[str]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.folder = self.folder.resolve()
+        self.files = {self._name_of(path): path for path in sorted(self.folder.rglob("*.py"))}
+        if self.name not in self.files:
+            raise ValueError(f"folder must be a package with an __init__.py, but {self.folder} is none")
+        self._naming = re.compile(rf"\b{re.escape(self.name)}(?:\.\w+)*\b")
+
+    @property
+    def name(self) -> str:
+        """What the package is imported as."""
+        return self.folder.name
+
+    def _name_of(self, path: Path) -> str:
+        parts = path.relative_to(self.folder.parent).with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    def may_import(self, code: Iterable[str]) -> set[str]:
+        """Return the names of all modules of the package that pieces of ``code`` may import, by whatever way.
+
+        Raises:
+            SyntaxError: if a module of the package is no Python.
+        """
+        waiting = [name for piece in code for name in self._of_text(piece)]
+        reached: set[str] = set()
+        while waiting:
+            module = waiting.pop()
+            if module not in reached:
+                reached.add(module)
+                waiting += self._of_module(module)
+        return reached
+
+    def digests(self, modules: Iterable[str]) -> dict[str, str]:
+        """Return the SHA-256 of each module's source, by name."""
+        return {name: hashlib.sha256(self.files[name].read_bytes()).hexdigest() for name in sorted(modules)}
+
+    def _of_module(self, module: str) -> set[str]:
+        if module not in self._found:
+            path = self.files[module]
+            within = module if path.name == "__init__.py" else module.rpartition(".")[0]
+            self._found[module] = set(self._of_tree(ast.parse(path.read_text("utf-8")), within))
+        return self._found[module]
+
+    def _of_text(self, code: str) -> set[str]:
+        """Return what a cell names; one that is no plain Python, as with a magic line, by the words in it alone."""
+        try:
+            return set(self._of_tree(ast.parse(code), self.name))
+        except SyntaxError:
+            if self.name in code:
+                return set(self.files)
+            return set()
+
+    def _of_tree(self, tree: ast.Module, within: str) -> Iterator[str]:
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield from self._leading_to(alias.name)
+            elif isinstance(node, ast.ImportFrom):
+                base = self._absolute(node, within)
+                yield from self._leading_to(base)
+                for alias in node.names:
+                    yield from self._leading_to(f"{base}.{alias.name}")
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                for named in self._naming.findall(node.value):
+                    yield from self._leading_to(named)
+            elif isinstance(node, ast.JoinedStr):
+                yield from self._below(node, within)
+
+    def _absolute(self, node: ast.ImportFrom, within: str) -> str:
+        parents = within.split(".")
+        start = parents[: len(parents) - node.level + 1] if node.level else []
+        return ".".join([*start, *([node.module] if node.module else [])])
+
+    def _leading_to(self, name: str) -> Iterator[str]:
+        """Yield the module ``name``, or the one that has it as an attribute, and the packages that it lies in."""
+        while name:
+            if name in self.files:
+                yield name
+            name = name.rpartition(".")[0]
+
+    def _below(self, text: ast.JoinedStr, within: str) -> Iterator[str]:
+        """Yield all that a formatted string may name: every module whose name begins as it does."""
+        beginning = ""
+        for part in text.values:
+            if isinstance(part, ast.Constant):
+                beginning += str(part.value)
+            elif isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Name):
+                if part.value.id not in ("__package__", "__name__"):
+                    break
+                beginning += within
+            else:
+                break
+        for named in re.findall(rf"\b{re.escape(self.name)}(?:\.\w+)*\.?$", beginning):
+            for module in self.files:
+                if module.startswith(named):
+                    yield from self._leading_to(module)

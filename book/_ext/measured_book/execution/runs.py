@@ -1,0 +1,164 @@
+"""Executions of pages: how long each cell took and the memory that all held, kept with the executed notebook."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from threading import Event, Thread
+from types import TracebackType
+from typing import Self
+
+import nbformat
+import psutil
+from jupyter_cache.executors.utils import single_nb_execution
+from measured_book.records.store import TIMES_KEY
+from nbclient.exceptions import DeadKernelError
+from sphinx.errors import SphinxError
+
+_BEGIN, _END = "iopub.status.busy", "iopub.status.idle"
+#: Seconds between two looks at the memory. A look takes some milliseconds of another thread than the page's.
+_EVERY_SECONDS = 0.5
+
+
+class PageRunError(SphinxError):
+    """End of the build by a page ``docname`` whose cells did not run to their end; its cause says why."""
+
+    category = "A page did not run to its end"
+
+    def __init__(self, docname: str, why: str) -> None:
+        super().__init__(f"{docname}: {why}")
+        self.docname = docname
+
+
+@dataclass(frozen=True)
+class CellRun:
+    """Execution of one code cell: its first line of code, and the seconds that it took, if they were kept."""
+
+    code: str
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class PageRun:
+    """Execution of one page.
+
+    Attributes:
+        began: when, in ISO 8601; None if that is not known.
+        cells: of code.
+        peak_bytes: the most memory that its processes held together; None if that was not kept.
+    """
+
+    began: str | None
+    cells: tuple[CellRun, ...]
+    peak_bytes: int | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """Return how long all cells took; None if the time of one is not known."""
+        known = [cell.seconds for cell in self.cells if cell.seconds is not None]
+        return sum(known) if len(known) == len(self.cells) else None
+
+
+def _seconds(cell: nbformat.NotebookNode) -> float | None:
+    times = cell.metadata.pop("execution", {})
+    if _BEGIN not in times or _END not in times:
+        return None
+    return (datetime.fromisoformat(times[_END]) - datetime.fromisoformat(times[_BEGIN])).total_seconds()
+
+
+def keep_times(notebook: nbformat.NotebookNode, peak_bytes: int) -> None:
+    """Move the times that nbclient left in the cells to the notebook's metadata, and put the memory beside them.
+
+    In each cell's own they would become part of the cache's key, and no result would be found again.
+    """
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    began = next((cell.metadata["execution"].get(_BEGIN) for cell in cells if "execution" in cell.metadata), None)
+    seconds = [_seconds(cell) for cell in cells]
+    notebook.metadata[TIMES_KEY] = {"began": began, "seconds": seconds, "peak_bytes": peak_bytes}
+
+
+def held_bytes(processes: list[psutil.Process]) -> int:
+    """Return the bytes of memory that the processes hold together; one that has ended holds none.
+
+    Memory that several share counts in parts, once in all, as a group's limit charges it. Where the system does not
+    tell shares (macOS), only what each has for itself counts. Source: proc_pid_smaps(5), Pss.
+    """
+    total = 0
+    for process in processes:
+        try:
+            found = process.memory_full_info()
+        except psutil.Error:
+            continue
+        total += getattr(found, "pss", found.uss)
+    return total
+
+
+class PeakMemory:
+    """Most memory that processes below this one held together: ``with PeakMemory() as peak: ...; peak.bytes``.
+
+    Looked at twice a second: what is held for less may be missed.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._over = Event()
+        self._watch = Thread(target=self._look, name="peak-memory", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._watch.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._watch.join()
+
+    def _look(self) -> None:
+        own = psutil.Process()
+        while not self._over.wait(_EVERY_SECONDS):
+            self.bytes = max(self.bytes, held_bytes(own.children(recursive=True)))
+
+
+def execute(docname: str, notebook: nbformat.NotebookNode, folder: str, timeout: float | None) -> float:
+    """Execute the page's ``notebook``, which then holds its outputs, times and the most memory; return the seconds.
+
+    Args:
+        docname: the page.
+        notebook: as MyST-NB reads it.
+        folder: that the cells run in.
+        timeout: the seconds that a cell may take; None for any.
+
+    Raises:
+        PageRunError: if a cell raises an error or takes too long, or its kernel dies.
+    """
+    try:
+        with PeakMemory() as peak:
+            result = single_nb_execution(notebook, folder, timeout, allow_errors=False, record_timing=True)
+    except DeadKernelError as error:
+        raise PageRunError(docname, str(error)) from error
+    if result.err is not None:
+        raise PageRunError(docname, result.exc_string or str(result.err)) from result.err
+    keep_times(notebook, peak.bytes)
+    return float(result.time)
+
+
+def _first_line(code: str) -> str:
+    lines = [line.strip() for line in code.splitlines()]
+    return next((line for line in lines if line and not line.startswith("#")), "")
+
+
+def page_run(notebook: nbformat.NotebookNode, when: str | None) -> PageRun | None:
+    """Return the execution of a notebook; None if it has no code cells.
+
+    Args:
+        notebook: executed.
+        when: the time at which its page made its first record, for notebooks that kept no times.
+    """
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    if not cells:
+        return None
+    times = notebook.metadata.get(TIMES_KEY, {})
+    seconds = times.get("seconds", [None] * len(cells))
+    runs = tuple(CellRun(_first_line(cell.source), took) for cell, took in zip(cells, seconds, strict=True))
+    return PageRun(when or times.get("began"), runs, times.get("peak_bytes") or None)

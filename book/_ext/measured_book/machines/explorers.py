@@ -1,0 +1,170 @@
+"""Explorers of a reader's machine and of its roofline beside the book's, and the measurements that they compare with.
+
+What is compared is written as scripts, since a page that was opened from a folder can load these and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from measured_book.pages.elements import EXPLORER_SCRIPTS, EXPLORER_STYLES, LateHtml, load_files
+from measured_book.state import reading_order, state_of
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util.docutils import SphinxDirective
+
+from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.report import measurements
+from tinytorch.report.records import Json
+from tinytorch.report.records import schema as record_schema
+
+#: The folder of the site that holds files of measurements.
+FOLDER = "_measurements"
+#: The page whose tables are the roofs and points of the interactive roofline.
+ROOFS_PAGE, ROOFS_TABLES = "your_machine", ("roofs", "ops")
+#: In the order in which they need each other.
+SCRIPTS = (*EXPLORER_SCRIPTS, "your-machine-check.js", "your-machine.js", "roofline-drawing.js", "roofline.js")
+STYLES = ("your-machine.css", *EXPLORER_STYLES, "roofline.css")
+#: Roofs of machines that the book did not measure, as their makers publish them, each with its source.
+#: Peaks in operations a second without sparsity, 2 for each multiply-add, and bandwidths in B/s.
+PUBLISHED: tuple[Json, ...] = (
+    {
+        "name": "NVIDIA A100, 40 GB",
+        "short": "A100",
+        "source": "NVIDIA A100 Tensor Core GPU Architecture, 2020",
+        "address": "https://images.nvidia.com/aem-dam/en-zz/Solutions/data-center/nvidia-ampere-architecture-whitepaper.pdf",
+        "peaks": [["FP32", 19.5e12], ["BF16", 312e12], ["INT8", 624e12]],
+        "levels": [["memory", 1555e9]],
+    },
+    {
+        "name": "Google TPU v5e",
+        "short": "TPU v5e",
+        "source": "Google Cloud, TPU v5e",
+        "address": "https://cloud.google.com/tpu/docs/v5e",
+        "peaks": [["BF16", 197e12], ["INT8", 393e12]],
+        "levels": [["memory", 819e9]],
+    },
+)
+
+
+class YourMachineNode(LateHtml):
+    """Place where a reader's file is taken and shown."""
+
+    def html(self, app: Sphinx, docname: str) -> str:  # noqa: ARG002 - others ask the application
+        """Return the place, with what it holds for a browser without JavaScript."""
+        up = "../" * docname.count("/")
+        return (
+            f'<div class="your-machine" data-book="{up}{FOLDER}/book.js">\n'
+            "<p>A browser with JavaScript takes your file here, and sends it nowhere. Without, compare it with "
+            f'<a href="{up}{FOLDER}/book.json" download>the file of the book’s machine</a> line by line: '
+            "each record has a line of its own.</p>\n</div>\n"
+            f'<p class="your-machine-try">No file yet? Try it with <a href="{up}{FOLDER}/book.json" download>the '
+            "book’s own</a>.</p>"
+        )
+
+
+class RooflineExplorerNode(LateHtml):
+    """Place of the interactive roofline, which takes that of the drawn one."""
+
+    def html(self, app: Sphinx, docname: str) -> str:  # noqa: ARG002 - others ask the application
+        """Return the place; the drawn figure above it stays where there is no JavaScript."""
+        up = "../" * docname.count("/")
+        return (
+            f'<div class="roofline-explorer" data-instead="{escape(self["instead"])}"></div>\n'
+            f'<script src="{up}{FOLDER}/roofs.js" defer></script>'
+        )
+
+
+class YourMachineDirective(SphinxDirective):
+    """``{your-machine}``: takes a file that `tinytorch measure` wrote, and shows it beside the book's."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place."""
+        return [YourMachineNode()]
+
+
+class RooflineExplorerDirective(SphinxDirective):
+    """``{roofline-explorer}``: an interactive roofline in the place of the page's figure ``roofline``."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place."""
+        return [RooflineExplorerNode(instead="figure-roofline")]
+
+
+def book_measurements(env: BuildEnvironment) -> Json | None:
+    """Return the book's own file of measurements, pages in reading order; None if no page measured anything."""
+    order = reading_order(env)
+    pages = sorted(state_of(env).records.values(), key=lambda page: order.get(page.docname, len(order)))
+    entries = [measurements.page_entry(page.as_file()) for page in pages]
+    if not entries:
+        return None
+    return measurements.document("The machine that built the book", entries)
+
+
+def roofs_of(made: Json) -> Json:
+    """Return of a file of measurements what the roofline is drawn from."""
+    pages = [
+        {**page, "records": [record for record in page["records"] if record["key"] in ROOFS_TABLES]}
+        for page in made["pages"]
+        if page["page"] == ROOFS_PAGE
+    ]
+    return {**made, "pages": pages}
+
+
+def rules() -> Json:
+    """Return what a browser checks a file by: both schemas, and the limits besides them."""
+    return {
+        "schema": measurements.schema(),
+        "records": record_schema(),
+        "limits": {
+            "largest_bytes": measurements.LARGEST_BYTES,
+            "longest_text": measurements.LONGEST_TEXT,
+            "longest_list": measurements.LONGEST_LIST,
+            "deepest": measurements.DEEPEST,
+            "largest_number": measurements.LARGEST_NUMBER,
+        },
+    }
+
+
+def script(name: str, value: Json) -> str:
+    """Return a script that gives pages ``value`` as the global ``name``."""
+    return f"globalThis.{name} = {json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(',', ':'))};\n"
+
+
+def write_data(app: Sphinx, exception: Exception | None) -> None:
+    """Write the book's measurements into the site: as a file to try, and as scripts to compare with and draw from."""
+    if exception is not None or app.builder.format != "html":
+        return
+    folder = Path(app.outdir, FOLDER)
+    made = book_measurements(app.env)
+    if made is None:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    titles = [[page["page"], app.env.titles[page["page"]].astext()] for page in made["pages"]]
+    folder.mkdir(exist_ok=True)
+    for name, text in (
+        ("book.json", measurements.as_text(made)),
+        ("book.js", script("tinytorchBook", {"measurements": made, "titles": titles, **rules()})),
+        ("roofs.js", script("tinytorchRoofs", {"measurements": roofs_of(made), "published": list(PUBLISHED)})),
+    ):
+        write_whole(folder / name, text)
+
+
+def add_files(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
+    """Load styles and scripts on the pages that have one of the places."""
+    body = context.get("body", "")
+    if 'class="your-machine"' in body or 'class="roofline-explorer"' in body:
+        load_files(app, STYLES, SCRIPTS)
+
+
+def setup(app: Sphinx) -> None:
+    """Connect to the reading and writing of pages."""
+    app.add_directive("your-machine", YourMachineDirective)
+    app.add_directive("roofline-explorer", RooflineExplorerDirective)
+    app.connect("html-page-context", add_files)
+    app.connect("build-finished", write_data)

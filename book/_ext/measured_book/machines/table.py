@@ -1,0 +1,218 @@
+"""Table of machines that ran the book: a row for each file in the folder of measurements, and one for this build.
+
+The files come from strangers. Each is checked as the page "Your machine" checks it before anything of it is used, and
+whatever is shown of it is escaped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from html import escape
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from docutils import nodes
+from measured_book.machines.explorers import FOLDER, ROOFS_PAGE, book_measurements
+from measured_book.pages.elements import LateHtml
+from measured_book.state import state_of
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+from tinytorch.report.claims import VERDICTS
+from tinytorch.report.measurements import read_measurements
+from tinytorch.report.numbers import format_interval, format_number
+from tinytorch.report.provenance import blas_label
+from tinytorch.report.records import Json
+
+LOGGER = logging.getLogger(__name__)
+STYLE = "machines.css"
+TABLE_CLASS = "measured-table machines"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """File of measurements, and its address in the site."""
+
+    made: Json
+    address: str
+
+    def record(self, page: str, key: str) -> Json | None:
+        """Return a record; None where the file has none of that name."""
+        found = (record for entry in self.made["pages"] if entry["page"] == page for record in entry["records"])
+        return next((record for record in found if record["key"] == key), None)
+
+    def number(self, page: str, key: str) -> Json | None:
+        """Return a record that holds a number; None where the file has none of that name."""
+        record = self.record(page, key)
+        return record if record is not None and "value" in record else None
+
+    def roof(self, name: str, *, all_threads: bool) -> Json | None:
+        """Return the rate of a roof for one thread or for most; None where it was not measured."""
+        table = self.record(ROOFS_PAGE, "roofs")
+        if table is None or table["kind"] != "table":
+            return None
+        keys = [column["key"] for column in table["columns"]]
+        rows = [dict(zip(keys, row, strict=True)) for row in table["rows"]]
+        fitting = [row for row in rows if row.get("roof") == name and _is_number(row.get("threads"))]
+        fitting.sort(key=lambda row: row["threads"]["value"])
+        if not fitting or (all_threads and fitting[-1]["threads"]["value"] == 1):
+            return None
+        rate = fitting[-1 if all_threads else 0].get("rate")
+        return rate if _is_number(rate) else None
+
+
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, dict)
+
+
+#: The columns of numbers: what they are called, and where the number is.
+NUMBERS: tuple[tuple[str, Callable[[Machine], Json | None]], ...] = (
+    ("FP32, one thread", lambda machine: machine.roof("FP32", all_threads=False)),
+    ("FP32, all cores", lambda machine: machine.roof("FP32", all_threads=True)),
+    ("INT8, one thread", lambda machine: machine.roof("INT8", all_threads=False)),
+    ("Memory, one thread", lambda machine: machine.roof("memory", all_threads=False)),
+    ("Memory, all cores", lambda machine: machine.roof("memory", all_threads=True)),
+    ("INT8 over FP32", lambda machine: machine.number("machine", "int8-over-fp32")),
+    ("Call of an empty function", lambda machine: machine.number("machine", "empty-call")),
+    ("Smallest ratio that can be told", lambda machine: machine.number("machine", "noise-floor")),
+)
+
+
+def _number_cell(number: Json | None) -> str:
+    if number is None:
+        return '<td class="numeric">–</td>'
+    interval, value = number["interval"], number["value"]
+    half = (interval["high"] - interval["low"]) / 2 if interval else None
+    shown = format_number(value, number["unit"], half_width=half)
+    ends = format_interval(interval["low"], interval["high"], shown) if interval else ""
+    spread = f' <span class="spread">{escape(ends)}</span>' if ends else ""
+    return f'<td class="numeric" data-value="{float(value)!r}">{escape(shown.text)}{spread}</td>'
+
+
+def _claims(machine: Machine) -> str:
+    verdicts = [
+        record["verdict"] for entry in machine.made["pages"] for record in entry["records"] if "verdict" in record
+    ]
+    return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS) if verdicts else "none judged"
+
+
+def _row(machine: Machine) -> str:
+    where = machine.made["pages"][0]["provenance"]
+    about = where["machine"]
+    libraries = ", ".join(
+        dict.fromkeys(f"{blas_label(one)} ({one['core'] or 'unknown'} kernels)" for one in where["blas"])
+    )
+    note = f' <span class="machine-note">{escape(machine.made["note"])}</span>' if machine.made["note"] else ""
+    words = (
+        f"{about['cores_usable']} of {about['cores_logical']}",
+        about["vectors"] or "unknown",
+        libraries or "none",
+        about["system"],
+    )
+    day = datetime.fromisoformat(where["when"])
+    name = f'<a href="{escape(machine.address)}" download>{escape(machine.made["label"])}</a>'
+    return (
+        f'<tr><th scope="row">{name}{note}</th>'
+        + "".join(_number_cell(find(machine)) for _, find in NUMBERS)
+        + f"<td>{escape(_claims(machine))}</td>"
+        + "".join(f"<td>{escape(text)}</td>" for text in words)
+        + f'<td><time datetime="{day.isoformat()}">{day:%d %B %Y}</time></td></tr>'
+    )
+
+
+def table_html(machines: list[Machine]) -> str:
+    """Return the table of machines; a sentence if there is none."""
+    if not machines:
+        return "<p>No machine has been sent in yet, and this build measured nothing.</p>"
+    names = ["Machine", *(name for name, _ in NUMBERS), "Claims", "Cores", "Vectors", "BLAS", "System", "Measured"]
+    classes = {name: ' class="numeric"' for name, _ in NUMBERS}
+    head = "".join(f'<th scope="col"{classes.get(name, "")}>{name}</th>' for name in names)
+    rows = "\n".join(_row(machine) for machine in machines)
+    return (
+        f'<div class="{TABLE_CLASS}" role="region" tabindex="0" aria-labelledby="machines-caption">\n'
+        '<table class="sortable">\n<caption id="machines-caption">Machines that ran the book, each with its file: '
+        "the median and its interval</caption>\n"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>"
+    )
+
+
+class MachinesNode(LateHtml):
+    """Place of the table of machines."""
+
+    def html(self, app: Sphinx, docname: str) -> str:
+        """Return the table: this build's machine, then those sent in, by label."""
+        up = "../" * docname.count("/")
+        book = book_measurements(app.env)
+        own = [Machine(book, f"{up}{FOLDER}/book.json")] if book else []
+        sent = [Machine(made, f"{up}{FOLDER}/{quote(name)}") for name, made in sent_in(app).items()]
+        return table_html([*own, *sorted(sent, key=lambda machine: machine.made["label"].casefold())])
+
+
+class MachinesDirective(SphinxDirective):
+    """``{machines-table}``: all machines of the folder of measurements."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place of the table."""
+        state_of(self.env).of(self.env.docname).has_machines = True
+        return [MachinesNode()]
+
+
+def _files(app: Sphinx) -> list[Path]:
+    return sorted(Path(app.srcdir, app.config.measurements_folder).resolve().glob("*.json"))
+
+
+def sent_in(app: Sphinx) -> dict[str, Json]:
+    """Return each file of the folder of measurements by name; one that cannot be used is a warning."""
+    found: dict[str, Json] = {}
+    for path in _files(app):
+        try:
+            found[path.name] = read_measurements(path)
+        except ValueError as error:
+            LOGGER.warning("measurements: %s [machines]", error, type="machines")
+    return found
+
+
+def outdated(app: Sphinx, env: BuildEnvironment, *_: set[str]) -> list[str]:
+    """Return the pages to read again because a file was added, changed or taken away."""
+    digest = hashlib.sha256()
+    for path in _files(app):
+        digest.update(f"{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    state = state_of(env)
+    before, state.machines = state.machines, digest.hexdigest()
+    if before == state.machines:
+        return []
+    return sorted(name for name, page in state.pages.items() if page.has_machines and name in env.found_docs)
+
+
+def copy_files(app: Sphinx, exception: Exception | None) -> None:
+    """Put the files into the site, each where its row's link leads."""
+    if exception is not None or app.builder.format != "html":
+        return
+    folder = Path(app.outdir, FOLDER)
+    sent = sent_in(app)
+    for path in _files(app):
+        if path.name in sent:
+            folder.mkdir(exist_ok=True)
+            shutil.copyfile(path, folder / path.name)
+
+
+def add_style(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
+    """Load the style on the pages that hold the table."""
+    if TABLE_CLASS in context.get("body", ""):
+        app.add_css_file(STYLE)
+
+
+def setup(app: Sphinx) -> None:
+    """Connect to the reading and writing of pages."""
+    app.add_config_value("measurements_folder", "../measurements", "env", str)
+    app.add_directive("machines-table", MachinesDirective)
+    app.connect("env-get-outdated", outdated)
+    app.connect("html-page-context", add_style)
+    app.connect("build-finished", copy_files)

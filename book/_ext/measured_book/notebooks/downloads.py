@@ -1,0 +1,166 @@
+"""Downloads that a page offers: its source, its notebooks, its records, its figures; and the files themselves."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import nbformat
+from measured_book.notebooks.files import FOLDER as NOTEBOOKS_FOLDER
+from measured_book.notebooks.files import notebook_files
+from measured_book.notebooks.package import kept_wheel, source_of
+from measured_book.records.store import PageRecords, executed_notebook
+from measured_book.state import state_of
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+from tinytorch.report.shown import RECORD_MIME
+
+RECORDS_FOLDER = "_records"
+FIGURES_FOLDER = "_figures"
+#: Beside the site: the package's wheel, kept until the package changes.
+WHEEL_FOLDER = "wheel"
+SOURCES_FOLDER = "_sources"
+# As the root of a file of its own, without a prefix before each element's name.
+ET.register_namespace("", "http://www.w3.org/2000/svg")
+
+_DRAWING = re.compile(r"<svg\b.*</svg>", re.DOTALL)
+#: On the page a drawing takes its colours and font from the text around it; a file of its own has none around.
+_ALONE = "color: #1b1f24; background: #fff; font-family: sans-serif"
+#: Archives hold no date but the earliest that the format knows, so that equal figures make equal files.
+_EARLIEST = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Download:
+    """File that a page offers: its kind in words, and its address from the site's root."""
+
+    name: str
+    path: str
+
+
+def downloads_of(env: BuildEnvironment, docname: str) -> list[Download]:
+    """Return what the page offers; all of it is written by `write_downloads`, the source by Sphinx."""
+    found = []
+    if env.config.html_copy_source:
+        suffix = Path(env.doc2path(docname)).suffix
+        added = env.config.html_sourcelink_suffix
+        source = docname + suffix + (added if added != suffix else "")
+        found.append(Download("source, as Markdown", f"{SOURCES_FOLDER}/{source}"))
+    page = state_of(env).of(docname).records
+    if page is None:
+        return found
+    found += [
+        Download("notebook, executed", f"{NOTEBOOKS_FOLDER}/{docname}.ipynb"),
+        Download("notebook, empty", f"{NOTEBOOKS_FOLDER}/{docname}-empty.ipynb"),
+        *_for_colab(env, docname),
+        Download("records with raw samples, as JSON", f"{RECORDS_FOLDER}/{docname}.json"),
+    ]
+    if page.of_kind("figure"):
+        found.append(Download("figures, as SVG in a ZIP", f"{FIGURES_FOLDER}/{docname}.zip"))
+    return found
+
+
+def _for_colab(env: BuildEnvironment, docname: str) -> Iterator[Download]:
+    """Yield the notebook that brings the package along, and the package's file where that is what it brings."""
+    source = source_of(env)
+    if source is None:
+        return
+    yield Download("notebook, for Colab", f"{NOTEBOOKS_FOLDER}/{docname}-colab.ipynb")
+    if source.wheel is not None:
+        yield Download("package that it installs", f"{NOTEBOOKS_FOLDER}/{source.wheel}")
+
+
+def downloads_html(downloads: Sequence[Download], docname: str) -> str:
+    """Return a list of links to the files for the page ``docname``."""
+    up = "../" * docname.count("/")
+    links = (f'<a href="{escape(up + file.path)}" download>{escape(file.name)}</a>' for file in downloads)
+    return '<ul class="downloads">' + "".join(f"<li>{link}</li>" for link in links) + "</ul>"
+
+
+def figure_path(docname: str, key: str) -> str:
+    """Return the address of a figure's file from the site's root."""
+    return f"{FIGURES_FOLDER}/{docname}/{key}.svg"
+
+
+def standing_alone(drawing: str) -> str:
+    """Return the text of an SVG file of a drawing that a page holds."""
+    root = ET.fromstring(drawing)
+    root.set("style", "; ".join(filter(None, (_ALONE, root.get("style")))))
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def drawings_in(notebook: nbformat.NotebookNode) -> Iterator[tuple[str, str]]:
+    """Yield key and drawing of each figure that the notebook's cells recorded, as an SVG file's text."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            record = data.get(RECORD_MIME, {})
+            if record.get("kind") == "figure" and (found := _DRAWING.search(data.get("text/html", ""))):
+                yield str(record["key"]), standing_alone(found[0])
+
+
+def archive(files: dict[str, str]) -> bytes:
+    """Return a ZIP of these files; the same files give the same bytes."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as target:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, _EARLIEST)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            target.writestr(entry, files[name])
+    return packed.getvalue()
+
+
+def _records_text(page: PageRecords) -> str:
+    return json.dumps(page.as_file(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_downloads(app: Sphinx, exception: Exception | None) -> None:
+    """Write each page's records, notebooks and figures into their folders of the site."""
+    if exception is not None or app.builder.format != "html":
+        return
+    records: dict[str, bytes] = {}
+    notebooks: dict[str, bytes] = {}
+    figures: dict[str, bytes] = {}
+    for page in state_of(app.env).records.values():
+        records[f"{page.docname}.json"] = _records_text(page).encode()
+        notebook = executed_notebook(app.env, page.docname)
+        if notebook is None:
+            continue
+        notebooks |= {name: text.encode() for name, text in notebook_files(app.env, page.docname, notebook).items()}
+        drawings = {f"{key}.svg": drawing for key, drawing in drawings_in(notebook)}
+        if drawings:
+            figures |= {f"{page.docname}/{name}": drawing.encode() for name, drawing in drawings.items()}
+            figures[f"{page.docname}.zip"] = archive(drawings)
+    source = source_of(app.env)
+    if source is not None and source.wheel is not None:
+        notebooks[source.wheel] = kept_wheel(Path(app.srcdir).parent, Path(app.outdir).parent / WHEEL_FOLDER)
+    for folder, files in ((RECORDS_FOLDER, records), (NOTEBOOKS_FOLDER, notebooks), (FIGURES_FOLDER, figures)):
+        replace_folder(Path(app.outdir, folder), files)
+
+
+def replace_folder(folder: Path, files: dict[str, bytes]) -> None:
+    """Make ``folder`` hold these files and no others, all of them or none."""
+    aside = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(aside, ignore_errors=True)
+    for name, content in files.items():
+        path = aside / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    shutil.rmtree(folder, ignore_errors=True)
+    if aside.exists():
+        aside.rename(folder)
+
+
+def setup(app: Sphinx) -> None:
+    """Write the files when all pages are."""
+    app.connect("build-finished", write_downloads)

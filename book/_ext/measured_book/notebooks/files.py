@@ -1,0 +1,175 @@
+"""Notebooks that a page offers: as it ran, empty for a reader who runs it, and one that brings the package along.
+
+Each reads whole by itself. Their text is plain Markdown: in the one that ran, the numbers stand in it; in the others
+their names do, under which the cells print what they find.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import nbformat
+from measured_book.notebooks.markdown import Renderer, plain_markdown
+from measured_book.notebooks.package import install_cell, source_of
+from measured_book.notebooks.renderer import BookRenderer, ReaderRenderer
+from measured_book.pages.exercises import CHECK, SOLUTION, exercise_skeleton, is_tagged
+from measured_book.records.store import PageRecords
+from measured_book.state import state_of
+from sphinx.environment import BuildEnvironment
+
+from tinytorch.report.notebook_view import view, words
+from tinytorch.report.records import NUMBER_KINDS, Json
+from tinytorch.report.shown import RECORD_MIME
+
+FOLDER = "_notebooks"
+#: Cells that the page does not show; a notebook folds them.
+_FOLDED = ("remove-cell", "remove-input", "hide-cell", "hide-input")
+#: Lets a run of all cells go on behind a check of an exercise that nobody has written yet.
+_MAY_FAIL = "raises-exception"
+_AS_IT_RAN = (
+    "*This is a page of a book, as it ran when the book was built; the last cell says where and when. "
+    "Numbers in bold come from these cells, with their intervals in brackets.*"
+)
+_TO_RUN = (
+    "*This is a page of a book, to run from top to bottom. Where its text holds a name, such as `{name}`, "
+    "a cell prints a number or a word under that name: it is your machine's, and may be another than the book's.*"
+)
+
+
+def _bundle(record: Json, data: Json, number: Callable[[str], str]) -> Json:
+    """Return what a notebook shows for an output that holds a record, by MIME type."""
+    if record["kind"] == "figure" and "image/png" in data:
+        return {"image/png": data["image/png"], "text/plain": record["alt"]}
+    html = data.get("text/html")
+    plain = data["text/plain"] if "text/plain" in data else words(record, number)
+    return {"text/html": view(record, html, number), "text/plain": plain}
+
+
+def _outputs(cell: nbformat.NotebookNode, number: Callable[[str], str]) -> Iterator[nbformat.NotebookNode]:
+    """Yield a cell's outputs as any notebook shows them, without the records, which the site offers by themselves."""
+    for output in cell.outputs:
+        record = output.get("data", {}).get(RECORD_MIME)
+        if record is None:
+            yield output
+            continue
+        bundle = _bundle(record, output["data"], number)
+        yield nbformat.v4.new_output("display_data", bundle)
+        if "image/png" in bundle:  # the HTML of a figure has its caption
+            yield nbformat.v4.new_output("display_data", {"text/markdown": record["caption"]})
+
+
+def _tidy(cell: nbformat.NotebookNode) -> None:
+    """Fold the code of cells that the page does not show: for JupyterLab, and for Colab."""
+    tags = cell.metadata.get("tags", [])
+    cell.metadata = nbformat.NotebookNode({"tags": list(tags)} if tags else {})
+    if cell.cell_type == "code" and any(tag in tags for tag in _FOLDED):
+        cell.metadata["jupyter"] = {"source_hidden": True}
+        cell.metadata["cellView"] = "form"
+
+
+def _with_cells(cells: list[nbformat.NotebookNode]) -> nbformat.NotebookNode:
+    """Return a notebook of these cells, whose ids are the same in every build."""
+    # Not what the kernel said of itself: a result that was taken from the cache no longer has it.
+    kept = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    made = nbformat.v4.new_notebook(cells=cells, metadata=kept)
+    for index, cell in enumerate(made.cells):
+        cell["id"] = f"cell-{index}"
+    return made
+
+
+def _prepared(notebook: nbformat.NotebookNode, renderer: Renderer) -> list[nbformat.NotebookNode]:
+    """Return copies of the cells, tidy and in plain Markdown; cells that are left without text go."""
+    cells = copy.deepcopy(notebook.cells)
+    for cell in cells:
+        _tidy(cell)
+        if cell.cell_type == "markdown":
+            cell.source = plain_markdown(cell.source, renderer)
+    return [cell for cell in cells if cell.source.strip()]
+
+
+def _behind_title(cells: list[nbformat.NotebookNode], note: str) -> list[nbformat.NotebookNode]:
+    return [*cells[:1], nbformat.v4.new_markdown_cell(note), *cells[1:]]
+
+
+def _where(page: PageRecords) -> str:
+    """Return where and when the page ran, as Markdown."""
+    made = page.provenance
+    package = made["package"]
+    commit = f", commit {package['commit'][:10]}" if package["commit"] else ""
+    changed = " and changed since" if package["changed"] else ""
+    facts = [
+        *words(made, str).splitlines(),
+        f"{made['when'][:16].replace('T', ', ')} UTC.",
+        f"{package['name']} {package['version']}{commit}{changed}; Python {made['python']}, NumPy {made['numpy']}.",
+    ]
+    return "## Where and when this ran\n\n" + "\n".join(f"- {fact}" for fact in facts)
+
+
+def as_it_ran(env: BuildEnvironment, docname: str, notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Return the page's notebook with the book's results, in its text too, and with where they were made."""
+    renderer = BookRenderer(env, docname)
+    cells = _behind_title(_prepared(notebook, renderer), _AS_IT_RAN)
+    for cell in cells:
+        if cell.cell_type == "code":
+            cell.outputs = list(_outputs(cell, lambda key: renderer.plain_number(key, docname)))
+    page = state_of(env).of(docname).records
+    if page is not None:
+        cells.append(nbformat.v4.new_markdown_cell(_where(page)))
+    return _with_cells(cells)
+
+
+def emptied(env: BuildEnvironment, docname: str, notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Return the page's notebook without results, its exercises as a reader begins with them."""
+    cells = _prepared(notebook, ReaderRenderer(env, docname))
+    for cell in cells:
+        if cell.cell_type != "code":
+            continue
+        cell.outputs, cell.execution_count = [], None
+        if is_tagged(cell.metadata, SOLUTION):
+            cell.source = exercise_skeleton(cell.source).rstrip("\n")
+            del cell.metadata["tags"]
+        if is_tagged(cell.metadata, CHECK):
+            cell.metadata["tags"] = [*cell.metadata["tags"], _MAY_FAIL]
+    page = state_of(env).of(docname).records
+    name = next((record["key"] for record in page.of_kind(*NUMBER_KINDS)), "latency") if page else "latency"
+    return _with_cells(_behind_title(cells, _TO_RUN.format(name=name)))
+
+
+def extra_of(notebook: nbformat.NotebookNode) -> str:
+    """Return the extra of the package that the notebook's cells need: that with an MPI where they start ranks."""
+    starts_ranks = any(
+        "tinytorch.perf.distributed" in cell.source for cell in notebook.cells if cell.cell_type == "code"
+    )
+    return "[mpi]" if starts_ranks else ""
+
+
+def self_contained(empty: nbformat.NotebookNode, install: str) -> nbformat.NotebookNode:
+    """Return an empty notebook that installs the package first, for Colab and other places without a checkout."""
+    note = "*The first cell installs the book's package. If it replaces a package that is in use, restart once.*"
+    cells = [nbformat.v4.new_markdown_cell(note), nbformat.v4.new_code_cell(install), *copy.deepcopy(empty.cells)]
+    made = _with_cells(cells)
+    made.metadata["colab"] = {"provenance": []}
+    return made
+
+
+def _commit(env: BuildEnvironment, docname: str) -> str | None:
+    """Return the commit that the page's package was of; None if it was changed since, or there is none."""
+    page = state_of(env).of(docname).records
+    package: dict[str, Any] = page.provenance["package"] if page is not None else {}
+    return package.get("commit") if package.get("changed") is False else None
+
+
+def notebook_files(env: BuildEnvironment, docname: str, executed: nbformat.NotebookNode) -> dict[str, str]:
+    """Return the text of each notebook of a page by its file's name, relative to `FOLDER`."""
+    empty = emptied(env, docname, executed)
+    made = {f"{docname}.ipynb": as_it_ran(env, docname, executed), f"{docname}-empty.ipynb": empty}
+    source = source_of(env)
+    if source is not None:
+        install = install_cell(source, _commit(env, docname), extra_of(empty))
+        made[f"{docname}-colab.ipynb"] = self_contained(empty, install)
+    return {name: nbformat.writes(notebook) + "\n" for name, notebook in made.items()}

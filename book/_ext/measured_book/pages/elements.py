@@ -1,0 +1,101 @@
+"""Elements that several parts of pages are made of: HTML made late, folded text, hidden cells, styles and scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from docutils import nodes
+from myst_nb.sphinx_ import HideCodeCellNode
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+#: What all explorers of pages need before their own.
+EXPLORER_STYLES = ("explorer.css",)
+EXPLORER_SCRIPTS = ("your-machine-numbers.js", "your-machine-tables.js", "explorer.js", "roofline-model.js")
+
+
+class LateHtml(nodes.General, nodes.Element):
+    """Place of HTML that is made once all pages are read, because it tells what other pages hold."""
+
+    def html(self, app: Sphinx, docname: str) -> str:
+        """Return what stands here on the page ``docname``."""
+        raise NotImplementedError
+
+
+class ResolveLateHtml(SphinxPostTransform):
+    """Replacement of each `LateHtml` by its HTML; other builders show nothing there."""
+
+    default_priority = 6  # behind that of the records, which docutils orders by this number
+
+    def run(self, **_: Any) -> None:
+        """Resolve every node of the page."""
+        for node in list(self.document.findall(LateHtml)):
+            if self.app.builder.format == "html":
+                html = node.html(self.app, self.env.docname)
+                node.replace_self(nodes.raw("", html, format="html"))
+            else:
+                node.parent.remove(node)
+
+
+def has_late_html(doctree: nodes.document) -> bool:
+    """Return whether the page holds HTML that is made late."""
+    return next(iter(doctree.findall(LateHtml)), None) is not None
+
+
+class Fold(nodes.General, nodes.Element):
+    """Part of a page that is folded until the reader opens it; it needs no script.
+
+    Attributes: ``summary``, the line that opens it, and ``classes``.
+    """
+
+
+def _open_fold(self: Any, node: Fold) -> None:
+    classes = " ".join(["hide", "fold", *node["classes"]])
+    self.body.append(
+        f'<details class="{escape(classes)}"><summary>{escape(node["summary"])}</summary>\n'
+        '<div class="sd-summary-content">\n'
+    )
+
+
+def _close_fold(self: Any, _: Fold) -> None:
+    self.body.append("</div>\n</details>\n")
+
+
+def add_nothing(_self: Any, _node: nodes.Element) -> None:
+    """Add nothing around a node: builders other than HTML's show what is in it as it is."""
+
+
+def open_hidden_cell(self: Any, node: HideCodeCellNode) -> None:
+    """Write the fold of a hidden cell and its line, of which styles show one half.
+
+    MyST-NB puts paragraphs into the line, which the standard of HTML does not allow.
+    """
+    classes = " ".join(["admonition", "hide", *node["classes"]])
+    self.body.append(
+        f'<details class="{escape(classes)}">\n<summary><span class="collapsed">{escape(node["prompt_show"])}</span>'
+        f'<span class="expanded">{escape(node["prompt_hide"])}</span></summary>\n'
+    )
+
+
+def close_hidden_cell(self: Any, _: HideCodeCellNode) -> None:
+    """Close the fold of a hidden cell."""
+    self.body.append("</details>\n")
+
+
+def load_files(app: Sphinx, styles: Sequence[str], scripts: Sequence[str]) -> None:
+    """Load these files of ``_static`` on the page that is being written, in this order; scripts when all is read."""
+    for name in styles:
+        app.add_css_file(name)
+    for name in scripts:
+        app.add_js_file(name, loading_method="defer")
+
+
+def setup(app: Sphinx) -> None:
+    """Tell Sphinx how the elements are written."""
+    app.add_node(
+        Fold, html=(_open_fold, _close_fold), text=(add_nothing, add_nothing), latex=(add_nothing, add_nothing)
+    )
+    app.add_node(HideCodeCellNode, override=True, html=(open_hidden_cell, close_hidden_cell))
+    app.add_post_transform(ResolveLateHtml)

@@ -1,0 +1,227 @@
+"""Lists that the book makes of itself: its figures and tables, its pages' executions, the time to a first result.
+
+``{listing} figures`` and ``{listing} tables``; ``{executions}``, when each page ran, for how long and in what memory;
+``{launch-times}``, how long a reader waits in JupyterLab, as `make check-notebooks` measured it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from html import escape
+from pathlib import Path
+from statistics import median
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from measured_book.execution.runs import CellRun, PageRun
+from measured_book.notebooks.downloads import figure_path
+from measured_book.pages.elements import LateHtml
+from measured_book.records.card import time_html
+from measured_book.records.store import PageRecords
+from measured_book.state import reading_order, state_of
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+from sphinx.util.docutils import SphinxDirective
+
+from tinytorch.report import tables
+from tinytorch.report.numbers import NO_BREAK, format_number
+from tinytorch.report.records import Json
+from tinytorch.report.tables import Column
+
+#: What can be listed: its kind of record, and the word for one.
+KINDS = {"figures": "figure", "tables": "table"}
+#: Names of columns, and the class of their cells.
+_HEAD = (
+    ("Page", "text"),
+    ("Began", "text"),
+    ("In this build", "text"),
+    ("Cells", "numeric"),
+    ("Time", "numeric"),
+    ("Memory at most", "numeric"),
+)
+_CELLS_HEAD = (("Cell", "numeric"), ("Time", "numeric"), ("Begins with", "text"))
+#: Kept from a run of the check in a quiet hour, beside what it checks; relative to the book's sources.
+TIMES = "../binder/launch.json"
+_NONE = (
+    '<p class="not-measured" role="note">Nobody has measured yet how long this takes: '
+    "<code>make check-notebooks</code> does, and its times belong into <code>binder/launch.json</code>.</p>"
+)
+
+
+def _item(page: PageRecords, key: str, caption: str, kind: str, address: str, up: str) -> str:
+    link = f'<a href="{escape(address)}#{kind}-{key}">{escape(caption)}</a>'
+    if kind != "figure":
+        return f"<li>{link}</li>"
+    drawing = f'<a href="{escape(up + figure_path(page.docname, key))}" download aria-label="SVG of {key}">SVG</a>'
+    return f"<li>{link} ({drawing})</li>"
+
+
+class Listing(LateHtml):
+    """List of all figures or all tables: ``kind``."""
+
+    def html(self, app: Sphinx, docname: str) -> str:
+        """Return how many there are, and a list of links for each page in the book's order."""
+        kind: str = self["kind"]
+        order = reading_order(app.env)
+        pages = sorted(state_of(app.env).records.values(), key=lambda page: order.get(page.docname, len(order)))
+        up = "../" * docname.count("/")
+        parts, count = [], 0
+        for page in pages:
+            records = page.of_kind(kind)
+            if not records:
+                continue
+            count += len(records)
+            address = app.builder.get_relative_uri(docname, page.docname)
+            title = app.env.titles[page.docname].astext()
+            items = "\n".join(_item(page, r["key"], r["caption"], kind, address, up) for r in records)
+            parts.append(
+                f'<p class="listing-page"><a href="{escape(address)}">{escape(title)}</a></p>\n<ul>\n{items}\n</ul>'
+            )
+        listed = "\n".join(parts)
+        return f'<div class="listing">\n<p>{count} {kind}{"" if count == 1 else "s"}.</p>\n{listed}\n</div>'
+
+
+class ListingDirective(SphinxDirective):
+    """``{listing} figures`` or ``{listing} tables``."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place of the list."""
+        chosen = directives.choice(self.arguments[0], tuple(KINDS))
+        node = Listing(kind=KINDS[chosen])
+        self.set_source_info(node)
+        return [node]
+
+
+def _time(seconds: float | None) -> str:
+    """Return a cell of a table that holds a duration."""
+    if seconds is None:
+        return '<td class="numeric">–</td>'
+    return f'<td class="numeric" data-value="{seconds:g}">{escape(format_number(seconds, "s").text)}</td>'
+
+
+def _memory(peak_bytes: int | None) -> str:
+    """Return a cell of a table that holds a size."""
+    if peak_bytes is None:
+        return '<td class="numeric">–</td>'
+    return f'<td class="numeric" data-value="{peak_bytes}">{escape(format_number(peak_bytes, "B").text)}</td>'
+
+
+def _page_row(title: str, address: str, run: PageRun, *, ran: bool) -> str:
+    began = "not kept" if run.began is None else time_html(run.began, f"%d{NO_BREAK}%b %Y, %H:%M:%S{NO_BREAK}UTC")
+    return (
+        f'<tr><th scope="row"><a href="{escape(address)}">{escape(title)}</a></th><td>{began}</td>'
+        f"<td>{'ran' if ran else 'kept'}</td>"
+        f'<td class="numeric" data-value="{len(run.cells)}">{len(run.cells)}</td>{_time(run.seconds)}'
+        f"{_memory(run.peak_bytes)}</tr>"
+    )
+
+
+def _cell_row(number: int, cell: CellRun) -> str:
+    return (
+        f'<tr><td class="numeric" data-value="{number}">{number}</td>{_time(cell.seconds)}'
+        f"<td><code>{escape(cell.code)}</code></td></tr>"
+    )
+
+
+def _table(key: str, caption: str, head: Iterable[tuple[str, str]], rows: Iterable[str]) -> str:
+    names = "".join(f'<th scope="col" class="{css}">{name}</th>' for name, css in head)
+    return (
+        f'<div class="measured-table" role="region" tabindex="0" aria-labelledby="{key}">\n<table class="sortable">\n'
+        f'<caption id="{key}">{escape(caption)}</caption>\n<thead><tr>{names}</tr></thead>\n<tbody>\n'
+        + "\n".join(rows)
+        + "\n</tbody>\n</table>\n</div>"
+    )
+
+
+def _cells(docname: str, title: str, run: PageRun) -> str:
+    rows = (_cell_row(number, cell) for number, cell in enumerate(run.cells, start=1))
+    table = _table(f"cells-{docname.replace('/', '-')}", f"Cells of: {title}", _CELLS_HEAD, rows)
+    return f'<details class="execution-cells"><summary>{escape(title)}</summary>\n{table}\n</details>'
+
+
+class Executions(LateHtml):
+    """Tables of the executions of all pages."""
+
+    def html(self, app: Sphinx, docname: str) -> str:
+        """Return a table of the pages, and a folded one for each page's cells."""
+        order = reading_order(app.env)
+        pages = sorted(state_of(app.env).pages.items(), key=lambda item: order.get(item[0], len(order)))
+        runs = [(name, page.run, page.ran) for name, page in pages if page.run is not None]
+        titles = {name: app.env.titles[name].astext() for name, _, _ in runs}
+        rows = (
+            _page_row(titles[name], app.builder.get_relative_uri(docname, name), run, ran=ran)
+            for name, run, ran in runs
+        )
+        cells = "\n".join(_cells(name, titles[name], run) for name, run, _ in runs)
+        return _table("last-executions", "The last execution of each page that has code", _HEAD, rows) + "\n" + cells
+
+
+class ExecutionsDirective(SphinxDirective):
+    """``{executions}``."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place of the tables."""
+        node = Executions()
+        self.set_source_info(node)
+        return [node]
+
+
+def read_times(path: Path) -> Json | None:
+    """Return the times that the check wrote; None if there is no file.
+
+    Raises:
+        ExtensionError: if it is not a file of these times.
+    """
+    if not path.is_file():
+        return None
+    try:
+        document: Json = json.loads(path.read_text("utf-8"))
+        if (document["schema"], document["schema_version"]) != ("tinytorch-launch", 1) or not document["pages"]:
+            raise ValueError("it is of another kind or names no page")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ExtensionError(f"{path.name} must be what `make check-notebooks` writes: {error}") from None
+    return document
+
+
+def launch_times_html(document: Json) -> str:
+    """Return the table of the steps from nothing to a result, with the machine and the day in its caption."""
+    pages = list(document["pages"].values())
+    firsts = [page["first_output_seconds"] for page in pages if page["first_output_seconds"] is not None]
+    steps = [
+        ("Install the packages, downloads included", document["environment_seconds"]),
+        ("Start JupyterLab", document["start_seconds"]),
+        ("Open a chapter as a notebook", median(page["open_seconds"] for page in pages)),
+        ("Open it and see its first output", median(firsts) if firsts else None),
+        ("Open it and run all its cells", median(page["all_seconds"] for page in pages)),
+    ]
+    machine, count = document["machine"], len(pages)
+    load = "" if machine["load"] is None else f", load {machine['load']:.2g}"
+    caption = (
+        f"From nothing to a result in JupyterLab, measured once on {machine['cpu']}, {machine['cores']} cores{load}, "
+        f"on {datetime.fromisoformat(document['when']):%d %B %Y}; of a chapter, the median of {count}."
+    )
+    columns = [Column("step", "Step"), Column("time", "Time", "s")]
+    rows = [{"step": step, "time": time} for step, time in steps]
+    return tables.to_html(rows, columns, caption=caption, key="launch-times")
+
+
+class LaunchTimesDirective(SphinxDirective):
+    """``{launch-times}``: the table, or a note that nobody has measured yet."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table; the page is read again when the file changes."""
+        path = (Path(self.env.srcdir) / TIMES).resolve()
+        self.env.note_dependency(str(path))
+        document = read_times(path)
+        return [nodes.raw("", _NONE if document is None else launch_times_html(document), format="html")]
+
+
+def setup(app: Sphinx) -> None:
+    """Register the directives."""
+    app.add_directive("listing", ListingDirective)
+    app.add_directive("executions", ExecutionsDirective)
+    app.add_directive("launch-times", LaunchTimesDirective)

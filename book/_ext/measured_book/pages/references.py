@@ -1,0 +1,168 @@
+"""References, ``{reference-list}``: every source of the book once, with its address and the pages that use it.
+
+A source that a page quotes, tests or recommends but that ``references.bib`` lacks fails the build. That no entry is
+there for nothing is left to the tests, as a claim may be tested on some machines only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+
+from docutils import nodes
+from measured_book.pages.elements import LateHtml
+from measured_book.state import reading_order, state_of
+from pybtex.database import BibliographyData, Entry, parse_file  # type: ignore[import-untyped]
+from pybtex.plugin import find_plugin  # type: ignore[import-untyped]
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+LOGGER = logging.getLogger(__name__)
+FILE = "references.bib"
+#: The section of a chapter that recommends sources.
+READING = "Further reading"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Addresses that a page links to: those that must be among the references, and all."""
+
+    cited: frozenset[str] = field(default_factory=frozenset)
+    linked: frozenset[str] = field(default_factory=frozenset)
+
+
+def read_references(path: Path) -> BibliographyData:
+    """Return the entries of a BibTeX file.
+
+    Raises:
+        pybtex.exceptions.PybtexError: if it is not one.
+    """
+    return parse_file(str(path), "bibtex")
+
+
+def addresses_of(entry: Entry) -> list[str]:
+    """Return where an entry can be read: its DOI's address, its eprint's, its own."""
+    fields = entry.fields
+    found = []
+    if "doi" in fields:
+        found.append(f"https://doi.org/{fields['doi']}")
+    if "eprint" in fields:
+        found.append(f"https://arxiv.org/abs/{fields['eprint']}")
+    if "url" in fields:
+        found.append(fields["url"])
+    return found
+
+
+def entry_for(address: str, references: BibliographyData) -> str | None:
+    """Return the key of the entry that an address belongs to; None if there is none.
+
+    An address belongs to an entry if it is one of the entry's or lies below it. DOIs have no case.
+    """
+    wanted = address.lower().rstrip("/")
+    for key, entry in references.entries.items():
+        for own in addresses_of(entry):
+            if wanted == own.lower() or wanted.startswith(f"{own.lower()}/"):
+                return str(key)
+    return None
+
+
+def _is_reading(section: nodes.Node) -> bool:
+    title = section.next_node(nodes.title) if isinstance(section, nodes.section) else None
+    return title is not None and title.astext() == READING
+
+
+def _web_links(node: nodes.Node) -> set[str]:
+    links = (str(link.get("refuri", "")) for link in node.findall(nodes.reference))
+    return {link for link in links if link.startswith(("http://", "https://"))}
+
+
+def sources_in(doctree: nodes.document) -> Sources:
+    """Return the addresses that a page quotes, recommends, or else links to."""
+    quoted = {str(raw["address"]) for raw in doctree.findall(nodes.raw) if raw.get("address")}
+    recommended = {link for section in doctree.findall(_is_reading) for link in _web_links(section)}
+    return Sources(frozenset(quoted | recommended), frozenset(quoted | _web_links(doctree)))
+
+
+def all_sources(env: BuildEnvironment) -> dict[str, Sources]:
+    """Return the sources of each page, those of the claims that it tests among them."""
+    found = {}
+    for name, page in state_of(env).pages.items():
+        if page.sources is not None and name in env.found_docs:
+            claims = page.records.of_kind("claim") if page.records is not None else []
+            claimed = {record["source_url"] for record in claims if record["source_url"]}
+            found[name] = Sources(page.sources.cited | claimed, page.sources.linked | claimed)
+    return found
+
+
+def users(sources: Mapping[str, Sources], references: BibliographyData) -> dict[str, list[str]]:
+    """Return for each entry the pages that link to it, sorted by name."""
+    found: dict[str, set[str]] = {str(key): set() for key in references.entries}
+    for docname, page in sources.items():
+        for address in page.linked:
+            key = entry_for(address, references)
+            if key is not None:
+                found[key].add(docname)
+    return {key: sorted(pages) for key, pages in found.items()}
+
+
+def faults(sources: Mapping[str, Sources], references: BibliographyData) -> Iterator[tuple[str, str]]:
+    """Yield each source without an entry, in words, and the page that it concerns."""
+    for docname, page in sorted(sources.items()):
+        for address in sorted(page.cited):
+            if entry_for(address, references) is None:
+                yield (
+                    f"{address} is a source of this page, but {FILE} has no entry with this doi, eprint or url",
+                    docname,
+                )
+
+
+class ReferenceList(LateHtml):
+    """List of all references, sorted by author."""
+
+    def html(self, app: Sphinx, docname: str) -> str:
+        """Return the list, each entry with links to the pages that use it."""
+        references = read_references(Path(app.srcdir, FILE))
+        found = users(all_sources(app.env), references)
+        order = reading_order(app.env)
+        backend = find_plugin("pybtex.backends", "html")()
+        style = find_plugin("pybtex.style.formatting", "plain")()
+        items = []
+        for entry in style.format_entries(references.entries.values()):
+            pages = sorted(found[entry.key], key=lambda name: order.get(name, len(order)))
+            links = ", ".join(self._link(app, docname, name) for name in pages)
+            used = f' <span class="used-in">Used in: {links}.</span>' if links else ""
+            text = entry.text.render(backend).replace("\n", " ")
+            items.append(f'<li id="reference-{escape(entry.key)}">{text}{used}</li>')
+        return '<ul class="reference-list">\n' + "\n".join(items) + "\n</ul>"
+
+    def _link(self, app: Sphinx, docname: str, target: str) -> str:
+        title = app.env.titles[target].astext().partition(":")[0]
+        return f'<a href="{escape(app.builder.get_relative_uri(docname, target))}">{escape(title)}</a>'
+
+
+class ReferenceListDirective(SphinxDirective):
+    """``{reference-list}``."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place of the list."""
+        self.env.note_dependency(str(Path(self.env.srcdir, FILE)))
+        node = ReferenceList()
+        self.set_source_info(node)
+        return [node]
+
+
+def check(app: Sphinx, env: BuildEnvironment) -> None:
+    """Warn of each fault, which fails the build."""
+    references = read_references(Path(app.srcdir, FILE))
+    for message, docname in faults(all_sources(env), references):
+        LOGGER.warning("%s [references]", message, location=docname, type="references")
+
+
+def setup(app: Sphinx) -> None:
+    """Register the directive and the check."""
+    app.add_directive("reference-list", ReferenceListDirective)
+    app.connect("env-check-consistency", check)

@@ -1,0 +1,255 @@
+"""Card at the end of a page that says how it was measured, line under its title, and form to report a mismatch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from html import escape, unescape
+from statistics import median
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from docutils import nodes
+from measured_book.notebooks.downloads import Download, downloads_html, downloads_of
+from measured_book.records.store import PageRecords, numbers_in
+from measured_book.site.repository import Repository
+from measured_book.state import state_of
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+from tinytorch.report import disturbance
+from tinytorch.report.notebook_view import number_text
+from tinytorch.report.numbers import NO_BREAK, format_number
+from tinytorch.report.page import NOISE_KEY
+from tinytorch.report.provenance import blas_label, blas_threads_words, cautions, steering_words
+from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
+
+TITLE = "How this was measured"
+CARD_ID = "how-this-was-measured"
+_MARKUP = re.compile(r"<[^>]*>")
+_DAY = f"%d{NO_BREAK}%B{NO_BREAK}%Y"
+#: Where the hosts take a new issue, and what they call its title and its text.
+_NEW_ISSUE = {
+    "github": ("/issues/new", "title", "body"),
+    "gitlab": ("/-/issues/new", "issue[title]", "issue[description]"),
+}
+#: Longer addresses are refused by servers.
+_LONGEST_ADDRESS = 8000
+_QUESTIONS = (
+    "The number, and the sentence or table it stands in:\n\n"
+    "What I found instead, and how (python -m tinytorch machine describes a machine):\n\n"
+)
+
+
+def _spreads(page: PageRecords) -> list[tuple[float, str]]:
+    """Return the relative half-width of each interval on the page, with the key of the record it is in.
+
+    Differences in points are left out: they may lie at 0, of which no half-width is a share.
+    """
+    return [
+        ((number["interval"]["high"] - number["interval"]["low"]) / 2 / abs(number["value"]), record["key"])
+        for record in page.records.values()
+        for number in numbers_in(record)
+        if number["interval"] and number["value"] and number["unit"] != "points"
+    ]
+
+
+def _share(value: float) -> str:
+    return f"±{NO_BREAK}{format_number(value, '%').text}"
+
+
+def _noise(page: PageRecords) -> str | None:
+    spreads = _spreads(page)
+    if not spreads:
+        return None
+    worst, key = max(spreads)
+    middle = median(spread for spread, _ in spreads)
+    return (
+        f"half-widths of {len(spreads)} intervals: {_share(middle)} in the median, "
+        f"{_share(worst)} at worst (<code>{escape(key)}</code>)"
+    )
+
+
+def _cores(machine: Json) -> str:
+    usable, logical = machine["cores_usable"], machine["cores_logical"]
+    cores = f"{usable} of {logical} cores" if usable != logical else f"{logical} cores"
+    return f"{cores}, {format_number(machine['memory_bytes'], 'B').text} of memory"
+
+
+def _blas(blas: Json) -> str:
+    core = f", {blas['core']} kernels" if blas["core"] else ""
+    vectors = f" ({blas['vectors']})" if blas["vectors"] else ""
+    return f"{blas_label(blas)}{core}{vectors}, {blas_threads_words(blas['threads'])}"
+
+
+def _package(package: Json) -> str:
+    changed = ", changed since" if package["changed"] else ""
+    commit = f"; commit <code>{package['commit'][:10]}</code>{changed}" if package["commit"] else ""
+    return (
+        f"{escape(package['name'])} {escape(package['version'])}, "
+        f"source hash <code>{package['sha256'][:16]}</code>{commit}"
+    )
+
+
+def time_html(when: str, shown: str) -> str:
+    """Return the moment ``when``, in ISO 8601, as HTML; ``shown`` is a format of `strftime`."""
+    moment = datetime.fromisoformat(when)
+    return f'<time datetime="{moment.isoformat()}">{moment:{shown}}</time>'
+
+
+def _made(page: PageRecords) -> str:
+    text = time_html(page.provenance["when"], "%d %B %Y, %H:%M UTC")
+    if page.duration is not None:
+        text += f", in {format_number(page.duration, 's').text}"
+    load = page.provenance["machine"]["load"]
+    if load is not None:
+        text += f"; load as it began {format_number(load, '1').text}"
+    return text
+
+
+def _counts(page: PageRecords) -> str:
+    """Return how many records of what kind the page has."""
+    named = {"measured": "measured", "counted": "counted", "derived": "derived", "modelled": "modelled"}
+    total, absent = len(page.records) - 1, len(page.of_kind(ABSENT))
+    parts = [f"{len(page.of_kind(kind))} {word}" for kind, word in named.items() if page.of_kind(kind)]
+    numbers = f", numbers among them: {', '.join(parts)}" if parts else ""
+    return f"{total} in all{numbers}" + (f"; {absent} not measured in this build" if absent else "")
+
+
+def _rows(page: PageRecords) -> list[tuple[str, str]]:
+    """Return what is known of where and how the page was measured: name and HTML."""
+    where = page.provenance
+    machine = where["machine"]
+    vectors = f", vectors {machine['vectors']}" if machine["vectors"] else ""
+    environment = ", ".join(f"<code>{escape(k)}={escape(v)}</code>" for k, v in steering_words(where["environment"]))
+    noise = _noise(page)
+    floor = page.records.get(NOISE_KEY)
+    rows = [
+        ("Machine", f"{escape(machine['cpu'])}{vectors}; {_cores(machine)}; {escape(machine['system'])}"),
+        ("BLAS", "<br>".join(escape(_blas(blas)) for blas in where["blas"]) or "none loaded"),
+        ("Variables", environment or "none that steer threads or kernels"),
+        ("Code", f"{_package(where['package'])}; Python {escape(where['python'])}, NumPy {escape(where['numpy'])}"),
+        ("Made", _made(page)),
+    ]
+    if noise is not None:
+        rows.append(("Noise", noise))
+    if floor is not None and floor["kind"] in NUMBER_KINDS:
+        hidden = "A ratio nearer to 1 is shown as “cannot tell”."
+        rows.append(("Noise floor", escape(f"{number_text(floor)}: {floor['what']}. {hidden}")))
+    rows.append(("Records", _counts(page)))
+    return rows
+
+
+def card_text(page: PageRecords) -> str:
+    """Return the card as plain text, a line for each fact, for a letter or an issue."""
+    lines = ((name, unescape(_MARKUP.sub("", text.replace("<br>", "; ")))) for name, text in _rows(page))
+    return "\n".join([*(f"{name}: {text}" for name, text in lines), *_cautions(page)])
+
+
+def _cautions(page: PageRecords) -> list[str]:
+    """Return what makes the page's numbers doubtful, a sentence each."""
+    busy = disturbance.caution([number for record in page.records.values() for number in numbers_in(record)])
+    return [*cautions(page.provenance), *([busy] if busy else [])]
+
+
+def card_html(page: PageRecords, downloads: Sequence[Download]) -> str:
+    """Return the card of ``page``, which offers ``downloads``."""
+    caution = "".join(
+        f'<p class="card-caution"><span class="icon" aria-hidden="true">!</span> {escape(said)}</p>\n'
+        for said in _cautions(page)
+    )
+    rows = [*_rows(page), ("Downloads", downloads_html(downloads, page.docname))]
+    listed = "\n".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in rows)
+    return f'<div class="measured-card">\n{caution}<dl>\n{listed}\n</dl>\n</div>'
+
+
+def mismatch_text(title: str, docname: str, page: PageRecords | None) -> str:
+    """Return what a report begins with: questions to the reader, and the machine that the page was measured on."""
+    head = f"Page: {title} ({docname})\n\n{_QUESTIONS}"
+    return head + (f"How the page was measured\n\n{card_text(page)}\n" if page is not None else "")
+
+
+def issue_address(repository: Repository | None, title: str, text: str) -> str | None:
+    """Return where a new issue with this title and text is opened; None without a repository that takes issues.
+
+    Args:
+        repository: the book's.
+        title: of the issue.
+        text: its body; left out where the address would be too long for a server.
+    """
+    if repository is None or repository.provider not in _NEW_ISSUE:
+        return None
+    path, title_name, text_name = _NEW_ISSUE[repository.provider]
+    new = f"{repository.url}{path}?"
+    full = new + urlencode({title_name: title, text_name: text}, quote_via=quote)
+    return full if len(full) <= _LONGEST_ADDRESS else new + urlencode({title_name: title}, quote_via=quote)
+
+
+def mismatch_html(repository: Repository | None, title: str, docname: str, page: PageRecords | None) -> str:
+    """Return a link to a new issue, or where nobody takes issues a folded text to copy."""
+    text = mismatch_text(title, docname, page)
+    address = issue_address(repository, f"Mismatch: {title}", text)
+    if address is not None:
+        return f'<a class="page-mismatch" href="{escape(address)}" rel="nofollow">Report a mismatch</a>'
+    return (
+        '<details class="page-menu page-mismatch"><summary>Report a mismatch</summary>\n'
+        "<p>Fill this in and send it to whoever gave you this book.</p>\n"
+        f'<pre tabindex="0" aria-label="Text of a report">{escape(text)}</pre>\n</details>'
+    )
+
+
+def shown_pages(env: BuildEnvironment, docname: str) -> list[PageRecords]:
+    """Return the pages whose records the page shows, its own before others."""
+    records, page = state_of(env).records, state_of(env).of(docname)
+    if page.records is not None:
+        return [page.records]
+    names = records.keys() if page.has_ledger else page.uses
+    return [records[name] for name in sorted(names) if name in records]
+
+
+def _machine(page: PageRecords) -> str:
+    machine = page.provenance["machine"]
+    count = machine["cores_usable"]
+    return f"{escape(machine['cpu'])}, {count}{NO_BREAK}core{'' if count == 1 else 's'}"
+
+
+def _days(pages: list[PageRecords]) -> str:
+    """Return the day, or first and last day, of the pages' measurements."""
+    moments = sorted(page.provenance["when"] for page in pages)
+    first, last = time_html(moments[0], _DAY), time_html(moments[-1], _DAY)
+    return last if moments[0][:10] == moments[-1][:10] else f"{first} to {last}"
+
+
+def measured_html(env: BuildEnvironment, docname: str) -> str:
+    """Return when and where the page was last measured; nothing for a page that shows no measurement."""
+    pages = shown_pages(env, docname)
+    if not pages:
+        return ""
+    machines = " and ".join(dict.fromkeys(_machine(page) for page in pages))
+    how = f' (<a href="#{CARD_ID}">how</a>)' if state_of(env).of(docname).records is not None else ""
+    return f'<p class="page-measured">Last measured {_days(pages)} on {machines}{how}</p>\n'
+
+
+def line_html(app: Sphinx, docname: str, title: str) -> str:
+    """Return the line of the page ``docname``."""
+    files = downloads_of(app.env, docname)
+    listed = downloads_html(files, docname)
+    menu = f'<details class="page-menu"><summary>Download</summary>\n{listed}\n</details>\n' if files else ""
+    page = state_of(app.env).of(docname).records
+    report = mismatch_html(app.config.book_repository, title, docname, page)
+    return f'<div class="page-line">\n{measured_html(app.env, docname)}{menu}{report}\n</div>\n'
+
+
+def add_line(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+    """Put the line behind the title of each page that has a source."""
+    if doctree is None or "</h1>" not in context.get("body", ""):
+        return
+    before, heading, after = context["body"].partition("</h1>")
+    line = line_html(app, pagename, app.env.titles[pagename].astext())
+    context["body"] = f"{before}{heading}\n{line}{after}"
+
+
+def setup(app: Sphinx) -> None:
+    """Connect to the writing of each page."""
+    app.connect("html-page-context", add_line)

@@ -1,0 +1,255 @@
+"""Predictions, ``{predict} key``: the reader's guess is asked for before a result is shown, folded behind it.
+
+The question is the body down to a line ``---``, the rest explains the answer, which is the record ``key``. With
+``choices`` the record is a verdict or a claim, else a number. Without scripts the fold is all there is to open.
+"""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from typing import Any, ClassVar
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from measured_book.pages.elements import Fold, LateHtml, add_nothing
+from measured_book.records.html import formatted, shown_value
+from measured_book.records.roles import Pending, warn
+from measured_book.state import split_reference, state_of
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from tinytorch.perf.measuring.comparison import CANNOT_TELL
+from tinytorch.report.claims import filled_text
+from tinytorch.report.numbers import FRACTIONS, SCALES, format_confidence
+from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
+
+STYLE, SCRIPT = "prediction.css", "prediction.js"
+SEPARATOR = "---"
+LABEL = "Predict before you look"
+#: The unit that stands first where one can choose among prefixes: the answer's own would give it away.
+ASKED_IN = {"s": "ms", "B": "MiB", "B/s": "GB/s", "FLOP": "MFLOP", "FLOP/s": "GFLOP/s", "OP/s": "GOP/s"}
+_ANSWERS = (*NUMBER_KINDS, "verdict", "claim", ABSENT)
+
+
+class Prediction(nodes.General, nodes.Element):
+    """Group of question, form and answer. Attributes: ``label`` and ``ident``."""
+
+
+def _open(self: Any, node: Prediction) -> None:
+    ident = node["ident"]
+    self.body.append(
+        f'<div class="predict" role="group" aria-labelledby="{ident}-label">\n'
+        f'<p class="predict-label" id="{ident}-label">{escape(node["label"])}</p>\n'
+    )
+
+
+def _close(self: Any, _: Prediction) -> None:
+    self.body.append("</div>\n")
+
+
+def _attributes(values: dict[str, Any]) -> str:
+    return "".join(f' data-{name}="{escape(str(value))}"' for name, value in values.items() if value is not None)
+
+
+class _OfRecord(LateHtml):
+    """HTML that is made of the record ``reference``, when all are known. Attributes: also ``choices``, ``ident``."""
+
+    def record(self, app: Sphinx, docname: str) -> Json | None:
+        """Return the record if it fits the question; warns if not."""
+        found = state_of(app.env).find(self["reference"], docname, *_ANSWERS)
+        if found is None:
+            warn(f"a prediction asks for {self['reference']!r}, but no number, verdict or claim has this key", self)
+        elif found["kind"] in NUMBER_KINDS and self["choices"]:
+            warn(f"a prediction of the number {self['reference']!r} takes no choices", self)
+            return None
+        elif found["kind"] in ("verdict", "claim") and not self["choices"]:
+            warn(f"a prediction of the {found['kind']} {self['reference']!r} needs :choices: a | b", self)
+            return None
+        return found
+
+
+class PredictionForm(_OfRecord):
+    """Form that takes the guess; hidden until a script can judge it, and left out for what was not measured."""
+
+    def html(self, app: Sphinx, docname: str) -> str:
+        """Return the form with all that is needed to judge a guess."""
+        record = self.record(app, docname)
+        if record is None or record["kind"] == ABSENT:
+            return ""
+        return form_html(record, self)
+
+
+def form_html(record: Json, node: PredictionForm) -> str:
+    """Return the form that takes a guess of the record, and the place of what is said to it."""
+    form = _number_form(record, node) if record["kind"] in NUMBER_KINDS else _choice_form(record, node)
+    return f'{form}\n<p class="predict-outcome" id="{node["ident"]}-outcome" role="status"></p>\n'
+
+
+def _number_form(record: Json, node: PredictionForm) -> str:
+    shown = formatted(record)
+    interval = record["interval"]
+    linear = (
+        node["scale"] == "linear" or (node["scale"] is None and record["unit"] in FRACTIONS) or record["value"] <= 0
+    )
+    values = {
+        "key": node["reference"],
+        "value": json.dumps(record["value"]),
+        "low": json.dumps(interval["low"]) if interval else None,
+        "high": json.dumps(interval["high"]) if interval else None,
+        # Without an interval a guess is right that reads as the value does.
+        "tolerance": json.dumps(shown.scale.factor * 0.5 * 10.0**-shown.decimals),
+        "scale": "linear" if linear else "log",
+        "kind": record["kind"],
+        "shown": shown.text + (f" [{shown_value(record, 'interval').text}]" if interval else ""),
+        "difference": "points" if record["unit"] in FRACTIONS else shown.unit,
+        "factor": json.dumps(shown.scale.factor),
+    }
+    ident = node["ident"]
+    return (
+        f'<form class="predict-form" id="{ident}" hidden{_attributes(values)}>\n'
+        f'<label for="{ident}-guess">Your guess</label>\n'
+        f'<span class="predict-input"><input id="{ident}-guess" type="text" inputmode="decimal" autocomplete="off" '
+        f'aria-describedby="{ident}-outcome"> {_unit_html(record["unit"], shown.unit, shown.scale.factor)}</span>\n'
+        '<button type="submit">Check</button>\n</form>'
+    )
+
+
+def _unit_html(unit: str, shown: str, factor: float) -> str:
+    """Return the guess's unit, or a choice of it where a prefix would tell the answer's size."""
+    scales = SCALES.get(unit, ())
+    if len(scales) < 2:
+        return f'<span class="unit" data-factor="{json.dumps(factor)}">{escape(shown)}</span>'
+    options = "".join(
+        f'<option value="{json.dumps(scale.factor)}"{" selected" if scale.symbol == ASKED_IN.get(unit) else ""}>'
+        f"{escape(scale.symbol)}</option>"
+        for scale in scales
+    )
+    return f'<select aria-label="Unit of your guess">{options}</select>'
+
+
+def _choice_form(record: Json, node: PredictionForm) -> str:
+    ident = node["ident"]
+    word = _word(record)
+    choices = "\n".join(
+        f'<label><input type="radio" name="{ident}-guess" value="{escape(choice)}"> {escape(choice)}</label>'
+        for choice in node["choices"]
+    )
+    return (
+        f'<form class="predict-form predict-choice" id="{ident}" hidden'
+        f"{_attributes({'key': node['reference'], 'word': word})}>\n"
+        f'<fieldset><legend>Your guess</legend>\n{choices}\n</fieldset>\n<button type="submit">Check</button>\n</form>'
+    )
+
+
+def _word(record: Json) -> str:
+    return str(record["word"] if record["kind"] == "verdict" else record["verdict"])
+
+
+class PredictionAnswer(_OfRecord):
+    """Words that follow "It is": the reason of a verdict, the evidence of a claim, the interval of a number."""
+
+    def html(self, app: Sphinx, docname: str) -> str:
+        """Return the words; none for what was not measured."""
+        record = self.record(app, docname)
+        words = "" if record is None else self._words(app, record)
+        return f'<span class="predict-result">{words}</span>' if words else ""
+
+    def _words(self, app: Sphinx, record: Json) -> str:
+        if record["kind"] == ABSENT:
+            # A number's place says so itself, with the reason behind it.
+            return f"This build did not measure it. {escape(record['reason'])}" if self["choices"] else ""
+        if record["kind"] in NUMBER_KINDS:
+            return _interval_html(record)
+        page = record["page"]
+        told = filled_text(
+            record["because"] if record["kind"] == "verdict" else record["evidence"],
+            lambda key: _plain_number(app, key, page),
+        )
+        word = escape(_word(record))
+        if record["kind"] == "verdict":
+            is_it, word = ("This build", "cannot tell") if word == CANNOT_TELL else ("It is", word)
+            return f'{is_it} <strong class="predict-word">{word}</strong>, because {escape(told.rstrip("."))}.'
+        return f'<strong class="predict-word">{word.capitalize()}.</strong> {escape(told)}'
+
+
+def _interval_html(record: Json) -> str:
+    interval = record["interval"]
+    if not interval:
+        return ""
+    words = shown_value(record, "interval").text
+    return f" ({escape(format_confidence(interval['confidence']))} interval {escape(words)})"
+
+
+def _plain_number(app: Sphinx, reference: str, page: str) -> str:
+    record = state_of(app.env).find(reference, page, *NUMBER_KINDS)
+    return formatted(record).text if record is not None else "what this build did not measure"
+
+
+def _choices(text: str) -> list[str]:
+    choices = [part.strip() for part in directives.unchanged_required(text).split("|")]
+    if len(choices) < 2 or not all(choices) or len(set(choices)) < len(choices):
+        raise ValueError(f"choices must be two or more different answers with | between them, not {text!r}")
+    return choices
+
+
+def _scale(text: str) -> str:
+    return str(directives.choice(text, ("log", "linear")))
+
+
+class PredictDirective(SphinxDirective):
+    """``{predict} key``: a question, and behind a line ``---`` what explains its answer."""
+
+    required_arguments = 1
+    has_content = True
+    option_spec: ClassVar[dict[str, Any]] = {
+        "choices": _choices,
+        "scale": _scale,
+        "label": directives.unchanged_required,
+    }
+
+    def run(self) -> list[nodes.Node]:
+        """Return the question with its form and its folded answer."""
+        reference = self.arguments[0].strip()
+        place = next((i for i, line in enumerate(self.content) if line.strip() == SEPARATOR), len(self.content))
+        if not any(line.strip() for line in self.content[:place]):
+            warn(f"the prediction of {reference!r} has no question", self.get_location())
+            return []
+        state_of(self.env).of(self.env.docname).uses.add(split_reference(reference, self.env.docname)[0])
+        ident = f"predict-{self.env.new_serialno('predict') + 1}"
+        about = {"reference": reference, "choices": self.options.get("choices"), "ident": ident}
+        prediction = Prediction("", label=self.options.get("label", LABEL), ident=ident)
+        self._parse(0, place, prediction)
+        form = PredictionForm("", **about, scale=self.options.get("scale"))
+        answer = PredictionAnswer("", **about)
+        for node in (form, answer):
+            self.set_source_info(node)
+        fold = Fold("", self._answered(reference, answer), summary="The answer", classes=["predict-answer"])
+        self._parse(place + 1, len(self.content), fold)
+        prediction += [form, fold]
+        return [prediction]
+
+    def _parse(self, start: int, stop: int, into: nodes.Element) -> None:
+        self.state.nested_parse(self.content[start:stop], self.content_offset + start, into)
+
+    def _answered(self, reference: str, answer: PredictionAnswer) -> nodes.paragraph:
+        if self.options.get("choices"):
+            return nodes.paragraph("", "", answer)
+        number = Pending(role="measured", reference=reference, option="")
+        self.set_source_info(number)
+        return nodes.paragraph("", "It is ", number, answer, nodes.Text("."))
+
+
+def add_files(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
+    """Load style and script on pages that ask."""
+    if 'class="predict"' in context.get("body", ""):
+        app.add_css_file(STYLE)
+        app.add_js_file(SCRIPT, loading_method="defer")
+
+
+def setup(app: Sphinx) -> None:
+    """Register the directive, its nodes and its files."""
+    nothing = (add_nothing, add_nothing)
+    app.add_node(Prediction, html=(_open, _close), text=nothing, latex=nothing)
+    app.add_directive("predict", PredictDirective)
+    app.connect("html-page-context", add_files)

@@ -1,0 +1,380 @@
+"""Roles and directives that put records into a page's text: numbers, verdicts and claims by key, ledger and card."""
+
+from __future__ import annotations
+
+import logging as standard_logging
+import os
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+from docutils import nodes
+from measured_book.notebooks.downloads import downloads_of
+from measured_book.records.card import CARD_ID, TITLE, card_html
+from measured_book.records.html import (
+    Idents,
+    ShowError,
+    absent_claim_html,
+    absent_html,
+    claim_html,
+    filled_html,
+    formatted,
+    kept_together,
+    named_source,
+    number_html,
+    quoted_html,
+    shown_value,
+    source_html,
+    verdict_html,
+    verdict_mark,
+)
+from measured_book.records.store import RecordError, executed_notebook, forget_notebook, read_page
+from measured_book.state import BookState, reading_order, split_reference, state_of
+from myst_nb.sphinx_ import NbMetadataCollector
+from sphinx.application import Sphinx
+from sphinx.transforms import DoctreeReadEvent, SphinxTransform
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective, SphinxRole
+
+from tinytorch.report.claims import VERDICTS, filled_text
+from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
+from tinytorch.report.shown import BUILDING, RECORD_MIME
+
+LOGGER = logging.getLogger(__name__)
+
+
+def warn(message: str, location: Any) -> None:
+    """Report what makes the build fail."""
+    LOGGER.warning("%s [measured]", message, location=location, type="measured")
+
+
+class Pending(nodes.General, nodes.Inline, nodes.Element):
+    """Place of something that is made of records once all pages are read.
+
+    Attributes: ``role`` (measured, verdict, claim, ledger or card), ``reference`` and ``option``.
+    """
+
+
+class _PendingRole(SphinxRole):
+    """Role that names a record by ``key`` or ``page:key``, and perhaps an option after a bar."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        reference, _, option = (part.strip() for part in self.text.partition("|"))
+        page, _ = split_reference(reference, self.env.docname)
+        state_of(self.env).of(self.env.docname).uses.add(page)
+        node = Pending(role=self.name, reference=reference, option=option)
+        self.set_source_info(node)
+        return [node], []
+
+
+class QuotedRole(SphinxRole):
+    """``{quoted}`73 %|Kaplan et al. 2020 <https://…>` ``: a number from elsewhere, with its source beside it."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        """Return the number as HTML, or warn if it has no source."""
+        number, bar, source = (part.strip() for part in self.text.partition("|"))
+        if not (number and bar and source):
+            warn(f"a quoted number needs its source, as in `73 %|who says so`, not {self.text!r}", self.get_location())
+            return [nodes.Text(self.text)], []
+        address = named_source(source)[1]  # for the list of references
+        return [nodes.raw("", quoted_html(number, source), format="html", address=address)], []
+
+
+class ClaimDirective(SphinxDirective):
+    """``{claim} key``: the box of a claim, where the chapter discusses it."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place of the box, and remember that the claim is discussed here."""
+        here = state_of(self.env).of(self.env.docname)
+        reference = self.arguments[0].strip()
+        here.claims.add(reference)
+        here.uses.add(split_reference(reference, self.env.docname)[0])
+        node = Pending(role="claim", reference=reference, option="")
+        self.set_source_info(node)
+        return [node]
+
+
+class WhereMeasured(nodes.General, nodes.Element):
+    """Text that is held until it is known whether it belongs to the page. Attributes: ``references``, ``name``."""
+
+
+class WhereMeasuredDirective(SphinxDirective):
+    """``{if-measured} key key``: text for a build that measured all of these; ``{if-absent}``: for one that did not.
+
+    So that a sentence about what a machine cannot measure is not read there with holes in it. The keys are of the same
+    page.
+    """
+
+    required_arguments = 1
+    final_argument_whitespace = True
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return the text, held back."""
+        held = WhereMeasured(references=self.arguments[0].split(), name=self.name)
+        self.set_source_info(held)
+        self.state.nested_parse(self.content, self.content_offset, held)
+        return [held]
+
+
+def _settle_where_measured(doctree: nodes.document, state: BookState, docname: str) -> None:
+    """Keep or drop what stands in `WhereMeasuredDirective`, now that the page's records are known."""
+    kinds = (*NUMBER_KINDS, "verdict", "claim", "table", "figure", ABSENT)
+    for held in list(doctree.findall(WhereMeasured)):
+        found = [state.find(reference, docname, *kinds) for reference in held["references"]]
+        for reference, record in zip(held["references"], found, strict=True):
+            if record is None:
+                warn(f"{{{held['name']}}} names {reference!r}, but page {docname!r} has recorded nothing so", held)
+        measured = all(record is not None and record["kind"] != ABSENT for record in found)
+        held.replace_self(held.children if measured == (held["name"] == "if-measured") else [])
+
+
+class LedgerDirective(SphinxDirective):
+    """``{claim-ledger}``: all claims of all pages with their verdicts, and how many there are of each."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place of the ledger."""
+        state_of(self.env).of(self.env.docname).has_ledger = True
+        node = Pending(role="ledger", reference="", option="")
+        self.set_source_info(node)
+        return [node]
+
+
+class ResolveRecords(SphinxPostTransform):
+    """Replacement of each `Pending` node by what its record says."""
+
+    default_priority = 5  # ahead of HTML that is made late, which docutils orders by this number
+
+    def run(self, **_: Any) -> None:
+        """Resolve every node of the page."""
+        self._docname = self.env.docname
+        self._state = state_of(self.env)
+        self._idents = Idents()
+        makers: dict[str, Callable[[Pending], str]] = {
+            "measured": self._number,
+            "verdict": self._verdict,
+            "claim": self._claim,
+            "ledger": self._ledger,
+            "card": self._card,
+        }
+        for node in list(self.document.findall(Pending)):
+            try:
+                html = makers[node["role"]](node)
+            except ShowError as error:
+                warn(str(error), node)
+                html = f'<strong class="missing">{escape(str(error))}</strong>'
+            if self.app.builder.format == "html":
+                self._put_html(node, html)
+            else:
+                node.replace_self(self._text_of(node))
+
+    def _put_html(self, node: Pending, html: str) -> None:
+        """Replace the node by ``html``; within a line, punctuation that touches it goes along."""
+        if node["role"] in ("measured", "verdict"):
+            line, place = node.parent, node.parent.index(node)
+            beside = [i for i in (place - 1, place + 1) if 0 <= i < len(line) and isinstance(line[i], nodes.Text)]
+            texts = {i: line[i].astext() for i in beside}
+            before, html, after = kept_together(texts.get(place - 1, ""), html, texts.get(place + 1, ""))
+            for i in beside:
+                line[i] = nodes.Text(before if i < place else after)  # by its place: a line may hold equal texts
+        node.replace_self(nodes.raw("", html, format="html"))
+
+    def _text_of(self, node: Pending) -> nodes.Text:
+        """Return the number as text, for builders other than HTML's."""
+        record = self._state.find(node["reference"], self._docname, *NUMBER_KINDS)
+        return nodes.Text(shown_value(record, node["option"]).text if record else node["reference"])
+
+    def _record(self, reference: str, *kinds: str) -> Json:
+        record = self._state.find(reference, self._docname, *kinds)
+        if record is None:
+            page, key = split_reference(reference, self._docname)
+            wanted = "number" if kinds[0] in NUMBER_KINDS else kinds[0]
+            raise ShowError(f"page {page!r} has recorded no {wanted} {key!r}")
+        return record
+
+    def _address(self, docname: str) -> str:
+        return self.app.builder.get_relative_uri(self._docname, docname)
+
+    def _title(self, docname: str) -> str:
+        return self.env.titles[docname].astext() if docname in self.env.titles else docname
+
+    def _number_of(self, reference: str, option: str = "") -> str:
+        record = self._record(reference, *NUMBER_KINDS, ABSENT)
+        if record["kind"] == ABSENT:
+            return absent_html(record, self._idents)
+        page = record["page"]
+        origin = (self._title(page), self._address(page)) if page != self._docname else None
+        return number_html(record, option, self._idents, origin)
+
+    def _number(self, node: Pending) -> str:
+        return self._number_of(node["reference"], node["option"])
+
+    def _plain_number(self, reference: str) -> str:
+        record = self._record(reference, *NUMBER_KINDS, ABSENT)
+        return "what this build did not measure" if record["kind"] == ABSENT else formatted(record).text
+
+    def _verdict(self, node: Pending) -> str:
+        record = self._record(node["reference"], "verdict", ABSENT)
+        if record["kind"] == ABSENT:
+            return absent_html(record, self._idents)
+        page = record["page"]
+        reason = filled_text(record["because"], lambda key: self._plain_number(_on_page(key, page)))
+        return verdict_html(record, reason, self._idents)
+
+    def _name_of(self, reference: str) -> str:
+        """Return what a number is of; for one that was not measured its key says it."""
+        record = self._record(reference, *NUMBER_KINDS, ABSENT)
+        return str(record.get("what", record["key"]))
+
+    def _evidence(self, record: Json) -> tuple[str, list[str]]:
+        """Return a claim's evidence as HTML, and the numbers that it rests on besides, each with its name."""
+        page = record["page"]
+        inside: set[str] = set()
+
+        def number(key: str) -> str:
+            inside.add(key)
+            return self._number_of(_on_page(key, page))
+
+        evidence = filled_html(record["evidence"], number)
+        also = [
+            f"{escape(self._name_of(_on_page(key, page)))} {self._number_of(_on_page(key, page))}"
+            for key in record["numbers"]
+            if key not in inside
+        ]
+        return evidence, also
+
+    def _claim(self, node: Pending) -> str:
+        record = self._record(node["reference"], "claim", ABSENT)
+        if record["kind"] == ABSENT:
+            return absent_claim_html(record)
+        evidence, also = self._evidence(record)
+        ledger = min((name for name, page in self._state.pages.items() if page.has_ledger), default=None)
+        return claim_html(record, evidence, also, self._address(ledger) if ledger else None)
+
+    def _home(self, record: Json) -> str | None:
+        """Return the page that discusses the claim, its own page first; None if no page does."""
+        full = f"{record['page']}:{record['key']}"
+        homes = [
+            docname
+            for docname, page in self._state.pages.items()
+            if any(":".join(split_reference(reference, docname)) == full for reference in page.claims)
+        ]
+        return record["page"] if record["page"] in homes else min(homes, default=None)
+
+    def _ledger(self, node: Pending) -> str:
+        order = reading_order(self.env)
+        pages = sorted(self._state.records.values(), key=lambda page: order.get(page.docname, len(order)))
+        claims = [record for page in pages for record in page.of_kind("claim")]
+        counts = [f"{sum(c['verdict'] == verdict for c in claims)} {verdict}" for verdict in VERDICTS]
+        rows = "\n".join(self._ledger_row(record, node) for record in claims)
+        head = "".join(
+            f'<th scope="col">{name}</th>' for name in ("Claim", "Verdict", "Evidence", "Source", "Discussed in")
+        )
+        return (
+            f'<p class="ledger-counts">{len(claims)} claim{"" if len(claims) == 1 else "s"}: {", ".join(counts)}.</p>\n'
+            '<div class="measured-table ledger" role="region" tabindex="0" aria-labelledby="ledger-caption">\n'
+            '<table class="sortable">\n<caption id="ledger-caption">Every claim that the book tests</caption>\n'
+            f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>"
+        )
+
+    def _ledger_row(self, record: Json, node: Pending) -> str:
+        home = self._home(record)
+        if home is None:
+            warn(f"claim {record['key']!r} of page {record['page']!r} is discussed on no page: add its {{claim}}", node)
+            home = record["page"]
+        evidence, _ = self._evidence(record)
+        link = f'<a href="{escape(self._address(home))}#claim-{record["key"]}">{escape(self._title(home))}</a>'
+        return (
+            f'<tr><th scope="row">{escape(record["statement"])}</th><td>{verdict_mark(record["verdict"])}</td>'
+            f"<td>{evidence}</td><td>{source_html(record)}</td><td>{link}</td></tr>"
+        )
+
+    def _card(self, _: Pending) -> str:
+        return card_html(self._state.records[self._docname], downloads_of(self.env, self._docname))
+
+
+def _on_page(reference: str, page: str) -> str:
+    """Return the reference in full, as it is meant on ``page``."""
+    return ":".join(split_reference(reference, page))
+
+
+class _NotOurs(standard_logging.Filter):
+    """Filter of MyST-NB's warning that it does not know our MIME type; it warns of other unknown types as before."""
+
+    def filter(self, record: standard_logging.LogRecord) -> bool:
+        return f"unknown output mime type: {RECORD_MIME}" not in record.getMessage()
+
+
+_NOT_OURS = _NotOurs()
+
+
+def before_reading(app: Sphinx, docname: str, _: list[str]) -> None:
+    """Forget what an earlier build left of the page, and expect records among its outputs."""
+    forget_notebook(app, docname)
+    standard_logging.getLogger(f"sphinx.mystnb-{docname}").addFilter(_NOT_OURS)
+
+
+class TakeRecords(SphinxTransform):
+    """Taking of a page's records, when all of its text is read: they decide what of it stays, and bring a card."""
+
+    # Right before Sphinx's own collectors look at the page, who are to see the card's section.
+    default_priority = DoctreeReadEvent.default_priority - 1
+
+    def apply(self, **_: Any) -> None:
+        """Read the page's records, drop outputs that show nothing, and append the card."""
+        docname, state = self.env.docname, state_of(self.env)
+        state.touched.add(docname)
+        for output in list(self.document.findall(nodes.container)):
+            if output.get("nb_element") == "cell_code_output" and not output.children:
+                output.parent.remove(output)
+        for node in self.document.findall(Pending):
+            if isinstance(node.parent, nodes.title):
+                warn("a number cannot stand in a heading, which is copied to where numbers are not resolved", node)
+        self._take(state, docname)
+        _settle_where_measured(self.document, state, docname)
+
+    def _take(self, state: BookState, docname: str) -> None:
+        """Put the records of the page, if it is a notebook, into the state, and a card at its end."""
+        notebook = executed_notebook(self.env, docname)
+        if notebook is None:
+            return
+        executed = NbMetadataCollector.get_exec_data(self.env, docname)
+        try:
+            records = read_page(notebook, docname, executed.get("runtime") if executed else None)
+        except RecordError as error:
+            warn(str(error), docname)
+            return
+        if records is not None:
+            state.of(docname).records = records
+            _append_card(self.document)
+
+
+def _append_card(doctree: nodes.document) -> None:
+    """Append a section with the card to the page's first section, before contents are collected."""
+    section = nodes.section("", nodes.title("", TITLE), Pending(role="card", reference="", option=""), ids=[CARD_ID])
+    main = next(iter(doctree.findall(nodes.section)), doctree)
+    main.append(section)
+
+
+def _unresolved(_self: Any, _node: Pending) -> None:
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    """Register roles, directives and transforms."""
+    os.environ[BUILDING] = "1"  # inherited by the kernels that execute the pages
+    app.add_node(WhereMeasured)
+    app.add_node(Pending, html=(_unresolved, None), text=(_unresolved, None), latex=(_unresolved, None))
+    for name in ("measured", "verdict"):
+        app.add_role(name, _PendingRole())
+    app.add_role("quoted", QuotedRole())
+    app.add_directive("claim", ClaimDirective)
+    for name in ("if-measured", "if-absent"):
+        app.add_directive(name, WhereMeasuredDirective)
+    app.add_directive("claim-ledger", LedgerDirective)
+    app.connect("source-read", before_reading)
+    app.add_transform(TakeRecords)
+    app.add_post_transform(ResolveRecords)

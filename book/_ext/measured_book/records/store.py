@@ -1,0 +1,134 @@
+"""Records that a page's cells left in its executed notebook, read from there and held to their schema."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from jsonschema import Draft202012Validator
+from jupyter_cache import get_cache
+from measured_book.state import state_of
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+from tinytorch.report.records import NUMBER_KINDS, Json, Record, page_file, schema
+from tinytorch.report.shown import RECORD_MIME
+
+#: Where an executed notebook keeps its cells' times: see execution/runs.py.
+TIMES_KEY = "cell_times"
+#: The parts of a notebook's metadata that its execution made.
+_MERGED = ("kernelspec", "language_info", "widgets", TIMES_KEY)
+
+
+class RecordError(Exception):
+    """Refusal of a page's records; the message says which and why."""
+
+
+@dataclass
+class PageRecords:
+    """All records of one page by key, and how long its cells took in seconds, if known."""
+
+    docname: str
+    records: dict[str, Json] = field(default_factory=dict)
+    duration: float | None = None
+
+    @property
+    def provenance(self) -> Json:
+        """Where the page was made."""
+        return next(record for record in self.records.values() if record["kind"] == "provenance")
+
+    def of_kind(self, *kinds: str) -> list[Json]:
+        """Return the records of these kinds, in the order in which they were made."""
+        return [record for record in self.records.values() if record["kind"] in kinds]
+
+    def as_file(self) -> Json:
+        """Return the page's file of records, as the schema describes it."""
+        records = [Record.from_json(record) for record in self.records.values()]
+        return page_file(self.docname, records, duration_seconds=self.duration)
+
+
+def results_of(env: BuildEnvironment, docname: str) -> Path | None:
+    """Return the folder of the execution cache that holds the result of the page as it was last read; None without."""
+    key = state_of(env).of(docname).key
+    return None if key is None else Path(env.config.nb_execution_cache_path) / docname.replace("/", "--") / key
+
+
+def executed_notebook(env: BuildEnvironment, docname: str) -> nbformat.NotebookNode | None:
+    """Return the page's notebook with its outputs; None if the page is no notebook.
+
+    MyST-NB writes each page's notebook into its output folder, without the times that were kept with its outputs in
+    the execution cache, so these come from there.
+    """
+    config = env.mystnb_config  # type: ignore[attr-defined]
+    path = Path(config.output_folder, f"{docname}.ipynb")
+    if not path.is_file():
+        return None
+    notebook = nbformat.read(path, as_version=4)
+    results = results_of(env, docname)
+    if results is not None:
+        with suppress(KeyError):
+            _, notebook = get_cache(str(results)).merge_match_into_notebook(notebook, nb_meta=_MERGED)
+    for number, cell in enumerate(notebook.cells):
+        cell["id"] = f"cell-{number}"  # drawn at random otherwise, so that no two builds had the same notebook
+    return notebook
+
+
+def forget_notebook(app: Sphinx, docname: str) -> None:
+    """Remove the notebook that an earlier build wrote for the page, so that what is there is of this build."""
+    Path(app.env.mystnb_config.output_folder, f"{docname}.ipynb").unlink(missing_ok=True)  # type: ignore[attr-defined]
+
+
+def records_in(notebook: nbformat.NotebookNode) -> Iterator[Json]:
+    """Yield each record in the outputs of the notebook's cells, whatever their tags."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if RECORD_MIME in data:
+                yield dict(data[RECORD_MIME])
+
+
+def numbers_in(record: Json) -> Iterator[Json]:
+    """Yield each number of a record: its own, its table's cells', its figure's."""
+    if record["kind"] in NUMBER_KINDS:
+        yield record
+    for row in record.get("rows", []):
+        yield from (cell for cell in row.values() if isinstance(cell, dict))
+    for series in record.get("series", []):
+        yield from series["numbers"]
+
+
+def _not_finite(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_not_finite(item) for item in value.values())
+    if isinstance(value, list):
+        return any(_not_finite(item) for item in value)
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def read_page(notebook: nbformat.NotebookNode, docname: str, duration: float | None) -> PageRecords | None:
+    """Return the page's records; None if its cells made none.
+
+    Raises:
+        RecordError: if two share a key, one says it belongs to another page, is not finite, or breaks the schema.
+    """
+    page = PageRecords(docname, duration=duration)
+    for record in records_in(notebook):
+        key = record.get("key")
+        if record.get("page") != docname:
+            raise RecordError(f"record {key!r} says it is of page {record.get('page')!r}: write Page({docname!r})")
+        if key in page.records:
+            raise RecordError(f"two records have the key {key!r}")
+        if _not_finite(record):
+            raise RecordError(f"record {key!r} holds a number that is not finite")
+        page.records[str(key)] = record
+    if not page.records:
+        return None
+    problem = next(iter(Draft202012Validator(schema()).iter_errors(page.as_file())), None)
+    if problem is not None:
+        raise RecordError(f"records break their schema at {problem.json_path}: {problem.message[:300]}")
+    return page

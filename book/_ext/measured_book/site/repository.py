@@ -1,0 +1,141 @@
+"""Repository of the book, whose address is typed nowhere, and the links to it that pages offer.
+
+The address comes from GITHUB_REPOSITORY on GitHub, else from git's remote `origin`. Where there is none that
+a reader could open, the pages have no link to their source, to a new issue or to Binder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+PROVIDERS = ("github", "gitlab", "bitbucket")  # the hosts whose links are known
+BINDER = "https://mybinder.org"
+#: The folder of the pages' sources.
+FOLDER = "book"
+#: Where the hosts show the text of a file, of the default branch: they and Binder know it as HEAD, whatever its name.
+_SOURCE = {
+    "github": "{url}/blob/HEAD/{path}?plain=1",
+    "gitlab": "{url}/-/blob/HEAD/{path}?plain=1",
+    "bitbucket": "{url}/src/HEAD/{path}",
+}
+
+_SCP_FORM = re.compile(r"^(?:[^@/:]+@)?(?P<host>[^/:@]{2,}):(?P<path>[^\\].*)$")  # git@host:owner/name.git
+
+
+@dataclass(frozen=True)
+class Repository:
+    """Repository that a reader can open in a browser: its address and the kind of host it is on."""
+
+    url: str
+    provider: str
+
+
+def provider_of(host: str) -> str | None:
+    """Return which of PROVIDERS a host name belongs to, or None."""
+    labels = host.lower().split(".")
+    return next((provider for provider in PROVIDERS if provider in labels), None)
+
+
+def parse_remote(remote: str) -> Repository | None:
+    """Return the repository that a git remote names, or None if it has no page that one can link to.
+
+    Takes the forms that git takes: https, http, ssh and git addresses, and `user@host:owner/name`. User names,
+    passwords, tokens, ssh ports and a final `.git` are left out of the result.
+    """
+    remote = remote.strip()
+    if "://" in remote:
+        try:
+            parts = urlsplit(remote)
+            port = parts.port
+        except ValueError:
+            return None
+        if parts.scheme not in ("https", "http", "ssh", "git", "git+ssh"):
+            return None
+        host, path = parts.hostname or "", parts.path
+        port = port if parts.scheme in ("https", "http") else None
+        scheme = "http" if parts.scheme == "http" else "https"
+    elif match := _SCP_FORM.match(remote):
+        host, path, port, scheme = match["host"], match["path"], None, "https"
+    else:
+        return None
+    provider = provider_of(host)
+    names = path.strip("/").removesuffix(".git").split("/")
+    if provider is None or len(names) < 2 or not all(re.fullmatch(r"[\w.~-]+", name) for name in names):
+        return None
+    address = host.lower() if port is None else f"{host.lower()}:{port}"
+    return Repository(f"{scheme}://{address}/{'/'.join(names)}", provider)
+
+
+def from_environment(environment: Mapping[str, str]) -> Repository | None:
+    """Return the repository that GitHub's runner names in the environment, or None elsewhere."""
+    name = environment.get("GITHUB_REPOSITORY", "")
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        return None
+    server = environment.get("GITHUB_SERVER_URL", "https://github.com").rstrip("/")
+    return Repository(f"{server}/{name}", "github")
+
+
+def from_git(folder: Path) -> Repository | None:
+    """Return the repository that the remote `origin` of the checkout at `folder` names, or None without one."""
+    folder = folder.resolve()
+    command = ["git", "-C", str(folder), "remote", "get-url", "origin"]
+    # A copy without .git that lies inside another checkout is not that checkout's.
+    settings = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+    try:
+        found = subprocess.run(
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=settings
+        )
+    except FileNotFoundError:  # a source archive on a machine without git
+        return None
+    return parse_remote(found.stdout) if found.returncode == 0 else None
+
+
+def find(environment: Mapping[str, str], folder: Path) -> Repository | None:
+    """Return where the book's source can be read, or None if nobody says."""
+    return from_environment(environment) or from_git(folder)
+
+
+def binder_address(repository: Repository, path: str) -> str:
+    """Return where Binder opens the repository's file ``path`` in JupyterLab."""
+    host, _, name = repository.url.partition("://")[2].partition("/")
+    kinds = {"github.com": f"gh/{name}", "gitlab.com": f"gl/{quote(name, safe='')}"}
+    kind = kinds.get(host, f"git/{quote(repository.url, safe='')}")
+    return f"{BINDER}/v2/{kind}/HEAD?urlpath=lab/tree/{path}"
+
+
+def tools(repository: Repository | None, source: str | None, *, runs: bool) -> list[tuple[str, str]]:
+    """Return names and addresses of the links above a page; none without a repository.
+
+    Args:
+        repository: the book's.
+        source: the file of the page's source, relative to the book's folder; None for a page without one.
+        runs: whether the page has cells, which Binder can run.
+    """
+    if repository is None:
+        return []
+    found = [("Repository", repository.url)]
+    if source is None:
+        return found
+    path = f"{FOLDER}/{source}"
+    found.append(("Show source", _SOURCE[repository.provider].format(url=repository.url, path=path)))
+    return [("Binder", binder_address(repository, path)), *found] if runs else found
+
+
+def set_repository(app: Sphinx, config: Config) -> None:
+    """Put the repository into the configuration, so that pages are written again when it is another."""
+    config.book_repository = find(os.environ, Path(app.srcdir).parent)
+
+
+def setup(app: Sphinx) -> None:
+    """Connect to the reading of the configuration."""
+    app.add_config_value("book_repository", None, "html", (Repository, type(None)))
+    app.connect("config-inited", set_repository)

@@ -1,0 +1,146 @@
+"""State of the book in Sphinx's environment: what each page gave when it was last read, kept over builds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sphinx.environment import BuildEnvironment
+
+from tinytorch.report.records import ABSENT, Json
+
+if TYPE_CHECKING:
+    from measured_book.execution.runs import PageRun
+    from measured_book.pages.references import Sources
+    from measured_book.records.store import PageRecords
+
+#: Why a page that a build of others read has no records.
+LEFT_OUT = "This build ran other pages only: `make book` runs all"
+
+
+@dataclass
+class PageState:
+    """What one page gave when it was last read. It goes as a whole before the page is read again.
+
+    Attributes:
+        key: under which the execution cache keeps its result; None for a page without code.
+        left_out: whether a build of other pages read it without running it.
+        ran: whether the latest build ran it.
+        run: its last execution; None for a page without code.
+        records: those of its cells; None if they made none.
+        uses: the pages whose records its text names.
+        claims: the claims that it discusses, as its text names them.
+        has_ledger: whether it lists the claims of all pages.
+        has_machines: whether it holds the table of machines.
+        has_late_html: whether it holds HTML that is made once all pages are read.
+        words: name and meaning of each word that its glossary explains, by the word's id.
+        uses_words: whether it uses words of a glossary.
+        sources: the addresses that it links to.
+    """
+
+    key: str | None = None
+    left_out: bool = False
+    ran: bool = False
+    run: PageRun | None = None
+    records: PageRecords | None = None
+    uses: set[str] = field(default_factory=set)
+    claims: set[str] = field(default_factory=set)
+    has_ledger: bool = False
+    has_machines: bool = False
+    has_late_html: bool = False
+    words: dict[str, tuple[str, str]] = field(default_factory=dict)
+    uses_words: bool = False
+    sources: Sources | None = None
+
+
+@dataclass
+class BookState:
+    """What the environment keeps of the book.
+
+    Attributes:
+        pages: the state of each page that was read.
+        touched: the pages that this build read, or found gone.
+        glossary_changed: whether a glossary was among them.
+        machines: a hash of the files in the folder of measurements, as the last build found them.
+    """
+
+    pages: dict[str, PageState] = field(default_factory=dict)
+    touched: set[str] = field(default_factory=set)
+    glossary_changed: bool = False
+    machines: str | None = None
+
+    def of(self, docname: str) -> PageState:
+        """Return the state of the page ``docname``, empty for one that gave nothing yet."""
+        return self.pages.setdefault(docname, PageState())
+
+    def forget(self, docname: str) -> None:
+        """Drop all that the page ``docname`` gave."""
+        gone = self.pages.pop(docname, PageState())
+        self.touched.add(docname)
+        self.glossary_changed |= bool(gone.words)
+
+    @property
+    def records(self) -> dict[str, PageRecords]:
+        """The records of each page that has any."""
+        return {name: page.records for name, page in self.pages.items() if page.records is not None}
+
+    def find(self, reference: str, docname: str, *kinds: str) -> Json | None:
+        """Return the record that ``key`` or ``page:key`` names on the page ``docname``; None if there is none.
+
+        On a page that was left out everything is absent.
+        """
+        name, key = split_reference(reference, docname)
+        page = self.pages.get(name, PageState())
+        record = page.records.records.get(key) if page.records is not None else None
+        if page.left_out:
+            record = {"key": key, "kind": ABSENT, "page": name, "reason": LEFT_OUT}
+        return record if record is not None and record["kind"] in kinds else None
+
+    def begin_writing(self) -> set[str]:
+        """Return the pages to write again because of what this build read, and forget what it read.
+
+        They show records of a page that was read, tell of all pages, or use a word of a glossary that was read. A
+        page that ran in the build before and was not read in this one has not run in it.
+        """
+        kept = [page for name, page in self.pages.items() if page.ran and name not in self.touched]
+        for page in kept:
+            page.ran = False
+        again = {
+            name
+            for name, page in self.pages.items()
+            if page.uses & self.touched
+            or (page.has_ledger and self.touched)
+            or (page.has_late_html and (self.touched or kept))
+            or (page.uses_words and self.glossary_changed)
+        }
+        self.touched, self.glossary_changed = set(), False
+        return again
+
+
+def state_of(env: BuildEnvironment) -> BookState:
+    """Return the state that the environment keeps, made when missing."""
+    found: BookState | None = getattr(env, "measured_book", None)
+    if found is None:
+        found = BookState()
+        setattr(env, "measured_book", found)  # noqa: B010 - the environment's class does not know it
+    return found
+
+
+def split_reference(reference: str, docname: str) -> tuple[str, str]:
+    """Return the page and the key that ``key`` or ``page:key`` means on the page ``docname``."""
+    page, colon, key = reference.rpartition(":")
+    return (page, key) if colon else (docname, reference)
+
+
+def reading_order(env: BuildEnvironment) -> dict[str, int]:
+    """Return the place of each page in the order in which the tables of contents lead through the book."""
+    order: dict[str, int] = {}
+
+    def visit(docname: str) -> None:
+        if docname not in order:
+            order[docname] = len(order)
+            for child in env.toctree_includes.get(docname, []):
+                visit(child)
+
+    visit(env.config.root_doc)
+    return order

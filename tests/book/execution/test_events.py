@@ -1,0 +1,77 @@
+"""What the build is told of a cell that failed, and that nothing is told when nobody listens."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from measured_book.execution.events import EVENTS, failing_cell, tell
+from nbclient.exceptions import CellExecutionError, CellTimeoutError
+
+PAGE = "# Title\n\n```{code-cell}\nx = 1\n```\n\n```{code-cell}\ny = 0\nx / y\n```\n\nAs in\n\n    x = 1\n"
+TRACEBACK = (
+    "------------------\nx / y\n------------------\n\n\x1b[31mZeroDivisionError\x1b[39m  Traceback\n"
+    "\x1b[36mCell\x1b[39m\x1b[36m \x1b[39m\x1b[32mIn[2]\x1b[39m\x1b[32m, line 2\x1b[39m\n"
+    "\x1b[32m      1\x1b[39m y = 0\n\x1b[32m----> 2\x1b[39m x / y\n\nZeroDivisionError: division by zero\n"
+)
+
+
+def failed(cause: Exception, folder: Path) -> dict[str, object]:
+    source = folder / "page.md"
+    source.write_text(PAGE)
+    error = RuntimeError("notebook")
+    error.__cause__ = cause
+    return failing_cell(error, "page", source)
+
+
+def test_a_failing_cell_is_named_with_its_line_and_the_line_of_the_page(tmp_path: Path) -> None:
+    cause = CellExecutionError(TRACEBACK, "ZeroDivisionError", "division by zero")
+    assert failed(cause, tmp_path) == {
+        "page": "page",
+        "source": "page.md",
+        "error": "ZeroDivisionError: division by zero",
+        "cell": 2,
+        "line": 2,
+        "code": "x / y",
+        "source_line": 9,
+    }
+
+
+def test_a_line_that_stands_on_the_page_twice_is_not_guessed(tmp_path: Path) -> None:
+    text = (
+        TRACEBACK.replace("In[2]", "In[1]")
+        .replace("line 2", "line 1")
+        .replace("----> 2\x1b[39m x / y", "----> 1 x = 1")
+    )
+    found = failed(CellExecutionError(text, "E", "v"), tmp_path)
+    assert (found["cell"], found["code"], found["source_line"]) == (1, "x = 1", None)
+
+
+def test_a_cell_that_took_too_long_has_no_line(tmp_path: Path) -> None:
+    found = failed(CellTimeoutError("A cell timed out after 600 seconds."), tmp_path)
+    assert found == {
+        "page": "page",
+        "source": "page.md",
+        "error": "CellTimeoutError: A cell timed out after 600 seconds.",
+    }
+
+
+def test_an_event_is_a_line_of_json_for_whoever_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setenv(EVENTS, str(writing))
+    tell("page", page="index")
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        assert json.loads(told.read()) == {"event": "page", "page": "index"}
+
+
+def test_a_listener_that_is_gone_does_not_stop_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    monkeypatch.setenv(EVENTS, str(writing))
+    tell("page", page="index")
+    assert EVENTS not in os.environ
+    tell("page", page="index")
+    os.close(writing)

@@ -1,0 +1,146 @@
+"""What a page's key holds, and how the reason for running it again is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from measured_book.execution.key import PageHistory, differences, page_parts, surroundings
+from sphinx.errors import ExtensionError
+
+from tinytorch.perf.engines.presence import PEERS
+from tinytorch.perf.host import identity
+
+PACKAGES = ["../ship"]
+PATHS = ["../requirements.lock"]
+CELLS = ["from ship import engine"]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    for name in ("book", "ship"):
+        (tmp_path / name).mkdir()
+    for name in ("__init__", "engine", "sail"):
+        (tmp_path / "ship" / f"{name}.py").write_text("x = 1\n")
+    (tmp_path / "ship" / "schema.json").write_text("{}\n")
+    (tmp_path / "requirements.lock").write_text("numpy==2\n")
+    return tmp_path / "book"
+
+
+def key(source: Path, cells: list[str] = CELLS) -> str:
+    return page_parts(cells, surroundings(source, PACKAGES, PATHS)).key()
+
+
+def test_the_same_gives_the_same_key(source: Path) -> None:
+    assert key(source) == key(source)
+
+
+@pytest.mark.parametrize("name", ["ship/engine.py", "ship/__init__.py", "ship/schema.json", "requirements.lock"])
+def test_one_byte_of_what_the_page_uses_gives_another_key(source: Path, name: str) -> None:
+    before = key(source)
+    path = source.parent / name
+    path.write_bytes(path.read_bytes() + b"\n")
+    assert key(source) != before
+
+
+def test_a_module_that_the_page_does_not_use_is_not_in_its_key(source: Path) -> None:
+    before = key(source)
+    (source.parent / "ship" / "sail.py").write_text("x = 2\n")
+    (source.parent / "ship" / "rudder.py").write_text("x = 2\n")
+    assert key(source) == before
+
+
+@pytest.mark.parametrize("name", ["OPENBLAS_CORETYPE", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"])
+def test_what_steers_kernels_is_in_the_key(source: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(name, raising=False)
+    before = key(source)
+    monkeypatch.setenv(name, "1")
+    assert key(source) != before
+
+
+def test_each_kind_of_arm_cpu_has_a_key_of_its_own(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """/proc/cpuinfo has no line "model name" there."""
+    keys = set()
+    for part in ("0xd0c", "0xd40", "0xfff", "0xffe"):
+        text = f"processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: {part}\n"
+        monkeypatch.setattr(identity, "_cpuinfo", lambda text=text: text)
+        keys.add(key(source))
+    assert len(keys) == 4
+
+
+def test_other_variables_are_not(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = key(source)
+    monkeypatch.setenv("UNRELATED", "1")
+    assert key(source) == before
+
+
+def test_engines_are_in_the_key_of_pages_that_may_look_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = Path(__file__).resolve().parents[3] / "book"
+    keys: dict[str, set[str]] = {"racing": set(), "alone": set()}
+    for version in ("1.0", "1.1"):
+        peers = tmp_path / f"python-{version}"
+        peers.write_text(f'#!/bin/sh\necho \'{{"JAX": "{version}"}}\'\n')
+        peers.chmod(0o755)
+        monkeypatch.setenv(PEERS, str(peers))
+        around = surroundings(book, ["../tinytorch"], [])
+        keys["racing"].add(page_parts(["from tinytorch.perf.engines import race"], around).key())
+        keys["alone"].add(page_parts(["import tinytorch.core.tensor"], around).key())
+    assert [len(keys["racing"]), len(keys["alone"])] == [2, 1]
+
+
+def test_a_path_that_is_not_there_is_said(source: Path) -> None:
+    with pytest.raises(ExtensionError, match=r"package2 does not"):
+        surroundings(source, [], ["../package2"])
+    with pytest.raises(ExtensionError, match=r"must be a package with an __init__\.py, but .*book is none"):
+        surroundings(source, ["../book"], [])
+
+
+def parts(source: Path, cells: list[str] = CELLS) -> dict[str, object]:
+    return page_parts(cells, surroundings(source, PACKAGES, PATHS)).to_json()
+
+
+def test_the_reason_names_what_changed(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before = parts(source)
+    assert differences(before, parts(source)) == ""
+    assert differences(before, parts(source, [*CELLS, "1"])) == "its cells changed"
+    (source.parent / "ship" / "engine.py").write_text("x = 2\n")
+    assert differences(before, parts(source)) == "ship changed (engine)"
+    (source.parent / "requirements.lock").write_text("numpy==3\n")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    now = {**parts(source), "python": "CPython 4.0", "engines": {"JAX": "1"}}
+    told = differences({**before, "python": "CPython 3.11"}, now)
+    assert told == (
+        "ship changed (engine); requirements.lock changed; CPython 3.11 became CPython 4.0; "
+        "the variable OMP_NUM_THREADS was unset and is 3; JAX was not there and is 1"
+    )
+
+
+def test_of_many_modules_three_are_named(source: Path) -> None:
+    modules = {f"ship.m{number}": "a" for number in range(5)}
+    before = {**parts(source), "modules": modules}
+    after = {**before, "modules": dict.fromkeys(modules, "b")}
+    assert differences(before, after) == "ship changed (m0, m1, m2 and 2 more)"
+
+
+def test_the_history_outlives_its_process_and_knows_why(source: Path, tmp_path: Path) -> None:
+    file = tmp_path / "executions.json"
+    now = page_parts(CELLS, surroundings(source, PACKAGES, PATHS))
+    history = PageHistory(file)
+    assert history.why("chapter", now) == "it runs here for the first time"
+    assert history.seconds("chapter") is None
+    history.remember("chapter", now, 12.5)
+    again = PageHistory(file)
+    assert again.seconds("chapter") == 12.5
+    assert again.why("chapter", now) == "its result is no longer in the cache"
+    assert [path.name for path in tmp_path.glob("executions*")] == ["executions.json"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"version": 0, "pages": {}}', "null"])
+def test_a_history_that_cannot_be_read_is_none(source: Path, tmp_path: Path, content: str) -> None:
+    file = tmp_path / "executions.json"
+    file.write_text(content)
+    now = page_parts(CELLS, surroundings(source, PACKAGES, PATHS))
+    assert PageHistory(file).why("chapter", now) == "it runs here for the first time"

@@ -1,0 +1,105 @@
+"""The table of machines: built from files that strangers sent in, each checked, each shown as no more than text."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup
+from measured_book.machines.table import Machine, outdated, sent_in, table_html
+from measured_book.state import state_of
+
+from tests.report.made_measurements import made_measurements
+from tinytorch.report.measurements import as_text, read_measurements
+
+ROOT = Path(__file__).resolve().parents[3]
+GOOD = made_measurements()
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Any:
+    """A stand-in for Sphinx with a folder of measurements beside the book's."""
+    (tmp_path / "measurements").mkdir()
+    (tmp_path / "book").mkdir()
+    config = SimpleNamespace(measurements_folder="../measurements")
+    return SimpleNamespace(srcdir=str(tmp_path / "book"), config=config)
+
+
+def folder_of(app: Any) -> Path:
+    return Path(app.srcdir).parent / "measurements"
+
+
+def rows(html: str) -> list[dict[str, str]]:
+    """Return the rows of the table, by the words in its head."""
+    table = BeautifulSoup(html, "html.parser")
+    heads = [" ".join(head.get_text().split()) for head in table.select("thead th")]
+    return [
+        dict(zip(heads, (" ".join(cell.get_text(" ").split()) for cell in row.select("th, td")), strict=True))
+        for row in table.select("tbody tr")
+    ]
+
+
+def test_a_machine_s_row_has_its_roofs_with_their_intervals_and_its_claims() -> None:
+    (row,) = rows(table_html([Machine(GOOD, "_measurements/a.json")]))
+    assert row["Machine"] == "A machine shared"
+    assert row["FP32, one thread"] == "100 GFLOP/s 95 to 105 GFLOP/s"
+    assert row["Memory, all cores"] == "10.0 GB/s 9.5 to 10.5 GB/s"
+    assert row["INT8, one thread"] == "100 GOP/s 95 to 105 GOP/s"
+    assert row["Claims"] == "0 supported, 1 refuted, 0 cannot tell here"
+    assert row["Cores"]
+    assert row["BLAS"]
+
+
+def test_markup_in_a_file_is_shown_as_text() -> None:
+    hostile = "<script>alert(1)</script>\"'&"
+    made = copy.deepcopy(GOOD)
+    made["label"] = made["note"] = hostile
+    where = made["pages"][0]["provenance"]
+    where["machine"]["system"] = where["machine"]["vectors"] = hostile
+    where["blas"] = [{**where["blas"][0], "name": hostile, "core": hostile}]
+    html = table_html([Machine(made, f"{hostile}.json")])
+    assert BeautifulSoup(html, "html.parser").find("script") is None
+    (row,) = rows(html)
+    assert row["System"] == hostile
+    assert hostile in row["BLAS"]
+    assert row["Machine"] == f"{hostile} {hostile}"
+
+
+def test_files_that_can_be_used_are_taken_and_others_stop_the_build(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+    (folder_of(app) / "good.json").write_text(as_text(GOOD), "utf-8")
+    (folder_of(app) / "README.md").write_text("# Not a machine\n", "utf-8")
+    assert sent_in(app) == {"good.json": GOOD}
+    assert caplog.records == []
+    (folder_of(app) / "bad.json").write_text(json.dumps({**GOOD, "schema_version": 9}), "utf-8")
+    assert list(sent_in(app)) == ["good.json"]
+    (warning,) = caplog.records
+    assert warning.levelname == "WARNING"
+    assert "bad.json cannot be used: its schema_version must be 1, not 9" in warning.getMessage()
+
+
+def test_the_page_is_made_again_when_a_file_comes_changes_or_goes(app: Any) -> None:
+    env: Any = SimpleNamespace(found_docs={"machines", "index"})
+    state_of(env).of("machines").has_machines = True
+    file = folder_of(app) / "a.json"
+    assert outdated(app, env) == ["machines"], "the first build knows no earlier state"
+    assert outdated(app, env) == []
+    file.write_text(as_text(GOOD), "utf-8")
+    assert outdated(app, env) == ["machines"]
+    file.write_text(as_text(made_measurements("Another")), "utf-8")
+    assert outdated(app, env) == ["machines"]
+    assert outdated(app, env) == []
+    file.unlink()
+    assert outdated(app, env) == ["machines"]
+
+
+def test_without_any_machine_it_says_so() -> None:
+    assert table_html([]) == "<p>No machine has been sent in yet, and this build measured nothing.</p>"
+
+
+def test_what_was_sent_in_can_be_used() -> None:
+    for path in (ROOT / "measurements").glob("*.json"):
+        assert read_measurements(path)["pages"]

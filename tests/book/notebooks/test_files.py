@@ -1,0 +1,153 @@
+"""The notebooks of a page: one reads as it ran, one begins empty, one brings the package along."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import nbformat
+import pytest
+from measured_book.notebooks.files import extra_of, notebook_files
+from measured_book.notebooks.package import Source, install_cell, kept_wheel, wheel_name
+from measured_book.records.store import PageRecords
+from measured_book.site.repository import Repository
+from measured_book.state import state_of
+from nbclient import NotebookClient
+
+from tinytorch.perf.measuring import Measurement
+from tinytorch.report import Page, bars, subplots
+from tinytorch.report.shown import BUILDING, RECORD_MIME, Shown
+
+RUN = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3), "s")
+SOLUTION = '''def double(x: int) -> int:
+    """Return twice ``x``."""
+    return 2 * x'''
+TEXT = "(label)=\n# Page\n\nIt takes {measured}`latency`, as {ref}`label` says; there {measured}`other:total`."
+
+
+def made(monkeypatch: pytest.MonkeyPatch) -> tuple[Page, list[Shown]]:
+    monkeypatch.setenv(BUILDING, "1")
+    page = Page("page")
+    figure, ax = subplots()
+    bars(ax, ["run"], [RUN], quantity="latency", variants="numpy")
+    shown = [
+        page.number("latency", RUN),
+        page.figure("bars", figure, caption="The message.", alt="One bar."),
+        page.table("ops", [{"op": "linear"}], [("op", "Op")], caption="Ops"),
+    ]
+    return page, shown
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, nbformat.NotebookNode]:
+    """The page's notebooks, made of cells as MyST-NB leaves them."""
+    page, shown = made(monkeypatch)
+    new = nbformat.v4
+    outputs = [new.new_output("display_data", one._repr_mimebundle_()) for one in shown]
+    cells = [
+        new.new_markdown_cell(TEXT),
+        new.new_code_cell("page.number()", outputs=outputs, execution_count=1, metadata={"tags": ["remove-input"]}),
+        new.new_code_cell(SOLUTION, metadata={"tags": ["solution"]}, execution_count=2),
+        new.new_code_cell("assert double(2) == 4, 'no'\nprint('passed')", metadata={"tags": ["check"]}),
+        new.new_code_cell("print('end')"),
+    ]
+    records = {record.key: record.to_json() for record in page.records}
+    total = Page("other").number("total", 41, unit="ops", what="ops").record.to_json()
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "tinytorch"\nversion = "1.2"\n', "utf-8")
+    env: Any = SimpleNamespace(
+        srcdir=str(tmp_path / "book"),
+        doc2path=lambda name: str(tmp_path / "book" / f"{name}.md"),
+        config=SimpleNamespace(book_repository=None),
+        domaindata={"std": {"labels": {"label": ("page", "label", "The page")}}},
+    )
+    state_of(env).of("page").records = PageRecords("page", records)
+    state_of(env).of("other").records = PageRecords("other", {"total": total})
+    texts = notebook_files(env, "page", new.new_notebook(cells=cells))
+    assert texts == notebook_files(env, "page", new.new_notebook(cells=cells)), "ids differ from build to build"
+    notebooks = {name: nbformat.reads(text, as_version=4) for name, text in texts.items()}
+    for notebook in notebooks.values():
+        nbformat.validate(notebook)
+    return notebooks
+
+
+def text_of(notebook: nbformat.NotebookNode) -> str:
+    return "\n".join(cell.source for cell in notebook.cells)
+
+
+def test_what_ran_is_read_without_the_book(files: dict[str, nbformat.NotebookNode]) -> None:
+    notebook = files["page.ipynb"]
+    assert "It takes **1.1\u00a0ms** [1.0 to 1.3\u00a0ms], as *The page* says; there **41\u00a0ops**." in text_of(
+        notebook
+    )
+    assert "Measured on " in notebook.cells[-1].source
+    assert RECORD_MIME not in json.dumps(notebook)
+    number, figure, caption, table = notebook.cells[2].outputs
+    assert number.data["text/plain"].startswith("latency: 1.1")
+    assert set(figure.data) == {"image/png", "text/plain"}
+    assert caption.data["text/markdown"] == "The message."
+    assert "<style>" in table.data["text/html"]
+    assert notebook.cells[2].metadata["jupyter"] == {"source_hidden": True}
+
+
+def test_the_empty_one_names_its_numbers_and_begins_exercises(files: dict[str, nbformat.NotebookNode]) -> None:
+    notebook = files["page-empty.ipynb"]
+    assert "It takes `latency`, as *The page* says; there **41\u00a0ops** in the book." in text_of(notebook)
+    assert not any(cell.get("outputs") for cell in notebook.cells)
+    solution = next(cell.source for cell in notebook.cells if "def double" in cell.source)
+    assert "return 2" not in solution
+    assert "NotImplementedError" in solution
+
+
+def test_a_run_of_all_cells_goes_on_behind_an_exercise_that_is_not_written(
+    files: dict[str, nbformat.NotebookNode],
+) -> None:
+    notebook = files["page-empty.ipynb"]
+    notebook.cells = [cell for cell in notebook.cells if "page." not in cell.source]
+    NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    assert notebook.cells[-1].outputs[0].text == "end\n"
+    assert any(output.output_type == "error" for output in notebook.cells[-2].outputs)
+
+
+def test_the_third_installs_the_package_first(files: dict[str, nbformat.NotebookNode]) -> None:
+    code = [cell.source for cell in files["page-colab.ipynb"].cells if cell.cell_type == "code"]
+    assert code[0].endswith('%pip install --quiet "./tinytorch-1.2-py3-none-any.whl"')
+    source = Source(Repository("https://github.com/someone/book", "github"), None)
+    assert install_cell(source, None) == '%pip install --quiet "tinytorch @ git+https://github.com/someone/book"'
+    assert install_cell(source, "a" * 40).endswith(f'@{"a" * 40}"')
+
+
+@pytest.mark.parametrize(
+    ("code", "extra"),
+    [
+        ("from tinytorch.perf.distributed import launch", "[mpi]"),
+        ("from tinytorch.perf import measuring", ""),
+    ],
+)
+def test_a_page_that_starts_ranks_brings_an_mpi(code: str, extra: str) -> None:
+    new = nbformat.v4
+    notebook = new.new_notebook(cells=[new.new_markdown_cell("tinytorch.perf.distributed"), new.new_code_cell(code)])
+    assert extra_of(notebook) == extra
+    wheel = Source(None, "tinytorch-1.2-py3-none-any.whl")
+    assert install_cell(wheel, None, extra).endswith(f'%pip install --quiet "./{wheel.wheel}{extra}"')
+    home = Source(Repository("https://github.com/someone/book", "github"), None)
+    assert f'"tinytorch{extra} @ git+' in install_cell(home, None, extra)
+
+
+def test_the_wheel_is_built_once_and_anew_after_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Path] = []
+
+    def build(root: Path) -> bytes:
+        built.append(root)
+        return bytes([len(built)])
+
+    monkeypatch.setattr("measured_book.notebooks.package.build_wheel", build)
+    (tmp_path / "tinytorch").mkdir()
+    (tmp_path / "tinytorch" / "module.py").write_text("x = 1\n", "utf-8")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "tinytorch"\nversion = "1.2"\n', "utf-8")
+    assert wheel_name(tmp_path) == "tinytorch-1.2-py3-none-any.whl"
+    assert [kept_wheel(tmp_path, tmp_path / "kept") for _ in range(2)] == [b"\1", b"\1"]
+    (tmp_path / "tinytorch" / "module.py").write_text("x = 2\n", "utf-8")
+    assert kept_wheel(tmp_path, tmp_path / "kept") == b"\2"
+    assert len(list((tmp_path / "kept").iterdir())) == 1

@@ -1,0 +1,132 @@
+"""MyST becomes Markdown that reads whole: checked with a Markdown parser and by properties."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from measured_book.notebooks.markdown import object_source, plain_markdown
+
+MODULE = '''
+class Cache:
+    """Keeps."""
+
+    @property
+    def size(self) -> int:
+        """Its size."""
+        return 1
+
+
+def free() -> None:
+    pass
+'''
+
+
+@dataclass
+class Spoken:
+    """Says what it was asked."""
+
+    folder: Path = Path()
+
+    def role(self, name: str, text: str) -> str:
+        return f"<{name} {text}>"
+
+    def claim(self, reference: str) -> str:
+        return f"claim {reference}\n\nevidence"
+
+    def is_measured(self, reference: str) -> bool:
+        return reference != "absent"
+
+    def answer(self, reference: str) -> str:
+        return f"answer {reference}"
+
+    def file(self, path: str) -> Path:
+        return self.folder / path
+
+
+def converted(text: str) -> str:
+    return plain_markdown(text, Spoken())
+
+
+@pytest.mark.parametrize(
+    ("condition", "stays"),
+    [("if-measured a b", True), ("if-measured a absent", False), ("if-absent a", False), ("if-absent absent", True)],
+)
+def test_text_on_a_condition_stays_where_it_holds(condition: str, stays: bool) -> None:
+    name, _, keys = condition.partition(" ")
+    text = f"Before.\n\n:::{{{name}}} {keys}\nIt is {{measured}}`a`.\n:::\n\nAfter."
+    assert converted(text) == ("Before.\n\nIt is <measured a>.\n\nAfter." if stays else "Before.\n\nAfter.")
+
+
+def rendered(text: str) -> str:
+    return str(MarkdownIt("commonmark").render(converted(text)))
+
+
+def test_roles_speak_and_code_keeps_them() -> None:
+    assert converted("It is {measured}`a | low`, not `` {measured}`a` `` or `b`.") == (
+        "It is <measured a | low>, not `` {measured}`a` `` or `b`."
+    )
+    assert converted("```python\n{measured}`a`\n```") == "```python\n{measured}`a`\n```"
+
+
+def test_labels_go_and_formulas_stay() -> None:
+    assert converted("(label)=\n# Title\n\n$$\ny = x\n$$ (square)") == "# Title\n\n$$\ny = x\n$$"
+
+
+def test_claims_and_admonitions_become_quotations() -> None:
+    text = "Before.\n```{claim} fast\n```\n:::{admonition} Takeaway\n:class: takeaway\nIt is {verdict}`v`.\n:::\nAfter."
+    assert rendered(text).count("<blockquote>") == 2
+    assert "claim fast" in rendered(text)
+    assert "<strong>Takeaway</strong>" in rendered(text)
+    assert "class" not in converted(text)
+
+
+def test_what_is_folded_stays_folded_and_its_inside_is_read() -> None:
+    html = rendered(":::{dropdown} Why?\nBecause **so**.\n:::")
+    assert "<summary>Why?</summary>" in html
+    assert "<strong>so</strong>" in html
+
+
+def test_tabs_are_told_one_after_the_other() -> None:
+    text = ":::::{tab-set}\n::::{tab-item} One\n```python\nx = 1\n```\n::::\n::::{tab-item} Two\nB\n::::\n:::::"
+    assert rendered(text).index("<strong>One</strong>") < rendered(text).index("x = 1") < rendered(text).index("Two")
+
+
+def test_a_prediction_asks_first_and_folds_its_answer() -> None:
+    text = converted("```{predict} speed\n:choices: faster | slower\n\nIs it?\n---\nIt was {measured}`a`.\n```")
+    question, _, answer = text.partition("<details>")
+    assert "Is it?" in question
+    assert "faster, slower?" in question
+    assert "answer speed" in answer
+    assert "It was <measured a>." in answer
+
+
+def test_included_code_is_there_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(MODULE, "utf-8")
+    text = plain_markdown("```{literalinclude} module.py\n:pyobject: Cache.size\n```", Spoken(tmp_path))
+    assert text == '```python\n@property\ndef size(self) -> int:\n    """Its size."""\n    return 1\n```'
+    with pytest.raises(ValueError, match=r"module.py holds no object 'Cache.gone'"):
+        object_source(tmp_path / "module.py", "Cache.gone")
+
+
+def test_of_an_unknown_directive_the_prose_stays() -> None:
+    assert converted("```{unheard} x\n:option: y\nWords.\n```") == "Words."
+    assert "book's page" in converted("```{claim-ledger}\n```")
+
+
+@given(st.text(alphabet=string.ascii_letters + string.digits + " .,*`\n#-", max_size=80))
+def test_plain_text_comes_through(text: str) -> None:
+    lines = [line for line in text.splitlines() if line.strip()]
+    kept = [line for line in converted(text).splitlines() if line.strip()]
+    if "```" not in text:
+        assert kept == lines
+
+
+@given(st.lists(st.sampled_from(["Words {measured}`a`.", ":::{dropdown} T", ":::", "```{claim} c", "```", "::::{x}"])))
+def test_no_text_is_too_broken_to_convert(lines: list[str]) -> None:
+    assert "{measured}`" not in converted("\n".join(line for line in lines if line != "```"))

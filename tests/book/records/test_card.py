@@ -1,0 +1,103 @@
+"""The card that ends a page, what it says of noise, and a report of a mismatch, which holds it."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from bs4 import BeautifulSoup
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from measured_book.records.card import card_text, issue_address, mismatch_html, mismatch_text
+from measured_book.records.store import PageRecords
+from measured_book.site.repository import Repository
+
+from tests.perf.made_blas import load
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.quantization import PairedAccuracy
+from tinytorch.perf.quantization.tradeoff import accuracy_change
+from tinytorch.report import Page
+from tinytorch.report.records import page_file, schema
+
+
+def test_a_difference_that_may_be_nothing_is_no_noise_of_the_times() -> None:
+    page = Page("page")
+    page.number("latency", Measurement("a run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s"))
+    lost = PairedAccuracy(2000, 0.99, 0.9905, 1, 2, Interval(-0.002, 0.003, 0.95), 1.0)
+    page.number("change", accuracy_change(lost, "share right"))
+    said = card_text(PageRecords("page", {record.key: record.to_json() for record in page.records}, 1.5))
+    # The latency and the noise floor that every page begins with.
+    assert re.search(r"half-widths of 2 intervals: .* in the median, .* at worst \(latency\)", said), said
+
+
+def test_threads_that_a_blas_does_not_tell_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    load(monkeypatch, framework=object())
+    page = Page("page")
+    Draft202012Validator(schema()).validate(page_file("page", page.records))
+    records = {record.key: record.to_json() for record in page.records}
+    assert "BLAS: accelerate, threads not known" in card_text(PageRecords("page", records, 1.5)).splitlines()
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=200)
+
+
+def repository(provider: str) -> Repository:
+    return Repository(f"https://{provider}.com/owner/name", provider)
+
+
+def page() -> PageRecords:
+    made = Page("page")
+    return PageRecords("page", {record.key: record.to_json() for record in made.records}, 1.5)
+
+
+@given(title=TEXT, text=TEXT)
+@pytest.mark.parametrize(
+    ("provider", "path", "names"),
+    [
+        ("github", "/owner/name/issues/new", ("title", "body")),
+        ("gitlab", "/owner/name/-/issues/new", ("issue[title]", "issue[description]")),
+    ],
+)
+def test_a_form_receives_title_and_text(
+    provider: str, path: str, names: tuple[str, str], title: str, text: str
+) -> None:
+    address = urlsplit(str(issue_address(repository(provider), title, text)))
+    assert (address.netloc, address.path) == (f"{provider}.com", path)
+    assert parse_qs(address.query, keep_blank_values=True) == {names[0]: [title], names[1]: [text]}
+
+
+@pytest.mark.parametrize("known", [None, repository("bitbucket")])
+def test_without_a_host_that_takes_issues_there_is_no_form(known: Repository | None) -> None:
+    assert issue_address(known, "title", "text") is None
+
+
+def test_a_text_too_long_for_an_address_is_left_out() -> None:
+    address = str(issue_address(repository("github"), "title", "é" * 5000))
+    assert parse_qs(urlsplit(address).query) == {"title": ["title"]}
+
+
+def test_the_text_holds_the_card() -> None:
+    measured = page()
+    text = mismatch_text("A title", "page", measured)
+    where = measured.provenance
+    for words in ("A title (page)", where["machine"]["cpu"], where["package"]["sha256"][:16], where["numpy"], "BLAS: "):
+        assert words in text
+    assert "<" not in text
+
+
+def test_a_real_card_fits_into_an_address() -> None:
+    address = str(issue_address(repository("github"), "Mismatch: A title", mismatch_text("A title", "page", page())))
+    assert "body" in parse_qs(urlsplit(address).query)
+
+
+def test_the_page_shows_a_link_or_a_folded_text() -> None:
+    linked = BeautifulSoup(mismatch_html(repository("github"), "A title", "page", page()), "html.parser")
+    assert linked.a is not None
+    assert str(linked.a["href"]).startswith("https://github.com/owner/name/issues/new?title=Mismatch")
+    folded = BeautifulSoup(mismatch_html(None, "A <b>title</b>", "page", None), "html.parser")
+    assert folded.details is not None
+    assert folded.pre is not None
+    assert folded.pre.get_text() == mismatch_text("A <b>title</b>", "page", None)

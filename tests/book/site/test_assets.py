@@ -1,0 +1,285 @@
+"""A site in the book's own frame: what its pages load and say, with a known address and without one."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+import tinycss2  # type: ignore[import-untyped]
+from bs4 import BeautifulSoup
+from measured_book.site.assets import DIGESTED, STYLE_FOLDER, STYLE_PARTS, digest, stylesheet
+from measured_book.site.security import POLICY
+from PIL import Image
+
+BOOK = Path(__file__).resolve().parents[3] / "book"
+ADDRESS = "https://example.org/book/"
+DARK_SYSTEM = "prefers-color-scheme: dark"
+CONFIGURATION = f"""
+import sys
+sys.path.insert(0, {str(BOOK / "_ext")!r})
+project = "Small book"
+author, copyright, language = "Nobody", "2026", "en"
+extensions = ["myst_nb", "sphinx_design", "measured_book"]
+execution_packages = execution_key_paths = []
+html_use_index = False
+html_context = {{"short_title": "Small", "subtitle": "book"}}
+html_static_path = ["_static"]
+"""
+CHAPTER = """
+# Where does the time go?
+
+It goes into products. The rest follows.
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+## First
+
+```python
+x = 1
+```
+
+## Second
+
+````{tab-set}
+```{tab-item} One
+Text.
+```
+````
+"""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A built site in its folder."""
+
+    folder: Path
+
+    def page(self, name: str) -> BeautifulSoup:
+        """Return a page, parsed."""
+        return BeautifulSoup((self.folder / f"{name}.html").read_text("utf-8"), "html.parser")
+
+
+@dataclass(frozen=True)
+class Sites:
+    """One book, built where its address is known and where it is not."""
+
+    known: Site
+    unknown: Site
+
+
+CHANGE = "// changed\n"
+#: Builds the book in one process, as what takes the time is to load Sphinx: with an address, without one, and again
+#: without one after a script of the book has changed and no page.
+BUILD_ALL = f"""
+import os, pathlib, sys
+from sphinx.cmd.build import build_main
+source, known, unknown, address = sys.argv[1:]
+for name in ("TINYTORCH_SITE_URL", "GITHUB_REPOSITORY"):
+    os.environ.pop(name, None)
+def build(site):
+    if code := build_main(["-b", "html", "-W", "--keep-going", "-n", source, site]):
+        sys.exit(code)
+build(unknown)
+script = pathlib.Path(source, "_static", "code.js")
+script.write_text(script.read_text("utf-8") + {CHANGE!r}, "utf-8")
+build(unknown)
+os.environ["TINYTORCH_SITE_URL"] = address
+build(known)
+"""
+
+
+def write_source(folder: Path) -> None:
+    """Write a book of two pages in the book's frame."""
+    for name in ("_static", STYLE_FOLDER, "_theme"):
+        shutil.copytree(BOOK / name, folder / name)
+    (folder / "references.bib").write_text("", "utf-8")
+    (folder / "conf.py").write_text(CONFIGURATION, "utf-8")
+    (folder / "index.md").write_text("# Small book\n\nAll about time.\n\n```{toctree}\nchapter\n```\n", "utf-8")
+    (folder / "chapter.md").write_text(CHAPTER, "utf-8")
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Sites:
+    """Return the book's two sites; warnings are errors."""
+    source, known, unknown = (tmp_path_factory.mktemp(name) for name in ("source", "known", "unknown"))
+    write_source(source)
+    command = [sys.executable, "-c", BUILD_ALL, str(source), str(known), str(unknown), ADDRESS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return Sites(Site(known), Site(unknown))
+
+
+@pytest.fixture(scope="module")
+def known(sites: Sites) -> Site:
+    """Return the site as it is built where its address is known."""
+    return sites.known
+
+
+@pytest.fixture(scope="module")
+def unknown(sites: Sites) -> Site:
+    """Return the site as it is built where its address is not known."""
+    return sites.unknown
+
+
+@pytest.mark.parametrize("name", ["index", "chapter", "search"])
+def test_a_page_loads_own_files_alone_and_all_are_there(unknown: Site, name: str) -> None:
+    page = unknown.page(name)
+    links = [str(tag["href"]) for tag in page.select('link[rel="stylesheet"], link[rel="icon"]')]
+    addresses = links + [str(tag["src"]) for tag in page.find_all(src=True)]
+    files = {address.partition("?")[0] for address in addresses}
+    assert all((unknown.folder / file).is_file() for file in files)
+    assert {"_static/book.css", "_static/theme.js", "_static/navigation.js"} <= files
+    assert not [file for file in files if re.search("pydata|bootstrap|fontawesome|sphinx-design|basic", file)]
+
+
+def test_a_changed_script_reaches_the_site_and_its_pages_though_no_page_changed(unknown: Site) -> None:
+    script = (unknown.folder / "_static" / "code.js").read_bytes()
+    assert script.endswith(CHANGE.encode())
+    asked = [str(tag["src"]) for tag in unknown.page("chapter").find_all("script") if "code.js" in str(tag["src"])]
+    assert asked == [f"_static/code.js?v={zlib.crc32(script):08x}"]
+
+
+def test_scripts_do_not_hold_the_text_back_but_for_the_one_that_chooses_its_colours(unknown: Site) -> None:
+    at_once = [str(tag["src"]) for tag in unknown.page("search").find_all("script") if not tag.has_attr("defer")]
+    assert at_once == ["_static/theme.js"]
+
+
+def test_nothing_of_the_theme_stays_in_the_site(unknown: Site) -> None:
+    files = [path for path in (unknown.folder / "_static").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 250_000
+    assert not [path for path in files if path.suffix in (".map", ".woff2", ".ttf")]
+
+
+@pytest.mark.parametrize("name", ["index", "chapter", "search"])
+def test_a_page_carries_the_policy_and_keeps_it(unknown: Site, name: str) -> None:
+    page = unknown.page(name)
+    meta = page.select_one('meta[http-equiv="Content-Security-Policy"]')
+    assert meta is not None
+    assert meta["content"] == POLICY
+    assert not page.select("style, [style], script:not([src]), [onclick]")
+
+
+def test_the_frame_names_its_parts(unknown: Site) -> None:
+    page = unknown.page("chapter")
+    assert [link.get_text(strip=True) for link in page.select("#page-contents a")] == ["First", "Second"]
+    current = page.select_one("#site-contents a.current")
+    assert current is not None
+    assert current.get_text(strip=True) == "Where does the time go?"
+    for button in page.select("button[popovertarget]"):
+        assert page.find(id=str(button["popovertarget"])) is not None
+        assert button.get("aria-label")
+    assert page.title is not None
+    assert page.title.get_text() == "Where does the time go? – Small"
+    assert len(page.select("main")) == len(page.select("h1")) == len(page.select('input[type="search"]')) == 1
+
+
+def test_each_page_is_described_by_its_own_words(unknown: Site) -> None:
+    described = {
+        name: str(unknown.page(name).select_one('meta[name="description"]')) for name in ("index", "chapter", "search")
+    }
+    assert "All about time." in described["index"]
+    assert "It goes into products. The rest follows." in described["chapter"]
+    assert len(set(described.values())) == 3
+
+
+def test_without_an_address_nothing_claims_one(unknown: Site) -> None:
+    page = unknown.page("chapter")
+    assert not page.select('link[rel="canonical"], meta[property^="og:"], meta[name^="twitter:"]')
+    assert not (unknown.folder / "sitemap.xml").exists()
+    assert not (unknown.folder / "robots.txt").exists()
+
+
+def test_with_an_address_a_page_says_where_it_is_and_has_a_card(known: Site) -> None:
+    page = known.page("chapter")
+    said = {str(tag.get("property")): str(tag["content"]) for tag in page.select("meta[property]")}
+    canonical = page.select_one('link[rel="canonical"]')
+    assert canonical is not None
+    assert canonical["href"] == said["og:url"] == f"{ADDRESS}chapter.html"
+    assert said["og:title"] == "Where does the time go?"
+    assert said["og:description"] == "It goes into products. The rest follows."
+    with Image.open(known.folder / said["og:image"].removeprefix(ADDRESS)) as picture:
+        assert (str(picture.width), str(picture.height)) == (said["og:image:width"], said["og:image:height"])
+    assert page.select_one('meta[name="twitter:card"]') is not None
+
+
+def test_the_sitemap_lists_the_pages_that_one_should_find(known: Site) -> None:
+    space = "{http://www.sitemaps.org/schemas/sitemap/0.9}"
+    listed = [found.text for found in ET.parse(known.folder / "sitemap.xml").iter(f"{space}loc")]
+    assert sorted(str(address) for address in listed) == [f"{ADDRESS}chapter.html", f"{ADDRESS}index.html"]
+    assert f"Sitemap: {ADDRESS}sitemap.xml" in (known.folder / "robots.txt").read_text("utf-8")
+
+
+def test_the_page_for_missing_addresses_works_at_any_depth(known: Site, unknown: Site) -> None:
+    for site, root in ((known, ADDRESS), (unknown, "")):
+        page = site.page("404")
+        assert not page.select("[src], link[rel='stylesheet'], script")
+        assert [str(link["href"]) for link in page.select("main a")] == [f"{root}index.html", f"{root}chapter.html"]
+        style, policy = page.select_one("style"), page.select_one("meta[http-equiv]")
+        assert style is not None
+        assert policy is not None
+        sha = base64.b64encode(hashlib.sha256(str(style.string).encode()).digest()).decode()
+        assert f"'sha256-{sha}'" in str(policy["content"])
+
+
+def test_the_style_sheet_is_whole(unknown: Site) -> None:
+    rules = tinycss2.parse_stylesheet(
+        (unknown.folder / "_static" / "book.css").read_text("utf-8"), skip_whitespace=True
+    )
+    assert len(rules) > 200
+    assert [rule for rule in rules if rule.type in ("error", "comment")] == []
+
+
+def test_shortening_changes_no_rule() -> None:
+    text = stylesheet(BOOK / STYLE_FOLDER)
+
+    def selectors(css: str) -> list[str]:
+        rules = tinycss2.parse_stylesheet(css, skip_comments=True, skip_whitespace=True)
+        return [" ".join(tinycss2.serialize(rule.prelude).replace(",", ", ").split()) for rule in rules]
+
+    written = [
+        name for part in STYLE_PARTS for name in selectors((BOOK / STYLE_FOLDER / f"{part}.css").read_text("utf-8"))
+    ]
+    made = (".highlight .", DARK_SYSTEM)
+    assert [name for name in selectors(text) if not any(part in name for part in made)] == written
+
+
+def test_dark_systems_get_dark_pages_without_a_script() -> None:
+    text = stylesheet(BOOK / STYLE_FOLDER)
+    rules = tinycss2.parse_stylesheet(text, skip_comments=True, skip_whitespace=True)
+    chosen = [tinycss2.serialize([rule]) for rule in rules if 'html[data-theme="dark"]' in tinycss2.serialize([rule])]
+    system = "".join(
+        tinycss2.serialize(rule.content)
+        for rule in rules
+        if rule.type == "at-rule" and DARK_SYSTEM in tinycss2.serialize(rule.prelude)
+    )
+    colours = [rule for rule in chosen if ".highlight" in rule or "--book-background" in rule]
+    assert len(colours) > 10
+    assert system == "".join(rule.replace('html[data-theme="dark"]', "html:not([data-theme])") for rule in colours)
+
+
+def test_colours_are_named_once() -> None:
+    for part in set(STYLE_PARTS) - {"tokens", "print"}:
+        assert not re.search(r"#[0-9a-f]{3,8}\b|\brgb\(", (BOOK / STYLE_FOLDER / f"{part}.css").read_text("utf-8")), (
+            part
+        )
+
+
+def test_a_byte_of_any_asset_changes_the_digest(tmp_path: Path) -> None:
+    for name in DIGESTED:
+        (tmp_path / name).mkdir()
+    seen = {digest(tmp_path)}
+    for name in DIGESTED:
+        (tmp_path / name / "file").write_text(name, "utf-8")
+        seen.add(digest(tmp_path))
+    assert len(seen) == len(DIGESTED) + 1

@@ -1,0 +1,163 @@
+"""The repository's address comes from GitHub or git, without what nobody should read, or not at all."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measured_book.site import repository
+from sphinx.config import Config
+
+GITHUB = repository.Repository("https://github.com/owner/name", "github")
+
+
+@pytest.mark.parametrize(
+    "remote",
+    [
+        "https://github.com/owner/name",
+        "https://github.com/owner/name.git",
+        "https://github.com/owner/name/",
+        "https://GitHub.com/owner/name.git\n",
+        "https://user@github.com/owner/name.git",
+        "https://user:secret@github.com/owner/name.git",
+        "https://x-access-token:ghs_secret@github.com/owner/name",
+        "git@github.com:owner/name.git",
+        "github.com:owner/name.git",
+        "git@github.com:/owner/name",
+        "ssh://git@github.com/owner/name.git",
+        "ssh://git@github.com:22/owner/name.git",
+        "git+ssh://git@github.com/owner/name.git",
+        "git://github.com/owner/name.git",
+    ],
+)
+def test_every_form_of_a_github_remote_is_one_address(remote: str) -> None:
+    assert repository.parse_remote(remote) == GITHUB
+
+
+@pytest.mark.parametrize(
+    ("remote", "url", "provider"),
+    [
+        ("git@gitlab.com:group/sub/name.git", "https://gitlab.com/group/sub/name", "gitlab"),
+        ("https://gitlab.example.org:8443/g/n.git", "https://gitlab.example.org:8443/g/n", "gitlab"),
+        ("ssh://git@gitlab.example.org:2222/g/n.git", "https://gitlab.example.org/g/n", "gitlab"),
+        ("https://bitbucket.org/owner/name", "https://bitbucket.org/owner/name", "bitbucket"),
+        ("http://github.example.org/owner/name", "http://github.example.org/owner/name", "github"),
+        ("git@github.com:owner/na.me-_1.git", "https://github.com/owner/na.me-_1", "github"),
+    ],
+)
+def test_other_hosts_that_are_known(remote: str, url: str, provider: str) -> None:
+    assert repository.parse_remote(remote) == repository.Repository(url, provider)
+
+
+@pytest.mark.parametrize(
+    "remote",
+    [
+        "",
+        "/srv/git/github.com/name.git",
+        "../name",
+        "file:///srv/github/owner/name",
+        "C:\\code\\github\\name",
+        "https://git.example.org/owner/name.git",
+        "https://notgithub.com/owner/name",
+        "https://github.com.evil.example:80x/owner/name",
+        "https://github.com/owner",
+        "https://github.com/",
+        "https://github.com/owner/na me",
+        "https://github.com/owner/<script>",
+        "git@github.com:",
+        "name.bundle",
+    ],
+)
+def test_what_no_reader_can_open_is_no_address(remote: str) -> None:
+    assert repository.parse_remote(remote) is None
+
+
+@given(
+    user=st.text("abcXYZ019_-", min_size=1),
+    secret=st.text("abcXYZ019_-%", min_size=1),
+    names=st.lists(st.from_regex(r"[a-z][a-z0-9_-]{0,20}", fullmatch=True), min_size=2, max_size=2),
+)
+def test_no_credential_reaches_a_page(user: str, secret: str, names: list[str]) -> None:
+    found = repository.parse_remote(f"https://{user}:{secret}@github.com/{'/'.join(names)}.git")
+    assert found == repository.Repository(f"https://github.com/{'/'.join(names)}", "github")
+
+
+def test_github_names_its_repository_itself(tmp_path: Path) -> None:
+    assert repository.find({"GITHUB_REPOSITORY": "owner/name"}, tmp_path) == GITHUB
+    own_server = {"GITHUB_REPOSITORY": "owner/name", "GITHUB_SERVER_URL": "https://code.example.org/"}
+    assert repository.find(own_server, tmp_path) == repository.Repository(
+        "https://code.example.org/owner/name", "github"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "name", "owner/name/more", "owner/na me", 'owner/"'])
+def test_a_name_that_is_none_is_not_used(tmp_path: Path, name: str) -> None:
+    assert repository.find({"GITHUB_REPOSITORY": name}, tmp_path) is None
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
+
+
+def test_the_remote_named_origin_is_read(tmp_path: Path) -> None:
+    git(tmp_path, "init")
+    git(tmp_path, "remote", "add", "upstream", "https://github.com/other/other.git")
+    assert repository.find({}, tmp_path) is None
+    git(tmp_path, "remote", "add", "origin", "git@github.com:owner/name.git")
+    assert repository.find({}, tmp_path) == GITHUB
+
+
+def test_a_checkout_around_a_copy_is_not_its_repository(tmp_path: Path) -> None:
+    git(tmp_path, "init")
+    git(tmp_path, "remote", "add", "origin", "git@github.com:owner/name.git")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    assert repository.find({}, copy) is None
+
+
+def test_a_machine_without_git_has_no_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert repository.find({}, tmp_path) is None
+
+
+def test_without_a_repository_there_is_no_link() -> None:
+    assert repository.tools(None, "page.md", runs=True) == []
+
+
+def test_a_page_links_to_its_source_and_one_with_cells_to_binder() -> None:
+    source = "https://github.com/owner/name/blob/HEAD/book/page.md?plain=1"
+    links = [("Repository", GITHUB.url), ("Show source", source)]
+    assert repository.tools(GITHUB, "page.md", runs=False) == links
+    assert [name for name, _ in repository.tools(GITHUB, "page.md", runs=True)] == ["Binder", *dict(links)]
+    assert repository.tools(GITHUB, None, runs=False) == links[:1], "the search has no source"
+
+
+@pytest.mark.parametrize(
+    ("url", "provider", "source", "binder"),
+    [
+        ("https://gitlab.com/group/sub/name", "gitlab", "/-/blob/HEAD/book/a.md?plain=1", "gl/group%2Fsub%2Fname"),
+        ("https://bitbucket.org/o/n", "bitbucket", "/src/HEAD/book/a.md", "git/https%3A%2F%2Fbitbucket.org%2Fo%2Fn"),
+        (
+            "https://gitlab.example.org/g/n",
+            "gitlab",
+            "/-/blob/HEAD/book/a.md?plain=1",
+            "git/https%3A%2F%2Fgitlab.example.org%2Fg%2Fn",
+        ),
+    ],
+)
+def test_other_hosts_have_their_own_addresses(url: str, provider: str, source: str, binder: str) -> None:
+    links = dict(repository.tools(repository.Repository(url, provider), "a.md", runs=True))
+    assert links["Show source"] == url + source
+    assert links["Binder"] == f"https://mybinder.org/v2/{binder}/HEAD?urlpath=lab/tree/book/a.md"
+
+
+def test_the_configuration_holds_what_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_REPOSITORY", "owner/name")
+    monkeypatch.delenv("GITHUB_SERVER_URL", raising=False)
+    config = Config()
+    repository.set_repository(SimpleNamespace(srcdir=tmp_path / "book"), config)  # type: ignore[arg-type]
+    assert config.book_repository == GITHUB

@@ -1,0 +1,68 @@
+"""The state of the book over builds: what goes with a page, and which pages are written again because of others."""
+
+from __future__ import annotations
+
+import pytest
+from measured_book.records.store import PageRecords
+from measured_book.state import BookState, split_reference
+
+from tinytorch.report.records import ABSENT
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [("key", ("here", "key")), ("there:key", ("there", "key")), ("part/there:key", ("part/there", "key"))],
+)
+def test_references(reference: str, expected: tuple[str, str]) -> None:
+    assert split_reference(reference, "here") == expected
+
+
+def state(*names: str) -> BookState:
+    """Return a state of pages that were read in an earlier build."""
+    made = BookState()
+    for name in names:
+        made.of(name)
+    return made
+
+
+def test_pages_that_depend_on_a_page_are_written_again_once() -> None:
+    book = state("a", "b", "c", "ledger", "late")
+    book.of("a").uses, book.of("c").uses = {"b"}, {"c"}
+    book.of("ledger").has_ledger = book.of("late").has_late_html = True
+    assert book.begin_writing() == set()
+    book.forget("b")
+    assert book.begin_writing() == {"a", "ledger", "late"}
+    assert book.begin_writing() == set(), "they are named once"
+
+
+def test_a_page_that_ran_in_the_build_before_is_kept_in_this_one_and_lists_of_executions_say_so() -> None:
+    book = state("page", "executions")
+    book.of("page").ran = book.of("executions").has_late_html = True
+    book.touched = {"page"}
+    book.begin_writing()
+    assert book.of("page").ran
+    assert book.begin_writing() == {"executions"}
+    assert not book.of("page").ran
+
+
+def test_users_of_a_word_are_written_again_when_a_glossary_goes() -> None:
+    book = state("user", "other")
+    book.of("glossary").words = {"term-a": ("a", "A thing.")}
+    book.of("user").uses_words = True
+    book.forget("other")
+    assert book.begin_writing() == set()
+    book.forget("glossary")
+    assert book.begin_writing() == {"user"}
+
+
+def test_a_record_is_found_by_page_key_and_kind_and_on_a_page_that_was_left_out_all_are_absent() -> None:
+    book = state("left")
+    book.of("page").records = PageRecords("page", {"total": {"key": "total", "kind": "counted"}})
+    book.of("left").left_out = True
+    assert book.find("total", "page", "counted") == book.find("page:total", "left", "counted")
+    assert book.find("total", "page", "claim") is None
+    assert book.find("other", "page", "counted") is None
+    assert book.find("nowhere:total", "page", "counted") is None
+    absent = book.find("total", "left", "counted", ABSENT)
+    assert absent is not None
+    assert absent["kind"] == ABSENT
