@@ -5,7 +5,7 @@ import pytest
 
 from tinytorch import models
 from tinytorch.chapters.profiling import studies
-from tinytorch.chapters.profiling.first_calls import first_calls, first_over_settled, settled
+from tinytorch.chapters.profiling.first_calls import cold_start_ratio, first_calls, steady_state
 from tinytorch.perf.measuring import Measurement
 
 
@@ -48,10 +48,10 @@ def test_first_calls_come_from_as_many_processes_as_asked() -> None:
 
 def test_settled_calls_are_medians_within_a_process() -> None:
     calls = [Measurement(f"call {i}", (first, first / 10), "s") for i, first in enumerate((30.0, 3.0, 1.0, 2.0))]
-    assert settled(calls, first=1).samples == pytest.approx((2.0, 0.2))
-    assert first_over_settled(calls, first=1).samples == pytest.approx((15.0, 15.0))
+    assert steady_state(calls, first=1).samples == pytest.approx((2.0, 0.2))
+    assert cold_start_ratio(calls, first=1).samples == pytest.approx((15.0, 15.0))
     with pytest.raises(ValueError, match="first"):
-        settled(calls, first=4)
+        steady_state(calls, first=4)
 
 
 def test_a_model_is_studied_on_what_it_has_not_seen() -> None:

@@ -40,7 +40,7 @@ def first_calls(name: str, batch: int, calls: int, processes: int) -> list[Measu
     ]
 
 
-def settled(calls: list[Measurement], first: int = 20) -> Measurement:
+def steady_state(calls: list[Measurement], first: int = 20) -> Measurement:
     """Return each process's median over its calls after the ``first`` ones, in seconds.
 
     Raises:
@@ -52,9 +52,9 @@ def settled(calls: list[Measurement], first: int = 20) -> Measurement:
     return Measurement(f"calls {first + 1} to {len(calls)}", tuple(medians), "s", calls[-1].how)
 
 
-def first_over_settled(calls: list[Measurement], first: int = 20) -> Measurement:
-    """Return, for each process, how many times as long as its `settled` calls its first call took."""
-    quotients = np.divide(calls[0].samples, settled(calls, first).samples)
+def cold_start_ratio(calls: list[Measurement], first: int = 20) -> Measurement:
+    """Return, for each process, how many times as long as its `steady_state` calls its first call took."""
+    quotients = np.divide(calls[0].samples, steady_state(calls, first).samples)
     return Measurement("first call over settled calls", tuple(quotients), "", calls[0].how)
 
 
