@@ -117,6 +117,8 @@ def test_the_ladder_shows_every_point_of_each_curve() -> None:
     found = made(lambda page: chapter.record_ladder(page, ONE))
     assert [series["label"] for series in found["ladder"]["series"]] == ["read", "copy", "triad", "dependent load"]
     assert all(len(series["x"]) == len(ONE.curves["read"]) for series in found["ladder"]["series"])
+    sizes = [point.working_set for point in ONE.curves["read"]]
+    assert all(np.multiply(series["x"], 1024).tolist() == sizes for series in found["ladder"]["series"])
     assert (found["clock"]["value"], found["page-fault"]["value"]) == (ONE.clock.median, ONE.page_fault.median)
 
 

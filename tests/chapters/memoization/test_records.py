@@ -49,6 +49,7 @@ def test_the_arithmetic_of_a_token_is_set_beside_that_of_reading_all_again() -> 
     found = made(lambda page: chapter.record_step_flops(page, [0, 3], [100, 400], [100, 125]))
     assert (found["last-ratio"]["value"], found["once-growth"]["value"]) == (3.2, 1.25)
     assert [row["position"]["value"] for row in found["step-flops"]["rows"]] == [1, 4]
+    assert [row["ratio"]["value"] for row in found["step-flops"]["rows"]] == [1.0, 3.2]
 
 
 @pytest.mark.parametrize(("error", "word"), [(1e-5, "equal to rounding"), (1e-3, "different")])
@@ -69,11 +70,14 @@ def test_a_cache_is_as_fast_as_claimed_only_if_it_is_at_every_length(speedup: fl
     assert found["speedup-64"]["value"] == pytest.approx(speedup, rel=0.05)
     assert found["larger-speedup-64"]["value"] == pytest.approx(30, rel=0.05)
     assert found["growth-once"]["value"] == pytest.approx(2, rel=0.05)
+    assert found["growth-again"]["value"] == pytest.approx(2, rel=0.05)
     assert found["rate-again-8"]["value"] == pytest.approx(1 / 12, rel=0.05)
     assert found["rate-once-256"]["value"] == pytest.approx(1, rel=0.05)
 
 
-@pytest.mark.parametrize(("held", "verdict"), [(6400, "supported"), (6720, "supported"), (51200, "refuted")])
+@pytest.mark.parametrize(
+    ("held", "verdict"), [(6400, "supported"), (6720, "supported"), (6800, "refuted"), (51200, "refuted")]
+)
 def test_the_courses_bytes_are_held_against_those_of_a_cache(held: int, verdict: str) -> None:
     found = made(lambda page: chapter.record_cache_bytes(page, held, GPT2, MODEL))
     assert found["course-cache-bytes"]["verdict"] == verdict
@@ -82,6 +86,8 @@ def test_the_courses_bytes_are_held_against_those_of_a_cache(held: int, verdict:
     assert found["position-bytes"]["value"] == a_position
     assert found["positions-of-weights"]["value"] == pytest.approx(weights / a_position)
     assert found["gpt2-bytes"]["value"] == 2 * 12 * 768 * 1024 * 4
+    # Kwon et al. 2023, section 3: 800 KB for a token of OPT-13B.
+    assert found["opt-bytes"]["value"] == 800 * 1024
 
 
 @pytest.mark.parametrize(("last", "word"), [(5e9, "falls"), (20e9, "does not fall"), (19.5e9, "does not fall")])
@@ -95,6 +101,7 @@ def test_the_rate_falls_if_the_intervals_lie_apart(last: float, word: str) -> No
     assert found["key-time-largest"]["value"] == 3e-3
     assert found["fits-l3"]["value"] == 2**20 // (2 * 12 * 768 * 4)
     assert found["fits-l3"]["kind"] == "derived"
+    assert found["fitting"]["series"][0]["x"] == [1 / 32, 1, 32]  # MiB
 
 
 @pytest.mark.parametrize(

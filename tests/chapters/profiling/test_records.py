@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from tests.perf.made_ceilings import spread
 from tinytorch.chapters.profiling import records as chapter
@@ -16,7 +18,7 @@ from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile, Step
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.profiling.breakdown import layer_rows
-from tinytorch.report import Page
+from tinytorch.report import Page, subplots
 from tinytorch.report.records import Json
 
 STUDIED = {
@@ -75,6 +77,36 @@ def test_the_median_resists_if_means_scatter_more(steadier: float, verdict: str)
     assert times == pytest.approx([501e-6, 501e-6, 991e-6, 1001e-6])
 
 
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list that the axes of each figure of the page are put into."""
+    seen: list[Any] = []
+
+    def kept(*sizes: int, **options: Any) -> tuple[Figure, Any]:
+        figure, ax = subplots(*sizes, **options)
+        seen.append(ax)
+        return figure, ax
+
+    monkeypatch.setattr(chapter, "subplots", kept)
+    return seen
+
+
+def test_the_distribution_ends_with_all_calls_at_the_slowest(monkeypatch: pytest.MonkeyPatch) -> None:
+    axes = drawn(monkeypatch)
+    single = Measurement("calls", tuple(1e-6 * (1001 - call) for call in range(1001)), "s")
+    made(lambda page: chapter.record_scatter(page, single, noisy(1.5)))
+    (curve,) = axes[0].lines
+    assert curve.get_xdata()[[0, -1]] == pytest.approx([1, 1001])  # microseconds
+    assert curve.get_ydata()[[0, -1]] == pytest.approx([100 / 1001, 100])
+
+
+def test_areas_of_memory_stand_on_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    axes = drawn(monkeypatch)
+    held = profile(parameters=2**20, optimizer=2**21, gradients=2**20, activations=2**22)
+    made(lambda page: chapter.record_memory(page, dict.fromkeys(("mlp", "cnn", "gpt"), held)))
+    tops = {area.get_label(): area.get_paths()[0].vertices[:, 1].max() for area in axes[0].collections}
+    assert tops == {"parameters": 1, "optimizer": 3, "gradients": 4, "activations": 8}  # MiB
+
+
 def test_conventions_are_set_beside_ours() -> None:
     found = made(lambda page: chapter.record_conventions(page, {"MACs": 50, "ours": 100}, 100))
     assert [cell["relative"]["value"] for cell in found["conventions"]["rows"]] == [0.5, 1.0]
@@ -97,6 +129,7 @@ def test_layers_are_shown_down_to_the_parts_of_a_block() -> None:
     assert len(shown) == sum(row.depth <= 2 for row in rows) < len(rows)
     assert shown[0]["path"] == "GPT"
     assert any(row["path"].startswith("    ") for row in shown)
+    assert shown[0]["rate"]["value"] == pytest.approx((rows[0].gflops_per_second or 0) * 1e9)
 
 
 def test_a_layer_without_arithmetic_has_no_rate() -> None:
