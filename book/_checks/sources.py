@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from measured_book.notebooks.myst import fences
+
 LONGEST_CELL = 10
 #: What each chapter has at least: predictions before its questions, and exercises.
 FEWEST = 3
@@ -22,10 +24,13 @@ _UNITS = (
 TYPED_NUMBER = re.compile(
     rf"(?<![\w.,/-])[~≈±]?\d[\d,.\u202f\u00a0]*(?:\s?-?(?:{_UNITS})(?:/s)?(?!\w)|[×x](?!\s*[\d\w]*\d)(?!\w))"
 )
-_FENCE = re.compile(r"^\s*(?P<fence>`{3,}|~{3,}|:{3,})\s*(?P<name>\{[\w:-]+\}|[\w+-]*)\s*(?P<rest>.*)$")
-_PROSE_DIRECTIVES = re.compile(
-    r"\{(?:admonition|note|tip|warning|important|hint|seealso|dropdown|tab-item|tab-set|tab|exercise|solution|predict|grid"
-    r"|grid-item|grid-item-card|card|figure|image|margin|sidebar|epigraph|details|div|list-table|table|topic)\}"
+#: Directives of prose, which backticks may fence as well.
+_PROSE_DIRECTIVES = frozenset(
+    {
+        *("admonition", "note", "tip", "warning", "important", "hint", "seealso", "dropdown", "epigraph", "topic"),
+        *("tab-item", "tab-set", "tab", "grid", "grid-item", "grid-item-card", "card", "div", "details"),
+        *("figure", "image", "margin", "sidebar", "list-table", "table", "exercise", "solution", "predict"),
+    }
 )
 #: Not measured: the confidence that is asked for, and in a table the time that a reader needs.
 _SETTINGS = re.compile(r"\d+\s?%\s(?:confidence|interval)")
@@ -78,82 +83,34 @@ class Chapter:
     predictions: dict[int, str] = field(default_factory=dict)
 
 
-def _body_lines(text: str) -> list[tuple[int, str]]:
-    """Return the numbered lines behind the front matter."""
-    lines = list(enumerate(text.splitlines(), start=1))
-    if lines and lines[0][1].strip() == "---":
-        end = next((i for i, (_, line) in enumerate(lines[1:], start=1) if line.strip() == "---"), 0)
-        return lines[end + 1 :]
-    return lines
+def _without_front_matter(text: str) -> str:
+    """Return the text with empty lines in the place of what stands before it between lines of dashes."""
+    lines = text.splitlines()
+    if lines and lines[0].strip() == "---":
+        end = next((i for i, line in enumerate(lines[1:], start=1) if line.strip() == "---"), 0)
+        lines[: end + 1] = [""] * (end + 1)
+    return "\n".join(lines)
 
 
-class _Reader:
-    """Reads a chapter line by line, with a stack of the fences that are open."""
-
-    def __init__(self) -> None:
-        self.chapter = Chapter()
-        self._fences: list[tuple[str, str]] = []
-        self._picture: int | None = None
-        self._in_options = False
-
-    def read(self, text: str) -> Chapter:
-        for number, line in _body_lines(text):
-            self._line(number, line)
-        return self.chapter
-
-    def _line(self, number: int, line: str) -> None:
-        found = _FENCE.match(line)
-        if self._fences and self._closes(line):
-            self._fences.pop()
-            self._picture = None
-        elif found and not self._in_code():
-            self._open(number, found)
-        elif self._in_cell():
-            self._cell_line(number, line)
-        elif not self._in_code():
-            if self._picture is not None and line.strip().startswith(":"):
-                self.chapter.pictures[self._picture].append(line.strip())
-            self.chapter.prose[number] = line
-
-    def _closes(self, line: str) -> bool:
-        fence = self._fences[-1][0]
-        stripped = line.strip()
-        return len(stripped) >= len(fence) and set(stripped) == {fence[0]}
-
-    def _in_code(self) -> bool:
-        return (
-            bool(self._fences)
-            and not _PROSE_DIRECTIVES.fullmatch(self._fences[-1][1])
-            and (self._fences[-1][0][0] != ":")
-        )
-
-    def _in_cell(self) -> bool:
-        return bool(self._fences) and self._fences[-1][1] == "{code-cell}"
-
-    def _open(self, number: int, found: re.Match[str]) -> None:
-        name = found["name"]
-        self._fences.append((found["fence"], name))
-        if name == "{code-cell}":
-            self.chapter.cells.append(Cell(number + 1))
-        elif name in ("{figure}", "{image}"):
-            self._picture = number
-            self.chapter.pictures[number] = []
-        elif name == "{predict}":
-            self.chapter.predictions[number] = found["rest"].strip()
-        if _PROSE_DIRECTIVES.fullmatch(name) and name not in ("{figure}", "{image}"):
-            self.chapter.prose[number] = found["rest"]
-
-    def _cell_line(self, number: int, line: str) -> None:
-        cell = self.chapter.cells[-1]
-        before_code = not any(code.strip() for code in cell.code)
-        if before_code and line.strip() == "---":  # options as a block of YAML, which ends at the next such line
-            self._in_options = not self._in_options
-            cell.line = number + 1
-        elif self._in_options or (before_code and re.match(r"^\s*:[\w-]+:", line)):
-            cell.tags += line
-            cell.line = number + 1
-        else:
-            cell.code.append(line)
+def _read(text: str, first: int, chapter: Chapter) -> None:
+    """Take a part of a chapter apart whose first line is the chapter's line ``first``."""
+    prose = dict(enumerate(text.splitlines(), start=first))
+    for fence in fences(text):
+        line = first + fence.first
+        for number in range(line, first + fence.end):
+            prose.pop(number, None)
+        if fence.name == "code-cell":
+            chapter.cells.append(Cell(first + fence.body_first, str(fence.options), fence.body))
+        elif fence.is_prose or fence.name in _PROSE_DIRECTIVES:
+            said = [fence.argument] if fence.name else []
+            if fence.name in ("figure", "image"):
+                said = []
+                chapter.pictures[line] = [f":{name}: {value}" for name, value in fence.options.items()]
+            prose[line] = " ".join([*said, *fence.options.values()])
+            if fence.name == "predict":
+                chapter.predictions[line] = fence.argument.strip()
+            _read("\n".join(fence.body), first + fence.body_first, chapter)
+    chapter.prose |= prose
 
 
 def _plain(line: str) -> str:
@@ -309,7 +266,10 @@ RULES = (
 
 def read_source(text: str) -> Chapter:
     """Return a chapter's source taken apart."""
-    return _Reader().read(text)
+    chapter = Chapter()
+    _read(_without_front_matter(text), 1, chapter)
+    chapter.prose = dict(sorted(chapter.prose.items()))
+    return chapter
 
 
 def check_source(text: str) -> list[Problem]:

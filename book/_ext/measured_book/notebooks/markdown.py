@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-_DIRECTIVE = re.compile(r"^\s*(?P<fence>`{3,}|:{3,}|~{3,})\s*\{(?P<name>[\w:-]+)\}\s*(?P<argument>.*?)\s*$")
-_CODE = re.compile(r"^\s*(?P<fence>`{3,}|~{3,})")
-_OPTION = re.compile(r"^\s*:(?P<name>[\w-]+):\s*(?P<value>.*?)\s*$")
+from measured_book.notebooks.myst import Fence, fences
+
 _LABEL = re.compile(r"^\([\w./-]+\)=\s*$")
 _EQUATION_LABEL = re.compile(r"^(\s*\$\$)\s*\([\w-]+\)\s*$")
 #: Code between two backticks or more stays; between single ones, what a role's name stands before is the role's.
@@ -38,40 +35,6 @@ class Renderer(Protocol):
 
     def file(self, path: str) -> Path:
         """Return where the file is that the page includes as ``path``."""
-
-
-@dataclass
-class Directive:
-    """Directive taken apart: its name, argument, options and the lines of its body."""
-
-    name: str
-    argument: str
-    options: dict[str, str] = field(default_factory=dict)
-    body: list[str] = field(default_factory=list)
-
-
-def _body_until(lines: Iterator[str], fence: str) -> list[str]:
-    """Take the lines up to the one that closes ``fence``, which is taken too."""
-    closing = re.compile(rf"^\s*{re.escape(fence[0])}{{{len(fence)},}}\s*$")
-    body = []
-    for line in lines:
-        if closing.match(line):
-            break
-        body.append(line)
-    return body
-
-
-def _read_directive(found: re.Match[str], lines: Iterator[str]) -> Directive:
-    directive = Directive(found["name"], found["argument"])
-    body = _body_until(lines, found["fence"])
-    if body and body[0].strip() == "---":  # options may stand in a block of YAML, which only code cells use
-        end = next((i for i, line in enumerate(body[1:], 1) if line.strip() == "---"), 0)
-        body = body[end + 1 :]
-    while body and (option := _OPTION.match(body[0])):
-        directive.options[option["name"]] = option["value"]
-        body = body[1:]
-    directive.body = body
-    return directive
 
 
 def object_source(path: Path, name: str) -> str:
@@ -105,14 +68,14 @@ def _folded(summary: str, text: str) -> str:
     return f"<details>\n<summary>{summary}</summary>\n\n{text.strip()}\n\n</details>"
 
 
-def _included(directive: Directive, renderer: Renderer) -> str:
+def _included(directive: Fence, renderer: Renderer) -> str:
     path = renderer.file(directive.argument)
     name = directive.options.get("pyobject")
     text = object_source(path, name) if name else path.read_text("utf-8").rstrip()
     return f"```python\n{text}\n```"
 
 
-def _prediction(directive: Directive, renderer: Renderer) -> str:
+def _prediction(directive: Fence, renderer: Renderer) -> str:
     body = directive.body
     place = next((i for i, line in enumerate(body) if line.strip() == "---"), len(body))
     question = plain_markdown("\n".join(body[:place]), renderer).strip()
@@ -123,7 +86,7 @@ def _prediction(directive: Directive, renderer: Renderer) -> str:
     return f"**Before you look.** {question}{offered}\n\n{_folded('The answer', answer)}"
 
 
-def _converted(directive: Directive, renderer: Renderer) -> str:
+def _converted(directive: Fence, renderer: Renderer) -> str:
     """Return a directive as Markdown; of one that has no like, its prose."""
     name, inner = directive.name, "\n".join(directive.body)
     if name == "claim":
@@ -152,11 +115,13 @@ def _converted(directive: Directive, renderer: Renderer) -> str:
     return "*The book's page shows more here.*"
 
 
-def _prose(line: str, renderer: Renderer) -> str:
-    def spoken(found: re.Match[str]) -> str:
+def _prose(lines: list[str], renderer: Renderer) -> list[str]:
+    """Return lines of prose without labels, with what the renderer has for their roles."""
+
+    def rendered(found: re.Match[str]) -> str:
         return found["code"] or renderer.role(found["role"], found["text"])
 
-    return _SPANS.sub(spoken, _EQUATION_LABEL.sub(r"\1", line))
+    return [_SPANS.sub(rendered, _EQUATION_LABEL.sub(r"\1", line)) for line in lines if not _LABEL.match(line)]
 
 
 def plain_markdown(text: str, renderer: Renderer) -> str:
@@ -165,13 +130,15 @@ def plain_markdown(text: str, renderer: Renderer) -> str:
     Raises:
         OSError, ValueError: if a file that the text includes is not there or lacks the object.
     """
-    lines = iter(text.splitlines())
+    lines = text.splitlines()
     written: list[str] = []
-    for line in lines:
-        if found := _DIRECTIVE.match(line):
-            written += ["", _converted(_read_directive(found, lines), renderer), ""]
-        elif found := _CODE.match(line):
-            written += [line, *_body_until(lines, found["fence"]), found["fence"]]
-        elif not _LABEL.match(line):
-            written.append(_prose(line, renderer))
+    done = 0
+    for fence in fences(text):
+        written += _prose(lines[done : fence.first], renderer)
+        if fence.name or fence.is_prose:
+            written += ["", _converted(fence, renderer), ""]
+        else:
+            written += lines[fence.first : fence.end]
+        done = fence.end
+    written += _prose(lines[done:], renderer)
     return re.sub(r"\n{3,}", "\n\n", "\n".join(written)).strip("\n")

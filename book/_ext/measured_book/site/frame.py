@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from docutils import nodes
 from measured_book.site.repository import tools
 from sphinx.application import Sphinx
+from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.config import Config
 from sphinx.environment.adapters.toctree import TocTree
 from sphinx.writers.html5 import HTML5Translator
@@ -25,10 +26,11 @@ def choose_theme(_: Sphinx, config: Config) -> None:
 
 def contents_html(app: Sphinx, docname: str) -> str:
     """Return a list of links to the sections of the page; empty for one without sections."""
-    contents = TocTree(app.env).get_toc_for(docname, app.builder)
-    if len(contents) == 1:  # the page's title, above its sections
-        contents = next(iter(contents.findall(nodes.bullet_list, include_self=False)), nodes.bullet_list())
-    return str(app.builder.render_partial(contents)["fragment"]) if contents.children else ""  # type: ignore[attr-defined]
+    contents = cast(nodes.bullet_list | None, TocTree(app.env).get_toc_for(docname, app.builder))
+    if contents is not None and len(contents) == 1:  # the page's title, above its sections
+        contents = next(iter(contents.findall(nodes.bullet_list, include_self=False)), None)
+    builder = cast(StandaloneHTMLBuilder, app.builder)
+    return "" if contents is None else str(builder.render_partial(contents)["fragment"])
 
 
 def add_frame(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
