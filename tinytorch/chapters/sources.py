@@ -1,17 +1,20 @@
-"""Sources of claims that several pages or long records name: titles and addresses of the TinyTorch course's modules."""
+"""Sources that claims of several chapters name: modules of the TinyTorch course, each at the commit that was read."""
 
 from __future__ import annotations
 
-COURSE_BENCHMARKING = "TinyTorch course, module 19, Benchmarking"
-COURSE_BENCHMARKING_FOLDER_URL = (
+from typing import Final
+
+_COURSE: Final = "https://github.com/MLSysBook/TinyTorch/blob"
+
+COURSE_BENCHMARKING: Final = "TinyTorch course, module 19, Benchmarking"
+COURSE_BENCHMARKING_FOLDER_URL: Final = (
     "https://github.com/MLSysBook/TinyTorch/tree/4aeb3c9c694b46b216716c824800e747c0ac16a1/modules/19_benchmarking"
 )
-COURSE_MEMOIZATION = "TinyTorch course, module 17, Memoization"
-COURSE_MEMOIZATION_URL = (
-    "https://github.com/MLSysBook/TinyTorch/blob/a5bfffe48fbf957b5e61f104807f819c9dc5a617/"
-    "modules/17_memoization/memoization.py"
+COURSE_MEMOIZATION: Final = "TinyTorch course, module 17, Memoization"
+COURSE_MEMOIZATION_URL: Final = (
+    f"{_COURSE}/a5bfffe48fbf957b5e61f104807f819c9dc5a617/modules/17_memoization/memoization.py"
 )
-COURSE_PROFILING = "TinyTorch course, module 15, Profiling"
-COURSE_PROFILING_URL = (
+COURSE_PROFILING: Final = "TinyTorch course, module 15, Profiling"
+COURSE_PROFILING_URL: Final = (
     "https://github.com/MLSysBook/TinyTorch/tree/4a9131f8c4d6096d5321d2924d0ce74e223b37d9/modules/14_profiling"
 )
