@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from dataclasses import asdict, is_dataclass
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from cattrs import Converter, transform_error
 from cattrs.errors import BaseValidationError
+from cattrs.gen import make_dict_structure_fn, override
 
 from tinytorch.perf.measuring.measurement import Measurement
 
@@ -103,8 +104,20 @@ def _is_by_number(kind: Any) -> bool:
     return get_origin(kind) in (Mapping, dict) and get_args(kind)[0] is int
 
 
+def _fields_of(kind: Any, made: Converter) -> Any:
+    """Return what makes a dataclass of an object; cattrs itself would lose the units of annotations that are text."""
+    fields = get_type_hints(kind, include_extras=True)
+    hooks: dict[str, Any] = {name: override(struct_hook=_as(made, field)) for name, field in fields.items()}
+    return make_dict_structure_fn(kind, made, **hooks)
+
+
+def _as(made: Converter, field: Any) -> Any:
+    return lambda given, _kind: made.structure(given, field)
+
+
 def _made() -> Converter:
     made = Converter()
+    made.register_structure_hook_factory(is_dataclass, _fields_of)
     for kind in _WORDS:
         made.register_structure_hook(kind, _exactly(kind))
     made.register_structure_hook_func(
