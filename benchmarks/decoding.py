@@ -66,10 +66,10 @@ def _cached(model: GPT, prompt: Array, count: int) -> Callable[[], Array]:
     return run
 
 
-def runners(model: GPT, count: int) -> dict[str, Callable[[], Array]]:
+def runners(model: GPT, count: int) -> dict[str, Callable[[], Any]]:
     """Return every way to write ``count`` tokens, ours first."""
     prompt = np.array([[3]])
-    ways = {"ours": _cached(fuse_decoding(model), prompt, count)}
+    ways: dict[str, Callable[[], Any]] = {"ours": _cached(fuse_decoding(model), prompt, count)}
     quantized = quantize_model(model, plan=Plan("weight-only"))
     assert isinstance(quantized, GPT)
     ways["ours, 8-bit weights"] = _cached(fuse_decoding(quantized), prompt, count)
@@ -105,7 +105,7 @@ def _reading(model: GPT, count: int) -> Callable[[], None]:
     return run
 
 
-def check_same_text(ways: dict[str, Callable[[], Array]], count: int) -> None:
+def check_same_text(ways: dict[str, Callable[[], Any]], count: int) -> None:
     """Raise ValueError unless all float ways write the same text."""
     texts = {
         name: np.asarray(run()).reshape(-1)[-count:]

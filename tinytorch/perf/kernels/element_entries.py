@@ -10,7 +10,7 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.op import Op
 from tinytorch.perf.kernels.binding import Binder, Node, View, joined_axes, row_strides
-from tinytorch.perf.kernels.entries import WORDS, Entry, bits_of_float, floats_at, words_at
+from tinytorch.perf.kernels.entries import WORDS, Entry, bits_of_float, floats_at, part, words_at
 from tinytorch.perf.kernels.pointwise import relu, silu
 from tinytorch.perf.kernels.runtime import vector_math
 from tinytorch.perf.kernels.runtime.compiling import kernel
@@ -49,7 +49,8 @@ def _each(of_one: Any, name: str) -> Entry:
     def each(row: int) -> None:
         """Write each element."""
         w = words_at(row, WORDS)
-        x, output = floats_at(w[1], w[3]), floats_at(w[2], w[3])
+        first, last = part(w, w[3])
+        x, output = floats_at(w[1] + 4 * first, last - first), floats_at(w[2] + 4 * first, last - first)
         for i in range(x.size):
             output[i] = of_one(x[i])
 
@@ -185,7 +186,7 @@ def _bind_single(node: Node, binder: Binder) -> View:
     output = binder.new(x.shape, x.strides, x.size)
     number = _PARAMETER.get(node.op)
     more = () if number is None else (bits_of_float(node.params[number]),)
-    binder.emit(_SINGLE[node.op], (x, output, x.size, *more), (x,), output)
+    binder.emit(_SINGLE[node.op], (x, output, x.size, *more), (x,), output, divisible=number is None)
     return output
 
 
