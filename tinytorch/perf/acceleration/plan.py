@@ -215,9 +215,8 @@ class Plan(Module):
     `step_times`.
     """
 
-    def __init__(self, programs: list[tuple[_Program, int]], x: Array, shape: Shape, nbytes: int) -> None:
+    def __init__(self, programs: list[tuple[_Program, int]], x: Array, shape: Shape) -> None:
         self.training = False
-        self.nbytes = nbytes
         self._programs = programs
         self._input, self._dtype, self._output = x.shape, x.dtype, shape
         (first, samples), *others = programs
@@ -319,12 +318,13 @@ class Planned(Module):
             parameter.requires_grad = False
         self.training = False
         self._plans: dict[tuple[Shape, str], Plan] = {}
+        self._constants = Constants()
 
     def forward(self, x: Any) -> Tensor:
         """Return the model's output; for a new shape a plan is made first, which takes longer than a call."""
         array = x.data if isinstance(x, Tensor) else np.asarray(x)
         key = (array.shape, array.dtype.kind)
-        made = self._plans.pop(key, None) or plan(self.model, x)
+        made = self._plans.pop(key, None) or _made(self.model, x, self._constants)
         self._plans[key] = made  # the last one used comes last
         if len(self._plans) > _MOST_PLANS:
             del self._plans[next(iter(self._plans))]
@@ -355,6 +355,11 @@ def plan(model: Module, example: Any) -> Plan:
         UnplannedError: a ValueError, if an op has no entry point, by its name.
         TypeError: if the model returns no Tensor.
     """
+    return _made(model, example, Constants())
+
+
+def _made(model: Module, example: Any, constants: Constants) -> Plan:
+    """Return a plan that prepares what it needs among ``constants``, where other plans of the model may find it."""
     x = np.ascontiguousarray(example.data if isinstance(example, Tensor) else example)
     x = x.astype(np.int64 if x.dtype.kind in "iu" else np.float32, copy=False)
     if not x.size or not x.ndim:
@@ -363,7 +368,7 @@ def plan(model: Module, example: Any) -> Plan:
     model.eval()
     try:
         with unobserved():
-            made = _planned(model, x)
+            made = _planned(model, x, constants)
             shuffled = np.random.default_rng(0).permutation(x.reshape(-1)).reshape(x.shape)
             for given in (x, shuffled, -shuffled if x.dtype.kind == "f" else x[..., ::-1].copy()):
                 _check(made, model, given)
@@ -373,8 +378,7 @@ def plan(model: Module, example: Any) -> Plan:
     return made
 
 
-def _planned(model: Module, x: Array) -> Plan:
-    constants = Constants()
+def _planned(model: Module, x: Array, constants: Constants) -> Plan:
     expected = _run(model, x)
     block = len(x)
     if block > 1 and _is_independent(model, x, expected):
@@ -386,8 +390,7 @@ def _planned(model: Module, x: Array) -> Plan:
     if whole < len(x):
         rest = len(x) - whole
         programs.append((_Program(_recorded(model, x[whole:]), constants, rest), rest))
-    constants.forget_sources()
-    return Plan(programs, x, expected.shape, constants.nbytes)
+    return Plan(programs, x, expected.shape)
 
 
 def _run(model: Module, x: Array) -> Array:

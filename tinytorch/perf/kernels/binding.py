@@ -16,15 +16,13 @@ from numpy.lib.stride_tricks import as_strided
 
 from tinytorch.core.op import Array, Op, Shape, Work
 from tinytorch.perf.host.pinned_threads import usable_cores
-from tinytorch.perf.kernels.entries import FRAME, PATCH, SHARE, WORDS, Entry, address_of
+from tinytorch.perf.kernels.entries import AXES, FRAME, PATCH, SHARE, WORDS, Entry, address_of, copy_strided
 from tinytorch.perf.kernels.gemm.packing import aligned_empty
 
 #: Floats of a cache line, at whose multiples buffers begin.
 _LINE = 16
 #: Floats behind each buffer that kernels may read as part of a whole vector, and do not use.
 _BEHIND = 64
-#: Axes of a copy, once neighbours that lie in a row are joined.
-AXES = 5
 
 
 @dataclass(eq=False)
@@ -156,15 +154,6 @@ class Constants:
             self._sources += [] if of is None else [of]
         return self._made[key]
 
-    def forget_sources(self) -> None:
-        """Let go of what was only needed to prepare more."""
-        self._sources.clear()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all that was made."""
-        return sum(array.nbytes for array in self._made.values())
-
 
 class Binder:
     """What bindings add steps to.
@@ -220,8 +209,6 @@ class Binder:
         Raises:
             UnplannedError: if elements are no floats, or lie in too many strides.
         """
-        from tinytorch.perf.kernels.element_entries import copy_strided
-
         if source.itemsize != 4:
             raise self.refuse("copies integers, which are not floats")
         lengths, (of_source, of_target) = joined_axes(source.shape, [source.strides, target.strides])

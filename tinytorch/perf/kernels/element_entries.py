@@ -21,28 +21,6 @@ _PAIR_AXES = 4
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
-def _copy_strided(row: int) -> None:
-    """Copy elements; words: source, target, lengths of `AXES` axes, strides of source, strides of target."""
-    w = words_at(row, WORDS)
-    n0, n1, n2, n3, n4 = w[3], w[4], w[5], w[6], w[7]
-    for i in range(n0):
-        for j in range(n1):
-            for k in range(n2):
-                for m in range(n3):
-                    source = w[1] + 4 * (i * w[8] + j * w[9] + k * w[10] + m * w[11])
-                    target = w[2] + 4 * (i * w[13] + j * w[14] + k * w[15] + m * w[16])
-                    if w[12] == 1 and w[17] == 1:
-                        given, made = floats_at(source, n4), floats_at(target, n4)
-                        for n in range(n4):
-                            made[n] = given[n]
-                    else:
-                        for n in range(n4):
-                            floats_at(target + 4 * n * w[17], 1)[0] = floats_at(source + 4 * n * w[12], 1)[0]
-
-
-copy_strided = Entry(_copy_strided)
-
-
 def _each(of_one: Any, name: str) -> Entry:
     """Return the entry that writes ``of_one`` of each element; words: source, target, count."""
 

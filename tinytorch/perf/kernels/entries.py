@@ -24,6 +24,8 @@ from tinytorch.perf.kernels.runtime.threads import give_way
 #: Numbers of a row of a table. The last two say which share of how many an entry is to do, if it can be divided.
 WORDS = 32
 SHARE, SHARES = WORDS - 2, WORDS - 1
+#: Axes of a copy, once neighbours that lie in a row are joined.
+AXES = 5
 #: Places in a frame, which tells `replay` what it runs: addresses of table and patches, how many rows there are and how
 #: many patches, and bytes from one block of samples to the next in the input and in the output.
 TABLE, PATCHES, ROW_COUNT, PATCH_COUNT, INPUT_STEP, OUTPUT_STEP, FRAME = range(7)
@@ -118,6 +120,28 @@ class Entry:
         self._compiled.compile(signature)
         made = self._compiled.overloads[signature]
         return int(made.library.get_pointer_to_function(made.fndesc.llvm_func_name))
+
+
+def _copy_strided(row: int) -> None:
+    """Copy elements; words: source, target, lengths of `AXES` axes, strides of source, strides of target."""
+    w = words_at(row, WORDS)
+    n0, n1, n2, n3, n4 = w[3], w[4], w[5], w[6], w[7]
+    for i in range(n0):
+        for j in range(n1):
+            for k in range(n2):
+                for m in range(n3):
+                    source = w[1] + 4 * (i * w[8] + j * w[9] + k * w[10] + m * w[11])
+                    target = w[2] + 4 * (i * w[13] + j * w[14] + k * w[15] + m * w[16])
+                    if w[12] == 1 and w[17] == 1:
+                        given, made = floats_at(source, n4), floats_at(target, n4)
+                        for n in range(n4):
+                            made[n] = given[n]
+                    else:
+                        for n in range(n4):
+                            floats_at(target + 4 * n * w[17], 1)[0] = floats_at(source + 4 * n * w[12], 1)[0]
+
+
+copy_strided = Entry(_copy_strided)
 
 
 @kernel
