@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -22,8 +24,11 @@ from tinytorch.core.op import Array
 from tinytorch.core.spatial import AdaptiveAvgPool2d, AvgPool2d, BatchNorm2d, Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT, TransformerBlock
+from tinytorch.perf.acceleration import plan as plans
 from tinytorch.perf.acceleration.plan import Plan, plan
 from tinytorch.perf.events.stream import recording
+from tinytorch.perf.kernels import row_entries
+from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.quantization import quantize_model
 
 
@@ -384,3 +389,45 @@ def test_step_times_name_each_step() -> None:
     assert [each.name for each in times] == ["linear+relu", "linear+relu", "linear"]
     assert [each.path for each in times] == ["1", "3", "5"]
     assert all(each.seconds > 0 for each in times)
+
+
+@pytest.mark.parametrize("batch", [1, 24])
+@pytest.mark.parametrize("name", ["cnn", "gpt", "block of GPT-2's shape"])
+def test_results_do_not_depend_on_threads(name: str, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, inputs = CASES[name]
+    monkeypatch.setattr(threads, "WORTH_A_THREAD_NS", 1)
+    monkeypatch.setattr(plans, "_WORTH_MEETING_NS", 0)
+    monkeypatch.setattr(plans, "most_shares", lambda: 3)
+    monkeypatch.setattr(row_entries, "most_shares", lambda: 3)
+    x = inputs(min(batch, 3) if "block" in name else batch)
+    made = plan(settled(make()), as_input(x))
+    found = []
+    for count in (1, 2, 3):
+        monkeypatch.setattr(threads, "limit", lambda count=count: count)
+        found += [made(as_input(x)).data for _ in range(3)]
+    assert all(np.array_equal(found[0], other) for other in found[1:])
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_spreads_as_in_numpy(odd: float) -> None:
+    model = Sequential(Conv2d(1, 3, 3, padding=1, seed=0), ReLU(), MaxPool2d(2)).eval()
+    x = floats(9, 1, 6, 6)
+    made = plan(model, Tensor(x))
+    x[3, 0, 2, 4] = odd
+    with no_grad(), np.errstate(all="ignore"):
+        np.testing.assert_allclose(made(Tensor(x)).data, model(Tensor(x)).data, atol=1e-5)
+
+
+def test_weights_that_are_not_finite_meet_the_zeros_around_a_map() -> None:
+    layer = Conv2d(1, 2, 3, padding=1, seed=0).eval()
+    layer.weight.data[0, 0, 0, 0] = np.inf
+    x = floats(1, 1, 5, 5)
+    with no_grad(), np.errstate(all="ignore"):
+        np.testing.assert_allclose(plan(layer, Tensor(x))(Tensor(x)).data, layer(Tensor(x)).data, atol=1e-5)
+
+
+def test_a_plan_keeps_to_its_process() -> None:
+    made = plan(models.mlp(), floats(1, 1, 8, 8))
+    assert copy.deepcopy(made) is made
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(made)

@@ -33,14 +33,19 @@ from tinytorch.perf.kernels.binding import (
     Value,
     View,
     lay_out,
+    most_shares,
+    new_arena,
     row_strides,
 )
-from tinytorch.perf.kernels.entries import HAS_CLOCK, replay, replay_row, timed_replay
+from tinytorch.perf.kernels.entries import HAS_CLOCK, replay, replay_row, replay_together, timed_replay
 from tinytorch.perf.kernels.gemm.packed_matmul import FLOPS_PER_NS
 from tinytorch.perf.kernels.runtime import threads
+from tinytorch.perf.kernels.runtime.threads import POSSIBLE
 
 #: Floats of the intermediate results of a block of samples: half a second cache of 1 MiB.
 _NEAR_FLOATS = 131_072
+#: Nanoseconds of a block from which on threads do it together: at each step they wait for one another.
+_WORTH_MEETING_NS = 200_000
 #: Shapes of which a `Planned` keeps a plan.
 _MOST_PLANS = 8
 #: Largest difference between a plan's output and its model's, over the largest element: float32 sums in another order.
@@ -91,28 +96,38 @@ class _Program:
         self.steps = binder.steps
         works = [step.work for step in self.steps if step.work is not None]
         self.seconds = 2e-9 * sum(work.macs for work in works) / FLOPS_PER_NS
-        self._tables: list[Table] = []
-        self._frames: dict[int, Array] = {}
+        self._tables: dict[tuple[int, bool], list[Table]] = {}
+        self._frames: dict[tuple[int, bool], Array] = {}
+        self._meeting = np.zeros(1, np.int64)
         self._ops: list[Op] = []
 
-    def table(self, number: int = 0) -> Table:
-        """Return the table of a thread."""
-        while len(self._tables) <= number:
-            self._tables.append(Table(self.steps, self.floats, self._bytes))
-        return self._tables[number]
+    def table(self) -> Table:
+        """Return the table that one thread runs."""
+        self.frames(1, False)
+        return self._tables[1, False][0]
 
-    def frames(self, count: int) -> Array:
-        """Return what `replay` needs for so many threads, (count, FRAME)."""
-        if count not in self._frames:
-            self._frames[count] = np.stack([self.table(number).frame for number in range(count)])
-        return self._frames[count]
+    def frames(self, count: int, together: bool) -> Array:
+        """Return what so many threads run, (count, FRAME): each a block with an arena of its own, or one together."""
+        key = (count, together)
+        if key not in self._frames:
+            arenas = [new_arena(self.floats)] * count if together else [new_arena(self.floats) for _ in range(count)]
+            self._tables[key] = [
+                Table(self.steps, arena, self._bytes, (number, count) if together else (0, 1))
+                for number, arena in enumerate(arenas)
+            ]
+            self._frames[key] = np.stack([table.frame for table in self._tables[key]])
+        return self._frames[key]
 
     def run(self, x: Array, out: Array) -> None:
         """Fill ``out`` for as many blocks of samples as ``x`` has, on several threads if that is worth it."""
-        blocks = len(x) // self.samples
-        shares = threads.shares(blocks, 1e9 * self.seconds * blocks)
-        ns = 1e9 * self.seconds * blocks / shares
-        threads.split(replay, shares, ns, self.frames(shares), x, out, blocks)
+        blocks, ns = len(x) // self.samples, 1e9 * self.seconds
+        shares = threads.shares(blocks, ns * blocks)
+        if blocks == 1 and ns > _WORTH_MEETING_NS and POSSIBLE and (together := threads.shares(most_shares(), ns)) > 1:
+            self._meeting[0] = 0
+            frames = self.frames(together, True)
+            threads.split(replay_together, together, ns / together, frames, x, out, self._meeting)
+        else:
+            threads.split(replay, shares, ns * blocks / shares, self.frames(shares, False), x, out, blocks)
 
     def run_observed(self, x: Array, out: Array) -> None:
         """Fill ``out`` step by step through the seam, so that observers are told of each."""
@@ -140,7 +155,8 @@ class _Program:
             replay_row(frame, x, out, 0, number)
             return made, ()
 
-        op = Op(step.name, forward, _no_backward, None if step.work is None else lambda _: step.work)
+        work = step.work
+        op = Op(step.name, forward, _no_backward, None if work is None else lambda _: work)
         op.selected = Implementation("plan", forward, _no_backward)
         return op
 
@@ -199,15 +215,15 @@ class Plan(Module):
     `step_times`.
     """
 
-    def __init__(self, programs: list[tuple[_Program, int]], x: Array, shape: Shape, nbytes: int) -> None:
+    def __init__(self, programs: list[tuple[_Program, int]], x: Array, shape: Shape) -> None:
         self.training = False
-        self.nbytes = nbytes
         self._programs = programs
         self._input, self._dtype, self._output = x.shape, x.dtype, shape
         (first, samples), *others = programs
         # A single block needs no threads, and where a call is short their questions would show.
-        self._only = first if not others and samples == first.samples else None
-        self._frames, self._status = first.frames(1), first.status
+        is_short = 1e9 * first.seconds <= _WORTH_MEETING_NS
+        self._only = first if not others and samples == first.samples and is_short else None
+        self._frames, self._status = first.frames(1, False), first.status
 
     def forward(self, x: Any) -> Tensor:
         """Return the model's output for an input of the recorded shape and dtype.
@@ -302,12 +318,13 @@ class Planned(Module):
             parameter.requires_grad = False
         self.training = False
         self._plans: dict[tuple[Shape, str], Plan] = {}
+        self._constants = Constants()
 
     def forward(self, x: Any) -> Tensor:
         """Return the model's output; for a new shape a plan is made first, which takes longer than a call."""
         array = x.data if isinstance(x, Tensor) else np.asarray(x)
         key = (array.shape, array.dtype.kind)
-        made = self._plans.pop(key, None) or plan(self.model, x)
+        made = self._plans.pop(key, None) or _made(self.model, x, self._constants)
         self._plans[key] = made  # the last one used comes last
         if len(self._plans) > _MOST_PLANS:
             del self._plans[next(iter(self._plans))]
@@ -325,8 +342,9 @@ def plan(model: Module, example: Any) -> Plan:
     packed as kernels read them; batch normalization goes into a convolution, bias, activation and residual sum into a
     product; and intermediate results share one arena by their lives. Where samples do not depend on one another, which
     is tried, as many go through all steps together as stay in a near cache, and blocks of samples may run on several
-    threads; one sample runs on one. The plan is held against the model on the example and on other orders and signs of
-    its numbers: an array that depends on the input outside of ops is found so, and a branch that one of them takes.
+    threads; a long forward of a single block is divided step by step. The plan is held against the model on the example
+    and on other orders and signs of its numbers: an array that depends on the input outside of ops is found so, and a
+    branch that one of them takes.
 
     Args:
         model: any module whose forward takes one argument and returns a Tensor.
@@ -337,6 +355,11 @@ def plan(model: Module, example: Any) -> Plan:
         UnplannedError: a ValueError, if an op has no entry point, by its name.
         TypeError: if the model returns no Tensor.
     """
+    return _made(model, example, Constants())
+
+
+def _made(model: Module, example: Any, constants: Constants) -> Plan:
+    """Return a plan that prepares what it needs among ``constants``, where other plans of the model may find it."""
     x = np.ascontiguousarray(example.data if isinstance(example, Tensor) else example)
     x = x.astype(np.int64 if x.dtype.kind in "iu" else np.float32, copy=False)
     if not x.size or not x.ndim:
@@ -345,7 +368,7 @@ def plan(model: Module, example: Any) -> Plan:
     model.eval()
     try:
         with unobserved():
-            made = _planned(model, x)
+            made = _planned(model, x, constants)
             shuffled = np.random.default_rng(0).permutation(x.reshape(-1)).reshape(x.shape)
             for given in (x, shuffled, -shuffled if x.dtype.kind == "f" else x[..., ::-1].copy()):
                 _check(made, model, given)
@@ -355,8 +378,7 @@ def plan(model: Module, example: Any) -> Plan:
     return made
 
 
-def _planned(model: Module, x: Array) -> Plan:
-    constants = Constants()
+def _planned(model: Module, x: Array, constants: Constants) -> Plan:
     expected = _run(model, x)
     block = len(x)
     if block > 1 and _is_independent(model, x, expected):
@@ -368,8 +390,7 @@ def _planned(model: Module, x: Array) -> Plan:
     if whole < len(x):
         rest = len(x) - whole
         programs.append((_Program(_recorded(model, x[whole:]), constants, rest), rest))
-    constants.forget_sources()
-    return Plan(programs, x, expected.shape, constants.nbytes)
+    return Plan(programs, x, expected.shape)
 
 
 def _run(model: Module, x: Array) -> Array:

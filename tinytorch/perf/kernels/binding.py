@@ -15,15 +15,14 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tinytorch.core.op import Array, Op, Shape, Work
-from tinytorch.perf.kernels.entries import FRAME, PATCH, WORDS, Entry, address_of
+from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.kernels.entries import AXES, FRAME, PATCH, SHARE, WORDS, Entry, address_of, copy_strided
 from tinytorch.perf.kernels.gemm.packing import aligned_empty
 
 #: Floats of a cache line, at whose multiples buffers begin.
 _LINE = 16
 #: Floats behind each buffer that kernels may read as part of a whole vector, and do not use.
 _BEHIND = 64
-#: Axes of a copy, once neighbours that lie in a row are joined.
-AXES = 5
 
 
 @dataclass(eq=False)
@@ -122,10 +121,16 @@ class Step:
     name: str
     path: str
     work: Work | None
+    divisible: bool
 
 
 class UnplannedError(ValueError):
     """An op that no entry point runs, or operands that none takes; the message names them."""
+
+
+def most_shares() -> int:
+    """Return into how many shares a step may be divided: one for each core of the process."""
+    return len(usable_cores())
 
 
 def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -148,15 +153,6 @@ class Constants:
             self._made[key] = make()
             self._sources += [] if of is None else [of]
         return self._made[key]
-
-    def forget_sources(self) -> None:
-        """Let go of what was only needed to prepare more."""
-        self._sources.clear()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all that was made."""
-        return sum(array.nbytes for array in self._made.values())
 
 
 class Binder:
@@ -213,8 +209,6 @@ class Binder:
         Raises:
             UnplannedError: if elements are no floats, or lie in too many strides.
         """
-        from tinytorch.perf.kernels.element_entries import copy_strided
-
         if source.itemsize != 4:
             raise self.refuse("copies integers, which are not floats")
         lengths, (of_source, of_target) = joined_axes(source.shape, [source.strides, target.strides])
@@ -247,10 +241,12 @@ class Binder:
         writes: View,
         name: str = "",
         scratch: Sequence[View] = (),
+        divisible: bool = False,
     ) -> None:
         """Add a step; ``scratch`` are views of new buffers that it alone uses.
 
-        The first step of an op that is not a copy carries its work.
+        It is ``divisible`` if its entry does the share that its row names. The first step of an op that is not a copy
+        carries its work.
         """
         assert self._node is not None
         number = len(self.steps)
@@ -259,10 +255,9 @@ class Binder:
             buffer.first = number if buffer.first < 0 else buffer.first
             buffer.last = number
         work = Work() if name else self._node.work
-        assert len(words) < WORDS
-        self.steps.append(
-            Step(entry, tuple(words), tuple(reads), writes, name or self._node.name, self._node.path, work)
-        )
+        assert len(words) < SHARE
+        called = name or self._node.name
+        self.steps.append(Step(entry, tuple(words), tuple(reads), writes, called, self._node.path, work, divisible))
 
 
 def joined_axes(
@@ -334,24 +329,34 @@ def _front(buffer: Buffer) -> int:
     return -(-buffer.before // _LINE) * _LINE
 
 
+def new_arena(floats: int) -> Array:
+    """Return memory for intermediate results, zeros at first: what fills up vectors must be finite."""
+    arena = aligned_empty(max(floats, 1))
+    arena[:] = 0
+    return arena
+
+
 class Table:
-    """The rows of a forward's steps, with an arena of their own for what lies in between.
+    """The rows of a forward's steps, with the arena that holds what lies in between.
 
     Attributes:
         frame: what `entries.replay` reads.
     """
 
-    def __init__(self, steps: Sequence[Step], floats: int, bytes_of_blocks: tuple[int, int]) -> None:
-        """Lay down ``steps``, whose buffers have their places among ``floats`` floats.
+    def __init__(
+        self, steps: Sequence[Step], arena: Array, bytes_of_blocks: tuple[int, int], share: tuple[int, int] = (0, 1)
+    ) -> None:
+        """Lay down ``steps``, whose buffers have their places in ``arena``.
 
-        ``bytes_of_blocks`` are the bytes from one block of samples to the next, of the input and of the output.
+        ``bytes_of_blocks`` are the bytes from one block of samples to the next, of the input and of the output;
+        ``share`` is what its rows do of steps that can be divided: which, of how many.
         """
-        self.arena = aligned_empty(max(floats, 1))
-        self.arena[:] = 0
+        self.arena = arena
         self._rows = np.zeros((len(steps), WORDS), np.int64)
         patches: list[tuple[int, ...]] = []
         for number, step in enumerate(steps):
             self._rows[number, 0] = step.entry.address
+            self._rows[number, SHARE:] = share if step.divisible else (0, 1)
             for place, word in enumerate(step.words, 1):
                 if not isinstance(word, View):
                     self._rows[number, place] = word

@@ -10,7 +10,7 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.op import Op
 from tinytorch.perf.kernels.binding import Binder, Node, View, joined_axes, row_strides
-from tinytorch.perf.kernels.entries import WORDS, Entry, bits_of_float, floats_at, words_at
+from tinytorch.perf.kernels.entries import WORDS, Entry, bits_of_float, floats_at, part, words_at
 from tinytorch.perf.kernels.pointwise import relu, silu
 from tinytorch.perf.kernels.runtime import vector_math
 from tinytorch.perf.kernels.runtime.compiling import kernel
@@ -21,35 +21,14 @@ _PAIR_AXES = 4
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
-def _copy_strided(row: int) -> None:
-    """Copy elements; words: source, target, lengths of `AXES` axes, strides of source, strides of target."""
-    w = words_at(row, WORDS)
-    n0, n1, n2, n3, n4 = w[3], w[4], w[5], w[6], w[7]
-    for i in range(n0):
-        for j in range(n1):
-            for k in range(n2):
-                for m in range(n3):
-                    source = w[1] + 4 * (i * w[8] + j * w[9] + k * w[10] + m * w[11])
-                    target = w[2] + 4 * (i * w[13] + j * w[14] + k * w[15] + m * w[16])
-                    if w[12] == 1 and w[17] == 1:
-                        given, made = floats_at(source, n4), floats_at(target, n4)
-                        for n in range(n4):
-                            made[n] = given[n]
-                    else:
-                        for n in range(n4):
-                            floats_at(target + 4 * n * w[17], 1)[0] = floats_at(source + 4 * n * w[12], 1)[0]
-
-
-copy_strided = Entry(_copy_strided)
-
-
 def _each(of_one: Any, name: str) -> Entry:
     """Return the entry that writes ``of_one`` of each element; words: source, target, count."""
 
     def each(row: int) -> None:
         """Write each element."""
         w = words_at(row, WORDS)
-        x, output = floats_at(w[1], w[3]), floats_at(w[2], w[3])
+        first, last = part(w, w[3])
+        x, output = floats_at(w[1] + 4 * first, last - first), floats_at(w[2] + 4 * first, last - first)
         for i in range(x.size):
             output[i] = of_one(x[i])
 
@@ -185,7 +164,7 @@ def _bind_single(node: Node, binder: Binder) -> View:
     output = binder.new(x.shape, x.strides, x.size)
     number = _PARAMETER.get(node.op)
     more = () if number is None else (bits_of_float(node.params[number]),)
-    binder.emit(_SINGLE[node.op], (x, output, x.size, *more), (x,), output)
+    binder.emit(_SINGLE[node.op], (x, output, x.size, *more), (x,), output, divisible=number is None)
     return output
 
 

@@ -19,9 +19,13 @@ from numba.extending import intrinsic
 
 from tinytorch.core.op import Array
 from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.runtime.threads import give_way
 
-#: Numbers of a row of a table.
+#: Numbers of a row of a table. The last two say which share of how many an entry is to do, if it can be divided.
 WORDS = 32
+SHARE, SHARES = WORDS - 2, WORDS - 1
+#: Axes of a copy, once neighbours that lie in a row are joined.
+AXES = 5
 #: Places in a frame, which tells `replay` what it runs: addresses of table and patches, how many rows there are and how
 #: many patches, and bytes from one block of samples to the next in the input and in the output.
 TABLE, PATCHES, ROW_COUNT, PATCH_COUNT, INPUT_STEP, OUTPUT_STEP, FRAME = range(7)
@@ -29,6 +33,8 @@ TABLE, PATCHES, ROW_COUNT, PATCH_COUNT, INPUT_STEP, OUTPUT_STEP, FRAME = range(7
 PATCH = 4
 #: Whether this system has the clock that `timed_replay` reads.
 HAS_CLOCK = hasattr(time, "CLOCK_MONOTONIC")
+#: How often a thread looks whether the others have come before it gives its core to others between two looks.
+_LOOKS = 2000
 _CLOCK = np.int32(getattr(time, "CLOCK_MONOTONIC", 0))
 _read_clock = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uintp))
 
@@ -87,6 +93,17 @@ def _call(_typing: Any, address: Any, row: Any) -> Any:
     return types.void(address, row), emit
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def _add_atomic(_typing: Any, _address: Any, _number: Any) -> Any:
+    """Add a number to the int64 at an address that other threads read and write; return what was there."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        return builder.atomic_rmw("add", place, arguments[1], "seq_cst")
+
+    return types.int64(types.int64, types.int64), emit
+
+
 class Entry:
     """A kernel that a table calls: ``function(row)`` is compiled when its address is asked for.
 
@@ -103,6 +120,28 @@ class Entry:
         self._compiled.compile(signature)
         made = self._compiled.overloads[signature]
         return int(made.library.get_pointer_to_function(made.fndesc.llvm_func_name))
+
+
+def _copy_strided(row: int) -> None:
+    """Copy elements; words: source, target, lengths of `AXES` axes, strides of source, strides of target."""
+    w = words_at(row, WORDS)
+    n0, n1, n2, n3, n4 = w[3], w[4], w[5], w[6], w[7]
+    for i in range(n0):
+        for j in range(n1):
+            for k in range(n2):
+                for m in range(n3):
+                    source = w[1] + 4 * (i * w[8] + j * w[9] + k * w[10] + m * w[11])
+                    target = w[2] + 4 * (i * w[13] + j * w[14] + k * w[15] + m * w[16])
+                    if w[12] == 1 and w[17] == 1:
+                        given, made = floats_at(source, n4), floats_at(target, n4)
+                        for n in range(n4):
+                            made[n] = given[n]
+                    else:
+                        for n in range(n4):
+                            floats_at(target + 4 * n * w[17], 1)[0] = floats_at(source + 4 * n * w[12], 1)[0]
+
+
+copy_strided = Entry(_copy_strided)
 
 
 @kernel
@@ -135,6 +174,40 @@ def replay(first: Any, stop: Any, frames: Any, x: Any, out: Any, blocks: Any) ->
             for _ in range(frame[ROW_COUNT]):
                 _call(words_at(row, 1)[0], row)
                 row += 8 * WORDS
+
+
+@kernel
+def part(w: Any, items: Any) -> Any:
+    """Return the first item of a row's share of ``items``, and the one after its last."""
+    return w[SHARE] * items // w[SHARES], (w[SHARE] + 1) * items // w[SHARES]
+
+
+@kernel
+def replay_together(first: Any, stop: Any, frames: Any, x: Any, out: Any, meeting: Any) -> None:
+    """Run one block on several threads: each does its share of every step, and waits until all have done theirs.
+
+    Args:
+        first, stop: the shares of this thread, of as many as there are ``frames``.
+        frames: (shares, `FRAME`): tables of the same arena, each with its share in its rows. A step that cannot be
+            divided is done by the first.
+        x, out: contiguous input and output.
+        meeting: one int64, 0 at the start: how many shares of steps are done.
+    """
+    shares, counter = len(frames), meeting.ctypes.data
+    for share in range(first, stop):
+        _patch(frames[share], x.ctypes.data, out.ctypes.data, 0)
+    for number in range(frames[0, ROW_COUNT]):
+        for share in range(first, stop):
+            row = frames[share, TABLE] + 8 * WORDS * number
+            w = words_at(row, WORDS)
+            if share == 0 or w[SHARES] > 1:
+                _call(w[0], row)
+        done, turns = _add_atomic(counter, stop - first) + stop - first, 0
+        while done < shares * (number + 1):
+            turns += 1
+            if turns > _LOOKS:
+                give_way()
+            done = _add_atomic(counter, 0)
 
 
 @kernel

@@ -17,7 +17,7 @@ from tinytorch.core.ops.layout import Pair, output_positions
 from tinytorch.core.ops.spatial import _averaging
 from tinytorch.perf.kernels.binding import Binder, Node, Value, View, aligned
 from tinytorch.perf.kernels.convolution import SCRATCH, Geometry, correlate, forward_pass, pack_weights, weight_panels
-from tinytorch.perf.kernels.entries import WORDS, Entry, floats_at, matrix_at, words_at
+from tinytorch.perf.kernels.entries import WORDS, Entry, floats_at, matrix_at, part, words_at
 from tinytorch.perf.kernels.gemm.packed_matmul import relu_line
 from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES
 from tinytorch.perf.kernels.runtime.compiling import kernel
@@ -47,12 +47,13 @@ def _convolve_windows(row: int) -> None:
     source, into, bias = floats_at(w[1], 1 << 40), floats_at(w[2], 1 << 40), floats_at(w[4], filled)
     tables, behind = words_at(w[5], 1 << 40), (w[6] - w[5]) // 8
     panels = (filled + COLUMNS - 1) // COLUMNS
+    first, last = part(w, w[7])
     for panel in range(panels):
         # Widths differ by one vector at most, as in `panels.panel_bounds`.
         column = panel * (filled // LANES) // panels * LANES
         wide = (panel + 1) * (filled // LANES) // panels * LANES - column
         packed = floats_at(w[3] + 4 * taps * channels * column, 1 << 40)
-        for number in range(w[7]):
+        for number in range(first, last):
             at = number * LINE
             begin, count = behind + tables[at], tables[at + 1]
             if wide > LANES:
@@ -81,7 +82,8 @@ def _pool(row: int) -> None:
     w = words_at(row, WORDS)
     height, width, rows, columns, channels = w[4], w[5], w[6], w[7], w[14]
     share = np.float32(1 / (w[8] * w[9]))
-    for position in range(w[3] * rows * columns):
+    first, last = part(w, w[3] * rows * columns)
+    for position in range(first, last):
         image, rest = position // (rows * columns), position % (rows * columns)
         top, bottom = reach(rest // columns, w[10], w[12], height, w[8])
         left, right = reach(rest % columns, w[11], w[13], width, w[9])
@@ -213,7 +215,7 @@ def _bind_windows(
     source = View(maps.buffer, -zeros, (zeros,), (1,))
     sizes = (len(lines), channels, filled, high * wide, relu, zeros)
     words = (source, output, panels, added, of_lines, of_entries, *sizes)
-    binder.emit(convolve_windows, words, (maps, panels, added, of_lines, of_entries), output)
+    binder.emit(convolve_windows, words, (maps, panels, added, of_lines, of_entries), output, divisible=True)
     return output
 
 
@@ -229,8 +231,9 @@ def _bind_correlation(
     out, each, high, wide = weight.shape
     groups = node.params["groups"]
     positions = (node.output.shape[2], node.output.shape[3])
-    moves = tuple(node.params[name] for name in ("stride", "padding", "dilation"))
-    geometry = Geometry((images, height, width, channels), weight.shape, positions, *moves, groups)
+    stride, padding, dilation = (node.params[name] for name in ("stride", "padding", "dilation"))
+    sizes = (images, height, width, channels)
+    geometry = Geometry(sizes, weight.shape, positions, stride, padding, dilation, groups)
     one = forward_pass(geometry)
 
     def panels() -> Array:
@@ -279,7 +282,7 @@ def _bind_pool(node: Node, binder: Binder) -> View:
     rows, columns = output_positions((height, width), window, stride, padding)
     output = _channels_last(binder, node.output.shape, channels)
     sizes = (images, height, width, rows, columns, *window, *stride, *padding, channels, pixel, channels)
-    binder.emit(pool, (maps, output, *sizes, int(node.op is ops.avg_pool2d)), (maps,), output)
+    binder.emit(pool, (maps, output, *sizes, int(node.op is ops.avg_pool2d)), (maps,), output, divisible=True)
     return output
 
 

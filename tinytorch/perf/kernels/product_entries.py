@@ -10,7 +10,7 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.op import Array
 from tinytorch.perf.kernels.binding import Binder, Node, Value, View, aligned, row_strides
-from tinytorch.perf.kernels.entries import WORDS, Entry, floats_at, matrix_at, words_at
+from tinytorch.perf.kernels.entries import WORDS, Entry, floats_at, matrix_at, part, words_at
 from tinytorch.perf.kernels.gemm.packed_matmul import (
     ACTIVATIONS,
     add_line,
@@ -56,7 +56,8 @@ def _rows(row: int) -> None:
     x, output = matrix_at(w[1], rows, inner), matrix_at(w[5], rows, columns)
     panels, bias = floats_at(w[2], inner * columns), floats_at(w[3], columns)
     residual = matrix_at(w[4], rows if w[4] else 0, columns)
-    product_items(0, w[10], x, False, nothing, False, panels, bias, residual, nothing, output, w[8], 0)
+    first, last = part(w, w[10])
+    product_items(first, last, x, False, nothing, False, panels, bias, residual, nothing, output, w[8], 0)
 
 
 def _matrices(row: int) -> None:
@@ -135,7 +136,7 @@ def _bind_linear(node: Node, binder: Binder) -> View:
         binder.emit(one_row, (*words, line or 0), reads, output, scratch=() if line is None else (line,))
     else:
         items = groups_of(columns) * -(-rows // _CHUNK)
-        binder.emit(many_rows, (*words, rows, items), reads, output)
+        binder.emit(many_rows, (*words, rows, items), reads, output, divisible=True)
     return output
 
 
@@ -178,8 +179,8 @@ def _bind_matmul(node: Node, binder: Binder) -> View:
     numbers = [_places(view, front) for view in (wide_a, wide_b, output)]
     places = np.ascontiguousarray(np.stack(numbers, axis=1)).reshape(-1)
     table = binder.prepared(("places", places.tobytes()), None, lambda: places)
-    words = (wide_a, wide_b, output, table, len(numbers[0]), rows, inner, columns, int(transposed))
-    words = (*words, groups_of(columns) * -(-rows // _CHUNK))
+    sizes = (len(numbers[0]), rows, inner, columns, int(transposed), groups_of(columns) * -(-rows // _CHUNK))
+    words = (wide_a, wide_b, output, table, *sizes)
     binder.emit(many_matrices, words, (wide_a, wide_b, table), output)
     return View(output.buffer, 0, node.output.shape, row_strides(node.output.shape))
 

@@ -10,8 +10,18 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.op import Op
 from tinytorch.perf.kernels.attention.forward import PLAN, attend, attend_one, scratch_sizes
-from tinytorch.perf.kernels.binding import Binder, Node, View
-from tinytorch.perf.kernels.entries import WORDS, Entry, bits_of_float, floats_at, matrix_at, words_at
+from tinytorch.perf.kernels.binding import Binder, Node, View, most_shares
+from tinytorch.perf.kernels.entries import (
+    SHARE,
+    SHARES,
+    WORDS,
+    Entry,
+    bits_of_float,
+    floats_at,
+    matrix_at,
+    part,
+    words_at,
+)
 from tinytorch.perf.kernels.gemm.packed_matmul import tile_height
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, multiply_tile
 from tinytorch.perf.kernels.normalization import row_moments
@@ -29,7 +39,8 @@ def _layer_norm(row: int) -> None:
     w = words_at(row, WORDS)
     width = w[6]
     weight, bias, epsilon = floats_at(w[2], width), floats_at(w[3], width), floats_at(row + 56, 1)[0]
-    for number in range(w[5]):
+    first, last = part(w, w[5])
+    for number in range(first, last):
         x, output = floats_at(w[1] + 4 * number * width, width), floats_at(w[4] + 4 * number * width, width)
         mean, inverse = row_moments(x, epsilon)
         for i in range(width):
@@ -40,7 +51,8 @@ def _softmax(row: int) -> None:
     """Write softmax of rows, or its logarithm; words: x, output, rows, width, whether the logarithm."""
     w = words_at(row, WORDS)
     width = w[4]
-    for number in range(w[3]):
+    first, last = part(w, w[3])
+    for number in range(first, last):
         x, output = floats_at(w[1] + 4 * number * width, width), floats_at(w[2] + 4 * number * width, width)
         if w[5]:
             largest, total = row_maximum(x), _ZERO
@@ -127,23 +139,27 @@ def attend_head(
 
 
 def _attend_short(row: int) -> None:
-    """Attend in short sequences; words: packed, output, sequences, positions, heads, depth, causal, scratch."""
+    """Attend in short sequences; words: packed, output, sequences, positions, heads, depth, causal, scratch,
+    floats of it for a share.
+    """
     w = words_at(row, WORDS)
     length, depth, width = w[4], w[6], w[5] * w[6]
     filled, deep = (length + LANES - 1) // LANES * LANES, (depth + LANES - 1) // LANES * LANES
-    keys = matrix_at(w[8], depth, filled)
-    scores = matrix_at(w[8] + 4 * depth * filled, ROWS, filled)
-    sums = matrix_at(w[8] + 4 * (depth + ROWS) * filled, ROWS, deep)
-    scratch = (keys, scores, sums, floats_at(w[8] + 4 * ((depth + ROWS) * filled + ROWS * deep), ROWS))
-    for sequence in range(w[3]):
+    at = w[8] + 4 * w[SHARE] * w[9]
+    keys = matrix_at(at, depth, filled)
+    scores = matrix_at(at + 4 * depth * filled, ROWS, filled)
+    sums = matrix_at(at + 4 * (depth + ROWS) * filled, ROWS, deep)
+    scratch = (keys, scores, sums, floats_at(at + 4 * ((depth + ROWS) * filled + ROWS * deep), ROWS))
+    first, last = part(w, w[3] * w[5])
+    for item in range(first, last):
+        sequence, head = item // w[5], item % w[5]
         out = matrix_at(w[2] + 4 * sequence * length * width, length, width)
-        packed = w[1] + 12 * sequence * length * width
-        for head in range(w[5]):
-            attend_head(packed, head, length, width, depth, w[7] == 1, scratch, out)
+        attend_head(w[1] + 12 * sequence * length * width, head, length, width, depth, w[7] == 1, scratch, out)
 
 
 def _attend(row: int) -> None:
-    """Attend; words: q, k, v, output, plan, floats of the output, scratch, its floats, whether there is one query.
+    """Attend; words: q, k, v, output, plan, floats of the output, scratch, its floats for a share, whether there is
+    one query.
 
     The plan is that of `attention.attend`.
     """
@@ -151,11 +167,12 @@ def _attend(row: int) -> None:
     # How far the operands reach is not asked for: a plan's steps stay inside.
     q, k, v = floats_at(w[1], 1 << 40), floats_at(w[2], 1 << 40), floats_at(w[3], 1 << 40)
     output, nothing = floats_at(w[4], w[6]), floats_at(row, 0)
-    plan, memory = words_at(w[5], PLAN), matrix_at(w[7], 1, w[8])
+    plan, memory = words_at(w[5], PLAN), matrix_at(w[7], w[SHARES], w[8])
+    share, shares = w[SHARE], w[SHARES]
     if w[9]:
-        attend_one(0, 1, 1, q, k, v, output, nothing, plan, memory)
+        attend_one(share, share + 1, shares, q, k, v, output, nothing, plan, memory)
     else:
-        attend(0, 1, 1, q, k, v, output, nothing, plan, memory)
+        attend(share, share + 1, shares, q, k, v, output, nothing, plan, memory)
 
 
 normalize_rows, softmax_rows, reduce_rows = Entry(_layer_norm), Entry(_softmax), Entry(_reduce)
@@ -168,7 +185,7 @@ def _bind_layer_norm(node: Node, binder: Binder) -> View:
     width = x.shape[-1]
     output = binder.new(x.shape)
     words = (x, weight, bias, output, x.size // width, width, bits_of_float(node.params["epsilon"]))
-    binder.emit(normalize_rows, words, (x, weight, bias), output)
+    binder.emit(normalize_rows, words, (x, weight, bias), output, divisible=True)
     return output
 
 
@@ -178,7 +195,7 @@ def _bind_softmax(node: Node, binder: Binder) -> View:
     output = binder.new(x.shape)
     width = x.shape[-1]
     words = (x, output, x.size // width, width, int(node.op is ops.log_softmax))
-    binder.emit(softmax_rows, words, (x,), output)
+    binder.emit(softmax_rows, words, (x,), output, divisible=True)
     return output.moved(lambda array: np.moveaxis(array, -1, axis))
 
 
@@ -211,9 +228,10 @@ def _bind_self_attention(node: Node, binder: Binder) -> View:
         return _attention(binder, (packed,) * 3, output, (heads, length, length, depth, causal), layouts)
     output = binder.new(node.output.shape)
     filled, deep = (-(-size // LANES) * LANES for size in (length, depth))
-    scratch = binder.new(((depth + ROWS) * filled + ROWS * deep + ROWS,))
-    words = (packed, output, batch, length, heads, depth, causal, scratch)
-    binder.emit(attend_short, words, (packed,), output, scratch=(scratch,))
+    floats = (depth + ROWS) * filled + ROWS * deep + -(-ROWS // LANES) * LANES
+    scratch = binder.new((most_shares(), floats))
+    words = (packed, output, batch, length, heads, depth, causal, scratch, floats)
+    binder.emit(attend_short, words, (packed,), output, scratch=(scratch,), divisible=True)
     return output
 
 
@@ -234,9 +252,9 @@ def _attention(
     numbers = np.array([*sizes, *(step for layout in layouts for step in layout)], np.int64)
     plan = binder.prepared(("attention", numbers.tobytes()), None, lambda: numbers)
     floats = sizes[2] if sizes[1] == 1 else int(sum(scratch_sizes(sizes[2], sizes[3])))
-    scratch = binder.new((floats,))
-    words = (*views, output, plan, output.size, scratch, floats, int(sizes[1] == 1))
-    binder.emit(attend_blocks, words, (*views, plan), output, scratch=(scratch,))
+    scratch = binder.new((most_shares(), floats))
+    words: tuple[int | View, ...] = (*views, output, plan, output.size, scratch, floats, int(sizes[1] == 1))
+    binder.emit(attend_blocks, words, (*views, plan), output, scratch=(scratch,), divisible=True)
     return output
 
 

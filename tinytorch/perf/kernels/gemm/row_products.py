@@ -134,6 +134,59 @@ _rows_by_four, _rows_by_one = _columns(4, 4, LANES), _columns(4, 1, LANES)
 _row_by_eight_floats = _columns(1, 1, _SHORT)
 
 
+def _sweep(ways: int) -> Any:
+    """Return ``f(x, weight, step, output, columns)``: add to ``output`` ``ways`` numbers of x times as many rows.
+
+    All but ``step``, the floats from row to row, and ``columns``, a multiple of `LANES`, are addresses.
+    """
+    vector, index = ir.VectorType(vectors.FLOAT, LANES), ir.IntType(64)
+
+    def sweep(_typing: Any, x: Any, weight: Any, step: Any, output: Any, columns: Any) -> Any:
+        def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            x, weight, step, output, columns = arguments
+            x, weight, output = (builder.inttoptr(each, vectors.FLOAT.as_pointer()) for each in (x, weight, output))
+            rows = [builder.gep(weight, [builder.mul(step, index(way))]) for way in range(ways)]
+            factors = [
+                vectors.filled(builder, builder.load(builder.gep(x, [index(way)])), vector) for way in range(ways)
+            ]
+            with cgutils.for_range_slice(builder, index(0), columns, index(LANES), index) as (column, _):
+                total = vectors.load(builder, output, column, vector)
+                for row, factor in zip(rows, factors, strict=True):
+                    numbers = vectors.load(builder, row, column, vector)
+                    total = vectors.fused_multiply_add(builder, factor, numbers, total)
+                vectors.store(builder, total, output, column)
+            return _context.get_dummy_value()
+
+        return types.void(*[types.intp for _ in (x, weight, step, output, columns)]), emit
+
+    return intrinsic(sweep)
+
+
+_sweep_one, _sweep_four = _sweep(1), _sweep(4)
+
+
+@kernel
+def affine_row(x: Any, weight: Any, bias: Any, output: Any) -> None:
+    """Fill ``output`` (1, n) with x (1, m) times weight (m, n) plus bias: weights come in the order of memory.
+
+    So memory gives them as fast as it can. Sums are kept in the first cache in place of registers, where four rows of
+    weights go by for each time that they are read and written.
+    """
+    inner, columns = weight.shape
+    for j in range(columns):
+        output[0, j] = bias[j]
+    whole, fours = columns // LANES * LANES, inner // 4 * 4
+    to = output.ctypes.data
+    for k in range(0, fours, 4):
+        _sweep_four(x.ctypes.data + 4 * k, weight.ctypes.data + 4 * k * columns, columns, to, whole)
+    for k in range(fours, inner):
+        _sweep_one(x.ctypes.data + 4 * k, weight.ctypes.data + 4 * k * columns, columns, to, whole)
+    if whole < columns:
+        for k in range(inner):
+            for j in range(whole, columns):
+                output[0, j] = multiply_add(x[0, k], weight[k, j], output[0, j])
+
+
 @kernel
 def affine(x: Any, weight: Any, bias: Any, output: Any) -> None:
     """Fill ``output`` (rows, n) with x (rows, m) times weight (m, n) plus bias: each weight is read once for four rows.
@@ -142,6 +195,9 @@ def affine(x: Any, weight: Any, bias: Any, output: Any) -> None:
     """
     rows, inner = x.shape
     columns = weight.shape[1]
+    if rows == 1:
+        affine_row(x, weight, bias, output)
+        return
     for row in range(rows):
         for j in range(columns):
             output[row, j] = bias[j]

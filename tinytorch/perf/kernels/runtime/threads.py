@@ -20,7 +20,8 @@ from tinytorch.perf.kernels.runtime.compiling import kernel
 #: Whether this system has what `wait_until` calls.
 POSSIBLE = hasattr(os, "sched_yield") and hasattr(time, "CLOCK_MONOTONIC")
 _CLOCK = np.int32(getattr(time, "CLOCK_MONOTONIC", 0))
-_give_way = types.ExternalFunction("sched_yield", types.int32())
+#: ``give_way()``: let others have the core until it is this thread's turn again; only where `POSSIBLE`.
+give_way = types.ExternalFunction("sched_yield", types.int32())
 _read_clock = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uintp))
 
 
@@ -34,7 +35,7 @@ def wait_until(signals: Any, place: Any, value: Any, ns: Any) -> Any:
     _read_clock(_CLOCK, clock.ctypes.data)
     end = clock[0] * 1_000_000_000 + clock[1] + ns
     while signals[place] != value:
-        _give_way()
+        give_way()
         _read_clock(_CLOCK, clock.ctypes.data)
         if clock[0] * 1_000_000_000 + clock[1] > end:
             return signals[place] == value
