@@ -178,7 +178,8 @@ def record_ring(
         verdict=verdict_between(grows, high=1.1),
         evidence="On this machine the ring ran on {ranks} and took {ring-measured} for its largest message; on all "
         "ranks over two it took {ring-growth}. The formula, which is a model and no measurement, gives "
-        "{ring-growth-large} from two to 4,096 ranks for the large array of the table, and {ring-growth-small} for the small one.",
+        "{ring-growth-large} from two to 4,096 ranks for the large array of the table, and {ring-growth-small} for the "
+        "small one.",
     )
 
 
