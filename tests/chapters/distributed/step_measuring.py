@@ -16,5 +16,5 @@ def measure(pair: Communicator) -> dict[str, Any]:
         "scaling": step_programs.scaling_times(pair, "mlp", 8, [1, 2], weak=False, **plan),
         "overlap": step_programs.overlap_times(pair, "mlp", 8, 2**16, **plan),
         "memory": step_programs.kept_memory(pair, "mlp", 7),
-        "steps": record_on_rank(pair, "mlp", 8, steps=2, bucket_bytes=2**14, products=1, burdened=1, seed=3),
+        **record_on_rank(pair, "mlp", 8, steps=2, bucket_bytes=2**14, products=1, burdened=1, seed=3),
     }

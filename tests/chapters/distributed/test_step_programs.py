@@ -64,7 +64,7 @@ def test_steps_are_recorded_with_and_without_overlap(told: Told, monkeypatch: py
 
     def launched(program: Any, ranks: int, arguments: Mapping[str, Any], **how: Any) -> list[Any]:
         asked.update(arguments, program=program, ranks=ranks, **how)
-        return [told[0]["steps"], {}]
+        return [told[0], {}]
 
     monkeypatch.setattr(step_recording, "launch", launched)
     steps = record_steps(2, model="mlp", batch=8, steps=2, burdened=1, products=1)

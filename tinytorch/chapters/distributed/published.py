@@ -72,9 +72,7 @@ def imagenet_2017() -> Iterator[PublishedResult]:
     gpus, images, parameters = 256, 256 * 32, 25_000_000
     whole = Part(step_s / 32, 0, parameters, 0.0, 0.0)
     nothing = Part(0.0, 0, 0, 0.0, 0.0)
-    workload = Workload(
-        "ResNet-50", 1, 1, images, whole, nothing, 0.120 / step_s, 0.0, 0.0, 0, 0, 4, 4, 4, "29 hours on 8 GPUs"
-    )
+    workload = Workload("ResNet-50", 1, 1, images, whole, nothing, 0.120 / step_s, 0.0, 0.0, 0, 0, 4, 4, 4)
     # 160 GB/s of NVLink for each P100, both directions together (NVIDIA Tesla P100 data sheet).
     cluster = Cluster(given_link(0.0, 80e9), given_link(0.0, 50e9 / 8 / 8), 8)
     for overlap, words in ((0.0, "nothing hidden"), (1.0, "all of the backward hides")):
@@ -151,7 +149,7 @@ def zero_2020() -> Iterator[PublishedResult]:
     """
     part = Part(0.0, 0, 7_500_000_000, 0.0, 0.0)
     none = Part(0.0, 0, 0, 0.0, 0.0)
-    workload = Workload("7.5 billion", 1, 1, 64, part, none, 0.5, 0.0, 0.0, 0, 0, 2, 2, 12, "none")
+    workload = Workload("7.5 billion", 1, 1, 64, part, none, 0.5, 0.0, 0.0, 0, 0, 2, 2, 12)
     cluster = Cluster(given_link(0.0, 1e9), given_link(0.0, 1e9), 16)
     names = ("nothing sharded", "optimizer state sharded", "and gradients", "and parameters")
     for stage, (name, published) in enumerate(zip(names, (120.0, 31.4, 16.6, 1.9), strict=True)):

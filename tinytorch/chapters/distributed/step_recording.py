@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -110,9 +110,8 @@ def record_steps(
         "seed": seed,
     }
     found = launch(record_on_rank, ranks, asked, threads=1, pinned=True)[0]
-    return StepRecordings(
-        *(tuple(Timeline.from_json(json.loads(text)) for text in found[way]) for way in ("overlapped", "afterwards"))
-    )
+    ways = ((pickle.loads(each) for each in pickle.loads(found[way])) for way in ("overlapped", "afterwards"))
+    return StepRecordings(*map(tuple, ways))
 
 
 def record_on_rank(
@@ -125,7 +124,7 @@ def record_on_rank(
     burdened: int | None,
     seed: int,
 ) -> dict[str, Any]:
-    """Run `record_steps` on one rank; return the timelines by way on rank 0."""
+    """Run `record_steps` on one rank; return the timelines by way on rank 0, pickled."""
     entry = models.entry(model)
     part = batch // communicator.size
     own = slice(communicator.rank * part, (communicator.rank + 1) * part)
@@ -148,16 +147,16 @@ def record_on_rank(
     order = [way for _ in range(steps) for way in draw.permutation(list(trainers)).tolist()]
     for way in [*list(trainers) * _WARM]:
         trainers[way].step((inputs, targets))
-    found: dict[str, list[Any]] = {name: [] for name in trainers}
+    found: dict[str, list[bytes]] = {name: [] for name in trainers}
     for way in order:
         with recorded(communicator) as recording:
             burden(square)
             trainers[way].step((inputs, targets))
         timeline = recording.gather()
         if timeline is not None:
-            # As one string: many small objects would make each later collection of garbage longer.
-            found[way].append(json.dumps(timeline.to_json()))
-    return found
+            # As bytes: many small objects would make each later collection of garbage longer.
+            found[way].append(pickle.dumps(timeline))
+    return {way: np.frombuffer(pickle.dumps(each), np.uint8) for way, each in found.items()}
 
 
 def typical(timelines: Sequence[Timeline]) -> Timeline:

@@ -218,7 +218,6 @@ def _workload(plan: _Plan, parts: Mapping[str, Measurement], kept: Mapping[str, 
         weight_bytes=_WEIGHT,
         gradient_bytes=_WEIGHT,
         state_bytes=_STATE,
-        source="one rank of this machine",
     )
 
 

@@ -24,7 +24,7 @@ def workload(blocks: int, examples: int, block_s: float = 1.0, ends_s: float = 0
     """Return a made-up workload whose parts are round numbers."""
     block = Part(block_s, 1000, 0, 10.0, 0.0)
     ends = Part(ends_s, 0, 0, 0.0, 0.0)
-    made = Workload("made up", blocks, 24, examples, block, ends, 2 / 3, 0.0, 1.0, 4, 0, 4, 4, 8, "made up")
+    made = Workload("made up", blocks, 24, examples, block, ends, 2 / 3, 0.0, 1.0, 4, 0, 4, 4, 8)
     return replace(made, **changed)
 
 

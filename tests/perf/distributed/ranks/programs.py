@@ -31,9 +31,8 @@ def talks(communicator: Communicator) -> dict[str, Any]:
         while not pending.done():
             pass
         found["begun all_reduce"] = pending.wait()
-        found["reduce_scatter"] = communicator.reduce_scatter(row)
         found["begun reduce_scatter"] = communicator.begin_reduce_scatter(row).wait()
-        found["all_gather"] = communicator.all_gather(row[None])
+        found["begun all_gather"] = communicator.begin_all_gather(row[None]).wait()
         whole = np.zeros((size, row.size))
         whole[rank] = row
         found["all_gather in place"] = communicator.begin_all_gather(whole[rank : rank + 1], out=whole).wait()
@@ -70,13 +69,13 @@ def refusals(communicator: Communicator) -> dict[str, str]:
         "dtype": lambda: communicator.all_reduce(np.ones(2, np.float16)),
         "byte order": lambda: communicator.all_reduce(np.ones(2, ">f4")),
         "room": lambda: communicator.all_reduce(row, out=np.ones(communicator.size, np.float32)),
-        "overlap": lambda: communicator.reduce_scatter(row, out=row[:1]),
-        "part": lambda: communicator.reduce_scatter(np.ones(communicator.size + 1)),
-        "axis": lambda: communicator.all_gather(np.array(1.0)),
+        "overlap": lambda: communicator.all_reduce(row[:-1], out=row[1:]),
+        "part": lambda: communicator.begin_reduce_scatter(np.ones(communicator.size + 1)),
+        "axis": lambda: communicator.begin_all_gather(np.array(1.0)),
         "root": lambda: communicator.broadcast(row, communicator.size),
-        "self": lambda: communicator.send(row, communicator.rank),
+        "self": lambda: communicator.begin_send(row, communicator.rank),
         "order": lambda: communicator.broadcast(np.ones((2, 3)).T),
-        "axes": lambda: communicator.send(np.ones((1,) * 9), (communicator.rank + 1) % communicator.size),
+        "axes": lambda: communicator.begin_send(np.ones((1,) * 9), (communicator.rank + 1) % communicator.size),
         "shapes": lambda: data_parallel(communicator, width=4 + communicator.rank, bucket_bytes=8),
         "settings": lambda: data_parallel(communicator, width=4, bucket_bytes=8 + communicator.rank),
         "rates": lambda: data_parallel(communicator, width=4, bucket_bytes=8, rate=0.1 + communicator.rank),

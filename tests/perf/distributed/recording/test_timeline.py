@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,6 @@ def test_a_late_rank_is_waited_for_and_named_with_what_it_did() -> None:
     nothing = {"unserved": 0, "hidden_waiting": 0, "hidden_moving": 0, "hidden": 0}
     assert early == {"computing": 100, "waiting": 150, "moving": 50, "between": 20, "exposed": 200, **nothing}
     assert late == {"computing": 245, "waiting": 0, "moving": 50, "between": 25, "exposed": 50, **nothing}
-    assert [track.cpu_per_wall for track in timeline.tracks] == [0.5, 0.5]
     (straggler,) = timeline.stragglers()
     assert straggler.rank == 1
     assert straggler.cost_seconds == pytest.approx(150 * NANO)
@@ -110,7 +109,6 @@ def test_what_is_in_flight_while_a_rank_computes_is_hidden() -> None:
     (delay,) = timeline.delays()
     assert delay.rank == 1
     assert delay.waited == {0: pytest.approx(16 * NANO)}
-    assert parts_of(timeline.shares(least_bytes=4097)[0])["hidden"] == 0
 
 
 def test_a_poll_that_finds_a_call_complete_ends_its_flight() -> None:
@@ -185,8 +183,6 @@ def test_what_is_no_timeline_is_refused() -> None:
     timeline = made_timeline(blocking())
     with pytest.raises(ValueError, match="clocks must be those of 2 ranks, not of 1"):
         Timeline(timeline.tracks, Clocks(timeline.clocks.readings[:1]), oversubscribed=False)
-    with pytest.raises(ValueError, match="timeline of version 1, not None"):
-        Timeline.from_json({})
 
 
 #: Of each collective: whether it blocks, bytes, and for each rank how long it computes before and after it begins.
@@ -244,7 +240,7 @@ def test_parts_make_up_the_time_whatever_the_clocks_show(ranks: int, steps: Any,
     back = Clocks(tuple((Reading(0, float(-shift), 0.0),) for shift in shifts[:ranks]))
     moved = Timeline(tuple(on_rank_0(track, back) for track in tracks), timeline.clocks, oversubscribed=False)
     assert moved == timeline
-    assert Timeline.from_json(json.loads(json.dumps(timeline.to_json()))) == timeline
+    assert pickle.loads(pickle.dumps(timeline)) == timeline
 
 
 # --- traces ----------------------------------------------------------------------------------------------------------

@@ -164,15 +164,18 @@ def train_from_checkpoint(
     return {**problem.model.state_dict(), "losses": np.array(losses), "bytes": trainer.optimizer.state_nbytes()}
 
 
-def with_dropout(communicator: Communicator, make: Callable[[Sequence[Parameter]], Optimizer] = adamw) -> DataParallel:
-    model = Sequential(Linear(6, 16, seed=2), Dropout(0.5, seed=3), ReLU(), Linear(16, 5, seed=3))
+def small(
+    communicator: Communicator, make: Callable[[Sequence[Parameter]], Optimizer] = adamw, p: float = 0.0
+) -> DataParallel:
+    """Return a trainer of a model that drops out with probability ``p``."""
+    model = Sequential(Linear(6, 16, seed=2), Dropout(p, seed=3), ReLU(), Linear(16, 5, seed=3))
     return DataParallel(model, make, loss, communicator)
 
 
-def restart_with_dropout(communicator: Communicator, folder: str) -> dict[str, Any]:
-    """Return losses of a run with Dropout, and of one that is interrupted and continued; what wrong restarts are told.
+def restart(communicator: Communicator, folder: str) -> dict[str, Any]:
+    """Return losses of a run and of one that is interrupted and continued, and what wrong restarts are told.
 
-    Each rank draws masks of its own, so a restart is the same only if the generators are restored.
+    Also ``drawn``, numbers of a Dropout's generator, of which each rank has its own part.
     """
     problem = mlp()
     batches = ShardedBatches(
@@ -183,28 +186,26 @@ def restart_with_dropout(communicator: Communicator, folder: str) -> dict[str, A
         if steps == 3:
             raise InterruptedTrainingError
 
-    found: dict[str, Any] = {"whole": np.array(train(with_dropout(communicator), batches, 2, communicator))}
+    found: dict[str, Any] = {"whole": np.array(train(small(communicator), batches, 2, communicator))}
     checkpoints = Checkpoints(folder, every=2)
     with contextlib.suppress(InterruptedTrainingError):
-        train(with_dropout(communicator), batches, 2, communicator, checkpoints=checkpoints, after_step=stop)
-    trainer = with_dropout(communicator)
-    found["continued"] = np.array(train(trainer, batches, 2, communicator, checkpoints=checkpoints))
-    model = with_dropout(communicator).model
-    (dropout,) = [layer for _, layer in model.named_modules() if isinstance(layer, Dropout)]
+        train(small(communicator), batches, 2, communicator, checkpoints=checkpoints, after_step=stop)
+    found["continued"] = np.array(train(small(communicator), batches, 2, communicator, checkpoints=checkpoints))
+    (dropout,) = [layer for _, layer in small(communicator, p=0.5).model.named_modules() if isinstance(layer, Dropout)]
     found["drawn"] = dropout.generator.random(3)
-    return found | wrong_restarts(communicator, folder, with_dropout(communicator), batches)
+    return found | wrong_restarts(communicator, folder, small(communicator), batches)
 
 
 def wrong_restarts(
     communicator: Communicator, folder: str, trainer: DataParallel, batches: ShardedBatches
 ) -> dict[str, Any]:
     """Return what each wrong restart is told, and whether all left the trainer as it was."""
-    alone = communicator.split(communicator.rank)
+    checkpoints = Checkpoints(folder, every=2)
     before = trainer.model.state_dict()
     wrong: dict[str, Callable[[], Any]] = {
-        "ranks": lambda: load_checkpoint(folder, with_dropout(alone), alone),
-        "rule": lambda: load_checkpoint(folder, with_dropout(communicator, momentum), communicator),
-        "plan": lambda: train(trainer, batches, 3, communicator, checkpoints=Checkpoints(folder, every=2)),
+        "draws": lambda: train(small(communicator, p=0.5), batches, 2, communicator, checkpoints=checkpoints),
+        "rule": lambda: load_checkpoint(folder, small(communicator, momentum), communicator),
+        "plan": lambda: train(trainer, batches, 3, communicator, checkpoints=checkpoints),
         "damaged": lambda: load_damaged(folder, trainer, communicator),
     }
     found: dict[str, Any] = {}

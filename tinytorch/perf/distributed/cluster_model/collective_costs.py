@@ -32,7 +32,6 @@ class GivenLink:
 
     Attributes:
         alpha_s: latency in seconds, at least 0. beta_s_per_byte: seconds a byte, at least 0.
-        source: who says so.
 
     Raises:
         ValueError: if a number is negative or not finite.
@@ -40,7 +39,6 @@ class GivenLink:
 
     alpha_s: float
     beta_s_per_byte: float
-    source: str = "given"
 
     def __post_init__(self) -> None:
         for name in ("alpha_s", "beta_s_per_byte"):
@@ -49,7 +47,7 @@ class GivenLink:
                 raise ValueError(f"{name} must be a finite number of seconds that is at least 0, not {value}")
 
 
-def given_link(alpha_s: float, bytes_per_second: float, source: str = "given") -> GivenLink:
+def given_link(alpha_s: float, bytes_per_second: float) -> GivenLink:
     """Return a link of a latency in seconds and a bandwidth in B/s in one direction.
 
     Raises:
@@ -57,7 +55,7 @@ def given_link(alpha_s: float, bytes_per_second: float, source: str = "given") -
     """
     if not bytes_per_second > 0:
         raise ValueError(f"bytes_per_second must be above 0, not {bytes_per_second}")
-    return GivenLink(alpha_s, 1 / bytes_per_second, source)
+    return GivenLink(alpha_s, 1 / bytes_per_second)
 
 
 @dataclass(frozen=True)

@@ -115,15 +115,10 @@ class Prediction:
         """Of a step."""
         return self.computing + self.bubble + self.tensor + self.handing + self.gradients + self.updating
 
-    @property
-    def examples_per_second(self) -> float:
-        """Over all ranks."""
-        return self.workload.examples / self.seconds
-
     def efficiency(self, one: Prediction) -> float:
         """Return examples a second and rank, over those of a prediction for another number of ranks, mostly one."""
-        each = self.examples_per_second / self.split.ranks
-        return each / (one.examples_per_second / one.split.ranks)
+        each = self.workload.examples / self.seconds / self.split.ranks
+        return each * one.seconds / one.workload.examples * one.split.ranks
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,6 @@ class Workload:
         sums_per_block: all-reduces of such messages that a tensor split makes in forward and backward of a block.
         tied_parameters: of the ends, that the first and the last stage of a pipeline both have.
         weight_bytes, gradient_bytes, state_bytes: of each parameter, the last the optimizer's.
-        source: where the times come from.
 
     Raises:
         ValueError: if a number is out of its range.
@@ -105,7 +104,6 @@ class Workload:
     weight_bytes: int
     gradient_bytes: int
     state_bytes: int
-    source: str
 
     def __post_init__(self) -> None:
         for name in ("blocks", "heads", "examples"):
@@ -184,11 +182,7 @@ def transformer_workload(
         examples,
         block=Part(block_s, 12 * h**2 + 7 * h, 6 * h, *kept),
         ends=Part(
-            ends_s,
-            vocabulary * h,
-            s * h + 2 * h,
-            4 * s * vocabulary + working[0],
-            s * h * (2 * c + 1) + working[1],
+            ends_s, vocabulary * h, s * h + 2 * h, 4 * s * vocabulary + working[0], s * h * (2 * c + 1) + working[1]
         ),
         backward_share=(passes - 1) / passes,
         update_s=0.0,
@@ -198,5 +192,4 @@ def transformer_workload(
         weight_bytes=c,
         gradient_bytes=c,
         state_bytes=12,
-        source=f"operations at {flops_per_second:.4g} FLOP/s",
     )

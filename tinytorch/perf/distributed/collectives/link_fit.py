@@ -21,6 +21,8 @@ TOLERANCE = 0.25
 FEWEST_SIZES = 3
 #: Sizes that a piece has to have: one more, as where it is cut is chosen by the times as well.
 FEWEST_IN_PIECE = 4
+#: Pieces at most.
+_MOST_PIECES = 3
 #: Resamples of the bootstrap, and the coverage of its intervals.
 RESAMPLES, CONFIDENCE = 2000, 0.95
 _TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
@@ -135,20 +137,18 @@ def fit(times: Mapping[int, Measurement], name: str | None = None, *, seed: int 
     )
 
 
-def fit_pieces(times: Mapping[int, Measurement], *, at_most: int = 3, seed: int = 0) -> tuple[FittedLink, ...]:
-    """Return the fewest lines that hold, each for a range of sizes; ``at_most`` if even they do not all hold.
+def fit_pieces(times: Mapping[int, Measurement], *, seed: int = 0) -> tuple[FittedLink, ...]:
+    """Return the fewest lines that hold, each for a range of sizes; three if even they do not all hold.
 
     MPI libraries change their protocol with the size: a small message is sent at once (eager), a large one when the
     receiver is ready (rendezvous). Of all ways to cut the sizes, each piece at least four, the one with the smallest
     sum of squares is taken.
 
     Raises:
-        ValueError: as `fit`, or if ``at_most`` is below 1.
+        ValueError: as `fit`.
     """
-    if at_most < 1:
-        raise ValueError(f"at_most must be at least 1 piece, not {at_most}")
     found: tuple[FittedLink, ...] = ()
-    for pieces in range(1, max(1, min(at_most, len(times) // FEWEST_IN_PIECE)) + 1):
+    for pieces in range(1, max(1, min(_MOST_PIECES, len(times) // FEWEST_IN_PIECE)) + 1):
         found = tuple(fit({size: times[size] for size in piece}, seed=seed) for piece in _best_cut(times, pieces))
         if all(piece.holds for piece in found):
             break

@@ -7,12 +7,11 @@ afterwards, from the events of all ranks on aligned clocks (`recording`): nothin
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import platform
 import socket
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -101,10 +100,7 @@ class Communicator:
         self._collectives = 0
         self._children = 0
         own = Place(self.rank, socket.gethostname(), os.getpid(), tuple(usable_cores()))
-        self.places = tuple(
-            Place(place["rank"], place["host"], place["process"], tuple(place["cores"]))
-            for place in self.exchange(asdict(own))
-        )
+        self.places: tuple[Place, ...] = tuple(self.exchange(own))
 
     @property
     def oversubscribed(self) -> bool:
@@ -133,39 +129,41 @@ class Communicator:
         array = _sendable(array)
         return self._begin(ops.begin_all_reduce, array, _room(out, array, array.shape, in_place=array))
 
-    def reduce_scatter(self, array: Array, out: Array | None = None) -> Array:
-        """Return this rank's part of the sum of every rank's ``array``, whose first axis is shared out in order.
+    def begin_reduce_scatter(self, array: Array) -> Pending:
+        """Begin to make this rank's part of the sum of every rank's ``array``, whose first axis is shared out in order.
+
+        The array may not be touched before `Pending.wait`, which returns the part.
 
         Raises:
             TypeError: if the dtype cannot be sent.
-            ValueError: if the first axis is no multiple of ``size``, or ``out`` does not fit.
+            ValueError: if the first axis is no multiple of ``size``.
         """
         array = _sendable(array)
-        return self._collective(ops.reduce_scatter, array, out=_room(out, array, self._part(array)))
+        if not array.ndim or array.shape[0] % self.size:
+            raise ValueError(
+                f"array's first axis must be a multiple of {self.size} ranks, but its shape is {array.shape}"
+            )
+        part = (array.shape[0] // self.size, *array.shape[1:])
+        return self._begin(ops.begin_reduce_scatter, array, np.empty(part, array.dtype))
 
-    def begin_reduce_scatter(self, array: Array, out: Array | None = None) -> Pending:
-        """Begin `reduce_scatter`; neither array may be touched before `Pending.wait`."""
-        array = _sendable(array)
-        return self._begin(ops.begin_reduce_scatter, array, _room(out, array, self._part(array)))
+    def begin_all_gather(self, array: Array, out: Array | None = None) -> Pending:
+        """Begin to join every rank's ``array``, of one shape, along the first axis in the order of ranks.
 
-    def all_gather(self, array: Array, out: Array | None = None) -> Array:
-        """Return every rank's ``array``, of one shape, joined along the first axis in the order of ranks.
-
-        ``array`` may be this rank's own part of ``out``.
+        ``array`` may be this rank's own part of ``out``. Neither may be touched before `Pending.wait`, which returns
+        the whole.
 
         Raises:
             TypeError: if the dtype cannot be sent.
             ValueError: if ``array`` has no axis, or ``out`` does not fit.
         """
         array = _sendable(array)
-        return self._collective(
-            ops.all_gather, array, out=_room(out, array, self._whole(array), in_place=self._own(out))
-        )
-
-    def begin_all_gather(self, array: Array, out: Array | None = None) -> Pending:
-        """Begin `all_gather`; neither array may be touched before `Pending.wait`."""
-        array = _sendable(array)
-        return self._begin(ops.begin_all_gather, array, _room(out, array, self._whole(array), in_place=self._own(out)))
+        if not array.ndim:
+            raise ValueError("array must have an axis to be joined along: pass array[None]")
+        own, length = None, array.shape[0]
+        if out is not None and out.ndim:
+            own = out[self.rank * length : (self.rank + 1) * length]
+        whole = (length * self.size, *array.shape[1:])
+        return self._begin(ops.begin_all_gather, array, _room(out, array, whole, in_place=own))
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
         """Fill ``array`` on every rank with that of rank ``root``, of the same shape and dtype; return it.
@@ -183,19 +181,13 @@ class Communicator:
         """Return once every rank has called it."""
         self._collective(ops.barrier)
 
-    def send(self, array: Array, to: int, tag: int = 0) -> None:
-        """Send an array of any shape; return when it may be changed, which can be when the receiver has it.
+    def begin_send(self, array: Array, to: int, tag: int = 0) -> Pending:
+        """Begin to send an array of any shape; it may not be changed before `Pending.wait`.
 
         Raises:
             TypeError: if the dtype cannot be sent.
             ValueError: if ``to`` is no other rank.
         """
-        self._checked_peer("to", to, other=True)
-        array = _sendable(array)
-        self._run(ops.send, array, header=ops.header_of(array), peer=to, tag=tag)
-
-    def begin_send(self, array: Array, to: int, tag: int = 0) -> Pending:
-        """Begin `send`; the array may not be changed before `Pending.wait`."""
         self._checked_peer("to", to, other=True)
         array = _sendable(array)
         header = ops.header_of(array)
@@ -213,14 +205,9 @@ class Communicator:
         return self._run(ops.receive, peer=source, tag=tag)
 
     def exchange(self, value: Any) -> list[Any]:
-        """Return what each rank gave, in the order of ranks: values that JSON can hold. For set-up, not for speed."""
-        text = np.frombuffer(json.dumps(value).encode(), np.uint8)
-        lengths = np.empty(self.size, np.int64)
-        self.raw.Allgather(np.array([text.size], np.int64), lengths)
-        joined = np.empty(int(lengths.sum()), np.uint8)
-        self.raw.Allgatherv(text, [joined, lengths])
-        ends = np.cumsum(lengths)
-        return [json.loads(joined[end - n : end].tobytes()) for n, end in zip(lengths, ends, strict=True)]
+        """Return what each rank gave, in the order of ranks: values that can be pickled. For set-up, not for speed."""
+        found: list[Any] = self.raw.allgather(value)
+        return found
 
     def duplicate(self) -> Communicator:
         """Return the same ranks as a group of its own, whose calls are matched apart from this one's."""
@@ -231,25 +218,6 @@ class Communicator:
         """Return the group of the ranks that gave the same ``color``, in their order."""
         self._children += 1
         return Communicator(self.raw.Split(color), f"{self.group}.{self._children}:{color}", self.activity)
-
-    def _part(self, array: Array) -> tuple[int, ...]:
-        if not array.ndim or array.shape[0] % self.size:
-            raise ValueError(
-                f"array's first axis must be a multiple of {self.size} ranks, but its shape is {array.shape}"
-            )
-        return (array.shape[0] // self.size, *array.shape[1:])
-
-    def _whole(self, array: Array) -> tuple[int, ...]:
-        if not array.ndim:
-            raise ValueError("array must have an axis to be joined along: pass array[None]")
-        return (array.shape[0] * self.size, *array.shape[1:])
-
-    def _own(self, out: Array | None) -> Array | None:
-        """Return this rank's part of what `all_gather` fills."""
-        if out is None or not out.ndim:
-            return None
-        length = out.shape[0] // self.size
-        return out[self.rank * length : (self.rank + 1) * length]
 
     def _checked_peer(self, name: str, rank: int, other: bool = False) -> None:
         if not 0 <= rank < self.size or (other and rank == self.rank):
@@ -323,7 +291,7 @@ def check_agreement(communicator: Communicator, facts: dict[str, Any]) -> None:
     """Return if every rank gives the same facts, and runs the same versions; all ranks call it.
 
     Args:
-        facts: what has to be the same, by the words that an error shall use; values that JSON can hold.
+        facts: what has to be the same, by the words that an error shall use.
 
     Raises:
         ValueError: on every rank, with the first fact that differs from rank 0's, the rank, and both values.

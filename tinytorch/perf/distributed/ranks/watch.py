@@ -36,7 +36,7 @@ class RankState:
     """One rank at one moment.
 
     Attributes:
-        rank, host, process: where it runs.
+        rank, process: its number and its process's. name: how messages call it.
         beat: counts the writings of this state; it stands still when the process does.
         in_call: the op of communication that it is in, or "".
         calls, ops: how many of these it began, and how many ops it ended; a rank that works makes these grow.
@@ -46,8 +46,8 @@ class RankState:
     """
 
     rank: int
-    host: str
     process: int
+    name: str
     beat: int
     in_call: str
     calls: int
@@ -55,11 +55,6 @@ class RankState:
     last_op: str
     unchanged: float
     finished: bool = False
-
-    @property
-    def name(self) -> str:
-        """How messages call it."""
-        return f"rank {self.rank} ({self.host}, process {self.process})"
 
     def told(self) -> str:
         """Return what it does, as the second half of a sentence."""
@@ -163,20 +158,9 @@ class Watch:
     def state(self, finished: bool = False) -> RankState:
         """Return what this rank does now."""
         activity, last, rank = self.communicator.activity, self.last, self.communicator.rank
-        unchanged = time.monotonic() - max(activity.since, last.when)
-        place = self.communicator.places[rank]
-        return RankState(
-            rank,
-            place.host,
-            place.process,
-            self._beat,
-            activity.now,
-            activity.calls,
-            last.ops,
-            last.name,
-            unchanged,
-            finished,
-        )
+        place, unchanged = self.communicator.places[rank], time.monotonic() - max(activity.since, last.when)
+        working = (activity.now, activity.calls, last.ops, last.name, unchanged)
+        return RankState(rank, place.process, str(place), self._beat, *working, finished)
 
     def start(self) -> None:
         """Write the first state and begin to look."""

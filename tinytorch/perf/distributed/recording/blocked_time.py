@@ -12,14 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 from tinytorch.perf.distributed.ranks.collective_ops import BEGINNINGS
-from tinytorch.perf.distributed.recording.intervals import (
-    Interval,
-    common,
-    gaps,
-    innermost_intervals,
-    length,
-    merged,
-)
+from tinytorch.perf.distributed.recording.intervals import Interval, common, gaps, innermost_intervals, length, merged
 from tinytorch.perf.distributed.recording.matched_calls import MatchedCall, RankCall
 from tinytorch.perf.distributed.recording.tracks import Track
 
@@ -152,13 +145,8 @@ def _unserved(
     return longest
 
 
-def shares_of(
-    track: Track,
-    matched_calls: Iterable[MatchedCall],
-    blocked_times: Iterable[Blocked],
-    least_bytes: int = LEAST_BYTES,
-) -> Shares:
-    """Return the shares of a rank's time; calls of fewer than ``least_bytes`` do not count as hidden."""
+def shares_of(track: Track, matched_calls: Iterable[MatchedCall], blocked_times: Iterable[Blocked]) -> Shares:
+    """Return the shares of a rank's time; calls of fewer than `LEAST_BYTES` do not count as hidden."""
     pairs = [(matched, call) for matched in matched_calls for call in matched.calls if call.rank == track.rank]
     own = [each for each in blocked_times if each.rank == track.rank]
     waiting, unserved = sum(length(each.waiting) for each in own), sum(length(each.unserved) for each in own)
@@ -169,7 +157,7 @@ def shares_of(
         if inner.event not in track.comm_info
     )
     busy, spoken = length(computing), length(communicating(track))
-    large = [(matched, call) for matched, call in pairs if call.flight and call.bytes >= least_bytes]
+    large = [(matched, call) for matched, call in pairs if call.flight and call.bytes >= LEAST_BYTES]
     hidden = common(merged(call.flight for _, call in large if call.flight), computing)
     hidden_moving = common(merged(_moving(matched, call) for matched, call in large), computing)
     return Shares(

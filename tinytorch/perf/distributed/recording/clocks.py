@@ -1,9 +1,9 @@
-"""Clocks of ranks: how far each one's is from rank 0's, how well that is known, and how it drifts.
+"""Clocks of ranks: how far each one's is from rank 0's, and how well that is known.
 
 Each process has a clock of its own, and on other machines it started at another time and runs at another rate. Rank 0
 asks every rank for the time and takes the answer for the middle of the round trip. The fastest of many trips tells
 most: the answer was given somewhere within it, so that half of it bounds the error, whichever way was the slower one
-(F. Cristian, 1989, doi:10.1007/BF01784024). Asked again after the run, the clocks show their drift.
+(F. Cristian, 1989, doi:10.1007/BF01784024). Asked again after the run, the clocks show their drift, which is evened out.
 """
 
 from __future__ import annotations
@@ -48,14 +48,6 @@ class Reading:
     error: float
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
-    """How much faster than a rank's clock that of rank 0 runs, and how wrong that can be, both in seconds a second."""
-
-    rate: float
-    error: float
-
-
 @dataclass(frozen=True)
 class Clocks:
     """The clocks of all ranks, each read once or more; ``readings[rank]`` are in the order of time.
@@ -74,23 +66,14 @@ class Clocks:
     def on_rank_0(self, rank: int, times: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Return ``times`` of a rank's own clock, in ns, as times of rank 0's clock."""
         own = np.asarray(times, np.int64)
-        return own + np.rint(self._between(rank, own, "offset")).astype(np.int64)
-
-    def error(self, rank: int, times: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Return by how many ns `on_rank_0` can be wrong at most, if the clock drifts evenly between its readings."""
-        return self._between(rank, np.asarray(times, np.int64), "error")
+        readings = self.readings[rank]
+        start = readings[0].at  # relative to it, times keep their nanoseconds as floats
+        known, offsets = [each.at - start for each in readings], [each.offset for each in readings]
+        return own + np.rint(np.interp((own - start).astype(np.float64), known, offsets)).astype(np.int64)
 
     def largest_error(self, rank: int) -> float:
-        """Return the largest `error` of a rank at any time, in ns."""
+        """Return by how many ns `on_rank_0` can be wrong at most, if the clock drifts evenly between its readings."""
         return max(reading.error for reading in self.readings[rank])
-
-    def drift(self, rank: int) -> Drift | None:
-        """Return the drift from the first to the last reading, None if the clock was read only once."""
-        first, last = self.readings[rank][0], self.readings[rank][-1]
-        if first is last:
-            return None
-        apart = last.at - first.at
-        return Drift((last.offset - first.offset) / apart, (first.error + last.error) / apart)
 
     def followed_by(self, later: Clocks) -> Clocks:
         """Return these readings and later ones of the same ranks.
@@ -101,13 +84,6 @@ class Clocks:
         if len(later.readings) != len(self.readings):
             raise ValueError(f"later must be clocks of {len(self.readings)} ranks, not of {len(later.readings)}")
         return Clocks(tuple(first + second for first, second in zip(self.readings, later.readings, strict=True)))
-
-    def _between(self, rank: int, own: npt.NDArray[np.int64], name: str) -> npt.NDArray[np.float64]:
-        readings = self.readings[rank]
-        start = readings[0].at  # relative to it, times keep their nanoseconds as floats
-        known = [reading.at - start for reading in readings]
-        values = [getattr(reading, name) for reading in readings]
-        return np.asarray(np.interp((own - start).astype(np.float64), known, values), np.float64)
 
 
 def reading_of(trips: Sequence[RoundTrip]) -> Reading:
@@ -150,8 +126,7 @@ def align(communicator: Communicator, *, trips: int = TRIPS, clock: Clock = time
             _answer(apart, clock)
     finally:
         apart.Free()
-    told = communicator.exchange([(reading.at, reading.offset, reading.error) for reading in found])[0]
-    return Clocks(tuple((Reading(*values),) for values in told))
+    return Clocks(tuple((reading,) for reading in communicator.exchange(found)[0]))
 
 
 def _ask(raw: Any, rank: int, trips: int, clock: Clock) -> list[RoundTrip]:

@@ -10,44 +10,26 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from tinytorch.core.dispatch import Observer, observed_by
 from tinytorch.core.op import Array, Call, Saved
 from tinytorch.perf.distributed.ranks.collective_ops import BEGINNINGS, COMMUNICATION
 from tinytorch.perf.distributed.ranks.communicator import Communicator
-from tinytorch.perf.distributed.recording.blocked_time import (
-    LEAST_BYTES,
-    Blocked,
-    Shares,
-    blocked_times_of,
-    shares_of,
-)
-from tinytorch.perf.distributed.recording.clocks import Clocks, Reading, align
+from tinytorch.perf.distributed.recording.blocked_time import Blocked, Shares, blocked_times_of, shares_of
+from tinytorch.perf.distributed.recording.clocks import Clocks, align
 from tinytorch.perf.distributed.recording.matched_calls import MatchedCall, matched_calls_of
 from tinytorch.perf.distributed.recording.stragglers import Delay, Straggler, delays_of, stragglers_of
 from tinytorch.perf.distributed.recording.timeline_trace import timeline_trace
-from tinytorch.perf.distributed.recording.tracks import (
-    CommInfo,
-    Json,
-    Track,
-    on_rank_0,
-    track_from_json,
-    track_to_json,
-)
+from tinytorch.perf.distributed.recording.tracks import CommInfo, Track, on_rank_0
 from tinytorch.perf.events.stream import Profile, Recorder
 from tinytorch.perf.measuring import collector_off
 from tinytorch.perf.measuring.atomic_io import write_whole
-
-#: The version of `Timeline.to_json`; it rises whenever a reader of it would have to change.
-_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -56,7 +38,7 @@ class Timeline:
 
     Attributes:
         tracks: of each rank, in order; their times are in ns of rank 0's ``time.perf_counter_ns``.
-        clocks: by which they were put there, with their errors and drift.
+        clocks: by which they were put there, with their errors.
         oversubscribed: whether ranks shared cores, so that times tell nothing of how fast they would be alone.
 
     Raises:
@@ -109,12 +91,9 @@ class Timeline:
         """Every call in which a rank stood still for another."""
         return tuple(blocked_times_of(self.tracks, self.matched_calls))
 
-    def shares(self, least_bytes: int = LEAST_BYTES) -> list[Shares]:
-        """Return what the time of each rank went to, in the order of ranks.
-
-        Calls of fewer than ``least_bytes`` do not count as hidden: there is nothing in them to hide.
-        """
-        return [shares_of(track, self.matched_calls, self.blocked_times, least_bytes) for track in self.tracks]
+    def shares(self) -> list[Shares]:
+        """Return what the time of each rank went to, in the order of ranks."""
+        return [shares_of(track, self.matched_calls, self.blocked_times) for track in self.tracks]
 
     def delays(self) -> list[Delay]:
         """Return every communication in which ranks stood still for another, the costliest first."""
@@ -125,32 +104,8 @@ class Timeline:
         return stragglers_of(self.tracks, self.delays())
 
     def export_chrome_trace(self, path: str | Path) -> Path:
-        """Write Chrome trace JSON, which Perfetto opens, with a process for each rank; return the path.
-
-        See `timeline_trace.timeline_trace`.
-        """
+        """Write `timeline_trace`, which Perfetto opens, as JSON; return the path."""
         return write_whole(path, json.dumps(timeline_trace(self.tracks, self.matched_calls)))
-
-    def to_json(self) -> Json:
-        """Return all of it as JSON holds it."""
-        return {
-            "timeline": _VERSION,
-            "oversubscribed": self.oversubscribed,
-            "clocks": [[asdict(reading) for reading in readings] for readings in self.clocks.readings],
-            "tracks": [track_to_json(track) for track in self.tracks],
-        }
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Timeline:
-        """Return the timeline that `to_json` wrote.
-
-        Raises:
-            ValueError: if ``values`` are none, or of another version.
-        """
-        if values.get("timeline") != _VERSION:
-            raise ValueError(f"values must be a timeline of version {_VERSION}, not {values.get('timeline')!r}")
-        clocks = Clocks(tuple(tuple(Reading(**each) for each in readings) for readings in values["clocks"]))
-        return cls(tuple(map(track_from_json, values["tracks"])), clocks, bool(values["oversubscribed"]))
 
 
 class CommRecorder(Observer):
@@ -231,25 +186,11 @@ class RankRecording:
         if not self._ended:
             self._clocks = self._clocks.followed_by(align(communicator))
             self._ended = True
-        texts = _gathered(communicator, json.dumps(track_to_json(track)))
-        if texts is None:
+        tracks: list[Track] | None = communicator.raw.gather(track)
+        if tracks is None:
             return None
-        tracks = [on_rank_0(track_from_json(json.loads(text)), self._clocks) for text in texts]
-        return Timeline(tuple(tracks), self._clocks, communicator.oversubscribed)
-
-
-def _gathered(communicator: Communicator, text: str) -> list[str] | None:
-    """Return the text of each rank on rank 0, None on the others."""
-    own = np.frombuffer(text.encode(), np.uint8)
-    lengths = np.empty(communicator.size, np.int64)
-    communicator.raw.Gather(np.array([own.size], np.int64), lengths)
-    if communicator.rank:
-        communicator.raw.Gatherv(own, None)
-        return None
-    joined = np.empty(int(lengths.sum()), np.uint8)
-    communicator.raw.Gatherv(own, [joined, lengths])
-    ends = np.cumsum(lengths)
-    return [joined[end - n : end].tobytes().decode() for n, end in zip(lengths, ends, strict=True)]
+        moved = tuple(on_rank_0(each, self._clocks) for each in tracks)
+        return Timeline(moved, self._clocks, communicator.oversubscribed)
 
 
 @contextmanager

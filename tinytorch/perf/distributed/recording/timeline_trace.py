@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from tinytorch.perf.distributed.recording.matched_calls import MatchedCall, RankCall
-from tinytorch.perf.distributed.recording.tracks import Json, Track
+from tinytorch.perf.distributed.recording.tracks import Track
 from tinytorch.perf.events.trace import chrome_trace
+
+Json = dict[str, Any]
 
 
 def timeline_trace(tracks: Sequence[Track], matched_calls: Sequence[MatchedCall]) -> Json:

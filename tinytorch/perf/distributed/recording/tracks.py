@@ -1,19 +1,15 @@
-"""Tracks: what one rank recorded, with what tells which of its calls belong to those of other ranks; and as JSON."""
+"""Tracks: what one rank recorded, with what tells which of its calls belong to those of other ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinytorch.core.op import Spec, Work
 from tinytorch.perf.distributed.ranks.communicator import Place
 from tinytorch.perf.distributed.recording.clocks import Clocks
-from tinytorch.perf.events.stream import Event, Profile, Span
-
-Json = dict[str, Any]
+from tinytorch.perf.events.stream import Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +54,6 @@ class Track:
     cpu_ns: int
 
     @property
-    def cpu_per_wall(self) -> float:
-        """CPU time over wall time: below 1, something else had the core for a part of the time."""
-        return self.cpu_ns / (self.profile.end - self.profile.start)
-
-    @property
     def rank(self) -> int:
         """The rank's number."""
         return self.place.rank
@@ -88,52 +79,3 @@ def on_rank_0(track: Track, clocks: Clocks) -> Track:
         end=end,
     )
     return replace(track, profile=made)
-
-
-def track_to_json(track: Track) -> Json:
-    """Return the track as JSON holds it: what many events have in common stands there once."""
-    kinds: dict[tuple[Any, ...], int] = {}
-    rows = []
-    for event in track.profile.events:
-        work = None if event.work is None else tuple(event.work)
-        operands = tuple(map(_spec_to_json, (event.output, *event.inputs)))
-        kind = (event.op, event.implementation, event.phase, event.path, operands, work, event.traffic)
-        rows.append([kinds.setdefault(kind, len(kinds)), event.start, event.end, event.self_ns])
-    profile = track.profile
-    return {
-        "place": asdict(track.place),
-        "run": [profile.start, profile.end, profile.process, profile.thread, profile.blas_threads],
-        "kinds": list(kinds),
-        "events": rows,
-        "spans": [[span.path, span.module, span.depth, span.start, span.end] for span in profile.spans],
-        "comm_info": [[index, asdict(info)] for index, info in track.comm_info.items()],
-        "cpu": track.cpu_ns,
-    }
-
-
-def track_from_json(values: Mapping[str, Any]) -> Track:
-    """Return the track that `track_to_json` wrote."""
-    kinds = [_kind_from_json(kind) for kind in values["kinds"]]
-    rows = [[*kinds[number], start, end, own] for number, start, end, own in values["events"]]
-    events = tuple(Event(*row) for row in rows)
-    start, end, process, thread, blas_threads = values["run"]
-    spans = tuple(Span(*span) for span in values["spans"])
-    place = Place(**{**values["place"], "cores": tuple(values["place"]["cores"])})
-    comm_info = {int(index): CommInfo(**info) for index, info in values["comm_info"]}
-    return Track(place, Profile(events, spans, start, end, process, thread, blas_threads), comm_info, values["cpu"])
-
-
-def _spec_to_json(spec: Spec) -> tuple[tuple[int, ...], str | None]:
-    return spec.shape, None if spec.dtype is None else spec.dtype.str
-
-
-def _spec_from_json(values: tuple[list[int], str | None]) -> Spec:
-    shape, dtype = values
-    return Spec(tuple(shape), None if dtype is None else np.dtype(dtype))
-
-
-def _kind_from_json(kind: list[Any]) -> tuple[Any, ...]:
-    """Return the fields of `Event` before its times."""
-    op, implementation, phase, path, operands, work, traffic = kind
-    output, *inputs = map(_spec_from_json, operands)
-    return op, implementation, phase, path, tuple(inputs), output, None if work is None else Work(*work), traffic

@@ -57,10 +57,6 @@ class ShardedBatches:
         """Return the numbers of all examples in the order of this epoch, (examples,) int64."""
         return np.random.default_rng((self.seed, epoch)).permutation(self.examples)
 
-    def chosen(self, epoch: int, step: int) -> Array:
-        """Return the numbers of this rank's examples in batch ``step`` of an epoch."""
-        return self._part(self.order(epoch), step)
-
     def epoch(self, epoch: int, first: int = 0) -> Iterator[tuple[Tensor, ...]]:
         """Yield this rank's part of each batch of an epoch, from batch ``first`` on."""
         order = self.order(epoch)

@@ -15,10 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tinytorch.core.layers import Dropout
-from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.perf.distributed.ranks.communicator import Communicator, check_agreement
 from tinytorch.perf.distributed.training.batches import ShardedBatches
@@ -49,7 +46,6 @@ def save_checkpoint(
         "ranks": communicator.size,
         "progress": progress,
         "optimizer": settings(trainer.optimizer),
-        "generators": communicator.exchange(_generators(trainer.model)),
     }
     if communicator.rank == 0:
         target = Path(folder) / f"step-{progress['steps']:08d}"
@@ -77,8 +73,8 @@ def load_checkpoint(
         plan: what the progress's ``plan`` has to be.
 
     Raises:
-        ValueError: on all ranks, if the checkpoint is damaged, of another version, model, optimizer or setting, or of
-            another number of ranks while a `Dropout` draws from each rank's own generator; nothing is changed then.
+        ValueError: on all ranks, if the checkpoint is damaged, of another version, model, optimizer or setting; nothing
+            is changed then.
     """
     written = _written(folder)
     latest = written[-1].name if written else None
@@ -89,7 +85,7 @@ def load_checkpoint(
         return None
     problem, read = "", None
     try:
-        read = _checked(written[-1], trainer, communicator, plan or {})
+        read = _checked(written[-1], trainer, plan or {})
     except ValueError as error:
         problem = str(error)
     for rank, told in enumerate(communicator.exchange(problem)):
@@ -99,8 +95,6 @@ def load_checkpoint(
     document, state = read
     restore_settings(trainer.optimizer, document["optimizer"])
     trainer.restore_state(state)
-    for name, module in _dropouts(trainer.model).items():
-        module.generator.bit_generator.state = document["generators"][communicator.rank][name]
     progress: dict[str, Any] = document["progress"]
     return progress
 
@@ -109,9 +103,7 @@ def _written(folder: str | Path) -> list[Path]:
     return sorted(Path(folder).glob("step-[0-9]*"))
 
 
-def _checked(
-    path: Path, trainer: DataParallel, communicator: Communicator, plan: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Array]]:
+def _checked(path: Path, trainer: DataParallel, plan: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return what the checkpoint holds, once it is known to fit."""
     document = _document(path / "progress.json")
     for name, value in plan.items():
@@ -120,12 +112,6 @@ def _checked(
     check_settings(trainer.optimizer, document["optimizer"])
     state = read_arrays(path / "state.npz")
     trainer.check_state(state)
-    own, saved = _generators(trainer.model), document["generators"]
-    if own and len(saved) != communicator.size:
-        raise ValueError(
-            f"the model draws random numbers on each rank, so it continues on {len(saved)} ranks only, "
-            f"not on {communicator.size}"
-        )
     return document, state
 
 
@@ -138,25 +124,6 @@ def _document(path: Path) -> dict[str, Any]:
     if version != VERSION:
         raise ValueError(f"version must be {VERSION}, not {version!r}")
     return document
-
-
-def _dropouts(model: Module) -> dict[str, Dropout]:
-    return {name: module for name, module in model.named_modules() if isinstance(module, Dropout) and module.p > 0}
-
-
-def _generators(model: Module) -> dict[str, Any]:
-    """Return the state of each `Dropout`'s generator by name, as JSON can hold it.
-
-    Raises:
-        ValueError: if a generator's state holds arrays.
-    """
-    states: dict[str, Any] = {}
-    for name, module in _dropouts(model).items():
-        state = dict(module.generator.bit_generator.state)
-        if any(isinstance(value, np.ndarray) for value in state["state"].values()):
-            raise ValueError(f"generator of {name} must be NumPy's default one, not {state['bit_generator']}")
-        states[name] = state
-    return states
 
 
 @dataclass(frozen=True)
@@ -187,8 +154,8 @@ def train(
         after_step: told the number of steps done and the loss of the last.
 
     Raises:
-        ValueError: if a number is out of range, the ranks do not agree on the batches, or the checkpoint is of another
-            training.
+        ValueError: if a number is out of range, the ranks do not agree on the batches, the checkpoint is of another
+            training, or the model draws random numbers, whose generators no checkpoint holds.
         FloatingPointError: if the loss is not finite; the last checkpoint stays.
     """
     if epochs < 1:
@@ -202,6 +169,8 @@ def train(
     check_agreement(communicator, plan)
     losses: list[float] = []
     if checkpoints is not None:
+        if any(isinstance(each, Dropout) and each.p > 0 for _, each in trainer.model.named_modules()):
+            raise ValueError("a model with Dropout draws random numbers, so it cannot be continued: set p to 0")
         progress = load_checkpoint(checkpoints.folder, trainer, communicator, plan)
         losses = [] if progress is None else list(progress["losses"])
     trainer.model.train()
