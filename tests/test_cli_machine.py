@@ -46,7 +46,7 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
     "properties": {
         "schema": {"const": "tinytorch-machine"},
-        "schema_version": {"const": 1},
+        "schema_version": {"const": 2},
         "identity": {"type": "object", "required": list(Identity.__dataclass_fields__), "additionalProperties": True},
         "ceilings": {
             "type": "array",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.perf.made_ceilings import LEVELS, PEAK, spread
-from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.roofline.bounds import Bottleneck, Demand, Prediction, Verdict
 from tinytorch.perf.roofline.placement import Placed
 
@@ -21,10 +20,10 @@ def made_place(
     level: str = "memory",
     noise: float = 0.01,
 ) -> Placed:
-    """Return a call that reached ``of_roof`` of its roof on the machine of `tests.perf.made_ceilings`."""
+    """Return a call on one thread that reached ``of_roof`` of its roof on the machine of `tests.perf.made_ceilings`."""
     arithmetic, moving = operations / PEAK, traffic / _BANDWIDTHS[level]
     roof = max(arithmetic, moving)
-    seconds = replace(spread(roof / of_roof, "s", noise), how={"blas_threads": thread_limit()})
+    seconds = replace(spread(roof / of_roof, "s", noise), how={"blas_threads": 1})
     compute, memory, overhead = (
         Prediction(part, part, part, part / seconds.median, part / seconds.median, part / seconds.median)
         for part in (arithmetic, moving, 1e-6)

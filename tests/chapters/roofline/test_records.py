@@ -15,7 +15,7 @@ from tinytorch.perf.roofline.placement import Placed
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 
-MACHINE = made_ceilings()
+MACHINE = made_ceilings(threads=1)
 MIB = 2**20
 
 
