@@ -54,11 +54,10 @@ def setup_content(app: Sphinx) -> None:
 
 def setup_site(app: Sphinx) -> None:
     """Connect what the site makes of pages: its address, formulas, drawings, assets and policy."""
-    from measured_book.site import assets, drawings, frame, math, search, security
+    from measured_book.site import drawings, frame, math, search, security
 
-    frame.setup(app)
     math.setup(app)
     search.setup(app)
     drawings.setup(app)
-    assets.setup(app)
+    frame.setup(app)
     security.setup(app)

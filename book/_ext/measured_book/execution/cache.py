@@ -182,8 +182,7 @@ class Execution:
         unknown = sorted(set(files).intersection(path.read_text("utf-8").split()).difference(known))
         if unknown:
             LOGGER.warning(
-                "its cells loaded %s, which its key does not hold: import it by a name that execution/closure.py can"
-                " see [execution_cache]",
+                "its cells loaded %s, which its key does not hold: import it by a statement [execution_cache]",
                 ", ".join(unknown),
                 location=docname,
                 type="execution_cache",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +13,10 @@ from pathlib import Path
 class SourcePackage:
     """Modules of the package in ``folder``, and what each may import.
 
-    A module may import what its import statements name, also inside of functions, and what a string in it names:
-    modules are also imported by name, in this process or in one that it starts. A formatted string that begins with
-    a module's name, or with ``{__package__}``, may name everything below it. Each module brings the packages that it
-    lies in, as importing it runs them. Docstrings name modules only to readers.
-
-    A name that is glued together from pieces that do not show the package's name would be missed; whoever executes
-    code can therefore compare `may_import` with what was loaded.
+    A module may import what its import statements name, also inside of functions, and start as a program, in a process
+    of its own, the module that a string in it is the name of. Each module brings the packages that it lies in, as
+    importing it runs them. A name that is put together would be missed; whoever executes code can therefore compare
+    `may_import` with what was loaded.
     """
 
     folder: Path
@@ -32,7 +28,6 @@ class SourcePackage:
         self.files = {self._name_of(path): path for path in sorted(self.folder.rglob("*.py"))}
         if self.name not in self.files:
             raise ValueError(f"folder must be a package with an __init__.py, but {self.folder} is none")
-        self._naming = re.compile(rf"\b{re.escape(self.name)}(?:\.\w+)*\b")
 
     @property
     def name(self) -> str:
@@ -44,7 +39,7 @@ class SourcePackage:
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     def may_import(self, code: Iterable[str]) -> set[str]:
-        """Return the names of all modules of the package that pieces of ``code`` may import, by whatever way.
+        """Return the names of all modules of the package that pieces of ``code`` may import.
 
         Raises:
             SyntaxError: if a module of the package is no Python.
@@ -79,7 +74,6 @@ class SourcePackage:
             return set()
 
     def _of_tree(self, tree: ast.Module, within: str) -> Iterator[str]:
-        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
@@ -89,11 +83,8 @@ class SourcePackage:
                 yield from self._leading_to(base)
                 for alias in node.names:
                     yield from self._leading_to(f"{base}.{alias.name}")
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-                for named in self._naming.findall(node.value):
-                    yield from self._leading_to(named)
-            elif isinstance(node, ast.JoinedStr):
-                yield from self._below(node, within)
+            elif isinstance(node, ast.Constant) and node.value in self.files:
+                yield from self._leading_to(str(node.value))
 
     def _absolute(self, node: ast.ImportFrom, within: str) -> str:
         parents = within.split(".")
@@ -106,20 +97,3 @@ class SourcePackage:
             if name in self.files:
                 yield name
             name = name.rpartition(".")[0]
-
-    def _below(self, text: ast.JoinedStr, within: str) -> Iterator[str]:
-        """Yield all that a formatted string may name: every module whose name begins as it does."""
-        beginning = ""
-        for part in text.values:
-            if isinstance(part, ast.Constant):
-                beginning += str(part.value)
-            elif isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Name):
-                if part.value.id not in ("__package__", "__name__"):
-                    break
-                beginning += within
-            else:
-                break
-        for named in re.findall(rf"\b{re.escape(self.name)}(?:\.\w+)*\.?$", beginning):
-            for module in self.files:
-                if module.startswith(named):
-                    yield from self._leading_to(module)

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import nbformat
-from measured_book.notebooks.markdown import Renderer, plain_markdown
+from measured_book.notebooks.markdown import BookRenderer, ReaderRenderer, Renderer, plain_markdown
 from measured_book.notebooks.package import install_cell, source_of
-from measured_book.notebooks.renderer import BookRenderer, ReaderRenderer
 from measured_book.pages.exercises import CHECK, SOLUTION, exercise_skeleton, is_tagged
 from measured_book.records.store import PageRecords
 from measured_book.state import state_of

@@ -1,21 +1,70 @@
-"""Frame of every page, which is the book's own theme: its templates, the page's contents and tools, and wide tables."""
+"""Frame of every page, which is the book's own theme: templates, contents, tools and wide tables; styles and scripts.
+
+The book's styles are one file; of scripts a page loads what it needs, and nothing of others. A feature has its own
+``book/_static/NAME.css`` and ``NAME.js``, which its part adds to the pages that need them.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
+import shutil
 from pathlib import Path
 from typing import Any, cast
 
 from docutils import nodes
 from measured_book.site.repository import tools
+from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.config import Config
 from sphinx.environment.adapters.toctree import TocTree
+from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
+from tinytorch.perf.measuring.atomic_io import write_whole
+
+LOGGER = logging.getLogger(__name__)
 THEME = "measured"
 #: The theme's templates, below the book's sources.
-FOLDER = "_theme"
+THEME_FOLDER = "_theme"
+STYLESHEET = "book.css"
+STYLE_FOLDER = "_style"
+#: The parts of the style sheet in ``book/_style``; later ones hold over earlier ones.
+STYLE_PARTS = (
+    "tokens", "frame", "prose", "code", "numbers", "tables", "figures", "claims", "card", "page-line",
+    "glossary", "landing", "print",
+)  # fmt: skip
+#: Pygments styles for code on light pages and on dark ones, whose contrast is that of WCAG AAA.
+CODE_STYLES = ("a11y-high-contrast-light", "a11y-high-contrast-dark")
+#: Scripts that only some pages need, with the text in a page's HTML that tells.
+SCRIPTS_FOR = {
+    "tables.js": 'class="sortable',
+    "figures.js": "measured-figure",
+    "code.js": 'class="highlight',
+}
+SCRIPT_FOR_ALL = "navigation.js"
+#: What the page of the search needs, in this order. All but the first are Sphinx's.
+SEARCH_SCRIPTS = (
+    "documentation_options.js",
+    "search-offline.js",
+    "doctools.js",
+    "sphinx_highlight.js",
+    "searchtools.js",
+    "language_data.js",
+)
+#: Loaded by the page's template, before the style sheet.
+TEMPLATE_FILES = ("theme.js", "icon.svg")
+#: Whatever a page is made of besides its text: pages are written again when a byte of it changes.
+DIGESTED = ("_static", "_style", "_theme", "_ext")
+
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_SPACE = re.compile(r"\s+")
+_AROUND = re.compile(r"\s*([{};,])\s*")
+#: Says that the reader chose dark, or that theme.js found the system so.
+_DARK = 'html[data-theme="dark"]'
+_DARK_RULES = re.compile(rf"^{re.escape(_DARK)}[^{{]*\{{[^}}]*\}}", re.MULTILINE)
 
 
 def choose_theme(_: Sphinx, config: Config) -> None:
@@ -55,9 +104,117 @@ def depart_table(self: HTML5Translator, node: nodes.table) -> None:
     self.body.append("</div>\n")
 
 
+def _pygments(style: str, prefix: str) -> str:
+    """Return the rules that colour code in ``style``; its background is the book's."""
+    lines = HtmlFormatter(style=style).get_style_defs(f"{prefix}.highlight").splitlines()
+    tokens = [line for line in lines if re.match(rf"{re.escape(prefix)}\.highlight \.\w+ \{{", line)]
+    return "\n".join(line for line in tokens if ".hll" not in line)
+
+
+def _shortened(css: str) -> str:
+    """Return the style sheet without comments and needless space."""
+    return _AROUND.sub(r"\1", _SPACE.sub(" ", _COMMENT.sub("", css))).replace(";}", "}").strip()
+
+
+def _also_without_script(css: str) -> str:
+    """Return ``css`` and its dark rules once more, for systems that are dark where no script says so."""
+    rules = "\n".join(_DARK_RULES.findall(css)).replace(_DARK, "html:not([data-theme])")
+    return f"{css}\n@media screen and (prefers-color-scheme: dark) {{\n{rules}\n}}\n"
+
+
+def stylesheet(folder: Path) -> str:
+    """Return the book's style sheet, whose parts are in ``folder``."""
+    parts = {name: (folder / f"{name}.css").read_text("utf-8") for name in STYLE_PARTS}
+    light, dark = CODE_STYLES
+    parts["code"] += _also_without_script(_pygments(light, "") + "\n" + _pygments(dark, f"{_DARK} "))
+    parts["tokens"] = _also_without_script(parts["tokens"])
+    return "\n".join(_shortened(text) for text in parts.values()) + "\n"
+
+
+def digest(source: Path) -> str:
+    """Return a hash of all that pages are made of besides their text."""
+    state = hashlib.sha256()
+    for name in DIGESTED:
+        for path in sorted((source / name).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                state.update(f"{path.relative_to(source).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return state.hexdigest()
+
+
+def prepare(app: Sphinx, config: Config) -> None:
+    """Note the digest, whose change makes Sphinx write all pages again, and add no file for its folder alone."""
+    config.site_digest = digest(Path(app.srcdir))
+    # Jupyter Book lists every file of _static here, for all pages.
+    config.html_css_files = []
+    config.html_js_files = []
+
+
+def write_stylesheet(app: Sphinx) -> None:
+    """Write the style sheet into the site, before pages ask for its checksum."""
+    if app.builder.format != "html":
+        return
+    folder = Path(app.outdir, "_static")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / STYLESHEET, stylesheet(Path(app.srcdir, STYLE_FOLDER)))
+
+
+def _name(asset: Any) -> str:
+    """Return an asset's file name below ``_static``; empty if it has no file."""
+    return os.fspath(asset.filename or "").removeprefix("_static/")
+
+
+def own_files(source: Path) -> set[str]:
+    """Return the names of the book's own static files, relative to their folder."""
+    folder = source / "_static"
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def choose_files(app: Sphinx, pagename: str, _: str, context: dict[str, Any], __: nodes.document | None) -> None:
+    """Drop styles and scripts of others from a page, and put the book's before those of the page's features."""
+    own = own_files(Path(app.srcdir))
+    styles = [asset for asset in context["css_files"] if _name(asset) in own]
+    scripts = [asset for asset in context["script_files"] if _name(asset) in own]
+    for asset in scripts:
+        if not {"defer", "async"} & set(asset.attributes):
+            LOGGER.warning(
+                "script %s must be added with loading_method='defer' [site]",
+                _name(asset),
+                location=pagename,
+                type="site",
+            )
+    body = context.get("body", "")
+    common = [SCRIPT_FOR_ALL, *(name for name, mark in SCRIPTS_FOR.items() if mark in body)]
+    common += SEARCH_SCRIPTS if pagename == "search" else ()
+    context["css_files"].clear()
+    context["script_files"].clear()
+    app.add_css_file(STYLESHEET)
+    for name in common:
+        app.add_js_file(name, loading_method="defer")
+    context["css_files"] += styles
+    context["script_files"] += scripts
+
+
+def remove_unused(app: Sphinx, exception: Exception | None) -> None:
+    """Remove from the site what Sphinx and other extensions copied there and no page loads."""
+    if exception is not None or app.builder.format != "html":
+        return
+    folder = Path(app.outdir, "_static")
+    used = own_files(Path(app.srcdir)) | {STYLESHEET, *SEARCH_SCRIPTS}
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_file() and path.relative_to(folder).as_posix() not in used:
+            path.unlink()
+        elif path.is_dir() and not any(path.iterdir()):
+            shutil.rmtree(path)
+
+
 def setup(app: Sphinx) -> None:
-    """Register the theme and connect to the writing of each page."""
-    app.add_html_theme(THEME, str(Path(app.srcdir, FOLDER)))
+    """Register the theme and connect to the events of a build."""
+    app.add_html_theme(THEME, str(Path(app.srcdir, THEME_FOLDER)))
     app.add_node(nodes.table, override=True, html=(visit_table, depart_table))
+    app.add_config_value("site_digest", "", "html", str)
     app.connect("config-inited", choose_theme)
+    app.connect("config-inited", prepare)
+    app.connect("builder-inited", write_stylesheet)
     app.connect("html-page-context", add_frame)
+    app.connect("html-page-context", choose_files)
+    app.connect("build-finished", remove_unused)

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import tinycss2  # type: ignore[import-untyped]
 from bs4 import BeautifulSoup
-from measured_book.site.assets import DIGESTED, STYLE_FOLDER, STYLE_PARTS, digest, stylesheet
+from measured_book.site.frame import DIGESTED, STYLE_FOLDER, STYLE_PARTS, digest, stylesheet
 from measured_book.site.security import POLICY
 from PIL import Image
 
