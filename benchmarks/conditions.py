@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tinytorch.perf.host.blas import loaded_blas
-from tinytorch.perf.host.pinned_threads import allowed_cores, may_pin, pin
+from tinytorch.perf.host.pinned_threads import allowed_cores, kept_on, may_pin
 from tinytorch.perf.measuring import blas_threads
-
-
-@contextmanager
-def kept_on(cores: Sequence[int]) -> Iterator[None]:
-    """Keep this thread, and the processes that it starts, on ``cores`` in the body, where `may_pin` says so."""
-    if not may_pin():
-        yield
-        return
-    before = allowed_cores()
-    pin(cores)
-    try:
-        yield
-    finally:
-        pin(before)
 
 
 @contextmanager

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.conditions import kept_on
 from tinytorch.perf.engines import ENGINES, OURS, SUBJECTS, Raced, available, race, runners, subject
 from tinytorch.perf.engines.our_profile import parts, recorded, seconds_at_roof
 from tinytorch.perf.engines.protocol import Phase
-from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.host.pinned_threads import kept_on, usable_cores
 from tinytorch.perf.machine import ceilings
 from tinytorch.perf.measuring import Measurement, blas_threads
 from tinytorch.perf.measuring.comparison import compare_paired

@@ -8,7 +8,8 @@ import pytest
 
 from tinytorch.chapters.distributed import explorer
 from tinytorch.chapters.distributed.explorer import CLUSTERS, GRID_RANKS, MODELS, RANKS, ClusterPreset, scaling_curve
-from tinytorch.perf.distributed import Cluster, GivenLink, Split, best_splits, given_link, predict, transformer_workload
+from tinytorch.chapters.distributed.gpt_workload import transformer_workload
+from tinytorch.perf.distributed import Cluster, GivenLink, Split, best_splits, given_link, predict
 
 GPT = transformer_workload(
     layers=6, width=512, heads=8, positions=256, vocabulary=1000, examples=48, flops_per_second=1e12

@@ -25,6 +25,14 @@ def told() -> Told:
     return launch(step_measuring.measure, 2, threads=1, pinned=True)
 
 
+def test_only_who_is_in_a_turn_works_and_the_others_sleep(told: Told) -> None:
+    assert told[0]["present"] == [[2, 0], [1, 0], [2, 0]]
+    assert told[1]["present"] == [[2, 1], [2, 1]]
+    assert told[0]["slept"] == 0
+    assert told[1]["slept"] >= 0.2
+    assert told[1]["used"] < 0.2 * told[1]["slept"]  # whoever waits in a call of MPI uses all that it gets
+
+
 def test_steps_of_all_counts_are_measured_in_turns(told: Told) -> None:
     counts = told[0]["scaling"]["counts"]
     assert list(counts) == ["1", "2"]

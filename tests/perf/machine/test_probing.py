@@ -11,7 +11,7 @@ import pytest
 
 from tinytorch.perf.host import pinned_threads as team_module
 from tinytorch.perf.host.memory_pages import HUGE_PAGE, Arena, huge_page_policy, minor_page_faults
-from tinytorch.perf.host.pinned_threads import Team, keep_to, may_pin, usable_cores
+from tinytorch.perf.host.pinned_threads import Team, keep_to, kept_on, may_pin, usable_cores
 from tinytorch.perf.machine.memory_ladder import STREAMS, make_arenas, stream_arrays, stream_probes, working_sets
 from tinytorch.perf.machine.peaks import page_fault
 from tinytorch.perf.machine.probing import Probe, calibrated_rounds, conditions, in_turns
@@ -51,6 +51,8 @@ def test_where_nothing_may_be_pinned_threads_run_unpinned_and_their_conditions_s
         assert team.run([lambda: None] * 2) >= 0
         assert not team.pinned
         assert conditions(team, 1)["cores"] is None
+        with kept_on([3]):
+            pass
     keep_to(1)
     assert usable_cores() == [3]
     with pytest.raises(ValueError, match="cores must be 1 to 1, those that this process may use, not 2"):

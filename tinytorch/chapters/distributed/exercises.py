@@ -8,10 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tinytorch.chapters.checking import exercise_check
+from tinytorch.chapters.distributed.gpt_workload import transformer_workload
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink, given_link, ring_all_reduce
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, predict
 from tinytorch.perf.distributed.cluster_model.splits import possible_splits
-from tinytorch.perf.distributed.cluster_model.workload import Workload, transformer_workload
+from tinytorch.perf.distributed.cluster_model.workload import Workload
 
 
 class Entry(NamedTuple):

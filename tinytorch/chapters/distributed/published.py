@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from tinytorch.chapters.distributed.gpt_workload import transformer_flops, transformer_workload
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, given_link
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, predict
 from tinytorch.perf.distributed.cluster_model.splits import possible_splits
-from tinytorch.perf.distributed.cluster_model.workload import Part, Workload, transformer_flops, transformer_workload
+from tinytorch.perf.distributed.cluster_model.workload import Part, Workload
 
 
 @dataclass(frozen=True)

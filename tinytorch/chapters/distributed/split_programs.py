@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.chapters.distributed.turns import Turns
 from tinytorch.core.losses import CrossEntropyLoss
 from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array
@@ -21,7 +22,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import train_step
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.distributed.ranks.communicator import Communicator
-from tinytorch.perf.distributed.ranks.measuring import Turns, largest, least, rounds_within
+from tinytorch.perf.distributed.ranks.measuring import largest, least, rounds_within
 from tinytorch.perf.distributed.training.data_parallel import DataParallel
 from tinytorch.perf.distributed.training.pipeline import GPTStage, Pipeline
 from tinytorch.perf.distributed.training.tensor_parallel import tensor_parallel

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from tinytorch import datasets, models
+from tinytorch.chapters.distributed.turns import Turns
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.optimizers import AdamW
 from tinytorch.core.training import train_step
 from tinytorch.perf.distributed.ranks.communicator import Communicator
-from tinytorch.perf.distributed.ranks.measuring import Turns, largest, least, rounds_within
+from tinytorch.perf.distributed.ranks.measuring import largest, least, rounds_within
 from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets
 from tinytorch.perf.host.memory_pages import minor_page_faults
 from tinytorch.perf.measuring import collector_off

@@ -80,7 +80,7 @@ def timeline_figure(timelines: Mapping[str, Timeline]) -> Figure:
     ranks = _checked_ranks(timelines)
     height = _REST + len(timelines) * (_PANEL + ranks * _LANE)
     figure, axes = subplots(len(timelines), height=height, sharex=True, squeeze=False)
-    longest = max(timeline.end - timeline.start for timeline in timelines.values())
+    longest = max(round(timeline.wall_seconds * 1e9) for timeline in timelines.values())
     for ax, (name, timeline) in zip(axes[:, 0], timelines.items(), strict=True):
         _draw(ax, name, timeline, longest)
     axes[-1, 0].set_xlim(0, longest * 1e-6)

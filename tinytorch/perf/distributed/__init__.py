@@ -9,7 +9,7 @@ from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, G
 from tinytorch.perf.distributed.cluster_model.collective_costs import ring_all_reduce as ring_cost
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, predict
 from tinytorch.perf.distributed.cluster_model.splits import best_splits, possible_splits
-from tinytorch.perf.distributed.cluster_model.workload import Workload, transformer_workload
+from tinytorch.perf.distributed.cluster_model.workload import Workload
 from tinytorch.perf.distributed.collectives.ring import ring_all_reduce
 from tinytorch.perf.distributed.ranks.collective_ops import MPIMissingError
 from tinytorch.perf.distributed.ranks.communicator import Communicator, world
@@ -45,7 +45,6 @@ __all__ = [
     "ring_cost",
     "tensor_parallel",
     "train",
-    "transformer_workload",
     "watched",
     "world",
 ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Barrier
 from types import TracebackType
@@ -52,7 +53,7 @@ def may_pin() -> bool:
 def pin(cores: Sequence[int]) -> None:
     """Keep this thread, and the processes that it starts, on ``cores``; nothing where the system lets nobody choose.
 
-    Ask `may_pin` first. `keep_to` does.
+    Ask `may_pin` first. `kept_on` and `keep_to` do.
 
     Raises:
         OSError: if it may not run on any of them.
@@ -78,6 +79,20 @@ def keep_to(cores: int) -> None:
         pin(usable[-cores:])
     else:
         _most = cores
+
+
+@contextmanager
+def kept_on(cores: Sequence[int]) -> Iterator[None]:
+    """Keep this thread, and the processes that it starts, on ``cores`` in the body, where `may_pin` says so."""
+    if not may_pin():
+        yield
+        return
+    before = allowed_cores()
+    pin(cores)
+    try:
+        yield
+    finally:
+        pin(before)
 
 
 class Team:

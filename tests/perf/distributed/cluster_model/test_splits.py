@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from itertools import product
 
 import pytest
 
+from tinytorch.chapters.distributed.gpt_workload import transformer_workload
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, given_link
 from tinytorch.perf.distributed.cluster_model.prediction import Split, predict
 from tinytorch.perf.distributed.cluster_model.splits import best_splits, possible_splits
-from tinytorch.perf.distributed.cluster_model.workload import transformer_workload
 
 GPT = transformer_workload(
     layers=6, width=512, heads=8, positions=256, vocabulary=1000, examples=48, flops_per_second=1e12
@@ -56,7 +55,5 @@ def test_nothing_fits_where_nothing_can() -> None:
         best_splits(GPT, CLUSTER, 0)
 
 
-def test_a_sharding_and_an_overlap_are_those_asked_for() -> None:
-    (best, *_) = best_splits(GPT, CLUSTER, 16, sharding=1, overlap=0.5, bucket_bytes=1e6)
-    assert (best.split.sharding, best.split.overlap, best.split.bucket_bytes) == (1, 0.5, 1e6)
-    assert math.isfinite(best.seconds)
+def test_a_sharding_is_the_one_asked_for() -> None:
+    assert {one.split.sharding for one in best_splits(GPT, CLUSTER, 16, sharding=1)} == {1}

@@ -64,12 +64,12 @@ def passed_around(communicator: Communicator) -> Any:
 
 def refusals(communicator: Communicator) -> dict[str, str]:
     """Return what each wrong call is told, none of which may hang."""
-    row = np.ones(communicator.size)
+    row, three = np.ones(communicator.size), np.ones(3)
     calls: dict[str, Callable[[], Any]] = {
         "dtype": lambda: communicator.all_reduce(np.ones(2, np.float16)),
         "byte order": lambda: communicator.all_reduce(np.ones(2, ">f4")),
         "room": lambda: communicator.all_reduce(row, out=np.ones(communicator.size, np.float32)),
-        "overlap": lambda: communicator.all_reduce(row[:-1], out=row[1:]),
+        "overlap": lambda: communicator.all_reduce(three[:2], out=three[1:]),
         "part": lambda: communicator.begin_reduce_scatter(np.ones(communicator.size + 1)),
         "axis": lambda: communicator.begin_all_gather(np.array(1.0)),
         "root": lambda: communicator.broadcast(row, communicator.size),

@@ -110,4 +110,4 @@ def test_wrong_recordings_are_refused() -> None:
     with pytest.raises(ValueError, match="trips must be at least 1"):
         align(None, trips=0)  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="after the body of"):
-        _ = RankRecording(None, Clocks(((Reading(0, 0.0, 0.0),),))).track  # type: ignore[arg-type]
+        RankRecording(None, Clocks(((Reading(0, 0.0, 0.0),),))).gather()  # type: ignore[arg-type]

@@ -194,7 +194,7 @@ STEPS = st.lists(
 
 
 def run(ranks: int, steps: list[tuple[bool, int, list[int]]]) -> list[Made]:
-    """Return ranks that compute and info in turns; a collective ends on all ranks 5 ns after the last came to it."""
+    """Return ranks that compute and talk in turns; a collective ends on all ranks 5 ns after the last came to it."""
     made = [Made(rank, 0, size=ranks) for rank in range(ranks)]
     now = [0] * ranks
     for number, (blocks, size, lengths) in enumerate(steps, start=1):

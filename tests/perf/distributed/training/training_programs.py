@@ -204,7 +204,7 @@ def wrong_restarts(
     before = trainer.model.state_dict()
     wrong: dict[str, Callable[[], Any]] = {
         "draws": lambda: train(small(communicator, p=0.5), batches, 2, communicator, checkpoints=checkpoints),
-        "rule": lambda: load_checkpoint(folder, small(communicator, momentum), communicator),
+        "rule": lambda: load_checkpoint(folder, small(communicator, momentum), communicator, {}),
         "plan": lambda: train(trainer, batches, 3, communicator, checkpoints=checkpoints),
         "damaged": lambda: load_damaged(folder, trainer, communicator),
     }
@@ -223,4 +223,4 @@ def load_damaged(folder: str, trainer: DataParallel, communicator: Communicator)
     if communicator.rank == 0:
         (Path(folder) / "step-00000008" / "state.npz").write_bytes(b"PK")
     communicator.barrier()
-    load_checkpoint(folder, trainer, communicator)
+    load_checkpoint(folder, trainer, communicator, {})

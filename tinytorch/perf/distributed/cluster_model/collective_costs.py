@@ -109,12 +109,7 @@ def halving_all_reduce(nbytes: float, ranks: int, line: Line) -> float:
 
 
 def all_reduce(nbytes: float, ranks: int, line: Line) -> float:
-    """Return the seconds of the cheapest all-reduce of ``nbytes`` on ``ranks``.
-
-    Raises:
-        ValueError: if ``nbytes`` is negative or ``ranks`` below 1.
-    """
-    _check(nbytes, ranks)
+    """Return the seconds of the cheapest all-reduce of ``nbytes`` on ``ranks``."""
     if ranks == 1:
         return 0.0
     return min(each(nbytes, ranks, line) for each in (ring_all_reduce, doubling_all_reduce, halving_all_reduce))
@@ -126,27 +121,6 @@ def all_gather(nbytes: float, ranks: int, line: Line) -> float:
     The logarithm is recursive doubling's, for powers of two; other numbers of ranks go round a ring. A reduce-scatter
     of ``nbytes`` costs the same, by recursive halving, or by messages to each other rank. Bruck's all-gather, with
     the logarithm for any number of ranks, is left out, as libraries take it for short messages alone.
-
-    Raises:
-        ValueError: as `all_reduce`.
     """
-    _check(nbytes, ranks)
     steps = ranks - 1 if ranks & (ranks - 1) else ranks.bit_length() - 1
     return steps * line.alpha_s + (ranks - 1) / ranks * nbytes * line.beta_s_per_byte
-
-
-def message(nbytes: float, line: Line) -> float:
-    """Return alpha + n beta: seconds of one message.
-
-    Raises:
-        ValueError: if ``nbytes`` is negative.
-    """
-    _check(nbytes, 1)
-    return line.alpha_s + nbytes * line.beta_s_per_byte
-
-
-def _check(nbytes: float, ranks: int) -> None:
-    if not nbytes >= 0:
-        raise ValueError(f"nbytes must be at least 0, not {nbytes}")
-    if ranks < 1:
-        raise ValueError(f"ranks must be at least 1, not {ranks}")

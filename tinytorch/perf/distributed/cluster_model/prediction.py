@@ -69,10 +69,10 @@ class Split:
 
 @dataclass(frozen=True)
 class MemoryPrediction:
-    """Bytes on the rank that holds most; what libraries and the allocator take besides is not in it.
+    """Bytes on the rank that holds most, without what libraries and the allocator take besides.
 
-    In a pipeline the activations are a bound from above: the first stage has the most micro-batches under way, the last
-    the logits, and here one rank has both.
+    In a pipeline the activations are a bound from above: one rank has the micro-batches of the first stage here, and
+    the logits of the last.
     """
 
     weights: float
@@ -167,18 +167,18 @@ def predict(workload: Workload, cluster: Cluster, split: Split) -> Prediction:
     """Return what a step of ``workload`` takes on ``cluster`` when it is ``split`` so.
 
     Raises:
-        ValueError: if the split does not fit the workload: see `check_fits`.
+        ValueError: unless each rank gets whole examples, heads and blocks.
     """
-    check_fits(workload, split)
+    _check_fits(workload, split)
     if split.ranks <= cluster.ranks_per_node:
         cluster = Cluster(cluster.inside, cluster.inside, cluster.ranks_per_node)
     micro = workload.examples / (split.data * split.micro)
     block_s, ends_s = workload.block.seconds(micro, split.tensor), workload.ends.seconds(micro, split.tensor)
-    here = blocks_of_largest_stage(workload, split)
+    here = _blocks_here(workload, split)
     sums_s = workload.sums_per_block * Group(split.tensor, 1).all_reduce(micro * workload.message_bytes, cluster)
     bubble, handing = _flow(workload, cluster, split, block_s + sums_s, ends_s)
     stage_s = here * block_s + ends_s
-    parameters = _parameters_here(workload, split)
+    parameters = here * workload.block.parameters(split.tensor) + workload.ends.parameters(split.tensor)
     exposed, hidden = _gradients(workload, cluster, split, parameters, stage_s)
     return Prediction(
         workload,
@@ -194,8 +194,7 @@ def predict(workload: Workload, cluster: Cluster, split: Split) -> Prediction:
     )
 
 
-def check_fits(workload: Workload, split: Split) -> None:
-    """Raise ValueError unless each rank gets whole examples, heads and blocks."""
+def _check_fits(workload: Workload, split: Split) -> None:
     if workload.examples % (split.data * split.micro):
         raise ValueError(
             f"data × micro must divide the batch of {workload.examples} examples, but they are {split.data} and "
@@ -207,15 +206,9 @@ def check_fits(workload: Workload, split: Split) -> None:
         raise ValueError(f"pipeline must be at most the {workload.blocks} blocks, not {split.pipeline}")
 
 
-def blocks_of_largest_stage(workload: Workload, split: Split) -> int:
+def _blocks_here(workload: Workload, split: Split) -> int:
     """Return how many blocks the last stage has, none has more: see `pipeline.part_of`."""
     return math.ceil(workload.blocks / split.pipeline)
-
-
-def _parameters_here(workload: Workload, split: Split) -> float:
-    """Return the parameters of a rank of the last stage."""
-    here = blocks_of_largest_stage(workload, split)
-    return here * workload.block.parameters(split.tensor) + workload.ends.parameters(split.tensor)
 
 
 def _flow(workload: Workload, cluster: Cluster, split: Split, block_s: float, ends_s: float) -> tuple[float, float]:
@@ -231,11 +224,11 @@ def _flow(workload: Workload, cluster: Cluster, split: Split, block_s: float, en
     stages, micro = split.pipeline, split.micro
     if stages == 1:
         return 0.0, 0.0
-    slowest = blocks_of_largest_stage(workload, split) * block_s + ends_s
+    slowest = _blocks_here(workload, split) * block_s + ends_s
     passage = workload.blocks * block_s + ends_s
     line = Group(stages, split.tensor * split.data).line(cluster)
     nbytes = workload.examples / (split.data * micro) * workload.message_bytes
-    message = costs.message(nbytes, line)
+    message = line.alpha_s + nbytes * line.beta_s_per_byte
     slack = (stages * slowest - passage) / (stages - 1)
     late = (micro - 1 - math.ceil((micro - 1) / stages)) * max(0.0, 2 * message - slack)
     tied = workload.tied_parameters * workload.gradient_bytes / split.tensor
@@ -274,7 +267,7 @@ def _gradients(
 def _memory(workload: Workload, split: Split, parameters: float, micro: float) -> MemoryPrediction:
     """Return the bytes of a rank that has the most blocks, the ends and the most micro-batches of any stage."""
     shares = [split.data if split.sharding >= stage else 1 for stage in (1, 2, 3)]
-    here = blocks_of_largest_stage(workload, split)
+    here = _blocks_here(workload, split)
     under_way = min(split.pipeline, split.micro)
     blocks = under_way * here * workload.block.kept_bytes(split.tensor)
     return MemoryPrediction(

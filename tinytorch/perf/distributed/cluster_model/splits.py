@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster
-from tinytorch.perf.distributed.cluster_model.prediction import BUCKET_BYTES, Prediction, Split, predict
+from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, predict
 from tinytorch.perf.distributed.cluster_model.workload import Workload
 
 
-def possible_splits(
-    workload: Workload, ranks: int, *, sharding: int = 0, overlap: float = 0.0, bucket_bytes: float = BUCKET_BYTES
-) -> Iterator[Split]:
+def possible_splits(workload: Workload, ranks: int, *, sharding: int = 0) -> Iterator[Split]:
     """Yield every split of ``ranks`` that fits the workload, with every number of micro-batches.
 
-    The other arguments are those of `Split`, the same for all.
-
     Raises:
-        ValueError: if ``ranks`` is below 1 or another argument out of its range.
+        ValueError: if ``ranks`` is below 1, or ``sharding`` is none of `Split`.
     """
     if ranks < 1:
         raise ValueError(f"ranks must be at least 1, not {ranks}")
@@ -29,35 +25,25 @@ def possible_splits(
             if pipeline > workload.blocks or workload.examples % data:
                 continue
             for micro in _divisors(workload.examples // data):
-                yield Split(data, tensor, pipeline, micro, sharding, overlap, bucket_bytes)
+                yield Split(data, tensor, pipeline, micro, sharding)
 
 
 def best_splits(
-    workload: Workload,
-    cluster: Cluster,
-    ranks: int,
-    *,
-    memory_bytes: float | None = None,
-    sharding: int = 0,
-    overlap: float = 0.0,
-    bucket_bytes: float = BUCKET_BYTES,
+    workload: Workload, cluster: Cluster, ranks: int, *, memory_bytes: float | None = None, sharding: int = 0
 ) -> list[Prediction]:
     """Return the prediction for the best number of micro-batches of each split of ``ranks``, the fastest first.
 
     Of equal ones the one with fewer ranks in its tensor split is first, then in its pipeline, then with fewer
-    micro-batches.
+    micro-batches. There is one for each (data, tensor, pipeline), none if nothing fits.
 
     Args:
         memory_bytes: of a rank; what needs more is left out. None leaves nothing out.
-
-    Returns:
-        One for each (data, tensor, pipeline), none if nothing fits.
 
     Raises:
         ValueError: as `possible_splits`.
     """
     best: dict[tuple[int, int, int], Prediction] = {}
-    for split in possible_splits(workload, ranks, sharding=sharding, overlap=overlap, bucket_bytes=bucket_bytes):
+    for split in possible_splits(workload, ranks, sharding=sharding):
         found = predict(workload, cluster, split)
         if memory_bytes is not None and found.memory.total > memory_bytes:
             continue

@@ -30,7 +30,7 @@ _TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
 
 @dataclass(frozen=True)
 class FittedLink:
-    """What a message takes, alpha + beta x bytes, as a line through measured times; a `links.Line` with intervals.
+    """Line through measured times of messages, alpha + beta x bytes; a `collective_costs.Line` with intervals.
 
     Attributes:
         name: what was measured.
@@ -46,12 +46,12 @@ class FittedLink:
 
     @property
     def alpha_s(self) -> float:
-        """Seconds of a message without bytes."""
+        """`alpha` as a number."""
         return self.alpha.median
 
     @property
     def beta_s_per_byte(self) -> float:
-        """Seconds that each byte adds."""
+        """`beta` as a number."""
         return self.beta.median
 
     @property

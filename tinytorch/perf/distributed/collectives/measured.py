@@ -38,10 +38,9 @@ class Collectives:
     Attributes:
         ranks, hosts: how many there were. library: the MPI library's own name and version.
         oversubscribed: whether a host had more ranks than cores: nothing is fitted or judged then.
-        times: by kind and size in bytes, the seconds of one call, that of the slowest rank. The size is that of the
-            message, of what a gathering makes, and of what each rank gives to a reduction.
-        barrier: seconds of a barrier: ranks leave one about as far apart as it takes, so that a sample, of
-            `SAMPLE_SECONDS` or more, may be wrong by this.
+        times: by kind and size in bytes (of the message, of what a gathering makes, of what each rank gives to a
+            reduction), the seconds of one call, that of the slowest rank.
+        barrier: seconds of a barrier, by which a sample of `SAMPLE_SECONDS` or more may be wrong.
     """
 
     ranks: int
@@ -97,7 +96,7 @@ def measure_collectives(
 ) -> Collectives:
     """Return what collectives take on ``ranks`` processes of this machine, each kept on a core of its own if it may.
 
-    Kinds and sizes take turns in rounds; how a call is timed is said in `collective_times`.
+    Kinds and sizes take turns in rounds; how a call is timed is said in `timing`.
 
     Args:
         sizes: of messages, in bytes; rounded up to what can be shared out to the ranks.
@@ -112,20 +111,13 @@ def measure_collectives(
     """
     if ranks < 2:
         raise ValueError(f"ranks must be at least 2, as one has nobody to talk to, not {ranks}")
-    checked_plan(kinds, sizes, repeats, at_most_seconds)
-    plan = _plan(kinds, sizes, repeats, at_most_seconds, seed)
+    plan = checked_plan(kinds, sizes, repeats, at_most_seconds, FEWEST_FOR_INTERVAL, seed)
     told = launch(launched_times, ranks, plan, threads=1, pinned=True)[0]
     return _collectives(told, {"blas_threads": limited_blas_threads(1), "pinned": may_pin()})
 
 
 def measure_collectives_on(
-    communicator: Communicator,
-    sizes: Sequence[int] = SIZES,
-    *,
-    kinds: Sequence[Kind] = KINDS,
-    repeats: int = 30,
-    at_most_seconds: float = 60.0,
-    seed: int = 0,
+    communicator: Communicator, sizes: Sequence[int] = SIZES, *, at_most_seconds: float = 60.0
 ) -> Collectives:
     """Return what `measure_collectives` does, of a group that runs already, as under a cluster's own ``mpiexec``.
 
@@ -137,23 +129,9 @@ def measure_collectives_on(
     """
     if communicator.size < 2:
         raise ValueError("communicator must have at least 2 ranks, as one has nobody to talk to: start it with mpiexec")
-    checked_plan(kinds, sizes, repeats, at_most_seconds)
+    plan = checked_plan(KINDS, sizes, 30, at_most_seconds, FEWEST_FOR_INTERVAL, 0)
     with collector_off():
-        values = time_collectives(communicator, **_plan(kinds, sizes, repeats, at_most_seconds, seed))
-    return _collectives(values, {})
-
-
-def _plan(
-    kinds: Sequence[Kind], sizes: Sequence[int], repeats: int, at_most_seconds: float, seed: int
-) -> dict[str, Any]:
-    return {
-        "kinds": list(kinds),
-        "sizes": list(sizes),
-        "repeats": repeats,
-        "at_most_seconds": at_most_seconds,
-        "fewest": FEWEST_FOR_INTERVAL,
-        "seed": seed,
-    }
+        return _collectives(time_collectives(communicator, **plan), {})
 
 
 def _collectives(values: Mapping[str, Any], conditions: Mapping[str, Any]) -> Collectives:

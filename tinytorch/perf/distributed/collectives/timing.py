@@ -62,14 +62,22 @@ class _Case:
         self.seconds.append((time.perf_counter_ns() - start) * 1e-9 / self.loops)
 
 
-def checked_plan(kinds: Sequence[str], sizes: Sequence[int], repeats: int, at_most_seconds: float) -> None:
-    """Raise ValueError unless kinds are known, sizes and repeats at least 1 and the time above 0."""
+def checked_plan(
+    kinds: Sequence[str], sizes: Sequence[int], repeats: int, at_most_seconds: float, fewest: int, seed: int
+) -> dict[str, Any]:
+    """Return the arguments of `time_collectives` by name.
+
+    Raises:
+        ValueError: unless kinds are known, sizes and repeats at least 1 and the time above 0.
+    """
     unknown = [kind for kind in kinds if kind not in KINDS]
     if not kinds or unknown or len(set(kinds)) < len(kinds):
         raise ValueError(f"kinds must be some of {', '.join(KINDS)}, each once, not {', '.join(kinds) or 'none'}")
     if not sizes or min(sizes) < 1:
         raise ValueError(f"sizes must be at least one, of 1 byte or more, not {list(sizes)}")
     checked_rounds(repeats, at_most_seconds)
+    plan = {"kinds": list(kinds), "sizes": list(sizes), "repeats": repeats, "at_most_seconds": at_most_seconds}
+    return {**plan, "fewest": fewest, "seed": seed}
 
 
 def even_sizes(sizes: Sequence[int], ranks: int) -> list[int]:

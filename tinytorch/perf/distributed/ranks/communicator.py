@@ -43,11 +43,10 @@ class Place:
 
 
 class Activity:
-    """What a rank is saying to others right now, for whoever watches it from another thread.
+    """Call that a rank is in right now, for whoever watches it from another thread.
 
-    Attributes:
-        now: name of the op it is in, or "" between them.
-        calls: how many it began. since: ``time.monotonic()`` when the last one began or ended.
+    ``now`` is the name of the op, "" between them; ``calls`` how many it began; ``since`` is when the last one began or
+    ended, by ``time.monotonic()``.
     """
 
     __slots__ = ("calls", "now", "since")
@@ -86,12 +85,12 @@ class Pending:
 
 
 class Communicator:
-    """A group of ranks that all make the same calls in the same order. Make one with `world`.
+    """Group of ranks that all make the same calls in the same order. Make one with `world`.
 
     Attributes:
-        rank, size: this rank's number in the group and how many there are.
-        group: its name, the same on all ranks. places: where each rank runs.
-        raw: mpi4py's communicator. activity: what this rank is doing, shared by all communicators of a process.
+        rank, size: this rank's number in the group and how many there are. places: where each of them runs.
+        group: its name, the same on all ranks. raw: mpi4py's communicator.
+        activity: what this rank is doing, shared by all communicators of a process.
     """
 
     def __init__(self, raw: Any, group: str, activity: Activity) -> None:
@@ -105,29 +104,25 @@ class Communicator:
     @property
     def oversubscribed(self) -> bool:
         """Whether some host has more ranks than cores for them: times taken then say nothing about scaling."""
-        hosts = {place.host for place in self.places}
-        return any(self._ranks_exceed_cores(host) for host in hosts)
-
-    def _ranks_exceed_cores(self, host: str) -> bool:
-        there = [place for place in self.places if place.host == host]
-        return len(there) > len({core for place in there for core in place.cores})
+        hosts: dict[str, list[Place]] = {}
+        for place in self.places:
+            hosts.setdefault(place.host, []).append(place)
+        return any(len(there) > len({core for one in there for core in one.cores}) for there in hosts.values())
 
     def all_reduce(self, array: Array, out: Array | None = None) -> Array:
-        """Return the sum of every rank's ``array``, elementwise, in ``out`` or a new array of its shape and dtype.
-
-        ``out`` may be ``array`` itself, which then holds the sum.
+        """Return the sum of every rank's ``array``, elementwise, in ``out``, which may be ``array``, or a new array.
 
         Raises:
-            TypeError: if the dtype cannot be sent.
-            ValueError: if ``out`` is not of this shape and dtype, in C order.
+            TypeError: if the dtype cannot be sent. All calls that send raise it.
+            ValueError: if ``out`` is not of the array's shape and dtype, in C order.
         """
         array = _sendable(array)
-        return self._collective(ops.all_reduce, array, out=_room(out, array, array.shape, in_place=array))
+        return self._collective(ops.all_reduce, array, out=_room(out, array, array.shape, in_place=out))
 
     def begin_all_reduce(self, array: Array, out: Array | None = None) -> Pending:
         """Begin `all_reduce`; neither array may be touched before `Pending.wait`."""
         array = _sendable(array)
-        return self._begin(ops.begin_all_reduce, array, _room(out, array, array.shape, in_place=array))
+        return self._begin(ops.begin_all_reduce, array, _room(out, array, array.shape, in_place=out))
 
     def begin_reduce_scatter(self, array: Array) -> Pending:
         """Begin to make this rank's part of the sum of every rank's ``array``, whose first axis is shared out in order.
@@ -135,7 +130,6 @@ class Communicator:
         The array may not be touched before `Pending.wait`, which returns the part.
 
         Raises:
-            TypeError: if the dtype cannot be sent.
             ValueError: if the first axis is no multiple of ``size``.
         """
         array = _sendable(array)
@@ -153,7 +147,6 @@ class Communicator:
         the whole.
 
         Raises:
-            TypeError: if the dtype cannot be sent.
             ValueError: if ``array`` has no axis, or ``out`` does not fit.
         """
         array = _sendable(array)
@@ -169,7 +162,6 @@ class Communicator:
         """Fill ``array`` on every rank with that of rank ``root``, of the same shape and dtype; return it.
 
         Raises:
-            TypeError: if the dtype cannot be sent.
             ValueError: if ``array`` is not in C order or ``root`` is no rank.
         """
         self._checked_peer("root", root)
@@ -185,7 +177,6 @@ class Communicator:
         """Begin to send an array of any shape; it may not be changed before `Pending.wait`.
 
         Raises:
-            TypeError: if the dtype cannot be sent.
             ValueError: if ``to`` is no other rank.
         """
         self._checked_peer("to", to, other=True)
@@ -290,18 +281,11 @@ def model_facts(model: Module) -> dict[str, Any]:
 def check_agreement(communicator: Communicator, facts: dict[str, Any]) -> None:
     """Return if every rank gives the same facts, and runs the same versions; all ranks call it.
 
-    Args:
-        facts: what has to be the same, by the words that an error shall use.
-
     Raises:
-        ValueError: on every rank, with the first fact that differs from rank 0's, the rank, and both values.
+        ValueError: on every rank, with the first fact that differs from rank 0's, by its name, and both values.
     """
-    versions = {
-        "version of Python": platform.python_version(),
-        "version of NumPy": np.__version__,
-        "source of tinytorch": _code_version(),
-    }
-    everyone = communicator.exchange({**versions, **facts})
+    versions = {"version of Python": platform.python_version(), "version of NumPy": np.__version__}
+    everyone = communicator.exchange({**versions, "source of tinytorch": _code_version(), **facts})
     first = everyone[0]
     for rank, other in enumerate(everyone):
         for name in [*first, *sorted(other.keys() - first.keys())]:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -55,11 +54,7 @@ def write_values(stem: Path, values: Mapping[str, Any]) -> None:
 
 
 def read_values(stem: Path) -> dict[str, Any]:
-    """Return what `write_values` wrote.
-
-    Raises:
-        FileNotFoundError: if it did not.
-    """
+    """Return what `write_values` wrote; FileNotFoundError if it did not."""
     values: dict[str, Any] = json.loads(stem.with_name(stem.name + ".json").read_text("utf-8"))
     return {**values, **read_arrays(stem.with_name(stem.name + ".npz"))}
 
@@ -70,14 +65,6 @@ class RankError(RuntimeError):
     def __init__(self, message: str, trace: str = "") -> None:
         super().__init__(message)
         self.trace = trace
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """How mpiexec ended: its exit code, None if it had to be killed, and what it and the ranks printed."""
-
-    code: int | None
-    printed: str
 
 
 def mpiexec() -> str:
@@ -125,8 +112,9 @@ def launch(
         MPIMissingError: if there is no mpiexec.
         RankError: if a rank fails, dies, hangs, or the time is over.
     """
-    _checked(ranks, timeout, threads)
-    each = threads or max(1, len(usable_cores()) // ranks)
+    each = max(1, len(usable_cores()) // max(1, ranks)) if threads is None else threads
+    if ranks < 1 or each < 1 or not timeout > 0:
+        raise ValueError(f"ranks and threads must be at least 1 and timeout above 0, not {ranks}, {each} and {timeout}")
     asked = {
         "program": reference_to("program", program),
         "ranks": ranks,
@@ -138,26 +126,18 @@ def launch(
     with TemporaryDirectory(prefix="ranks-") as name:
         folder = Path(name)
         write_values(folder / "request", {**(arguments or {}), "/launch": asked})
-        ended = _run([*command, name], folder / "printed", timeout)
+        code, printed = _run([*command, name], folder / "printed", timeout)
         _end_ranks(folder)
-        if ended.code != 0:
-            raise _error(folder, ended, timeout)
+        if code != 0:
+            raise _error(folder, code, printed, timeout)
         try:
             return [read_values(folder / f"rank-{rank}.result") for rank in range(ranks)]
         except FileNotFoundError as error:
-            raise RankError(f"a rank left no result although the run ended well: {error}; {ended.printed}") from None
+            raise RankError(f"a rank left no result although the run ended well: {error}; {printed}") from None
 
 
-def _checked(ranks: int, timeout: float, threads: int | None) -> None:
-    if ranks < 1:
-        raise ValueError(f"ranks must be at least 1, not {ranks}")
-    if not timeout > 0:
-        raise ValueError(f"timeout must be above 0 seconds, not {timeout}")
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads}")
-
-
-def _run(command: list[str], printed: Path, timeout: float) -> _Ended:
+def _run(command: list[str], printed: Path, timeout: float) -> tuple[int | None, str]:
+    """Return the exit code of mpiexec, None if it had to be killed, and what it and the ranks printed."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with printed.open("wb") as file:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment)
@@ -167,7 +147,7 @@ def _run(command: list[str], printed: Path, timeout: float) -> _Ended:
             code = None
         finally:
             _kill_tree(process)
-    return _Ended(code, printed.read_text("utf-8", errors="replace"))
+    return code, printed.read_text("utf-8", errors="replace")
 
 
 def _kill_tree(process: subprocess.Popen[bytes]) -> None:
@@ -199,19 +179,19 @@ def _end_ranks(folder: Path) -> None:
     psutil.wait_procs(left, timeout=_GOODBYE)
 
 
-def _error(folder: Path, ended: _Ended, timeout: float) -> RankError:
+def _error(folder: Path, code: int | None, printed: str, timeout: float) -> RankError:
     """Return why a run ended badly: what was noted of a rank, with the states that ranks last wrote."""
     states = read_states(folder)
     each = "; ".join(f"{state.name}: {state.told()}" for state in states.values()) or "no rank began"
-    if ended.code is None:
-        return RankError(f"the run did not end within {timeout:g} s and was killed: {each}", ended.printed)
+    if code is None:
+        return RankError(f"the run did not end within {timeout:g} s and was killed: {each}", printed)
     notes = {folder / f"killed-{state.process}": state for state in states.values()}
     found = [path for path in (*notes, folder / FAILURE) if path.exists()]
     if not found:
-        return RankError(f"the run ended with exit code {ended.code}: {each}", ended.printed)
+        return RankError(f"the run ended with exit code {code}: {each}", printed)
     cause = min(found, key=lambda path: path.stat().st_mtime_ns)  # the others are what came of it
     if cause in notes:
         name, state = signal.Signals(int(cause.read_text("utf-8"))).name, notes[cause]
-        return RankError(f"{state.name} died of {name}; when it last wrote its state, {state.told()}", ended.printed)
+        return RankError(f"{state.name} died of {name}; when it last wrote its state, {state.told()}", printed)
     told = json.loads(cause.read_text("utf-8"))
     return RankError(told["message"], told.get("trace", ""))

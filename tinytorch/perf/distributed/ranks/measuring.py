@@ -1,9 +1,4 @@
-"""Measuring on ranks: common values, rounds, turns of the first ranks, and what more ranks than cores forbid.
-
-In turns the first 1, 2, ... ranks of one launch work one after another. A rank that waits in a call of MPI keeps its
-core busy, and a busy core slows the others: they share its power, and often its caches. One rank would then be measured
-in a worse place than a program that runs alone. So ranks outside of a turn sleep, wake up now and then to ask whether
-it is over, and say how much of their core that took.
+"""Measuring on ranks: common values, rounds, and what more ranks than cores forbid.
 
 Ranks import this, so what judges measurements, and brings SciPy, is imported where it is called.
 """
@@ -11,7 +6,7 @@ Ranks import this, so what judges measurements, and brings SciPy, is imported wh
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +20,6 @@ if TYPE_CHECKING:
     from tinytorch.perf.measuring import Measurement
     from tinytorch.perf.measuring.comparison import Comparison
 
-#: Seconds between two questions of a rank that is not in the turn.
-PAUSE = 5e-3
-#: Tag of the message that a turn is over.
-_OVER = 72
 #: The mark in a measurement's conditions.
 MARK = "oversubscribed"
 #: Why there is no verdict, as the end of a sentence.
@@ -47,13 +38,6 @@ def least(communicator: Communicator, value: float) -> float:
     return -float(largest(communicator, [-value])[0])
 
 
-def first_says(communicator: Communicator, value: bool) -> bool:
-    """Return rank 0's ``value`` on every rank."""
-    said = np.array([value])
-    communicator.raw.Bcast(said, 0)
-    return bool(said[0])
-
-
 def checked_rounds(repeats: int, at_most_seconds: float) -> None:
     """Raise ValueError unless there is at least one round and time for it."""
     if repeats < 1:
@@ -69,59 +53,14 @@ def rounds_within(communicator: Communicator, repeats: int, fewest: int, at_most
     """
     until = time.monotonic() + at_most_seconds
     for number in range(repeats):
-        if number >= fewest and not first_says(communicator, time.monotonic() < until):
+        if number >= fewest and not communicator.raw.bcast(time.monotonic() < until):
             return
         yield number
 
 
-class Turns:
-    """Groups of the first ranks of a communicator; all ranks make it together.
-
-    Attributes:
-        groups: the group of the first ranks by their number, on the ranks that are in it.
-        slept, used: seconds that this rank spent outside of turns, and of CPU meanwhile.
-
-    Raises:
-        ValueError: if a count is no number of the communicator's ranks, or there is none.
-    """
-
-    def __init__(self, communicator: Communicator, counts: Sequence[int]) -> None:
-        if not counts or min(counts) < 1 or max(counts) > communicator.size:
-            raise ValueError(f"counts must be 1 to {communicator.size}, at least one, not {list(counts)}")
-        self._communicator = communicator
-        made = {count: communicator.split(int(communicator.rank >= count)) for count in counts}
-        self.groups = {count: group for count, group in made.items() if communicator.rank < count}
-        self.slept = self.used = 0.0
-
-    def take(self, count: int, work: Callable[[Communicator], None]) -> None:
-        """Run ``work`` on the first ``count`` ranks, with their group; the others sleep until it is done there."""
-        communicator = self._communicator
-        if communicator.rank >= count:
-            self._sleep()
-            return
-        work(self.groups[count])
-        self.groups[count].barrier()
-        if communicator.rank == 0:
-            for rank in range(count, communicator.size):
-                communicator.raw.Send(np.empty(0, np.uint8), rank, _OVER)
-
-    def _sleep(self) -> None:
-        raw = self._communicator.raw
-        wall, cpu = time.perf_counter(), time.process_time()
-        while not raw.Iprobe(0, _OVER):
-            time.sleep(PAUSE)
-        raw.Recv(np.empty(0, np.uint8), 0, _OVER)
-        self.slept += time.perf_counter() - wall
-        self.used += time.process_time() - cpu
-
-
 @dataclass(frozen=True)
 class Withheld:
-    """What stands in the place of a judgement that would mean nothing.
-
-    Attributes:
-        because: why, in words. verdict: None, always.
-    """
+    """Place holder of a judgement that would mean nothing; ``because`` says why, and ``verdict`` is None, always."""
 
     because: str = BECAUSE
     verdict: None = None
@@ -132,9 +71,7 @@ def is_oversubscribed(*measurements: Measurement) -> bool:
     return any(measurement.how.get(MARK) for measurement in measurements)
 
 
-def compare_on_ranks(
-    baseline: Measurement, candidate: Measurement, delta: float | None = 0.01, *, seed: int = 0
-) -> Comparison | Withheld:
+def compare_on_ranks(baseline: Measurement, candidate: Measurement) -> Comparison | Withheld:
     """Return `compare_paired` of two measurements taken on ranks, or `Withheld` if they were oversubscribed.
 
     Raises:
@@ -144,4 +81,4 @@ def compare_on_ranks(
 
     if is_oversubscribed(baseline, candidate):
         return Withheld()
-    return compare_paired(baseline, candidate, delta, seed=seed)
+    return compare_paired(baseline, candidate, 0.01)

@@ -10,10 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from tinytorch.perf.distributed.ranks.communicator import Communicator
+from typing import Any
 
 
 def supervise(folder: Path) -> int:
@@ -35,6 +32,7 @@ def run_rank(folder: Path) -> None:
     from tinytorch.perf.distributed.ranks.launch import read_values, write_values
     from tinytorch.perf.distributed.ranks.watch import watched
     from tinytorch.perf.host.blas import ThreadSwitch
+    from tinytorch.perf.host.pinned_threads import allowed_cores, pin
     from tinytorch.perf.measuring.processes import function_at
 
     request: dict[str, Any] = read_values(folder / "request")
@@ -45,30 +43,16 @@ def run_rank(folder: Path) -> None:
             f"mpiexec started groups of {communicator.size} ranks, not {asked['ranks']}: it belongs to another MPI "
             "than the one that mpi4py loads"
         )
-    if asked["pinned"]:
-        pin_rank(communicator)
+    if asked["pinned"]:  # to a core of its own, or, where a host has more ranks than cores, to one of them
+        here = communicator.places[communicator.rank].host
+        before = sum(other.host == here for other in communicator.places[: communicator.rank])
+        pin([(cores := allowed_cores())[before % len(cores)]])
     with watched(communicator, folder, asked["longest"]):
         program = function_at(asked["program"])
         # After that import, which may load another BLAS; not by perf.timing, whose imports take a second.
         ThreadSwitch().set(asked["threads"])
         values = program(communicator, **request)
         write_values(folder / f"rank-{communicator.rank}.result", {} if values is None else values)
-
-
-def pin_rank(communicator: Communicator) -> None:
-    """Keep this process on one core of its own, or, where a host has more ranks than cores, on one of them.
-
-    `launch` asks for it only where `team.may_pin` says so.
-
-    Raises:
-        OSError: if the system does not let it.
-    """
-    from tinytorch.perf.host.pinned_threads import allowed_cores, pin
-
-    place = communicator.places[communicator.rank]
-    neighbours = [other.rank for other in communicator.places if other.host == place.host]
-    cores = allowed_cores()
-    pin([cores[neighbours.index(communicator.rank) % len(cores)]])
 
 
 if __name__ == "__main__":

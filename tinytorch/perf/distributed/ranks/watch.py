@@ -38,11 +38,9 @@ class RankState:
     Attributes:
         rank, process: its number and its process's. name: how messages call it.
         beat: counts the writings of this state; it stands still when the process does.
-        in_call: the op of communication that it is in, or "".
-        calls, ops: how many of these it began, and how many ops it ended; a rank that works makes these grow.
-        last_op: the op that it ended last.
-        unchanged: seconds for which it has not begun or ended anything.
-        finished: whether its program has ended.
+        in_call: the op of communication that it is in, or "". calls: how many of these it began.
+        ops, last_op: how many ops it ended, and the last one.
+        unchanged: seconds for which it has not begun or ended anything. finished: whether its program has ended.
     """
 
     rank: int
@@ -178,9 +176,8 @@ class Watch:
         while not self._stop.wait(interval(self.longest)):
             self._beat += 1
             write_state(self.folder, self.state())
-            sentence = self.look()
-            if sentence is not None:
-                self.end_run({"kind": "TimeoutError", "message": sentence})
+            if (sentence := self.look()) is not None:
+                self.end_run({"message": sentence})
 
     def look(self) -> str | None:
         """Return what is wrong, or None. Ranks that have not written yet are not judged."""
@@ -191,7 +188,7 @@ class Watch:
             self._seen[state.rank] = (state.beat, since if beat == state.beat else now)
         return blame(list(states.values()), [now - self._seen[rank][1] for rank in states], self.longest)
 
-    def end_run(self, failure: dict[str, Any]) -> None:
+    def end_run(self, failure: dict[str, str]) -> None:
         """Write down why, unless another rank did already, and end all ranks."""
         path = self.folder / FAILURE
         if not path.exists():
@@ -239,12 +236,7 @@ def watched(communicator: Communicator, folder: str | Path, longest: float = 30.
     watch.stop()
 
 
-def _told(watch: Watch, error: BaseException) -> dict[str, Any]:
+def _told(watch: Watch, error: BaseException) -> dict[str, str]:
     state = watch.state()
     message = f"{state.name} failed with {type(error).__name__}: {error}; {state.told()}"
-    return {
-        "kind": type(error).__name__,
-        "rank": state.rank,
-        "message": message,
-        "trace": "".join(traceback.format_exception(error)),
-    }
+    return {"message": message, "trace": "".join(traceback.format_exception(error))}

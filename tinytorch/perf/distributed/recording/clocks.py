@@ -3,7 +3,7 @@
 Each process has a clock of its own, and on other machines it started at another time and runs at another rate. Rank 0
 asks every rank for the time and takes the answer for the middle of the round trip. The fastest of many trips tells
 most: the answer was given somewhere within it, so that half of it bounds the error, whichever way was the slower one
-(F. Cristian, 1989, doi:10.1007/BF01784024). Asked again after the run, the clocks show their drift, which is taken out.
+(F. Cristian, 1989, doi:10.1007/BF01784024). Asked again after the run, the clocks show their drift.
 """
 
 from __future__ import annotations

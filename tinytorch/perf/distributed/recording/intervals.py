@@ -1,4 +1,4 @@
-"""Pieces of time: which op a rank is in at each moment, and how long two things go on at once. All in whole ns."""
+"""Intervals of time in whole ns: of the innermost op at each moment, merged, between others, and in common."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Interval = tuple[int, int]
 
 
 class InnerInterval(NamedTuple):
-    """A interval in which the op at position ``event`` runs, and none inside it."""
+    """An interval in which the op at position ``event`` runs, and none inside it."""
 
     start: int
     end: int
@@ -21,9 +21,9 @@ class InnerInterval(NamedTuple):
 
 
 def innermost_intervals(events: Sequence[Event]) -> list[InnerInterval]:
-    """Return the time of each event without the events inside it, in the order of time; no two inners overlap.
+    """Return the time of each event without the events inside it, in the order of time; none overlaps another.
 
-    Events of one rank either follow or contain one another. What lies between inners lies between ops.
+    Events of one rank either follow or contain one another. What lies between them lies between ops.
     """
     order = sorted(range(len(events)), key=lambda index: (events[index].start, -events[index].end))
     inners: list[InnerInterval] = []

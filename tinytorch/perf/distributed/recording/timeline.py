@@ -27,18 +27,17 @@ from tinytorch.perf.distributed.recording.matched_calls import MatchedCall, matc
 from tinytorch.perf.distributed.recording.stragglers import Delay, Straggler, delays_of, stragglers_of
 from tinytorch.perf.distributed.recording.timeline_trace import timeline_trace
 from tinytorch.perf.distributed.recording.tracks import CommInfo, Track, on_rank_0
-from tinytorch.perf.events.stream import Profile, Recorder
+from tinytorch.perf.events.stream import Recorder
 from tinytorch.perf.measuring import collector_off
 from tinytorch.perf.measuring.atomic_io import write_whole
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """The events of all ranks on rank 0's clock.
+    """Events of all ranks in ns of rank 0's ``time.perf_counter_ns``.
 
     Attributes:
-        tracks: of each rank, in order; their times are in ns of rank 0's ``time.perf_counter_ns``.
-        clocks: by which they were put there, with their errors.
+        tracks: of each rank, in order. clocks: by which they were put there, with their errors.
         oversubscribed: whether ranks shared cores, so that times tell nothing of how fast they would be alone.
 
     Raises:
@@ -62,14 +61,9 @@ class Timeline:
         return min(track.profile.start for track in self.tracks)
 
     @property
-    def end(self) -> int:
-        """When the last rank's body ended, in ns."""
-        return max(track.profile.end for track in self.tracks)
-
-    @property
     def wall_seconds(self) -> float:
         """From the first rank's beginning to the last one's end."""
-        return (self.end - self.start) * 1e-9
+        return (max(track.profile.end for track in self.tracks) - self.start) * 1e-9
 
     @property
     def error_seconds(self) -> float:
@@ -152,27 +146,12 @@ class CommRecorder(Observer):
 
 
 class RankRecording:
-    """What this rank recorded in the body of `recorded`."""
+    """Recording of this rank in the body of `recorded`; ``track`` is set at its end, on the rank's own clock."""
 
     def __init__(self, communicator: Communicator, clocks: Clocks) -> None:
         self._communicator, self._clocks = communicator, clocks
         self._ended = False
-        self._track: Track | None = None
-
-    def end(self, profile: Profile, comm_info: CommRecorder, cpu_ns: int) -> None:
-        """Take over what was recorded; `recorded` calls it."""
-        self._track = Track(self._communicator.places[self._communicator.rank], profile, comm_info.comm_info, cpu_ns)
-
-    @property
-    def track(self) -> Track:
-        """What this rank recorded, on its own clock.
-
-        Raises:
-            RuntimeError: inside the body.
-        """
-        if self._track is None:
-            raise RuntimeError("nothing is recorded yet: read the recording after the body of `with recorded(...)`")
-        return self._track
+        self.track: Track | None = None
 
     def gather(self) -> Timeline | None:
         """Return what all ranks recorded, on one clock, on rank 0, and None on the others; all ranks call it.
@@ -182,11 +161,13 @@ class RankRecording:
         Raises:
             RuntimeError: inside the body.
         """
-        track, communicator = self.track, self._communicator
+        communicator = self._communicator
+        if self.track is None:
+            raise RuntimeError("nothing is recorded yet: gather after the body of `with recorded(...)`")
         if not self._ended:
             self._clocks = self._clocks.followed_by(align(communicator))
             self._ended = True
-        tracks: list[Track] | None = communicator.raw.gather(track)
+        tracks: list[Track] | None = communicator.raw.gather(self.track)
         if tracks is None:
             return None
         moved = tuple(on_rank_0(each, self._clocks) for each in tracks)
@@ -210,4 +191,5 @@ def recorded(communicator: Communicator) -> Iterator[RankRecording]:
         with observed_by(recorder, comm_info):
             yield result
         end, cpu_end = time.perf_counter_ns(), time.process_time_ns()
-        result.end(recorder.profile(start, end), comm_info, cpu_end - cpu)
+        place = communicator.places[communicator.rank]
+        result.track = Track(place, recorder.profile(start, end), comm_info.comm_info, cpu_end - cpu)

@@ -24,9 +24,6 @@ class ShardedBatches:
         rank, size: this rank and how many there are.
         seed: of the order.
 
-    Attributes:
-        smallest: examples in the smallest batch of all ranks together.
-
     Raises:
         ValueError: if the arrays are empty or of different lengths, a number is out of range, or a rank would have no
             example of the last batch.
@@ -43,11 +40,11 @@ class ShardedBatches:
             raise ValueError(f"rank must be 0 to {size - 1}, not {rank}")
         self.batch_size, self.rank, self.size, self.seed = batch_size, rank, size, seed
         self.examples = len(self.arrays[0])
-        self.smallest = min(batch_size, self.examples, self.examples % batch_size or batch_size)
-        if self.smallest < size:
+        smallest = min(batch_size, self.examples, self.examples % batch_size or batch_size)
+        if smallest < size:
             raise ValueError(
                 f"batch_size must leave each of {size} ranks an example in every batch, but {batch_size} leaves "
-                f"{self.smallest} of {self.examples} in the smallest: choose another"
+                f"{smallest} of {self.examples} in the smallest: choose another"
             )
 
     def __len__(self) -> int:

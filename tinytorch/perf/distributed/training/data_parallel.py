@@ -45,9 +45,8 @@ def counted_targets(ignore_index: int) -> Terms:
     """Return the terms of `CrossEntropyLoss` with this ``ignore_index``: the targets that are another number."""
 
     def terms(targets: Any) -> float:
-        return float(
-            np.count_nonzero(np.asarray(targets.data if isinstance(targets, Tensor) else targets) != ignore_index)
-        )
+        given = np.asarray(targets.data if isinstance(targets, Tensor) else targets)
+        return float(np.count_nonzero(given != ignore_index))
 
     return terms
 
@@ -136,7 +135,7 @@ class DataParallel:
         sharded: bool = False,
         terms: Terms = examples,
     ) -> None:
-        self.model, self.loss, self.sharded = model, loss, sharded
+        self.model, self.loss = model, loss
         self._terms, self._overlap = terms, overlap
         self._communicator = communicator
         #: Buckets have a group of their own, so that they may begin between a model's own calls.
@@ -145,7 +144,8 @@ class DataParallel:
         chosen = {"bucket_bytes": bucket_bytes, "overlap": overlap, "sharded": sharded}
         check_agreement(communicator, {**chosen, **model_facts(model)})
         self._buckets = bucketed(self._parameters, bucket_bytes, communicator.size)
-        hand_round_state(model, communicator)
+        for _, tensor in [*model.named_parameters(), *model.named_buffers()]:
+            communicator.broadcast(tensor.data)
         self.update: Replicated | Sharded
         if sharded:
             self.update = Sharded(self._buckets, make_optimizer, self._apart)
@@ -226,12 +226,6 @@ class DataParallel:
         self.update.restore_state(
             [{id(parameter): state[f"optimizer/{n}/{name}"] for name, parameter in parameters} for n in numbers]
         )
-
-
-def hand_round_state(model: Module, communicator: Communicator) -> None:
-    """Give every rank the parameters and buffers of rank 0."""
-    for _, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        communicator.broadcast(tensor.data)
 
 
 def draw_apart(model: Module, rank: int) -> None:

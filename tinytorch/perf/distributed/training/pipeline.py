@@ -11,10 +11,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tinytorch.core.dispatch import gradients_enabled
 from tinytorch.core.layers import Embedding, LayerNorm
 from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array
+from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.distributed.ranks.communicator import Communicator, Pending, check_agreement
@@ -42,10 +42,8 @@ def one_forward_one_backward(stage: int, stages: int, micro: int) -> list[Action
     Raises:
         ValueError: if a number is out of range.
     """
-    if not 0 <= stage < stages:
-        raise ValueError(f"stage must be 0 to {stages - 1}, not {stage}")
-    if micro < 1:
-        raise ValueError(f"micro must be at least 1, not {micro}")
+    if not (0 <= stage < stages and micro >= 1):
+        raise ValueError(f"stage must be 0 to {stages - 1} and micro at least 1, not {stage} and {micro}")
     ahead = min(stages - stage - 1, micro)
     actions = [Action("forward", m) for m in range(ahead)]
     for m in range(micro - ahead):
@@ -138,17 +136,16 @@ class Pipeline:
             raise ValueError(f"tied must be one parameter's shape on the first and the last rank alone, not {ends}")
         self._ends = communicator.split(int(self._first or self._last))
 
-    def backward(self, inputs: Any, targets: Any) -> float:
-        """Add the gradients of the mean loss over a batch to this stage's parameters; return that loss on all ranks.
+    def step(self, optimizer: Optimizer, inputs: Any, targets: Any) -> float:
+        """Make a step of ``optimizer``, which holds this stage's parameters; return the mean loss of all before it.
 
         All ranks call it with the same batch: the first one reads the inputs, the last one the targets.
 
         Raises:
             ValueError: if the batch has fewer examples than micro-batches, or no target counts.
-            RuntimeError: inside `no_grad`.
+            FloatingPointError: if the loss is not finite, on all ranks; no parameter is changed then.
         """
-        if not gradients_enabled():
-            raise RuntimeError("a pipeline needs gradients: leave no_grad before you call backward")
+        optimizer.zero_grad()
         parts = micro_batches((_tensor(inputs), _tensor(targets)), self.micro)
         counts = [self._terms(part[1]) for part in parts]
         if not sum(counts) > 0:
@@ -159,16 +156,7 @@ class Pipeline:
         flow.end()
         if self._tied is not None and self._tied.grad is not None:
             self._tied.grad = self._ends.all_reduce(self._tied.grad)
-        return float(self._communicator.broadcast(np.array(flow.mean), self._communicator.size - 1))
-
-    def step(self, optimizer: Any, inputs: Any, targets: Any) -> float:
-        """Run `backward` and a step of ``optimizer``, which holds this stage's parameters; return the loss before it.
-
-        Raises:
-            FloatingPointError: if the loss is not finite, on all ranks; no parameter is changed then.
-        """
-        optimizer.zero_grad()
-        mean = self.backward(inputs, targets)
+        mean = float(self._communicator.broadcast(np.array(flow.mean), self._communicator.size - 1))
         if not math.isfinite(mean):
             raise FloatingPointError(f"the loss became {mean}: lower lr, now {optimizer.lr}")
         optimizer.step()

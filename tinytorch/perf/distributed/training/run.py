@@ -24,7 +24,7 @@ from tinytorch.perf.distributed.training.updates import check_settings, restore_
 from tinytorch.perf.measuring.atomic_io import read_arrays, write_arrays, write_whole
 
 #: Of the form of the two files.
-VERSION = 1
+VERSION = 2
 #: Checkpoints that are kept: the last one, and the one before it in case that disk fails.
 KEPT = 2
 
@@ -32,21 +32,13 @@ KEPT = 2
 def save_checkpoint(
     folder: str | Path, trainer: DataParallel, communicator: Communicator, progress: dict[str, Any]
 ) -> None:
-    """Write the trainer's state; all ranks call it, rank 0 writes, and all return once it is written.
-
-    Args:
-        progress: what the caller has to know to continue; JSON values, with a number of steps done as ``steps``.
+    """Write the trainer's state and ``progress``, JSON values with the steps done as ``steps``; all ranks call it.
 
     Raises:
-        OSError: on rank 0, if the folder cannot be written to; the checkpoints before stay.
+        OSError: on rank 0, which writes, if the folder cannot be written to; the checkpoints before stay.
     """
     state = trainer.gather_state()
-    document = {
-        "version": VERSION,
-        "ranks": communicator.size,
-        "progress": progress,
-        "optimizer": settings(trainer.optimizer),
-    }
+    document = {"version": VERSION, "progress": progress, "optimizer": settings(trainer.optimizer)}
     if communicator.rank == 0:
         target = Path(folder) / f"step-{progress['steps']:08d}"
         aside = target.with_name(f".{target.name}.{os.getpid()}.part")
@@ -65,12 +57,11 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    folder: str | Path, trainer: DataParallel, communicator: Communicator, plan: Mapping[str, Any] | None = None
+    folder: str | Path, trainer: DataParallel, communicator: Communicator, plan: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Take over the last checkpoint in ``folder`` and return its progress, or None if there is none; all ranks call it.
 
-    Args:
-        plan: what the progress's ``plan`` has to be.
+    The progress must have this ``plan``.
 
     Raises:
         ValueError: on all ranks, if the checkpoint is damaged, of another version, model, optimizer or setting; nothing
@@ -85,7 +76,7 @@ def load_checkpoint(
         return None
     problem, read = "", None
     try:
-        read = _checked(written[-1], trainer, plan or {})
+        read = _checked(written[-1], trainer, plan)
     except ValueError as error:
         problem = str(error)
     for rank, told in enumerate(communicator.exchange(problem)):
@@ -105,25 +96,20 @@ def _written(folder: str | Path) -> list[Path]:
 
 def _checked(path: Path, trainer: DataParallel, plan: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return what the checkpoint holds, once it is known to fit."""
-    document = _document(path / "progress.json")
+    try:
+        document: dict[str, Any] = json.loads((path / "progress.json").read_text("utf-8"))
+        version, before = document["version"], document["progress"]["plan"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"progress.json is not what was written: {error}") from None
+    if version != VERSION:
+        raise ValueError(f"version must be {VERSION}, not {version!r}")
     for name, value in plan.items():
-        if document["progress"]["plan"][name] != value:
-            raise ValueError(f"{name} must be {document['progress']['plan'][name]!r} as it was, not {value!r}")
+        if before[name] != value:
+            raise ValueError(f"{name} must be {before[name]!r} as it was, not {value!r}")
     check_settings(trainer.optimizer, document["optimizer"])
     state = read_arrays(path / "state.npz")
     trainer.check_state(state)
     return document, state
-
-
-def _document(path: Path) -> dict[str, Any]:
-    try:
-        document: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        version = document["version"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path.name} is not what was written: {error}") from None
-    if version != VERSION:
-        raise ValueError(f"version must be {VERSION}, not {version!r}")
-    return document
 
 
 @dataclass(frozen=True)

@@ -70,9 +70,6 @@ def _check_division(name: str, length: int, communicator: Communicator) -> None:
 class ColumnParallelLinear(Module):
     """`Linear` whose output features are shared out: the whole input, and this rank's part of the output.
 
-    Args:
-        whole: the layer to cut, the same on all ranks; it is not changed.
-
     Raises:
         ValueError: if the output features are no multiple of the ranks.
     """
@@ -93,9 +90,6 @@ class RowParallelLinear(Module):
     """`Linear` whose input features are shared out: this rank's part of the input, and the whole output.
 
     The bias is added after the sum, by every rank alike.
-
-    Args:
-        whole: the layer to cut, the same on all ranks; it is not changed.
 
     Raises:
         ValueError: if the input features are no multiple of the ranks.

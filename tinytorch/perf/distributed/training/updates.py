@@ -82,25 +82,16 @@ def _bucket(group: list[Parameter], ranks: int) -> Bucket:
 
 
 def slots(optimizer: Optimizer) -> list[list[Array]]:
-    """Return the state's arrays, one list a slot (velocity; first and second moment), in the order of the parameters.
-
-    They are the optimizer's own, so that writing to them changes its state.
+    """Return the state's own arrays, one list a slot (velocity; first and second moment), in the parameters' order.
 
     Raises:
-        ValueError: if the optimizer does not keep the same slots for every parameter.
+        ValueError: if the optimizer does not keep the same slots for every parameter, each of the parameter's shape.
     """
-    arrays, count = list(optimizer.state_arrays()), len(optimizer.parameters)
-    if len(arrays) % count:
-        raise ValueError(
-            f"optimizer must keep as many arrays for each parameter, but has {len(arrays)} for {count} parameters"
-        )
-    made = [arrays[start : start + count] for start in range(0, len(arrays), count)]
-    for slot in made:
-        for array, parameter in zip(slot, optimizer.parameters, strict=True):
-            if array.shape != parameter.shape:
-                raise ValueError(
-                    f"optimizer's state must have its parameter's shape {parameter.shape}, not {array.shape}"
-                )
+    arrays, parameters = list(optimizer.state_arrays()), optimizer.parameters
+    made = [arrays[start : start + len(parameters)] for start in range(0, len(arrays), len(parameters))]
+    shapes = [parameter.shape for parameter in parameters]
+    if any([array.shape for array in slot] != shapes for slot in made):
+        raise ValueError(f"optimizer must keep the same arrays for each parameter, of the shapes {shapes}")
     return made
 
 
@@ -205,13 +196,12 @@ class Sharded:
         Raises:
             ValueError: if a parameter has no gradient on any rank; no parameter is changed then.
         """
-        for bucket in self._buckets:
-            for parameter in bucket.parameters:
-                if id(parameter) not in used:
-                    raise ValueError(
-                        f"a parameter of shape {parameter.shape} got no gradient on any rank, and a shard cannot leave "
-                        "it out: train without sharded state"
-                    )
+        unused = [each.shape for bucket in self._buckets for each in bucket.parameters if id(each) not in used]
+        if unused:
+            raise ValueError(
+                f"a parameter of shape {unused[0]} got no gradient on any rank, and a shard cannot leave it out: train "
+                "without sharded state"
+            )
         for shard, own in zip(self._shards, sums, strict=True):
             shard.grad = own
         self.optimizer.step()
@@ -233,13 +223,8 @@ class Sharded:
             for bucket, flat, own in zip(self._buckets, flats, slot, strict=True):
                 self._own(bucket, flat)[...] = own
             self._hand_round(flats)
-            state.append(
-                {
-                    id(parameter): part
-                    for bucket, flat in zip(self._buckets, flats, strict=True)
-                    for parameter, part in bucket.views(flat)
-                }
-            )
+            views = (view for bucket, flat in zip(self._buckets, flats, strict=True) for view in bucket.views(flat))
+            state.append({id(parameter): part for parameter, part in views})
         return state
 
     def restore_state(self, state: Sequence[Mapping[int, Array]]) -> None:
