@@ -383,6 +383,19 @@ def test_a_profiler_sees_each_step_and_its_work() -> None:
     assert all(event.traffic > 0 for event in events)
 
 
+@pytest.mark.parametrize("axis", [None, 0])
+def test_an_output_without_an_axis_of_samples(axis: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "_WORTH_MEETING_NS", -1)
+    x = floats(5, 4, 3)
+    made = plan(One(ops.mean, axis=axis), Tensor(x))
+    with recording() as recorded:
+        seen = made(Tensor(x)).data
+    assert [event.op for event in recorded.profile.events if event.op != "copy"] == ["mean"]
+    for found in (seen, made(Tensor(x)).data):
+        np.testing.assert_allclose(found, x.astype(np.float64).mean(axis), atol=1e-6)
+    assert len(made.step_times(Tensor(x), repeats=1)) >= 1
+
+
 def test_step_times_name_each_step() -> None:
     made = plan(models.mlp(), floats(1, 1, 8, 8))
     times = made.step_times(floats(1, 1, 8, 8), repeats=3)

@@ -47,7 +47,7 @@ _NEAR_FLOATS = 131_072
 #: Nanoseconds of a block from which on threads do it together: at each step they wait for one another.
 _WORTH_MEETING_NS = 200_000
 #: Shapes of which a `Planned` keeps a plan.
-_MOST_PLANS = 8
+_MOST_PLANS = 32
 #: Largest difference between a plan's output and its model's, over the largest element: float32 sums in another order.
 TOLERANCE = 5e-5
 #: Ops that only see their operand otherwise, integers too.
@@ -131,9 +131,10 @@ class _Program:
 
     def run_observed(self, x: Array, out: Array) -> None:
         """Fill ``out`` step by step through the seam, so that observers are told of each."""
-        table = self.table()
-        for block in range(len(x) // self.samples):
-            here = slice(block * self.samples, (block + 1) * self.samples)
+        table, starts = self.table(), range(0, len(x), self.samples)
+        for start in starts:
+            # The output of a single block need not have an axis of samples.
+            here = slice(start, start + self.samples) if len(starts) > 1 else ...
             for number, step in enumerate(self.steps):
                 *reads, made = (table.array(view, x[here], out[here]) for view in (*step.reads, step.writes))
                 self._now = x[here], out[here], made
@@ -254,7 +255,10 @@ class Plan(Module):
         return np.ascontiguousarray(array, self._dtype)
 
     def _parts(self, x: Array, out: Array) -> Iterator[tuple[_Program, Array, Array]]:
-        """Yield each program with the samples that it runs."""
+        """Yield each program with the samples that it runs: all of them if there is one."""
+        if len(self._programs) == 1:
+            yield self._programs[0][0], x, out
+            return
         start = 0
         for program, samples in self._programs:
             yield program, x[start : start + samples], out[start : start + samples]

@@ -10,7 +10,7 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Implementation, Op
 from tinytorch.perf.acceleration.climbing import ops_of, under
-from tinytorch.perf.acceleration.fusion import fuse
+from tinytorch.perf.acceleration.plan import plan
 from tinytorch.perf.host.blas import ThreadSwitch
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.kernels.registry import kernel_implementations
@@ -94,7 +94,7 @@ def try_techniques(
 
     A second core is tried where the process may use one.
     """
-    fused = with_kernels(forward_pass(fuse(model, frozen=True), inputs))
+    fused = forward_pass(plan(model, inputs), inputs)
     plain = forward_pass(model, inputs)
     runs = {
         BASELINE: with_references(plain),
