@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tinytorch.perf.engines import ENGINES, OURS, SUBJECTS, Raced, available, race, runners, subject
-from tinytorch.perf.engines.our_profile import parts, recorded, seconds_at_roof
+from tinytorch.perf.engines.ours import parts, recorded, seconds_at_roof
 from tinytorch.perf.engines.protocol import Phase
 from tinytorch.perf.host.pinned_threads import kept_on, usable_cores
 from tinytorch.perf.machine import ceilings

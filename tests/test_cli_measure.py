@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tinytorch.cli import main, measure
+from tinytorch.cli.page_runs import ChapterError, expected_seconds, measuring_pages, run_page
 from tinytorch.report.measurements import as_text, document, page_entry, read_measurements
 from tinytorch.report.page import Page
-from tinytorch.report.page_runs import ChapterError, expected_seconds, measuring_pages, run_page
 from tinytorch.report.provenance import package_folder, package_hash
 from tinytorch.report.records import Json, page_file
 

@@ -16,7 +16,7 @@ from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import CANNOT_TELL
 from tinytorch.report import Page
 from tinytorch.report.claims import REFUTED, SUPPORTED
-from tinytorch.report.disturbance import WITHHELD, WITHHELD_WORD, caution, had_less_than_a_core
+from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, caution, had_less_than_a_core
 
 
 def timed(share: float, threads: int = 1) -> Measurement:

@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report.colors import color
-from tinytorch.report.figures import INK, bars, check_figure, line, settle, subplots, to_body
-from tinytorch.report.svg import page_svg
+from tinytorch.report.figures import INK, bars, check_figure, line, page_svg, settle, subplots, to_body
 
 ALT = "Two bars; the first is twice as long."
 SVG = "{http://www.w3.org/2000/svg}"
@@ -89,8 +88,7 @@ def test_variants_have_their_colours_and_bars_their_errors(root: ET.Element) -> 
 
 
 PROGRAM = """
-from tinytorch.report.figures import INK
-from tinytorch.report.svg import page_svg
+from tinytorch.report.figures import INK, page_svg
 from test_figures import two_bars
 print(page_svg(two_bars(), key="two", alt="alt", ink=INK))
 """

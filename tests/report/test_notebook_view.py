@@ -11,8 +11,7 @@ from PIL import Image
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page, bars, subplots
-from tinytorch.report.notebook_view import view
-from tinytorch.report.shown import BUILDING, Shown
+from tinytorch.report.notebook_view import BUILDING, Shown, view
 
 RUN = Measurement("a <run>", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3), "s")
 

@@ -12,9 +12,9 @@ from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import CANNOT_TELL, EQUIVALENT, FASTER, SLOWER, Comparison, compare_paired
 from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.report import Page
+from tinytorch.report.notebook_view import BUILDING, RECORD_MIME
 from tinytorch.report.page import NOISE_KEY, PROVENANCE_KEY
 from tinytorch.report.records import measurement_from_record
-from tinytorch.report.shown import BUILDING, RECORD_MIME
 
 RUN = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3), "s")
 

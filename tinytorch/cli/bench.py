@@ -18,7 +18,7 @@ from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
 from tinytorch.perf.benchmarking import Plan, Results, Side, continued, load_results, run, save_results, started
 from tinytorch.perf.benchmarking.comparing import compare_with_first
 from tinytorch.perf.benchmarking.results import Json
-from tinytorch.perf.benchmarking.subjects import subject_of
+from tinytorch.perf.benchmarking.zoo import subject_of
 from tinytorch.perf.measuring.comparison import CANNOT_TELL
 from tinytorch.report import tables
 from tinytorch.report.provenance import package_provenance

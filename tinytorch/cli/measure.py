@@ -12,12 +12,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tinytorch.cli.page_runs import ChapterError, built_page, checkout, expected_seconds, measuring_pages, run_page
 from tinytorch.cli.usage import Commands, UsageError, check_folder
 from tinytorch.perf.host.identity import identity
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report.measurements import as_text, document, page_entry, problems, read_measurements
 from tinytorch.report.numbers import format_number
-from tinytorch.report.page_runs import ChapterError, built_page, checkout, expected_seconds, measuring_pages, run_page
 from tinytorch.report.provenance import package_hash, package_provenance
 from tinytorch.report.records import Json
 

@@ -16,12 +16,10 @@ from tinytorch.perf.measuring.comparison import CANNOT_TELL, Comparison
 from tinytorch.perf.measuring.noise import small_noise_floor
 from tinytorch.report import figures, tables
 from tinytorch.report.claims import Claim, placeholders
-from tinytorch.report.disturbance import WITHHELD, WITHHELD_WORD, is_disturbed
-from tinytorch.report.notebook_view import NOT_MEASURED, number_text, view, words
-from tinytorch.report.provenance import provenance
+from tinytorch.report.figures import page_png, page_svg
+from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, number_text, view, words
+from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, is_disturbed, provenance
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, Record, checked_key, checked_text, now, number_body
-from tinytorch.report.shown import Shown, is_building
-from tinytorch.report.svg import page_png, page_svg
 from tinytorch.report.tables import Column
 
 #: The key of the record that says where a page was made.
@@ -90,7 +88,7 @@ class Page:
         """Record a verdict word that code chose, for the role ``{verdict}`key` ``.
 
         Where other processes took the machine's time from one of the numbers, the word is withheld, as a claim's
-        verdict is: see `tinytorch.report.disturbance`.
+        verdict is: see `tinytorch.report.provenance`.
 
         Args:
             key: what prose calls it by.
@@ -212,7 +210,7 @@ class Page:
         """Record a claim, for the directive ``{claim}`` and the ledger.
 
         Where other processes took the machine's time from one of the numbers, the verdict is withheld: see
-        `tinytorch.report.disturbance`.
+        `tinytorch.report.provenance`.
 
         Args:
             key: what the directive calls it by; its address is ``#claim-key``.

@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page, bars, subplots
-from tinytorch.report.shown import BUILDING, RECORD_MIME, Shown
+from tinytorch.report.notebook_view import BUILDING, RECORD_MIME, Shown
 
 RUN = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3), "s")
 SOLUTION = '''def double(x: int) -> int:

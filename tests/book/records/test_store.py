@@ -10,8 +10,8 @@ from measured_book.records.store import RecordError, numbers_in, read_page
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
+from tinytorch.report.notebook_view import RECORD_MIME
 from tinytorch.report.records import Json
-from tinytorch.report.shown import RECORD_MIME
 
 RUN = Measurement("a run", (1.0, 1.1, 1.2, 1.3, 1.4, 1.5), "s")
 

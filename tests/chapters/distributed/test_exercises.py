@@ -11,8 +11,7 @@ import pytest
 from tinytorch.chapters.distributed import exercises
 from tinytorch.chapters.distributed.exercises import Entry
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster
-from tinytorch.perf.distributed.cluster_model.prediction import Split
-from tinytorch.perf.distributed.cluster_model.splits import best_splits
+from tinytorch.perf.distributed.cluster_model.prediction import Split, best_splits
 from tinytorch.perf.distributed.cluster_model.workload import Workload
 
 Trace = list[Entry]

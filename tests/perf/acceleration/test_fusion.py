@@ -19,8 +19,8 @@ from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT, FeedForward, TransformerBlock
 from tinytorch.perf.acceleration.fusion import FusedBlock, FusedLinear, fuse
-from tinytorch.perf.acceleration.selection import accelerated
 from tinytorch.perf.events.stream import recording
+from tinytorch.perf.kernels.registry import accelerated
 from tinytorch.perf.ops.fused import fused_linear
 from tinytorch.perf.quantization import quantize_model
 

@@ -27,7 +27,7 @@ from tinytorch.core.transformers import GPT, TransformerBlock
 from tinytorch.perf.acceleration import plan as plans
 from tinytorch.perf.acceleration.plan import Plan, plan
 from tinytorch.perf.events.stream import recording
-from tinytorch.perf.kernels import row_entries
+from tinytorch.perf.kernels.entries import rows
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.quantization import quantize_model
 
@@ -411,7 +411,7 @@ def test_results_do_not_depend_on_threads(name: str, batch: int, monkeypatch: py
     monkeypatch.setattr(threads, "WORTH_A_THREAD_NS", 1)
     monkeypatch.setattr(plans, "_WORTH_MEETING_NS", 0)
     monkeypatch.setattr(plans, "most_shares", lambda: 3)
-    monkeypatch.setattr(row_entries, "most_shares", lambda: 3)
+    monkeypatch.setattr(rows, "most_shares", lambda: 3)
     x = inputs(min(batch, 3) if "block" in name else batch)
     made = plan(settled(make()), as_input(x))
     found = []

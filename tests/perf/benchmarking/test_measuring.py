@@ -17,7 +17,7 @@ from tinytorch.perf.benchmarking import (
     sorting_generation,
     task_of,
 )
-from tinytorch.perf.benchmarking.task import Task
+from tinytorch.perf.benchmarking.variants import Task
 
 
 def test_accuracy_is_that_of_the_whole_test_set() -> None:

@@ -13,7 +13,7 @@ from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.benchmarking import accuracy_run, fewest_queries, fewest_within, proven_percentile, run_scenario
 from tinytorch.perf.benchmarking.scenarios import Scenario
-from tinytorch.perf.benchmarking.task import Task, scoring
+from tinytorch.perf.benchmarking.variants import Task, scoring
 
 
 class TurnedClock:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.signal import lfilter
 from scipy.stats import mannwhitneyu, norm, spearmanr, t
 
-from tinytorch.perf.measuring.dependence import Dependence, dependence, independent
+from tinytorch.perf.measuring.statistics import Dependence, dependence, independent
 
 
 def autoregressive(seed: int, memory: float, n: int) -> np.ndarray:

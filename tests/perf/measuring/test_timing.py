@@ -19,12 +19,12 @@ from tinytorch.perf.measuring import (
     Measurement,
     Statistic,
     Timer,
-    cold_caches,
     interleave,
     measure,
     quantity,
     ratio,
     sample,
+    sampling,
 )
 from tinytorch.perf.measuring.statistics import Interval, Outliers
 
@@ -237,7 +237,7 @@ def test_the_warm_up_says_how_long_it_took_and_how_it_ended() -> None:
 
 @pytest.fixture
 def small_cache(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(cold_caches, "last_level_cache", lambda: 64 * 1024)
+    monkeypatch.setattr(sampling, "last_level_cache", lambda: 64 * 1024)
     return 64 * 1024
 
 
@@ -283,14 +283,14 @@ def test_sets_that_the_cache_would_hold_raise(
 
 def test_this_machine_reports_its_last_cache_or_none() -> None:
     sizes = [path.read_text("ascii") for path in Path("/sys/devices/system/cpu").glob("cpu*/cache/index*/size")]
-    assert cold_caches.last_level_cache() == max((int(size.strip().rstrip("K")) * 1024 for size in sizes), default=None)
+    assert sampling.last_level_cache() == max((int(size.strip().rstrip("K")) * 1024 for size in sizes), default=None)
 
 
 def test_where_no_caches_are_reported_sets_exceed_what_one_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity_module, "caches", tuple)
-    monkeypatch.setattr(cold_caches, "ASSUMED", 64 * 1024)
-    assert cold_caches.last_level_cache() is None
-    assert cold_caches.exceeding_bytes() == 2 * 64 * 1024
+    monkeypatch.setattr(sampling, "ASSUMED", 64 * 1024)
+    assert sampling.last_level_cache() is None
+    assert sampling.exceeding_bytes() == 2 * 64 * 1024
     found = measure(np.sum, "sum", repeats=3, warmup_seconds=0.01, cold=lambda: np.ones(2048, np.float32))
     assert found.how["last_level_cache_bytes"] is None
     assert found.how["working_sets"] * found.how["working_set_bytes"] >= 2 * 64 * 1024

@@ -11,6 +11,7 @@ from scipy.special import rel_entr, softmax
 
 from tests.perf.quantization.small_zoo import make
 from tinytorch import datasets, models
+from tinytorch.chapters.quantization import retrained as training_study
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.perf.quantization import (
@@ -20,7 +21,6 @@ from tinytorch.perf.quantization import (
     quantize_model,
     stored_bytes,
 )
-from tinytorch.perf.quantization import retrained as training_study
 from tinytorch.perf.quantization.tradeoff import FLOAT, accuracy_change, error_ratios, tradeoffs
 
 TWO_BITS = Plan("weight-only", Scheme(2, per="channel"), ranges="mse")

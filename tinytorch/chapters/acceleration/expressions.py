@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.chapters import sources
+from tinytorch.chapters.roofline.figure import placed_table, roofline_figure
 from tinytorch.core.op import Array
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Measurement, interleave, ratio
@@ -17,7 +18,6 @@ from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.roofline.placement import Placed
 from tinytorch.report import Column, Page, verdict_between
-from tinytorch.report.roofline_figure import placed_table, roofline_figure
 
 #: GELU's constants, as a reader would write them.
 _ROOT, _CUBIC = np.float32(0.7978845608028654), np.float32(0.044715)

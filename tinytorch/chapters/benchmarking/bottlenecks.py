@@ -12,8 +12,7 @@ from tinytorch import models
 from tinytorch.core import ops
 from tinytorch.core.dispatch import implementations, no_grad
 from tinytorch.core.op import Array
-from tinytorch.perf.benchmarking.task import sorting_generation
-from tinytorch.perf.benchmarking.variants import Variant
+from tinytorch.perf.benchmarking.variants import Variant, sorting_generation
 from tinytorch.perf.events.flops import flops_of
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.kernels.registry import kernel_implementations

@@ -18,8 +18,8 @@ from tinytorch.core.op import Array
 from tinytorch.perf.acceleration import fused_gelu
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave, sample
-from tinytorch.perf.measuring.cold_caches import exceeding_bytes
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.sampling import exceeding_bytes
 
 #: Runs from which a flawed experiment makes its one number, and how often it is done.
 _RUNS = 8

@@ -7,15 +7,13 @@ from html import escape
 from typing import Any
 
 from tinytorch.perf.benchmarking.comparing import Change, compare_with_first
-from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front
+from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front, plot_performance_comparison
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.benchmarking.plot import plot_performance_comparison
 from tinytorch.perf.benchmarking.regressions import ResultsChange
 from tinytorch.perf.benchmarking.results import Results
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.report import tables
-from tinytorch.report.figures import INK, settle
-from tinytorch.report.svg import page_svg
+from tinytorch.report.figures import INK, page_svg, settle
 from tinytorch.report.tables import Column
 
 Row = dict[str, Any]

@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 
 from tinytorch.chapters.capstone.ladder import Ladder, Stage, Trial
+from tinytorch.chapters.roofline.figure import placed_table, roofline_figure
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.quantization.tradeoff import accuracy_change as shown_change
 from tinytorch.report import Column, Page, verdict_of_all
-from tinytorch.report.roofline_figure import placed_table, roofline_figure
 
 #: The two ladders by how their keys end: "one" for one question, "many" for 64.
 Ladders = Mapping[str, Ladder]

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinytorch import datasets
 from tinytorch.chapters.capstone.configuration import Configuration, Ready, ready
-from tinytorch.perf.benchmarking.task import SCORED_AT_ONCE, Right, Task, scoring, sorting_generation
+from tinytorch.perf.benchmarking.variants import SCORED_AT_ONCE, Right, Task, scoring, sorting_generation
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.memory import MemoryTracker
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL

@@ -13,8 +13,8 @@ from tinytorch.core.layers import Linear
 from tinytorch.core.module import Sequential
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.compression.csr import SparseLinear
 from tinytorch.perf.compression.pruning import smallest, with_masks
+from tinytorch.perf.compression.sparsity import SparseLinear
 from tinytorch.perf.compression.structured import mask_units
 
 

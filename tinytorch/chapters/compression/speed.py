@@ -16,10 +16,9 @@ from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.compression.csr import SparseLinear, csr_nbytes
 from tinytorch.perf.compression.low_rank import LowRankLinear, break_even_rank
 from tinytorch.perf.compression.pruning import magnitude_prune
-from tinytorch.perf.compression.sparsity import measure_sparsity
+from tinytorch.perf.compression.sparsity import SparseLinear, csr_nbytes, measure_sparsity
 from tinytorch.perf.measuring import Measurement, Statistic, interleave, ratio
 from tinytorch.perf.ops.sparse import matrix_of
 from tinytorch.perf.profiling.breakdown import amdahl

@@ -10,8 +10,7 @@ import numpy as np
 from tinytorch.chapters.checking import exercise_check
 from tinytorch.chapters.distributed.gpt_workload import transformer_workload
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink, given_link, ring_all_reduce
-from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, predict
-from tinytorch.perf.distributed.cluster_model.splits import possible_splits
+from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, possible_splits, predict
 from tinytorch.perf.distributed.cluster_model.workload import Workload
 
 

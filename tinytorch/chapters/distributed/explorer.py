@@ -12,8 +12,7 @@ from typing import Any
 
 from tinytorch.chapters.distributed.gpt_workload import transformer_workload
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink, Line
-from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, predict
-from tinytorch.perf.distributed.cluster_model.splits import best_splits
+from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, best_splits, predict
 from tinytorch.perf.distributed.cluster_model.workload import Workload
 
 #: Latencies in seconds that NCCL reckons with for a ring's step: its source, src/graph/tuning.cc, ring and "Simple".

@@ -16,9 +16,9 @@ from tinytorch.perf.distributed.collectives.timing import Kind
 from tinytorch.perf.measuring import Measurement, quantity
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, line, subplots
+from tinytorch.report.notebook_view import Shown
 from tinytorch.report.numbers import common_scale
 from tinytorch.report.page import Page
-from tinytorch.report.shown import Shown
 from tinytorch.report.tables import Column
 
 #: The colour of each kind.

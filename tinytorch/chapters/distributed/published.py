@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from tinytorch.chapters.distributed.gpt_workload import transformer_flops, transformer_workload
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, given_link
-from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, predict
-from tinytorch.perf.distributed.cluster_model.splits import possible_splits
+from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, possible_splits, predict
 from tinytorch.perf.distributed.cluster_model.workload import Part, Workload
 
 

@@ -18,8 +18,8 @@ from tinytorch.perf.distributed.recording.tracks import Track
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, subplots
+from tinytorch.report.notebook_view import Shown
 from tinytorch.report.page import Page
-from tinytorch.report.shown import Shown
 from tinytorch.report.tables import Column
 
 #: Inches: a rank's lane, what a panel has besides, and the legend and axis below all.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tinytorch.chapters.roofline.figure import placed_table, roofline_figure
 from tinytorch.perf.events.stream import OpKey
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.roofline.bounds import best_bandwidth
 from tinytorch.perf.roofline.placement import Placed, ridge
 from tinytorch.report import Page, line, subplots, verdict_between, verdict_of_all
-from tinytorch.report.roofline_figure import placed_table, roofline_figure
 
 #: What lies above its roof by more than this was held against ceilings from a slow moment, or had nearer operands.
 _ABOVE = 1.05

@@ -24,11 +24,10 @@ from tinytorch.core.ops.elementwise import (
     tanh,
     where,
 )
-from tinytorch.core.ops.lookup import embedding
 from tinytorch.core.ops.loss import cross_entropy, mean_squared_error
 from tinytorch.core.ops.normalization import batch_norm, layer_norm
 from tinytorch.core.ops.reduction import log_softmax, max_, mean, softmax, sum_
-from tinytorch.core.ops.shape import concatenate, getitem, reshape, transpose
+from tinytorch.core.ops.shape import concatenate, embedding, getitem, reshape, transpose
 from tinytorch.core.ops.spatial import adaptive_avg_pool2d, avg_pool2d, conv2d, max_pool2d
 
 __all__ = [

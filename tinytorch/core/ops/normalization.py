@@ -6,7 +6,7 @@ import numpy as np
 
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
 from tinytorch.core.ops.elementwise import BLOCK
-from tinytorch.core.ops.layout import channels_first, channels_last
+from tinytorch.core.ops.spatial import channels_first, channels_last
 
 
 def _column_sums(rows: Array) -> Array:

@@ -12,7 +12,7 @@ from tinytorch.perf.acceleration.functions import (
 )
 from tinytorch.perf.acceleration.fusion import fuse
 from tinytorch.perf.acceleration.products import tiled_matmul, vectorized_matmul
-from tinytorch.perf.acceleration.selection import accelerated
+from tinytorch.perf.kernels.registry import accelerated
 
 __all__ = [
     "accelerated",

@@ -22,8 +22,8 @@ from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Gradients, Implementation, Op, Saved, Shape
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.recorded_graph import Graph, joined, record
-from tinytorch.perf.kernels import element_entries, map_entries, product_entries, row_entries
-from tinytorch.perf.kernels.binding import (
+from tinytorch.perf.kernels.entries import elements, maps, products, rows
+from tinytorch.perf.kernels.entries.binding import (
     Binder,
     Buffer,
     Constants,
@@ -37,7 +37,7 @@ from tinytorch.perf.kernels.binding import (
     new_arena,
     row_strides,
 )
-from tinytorch.perf.kernels.entries import HAS_CLOCK, replay, replay_row, replay_together, timed_replay
+from tinytorch.perf.kernels.entries.driver import HAS_CLOCK, replay, replay_row, replay_together, timed_replay
 from tinytorch.perf.kernels.gemm.packed_matmul import FLOPS_PER_NS
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.threads import POSSIBLE
@@ -58,10 +58,10 @@ _SEEING = (ops.reshape, ops.transpose, ops.getitem)
 def bindings() -> dict[Op, Callable[[Node, Binder], View]]:
     """Return how each op that a plan can run is bound to an entry point."""
     return {
-        **element_entries.BINDINGS,
-        **map_entries.BINDINGS,
-        **product_entries.BINDINGS,
-        **row_entries.BINDINGS,
+        **elements.BINDINGS,
+        **maps.BINDINGS,
+        **products.BINDINGS,
+        **rows.BINDINGS,
     }
 
 

@@ -13,7 +13,7 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import Observer, no_grad, observed_by
 from tinytorch.core.op import Array, Call, Op, Saved, UncountedError, Work
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.kernels.binding import Node, Value
+from tinytorch.perf.kernels.entries.binding import Node, Value
 from tinytorch.perf.ops.fused import fused_linear
 
 #: Activations that a product takes along, and those that a convolution does.

@@ -9,9 +9,8 @@ from tinytorch.perf.benchmarking.comparing import (
     kept_of_product,
 )
 from tinytorch.perf.benchmarking.measuring import benchmark_suite, measure_performance
-from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front
+from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front, plot_performance_comparison
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.benchmarking.plot import plot_performance_comparison
 from tinytorch.perf.benchmarking.regressions import ResultsChange, compare_results
 from tinytorch.perf.benchmarking.results import (
     Plan,
@@ -32,10 +31,8 @@ from tinytorch.perf.benchmarking.scenarios import (
     proven_percentile,
     run_scenario,
 )
-from tinytorch.perf.benchmarking.subjects import subject_of
-from tinytorch.perf.benchmarking.task import Task, scoring, sorting_generation, task_of, zoo_task
-from tinytorch.perf.benchmarking.variants import Variant
-from tinytorch.perf.benchmarking.zoo import suite, suite_names
+from tinytorch.perf.benchmarking.variants import Task, Variant, scoring, sorting_generation, task_of, zoo_task
+from tinytorch.perf.benchmarking.zoo import subject_of, suite, suite_names
 
 __all__ = [
     "AccuracyRun",

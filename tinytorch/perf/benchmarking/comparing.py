@@ -13,8 +13,7 @@ import numpy.typing as npt
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.measuring import Measurement, Statistic, checked_neighbours
 from tinytorch.perf.measuring.comparison import CANNOT_TELL, Comparison, compare_paired, interval_verdict, judged
-from tinytorch.perf.measuring.dependence import independent
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.statistics import Interval, independent
 from tinytorch.perf.quantization import PairedAccuracy, paired_accuracy
 
 #: Processes of each run below which no verdict is given: of 4 and 4 the widest interval holds with 97 %, and nothing

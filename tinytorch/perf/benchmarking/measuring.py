@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any
 
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.benchmarking.task import Task, task_of
-from tinytorch.perf.benchmarking.variants import Variant, variant_of, variants_of
+from tinytorch.perf.benchmarking.variants import Task, Variant, task_of, variant_of, variants_of
 from tinytorch.perf.measuring import Measurement, interleave
 from tinytorch.perf.measuring.memory import MemoryTracker
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinytorch.perf.benchmarking.task import Right
+from tinytorch.perf.benchmarking.variants import Right
 from tinytorch.perf.measuring import Measurement, Statistic, quantity
 from tinytorch.perf.measuring.statistics import median_interval, share_interval
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.benchmarking.task import Right
+from tinytorch.perf.benchmarking.variants import Right
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.measuring.measurement import Bytes, Seconds

@@ -14,8 +14,7 @@ import numpy.typing as npt
 from scipy.special import betainc
 
 from tinytorch.perf.benchmarking.performance import share_right
-from tinytorch.perf.benchmarking.task import Task, task_of
-from tinytorch.perf.benchmarking.variants import Variant, variant_of
+from tinytorch.perf.benchmarking.variants import Task, Variant, task_of, variant_of
 from tinytorch.perf.measuring import Measurement, collector_off
 from tinytorch.perf.measuring.statistics import Samples, checked
 

@@ -14,7 +14,7 @@ from tinytorch.perf.benchmarking.measuring import peak_memory, timed
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.results import Plan, performance_to_json
 from tinytorch.perf.benchmarking.running import REFERENCE, reference_work
-from tinytorch.perf.benchmarking.subjects import subject_of
+from tinytorch.perf.benchmarking.zoo import subject_of
 from tinytorch.perf.measuring import limit_blas_threads
 
 

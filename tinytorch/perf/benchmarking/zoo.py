@@ -1,10 +1,11 @@
-"""The suites: every variant of the zoo's MLP, CNN and GPT that the chapters built, trained where it has to be."""
+"""Suites by name: every variant of the zoo's models, trained where it has to be, or a user's ``module:factory``."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +16,12 @@ from tinytorch.core.layers import Flatten, Linear
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.optimizers import AdamW
 from tinytorch.core.spatial import BatchNorm2d, Conv2d, MaxPool2d
+from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import fit
 from tinytorch.core.transformers import GPT
 from tinytorch.perf import compression
 from tinytorch.perf.acceleration import fuse
-from tinytorch.perf.benchmarking.variants import Variant
+from tinytorch.perf.benchmarking.variants import Task, Variant, scoring, variants_of, zoo_task
 from tinytorch.perf.compression import (
     KnowledgeDistillation,
     low_rank_model,
@@ -27,7 +29,45 @@ from tinytorch.perf.compression import (
     sparse_model,
     structured_prune,
 )
+from tinytorch.perf.profiling.model_profile import checked_module, example_of, made_by
 from tinytorch.perf.quantization import quantize_model
+
+
+def subject_of(name: str, input_shape: tuple[int, ...] | None = None) -> tuple[Task, dict[str, Variant]]:
+    """Return the task and the variants of a suite of the zoo, or of a user's ``module:factory``.
+
+    The factory returns a Module, or a mapping of names to modules or variants, of which the first is the baseline. The
+    inputs are its ``example_input``, or zeros of ``input_shape``; ``example_target``, if there is one, are the right
+    answers: then ``example_input`` is the test set.
+
+    Raises:
+        ValueError: if ``name`` is neither, or the factory cannot be used; one sentence says why.
+    """
+    if ":" not in name:
+        if name not in models.ZOO:
+            raise ValueError(f"the suite must be one of {', '.join(models.ZOO)}, or module:factory, not {name!r}")
+        return zoo_task(name), suite(name)
+    made = made_by(name)
+    if not isinstance(made, Mapping):
+        made = {name.partition(":")[2]: made}
+    variants = variants_of(
+        {key: each if isinstance(each, Variant) else checked_module(each, name) for key, each in made.items()}
+    )
+    return _task(name, next(iter(variants.values())).model, input_shape), variants
+
+
+def _task(name: str, model: Any, input_shape: tuple[int, ...] | None) -> Task:
+    if input_shape is not None:
+        return scoring(example_of(model, name, 1, input_shape))
+    example = getattr(model, "example_input", None)
+    rows = 1 if example is None else len(_array(example))
+    targets = getattr(model, "example_target", None)
+    return scoring(example_of(model, name, rows), None if targets is None else _array(targets))
+
+
+def _array(values: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(values.data if isinstance(values, Tensor) else values)
+
 
 #: Passes over the examples, and examples, with which a compressed model is trained on.
 EPOCHS = {"mlp": 20, "cnn": 12, "gpt": 1}

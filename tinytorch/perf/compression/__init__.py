@@ -1,7 +1,6 @@
 """Compression that is real: fewer weights, smaller layers, and what each step did, measured on what came out."""
 
 from tinytorch.perf.compression.compress import Compression, StepReport, compress_model
-from tinytorch.perf.compression.csr import SparseLinear, csr_nbytes, sparse_model
 from tinytorch.perf.compression.distillation import KnowledgeDistillation
 from tinytorch.perf.compression.low_rank import LowRankLinear, break_even_rank, low_rank_approximate, low_rank_model
 from tinytorch.perf.compression.pruning import (
@@ -12,7 +11,14 @@ from tinytorch.perf.compression.pruning import (
     magnitude_prune,
     n_m_prune,
 )
-from tinytorch.perf.compression.sparsity import LayerSparsity, layer_sparsity, measure_sparsity
+from tinytorch.perf.compression.sparsity import (
+    LayerSparsity,
+    SparseLinear,
+    csr_nbytes,
+    layer_sparsity,
+    measure_sparsity,
+    sparse_model,
+)
 from tinytorch.perf.compression.structured import (
     UnitGroup,
     mask_units,

@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
-from tinytorch.perf.compression.csr import sparse_model
 from tinytorch.perf.compression.low_rank import low_rank_model
 from tinytorch.perf.compression.pruning import magnitude_prune, n_m_prune
-from tinytorch.perf.compression.sparsity import measure_sparsity
+from tinytorch.perf.compression.sparsity import measure_sparsity, sparse_model
 from tinytorch.perf.compression.structured import structured_prune
 from tinytorch.perf.measuring import Measurement, interleave, quantity, ratio
 from tinytorch.perf.measuring.text_table import Column, mebibytes, number, print_table

@@ -7,10 +7,9 @@ what judges measurements, and brings SciPy, is imported from where it stands: `c
 
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink, given_link
 from tinytorch.perf.distributed.cluster_model.collective_costs import ring_all_reduce as ring_cost
-from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, predict
-from tinytorch.perf.distributed.cluster_model.splits import best_splits, possible_splits
+from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, best_splits, possible_splits, predict
 from tinytorch.perf.distributed.cluster_model.workload import Workload
-from tinytorch.perf.distributed.collectives.ring import ring_all_reduce
+from tinytorch.perf.distributed.collectives.timing import ring_all_reduce
 from tinytorch.perf.distributed.ranks.collective_ops import MPIMissingError
 from tinytorch.perf.distributed.ranks.communicator import Communicator, world
 from tinytorch.perf.distributed.ranks.launch import RankError, launch

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import checked_positive
 from tinytorch.core.op import Shape, UncountedError
-from tinytorch.core.ops.layout import output_positions
+from tinytorch.core.ops.spatial import output_positions
 from tinytorch.core.spatial import Size, pair
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import Event, Profile, recording

@@ -14,7 +14,7 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Gradients, Implementation, Saved
-from tinytorch.core.ops.layout import Pair, channels_first, channels_last, output_positions
+from tinytorch.core.ops.spatial import Pair, channels_first, channels_last, output_positions
 from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES, ROWS, tile, transpose
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel

@@ -12,7 +12,7 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Gradients, Implementation, Saved
-from tinytorch.core.ops.layout import channels_first, channels_last
+from tinytorch.core.ops.spatial import channels_first, channels_last
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import rows_of

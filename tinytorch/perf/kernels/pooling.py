@@ -11,7 +11,7 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Gradients, Implementation, Op, Saved
-from tinytorch.core.ops.layout import Pair, channels_first, channels_last, output_positions
+from tinytorch.core.ops.spatial import Pair, channels_first, channels_last, output_positions
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
 

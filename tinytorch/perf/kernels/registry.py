@@ -1,12 +1,15 @@
-"""The registry of kernels: the compiled implementation of each op that has one, and ops that run theirs by default."""
+"""The registry of kernels: the compiled implementation of each op that has one, and who runs it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from tinytorch.core.dispatch import implementations
 from tinytorch.core.op import Array, Implementation, Op, Saved
-from tinytorch.core.optimizers import StepRules
+from tinytorch.core.optimizers import StepRules, step_rules
 
 
 @cache
@@ -55,3 +58,14 @@ def _found_when_run(op: Op) -> Implementation:
         return kernel_implementations()[op].forward(keep, *arrays, **params)
 
     return Implementation("numba", forward, op.reference.backward)
+
+
+@contextmanager
+def accelerated() -> Iterator[None]:
+    """Run the body with the compiled kernels, also for the optimizers' steps; works as a decorator too.
+
+    A kernel is compiled at its first call, or read from disk where an earlier process compiled it. A backward runs
+    the implementation whose forward ran, also after the body.
+    """
+    with implementations(kernel_implementations()), step_rules(kernel_step_rules()):
+        yield

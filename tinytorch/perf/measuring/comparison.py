@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.perf.measuring import Measurement, Statistic, checked_neighbours
-from tinytorch.perf.measuring.dependence import Dependence, dependence
 from tinytorch.perf.measuring.statistics import (
     FEWEST_FOR_INTERVAL,
+    Dependence,
     Interval,
     Samples,
     bootstrap_interval,
     checked,
+    dependence,
     median_interval,
 )
 

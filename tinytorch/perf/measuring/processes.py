@@ -23,7 +23,7 @@ import numpy as np
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired, judged
-from tinytorch.perf.measuring.dependence import independent
+from tinytorch.perf.measuring.statistics import independent
 
 
 def reference_to(argument: str, function: Callable[..., Any]) -> str:

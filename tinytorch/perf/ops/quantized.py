@@ -11,7 +11,7 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Call, Forward, Gradients, Op, Saved, Work
-from tinytorch.core.ops.layout import Pair, channels_first, channels_last, output_positions, taps
+from tinytorch.core.ops.spatial import Pair, channels_first, channels_last, output_positions, taps
 from tinytorch.perf.ops.affine import Scheme, check_finite, encode, range_parameters
 from tinytorch.perf.ops.packed_codes import as_matrix, unpack
 from tinytorch.perf.ops.weight_only import bias_gradient, check_features, linear_macs, matrix_of, weight_backward

@@ -22,7 +22,7 @@ from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from tinytorch.report.shown import RECORD_MIME
+from tinytorch.report.notebook_view import RECORD_MIME
 
 RECORDS_FOLDER = "_records"
 FIGURES_FOLDER = "_figures"

@@ -18,9 +18,8 @@ from measured_book.records.store import PageRecords
 from measured_book.state import state_of
 from sphinx.environment import BuildEnvironment
 
-from tinytorch.report.notebook_view import view, words
+from tinytorch.report.notebook_view import RECORD_MIME, view, words
 from tinytorch.report.records import NUMBER_KINDS, Json
-from tinytorch.report.shown import RECORD_MIME
 
 FOLDER = "_notebooks"
 #: Cells that the page does not show; a notebook folds them.

@@ -18,7 +18,7 @@ from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from tinytorch.report import disturbance
+from tinytorch.report import provenance
 from tinytorch.report.notebook_view import number_text
 from tinytorch.report.numbers import NO_BREAK, format_number
 from tinytorch.report.page import NOISE_KEY
@@ -149,7 +149,7 @@ def card_text(page: PageRecords) -> str:
 
 def _cautions(page: PageRecords) -> list[str]:
     """Return what makes the page's numbers doubtful, a sentence each."""
-    busy = disturbance.caution([number for record in page.records.values() for number in numbers_in(record)])
+    busy = provenance.caution([number for record in page.records.values() for number in numbers_in(record)])
     return [*cautions(page.provenance), *([busy] if busy else [])]
 
 

@@ -38,8 +38,8 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from tinytorch.report.claims import VERDICTS, filled_text
+from tinytorch.report.notebook_view import BUILDING, RECORD_MIME
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
-from tinytorch.report.shown import BUILDING, RECORD_MIME
 
 LOGGER = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
+from tinytorch.report.notebook_view import RECORD_MIME
 from tinytorch.report.records import NUMBER_KINDS, Json, Record, page_file, schema
-from tinytorch.report.shown import RECORD_MIME
 
 #: Where an executed notebook keeps its cells' times: see execution/runs.py.
 TIMES_KEY = "cell_times"

@@ -8,8 +8,7 @@ import pytest
 
 from tinytorch.chapters.distributed.gpt_workload import transformer_workload
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, given_link
-from tinytorch.perf.distributed.cluster_model.prediction import Split, predict
-from tinytorch.perf.distributed.cluster_model.splits import best_splits, possible_splits
+from tinytorch.perf.distributed.cluster_model.prediction import Split, best_splits, possible_splits, predict
 
 GPT = transformer_workload(
     layers=6, width=512, heads=8, positions=256, vocabulary=1000, examples=48, flops_per_second=1e12

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.perf.distributed.collectives.ring import ring_all_reduce
-from tinytorch.perf.distributed.collectives.timing import KINDS, time_collectives
+from tinytorch.perf.distributed.collectives.timing import KINDS, ring_all_reduce, time_collectives
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 
 

@@ -16,7 +16,7 @@ from numba import njit, types
 from scipy.special import expit
 
 from tinytorch.core.op import Array
-from tinytorch.perf.kernels import product_entries
+from tinytorch.perf.kernels.entries import products
 from tinytorch.perf.kernels.gemm import packed_matmul
 from tinytorch.perf.kernels.gemm.packed_matmul import packed_product, product
 from tinytorch.perf.kernels.gemm.packing import pack, padded
@@ -197,7 +197,7 @@ def test_a_tile_is_fused_multiply_adds_of_whole_registers() -> None:
 
 
 def test_the_loop_of_a_whole_product_keeps_its_accumulators_in_registers() -> None:
-    version = njit(nogil=True, error_model="numpy")(product_entries._rows)
+    version = njit(nogil=True, error_model="numpy")(products._rows)
     version.compile((types.int64,))
     # What it calls is inlined, or beside it in its library.
     (compiled,) = version.overloads.values()

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinytorch.core.op import Array
-from tinytorch.perf.kernels import row_panels
+from tinytorch.perf.kernels.entries import products
+from tinytorch.perf.kernels.entries.products import row_product
 from tinytorch.perf.kernels.gemm.packing import aligned_empty, pack, padded
 from tinytorch.perf.kernels.gemm.row_products import affine
-from tinytorch.perf.kernels.row_panels import row_product
 
 
 def drawn(*shape: int) -> Array:
@@ -43,7 +43,7 @@ def test_one_row_times_packed_panels(inner: int, columns: int) -> None:
 
 @pytest.mark.parametrize("columns", [48 * 3, 48 * 2 + 32, 50])
 def test_weights_that_exceed_the_caches(columns: int) -> None:
-    check_panels(row_panels.FAR_BYTES // columns + 1, columns)
+    check_panels(products.FAR_BYTES // columns + 1, columns)
 
 
 def check_panels(inner: int, columns: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core.op import Array
-from tinytorch.core.ops.layout import Pair, output_positions
+from tinytorch.core.ops.spatial import Pair, output_positions
 from tinytorch.perf.kernels.int8.instructions import Dot
 from tinytorch.perf.kernels.int8.matmul import (
     BLOCK_BYTES,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core.op import Array, Implementation, Op, Saved
-from tinytorch.core.ops.layout import Pair, channels_first, channels_last
+from tinytorch.core.ops.spatial import Pair, channels_first, channels_last
 from tinytorch.perf.kernels.int8.convolution import convolved_maps
 from tinytorch.perf.kernels.int8.matmul import rescaled_rows
 from tinytorch.perf.kernels.int8.packing import kept_panels, whole_range

@@ -10,8 +10,8 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.op import Op
 from tinytorch.perf.kernels.attention.forward import PLAN, attend, attend_one, scratch_sizes
-from tinytorch.perf.kernels.binding import Binder, Node, View, most_shares
-from tinytorch.perf.kernels.entries import (
+from tinytorch.perf.kernels.entries.binding import Binder, Node, View, most_shares
+from tinytorch.perf.kernels.entries.driver import (
     SHARE,
     SHARES,
     WORDS,

@@ -8,8 +8,8 @@ import pytest
 
 from tests.perf.quantization.small_zoo import batch, make
 from tinytorch import models
+from tinytorch.chapters.compression.trained import small_mlp, trained_on
 from tinytorch.perf.compression import magnitude_prune, measure_sparsity
-from tinytorch.perf.compression.trained import small_mlp, trained_on
 
 
 def test_training_is_kept_and_keyed_by_weights_masks_and_teacher(tmp_path: Path) -> None:

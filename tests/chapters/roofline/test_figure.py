@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings, placed, spread
+from tinytorch.chapters.roofline.figure import placed_table, roofline_figure
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
@@ -20,7 +21,6 @@ from tinytorch.perf.events.stream import recording
 from tinytorch.perf.roofline.placement import place
 from tinytorch.report.figures import check_figure, settle, to_body
 from tinytorch.report.page import Page
-from tinytorch.report.roofline_figure import placed_table, roofline_figure
 
 POINTS = [
     placed("one row", 1, 0.5),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinytorch.perf.distributed.collectives.ring import ring_all_reduce
+from tinytorch.perf.distributed.collectives.timing import ring_all_reduce
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 
 Array = npt.NDArray[Any]

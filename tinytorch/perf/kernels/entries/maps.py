@@ -13,16 +13,14 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Shape
-from tinytorch.core.ops.layout import Pair, output_positions
-from tinytorch.core.ops.spatial import _averaging
-from tinytorch.perf.kernels.binding import Binder, Node, Value, View, aligned
+from tinytorch.core.ops.spatial import Pair, _averaging, output_positions
 from tinytorch.perf.kernels.convolution import SCRATCH, Geometry, correlate, forward_pass, pack_weights, weight_panels
-from tinytorch.perf.kernels.entries import WORDS, Entry, floats_at, matrix_at, part, words_at
+from tinytorch.perf.kernels.entries.binding import Binder, Node, Value, View, aligned
+from tinytorch.perf.kernels.entries.driver import WORDS, Entry, floats_at, matrix_at, part, words_at
+from tinytorch.perf.kernels.entries.windows import LINE, Window, tiles_of, window_tile
 from tinytorch.perf.kernels.gemm.packed_matmul import relu_line
 from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.window_tables import LINE, Window, tiles_of
-from tinytorch.perf.kernels.window_tiles import window_tile
 
 #: Numbers of the largest table of tiles: beyond, windows are found as they come.
 _MOST_NUMBERS = 1 << 21

@@ -11,11 +11,11 @@ from numba import njit, types
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Work
-from tinytorch.perf.kernels import map_entries
-from tinytorch.perf.kernels.binding import Binder, Buffer, Constants, Node, Value, View, joined_axes, lay_out
-from tinytorch.perf.kernels.entries import FRAME, WORDS, Entry, address_of, floats_at, replay, words_at
+from tinytorch.perf.kernels.entries import maps
+from tinytorch.perf.kernels.entries.binding import Binder, Buffer, Constants, Node, Value, View, joined_axes, lay_out
+from tinytorch.perf.kernels.entries.driver import FRAME, WORDS, Entry, address_of, floats_at, replay, words_at
+from tinytorch.perf.kernels.entries.products import row_product
 from tinytorch.perf.kernels.gemm.register_tiles import LANES
-from tinytorch.perf.kernels.row_panels import row_product
 from tinytorch.perf.kernels.runtime.evidence import evidence
 
 
@@ -43,7 +43,7 @@ def test_an_entry_that_was_kept_on_disk_is_called_like_a_new_one() -> None:
     test_the_loop_calls_each_row_with_its_own_words()
 
 
-@pytest.mark.parametrize(("function", "words"), [(row_product.py_func, 6), (map_entries._convolve_windows, 1)])
+@pytest.mark.parametrize(("function", "words"), [(row_product.py_func, 6), (maps._convolve_windows, 1)])
 def test_the_innermost_loops_are_of_packed_multiply_adds(function: Any, words: int) -> None:
     version = njit(nogil=True, error_model="numpy")(function)
     version.compile((types.int64,) * words)

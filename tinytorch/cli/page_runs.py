@@ -14,9 +14,9 @@ from typing import Any
 
 from tinytorch.perf.host.identity import steering_variables
 from tinytorch.report.measurements import read_measurements
+from tinytorch.report.notebook_view import RECORD_MIME
 from tinytorch.report.provenance import package_folder, package_hash
 from tinytorch.report.records import Json, Record, page_file
-from tinytorch.report.shown import RECORD_MIME
 
 #: Seconds that a cell may take, as in the book.
 _CELL_SECONDS = 600

@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from tinytorch.core.op import Array, Op, Shape, Work
 from tinytorch.perf.host.pinned_threads import usable_cores
-from tinytorch.perf.kernels.entries import AXES, FRAME, PATCH, SHARE, WORDS, Entry, address_of, copy_strided
+from tinytorch.perf.kernels.entries.driver import AXES, FRAME, PATCH, SHARE, WORDS, Entry, address_of, copy_strided
 from tinytorch.perf.kernels.gemm.packing import aligned_empty
 
 #: Floats of a cache line, at whose multiples buffers begin.

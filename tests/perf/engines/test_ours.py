@@ -6,7 +6,7 @@ import pytest
 
 from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings
 from tinytorch.perf.engines import ENGINES, subject
-from tinytorch.perf.engines.our_profile import parts, recorded, seconds_at_roof
+from tinytorch.perf.engines.ours import parts, recorded, seconds_at_roof
 from tinytorch.perf.engines.protocol import Phase
 
 #: Multiply-accumulates of the zoo's MLP for one sample, and its parameters.

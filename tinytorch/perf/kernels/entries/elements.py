@@ -9,8 +9,8 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Op
-from tinytorch.perf.kernels.binding import Binder, Node, View, joined_axes, row_strides
-from tinytorch.perf.kernels.entries import WORDS, Entry, bits_of_float, floats_at, part, words_at
+from tinytorch.perf.kernels.entries.binding import Binder, Node, View, joined_axes, row_strides
+from tinytorch.perf.kernels.entries.driver import WORDS, Entry, bits_of_float, floats_at, part, words_at
 from tinytorch.perf.kernels.pointwise import relu, silu
 from tinytorch.perf.kernels.runtime import vector_math
 from tinytorch.perf.kernels.runtime.compiling import kernel

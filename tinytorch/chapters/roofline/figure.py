@@ -14,9 +14,9 @@ from tinytorch.perf.roofline.bounds import best_bandwidth
 from tinytorch.perf.roofline.placement import Placed, checked_conditions, ridge
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, line, subplots
+from tinytorch.report.notebook_view import Shown
 from tinytorch.report.numbers import Scale, common_scale, format_measurement
 from tinytorch.report.page import Page
-from tinytorch.report.shown import Shown
 from tinytorch.report.tables import Column
 
 #: Points of text; see `figures.SMALLEST_TEXT`.
