@@ -28,6 +28,7 @@ from tinytorch.chapters.acceleration.passes import (
     record_techniques,
     whole_passes,
 )
+from tinytorch.chapters.acceleration.plans import record_plan, study_plan
 
 __all__ = [
     "EXPRESSIONS",
@@ -45,6 +46,7 @@ __all__ = [
     "record_expressions",
     "record_first_climb",
     "record_ladder",
+    "record_plan",
     "record_roof",
     "record_second_climb",
     "record_second_core",
@@ -52,6 +54,7 @@ __all__ = [
     "record_vectorization",
     "second_core",
     "study_expressions",
+    "study_plan",
     "vectorization_scaling",
     "whole_passes",
 ]
