@@ -5,8 +5,9 @@ again, see no warning and succeed. A mark therefore lies in _build/ from before 
 success; a build that finds one first removes what Sphinx would trust. Results of executed pages are kept,
 except those that cannot be read and those that failed the build themselves.
 
-Pages tell what happens through a pipe (book/_ext/measured_book/execution/events.py). All that Jupyter Book says goes to
-_build/build.log; what must be mended is said at the end. Before any page runs, models are trained and kernels compiled (building/preparation.py).
+Before any page runs, models are trained and kernels compiled (building/preparation.py). Pages tell what happens through
+a pipe (book/_ext/measured_book/execution/events.py). All that Jupyter Book says goes to _build/build.log; what must be
+mended is said at the end.
 """
 
 from __future__ import annotations

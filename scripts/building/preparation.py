@@ -22,8 +22,10 @@ from tinytorch.chapters.preparation import Step, make, one_blas_thread, steps_of
 
 _ROOT = Path(__file__).resolve().parents[2]
 #: What decides models and kernels, beside the machine: pages and how they report do not.
-_SOURCES = ("tinytorch/core", "tinytorch/perf", "tinytorch/models.py", "tinytorch/datasets.py")
-_SOURCES += ("tinytorch/chapters/preparation.py", "requirements.lock")
+_SOURCES = (
+    *("tinytorch/core", "tinytorch/perf", "tinytorch/models.py", "tinytorch/datasets.py"),
+    *("tinytorch/chapters/preparation.py", "requirements.lock"),
+)
 #: Where models and kernels are kept.
 _KEPT = _ROOT / "_build"
 #: Told each event.

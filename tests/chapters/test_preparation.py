@@ -1,4 +1,4 @@
-"""What pages train stands among the steps of the preparation, seen by running both with a training that does nothing."""
+"""What pages train is among the steps of the preparation: both are run here with a training that does nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import jupytext
+import jupytext  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 

@@ -73,7 +73,7 @@ def test_an_unchanged_book_says_so() -> None:
     assert told(Story(), {"event": "plan", "pages": []}, {"event": "writing"}) == ["No page changed.", None]
 
 
-PREPARING = [
+PREPARING: list[dict[str, Any]] = [
     {"event": "preparing", "steps": 3},
     {"event": "prepared-step", "step": "trained GPT"},
     {"event": "prepared-step", "step": "kernels of loops"},

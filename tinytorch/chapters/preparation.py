@@ -6,7 +6,7 @@ itself: that is slower, and on one core, but never wrong. Names alone are import
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,21 +14,10 @@ from typing import Any
 #: The zoo, the longest training first.
 _MODELS = ("gpt", "cnn", "mlp")
 #: Pages that study all models of the zoo.
-_OF_ALL = ("profiling", "roofline", "quantization", "compression", "acceleration", "benchmarking")
+_OF_ALL = {"profiling", "roofline", "quantization", "compression", "acceleration", "benchmarking"}
 #: Pages that ask for the ceilings of the machine.
-_OF_CEILINGS = frozenset(
-    {
-        "machine",
-        "roofline",
-        "quantization",
-        "compression",
-        "acceleration",
-        "memoization",
-        "distributed",
-        "capstone",
-        "your_machine",
-    }
-)
+_OF_CEILINGS = {"machine", "roofline", "quantization", "compression", "acceleration", "memoization", "distributed"}
+_OF_CEILINGS |= {"capstone", "your_machine"}
 #: Passes and examples with which the page on quantization trains each model on, rounded.
 _ROUNDED = {"gpt": (1, 12_800), "cnn": (4, 1_437), "mlp": (8, 7_000)}
 
@@ -46,7 +35,7 @@ class Step:
 
     name: str
     make: Callable[[], object]
-    pages: frozenset[str]
+    pages: Set[str]
     after: tuple[str, ...] = ()
 
 
@@ -218,27 +207,26 @@ def _compile_sparse() -> None:
     from tinytorch.core.tensor import Tensor
     from tinytorch.perf.compression import SparseLinear, magnitude_prune
 
-    layer = SparseLinear(magnitude_prune(Linear(64, 64, seed=0), 0.9))
+    pruned: Any = magnitude_prune(Linear(64, 64, seed=0), 0.9)
+    layer = SparseLinear(pruned)
     for rows in (1, 64):
         layer(Tensor(np.ones((rows, 64), np.float32)))
 
 
 def _trainings() -> Iterable[Step]:
     for name in _MODELS:
-        pages = {*_OF_ALL, "memoization", "capstone"} if name == "gpt" else set(_OF_ALL)
-        yield Step(_zoo(name), partial(_train, name), frozenset(pages))
+        pages = {*_OF_ALL, "memoization", "capstone"} if name == "gpt" else _OF_ALL
+        yield Step(_zoo(name), partial(_train, name), pages)
     for name in _MODELS:
         pages = {"benchmarking", "capstone"} if name == "gpt" else {"benchmarking"}
         for variant in ("distilled", "structured", "pruned", "low-rank"):
-            work = partial(_train_variant, name, variant)
-            yield Step(f"{variant} {name.upper()}", work, frozenset(pages), (_zoo(name),))
+            yield Step(f"{variant} {name.upper()}", partial(_train_variant, name, variant), pages, (_zoo(name),))
     for name, (epochs, examples) in _ROUNDED.items():
         work = partial(_train_rounded, name, epochs, examples)
-        yield Step(f"{name.upper()} in two bits", work, frozenset({"quantization"}), (_zoo(name),))
-    compression = frozenset({"compression"})
+        yield Step(f"{name.upper()} in two bits", work, {"quantization"}, (_zoo(name),))
     for seed in range(7):
-        yield Step(f"pruned MLPs of seed {seed}", partial(_train_pruned, seed), compression, (_zoo("mlp"),))
-    yield Step("compressed models", _train_compressed, compression, (_zoo("mlp"), _zoo("cnn")))
+        yield Step(f"pruned MLPs of seed {seed}", partial(_train_pruned, seed), {"compression"}, (_zoo("mlp"),))
+    yield Step("compressed models", _train_compressed, {"compression"}, (_zoo("mlp"), _zoo("cnn")))
 
 
 def _zoo(name: str) -> str:
@@ -246,23 +234,19 @@ def _zoo(name: str) -> str:
 
 
 def _compilations() -> Iterable[Step]:
-    whole = frozenset({"acceleration", "benchmarking", "capstone"})
-    for name in _MODELS:
-        pages = whole if name == "gpt" else whole - {"capstone"}
-        yield Step(f"kernels of the {name.upper()}", partial(_compile_pass, name), pages)
-    for bits, pages in (
-        (32, {"memoization", "benchmarking", "capstone"}),
-        (8, {"memoization", "capstone"}),
-        (4, {"memoization"}),
-    ):
-        yield Step(f"kernels of texts, {bits} bits", partial(_compile_decoding, bits), frozenset(pages))
-    for bits in (8, 4, 2):
-        pages = {"quantization", "acceleration", "benchmarking", "capstone"} if bits == 8 else {"quantization"}
-        yield Step(f"kernels of {bits}-bit weights", partial(_compile_codes, bits), frozenset(pages))
-    yield Step("kernels of a block", _compile_block, frozenset({"acceleration"}))
+    yield Step("kernels of the GPT", partial(_compile_pass, "gpt"), {"acceleration", "benchmarking", "capstone"})
+    for name in ("cnn", "mlp"):
+        yield Step(f"kernels of the {name.upper()}", partial(_compile_pass, name), {"acceleration", "benchmarking"})
     yield Step("kernels of calls", _compile_calls, _OF_CEILINGS)
-    yield Step("kernels of loops", _compile_loops, frozenset({"acceleration"}))
-    yield Step("kernels of sparse weights", _compile_sparse, frozenset({"compression", "benchmarking", "capstone"}))
+    texts = {32: {"memoization", "benchmarking", "capstone"}, 8: {"memoization", "capstone"}, 4: {"memoization"}}
+    for bits, pages in texts.items():
+        yield Step(f"kernels of texts, {bits} bits", partial(_compile_decoding, bits), pages)
+    eight = {"quantization", "acceleration", "benchmarking", "capstone"}
+    for bits, pages in {8: eight, 4: {"quantization"}, 2: {"quantization"}}.items():
+        yield Step(f"kernels of {bits}-bit weights", partial(_compile_codes, bits), pages)
+    yield Step("kernels of a block", _compile_block, {"acceleration"})
+    yield Step("kernels of loops", _compile_loops, {"acceleration"})
+    yield Step("kernels of sparse weights", _compile_sparse, {"compression", "benchmarking", "capstone"})
 
 
 STEPS = {step.name: step for step in (*_trainings(), *_compilations())}
