@@ -5,8 +5,9 @@ again, see no warning and succeed. A mark therefore lies in _build/ from before 
 success; a build that finds one first removes what Sphinx would trust. Results of executed pages are kept,
 except those that cannot be read and those that failed the build themselves.
 
-Pages tell what happens through a pipe (book/_ext/measured_book/execution/events.py). All that Jupyter Book says goes to
-_build/build.log; what must be mended is said at the end.
+Before any page runs, models are trained and kernels compiled (building/preparation.py). Pages tell what happens through
+a pipe (book/_ext/measured_book/execution/events.py). All that Jupyter Book says goes to _build/build.log; what must be
+mended is said at the end.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from scripts.building.story import Story, counted, duration, sentence_of
 ROOT = Path(__file__).resolve().parent.parent
 EVENTS = "TINYTORCH_BUILD_EVENTS"
 SELECTED = "TINYTORCH_BUILD_PAGES"
+PREPARATION = "TINYTORCH_BUILD_PREPARATION"
 LOG = "build.log"
 #: Lines of the log that are shown when the build died without a word.
 _LAST_WORDS = 5
@@ -47,6 +49,11 @@ def jupyter_book_command(root: Path, output: Path) -> list[str]:
     # Absolute, or Jupyter Book looks for the pages beside the list of pages.
     command += ["--config", str(root / "_config.yml"), "--toc", str(root / "_toc.yml")]
     return [*command, "-W", "--keep-going", "-n"]
+
+
+def preparation_command(output: Path) -> list[str]:
+    """Return the command that trains and compiles what pages need, without the words that the pages' build adds."""
+    return [sys.executable, "-m", "scripts.building.preparation", str(output)]
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,7 @@ def build(root: Path, console: Console, command: Command, wanted: Wanted = EVERY
         raise ValueError(f"PAGES must name pages such as profiling, but there is no book/{missing[0]}.md")
     output = wanted.output(root)
     settings = {**build_settings(output, wanted.cpu), SELECTED: " ".join(wanted.pages)}
+    settings[PREPARATION] = json.dumps(preparation_command(output))
     output.mkdir(parents=True, exist_ok=True)
     with only_build(output / "build.lock", lambda said: console.print(said, markup=False, soft_wrap=True)) as lock:
         return _build_alone(root, settings, output, lock, console, command)

@@ -28,6 +28,10 @@ class Display:
         if line is not None:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         if self._bar is not None and self._task is not None:
+            if self._story.preparing is not None:
+                step, done, steps = self._story.preparing
+                self._bar.update(self._task, total=steps, completed=done, description=step, rest="")
+                return
             rest = self._story.rest()
             self._bar.update(
                 self._task,

@@ -33,6 +33,7 @@ class Story:
         warnings: each with its place.
         failure: the event of what ended the build, if something did.
         writing: whether all pages are read.
+        preparing: what was prepared last, and how many steps of how many are done; None before and after.
     """
 
     pages: list[dict[str, Any]] = field(default_factory=list)
@@ -42,11 +43,15 @@ class Story:
     warnings: list[str] = field(default_factory=list)
     failure: dict[str, Any] | None = None
     writing: bool = False
+    preparing: tuple[str, int, int] | None = None
 
     def take(self, event: dict[str, Any]) -> str | None:
         """Take the next event; return a line that tells it, or None if there is nothing to say."""
         tellers = {
             "plan": self._plan,
+            "preparing": self._preparing,
+            "prepared-step": self._prepared_step,
+            "prepared": self._prepared,
             "page": self._page,
             "ran": self._ran,
             "writing": self._writing,
@@ -76,6 +81,19 @@ class Story:
         rest = self.rest()
         about = f", about {duration(rest)}" if running and rest is not None else ""
         return f"{counted(len(self.pages), 'page')} to read, {len(running) or 'none'} of them to run{about}."
+
+    def _preparing(self, event: dict[str, Any]) -> str:
+        self.preparing = ("preparing", 0, event["steps"])
+        return f"Training and compiling what they need ({counted(event['steps'], 'step')})."
+
+    def _prepared_step(self, event: dict[str, Any]) -> None:
+        assert self.preparing is not None
+        _, done, steps = self.preparing
+        self.preparing = (event["step"], done + 1, steps)
+
+    def _prepared(self, event: dict[str, Any]) -> str:
+        self.preparing = None
+        return f"Trained and compiled in {duration(event['seconds'])}."
 
     def _page(self, event: dict[str, Any]) -> str:
         names = [page["page"] for page in self.pages]

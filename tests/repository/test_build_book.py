@@ -239,6 +239,31 @@ def test_some_pages_and_another_cpu_are_told_to_the_build(tmp_path: Path) -> Non
     assert (tmp_path / "_build" / "avx2" / "_build" / "told").read_text() == "roofline avx2"
 
 
+def test_the_pages_build_is_told_how_to_prepare_pages(tmp_path: Path) -> None:
+    does = "(output / 'told').write_text(os.environ['TINYTORCH_BUILD_PREPARATION'])"
+    assert Build(tmp_path, does).code == 0
+    told = json.loads((tmp_path / "_build" / "told").read_text())
+    done = subprocess.run([*told, "machine", "glossary"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_preparation_that_failed_is_what_must_be_mended(tmp_path: Path) -> None:
+    does = """
+tell(event="preparing", steps=2)
+tell(event="failed", error="Before any page ran, trained GPT failed: MemoryError: no memory")
+tell(event="failed", error="ExtensionError: the preparation of pages ended with code 1")
+sys.exit(2)
+"""
+    failed = Build(tmp_path, does)
+    assert failed.code == 1
+    lines = failed.printed.splitlines()
+    assert lines[0] == "Training and compiling what they need (2 steps)."
+    assert lines[3:] == [
+        "  Before any page ran, trained GPT failed: MemoryError: no memory",
+        "All that was said is in _build/build.log.",
+    ]
+
+
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "_build").write_text("a file where the folder should be")
     tried = start(tmp_path, "")

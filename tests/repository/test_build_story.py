@@ -73,6 +73,22 @@ def test_an_unchanged_book_says_so() -> None:
     assert told(Story(), {"event": "plan", "pages": []}, {"event": "writing"}) == ["No page changed.", None]
 
 
+PREPARING: list[dict[str, Any]] = [
+    {"event": "preparing", "steps": 3},
+    {"event": "prepared-step", "step": "trained GPT"},
+    {"event": "prepared-step", "step": "kernels of loops"},
+]
+
+
+def test_what_is_trained_and_compiled_before_pages_is_told_at_its_begin_and_end() -> None:
+    story = Story()
+    lines = told(story, PLAN, *PREPARING)
+    assert lines[1:] == ["Training and compiling what they need (3 steps).", None, None]
+    assert story.preparing == ("kernels of loops", 2, 3)
+    assert told(story, {"event": "prepared", "seconds": 61.0}) == ["Trained and compiled in 1 min 01 s."]
+    assert story.preparing is None
+
+
 def test_of_many_warnings_the_first_are_shown_and_the_rest_counted() -> None:
     story = Story()
     told(story, *({"event": "warning", "where": f"/home/book/a.md:{n}", "text": "wrong"} for n in range(SHOWN + 3)))
@@ -94,9 +110,15 @@ def test_a_terminal_has_a_bar_and_a_log_has_not(terminal: bool) -> None:
     story = Story()
     console = Console(file=printed, force_terminal=terminal, width=100)
     with display_of(story, console) as display:
-        for event in (PLAN, {"event": "page", "page": "machine"}):
+        for event in (PLAN, *PREPARING):
+            display.take(event)
+        if display._bar is not None:
+            display._bar.refresh()
+        for event in ({"event": "prepared", "seconds": 1.0}, {"event": "page", "page": "machine"}):
             display.take(event)
     text = printed.getvalue()
+    assert "Training and compiling what they need (3 steps)." in text
+    assert ("kernels of loops" in text) is terminal
     assert "  2 of 5  machine runs (about 10 s), because its cells changed" in text
     assert ("\x1b[" in text) is terminal
     assert ("━" in text) is terminal

@@ -236,7 +236,8 @@ def record_compile(page: Page, taken: Mapping[str, float], finished: Mapping[str
         "compile",
         [{"kernel": name, "seconds": taken[name]} for name in longest],
         COMPILED,
-        caption="The kernels that took longest to compile on this machine; once for each state of their sources.",
+        caption="The kernels that took longest to compile on this machine, beside others on its other cores; once for "
+        "each state of their sources.",
     )
     seconds, kernels = sum(taken.values()), len(taken)
     what = f"compile time of all {kernels} kernels that were compiled for this state of the sources"

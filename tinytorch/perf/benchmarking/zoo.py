@@ -162,6 +162,30 @@ NAMES = (
 )
 
 
+#: Variants that are trained beside the baseline, the longest training first.
+TRAINED = ("distilled", "structured", "pruned", "low-rank")
+
+
+def trained_variant(name: str, variant: str, seed: int = 0) -> Module:
+    """Return the model that a variant of the suite is made of, trained the first time and kept, in eval mode.
+
+    Raises:
+        ValueError: if the zoo has no such model, or ``variant`` is none of `TRAINED`.
+    """
+    baseline = models.trained(name, seed)
+    if variant == "distilled":
+        return distilled(name, baseline, seed)
+    if variant == "structured":
+        start = structured_prune(baseline, REMOVED)
+    elif variant == "pruned":
+        start = magnitude_prune(baseline, SPARSITY)
+    elif variant == "low-rank":
+        start = low_rank_model(baseline, RANKS if name != "cnn" else 0.5)
+    else:
+        raise ValueError(f"variant must be one of {', '.join(TRAINED)}, not {variant!r}")
+    return tuned(name, variant, start, seed)
+
+
 def suite_names(name: str) -> tuple[str, ...]:
     """Return the names of the variants that `suite` makes of the zoo's model of that name.
 
@@ -188,15 +212,15 @@ def suite(name: str, seed: int = 0) -> dict[str, Variant]:
         ModuleNotFoundError: if Numba, which the kernels need, is not installed.
     """
     baseline = models.trained(name, seed)
-    structured = tuned(name, "structured", structured_prune(baseline, REMOVED), seed)
-    low_rank = low_rank_model(baseline, RANKS if name != "cnn" else 0.5)
+    trained = {variant: trained_variant(name, variant, seed) for variant in TRAINED}
+    structured = trained["structured"]
     made = {
         BASELINE: Variant(BASELINE, baseline),
         "quantized": Variant("quantized", quantize_model(baseline)),
-        "pruned": Variant("pruned", sparse_model(tuned(name, "pruned", magnitude_prune(baseline, SPARSITY), seed))),
+        "pruned": Variant("pruned", sparse_model(trained["pruned"])),
         "structured": Variant("structured", structured),
-        "low-rank": Variant("low-rank", tuned(name, "low-rank", low_rank, seed)),
-        "distilled": Variant("distilled", distilled(name, baseline, seed)),
+        "low-rank": Variant("low-rank", trained["low-rank"]),
+        "distilled": Variant("distilled", trained["distilled"]),
     }
     if name == "gpt":
         made["cached"] = Variant("cached", baseline, cached=True)

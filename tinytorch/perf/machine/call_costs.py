@@ -70,14 +70,37 @@ def measured_call_costs() -> CallCosts:
     """
     if is_observed():
         raise RuntimeError("the cost of calls is measured without observers: measure it outside of `with Profiler()`")
-    kernels = kernel_implementations()
     numpy = _measured({op: op.reference for op, _, _ in _smallest()})
-    compiled = _measured({op: kernels[op] for op, _, _ in _smallest() if op in kernels})
+    compiled = _measured(kernel_implementations())
     return CallCosts({**numpy.op, **compiled.op}, {**numpy.kernel, **compiled.kernel})
+
+
+def compile_measured_calls() -> None:
+    """Make each call of a kernel that `measured_call_costs` measures once, so that it is compiled."""
+    for run in _calls(kernel_implementations())[0].values():
+        run()
 
 
 def _measured(chosen: Mapping[Op, Implementation]) -> CallCosts:
     """Return what calls of these ops cost by these implementations."""
+    runs, kinds = _calls(chosen)
+    with no_grad(), implementations(chosen):
+        found = interleave(runs, repeats=15, at_most_seconds=3.0, warmup_seconds=0.01)
+
+    def by_key(kind: str, phase: str = "forward") -> dict[str, Measurement]:
+        return {call_key(op, one, phase, n): found[f"{name} {kind}"] for name, (op, one, n) in kinds.items()}
+
+    backward = by_key("backward", "backward")
+    return CallCosts({**by_key("op"), **backward}, {**by_key("kernel"), **backward})
+
+
+def _calls(
+    chosen: Mapping[Op, Implementation],
+) -> tuple[dict[str, Callable[[], Any]], dict[str, tuple[str, str, int]]]:
+    """Return the calls to measure, three of each kind, and each kind's op, implementation and number of operands.
+
+    A kind's name is followed by "op", "kernel" or "backward" in the name of a call.
+    """
     runs: dict[str, Callable[[], Any]] = {}
     kinds: dict[str, tuple[str, str, int]] = {}
     for op, operands, params in _smallest():
@@ -91,14 +114,7 @@ def _measured(chosen: Mapping[Op, Implementation]) -> CallCosts:
         output, saved = one.forward(True, *operands, **params)
         gradient, needs = np.ones_like(output), _one_gradient(operands)
         runs[f"{name} backward"] = partial(one.backward, gradient, saved, needs, False)
-    with no_grad(), implementations(chosen):
-        found = interleave(runs, repeats=15, at_most_seconds=3.0, warmup_seconds=0.01)
-
-    def by_key(kind: str, phase: str = "forward") -> dict[str, Measurement]:
-        return {call_key(op, one, phase, n): found[f"{name} {kind}"] for name, (op, one, n) in kinds.items()}
-
-    backward = by_key("backward", "backward")
-    return CallCosts({**by_key("op"), **backward}, {**by_key("kernel"), **backward})
+    return runs, kinds
 
 
 def _one_gradient(operands: tuple[Array | None, ...]) -> tuple[bool, ...]:

@@ -5,8 +5,11 @@ A page runs before MyST-NB reads it, which then finds the result in the cache: s
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
+import subprocess
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +27,7 @@ from myst_nb.core.read import create_nb_reader
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
+from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
 LOGGER = logging.getLogger(__name__)
@@ -35,6 +39,9 @@ PATHS = ["../requirements.lock"]
 KEPT = 3
 #: The variable that names the pages of a build of some, separated by spaces; unset or empty for all.
 SELECTED = "TINYTORCH_BUILD_PAGES"
+#: The variable that holds a command, as a list in JSON, that makes what pages need and is no measurement. It is given a
+#: word for the machine and the names of the pages, and prints events, a line of JSON each.
+PREPARATION = "TINYTORCH_BUILD_PREPARATION"
 CACHE_FOLDER = ".jupyter_cache"
 HISTORY_FILE = "executions.json"
 #: Where a kernel that tells so writes the names of the modules that it loaded: see scripts/building/settings.py.
@@ -140,6 +147,7 @@ class Execution:
                     page["seconds"] = self.history.seconds(docname)
             pages.append(page)
         tell("plan", pages=pages)
+        prepare_pages([page["page"] for page in pages if page["runs"]], self.around)
 
     def begin_page(self, _: Sphinx, docname: str, __: list[str]) -> None:
         """Run the page if its result is not in the cache, and point MyST-NB to where it is."""
@@ -187,6 +195,25 @@ class Execution:
                 location=docname,
                 type="execution_cache",
             )
+
+
+def prepare_pages(pages: list[str], around: Surroundings) -> None:
+    """Have made what these pages need and is no measurement, before any runs, if the build names a command for it.
+
+    Raises:
+        ExtensionError: if the command failed.
+    """
+    command = os.environ.get(PREPARATION)
+    if command is None or not pages:
+        return
+    facts = json.dumps([around.python, around.cpu, dict(around.variables)], sort_keys=True)
+    machine = hashlib.sha256(facts.encode()).hexdigest()[:32]
+    with subprocess.Popen([*json.loads(command), machine, *pages], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            tell(**json.loads(line))
+    if process.returncode:
+        raise ExtensionError(f"the preparation of pages ended with code {process.returncode}: see what it said above")
 
 
 def _toc_order(site_map: Any) -> list[str]:

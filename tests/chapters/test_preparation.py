@@ -1,0 +1,147 @@
+"""What pages train is among the steps of the preparation: both are run here with a training that does nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import jupytext  # type: ignore[import-untyped]
+import numpy as np
+import pytest
+
+from tinytorch import models
+from tinytorch.chapters.preparation import STEPS, make, steps_of
+from tinytorch.core.module import Module
+from tinytorch.perf.benchmarking import zoo
+from tinytorch.perf.compression import trained
+from tinytorch.perf.quantization import retrained
+
+BOOK = Path(__file__).resolve().parents[2] / "book"
+
+
+def cells_with(page: str, *words: str) -> list[str]:
+    """Return the code of the page's first cell, which imports, and of those that have one of the words."""
+    notebook = jupytext.read(BOOK / f"{page}.md")
+    first, *others = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    return [first, *(code for code in others if any(word in code for word in words))]
+
+
+def weights_of(model: Module) -> str:
+    digest = hashlib.sha256()
+    for key, tensor in model.named_parameters():
+        digest.update(f"{key} {tensor.shape}".encode() + np.ascontiguousarray(tensor.data).tobytes())
+    return digest.hexdigest()
+
+
+def untrained(name: str, seed: int = 0) -> Module:
+    return models.entry(name).make(seed).eval()
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Let models of the zoo be untrained, and return the list of all that is asked to be trained on."""
+    asked: list[Any] = []
+
+    def trained_on(name: str, model: Module, epochs: int, **how: Any) -> Module:
+        teacher = how.pop("teacher", None)
+        taught = None if teacher is None else weights_of(teacher)
+        asked.append((name, weights_of(model), epochs, tuple(sorted(how.items())), taught))
+        return model
+
+    def rounded(name: str, plan: object, **how: Any) -> Module:
+        asked.append((name, repr(plan), tuple(sorted(how.items()))))
+        return untrained(name)
+
+    monkeypatch.setattr(models, "trained", untrained)
+    monkeypatch.setattr(trained, "trained_on", trained_on)
+    monkeypatch.setattr(retrained, "retrained", rounded)
+    return asked
+
+
+def prepared_for(page: str, asked: list[Any], start: str) -> set[Any]:
+    """Return what the steps of the page whose names begin so ask to be trained on."""
+    asked.clear()
+    for step in steps_of([page]):
+        if step.name.startswith(start) or start in step.name:
+            make(step.name)
+    return set(asked)
+
+
+def test_all_that_the_page_on_compression_trains_on_is_prepared(
+    no_training: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tinytorch.chapters import compression
+
+    def consumed(each: Any) -> None:
+        list(each)
+
+    def compressed(model: Module, plan: dict[str, Any], *_: Any, **__: Any) -> None:
+        from tinytorch.perf.compression import structured_prune
+
+        plan["fine_tune"](structured_prune(model, plan["structured_prune"]))
+
+    def nothing(*_: Any, **__: Any) -> tuple[()]:
+        return ()
+
+    def begin() -> tuple[None, dict[str, Module]]:
+        return None, {name: untrained(name) for name in models.ZOO}
+
+    monkeypatch.setattr(compression, "begin", begin)
+    first, *cells = cells_with("compression", "trained_on(", "compress_model(", "pruned = magnitude_prune")
+    space: dict[str, Any] = {}
+    exec(first, space)
+    space |= {"scores": consumed, "compress_model": compressed, "low_rank_speedups": nothing, "images": None}
+    for code in cells:
+        exec(code, space)
+    wanted = set(no_training)
+    assert len(wanted) == 7 * 8 + 4
+    assert (
+        prepared_for("compression", no_training, "pruned MLPs")
+        | prepared_for("compression", no_training, "compressed models")
+        == wanted
+    )
+
+
+def test_all_that_the_page_on_quantization_trains_on_is_prepared(no_training: list[Any]) -> None:
+    _, cell = cells_with("quantization", "learned = {")
+    from tinytorch.perf.quantization import Plan, Scheme
+
+    exec(cell, {"Plan": Plan, "Scheme": Scheme, "retrained": retrained.retrained})
+    wanted = set(no_training)
+    assert len(wanted) == len(models.ZOO)
+    assert prepared_for("quantization", no_training, "in two bits") == wanted
+
+
+def test_all_trained_variants_of_the_suites_are_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: set[tuple[str, str]] = set()
+
+    def note(name: str, variant: str) -> None:
+        asked.add((name, variant))
+
+    monkeypatch.setattr(zoo, "trained_variant", note)
+    for step in steps_of(["benchmarking"]):
+        if step.name.partition(" ")[0] in zoo.TRAINED:
+            make(step.name)
+    assert asked == {(name, variant) for name in models.ZOO for variant in zoo.TRAINED}
+
+
+def test_a_page_gets_the_steps_that_it_needs() -> None:
+    assert {step.name for step in steps_of(["profiling"])} == {"trained MLP", "trained CNN", "trained GPT"}
+    assert steps_of(["glossary"]) == []
+    assert len(steps_of(["profiling", "roofline"])) == 4  # each step once, and the cost of calls for the ceilings
+
+
+def test_each_step_names_pages_of_the_book_and_comes_after_what_it_starts_from() -> None:
+    before: set[str] = set()
+    for step in STEPS.values():
+        assert before.issuperset(step.after)
+        for page in step.pages:
+            assert (BOOK / f"{page}.md").is_file()
+            assert {other.name for other in steps_of([page])}.issuperset(step.after)
+        before.add(step.name)
+
+
+@pytest.mark.parametrize("name", ["kernels of loops", "kernels of sparse weights", "kernels of texts, 8 bits"])
+def test_what_is_compiled_runs(name: str) -> None:
+    make(name)

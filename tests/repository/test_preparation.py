@@ -1,0 +1,159 @@
+"""Preparation of pages with made steps: their order, what is remembered, and what is told of failures."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.building.preparation import Memory, StepError, key_of, prepare, run_steps
+from tinytorch.chapters.preparation import Step
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Names the folder in which made steps leave what they did, to processes that were started later.
+FOLDER = "TINYTORCH_MADE_STEPS"
+
+
+def step(name: str, *after: str) -> Step:
+    return Step(name, lambda: None, frozenset({"page"}), after)
+
+
+def note(name: str) -> None:
+    """Work that leaves a line; a step named "broken" fails instead."""
+    if name == "broken":
+        raise ValueError("no such data")
+    with (Path(os.environ[FOLDER]) / "notes").open("a") as notes:
+        notes.write(f"{name}\n")
+
+
+def meet(name: str) -> None:
+    """Work that ends only while the other of two steps is at work as well."""
+    folder = Path(os.environ[FOLDER])
+    (folder / name).touch()
+    for _ in range(6000):
+        if len(list(folder.iterdir())) == 2:
+            return
+        time.sleep(0.01)
+    raise TimeoutError("nobody else came")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which steps leave what they did."""
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    return tmp_path
+
+
+def notes(folder: Path) -> list[str]:
+    path = folder / "notes"
+    return path.read_text().split() if path.is_file() else []
+
+
+def test_a_step_waits_for_those_that_it_starts_from(folder: Path) -> None:
+    ended: list[str] = []
+    steps = [step("last", "middle"), step("middle", "first", "made before"), step("first")]
+    run_steps(steps, note, 2, lambda one: ended.append(one.name))
+    assert notes(folder) == ended == ["first", "middle", "last"]
+
+
+def test_steps_run_at_once(folder: Path) -> None:
+    run_steps([step("one"), step("other")], meet, 2, lambda _: None)
+    assert sorted(path.name for path in folder.iterdir()) == ["one", "other"]
+
+
+def test_a_step_that_fails_ends_the_preparation_and_is_named(folder: Path) -> None:
+    told: list[dict[str, Any]] = []
+    memory = Memory(folder / "prepared.json", "key", folder)
+    with pytest.raises(StepError, match=r"^broken failed: ValueError: no such data$"):
+        prepare([step("broken"), step("next", "broken")], memory, told.append, note, 1)
+    assert [event["event"] for event in told] == ["preparing"]
+    assert notes(folder) == []
+    assert memory.done() == set()
+
+
+def test_what_was_prepared_is_not_prepared_again(folder: Path) -> None:
+    memory = Memory(folder / "prepared.json", "key", folder)
+    told: list[dict[str, Any]] = []
+    prepare([step("one")], memory, told.append, note, 1)
+    assert [event["event"] for event in told] == ["preparing", "prepared-step", "prepared"]
+    told.clear()
+    prepare([step("one"), step("two", "one")], memory, told.append, note, 1)
+    assert told[:2] == [{"event": "preparing", "steps": 1}, {"event": "prepared-step", "step": "two"}]
+    told.clear()
+    prepare([step("one"), step("two", "one")], memory, told.append, note, 1)
+    assert told == []
+    assert notes(folder) == ["one", "two"]
+
+
+def test_steps_count_as_done_only_for_the_same_sources_and_while_what_they_made_is_there(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    for name in ("models", "kernels/old", "kernels/new"):
+        (kept / name).mkdir(parents=True)
+    os.utime(kept / "kernels" / "old", (1e9, 1e9))
+    memory = Memory(tmp_path / "prepared.json", "key", kept)
+    memory.add(["one"])
+    assert memory.done() == {"one"}
+    assert Memory(memory.path, "another key", kept).done() == set()
+    (kept / "kernels" / "old").rmdir()
+    assert memory.done() == {"one"}
+    (kept / "models").rmdir()
+    assert memory.done() == set()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"key": "key"}', '{"key": "key", "steps": ["one"]'])
+def test_a_memory_that_cannot_be_read_knows_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "prepared.json").write_text(text)
+    assert Memory(tmp_path / "prepared.json", "key", tmp_path).done() == set()
+
+
+def test_the_key_changes_with_the_machine_and_with_what_is_trained_and_compiled(tmp_path: Path) -> None:
+    for name in ("tinytorch/core", "tinytorch/perf", "tinytorch/chapters"):
+        (tmp_path / name).mkdir(parents=True)
+    files = ("models.py", "datasets.py", "chapters/preparation.py", "chapters/machine.py", "perf/new.py")
+    for name in files:
+        (tmp_path / "tinytorch" / name).write_text("")
+    (tmp_path / "requirements.lock").write_text("")
+    first = key_of(tmp_path, "machine")
+    assert key_of(tmp_path, "machine") == first
+    assert key_of(tmp_path, "another") != first
+    (tmp_path / "tinytorch" / "chapters" / "machine.py").write_text("x = 1")
+    assert key_of(tmp_path, "machine") == first
+    (tmp_path / "tinytorch" / "perf" / "new.py").write_text("x = 1")
+    assert key_of(tmp_path, "machine") != first
+
+
+def test_pages_that_need_nothing_are_told_so_without_numpy(tmp_path: Path) -> None:
+    code = (
+        "import sys; from scripts.building import preparation; "
+        "code = preparation.main(); assert 'numpy' not in sys.modules; sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path), "machine", "glossary"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_is_an_event_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from scripts.building import preparation
+
+    def fail(*_: object) -> None:
+        raise StepError("trained GPT failed: OSError: No space left on device")
+
+    monkeypatch.setattr(sys, "argv", ["preparation", str(tmp_path), "machine", "profiling"])
+    monkeypatch.setattr(preparation, "prepare", fail)
+    assert preparation.main() == 1
+    said = "Before any page ran, trained GPT failed: OSError: No space left on device"
+    assert json.loads(capsys.readouterr().out) == {"event": "failed", "error": said}

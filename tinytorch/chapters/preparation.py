@@ -1,0 +1,252 @@
+"""Preparation of the pages: models that they train and kernels that they compile, as steps that measure nothing.
+
+What a step makes is kept on disk, where the page finds it. A page whose step is missing here trains or compiles by
+itself: that is slower, and on one core, but never wrong. Names alone are imported here; each step imports what it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+#: The zoo, the longest training first.
+_MODELS = ("gpt", "cnn", "mlp")
+#: Pages that study all models of the zoo.
+_OF_ALL = {"profiling", "roofline", "quantization", "compression", "acceleration", "benchmarking"}
+#: Pages that ask for the ceilings of the machine.
+_OF_CEILINGS = {"machine", "roofline", "quantization", "compression", "acceleration", "memoization", "distributed"}
+_OF_CEILINGS |= {"capstone", "your_machine"}
+#: Passes and examples with which the page on quantization trains each model on, rounded.
+_ROUNDED = {"gpt": (1, 12_800), "cnn": (4, 1_437), "mlp": (8, 7_000)}
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something to train or to compile.
+
+    Attributes:
+        name: in words.
+        make: does it, with results left on disk.
+        pages: that need it.
+        after: names of the steps whose results it starts from.
+    """
+
+    name: str
+    make: Callable[[], object]
+    pages: Set[str]
+    after: tuple[str, ...] = ()
+
+
+def steps_of(pages: Iterable[str]) -> list[Step]:
+    """Return the steps that any of these pages needs, in an order in which they can run."""
+    asked = set(pages)
+    return [step for step in STEPS.values() if not asked.isdisjoint(step.pages)]
+
+
+def make(name: str) -> None:
+    """Run the step of that name, on one thread of BLAS as pages do; KeyError if there is none."""
+    STEPS[name].make()
+
+
+def one_blas_thread() -> None:
+    """Let BLAS in this process run on one thread, as pages do: with more, other last bits would be trained."""
+    from tinytorch.perf.measuring import limit_blas_threads
+
+    limit_blas_threads(1)
+
+
+def _train(name: str, seed: int = 0) -> object:
+    from tinytorch import models
+
+    return models.trained(name, seed)
+
+
+def _train_variant(name: str, variant: str) -> object:
+    from tinytorch.perf.benchmarking.zoo import trained_variant
+
+    return trained_variant(name, variant)
+
+
+def _train_rounded(name: str, epochs: int, examples: int) -> object:
+    from tinytorch.chapters.quantization.retrained import retrained
+    from tinytorch.perf.quantization import Plan, Scheme
+
+    two_bits = Plan("weight-only", Scheme(2, per="channel"), ranges="mse")
+    return retrained(name, two_bits, epochs=epochs, learning_rate=1e-3, examples=examples)
+
+
+def _train_pruned(seed: int) -> None:
+    """Train on what the page on compression makes of the MLP of one seed, and the small one beside it."""
+    from tinytorch import models
+    from tinytorch.chapters.compression.trained import small_mlp, trained_on
+    from tinytorch.perf.compression import magnitude_prune, structured_prune
+
+    large = models.trained("mlp", seed)
+    for share in (0, 0.5, 0.8, 0.9, 0.95):
+        trained_on("mlp", magnitude_prune(large, share), 10, learning_rate=2e-3)
+    slim: Any = structured_prune(large, 0.9)
+    trained_on("mlp", slim, 10, learning_rate=2e-3)
+    fresh = small_mlp(slim[1].out_features, slim[3].out_features, seed)
+    trained_on("mlp", fresh, 50, learning_rate=2e-3)
+    trained_on("mlp", fresh, 50, learning_rate=2e-3, teacher=large)
+
+
+def _train_compressed() -> None:
+    """Train on what the page on compression makes of one model alone."""
+    from tinytorch import models
+    from tinytorch.chapters.compression.trained import trained_on
+    from tinytorch.perf.compression import low_rank_model, n_m_prune, structured_prune
+
+    large = models.trained("mlp")
+    trained_on("mlp", n_m_prune(large, n=2, m=4), 10, learning_rate=2e-3)
+    for share in (0.5, 0.25):
+        trained_on("mlp", low_rank_model(large, share, keep=["5"]), 10, learning_rate=2e-3)
+    trained_on("cnn", structured_prune(models.trained("cnn"), 0.5), 4, learning_rate=1e-3)
+
+
+def _compile_loops() -> None:
+    """Compile the page on acceleration's ways to write a product as loops."""
+    import numpy as np
+
+    from tinytorch.perf.acceleration import products
+
+    square = np.ones((32, 32), np.float32)
+    products.compiled_loops(square, square)
+    products.compiled_loops_by_rows(square, square)
+    products.compiled_tiles(square, square)
+    products.compiled_four_steps(square, square)
+
+
+def _compile_pass(name: str) -> None:
+    """Compile a forward pass of a model of the zoo: as it is, fused, and as a plan, of one example and of many."""
+    from tinytorch import models
+
+    entry = models.entry(name)
+    model = entry.make(0)
+    # Data cannot be written to, and is another type to a compiler than what is made of it.
+    for inputs in (models.example(name, 1), models.example(name, 64), models.as_input(entry.data().test_inputs[:64])):
+        _compile_ways(model, inputs)
+
+
+def _compile_block() -> None:
+    """Compile a forward pass of a block of GPT-2's shape."""
+    from tinytorch.perf.engines.workloads import our_input, subject
+
+    block = subject("block-128")
+    _compile_ways(block.make(), our_input(block.batch()[0]))
+
+
+def _compile_ways(model: Any, inputs: Any) -> None:
+    """Compile a forward pass in each way: as it is, fused, and as a plan, the last also observed and on two threads."""
+    from tinytorch.perf.acceleration import fuse
+    from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels, with_threads
+
+    for each in (model, fuse(model)):
+        with_kernels(forward_pass(each, inputs))()
+    planned = with_kernels(forward_pass(fuse(model, frozen=True), inputs))
+    planned()
+    with_threads(planned, 2)()
+
+
+def _compile_calls() -> None:
+    """Compile the calls whose cost is measured with the ceilings, where this machine's are not kept."""
+    from tinytorch.perf.machine.call_costs import compile_measured_calls
+    from tinytorch.perf.machine.store import kept_ceilings
+
+    if kept_ceilings() is None:
+        compile_measured_calls()
+
+
+def _compile_codes(bits: int) -> None:
+    """Compile the products of weights in so many bits; of 8, also those of whole 8-bit layers."""
+    from tinytorch import models
+    from tinytorch.perf.acceleration.techniques import forward_pass
+    from tinytorch.perf.quantization import Plan, Scheme, quantize_model
+
+    plans = [Plan("weight-only", Scheme(bits, per=per)) for per in ("tensor", "channel", "group")]
+    for plan in [*plans, Plan()] if bits == 8 else plans:
+        for name in _MODELS:
+            model = quantize_model(models.entry(name).make(0), plan=plan)
+            # Seven rows are taken as four, two and one.
+            few = models.as_input(models.entry(name).data().test_inputs[:7])
+            for inputs in (few, models.example(name, 1), models.example(name, 7), models.example(name, 64)):
+                forward_pass(model, inputs)()
+
+
+def _compile_decoding(bits: int) -> None:
+    """Compile the steps of a text that is written with a cache: op by op and in one op; of 32 bits the weights too."""
+    import numpy as np
+
+    from tinytorch.core.dispatch import no_grad
+    from tinytorch.core.transformers import GPT
+    from tinytorch.perf.acceleration import accelerated, fuse
+    from tinytorch.perf.memoization import KVCache, QuantizedKVCache, disable_kv_cache, enable_kv_cache, fuse_decoding
+    from tinytorch.perf.quantization import Plan, Scheme, quantize_model
+
+    model = GPT(11, 96, 2, 4, 20, seed=0).eval()
+    weights: Any = model
+    if bits < 32:
+        scheme = Scheme(bits, per="channel") if bits == 8 else Scheme(bits, per="group", group=32)
+        weights = quantize_model(model, plan=Plan("weight-only", scheme))
+    with accelerated(), no_grad():
+        for each in (fuse_decoding(weights), *([fuse(model), model] if bits == 32 else [])):
+            for cache in (KVCache(2, 20, 2, 4, 24), QuantizedKVCache(2, 20, 2, 4, 24)):
+                enable_kv_cache(each, cache=cache)
+                each(np.zeros((2, 4), np.int64))
+                each(np.zeros((2, 1), np.int64), last=True)
+                disable_kv_cache(each)
+
+
+def _compile_sparse() -> None:
+    """Compile the products of sparse weights, of one row and of many."""
+    import numpy as np
+
+    from tinytorch.core.layers import Linear
+    from tinytorch.core.tensor import Tensor
+    from tinytorch.perf.compression import SparseLinear, magnitude_prune
+
+    pruned: Any = magnitude_prune(Linear(64, 64, seed=0), 0.9)
+    layer = SparseLinear(pruned)
+    for rows in (1, 64):
+        layer(Tensor(np.ones((rows, 64), np.float32)))
+
+
+def _trainings() -> Iterable[Step]:
+    for name in _MODELS:
+        pages = {*_OF_ALL, "memoization", "capstone"} if name == "gpt" else _OF_ALL
+        yield Step(_zoo(name), partial(_train, name), pages)
+    for name in _MODELS:
+        pages = {"benchmarking", "capstone"} if name == "gpt" else {"benchmarking"}
+        for variant in ("distilled", "structured", "pruned", "low-rank"):
+            yield Step(f"{variant} {name.upper()}", partial(_train_variant, name, variant), pages, (_zoo(name),))
+    for name, (epochs, examples) in _ROUNDED.items():
+        work = partial(_train_rounded, name, epochs, examples)
+        yield Step(f"{name.upper()} in two bits", work, {"quantization"}, (_zoo(name),))
+    for seed in range(7):
+        yield Step(f"pruned MLPs of seed {seed}", partial(_train_pruned, seed), {"compression"}, (_zoo("mlp"),))
+    yield Step("compressed models", _train_compressed, {"compression"}, (_zoo("mlp"), _zoo("cnn")))
+
+
+def _zoo(name: str) -> str:
+    return f"trained {name.upper()}"
+
+
+def _compilations() -> Iterable[Step]:
+    yield Step("kernels of the GPT", partial(_compile_pass, "gpt"), {"acceleration", "benchmarking", "capstone"})
+    for name in ("cnn", "mlp"):
+        yield Step(f"kernels of the {name.upper()}", partial(_compile_pass, name), {"acceleration", "benchmarking"})
+    yield Step("kernels of calls", _compile_calls, _OF_CEILINGS)
+    texts = {32: {"memoization", "benchmarking", "capstone"}, 8: {"memoization", "capstone"}, 4: {"memoization"}}
+    for bits, pages in texts.items():
+        yield Step(f"kernels of texts, {bits} bits", partial(_compile_decoding, bits), pages)
+    eight = {"quantization", "acceleration", "benchmarking", "capstone"}
+    for bits, pages in {8: eight, 4: {"quantization"}, 2: {"quantization"}}.items():
+        yield Step(f"kernels of {bits}-bit weights", partial(_compile_codes, bits), pages)
+    yield Step("kernels of a block", _compile_block, {"acceleration"})
+    yield Step("kernels of loops", _compile_loops, {"acceleration"})
+    yield Step("kernels of sparse weights", _compile_sparse, {"compression", "benchmarking", "capstone"})
+
+
+STEPS = {step.name: step for step in (*_trainings(), *_compilations())}
