@@ -24,7 +24,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 #: What decides models and kernels, beside the machine: pages and how they report do not.
 _SOURCES = (
     *("tinytorch/core", "tinytorch/perf", "tinytorch/models.py", "tinytorch/datasets.py"),
-    *("tinytorch/chapters/preparation.py", "requirements.lock"),
+    *("tinytorch/chapters/preparation.py", "tinytorch/chapters/quantization/retrained.py"),
+    *("tinytorch/chapters/compression/trained.py", "requirements.lock"),
 )
 #: Where models and kernels are kept.
 _KEPT = _ROOT / "_build"

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from tinytorch import models
+from tinytorch.chapters.compression import trained
 from tinytorch.chapters.preparation import STEPS, make, steps_of
+from tinytorch.chapters.quantization import retrained
 from tinytorch.core.module import Module
 from tinytorch.perf.benchmarking import zoo
-from tinytorch.perf.compression import trained
-from tinytorch.perf.quantization import retrained
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from scripts.building import preparation
 from scripts.building.preparation import Memory, StepError, key_of, prepare, run_steps
 from tinytorch.chapters.preparation import Step
 
@@ -113,12 +114,10 @@ def test_a_memory_that_cannot_be_read_knows_nothing(tmp_path: Path, text: str) -
 
 
 def test_the_key_changes_with_the_machine_and_with_what_is_trained_and_compiled(tmp_path: Path) -> None:
-    for name in ("tinytorch/core", "tinytorch/perf", "tinytorch/chapters"):
-        (tmp_path / name).mkdir(parents=True)
-    files = ("models.py", "datasets.py", "chapters/preparation.py", "chapters/machine.py", "perf/new.py")
-    for name in files:
-        (tmp_path / "tinytorch" / name).write_text("")
-    (tmp_path / "requirements.lock").write_text("")
+    files = [name if Path(name).suffix else f"{name}/new.py" for name in preparation._SOURCES]
+    for name in (*files, "tinytorch/chapters/machine.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
     first = key_of(tmp_path, "machine")
     assert key_of(tmp_path, "machine") == first
     assert key_of(tmp_path, "another") != first

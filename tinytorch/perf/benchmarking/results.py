@@ -229,6 +229,8 @@ def performance_from_json(given: Any, run: str) -> Performance:
 
 
 def _performance(one: _Variant, run: str) -> Performance:
+    if one.model_bytes < 0:
+        raise ValueError(f"model_bytes of {one.name!r} must be at least 0, not {one.model_bytes}")
     if not one.times or (one.reference and one.reference.keys() != one.times.keys()):
         raise ValueError(f"times and reference of {one.name!r} must be of the same batch sizes, one at least")
     for size, beside in one.reference.items():
