@@ -1,1 +1,1 @@
-"""What the pages of the book study and record, one module a page: all that a page shows and its text does not say."""
+"""Chapters: studies and records of pages, a module or a folder for each, and the checks of their exercises."""

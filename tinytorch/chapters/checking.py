@@ -1,4 +1,4 @@
-"""What the checks of all exercises share: what is unwritten fails by name, and speed needs an interval."""
+"""Checks of exercises: what is unwritten fails by name, and speed needs an interval."""
 
 from __future__ import annotations
 

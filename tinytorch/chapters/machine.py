@@ -323,7 +323,7 @@ def record_noise(page: Page, ratios: Mapping[str, Measurement]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FalseAlarms:
-    """How many of ``trials`` comparisons of a program with itself the rule called a difference."""
+    """Count of comparisons of a program with itself, of ``trials``, that the rule called a difference."""
 
     rule: str
     alarms: int

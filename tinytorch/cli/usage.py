@@ -1,4 +1,4 @@
-"""What the commands share: their error, their parser, and checks of options."""
+"""Parts that all commands share: their error, their parser, and checks of options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ else:
 
 
 class UsageError(Exception):
-    """What the user asked for cannot be done; the message is one sentence that says why."""
+    """Error of a command that cannot be done; the message is one sentence that says why."""
 
 
 class Parser(argparse.ArgumentParser):

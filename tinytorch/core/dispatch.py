@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """What is told of every op and module call while it is installed. Override what is of interest.
+    """Observer of the seam, told of every op and module call while it is installed. Override what is of interest.
 
     Methods must not run ops themselves. ``before_op`` runs right before the clock starts and ``after_op``
     after it stops, so that an observer's own work is not in an op's time.
@@ -44,7 +44,7 @@ class Observer:
 
 
 class _State:
-    """What the seam knows between calls."""
+    """State of the seam between calls."""
 
     def __init__(self) -> None:
         self.observers: tuple[Observer, ...] = ()

@@ -1,4 +1,4 @@
-"""What a primitive operation is: a name, a forward, a backward, and what it costs."""
+"""Primitive operations: a name, a forward, a backward, and what it costs."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ SGDRule = Callable[[Array, Array, Array | None, SGDSettings], None]
 
 
 class AdamPart(NamedTuple):
-    """What a step of Adam changes for one parameter, given ``gradient``: arrays of one shape and dtype."""
+    """Arrays of a step of Adam for one parameter, given ``gradient``: all of one shape and dtype."""
 
     values: Array
     gradient: Array
@@ -112,7 +112,7 @@ AdamRule = Callable[[Sequence[AdamPart], AdamSettings], None]
 
 
 class StepRules(NamedTuple):
-    """What changes parameters in each kind of optimizer: SGD one parameter, Adam all of them."""
+    """Rules that change parameters, by kind of optimizer: SGD one parameter, Adam all of them."""
 
     sgd: SGDRule
     adam: AdamRule

@@ -1,4 +1,4 @@
-"""Where random numbers come from: a seed, a generator, or the process's own generator."""
+"""Sources of random numbers: a seed, a generator, or the process's own generator."""
 
 from __future__ import annotations
 

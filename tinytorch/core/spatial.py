@@ -74,7 +74,7 @@ class Conv2d(Module):
 
 
 class _Pool(Module):
-    """What the windowed pools share: kernel, stride (the kernel's by default) and padding."""
+    """Base of the windowed pools: kernel, stride (the kernel's by default) and padding."""
 
     def __init__(self, kernel_size: Size, stride: Size | None = None, padding: Size = 0) -> None:
         self.kernel_size = pair(kernel_size, "kernel_size")

@@ -18,7 +18,7 @@ from tinytorch.core.tensor import Tensor
 
 @dataclass(frozen=True)
 class History:
-    """What `fit` saw: the mean loss of each epoch."""
+    """Record of `fit`: the mean loss of each epoch."""
 
     losses: list[float] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""How a measurement reaches a page: records, numbers, tables, figures, claims and where they were made."""
+"""Report: how a measurement reaches a page, by records, numbers, tables, figures, claims and provenance."""
 
 from tinytorch.report.claims import VERDICTS, Claim, verdict_between, verdict_of_all
 from tinytorch.report.colors import VARIANTS, color

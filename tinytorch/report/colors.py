@@ -27,7 +27,7 @@ _HUES = {
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """How a variant is drawn: ``color`` as #rrggbb, and matplotlib's ``marker``, ``linestyle`` and ``hatch``."""
+    """Style of a variant in figures: ``color`` as #rrggbb, and matplotlib's ``marker``, ``linestyle`` and ``hatch``."""
 
     color: str
     marker: str

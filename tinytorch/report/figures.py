@@ -146,7 +146,7 @@ _STYLE: Any = {  # matplotlib's stubs want each key as a literal
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What one call of `bars` or `line` drew, kept so that the figure's record can hold its samples."""
+    """Series drawn by one call of `bars` or `line`, kept so that the figure's record can hold its samples."""
 
     label: str
     variant: str

@@ -91,7 +91,7 @@ EXPRESSIONS: dict[str, Callable[[Array], Array]] = {
 
 @dataclass(frozen=True)
 class Expression:
-    """What one way to write an expression costs on an array.
+    """Cost of one way to write an expression on an array.
 
     Attributes:
         seconds: of a call; ``how["minor_page_faults_per_call"]`` is in it.

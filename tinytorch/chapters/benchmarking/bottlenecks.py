@@ -28,7 +28,7 @@ _PAIRS = 30
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What was found and what fixing it did.
+    """One bottleneck: what was found, and what fixing it did.
 
     Attributes:
         model: of the zoo; ``found`` says what took the time, ``fix`` what was done.

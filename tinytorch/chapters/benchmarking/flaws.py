@@ -1,4 +1,4 @@
-"""How published speedups go wrong: five flawed experiments, done here, each beside the same one done fairly."""
+"""Flawed experiments: five ways in which published speedups go wrong, each beside the same one done fairly."""
 
 from __future__ import annotations
 

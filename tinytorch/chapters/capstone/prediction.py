@@ -1,4 +1,4 @@
-"""Where the time of a call goes, and what a step should bring by Amdahl's law, before it is measured."""
+"""Predictions: where the time of a call goes, and what a step should bring by Amdahl's law, before it is measured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Calls = Mapping[Op, Sequence[tuple[tuple[Any, ...], dict[str, Any]]]]
 
 @dataclass(frozen=True)
 class Counted:
-    """What a call asks for: counted on a run that was not timed.
+    """Demand of a call, counted on a run that was not timed.
 
     Attributes:
         ops: operations called through the seam.
@@ -45,7 +45,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class Profile:
-    """Where the time of a call goes, in seconds.
+    """Shares of the time of a call, in seconds.
 
     Attributes:
         seconds: of the call.
@@ -88,7 +88,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a step should do: a model's numbers, above 1 is faster.
+    """Forecast of a step by a model; above 1 is faster.
 
     Attributes:
         ops: operations that are called, after over before: as many times as long is the time between them.

@@ -17,7 +17,7 @@ TOO_MANY_WRONG: Final = "too many wrong"
 
 @dataclass(frozen=True)
 class Rule:
-    """When a step may be kept: it is faster beyond doubt, and its answers hold beyond doubt.
+    """The rule for a step: it is kept if it is faster beyond doubt, and its answers hold beyond doubt.
 
     Attributes:
         delta: relative difference of time that does not matter.

@@ -1,4 +1,4 @@
-"""What the capstone asks of a configuration: questions of the sorting task, right answers, and few bytes."""
+"""The capstone's workload: questions of the sorting task, right answers, and few bytes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def new_questions() -> datasets.Split:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """How many ``questions`` a call answers together: one is a user who waits, many are a server that is busy."""
+    """Questions that a call answers together: one is a user who waits, many are a server that is busy."""
 
     questions: int
 

@@ -30,7 +30,7 @@ BATCH = 16
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training ended with: the loss of each step, the weights by name, and the ranks that ended it."""
+    """Result of a training: the loss of each step, the weights by name, and the ranks that ended it."""
 
     losses: Array
     weights: dict[str, Array]
@@ -45,7 +45,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Lost:
-    """What was told when a rank stopped, the steps that its last checkpoint holds, and seconds from stop to end."""
+    """A lost rank: what was told, the steps that its last checkpoint holds, and seconds from stop to end."""
 
     message: str
     steps_kept: int

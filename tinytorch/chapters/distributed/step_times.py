@@ -37,7 +37,7 @@ WHOLE_CORE = 0.9
 
 @dataclass(frozen=True)
 class ScalingVerdict:
-    """How a step scales, in a word that code chose; None, with the reason, where no verdict can be given."""
+    """Verdict on how a step scales, in a word that code chose; None, with the reason, where none can be given."""
 
     word: Word | None
     because: str
@@ -375,7 +375,7 @@ class RankMemory:
 
 @dataclass(frozen=True)
 class ShardedMemory:
-    """What each rank keeps after a step with AdamW, when all keep all and when the optimizer's state is shared out."""
+    """Bytes that each rank keeps after a step with AdamW, with the optimizer's state whole and shared out."""
 
     name: str
     batch: int

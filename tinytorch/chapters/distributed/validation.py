@@ -54,7 +54,7 @@ def zoo_shape() -> GPTShape:
 
 @dataclass(frozen=True)
 class MeasuredWorkload:
-    """What one rank of this machine took for the parts of a step, and the workload made of it.
+    """A workload measured on one rank of this machine: the parts of a step, and what is made of them.
 
     Attributes:
         workload: for `predict`.
@@ -110,7 +110,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is run: see `validate`."""
+    """Plan of a validation: see `validate`."""
 
     shape: GPTShape
     examples: int

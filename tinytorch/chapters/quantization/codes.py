@@ -41,7 +41,7 @@ ERROR_BASED = "mean squared error"
 
 @dataclass(frozen=True)
 class Outlier:
-    """What an observer made of normal numbers with one outlier among them.
+    """Result of an observer on normal numbers with one outlier among them.
 
     Attributes:
         low, high: the range that it found.

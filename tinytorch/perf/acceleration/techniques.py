@@ -1,4 +1,4 @@
-"""Which technique pays for which workload: a model's forward pass with each of them, against NumPy, in turns."""
+"""Techniques by workload: a model's forward pass with each of them, against NumPy, in turns."""
 
 from __future__ import annotations
 

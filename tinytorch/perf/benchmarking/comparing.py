@@ -150,7 +150,7 @@ class SizeChange:
 
 @dataclass(frozen=True)
 class Change:
-    """What a candidate does against a baseline.
+    """Change from a baseline to a candidate.
 
     Attributes:
         baseline, candidate: their names.

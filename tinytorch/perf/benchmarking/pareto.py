@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ParetoFront:
-    """Which models are worth choosing from.
+    """The models that are worth choosing from.
 
     Attributes:
         front: names that no other model dominates, in the order given.

@@ -1,4 +1,4 @@
-"""What a benchmark knows of one model: time, throughput, memory, size and accuracy, each with its interval."""
+"""Performance of one model: time, throughput, memory, size and accuracy, each with its interval."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tinytorch.perf.measuring.statistics import median_interval, share_interval
 
 @dataclass(frozen=True)
 class Performance:
-    """What was measured of one model.
+    """Measurements of one model.
 
     Attributes:
         name: of the model or variant; ``task`` what a call does.

@@ -25,7 +25,7 @@ from tinytorch.perf.measuring.comparison import SLOWER, Comparison
 
 @dataclass(frozen=True)
 class ResultsChange:
-    """What a new run says against a base.
+    """Change from a base run to a new one.
 
     Attributes:
         changes: of each variant that both runs measured, by name; times corrected for all comparisons made.

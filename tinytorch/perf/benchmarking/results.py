@@ -25,7 +25,7 @@ FINGERPRINT = ("system", "cpu", "vectors", "cores_logical", "cores_usable", "mem
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run is to measure.
+    """Plan of a run: what it is to measure.
 
     Attributes:
         subject: name of a suite, or ``module:factory``.
@@ -61,7 +61,7 @@ def check_plan(plan: Plan) -> None:
 
 @dataclass(frozen=True)
 class Results:
-    """What a run has measured; it may be one that was interrupted.
+    """Results of a run, which may be one that was interrupted.
 
     Attributes:
         plan: what it was to measure.
@@ -154,7 +154,7 @@ def results_to_json(results: Results) -> Json:
 
 @dataclass(frozen=True)
 class _Accuracy:
-    """How many examples there are, and the indices of the wrong ones."""
+    """Number of examples, and the indices of the wrong ones."""
 
     examples: int
     wrong: tuple[int, ...]

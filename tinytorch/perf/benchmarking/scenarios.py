@@ -96,7 +96,7 @@ _SPIN = 0.0005
 
 
 class Clock(Protocol):
-    """What tells the time and waits for an arrival; tests have one that they turn themselves."""
+    """Clock that tells the time and waits for an arrival; tests have one that they turn themselves."""
 
     def now(self) -> float:
         """Return seconds."""
@@ -123,7 +123,7 @@ class WallClock:
 
 @dataclass(frozen=True)
 class ScenarioResult:
-    """What a performance run of a scenario found.
+    """Result of a performance run of a scenario.
 
     Attributes:
         scenario: its name.
@@ -153,7 +153,7 @@ class ScenarioResult:
 
 @dataclass(frozen=True)
 class AccuracyRun:
-    """What an accuracy run found: the share of the whole data set that is right, each example once."""
+    """Result of an accuracy run: the share of the whole data set that is right, each example once."""
 
     scenario: Scenario
     accuracy: Measurement

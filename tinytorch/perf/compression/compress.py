@@ -139,7 +139,7 @@ Score = Callable[[Module], npt.NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class StepReport:
-    """What the model that came out of a step is.
+    """Report of the model that came out of a step.
 
     Attributes:
         step: its name; `ORIGINAL` for the model as it was given.

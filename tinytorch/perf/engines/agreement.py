@@ -1,4 +1,4 @@
-"""Whether an engine computes what we compute: outputs, losses and what training changes, to rounding."""
+"""Agreement of an engine with ours: outputs, losses and what training changes, to rounding."""
 
 from __future__ import annotations
 

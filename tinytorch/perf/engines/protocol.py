@@ -1,4 +1,4 @@
-"""What every engine gives: a forward call and a training run of one of our models, with the same weights."""
+"""Protocol of engines: a forward call and a training run of one of our models, with the same weights."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Training:
 
 
 class Translation(Protocol):
-    """What a module of this package that speaks to an engine defines."""
+    """Names that a module of this package defines to speak to an engine."""
 
     def scope(self, setting: str) -> AbstractContextManager[None]:
         """Return a context in which the engine uses a thread for each core that the process may use."""

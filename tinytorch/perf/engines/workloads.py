@@ -1,4 +1,4 @@
-"""What engines are compared on: the zoo's models and a block of GPT-2's shape, made alike in every process."""
+"""Workloads of engines: the zoo's models and a block of GPT-2's shape, made alike in every process."""
 
 from __future__ import annotations
 

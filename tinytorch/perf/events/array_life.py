@@ -56,7 +56,7 @@ class Step:
 
 @dataclass(frozen=True)
 class MemoryProfile:
-    """What a memory run found, in bytes.
+    """Memory of a recorded run, in bytes.
 
     Attributes:
         run: the ops; their times are those of a traced run and mean nothing.

@@ -1,4 +1,4 @@
-"""How busy other processes kept the machine: what makes a measurement doubtful although it went well by itself."""
+"""Load by other processes, which makes a measurement doubtful although it went well by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host that others share grants this process: its service, its share of the cores, its limit of memory."""
+"""cgroup CPU and memory limits of this process, and the hosting service that it runs on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OWN_GROUPS = Path("/proc/self/cgroup")
 
 @dataclass(frozen=True, slots=True)
 class Hosting:
-    """What the host grants. What it does not say is None.
+    """Grants of the host. What it does not say is None.
 
     Attributes:
         service: name of the service that runs the machine, such as "Binder".

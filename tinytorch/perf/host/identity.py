@@ -1,4 +1,4 @@
-"""Which machine this is: processor, caches, memory, libraries, and the variables that steer them."""
+"""Identity of this machine: processor, caches, memory, libraries, and the variables that steer them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What tells this machine and this process from others. What the system does not say is None.
+    """Facts that tell this machine and this process from others. What the system does not say is None.
 
     Attributes:
         system: name, release and architecture of the system; ``kernel`` its release alone.

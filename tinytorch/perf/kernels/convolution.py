@@ -244,7 +244,7 @@ _NS = 0.009
 
 
 class Geometry(NamedTuple):
-    """What decides a convolution's loops: shapes of channels-last maps and of weights, and how the window moves."""
+    """Geometry of a convolution's loops: shapes of channels-last maps and of weights, and how the window moves."""
 
     maps: tuple[int, ...]
     weight: tuple[int, ...]

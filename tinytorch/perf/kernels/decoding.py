@@ -27,7 +27,7 @@ _FLOAT32 = np.dtype(np.float32)
 
 
 class Table:
-    """Where the operands of `decode_token` lie, which it keeps; changes in place show, and other arrays make it void.
+    """Addresses of the operands of `decode_token`, kept: changes in place show, and other arrays make it void.
 
     Attributes:
         places: the table, int64.

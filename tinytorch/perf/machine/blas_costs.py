@@ -1,4 +1,4 @@
-"""What slows the BLAS on this machine, and by how much: kernels for a narrower CPU, and a busy neighbour."""
+"""Costs of a BLAS that is slowed on this machine: kernels for a narrower CPU, and a busy neighbour."""
 
 from __future__ import annotations
 

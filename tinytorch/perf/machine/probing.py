@@ -1,4 +1,4 @@
-"""How a probe becomes a measurement: rounds calibrated, samples of all probes taken in turns, all threads together."""
+"""Probes made into measurements: rounds calibrated, samples of all probes taken in turns, all threads together."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _TIMES = ("s", "ms", "us", "µs", "ns")
 
 @dataclass(frozen=True)
 class Comparison:
-    """What paired times say about a candidate against a baseline.
+    """Comparison of a candidate with a baseline by paired times.
 
     Attributes:
         baseline, candidate: names of what ran.

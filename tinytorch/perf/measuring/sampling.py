@@ -190,7 +190,7 @@ def _timed(function: Callable[[], Any], loops: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _WarmUp:
-    """What a warm-up did: its runs, its seconds, the fastest run's, and whether it ended because it was steady."""
+    """Record of a warm-up: its runs, its seconds, the fastest run's, and whether it ended because it was steady."""
 
     runs: int
     seconds: float

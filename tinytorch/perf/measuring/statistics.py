@@ -209,7 +209,7 @@ def share_interval(count: int, trials: int) -> Interval:
 
 @dataclass(frozen=True, slots=True)
 class Outliers:
-    """How many samples lie beyond Tukey's fences; none of them is dropped.
+    """Counts of samples beyond Tukey's fences; none of them is dropped.
 
     Mild are those more than 1.5, severe those more than 3 interquartile ranges outside of the quartiles.
     Source: J. W. Tukey, Exploratory Data Analysis, Addison-Wesley 1977, section 2D.
@@ -262,7 +262,7 @@ _CHANGE = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """What a series of n samples, in the order in which they were taken, says about its own independence.
+    """Dependence in a series of n samples, in the order in which they were taken.
 
     Attributes:
         n: number of samples.

@@ -21,7 +21,7 @@ _FACTORS = np.linspace(1.0, 0.3, 36)
 
 @dataclass(frozen=True)
 class Scheme:
-    """How numbers become codes.
+    """Scheme by which numbers become codes.
 
     Attributes:
         bits: 8, 4 or 2 for each code.

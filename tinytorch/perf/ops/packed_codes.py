@@ -102,7 +102,7 @@ def in_rows(packed: Array) -> Array:
 
 @dataclass(frozen=True)
 class PanelLayout:
-    """How an integer product reads a weight: panels of 16 columns, 4 of the depth at a time.
+    """Layout of a weight for an integer product: panels of 16 columns, 4 of the depth at a time.
 
     Panels are an array (panels, segments, steps of 4 of the depth, 16 columns, bytes), C-contiguous. A segment is a
     group of the depth that has scales of its own; without groups there is one. What lies beyond the weight is code 0.
@@ -169,7 +169,7 @@ class PanelLayout:
 
 @dataclass(frozen=True)
 class TileLayout:
-    """How a product reads the scales of groups beside codes `in_tiles`: (tiles, groups, 64), one tile after another.
+    """Layout of the scales of groups beside codes `in_tiles`: (tiles, groups, 64), one tile after another.
 
     Attributes:
         groups: of the depth.

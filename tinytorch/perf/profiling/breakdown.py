@@ -1,4 +1,4 @@
-"""Where the time went: a profile's events added up by op and by module."""
+"""Breakdown of a profile: its events added up by op and by module."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ LossFunction = Callable[[Any], Tensor]
 
 @dataclass(frozen=True)
 class ModelProfile:
-    """What `profile_model` found: the summary's keys and a profiler that holds time with memory joined to it."""
+    """Result of `profile_model`: the summary's keys and a profiler that holds time with memory joined to it."""
 
     name: str
     input_shape: tuple[int, ...]

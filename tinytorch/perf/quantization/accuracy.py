@@ -1,4 +1,4 @@
-"""What quantization costs in task accuracy: paired on the same examples, with an interval."""
+"""Accuracy that quantization costs in a task: paired on the same examples, with an interval."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Divergence:
 
 @dataclass(frozen=True)
 class QuantizationAccuracy:
-    """What one way to quantize does to one model of the zoo, on its whole test part.
+    """Accuracy of one model of the zoo on its whole test part, before and after one way to quantize.
 
     ``output_error`` is the root of the summed squared difference of all logits over that of the float model's.
     ``divergence`` is None for models that do not predict tokens. ``size_ratio`` is stored bytes over those in float.

@@ -127,7 +127,7 @@ def replaced(model: Module, made: dict[int, Module]) -> Module:
 
 @dataclass(frozen=True, slots=True)
 class LayerReport:
-    """What quantization did to one layer.
+    """Report of the quantization of one layer.
 
     ``weight_snr_db`` is 10 log10(Σ w² / Σ (w - ŵ)²), infinite if exact. ``output_error`` is the root of the summed
     squared difference of its outputs over that of the float outputs, both on the same float inputs. Times are medians
@@ -253,7 +253,7 @@ def print_layer_report(rows: Sequence[LayerReport]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """What it does to the model's output to quantize one layer alone.
+    """Sensitivity of the model's output to quantizing one layer alone.
 
     ``error`` is what the scan's measure says, 0 where nothing changed; ``saved_bytes`` is what the layer saves.
     """

@@ -27,7 +27,7 @@ Mode = Literal["weight-only", "dynamic", "static"]
 
 @dataclass(frozen=True)
 class Plan:
-    """How a layer is quantized.
+    """Plan by which a layer is quantized.
 
     Attributes:
         mode: ``weight-only`` keeps activations float32; ``dynamic`` quantizes them by the range of each call's
@@ -65,7 +65,7 @@ class Plan:
 
 
 class QuantizedProduct(QuantizedModule):
-    """What linear and convolution share: a plan, a bias, and the fixed range of the input in static mode."""
+    """Base of quantized linear layers and convolutions: a plan, a bias, and the input's fixed range in static mode."""
 
     plan: Plan
     activation_scale: Tensor | None

@@ -1,4 +1,4 @@
-"""What a quantized layer keeps of a weight: codes, scales and zero points, as state that saves."""
+"""Storage of a quantized weight: codes, scales and zero points, as state that saves."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ FLOAT = "float32"
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """What one version of a model of the zoo takes and gives.
+    """Trade-off of one version of a model of the zoo: what it takes and gives.
 
     Attributes:
         stored: bytes of its state.

@@ -1,4 +1,4 @@
-"""What bounds a run: the time that each of the machine's measured ceilings alone would take, and the verdict.
+"""Bounds of a run: the time that each of the machine's measured ceilings alone would take, and the verdict.
 
 Arithmetic is all of it: 2 FLOPs for each multiply-accumulate of a contraction, and one for each elementwise operation,
 held against one rate, the FP32 peak; multiply-accumulates of 8-bit integers are held against the INT8 peak, where the
@@ -56,7 +56,7 @@ def bandwidth_at(working_set: int, ceilings: Ceilings) -> Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a run of ops asks of the machine.
+    """Demand of a run of ops on the machine.
 
     Attributes:
         flops: of contractions, 2 for each multiply-accumulate.
@@ -140,7 +140,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Which ceiling bounds a run, from the time that each alone would take.
+    """Verdict on the ceiling that bounds a run, from the time that each alone would take.
 
     Attributes:
         bottleneck: the ceiling with the longest predicted time, or "unclear" if its range and that of the second

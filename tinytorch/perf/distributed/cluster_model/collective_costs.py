@@ -15,7 +15,7 @@ from typing import Protocol
 
 
 class Line(Protocol):
-    """What a prediction needs to know of a link; a fit to measured messages has it, too."""
+    """Line of a link that a prediction needs; a fit to measured messages has it, too."""
 
     @property
     def alpha_s(self) -> float:

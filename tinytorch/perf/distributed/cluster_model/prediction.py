@@ -25,7 +25,7 @@ BUCKET_BYTES = 25 * 2**20
 
 @dataclass(frozen=True)
 class Split:
-    """How ranks share out a step.
+    """Split of a step over ranks.
 
     Attributes:
         data, tensor, pipeline: ranks of each kind; their product is the number of ranks.

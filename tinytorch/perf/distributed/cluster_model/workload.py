@@ -12,7 +12,7 @@ from itertools import pairwise
 
 @dataclass(frozen=True)
 class Part:
-    """What one block, or both ends of a model together, ask for; a tensor split divides some of it.
+    """Demand of one block, or of both ends of a model together; a tensor split divides some of it.
 
     Attributes:
         divided_s: seconds of forward and backward for each example, which the ranks of a tensor split share out.

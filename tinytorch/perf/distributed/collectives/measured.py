@@ -33,7 +33,7 @@ SIZES = tuple(2**power for power in range(3, 22))
 
 @dataclass(frozen=True)
 class Collectives:
-    """What collectives take on some ranks, by kind and size.
+    """Times of collectives on some ranks, by kind and size.
 
     Attributes:
         ranks, hosts: how many there were. library: the MPI library's own name and version.

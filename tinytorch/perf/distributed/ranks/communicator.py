@@ -31,7 +31,7 @@ _PACKAGE = Path(__file__).parents[3]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rank runs: its host, its process and the cores that it may keep busy."""
+    """Place of a rank: its host, its process and the cores that it may keep busy."""
 
     rank: int
     host: str

@@ -35,7 +35,7 @@ class RoundTrip(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one alignment found of one rank's clock, all in nanoseconds.
+    """One alignment of one rank's clock, all in nanoseconds.
 
     Attributes:
         at: the rank's own clock when it was read.

@@ -14,7 +14,7 @@ from tinytorch.perf.events.stream import Profile
 
 @dataclass(frozen=True, slots=True)
 class CommInfo:
-    """What an event of communication says of itself, beyond its op, times and bytes.
+    """Facts of an event of communication beyond its op, times and bytes.
 
     Attributes:
         call: number of the call on this rank, which a beginning, its polls and its wait share; -1 where the call
@@ -39,7 +39,7 @@ class CommInfo:
 
 @dataclass(frozen=True)
 class Track:
-    """What one rank recorded.
+    """Recording of one rank.
 
     Attributes:
         place: its rank, host and process.

@@ -114,7 +114,7 @@ def _checked(path: Path, trainer: DataParallel, plan: Mapping[str, Any]) -> tupl
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where checkpoints go, a folder that all ranks see, and after how many steps one is written."""
+    """Folder of checkpoints, which all ranks see, and after how many steps one is written."""
 
     folder: str | Path
     every: int

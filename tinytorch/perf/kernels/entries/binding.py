@@ -139,7 +139,7 @@ def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 class Constants:
-    """What was prepared of a model's constants: packed weights, copies, tables. Each is made once."""
+    """Prepared constants of a model: packed weights, copies, tables. Each is made once."""
 
     def __init__(self) -> None:
         self._made: dict[Hashable, Array] = {}
@@ -156,7 +156,7 @@ class Constants:
 
 
 class Binder:
-    """What bindings add steps to.
+    """Builder of a plan's steps, to which bindings add.
 
     Args:
         constants: what was prepared before; shared by binders of the same model.

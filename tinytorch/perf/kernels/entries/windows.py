@@ -21,7 +21,7 @@ LINE = 2 + ROWS
 
 
 class Window(NamedTuple):
-    """How a window moves over a map: sizes of map and window, positions, and what is between positions and taps."""
+    """Window over a map: sizes of both, positions, and what is between positions and taps."""
 
     size: Pair
     kernel: Pair

@@ -1,4 +1,4 @@
-"""How panels are filled at the speed of memory: rows copied as vectors, columns turned into rows in registers."""
+"""Panels of a product's right operand, filled at the speed of memory, by copies and by turning columns into rows."""
 
 from __future__ import annotations
 

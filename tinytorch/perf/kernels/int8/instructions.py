@@ -1,4 +1,4 @@
-"""Which instruction multiplies bytes on this CPU: 8-bit dot product, 16-bit multiply-add, or plain arithmetic."""
+"""Instructions that multiply bytes on this CPU: 8-bit dot product, 16-bit multiply-add, or plain arithmetic."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What all kernels stand on: compilation, threads, vector instructions, and functions of vectors."""
+"""Runtime of all kernels: compilation, threads, vector instructions, and functions of vectors."""

@@ -1,4 +1,4 @@
-"""How kernels are compiled: on first use, without the interpreter's lock, kept on disk, and with the time it took."""
+"""Compilation of kernels: on first use, without the interpreter's lock, kept on disk, and with the time it took."""
 
 from __future__ import annotations
 

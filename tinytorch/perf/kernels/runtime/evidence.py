@@ -1,4 +1,4 @@
-"""What a compiled kernel is made of: the vector instructions in its assembly."""
+"""Evidence of what a compiled kernel is made of: the vector instructions in its assembly."""
 
 from __future__ import annotations
 
