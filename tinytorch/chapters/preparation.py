@@ -30,7 +30,7 @@ class Step:
         name: in words.
         make: does it, with results left on disk.
         pages: that need it.
-        after: names of the steps that, if they run as well, come first: it starts from what they leave, or would compile
+        after: names of steps that, if they run as well, come first: it starts from what they leave, or would compile
             the same at the same time.
     """
 
