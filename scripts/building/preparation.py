@@ -85,10 +85,10 @@ def key_of(root: Path, machine: str) -> str:
 
 
 def run_steps(steps: Sequence[Step], work: Callable[[str], None], workers: int, done: Callable[[Step], None]) -> None:
-    """Run each step in one of ``workers`` processes, the first of the list first, and none before those it needs.
+    """Run each step in one of ``workers`` processes, the first of the list first, and none before those it comes after.
 
     Args:
-        steps: those to run; one that another names and that is not among them is there already.
+        steps: those to run; one that another comes after and that is not among them is not waited for.
         work: runs the step of a name; a function of a module, as it is called in another process.
         workers: number of processes.
         done: told each step when it has ended.

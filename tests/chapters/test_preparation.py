@@ -138,7 +138,8 @@ def test_each_step_names_pages_of_the_book_and_comes_after_what_it_starts_from()
         assert before.issuperset(step.after)
         for page in step.pages:
             assert (BOOK / f"{page}.md").is_file()
-            assert {other.name for other in steps_of([page])}.issuperset(step.after)
+            needed = {name for name in step.after if name.startswith("trained ")}
+            assert {other.name for other in steps_of([page])}.issuperset(needed)
         before.add(step.name)
 
 

@@ -30,7 +30,8 @@ class Step:
         name: in words.
         make: does it, with results left on disk.
         pages: that need it.
-        after: names of the steps whose results it starts from.
+        after: names of steps that, if they run as well, come first: it starts from what they leave, or would compile
+            the same at the same time.
     """
 
     name: str
@@ -152,27 +153,39 @@ def _compile_ways(model: Any, inputs: Any) -> None:
 
 def _compile_calls() -> None:
     """Compile the calls whose cost is measured with the ceilings, where this machine's are not kept."""
+    from tinytorch.perf.machine import kept_ceilings
     from tinytorch.perf.machine.call_costs import compile_measured_calls
-    from tinytorch.perf.machine.store import kept_ceilings
 
     if kept_ceilings() is None:
         compile_measured_calls()
 
 
-def _compile_codes(bits: int) -> None:
-    """Compile the products of weights in so many bits; of 8, also those of whole 8-bit layers."""
+def _compile_layers() -> None:
+    """Compile the products of whole 8-bit layers."""
+    from tinytorch.perf.quantization import Plan
+
+    _compile_quantized(Plan())
+
+
+def _compile_weights(bits: int) -> None:
+    """Compile the products of weights in so many bits."""
+    from tinytorch.perf.quantization import Plan, Scheme
+
+    for per in ("tensor", "channel", "group"):
+        _compile_quantized(Plan("weight-only", Scheme(bits, per=per)))
+
+
+def _compile_quantized(plan: Any) -> None:
     from tinytorch import models
     from tinytorch.perf.acceleration.techniques import forward_pass
-    from tinytorch.perf.quantization import Plan, Scheme, quantize_model
+    from tinytorch.perf.quantization import quantize_model
 
-    plans = [Plan("weight-only", Scheme(bits, per=per)) for per in ("tensor", "channel", "group")]
-    for plan in [*plans, Plan()] if bits == 8 else plans:
-        for name in _MODELS:
-            model = quantize_model(models.entry(name).make(0), plan=plan)
-            # Seven rows are taken as four, two and one.
-            few = models.as_input(models.entry(name).data().test_inputs[:7])
-            for inputs in (few, models.example(name, 1), models.example(name, 7), models.example(name, 64)):
-                forward_pass(model, inputs)()
+    for name in _MODELS:
+        model = quantize_model(models.entry(name).make(0), plan=plan)
+        # Seven rows are taken as four, two and one.
+        few = models.as_input(models.entry(name).data().test_inputs[:7])
+        for inputs in (few, models.example(name, 1), models.example(name, 7), models.example(name, 64)):
+            forward_pass(model, inputs)()
 
 
 def _compile_decoding(bits: int) -> None:
@@ -234,19 +247,24 @@ def _zoo(name: str) -> str:
 
 
 def _compilations() -> Iterable[Step]:
-    yield Step("kernels of the GPT", partial(_compile_pass, "gpt"), {"acceleration", "benchmarking", "capstone"})
-    for name in ("cnn", "mlp"):
-        yield Step(f"kernels of the {name.upper()}", partial(_compile_pass, name), {"acceleration", "benchmarking"})
-    yield Step("kernels of calls", _compile_calls, _OF_CEILINGS)
+    first = "kernels of the GPT"
+    yield Step(first, partial(_compile_pass, "gpt"), {"acceleration", "benchmarking", "capstone"})
     texts = {32: {"memoization", "benchmarking", "capstone"}, 8: {"memoization", "capstone"}, 4: {"memoization"}}
     for bits, pages in texts.items():
-        yield Step(f"kernels of texts, {bits} bits", partial(_compile_decoding, bits), pages)
-    eight = {"quantization", "acceleration", "benchmarking", "capstone"}
-    for bits, pages in {8: eight, 4: {"quantization"}, 2: {"quantization"}}.items():
-        yield Step(f"kernels of {bits}-bit weights", partial(_compile_codes, bits), pages)
-    yield Step("kernels of a block", _compile_block, {"acceleration"})
+        work = partial(_compile_decoding, bits)
+        after = (first,) if bits == 32 else (first, "kernels of texts, 32 bits")
+        yield Step(f"kernels of texts, {bits} bits", work, pages, after)
+    yield Step("kernels of 8-bit layers", _compile_layers, {"quantization", "acceleration", "benchmarking", "capstone"})
+    for bits in (8, 4, 2):
+        pages = {"quantization", "capstone"} if bits == 8 else {"quantization"}
+        yield Step(f"kernels of {bits}-bit weights", partial(_compile_weights, bits), pages)
     yield Step("kernels of loops", _compile_loops, {"acceleration"})
     yield Step("kernels of sparse weights", _compile_sparse, {"compression", "benchmarking", "capstone"})
+    for name in ("cnn", "mlp"):
+        pages = {"acceleration", "benchmarking"}
+        yield Step(f"kernels of the {name.upper()}", partial(_compile_pass, name), pages, (first,))
+    yield Step("kernels of a block", _compile_block, {"acceleration"}, (first,))
+    yield Step("kernels of calls", _compile_calls, _OF_CEILINGS, (first, "kernels of 8-bit layers"))
 
 
 STEPS = {step.name: step for step in (*_trainings(), *_compilations())}
