@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.text_table import aligned
 from tinytorch.report.numbers import (
     FRACTIONS,
     NO_BREAK,
@@ -233,17 +234,7 @@ def to_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, cap
     laid = [_laid(rows, column) for column in columns]
     lines: list[list[str]] = [[c.column.label + (f" ({c.unit})" if c.unit else "") for c in laid]]
     lines += [[f"{c.cells[i].text} {c.cells[i].spread}".strip() for c in laid] for i in range(len(rows))]
-    widths = [max(len(line[j]) for line in lines) for j in range(len(laid))]
-
-    def joined(line: list[str]) -> str:
-        padded = (
-            text.rjust(width) if column.numeric else text.ljust(width)
-            for text, width, column in zip(line, widths, laid, strict=True)
-        )
-        return "  ".join(padded).rstrip()
-
-    rule = "  ".join("─" * width for width in widths)
-    return "\n".join([joined(lines[0]), rule, *map(joined, lines[1:]), "", caption])
+    return f"{aligned(lines, [c.numeric for c in laid])}\n\n{caption}"
 
 
 def to_markdown(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:

@@ -60,19 +60,21 @@ def _cells(rows: Sequence[Any], columns: Sequence[Column]) -> list[list[str]]:
     return [[column.show(getattr(row, column.key)) for column in columns] for row in rows]
 
 
+def aligned(lines: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
+    """Return lines of cells, the first a header, as text in a fixed-width font, numbers right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+    def laid(line: Sequence[str]) -> str:
+        cells = zip(line, widths, numeric, strict=True)
+        return "  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in cells).rstrip()
+
+    return "\n".join([laid(lines[0]), "  ".join("─" * width for width in widths), *map(laid, lines[1:])])
+
+
 def text_table(rows: Sequence[Any], columns: Sequence[Column]) -> str:
     """Return rows as lines of fixed-width text under a header, numbers right-aligned."""
     lines = [[column.title for column in columns], *_cells(rows, columns)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
-
-    def laid(line: list[str]) -> str:
-        padded = (
-            cell.rjust(width) if column.numeric else cell.ljust(width)
-            for cell, width, column in zip(line, widths, columns, strict=True)
-        )
-        return "  ".join(padded).rstrip()
-
-    return "\n".join([laid(lines[0]), "  ".join("-" * width for width in widths), *map(laid, lines[1:])])
+    return aligned(lines, [column.numeric for column in columns])
 
 
 def print_table(rows: Sequence[Any], columns: Sequence[Column], notes: Sequence[str] = ()) -> None:
