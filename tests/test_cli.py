@@ -12,7 +12,7 @@ import pytest
 from tinytorch import models
 from tinytorch.cli import main
 from tinytorch.perf.machine import store
-from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.profiling import Profiler
 
 pytestmark = pytest.mark.usefixtures("made_machine")
 

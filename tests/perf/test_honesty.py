@@ -30,7 +30,7 @@ from tinytorch.perf.measuring import interleave, ratio
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.measuring.statistics import median_interval
 from tinytorch.perf.memoization import disable_kv_cache, enable_kv_cache, fuse_decoding
-from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import (
     Plan,
     QuantizedLinear,

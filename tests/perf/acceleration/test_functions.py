@@ -23,7 +23,7 @@ from tinytorch.perf.acceleration import (
     fused_softmax,
     unfused_gelu,
 )
-from tinytorch.perf.profiling.profiler import MemoryProfiler
+from tinytorch.perf.profiling import MemoryProfiler
 
 
 def draw(*shape: int, seed: int = 0) -> Array:

@@ -15,7 +15,7 @@ from tinytorch.core.optimizers import AdamW
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import train_step
 from tinytorch.perf.compression import LowRankLinear, break_even_rank, low_rank_approximate, low_rank_model
-from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import stored_bytes
 
 

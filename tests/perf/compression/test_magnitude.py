@@ -19,7 +19,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import train_step
 from tinytorch.perf.compression import MaskedParameter, hold_zeros, layer_sparsity, magnitude_prune, measure_sparsity
 from tinytorch.perf.compression.pruning import prunable
-from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import Plan, quantize_model, stored_bytes
 
 

@@ -32,7 +32,7 @@ from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.measuring import blas_threads
 from tinytorch.perf.ops.sparse import matrix_of, sparse_linear
-from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import stored_bytes
 
 WAYS = [sparse_linear.reference, *sparse.IMPLEMENTATIONS.values()]

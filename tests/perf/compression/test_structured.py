@@ -28,7 +28,7 @@ from tinytorch.perf.compression import (
     units_to_remove,
 )
 from tinytorch.perf.memoization import disable_kv_cache, enable_kv_cache
-from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import quantize_model, stored_bytes
 
 

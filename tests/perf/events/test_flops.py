@@ -19,7 +19,7 @@ from tinytorch.core.transformers import GPT
 from tinytorch.perf.events.flops import FLOPCounter
 from tinytorch.perf.measuring import blas_threads
 from tinytorch.perf.measuring.model_io import zeros_for
-from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.profiling import Profiler
 
 small = st.integers(1, 6)
 

@@ -12,7 +12,7 @@ from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.kernels.int8.matmul import BLOCK_BYTES
 from tinytorch.perf.measuring import blas_threads
-from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme, quantize_model
 
 PLANS = [Plan("dynamic"), Plan("dynamic", Scheme(4, per="group")), Plan("static", symmetric=False)]

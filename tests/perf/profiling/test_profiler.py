@@ -23,8 +23,8 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.machine import Ceilings, kept_ceilings, store
 from tinytorch.perf.measuring.model_io import MIB
+from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import OP_COLUMNS, LayerRow, OpRow, amdahl, amdahl_of_parts, op_rows
-from tinytorch.perf.profiling.profiler import Profiler
 from tinytorch.perf.roofline.bounds import roof_seconds
 from tinytorch.perf.roofline.placement import place_ops
 

@@ -15,7 +15,7 @@ from tinytorch.core.op import Array
 from tinytorch.core.optimizers import SGD
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import train_step
-from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import (
     PercentileObserver,
     Plan,

@@ -16,7 +16,7 @@ from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.ops.quantized import conv2d_with, linear_with
 from tinytorch.perf.ops.weight_only import dequantize
-from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import (
     MeanSquaredErrorObserver,
     Plan,

@@ -19,7 +19,7 @@ from tinytorch.core.op import Array
 from tinytorch.core.optimizers import Adam
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import fit
-from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import (
     Plan,
     Scheme,

@@ -21,8 +21,8 @@ from tinytorch.perf.compression.pruning import magnitude_prune
 from tinytorch.perf.compression.sparsity import SparseLinear, csr_nbytes, measure_sparsity
 from tinytorch.perf.measuring import Measurement, Statistic, interleave, ratio
 from tinytorch.perf.ops.sparse import matrix_of
+from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import amdahl
-from tinytorch.perf.profiling.profiler import Profiler
 from tinytorch.perf.quantization.convert import stored_bytes
 from tinytorch.report import Column, Page, color, line, subplots, verdict_between, verdict_of_all
 

@@ -15,7 +15,7 @@ from tinytorch.chapters.distributed.validation import Validation
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction
 from tinytorch.perf.distributed.collectives.link_fit import FittedLink
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.profiling import Profiler
 from tinytorch.report import Column, Page, format_number, line, subplots
 
 _SPLIT_COLUMNS = (

@@ -15,32 +15,15 @@ from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events import trace
 from tinytorch.perf.events.array_life import MemoryProfile, MemoryRecording, recording_memory
-from tinytorch.perf.events.flops import FLOPCounter
 from tinytorch.perf.events.stream import SHORT, Profile, Recording, recording
 from tinytorch.perf.machine import Ceilings, store
-from tinytorch.perf.measuring import Measurement, Timer
+from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.atomic_io import write_whole
-from tinytorch.perf.measuring.memory import MemoryProfiler, MemoryTracker
 from tinytorch.perf.measuring.model_io import tensor_of, zeros_for
 from tinytorch.perf.measuring.text_table import Column, print_table, sorted_rows
 from tinytorch.perf.profiling import breakdown, passes
 from tinytorch.perf.profiling.breakdown import LAYER_COLUMNS, OP_COLUMNS, LayerRow, OpRow
-from tinytorch.perf.profiling.function_profile import ProfilerContext, SimpleProfiler, profile, profile_function
 from tinytorch.perf.roofline import placement
-
-__all__ = [
-    "FLOPCounter",
-    "LayerRow",
-    "MemoryProfiler",
-    "MemoryTracker",
-    "OpRow",
-    "Profiler",
-    "ProfilerContext",
-    "SimpleProfiler",
-    "Timer",
-    "profile",
-    "profile_function",
-]
 
 
 class Profiler:

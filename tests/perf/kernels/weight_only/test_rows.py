@@ -17,7 +17,7 @@ from tinytorch.core.transformers import GPT
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.measuring import blas_threads
 from tinytorch.perf.ops.weight_only import weight_only_projection
-from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import Plan, QuantizedEmbedding, Scheme, quantize_model
 
 SCHEMES = [
