@@ -7,7 +7,7 @@ import pytest
 
 from tinytorch import models
 from tinytorch.chapters.acceleration.plans import PlanStudy, record_plan, study_plan
-from tinytorch.perf.acceleration.plan import StepTime, plan
+from tinytorch.perf.acceleration.plans import StepTime, plan
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.acceleration.plan import Plan, StepTime
+from tinytorch.perf.acceleration.plans import Plan, StepTime
 from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.measuring import Measurement, interleave, ratio

@@ -83,7 +83,7 @@ def fuse(model: Module, *, frozen: bool = False) -> Module:
             do not show. A model that runs an op without an entry point is refused when it is called.
     """
     if frozen:
-        from tinytorch.perf.acceleration.plan import Planned  # imports Numba, which takes long
+        from tinytorch.perf.acceleration.plans import Planned  # imports Numba, which takes long
 
         return Planned(model)
     memo: Memo = {}

@@ -48,7 +48,7 @@ def forward(setting: str, model: Module, inputs: Array) -> Callable[[], Array]:
     """Return a call that runs ``model`` in eval mode without recording gradients, on a plan of it if fused."""
     ready, x = model.eval(), our_input(inputs)
     if setting == "fused":
-        from tinytorch.perf.acceleration.plan import plan
+        from tinytorch.perf.acceleration.plans import plan
 
         ready = plan(model, x)
 

@@ -25,7 +25,7 @@ from tinytorch.core.spatial import AdaptiveAvgPool2d, AvgPool2d, BatchNorm2d, Co
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT, TransformerBlock
 from tinytorch.perf.acceleration import plan as plans
-from tinytorch.perf.acceleration.plan import Plan, plan
+from tinytorch.perf.acceleration.plans import Plan, plan
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.kernels.entries import rows
 from tinytorch.perf.kernels.runtime import threads
