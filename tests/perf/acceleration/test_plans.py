@@ -24,7 +24,7 @@ from tinytorch.core.op import Array
 from tinytorch.core.spatial import AdaptiveAvgPool2d, AvgPool2d, BatchNorm2d, Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT, TransformerBlock
-from tinytorch.perf.acceleration import plan as plans
+from tinytorch.perf.acceleration import plans
 from tinytorch.perf.acceleration.plans import Plan, plan
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.kernels.entries import rows
