@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtr, betaincinv, ndtri, stdtrit
 
 Samples = Sequence[float] | npt.NDArray[Any]
 #: The fewest samples of which an interval of the median reaches 95 %.
@@ -76,6 +75,8 @@ def median_interval(samples: Samples, confidence: float = 0.95) -> Interval:
 
     Source: H. A. David and H. N. Nagaraja, Order Statistics, 3rd edition, Wiley 2003, section 7.1.
     """
+    from scipy.special import bdtr
+
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
     array = np.sort(checked(samples))
@@ -120,6 +121,8 @@ def percentile_interval(samples: Samples, q: float, confidence: float = 0.95) ->
     Raises:
         ValueError: if ``samples`` are fewer than `samples_needed`, empty or not finite, or an argument is out of range.
     """
+    from scipy.special import bdtr
+
     p = _share(q, confidence)
     array = np.sort(checked(samples))
     n, needed = array.size, samples_needed(q, confidence)
@@ -147,6 +150,8 @@ def percentile_at_least(samples: Samples, q: float, confidence: float = 0.95) ->
     Raises:
         ValueError: if not even the smallest sample is a bound, as for low percentiles of few samples.
     """
+    from scipy.special import bdtr
+
     p = _share(q, confidence)
     array = np.sort(checked(samples))
     rank = int((bdtr(np.arange(array.size), array.size, p) <= (1 - confidence) * (1 + 1e-9)).sum())
@@ -200,6 +205,8 @@ def share_interval(count: int, trials: int) -> Interval:
     Raises:
         ValueError: if ``trials`` is below 1 or ``count`` does not lie in 0..trials.
     """
+    from scipy.special import betaincinv
+
     if trials < 1 or not 0 <= count <= trials:
         raise ValueError(f"count must lie in 0..trials and trials be at least 1, not {count} and {trials}")
     low = float(betaincinv(count, trials - count + 1, 0.025)) if count else 0.0
@@ -288,6 +295,8 @@ class Dependence:
 
     def widening(self, confidence: float) -> float:
         """Return how many times as wide as for many independent samples an interval has to be, at least 1."""
+        from scipy.special import ndtri, stdtrit
+
         tail = (1 + confidence) / 2
         student = stdtrit(max(self.effective - 1, 1), tail) / ndtri(tail)
         return math.sqrt(self.n / self.effective) * float(student)

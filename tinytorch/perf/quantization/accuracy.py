@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtr, ndtri
 
 from tinytorch import datasets, models
 from tinytorch.core.module import Module
@@ -56,6 +55,8 @@ def paired_accuracy(
     Raises:
         ValueError: if the arrays are not boolean, of one length above 0, or ``confidence`` is not between 0 and 1.
     """
+    from scipy.special import bdtr
+
     for name, array in (("baseline", baseline), ("candidate", candidate)):
         if array.dtype != np.bool_ or array.ndim != 1 or not array.size:
             raise ValueError(f"{name} must be a flat array of bool, not {array.dtype} of shape {array.shape}")
@@ -82,6 +83,8 @@ def paired_difference_interval(gained: int, lost: int, examples: int, confidence
     Raises:
         ValueError: if the counts are negative or more than ``examples``, or ``confidence`` is not between 0 and 1.
     """
+    from scipy.special import ndtri
+
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
     if min(gained, lost) < 0 or gained + lost > examples or examples < 1:
