@@ -163,8 +163,8 @@ def zero_2020() -> Iterator[PublishedResult]:
             "GB",
             published,
             found.memory.total / 1e9,
-            f"mixed precision with Adam: {workload.weight_bytes} bytes of weight, {workload.gradient_bytes} of gradient "
-            f"and {workload.state_bytes} of state for each parameter",
+            f"mixed precision with Adam: {workload.weight_bytes} bytes of weight, {workload.gradient_bytes} of "
+            f"gradient and {workload.state_bytes} of state for each parameter",
         )
 
 
