@@ -66,10 +66,11 @@ pictures: environment  ## take the pictures anew that the page of all elements i
 check-notebooks: environment  ## open every chapter in JupyterLab as Binder does, and run all its cells (PAGES="machine ...")
 	@$(VENV)/bin/python book/_checks/notebooks.py $(PAGES)
 
-lint: environment  ## check style, types, direction of imports and spelling
+lint: environment  ## check style and types, also of the pages' cells, direction of imports and spelling
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
+	@PYTHONPATH=book/_ext:book/_checks $(VENV)/bin/python -m scripts.lint_pages
 	@$(VENV)/bin/lint-imports
 	@$(VENV)/bin/codespell
 

@@ -7,6 +7,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +25,9 @@ Integers = npt.NDArray[np.int64]
 class Split:
     """Inputs and targets to train on, and others to score on; the arrays are read-only."""
 
-    train_inputs: npt.NDArray[np.generic]
+    train_inputs: npt.NDArray[Any]
     train_targets: Integers
-    test_inputs: npt.NDArray[np.generic]
+    test_inputs: npt.NDArray[Any]
     test_targets: Integers
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -154,6 +154,12 @@ def train(name: str, seed: int = 0) -> Module:
     return model
 
 
+@overload
+def trained(name: Literal["mlp", "cnn"], seed: int = 0) -> Sequential: ...
+@overload
+def trained(name: Literal["gpt"], seed: int = 0) -> GPT: ...
+@overload
+def trained(name: str, seed: int = 0) -> Module: ...
 def trained(name: str, seed: int = 0) -> Module:
     """Return what `train` returns, from the weights kept under ``_build/`` if the same code made them.
 

@@ -1,4 +1,4 @@
-"""Reads the chapters' sources: typed numbers, silent figures, long cells, questions and exercises that lack a part."""
+"""Rules for the chapters' pages and modules: no typed number, no silent figure, little hidden code, whole exercises."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from measured_book.notebooks.myst import fences
 
 LONGEST_CELL = 10
+#: Lines of Python that a page hides, imports included; empty ones do not count.
+MOST_HIDDEN = 30
 #: What each chapter has at least: predictions before its questions, and exercises.
 FEWEST = 3
 _UNITS = (
@@ -35,6 +37,8 @@ _PROSE_DIRECTIVES = frozenset(
 #: Not measured: the confidence that is asked for, and in a table the time that a reader needs.
 _SETTINGS = re.compile(r"\d+\s?%\s(?:confidence|interval)")
 _READING_TIME = re.compile(r"\d+\s(?:minutes|hours?)")
+#: A length in a style sheet, which a module may hold as a string.
+_STYLE_LENGTH = re.compile(r"[\w-]+:\s*\d+%\s*[;}]")
 _LEFT_OUT = (
     _SETTINGS,
     re.compile(r"\{[\w:-]+\}`[^`]+`"),  # roles: measured, quoted, ref ...
@@ -71,6 +75,16 @@ class Cell:
     def visible(self) -> bool:
         """Whether a reader sees the code without opening anything."""
         return not any(tag in self.tags for tag in _HIDDEN)
+
+    @property
+    def lines_of_code(self) -> int:
+        """Number of lines that are not empty."""
+        return sum(bool(line.strip()) for line in self.code)
+
+    @property
+    def python(self) -> str:
+        """The code with empty lines in the place of magic commands."""
+        return "\n".join("" if re.match(r"\s*[%!]", line) else line for line in self.code)
 
 
 @dataclass
@@ -136,9 +150,8 @@ def typed_in_prose(chapter: Chapter) -> Iterator[Problem]:
 
 
 def _parsed(cell: Cell) -> ast.Module | None:
-    code = "\n".join("" if re.match(r"\s*[%!]", line) else line for line in cell.code)
     try:
-        return ast.parse(code)
+        return ast.parse(cell.python)
     except SyntaxError:
         return None
 
@@ -153,25 +166,31 @@ def _strings(node: ast.AST) -> Iterator[ast.Constant]:
         yield from _strings(child)
 
 
+def _typed_in_code(tree: ast.AST, first: int) -> Iterator[Problem]:
+    """Yield each number with a unit in a string of code whose first line is the source's line ``first``."""
+    for string in _strings(tree):
+        for found in TYPED_NUMBER.finditer(_STYLE_LENGTH.sub(" ", _SETTINGS.sub(" ", str(string.value)))):
+            line = first + string.lineno - 1
+            yield Problem(line, f"{found[0].strip()!r} is typed in a string: format it from what was measured")
+
+
 def typed_in_cells(chapter: Chapter) -> Iterator[Problem]:
     """Yield each number with a unit in a string of a cell: a caption, a label, a piece of evidence."""
     for cell in chapter.cells:
         tree = _parsed(cell)
         if tree is None:
             yield Problem(cell.line, "the cell is not Python")
+        else:
+            yield from _typed_in_code(tree, cell.line)
+
+
+def _silent_in_code(tree: ast.AST, first: int) -> Iterator[Problem]:
+    """Yield each call of ``page.figure`` without alt text in code whose first line is the source's line ``first``."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) != "page.figure":
             continue
-        for string in _strings(tree):
-            for found in TYPED_NUMBER.finditer(_SETTINGS.sub(" ", str(string.value))):
-                line = cell.line + string.lineno - 1
-                yield Problem(line, f"{found[0].strip()!r} is typed in a string: format it from what was measured")
-
-
-def _is_figure_call(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and (node.func.attr == "figure" and isinstance(node.func.value, ast.Name) and node.func.value.id == "page")
-    )
+        if not any(keyword.arg == "alt" for keyword in node.keywords):
+            yield Problem(first + node.lineno - 1, "page.figure has no alt=")
 
 
 def silent_figures(chapter: Chapter) -> Iterator[Problem]:
@@ -183,18 +202,28 @@ def silent_figures(chapter: Chapter) -> Iterator[Problem]:
         if not any(re.match(r":alt:\s*\S", option) for option in options):
             yield Problem(number, "an image has no :alt:")
     for cell in chapter.cells:
-        tree = _parsed(cell)
-        for node in ast.walk(tree) if tree else ():
-            if _is_figure_call(node) and not any(k.arg == "alt" for k in node.keywords):  # type: ignore[attr-defined]
-                yield Problem(cell.line + node.lineno - 1, "page.figure has no alt=")  # type: ignore[attr-defined]
+        if (tree := _parsed(cell)) is not None:
+            yield from _silent_in_code(tree, cell.line)
 
 
 def long_cells(chapter: Chapter) -> Iterator[Problem]:
     """Yield each cell that shows more lines of code than a reader takes in at once."""
     for cell in chapter.cells:
-        count = sum(bool(line.strip()) for line in cell.code)
-        if cell.visible and count > LONGEST_CELL:
-            yield Problem(cell.line, f"the cell shows {count} lines, which is more than {LONGEST_CELL}")
+        if cell.visible and cell.lines_of_code > LONGEST_CELL:
+            yield Problem(cell.line, f"the cell shows {cell.lines_of_code} lines, which is more than {LONGEST_CELL}")
+
+
+def much_hidden(chapter: Chapter) -> Iterator[Problem]:
+    """Yield the cell with which a page hides more lines of code than it may."""
+    hidden = 0
+    for cell in chapter.cells:
+        before, hidden = hidden, hidden + (0 if cell.visible else cell.lines_of_code)
+        if before <= MOST_HIDDEN < hidden:
+            yield Problem(
+                cell.line,
+                f"from here on the page hides more than {MOST_HIDDEN} lines of Python: "
+                "move what they do to the chapter's module",
+            )
 
 
 def _defined(cell: Cell) -> set[str]:
@@ -259,6 +288,7 @@ RULES = (
     typed_in_cells,
     silent_figures,
     long_cells,
+    much_hidden,
     unpaired_exercises,
     too_few_questions,
 )
@@ -276,3 +306,17 @@ def check_source(text: str) -> list[Problem]:
     """Return all problems of a chapter's source, sorted by line."""
     chapter = read_source(text)
     return sorted(problem for rule in RULES for problem in rule(chapter))
+
+
+class _WithoutDocstrings(ast.NodeTransformer):
+    """Removal of docstrings, which no page shows."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        """Return the statement, or nothing where it is a string alone."""
+        return None if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node
+
+
+def check_module(text: str) -> list[Problem]:
+    """Return the problems of a chapter's module, sorted by line: typed numbers, and figures without alt text."""
+    tree = _WithoutDocstrings().visit(ast.parse(text))
+    return sorted([*_typed_in_code(tree, 1), *_silent_in_code(tree, 1)])

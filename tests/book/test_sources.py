@@ -1,13 +1,13 @@
-"""The chapters' sources: no typed number, no silent figure, no long cell; and the checks that say so."""
+"""The chapters' sources: no typed number, no silent figure, no long cell, little hidden; and the checks that say so."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from sources import check_source
+from sources import MOST_HIDDEN, check_module, check_source
 
-BOOK = Path(__file__).resolve().parents[2] / "book"
+ROOT = Path(__file__).resolve().parents[2]
 CELL = "```{code-cell} ipython3\n%s\n```\n"
 
 
@@ -16,12 +16,15 @@ def messages(text: str) -> list[str]:
 
 
 def test_the_chapters_are_honest() -> None:
+    checked = dict.fromkeys(sorted(ROOT.glob("book/*.md")), check_source)
+    checked |= dict.fromkeys(sorted(ROOT.glob("tinytorch/chapters/**/*.py")), check_module)
     found = [
-        f"{path.name}:{p.line}: {p.message}"
-        for path in sorted(BOOK.glob("*.md"))
-        for p in check_source(path.read_text("utf-8"))
+        f"{path.relative_to(ROOT)}:{problem.line}: {problem.message}"
+        for path, check in checked.items()
+        for problem in check(path.read_text("utf-8"))
     ]
     assert found == []
+    assert {path.suffix for path in checked} == {".md", ".py"}
 
 
 @pytest.mark.parametrize(
@@ -84,8 +87,9 @@ def test_what_is_no_typed_number_is_not(prose: str) -> None:
         'rows = [{"note": "3.5x faster"}]',
     ],
 )
-def test_a_number_typed_in_a_cell_is_found(code: str) -> None:
+def test_a_number_typed_in_code_is_found(code: str) -> None:
     assert any("typed in a string" in message for message in messages(CELL % code))
+    assert any("typed in a string" in problem.message for problem in check_module(code))
 
 
 @pytest.mark.parametrize(
@@ -95,10 +99,21 @@ def test_a_number_typed_in_a_cell_is_found(code: str) -> None:
         'label = f"{value:.1f} ms"',
         'axes.set_xlabel("latency (ms)")',
         "repeats = 12",
+        'style = "svg { width: 100%; height: auto; } table { width: 90% }"',
     ],
 )
 def test_code_without_typed_numbers_is_not(code: str) -> None:
     assert messages(CELL % code) == []
+    assert check_module(code) == []
+
+
+def test_docstrings_and_comments_of_a_module_may_name_numbers() -> None:
+    docstring = '"""It takes 12 ms."""'
+    module = f"{docstring}\nclass A:\n    {docstring}\n    x: int\n    {docstring}\n\n"
+    module += f"    def f(self):\n        {docstring}\n"
+    assert check_module(module + "# It takes 12 ms.\n") == []
+    found = check_module(module + "        return '12 ms'\n")
+    assert [(problem.line, problem.message[:7]) for problem in found] == [(9, "'12 ms'")]
 
 
 def test_the_line_of_a_problem_is_the_sources() -> None:
@@ -122,10 +137,25 @@ def test_figures_without_alt_text_are_found(text: str, count: int) -> None:
     assert len([message for message in messages(text) if "alt" in message]) == count
 
 
+def test_a_figure_without_alt_text_is_found_in_a_module() -> None:
+    module = "def record(page):\n    page.figure('f', figure, caption='c')\n    page.figure('g', figure, alt=words)\n"
+    assert [(problem.line, problem.message) for problem in check_module(module)] == [(2, "page.figure has no alt=")]
+
+
 def test_long_cells_are_found_unless_hidden() -> None:
     code = "\n\n".join(f"x{i} = {i}" for i in range(11))
     assert messages(CELL % code) == ["the cell shows 11 lines, which is more than 10"]
     assert messages(CELL % f":tags: [hide-input]\n{code}") == []
+
+
+@pytest.mark.parametrize("tag", ["hide-input", "hide-cell", "remove-input", "remove-cell"])
+def test_much_hidden_code_is_found(tag: str) -> None:
+    hidden = CELL % (f":tags: [{tag}]\nimport a\n\nimport b\n" + "x = 1\n" * 3)
+    shown = CELL % ("x = 1\n" * 5)
+    assert messages((hidden + shown) * (MOST_HIDDEN // 5)) == []
+    (problem,) = check_source((hidden + shown) * (MOST_HIDDEN // 5) + hidden * 2)
+    assert problem.message.startswith(f"from here on the page hides more than {MOST_HIDDEN} lines of Python")
+    assert problem.line == 1 + (hidden + shown).count("\n") * (MOST_HIDDEN // 5) + 2
 
 
 def test_a_cell_that_is_not_python_is_found() -> None:

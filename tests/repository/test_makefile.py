@@ -98,6 +98,10 @@ def test_the_first_new_enough_python_is_found(tmp_path: Path, first: int) -> Non
     assert tried.stdout.startswith(f'"python{PYTHONS[first]}" scripts/environment.py .venv requirements.lock')
 
 
+def test_lint_reads_the_cells_of_the_pages_too() -> None:
+    assert "-m scripts.lint_pages" in make("--dry-run", "lint").stdout
+
+
 def test_clean_keeps_what_is_not_built() -> None:
     planned = make("--dry-run", "clean").stdout
     assert "_build" in planned

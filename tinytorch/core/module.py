@@ -199,7 +199,7 @@ class Sequential(Module):
     def __len__(self) -> int:
         return len(self.layers)
 
-    def __getitem__(self, index: int) -> Module:
+    def __getitem__(self, index: int) -> Any:
         return self.layers[index]
 
     def __iter__(self) -> Iterator[Module]:

@@ -123,7 +123,7 @@ def test_kept_layers_stay_whole() -> None:
 
 def test_shared_weights_stay_shared_and_count_once() -> None:
     model = Sequential(Linear(3, 3, seed=0), ReLU(), Linear(3, 3, seed=1))
-    model[2].weight = model[0].weight  # type: ignore[attr-defined]
+    model[2].weight = model[0].weight
     pruned: Any = magnitude_prune(model, 5 / 9, scope="layer")
     assert pruned[0].weight is pruned[2].weight
     assert measure_sparsity(pruned) == pytest.approx(500 / 9)

@@ -77,7 +77,7 @@ def test_whatever_stands_between_two_layers(between: list[Module]) -> None:
     removed = {"0": [1, 4]}
     got: Any = remove_units(model, removed)
     np.testing.assert_allclose(got(x).data, mask_units(model, removed)(x).data, atol=1e-6)
-    by_hand = np.delete(model[0].weight.data, [1, 4], axis=1)  # type: ignore[attr-defined]
+    by_hand = np.delete(model[0].weight.data, [1, 4], axis=1)
     np.testing.assert_array_equal(got[0].weight.data, by_hand)
     assert (got[0].out_features, got[1][-1].in_features) == (4, 4)
 

@@ -213,7 +213,7 @@ def test_the_report_tells_each_layer_s_error_bytes_and_time(capsys: pytest.Captu
     for row, at, inputs in zip(rows, (0, 2), arrived, strict=True):
         expected, got = model[at](inputs).data, quantized[at](inputs).data
         assert row.output_error == pytest.approx(np.linalg.norm(expected - got) / np.linalg.norm(expected), rel=1e-5)
-        weight, stored = model[at].weight.data, quantized[at].dequantized().data  # type: ignore[attr-defined]
+        weight, stored = model[at].weight.data, quantized[at].dequantized().data
         assert row.weight_snr_db == pytest.approx(
             10 * np.log10(np.sum(weight**2) / np.sum((weight - stored) ** 2)), rel=1e-5
         )

@@ -164,7 +164,7 @@ def test_keep_and_plans_are_those_of_quantize_model() -> None:
     prepared: Any = prepare_training(model, keep=["0"], plans={"2": Plan("weight-only", Scheme(2))})
     assert type(prepared[0]) is Linear
     assert prepared[0] is not model[0]
-    np.testing.assert_array_equal(prepared[2].weight.data, quantize(model[2].weight, Scheme(2)).dequantize())  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(prepared[2].weight.data, quantize(model[2].weight, Scheme(2)).dequantize())
     with pytest.raises(ValueError, match="keep"):
         prepare_training(model, keep=["9"])
     with pytest.raises(ValueError, match="prepare_training"):

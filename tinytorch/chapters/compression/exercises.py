@@ -56,7 +56,7 @@ def check_csr_bytes(function: Callable[[int, int, float], float]) -> str:
         zeros = int(draw.integers(0, inputs * outputs + 1))
         layer = Linear(inputs, outputs, seed=0)
         mask = smallest([layer.weight.data], zeros / layer.weight.size)[0]
-        truth = SparseLinear(with_masks(layer, {"": mask})).weight_nbytes  # type: ignore[arg-type]
+        truth = SparseLinear(with_masks(layer, {"": mask})).weight_nbytes
         shown = f"{inputs} inputs, {outputs} outputs and {zeros} zeros"
         answer = returned_number(function(inputs, outputs, zeros / (inputs * outputs)), shown)
         assert abs(answer - truth) < 1e-6 * truth, f"{shown} take {truth} bytes, not {answer}"

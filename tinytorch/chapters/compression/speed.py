@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from tinytorch.perf.profiling.breakdown import amdahl
 from tinytorch.perf.quantization.convert import stored_bytes
 from tinytorch.report import Column, Page, color, line, subplots, verdict_between, verdict_of_all
 
+Key = TypeVar("Key")
 _DENSE = "dense"
 #: Copies of a layer in different places of memory.
 _COPIES = 4
@@ -105,7 +106,7 @@ def sparse_speed(width: int, rows: int, sparsities: Sequence[float], repeats: in
     if len(sparsities) < 2 or list(sparsities) != sorted(set(sparsities)):
         raise ValueError(f"sparsities must be two or more, rising, not {list(sparsities)}")
     pruned = [magnitude_prune(Linear(width, width, seed=0), each) for each in sparsities]
-    twins = [SparseLinear(layer) for layer in pruned]  # type: ignore[arg-type]
+    twins = [SparseLinear(layer) for layer in pruned]
     x = _input(rows, width)
     turned = np.ascontiguousarray(x.data.T)
     theirs = {
@@ -148,11 +149,11 @@ def low_rank_speedups(width: int, rows: int, ranks: Sequence[int], repeats: int 
 
 
 def model_speedups(
-    model: Module, versions: Mapping[str, Module], inputs: Any, repeats: int = 15
-) -> dict[str, Measurement]:
+    model: Module, versions: Mapping[Key, Module], inputs: Any, repeats: int = 15
+) -> dict[Key, Measurement]:
     """Return the time of a forward pass of ``model`` over that of each version, all in turns."""
-    seconds = _in_turns({_DENSE: model, **versions}, inputs, repeats)
-    return {name: ratio(seconds[_DENSE], seconds[name], f"full model over {name}, forward pass") for name in versions}
+    seconds = _in_turns({_DENSE: model, **{str(key): version for key, version in versions.items()}}, inputs, repeats)
+    return {key: ratio(seconds[_DENSE], seconds[str(key)], f"full model over {key}, forward pass") for key in versions}
 
 
 def record_zeros(page: Page, dense: Mapping[float, Measurement], mlp: Module, pruned: Module) -> None:

@@ -68,7 +68,8 @@ def imagenet_2017() -> Iterator[PublishedResult]:
     Gbit/s between them, about 90 % efficiency. Eight GPUs took 29 hours for 90 epochs of 1.28 million images, 256 at a
     time (https://developer.nvidia.com/blog/facebook-trains-imagenet-in-1-hour/).
     """
-    step_s = 29 * 3600 / (90 * 1.28e6 / 256)
+    hours = 29
+    step_s = hours * 3600 / (90 * 1.28e6 / 256)
     gpus, images, parameters = 256, 256 * 32, 25_000_000
     whole = Part(step_s / 32, 0, parameters, 0.0, 0.0)
     nothing = Part(0.0, 0, 0, 0.0, 0.0)
@@ -85,7 +86,7 @@ def imagenet_2017() -> Iterator[PublishedResult]:
             "%",
             0.90,
             step_s / found.seconds,
-            "a step on 8 GPUs is what 29 hours of training make it",
+            f"a step on 8 GPUs is what {hours} hours of training make it",
         )
 
 
@@ -162,7 +163,8 @@ def zero_2020() -> Iterator[PublishedResult]:
             "GB",
             published,
             found.memory.total / 1e9,
-            "mixed precision with Adam: 2 bytes of weight, 2 of gradient and 12 of state for each parameter",
+            f"mixed precision with Adam: {workload.weight_bytes} bytes of weight, {workload.gradient_bytes} of "
+            f"gradient and {workload.state_bytes} of state for each parameter",
         )
 
 

@@ -156,7 +156,7 @@ def record_speedups(page: Page, times: Times, some: Times) -> None:
     page.number("growth-again", again_growth, unit="", what="time of 256 uncached tokens over that of 128")
 
 
-def record_cache_bytes(page: Page, hundred: int, gpt2: KVCache, model: GPT) -> None:
+def record_cache_bytes(page: Page, hundred: float, gpt2: KVCache, model: GPT) -> None:
     """Record what caches hold, and the claim on it.
 
     Args:

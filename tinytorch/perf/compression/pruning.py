@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
 
 Mask = npt.NDArray[np.bool_]
+#: A kind of module tree: copies of a model are of its own.
+Model = TypeVar("Model", bound=Module)
 
 
 class MaskedParameter(Parameter):
@@ -87,7 +89,7 @@ def chosen_layers(model: Module, keep: Sequence[str] = ()) -> dict[str, Linear |
     return chosen
 
 
-def with_masks(model: Module, masks: Mapping[str, Mask]) -> Module:
+def with_masks(model: Model, masks: Mapping[str, Mask]) -> Model:
     """Return a copy of ``model`` in which the weights of the named layers are zero where the mask is true.
 
     What was held at zero before stays so.
@@ -106,7 +108,7 @@ def with_masks(model: Module, masks: Mapping[str, Mask]) -> Module:
     return copy.deepcopy(model, made)
 
 
-def hold_zeros(model: Module) -> Module:
+def hold_zeros(model: Model) -> Model:
     """Return a copy of ``model`` whose weights that are zero now will stay zero in training.
 
     For a pruned model that was read from a file, which holds values and no masks.
@@ -138,7 +140,7 @@ def checked_sparsity(sparsity: float) -> float:
     return float(sparsity)
 
 
-def magnitude_prune(model: Module, sparsity: float = 0.9, scope: Scope = "global", keep: Sequence[str] = ()) -> Module:
+def magnitude_prune(model: Model, sparsity: float = 0.9, scope: Scope = "global", keep: Sequence[str] = ()) -> Model:
     """Return a copy of ``model`` whose smallest weights, by absolute value, are zero and stay zero in training.
 
     Of N weights, ``round(sparsity * N)`` become zero, exactly: none for 0, all for 1. Of equal weights the earlier ones
@@ -184,7 +186,7 @@ def checked_n_m(n: int, m: int) -> None:
         raise ValueError(f"n and m must be whole numbers with 1 <= n <= m <= 256, not {n!r} and {m!r}")
 
 
-def n_m_prune(model: Module, n: int = 2, m: int = 4, keep: Sequence[str] = ()) -> Module:
+def n_m_prune(model: Model, n: int = 2, m: int = 4, keep: Sequence[str] = ()) -> Model:
     """Return a copy of ``model`` in which each output keeps the ``n`` largest of each ``m`` weights, for good.
 
     The ``m`` weights are those of neighbouring inputs: rows of a linear layer's weight; input channels of a

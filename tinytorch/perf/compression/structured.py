@@ -20,7 +20,7 @@ from tinytorch.core.op import Array
 from tinytorch.core.spatial import BatchNorm2d, Conv2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import FeedForward
-from tinytorch.perf.compression.pruning import remade
+from tinytorch.perf.compression.pruning import Model, remade
 
 Kind = Literal["neurons", "channels", "heads"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -166,8 +166,8 @@ Units = Mapping[str, Collection[int]]
 
 
 def structured_prune(
-    model: Module, prune_ratio: float = 0.5, kinds: Sequence[Kind] = KINDS, keep: Sequence[str] = ()
-) -> Module:
+    model: Model, prune_ratio: float = 0.5, kinds: Sequence[Kind] = KINDS, keep: Sequence[str] = ()
+) -> Model:
     """Return a copy of ``model`` without the least important units of each group: fewer and smaller arrays.
 
     Of a group's units ``floor(prune_ratio * units)`` go, those with the lowest `unit_scores`; of equal ones the earlier
@@ -209,7 +209,7 @@ def units_to_remove(
     return removed
 
 
-def remove_units(model: Module, removed: Units) -> Module:
+def remove_units(model: Model, removed: Units) -> Model:
     """Return a copy of ``model`` without the units named, by group (see `unit_groups`): a physically smaller model.
 
     Raises:
@@ -231,7 +231,7 @@ def remove_units(model: Module, removed: Units) -> Module:
     return smaller
 
 
-def mask_units(model: Module, removed: Units) -> Module:
+def mask_units(model: Model, removed: Units) -> Model:
     """Return a copy of ``model``, as large as it, with zeros for everything that `remove_units` takes out.
 
     Zeroed are the units' weights, biases and norms, and what the next layer reads of them. It is what `remove_units` is
