@@ -14,8 +14,8 @@ from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.plans import Plan, StepTime
 from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels
-from tinytorch.perf.events.stream import recording
 from tinytorch.perf.measuring import Measurement, interleave, ratio
+from tinytorch.perf.profiling.shares import recordings
 from tinytorch.report import Column, Page, color, subplots
 
 #: Steps that the table shows.
@@ -28,7 +28,7 @@ class PlanStudy:
     """A forward pass in two ways.
 
     Attributes:
-        inside: seconds inside of each op, in their order, of one run that was recorded.
+        inside: seconds inside of each op, in their order: medians of runs that were recorded.
         op_by_op, planned: seconds of a pass.
         call: seconds of an op on one element through the seam: a call and nothing else.
         steps: what each step of the plan takes.
@@ -44,9 +44,7 @@ class PlanStudy:
 def study_plan(model: Any, planned: Plan, example: Any, repeats: int = 15) -> PlanStudy:
     """Return a forward pass of ``model`` on the kernels op by op, and by its plan, in turns."""
     run = with_kernels(forward_pass(model, example))
-    run()
-    with recording() as recorded:
-        run()
+    profiles = recordings(run, repeats)
     one = Tensor(np.ones(1, np.float32))
     ways: dict[str, Callable[[], Any]] = {
         "op by op": run,
@@ -55,15 +53,15 @@ def study_plan(model: Any, planned: Plan, example: Any, repeats: int = 15) -> Pl
     }
     with no_grad():
         times = interleave(ways, repeats=repeats, at_most_seconds=4, warmup_seconds=0.2)
-    inside = tuple(event.self_ns * 1e-9 for event in recorded.profile.events)
+    inside = tuple(np.median([[event.self_ns * 1e-9 for event in one.events] for one in profiles], axis=0).tolist())
     return PlanStudy(inside, times["op by op"], times["plan"], times["call"], tuple(planned.step_times(example)))
 
 
 def record_plan(page: Page, study: PlanStudy) -> None:
     """Record what the plan takes beside what one call and its steps predict, draw both, and list its longest steps."""
     inside = sum(step.seconds for step in study.steps)
-    page.number("plan-calls", len(study.inside), unit="", what="operations of one sequence through the GPT")
-    page.number("plan-steps", len(study.steps), unit="", what="steps of its plan")
+    page.number("plan-calls", len(study.inside), unit="operations", what="operations of one sequence through the GPT")
+    page.number("plan-steps", len(study.steps), unit="steps", what="steps of its plan")
     page.number("plan-inside", inside, unit="s", what="time inside of all steps of the plan, each by its median")
     page.number("plan-call", study.call)
     page.number(
@@ -71,11 +69,13 @@ def record_plan(page: Page, study: PlanStudy) -> None:
     )
     page.number("plan-time", study.planned)
     page.number("plan-op-by-op", study.op_by_op)
+    between = _between(study.op_by_op.median, study.inside)
+    page.number("plan-between", between[0], unit="s", what="time between two operations of a pass op by op, on average")
     page.number("plan-gain", ratio(study.op_by_op, study.planned, "time op by op on the kernels over that of the plan"))
     figure, ax = subplots(height=1.9)
     steps = [step.seconds for step in study.steps]
     _draw(ax, "plan", steps, [max(study.planned.median - inside, 0.0)] + [0.0] * (len(steps) - 1))
-    _draw(ax, "op by op", study.inside, _between(study.op_by_op.median, study.inside))
+    _draw(ax, "op by op", study.inside, between)
     ax.set_xlabel("time (µs)")
     page.figure(
         "plan-times",
