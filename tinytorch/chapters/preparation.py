@@ -212,6 +212,15 @@ def _compile_decoding(bits: int) -> None:
                 disable_kv_cache(each)
 
 
+def _compile_packing() -> None:
+    """Compile what puts weights into the order in which products read them."""
+    import numpy as np
+
+    from tinytorch.perf.kernels.gemm.packing import pack
+
+    pack(np.ones((64, 64), np.float32))
+
+
 def _compile_sparse() -> None:
     """Compile the products of sparse weights, of one row and of many."""
     import numpy as np
@@ -254,10 +263,12 @@ def _compilations() -> Iterable[Step]:
         work = partial(_compile_decoding, bits)
         after = (first,) if bits == 32 else (first, "kernels of texts, 32 bits")
         yield Step(f"kernels of texts, {bits} bits", work, pages, after)
-    yield Step("kernels of 8-bit layers", _compile_layers, {"quantization", "acceleration", "benchmarking", "capstone"})
+    coded = {"quantization", "compression", "acceleration", "benchmarking", "capstone"}
+    yield Step("kernels of 8-bit layers", _compile_layers, coded)
     for bits in (8, 4, 2):
         pages = {"quantization", "capstone"} if bits == 8 else {"quantization"}
         yield Step(f"kernels of {bits}-bit weights", partial(_compile_weights, bits), pages)
+    yield Step("kernels of packing", _compile_packing, {"memoization"})
     yield Step("kernels of loops", _compile_loops, {"acceleration"})
     yield Step("kernels of sparse weights", _compile_sparse, {"compression", "benchmarking", "capstone"})
     for name in ("cnn", "mlp"):
