@@ -14,8 +14,8 @@ from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.plans import Plan, StepTime
 from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels
+from tinytorch.perf.events.stream import recording
 from tinytorch.perf.measuring import Measurement, interleave, ratio
-from tinytorch.perf.profiling.shares import recordings
 from tinytorch.report import Column, Page, color, subplots
 
 #: Steps that the table shows.
@@ -28,7 +28,7 @@ class PlanStudy:
     """A forward pass in two ways.
 
     Attributes:
-        inside: seconds inside of each op, in their order: medians of runs that were recorded.
+        inside: seconds inside of each op, in their order: medians of passes that were recorded.
         op_by_op, planned: seconds of a pass.
         call: seconds of an op on one element through the seam: a call and nothing else.
         steps: what each step of the plan takes.
@@ -44,7 +44,11 @@ class PlanStudy:
 def study_plan(model: Any, planned: Plan, example: Any, repeats: int = 15) -> PlanStudy:
     """Return a forward pass of ``model`` on the kernels op by op, and by its plan, in turns."""
     run = with_kernels(forward_pass(model, example))
-    profiles = recordings(run, repeats)
+    run()
+    # All passes in one recording: the first of each runs with cold caches.
+    with recording() as recorded:
+        for _ in range(repeats):
+            run()
     one = Tensor(np.ones(1, np.float32))
     ways: dict[str, Callable[[], Any]] = {
         "op by op": run,
@@ -53,7 +57,8 @@ def study_plan(model: Any, planned: Plan, example: Any, repeats: int = 15) -> Pl
     }
     with no_grad():
         times = interleave(ways, repeats=repeats, at_most_seconds=4, warmup_seconds=0.2)
-    inside = tuple(np.median([[event.self_ns * 1e-9 for event in one.events] for one in profiles], axis=0).tolist())
+    each = np.reshape([event.self_ns * 1e-9 for event in recorded.profile.events], (repeats, -1))
+    inside = tuple(np.median(each, axis=0).tolist())
     return PlanStudy(inside, times["op by op"], times["plan"], times["call"], tuple(planned.step_times(example)))
 
 
