@@ -21,10 +21,11 @@ def test_the_prediction_is_all_steps_and_one_call() -> None:
     one, two, call = (
         Measurement(name, (each, 1.01 * each, 0.99 * each) * 3, "s", how) for name, each in seconds.items()
     )
-    record_plan(page, PlanStudy((5e-6,) * 40, one, two, call, STEPS))
+    record_plan(page, PlanStudy(40, one, two, call, STEPS))
     made = {record.key: record.to_json() for record in page.records}
     assert made["plan-calls"]["value"] == 40
     assert made["plan-predicted"]["value"] == pytest.approx(80e-6)
+    assert made["plan-between"]["value"] == pytest.approx((400 - 78) * 1e-6 / 40)
     assert made["plan-gain"]["value"] == pytest.approx(5, rel=0.01)
     assert [row["step"] for row in made["plan-steps-table"]["rows"]][:2] == ["step 11", "step 10"]
 
@@ -32,4 +33,4 @@ def test_the_prediction_is_all_steps_and_one_call() -> None:
 def test_a_plan_of_the_gpt_has_fewer_steps_than_the_model_has_ops() -> None:
     model, tokens = models.gpt().eval(), np.zeros((1, 20), np.int64)
     study = study_plan(model, plan(model, tokens), tokens, repeats=6)
-    assert 0 < len(study.steps) < len(study.inside)
+    assert 0 < len(study.steps) < study.calls
