@@ -14,7 +14,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.plans import Plan, StepTime
 from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels
 from tinytorch.perf.events.stream import recording
-from tinytorch.perf.measuring import Measurement, interleave
+from tinytorch.perf.measuring import Measurement, interleave, ratio
 from tinytorch.report import Column, Page, color, subplots
 
 #: Steps that the table shows.
