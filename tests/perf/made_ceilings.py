@@ -60,14 +60,14 @@ def made_costs(noise: float = 0.0) -> CallCosts:
 
 
 def placed(name: str, rows: int, of_roof: float, noise: float = 0.05) -> Placed:
-    """Return a product of ``rows`` rows that reaches ``of_roof`` of its roof on that machine."""
+    """Return a product of ``rows`` rows on one thread that reaches ``of_roof`` of its roof on that machine."""
     x, weight = Tensor(np.ones((rows, 64), np.float32)), Tensor(np.ones((64, 64), np.float32))
     with recording() as recorded:
         x @ weight
-    how = {"blas_threads": thread_limit()}
+    how = {"blas_threads": 1}
 
     def at(seconds: float) -> Placed:
         time = dataclasses.replace(spread(seconds, "s", noise), how=how)
-        return place(name, recorded.profile.events, time, made_ceilings())
+        return place(name, recorded.profile.events, time, made_ceilings(threads=1))
 
     return at(at(1.0).roof_seconds / of_roof)
