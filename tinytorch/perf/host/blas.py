@@ -149,11 +149,13 @@ def numpy_blas() -> Blas:
 class ThreadSwitch:
     """Sets how many threads BLAS and the compiled kernels may use; to make it takes long, to use it does not.
 
-    It knows the libraries that were loaded when it was made.
+    It knows the libraries that were loaded when it was made, but for SciPy's own, which is loaded when SciPy is first
+    asked for and multiplies nothing here.
     """
 
     def __init__(self) -> None:
-        self._listed, own = _libraries()
+        listed, own = _libraries()
+        self._listed = [library for library in listed if _owner(library.filepath) != "scipy"]
         self._all = self._listed if own is None else [*self._listed, own]
 
     def set(self, count: int) -> Callable[[], None]:
