@@ -69,5 +69,5 @@ def test_another_implementation_is_not_charged_for_numpys() -> None:
 
 def test_ops_with_a_kernel_have_a_cost_by_it_too(costs: CallCosts) -> None:
     for kind in (costs.op, costs.kernel):
-        for op, operands in (("gelu", 1), ("layer_norm", 3), ("weight_only_linear", 5), ("quantized_linear", 7)):
+        for op, operands in (("gelu", 1), ("layer_norm", 3), ("sparse_linear", 5), ("quantized_linear", 7)):
             assert {call_key(op, by, "forward", operands) for by in ("numpy", "numba")} <= kind.keys()

@@ -17,7 +17,9 @@ from tinytorch.perf.events.stream import Event
 from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import Measurement, interleave
 from tinytorch.perf.measuring.measurement import Seconds
+from tinytorch.perf.ops.fused import fused_linear
 from tinytorch.perf.ops.quantized import quantized_conv2d, quantized_linear
+from tinytorch.perf.ops.sparse import sparse_linear
 from tinytorch.perf.ops.weight_only import weight_only_linear, weight_only_projection
 
 #: Seconds by `call_key`.
@@ -172,6 +174,11 @@ def _smallest() -> list[tuple[Op, tuple[Array | None, ...], dict[str, Any]]]:
         (ops.max_pool2d, (image,), window),
         (ops.avg_pool2d, (image,), window),
         (ops.adaptive_avg_pool2d, (image,), {"size": (1, 1)}),
+        (fused_linear, (row, row, one, None), {"activation": "none"}),
+        *(
+            (sparse_linear, (row, one, np.zeros(1, np.uint16), np.array([0, 1], np.int32), *more), {"in_features": 1})
+            for more in ((), (one,))
+        ),
         *_smallest_quantized(row),
     ]
 
