@@ -53,7 +53,7 @@ def jupyter_book_command(root: Path, output: Path) -> list[str]:
 
 def preparation_command(output: Path) -> list[str]:
     """Return the command that trains and compiles what pages need, without the words that the pages' build adds."""
-    return [sys.executable, "-m", "scripts.building.preparation", str(output)]
+    return [sys.executable, str(ROOT / "scripts" / "building" / "preparation.py"), str(output)]
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Build, Build]:
     """Return what was built of a page that is right, and then of one that is wrong in every way."""
     book = Book(tmp_path_factory.mktemp("questions"))
     with (book.source / "conf.py").open("a", encoding="utf-8") as conf:
-        conf.write('extensions += ["prediction", "exercise"]\nhtml_static_path = ["_static"]\n')
+        conf.write('html_static_path = ["_static"]\n')
     (book.source / "_static").mkdir()
     for name in ("prediction.css", "prediction.js", "exercise.css"):
         shutil.copy(STATIC / name, book.source / "_static" / name)

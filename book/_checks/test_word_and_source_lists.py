@@ -99,7 +99,8 @@ def test_the_books_own_references_have_an_address_each_and_no_two_the_same() -> 
 
 
 def test_every_reference_of_the_book_is_used_on_a_page() -> None:
-    text = "\n".join(path.read_text("utf-8") for path in BOOK.glob("*.md")).lower()
+    sources = (*BOOK.glob("*.md"), *(BOOK.parent / "tinytorch" / "chapters").rglob("*.py"))
+    text = "\n".join(path.read_text("utf-8") for path in sources).lower()
     entries = read_references(BOOK / "references.bib").entries.items()
     assert [key for key, entry in entries if not any(address.lower() in text for address in addresses_of(entry))] == []
 

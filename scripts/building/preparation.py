@@ -1,6 +1,6 @@
 """Preparation of pages: models trained and kernels compiled before any page runs, on all cores, each once.
 
-`python -m scripts.building.preparation FOLDER MACHINE PAGE ...` prepares pages of the book and prints what it does as
+`python scripts/building/preparation.py FOLDER MACHINE PAGE ...` prepares pages of the book and prints what it does as
 events, a line of JSON each. What was prepared is remembered in FOLDER, so that a second call does nothing.
 """
 
