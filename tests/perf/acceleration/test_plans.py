@@ -67,7 +67,10 @@ def as_input(x: Array) -> Any:
 
 
 def assert_same(model: Module, x: Array, tolerance: float = 5e-6) -> Plan:
-    """Hold a plan's output, for the example and for other numbers, against float64, and return it."""
+    """Hold a plan's output, for the example and for other numbers, against float64, and return it.
+
+    Where numbers are ill-conditioned, as two that are normalized, it may be off by four times what the model is.
+    """
     made = plan(model, as_input(x))
     other = x[..., ::-1].copy()
     for each in (x, other):
@@ -75,7 +78,10 @@ def assert_same(model: Module, x: Array, tolerance: float = 5e-6) -> Plan:
         found = made(as_input(each)).data
         assert found.shape == expected.shape
         assert found.dtype == np.float32
-        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+        with no_grad():
+            own = np.abs(model(as_input(each)).data - expected).max()
+        atol = max(tolerance * np.abs(expected).max(), 4 * own)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
     return made
 
 
