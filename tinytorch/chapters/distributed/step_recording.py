@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.recording.timeline import Timeline, recorded
 from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets, examples
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.codec import from_json, to_json
 
 #: Steps of each way before the first that counts.
 _WARM = 3
@@ -110,8 +111,11 @@ def record_steps(
         "seed": seed,
     }
     found = launch(record_on_rank, ranks, asked, threads=1, pinned=True)[0]
-    ways = ((pickle.loads(each) for each in pickle.loads(found[way])) for way in ("overlapped", "afterwards"))
-    return StepRecordings(*map(tuple, ways))
+    overlapped, afterwards = (
+        tuple(from_json(json.loads(text), Timeline, "timeline") for text in found[way])
+        for way in ("overlapped", "afterwards")
+    )
+    return StepRecordings(overlapped, afterwards)
 
 
 def record_on_rank(
@@ -124,7 +128,7 @@ def record_on_rank(
     burdened: int | None,
     seed: int,
 ) -> dict[str, Any]:
-    """Run `record_steps` on one rank; return the timelines by way on rank 0, pickled."""
+    """Run `record_steps` on one rank; return the timelines by way on rank 0, as JSON."""
     entry = models.entry(model)
     part = batch // communicator.size
     own = slice(communicator.rank * part, (communicator.rank + 1) * part)
@@ -147,16 +151,16 @@ def record_on_rank(
     order = [way for _ in range(steps) for way in draw.permutation(list(trainers)).tolist()]
     for way in [*list(trainers) * _WARM]:
         trainers[way].step((inputs, targets))
-    found: dict[str, list[bytes]] = {name: [] for name in trainers}
+    found: dict[str, list[str]] = {name: [] for name in trainers}
     for way in order:
         with recorded(communicator) as recording:
             burden(square)
             trainers[way].step((inputs, targets))
         timeline = recording.gather()
         if timeline is not None:
-            # As bytes: many small objects would make each later collection of garbage longer.
-            found[way].append(pickle.dumps(timeline))
-    return {way: np.frombuffer(pickle.dumps(each), np.uint8) for way, each in found.items()}
+            # As one string: many small objects would make each later collection of garbage longer.
+            found[way].append(json.dumps(to_json(timeline)))
+    return found
 
 
 def typical(timelines: Sequence[Timeline]) -> Timeline:

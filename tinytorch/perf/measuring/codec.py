@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
+import numpy as np
 from cattrs import Converter, transform_error
 from cattrs.errors import BaseValidationError
 from cattrs.gen import make_dict_structure_fn, override
@@ -96,6 +97,22 @@ def _sentence(error: BaseException, _kind: type | None) -> str:
     return f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
 
 
+def _is_named_tuple(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def _named_tuple(made: Converter, given: Any, kind: Any) -> Any:
+    fields = get_type_hints(kind)
+    if not isinstance(given, list) or len(given) != len(fields):
+        raise ValueError(f"it must be a list of {', '.join(fields)}")
+    return kind(*(made.structure(one, field) for one, field in zip(given, fields.values(), strict=True)))
+
+
+def _is_dtype(kind: Any) -> bool:
+    kind = get_origin(kind) or kind
+    return isinstance(kind, type) and issubclass(kind, np.dtype)
+
+
 def _is_of_a_unit(kind: Any) -> bool:
     return get_origin(kind) is Annotated and get_args(kind)[0] is Measurement
 
@@ -118,6 +135,10 @@ def _as(made: Converter, field: Any) -> Any:
 def _made() -> Converter:
     made = Converter()
     made.register_structure_hook_factory(is_dataclass, _fields_of)
+    made.register_structure_hook_func(_is_named_tuple, lambda given, kind: _named_tuple(made, given, kind))
+    made.register_unstructure_hook_func(_is_named_tuple, lambda value: [made.unstructure(one) for one in value])
+    made.register_structure_hook_func(_is_dtype, lambda given, _kind: np.dtype(given))
+    made.register_unstructure_hook_func(_is_dtype, lambda value: value.str)
     for kind in _WORDS:
         made.register_structure_hook(kind, _exactly(kind))
     made.register_structure_hook_func(

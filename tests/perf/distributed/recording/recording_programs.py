@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.recording.clocks import align
 from tinytorch.perf.distributed.recording.timeline import Timeline, recorded
+from tinytorch.perf.measuring.codec import to_json
 
 #: Of the clock that each rank is given: nanoseconds ahead of its own, and faster by as many in a million.
 AHEAD, FASTER = 10**12, 300
@@ -77,7 +78,7 @@ def record_straggler(communicator: Communicator) -> Any:
             burden(square)
             communicator.all_reduce(row)
     timeline = recording.gather()
-    return as_bytes(timeline)
+    return as_text(timeline)
 
 
 def record_talks(communicator: Communicator, trace: str) -> Any:
@@ -109,9 +110,9 @@ def record_talks(communicator: Communicator, trace: str) -> Any:
         communicator.barrier()
     if timeline is not None:
         timeline.export_chrome_trace(Path(trace))
-    return as_bytes(timeline)
+    return as_text(timeline)
 
 
-def as_bytes(timeline: Timeline | None) -> Any:
+def as_text(timeline: Timeline | None) -> Any:
     """Return what a launch can carry."""
-    return np.frombuffer(pickle.dumps(timeline), np.uint8)
+    return None if timeline is None else json.dumps(to_json(timeline))

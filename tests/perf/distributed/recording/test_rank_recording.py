@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +15,7 @@ from tests.perf.distributed.recording.test_timeline import events_of, holds
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.recording.clocks import Clocks, Reading, align
 from tinytorch.perf.distributed.recording.timeline import RankRecording, Timeline
+from tinytorch.perf.measuring.codec import from_json
 
 WHOLE = 8 * 2 * 2
 
@@ -31,8 +32,7 @@ def found(trace: Path) -> dict[str, Any]:
 
 
 def timeline_in(carried: Any) -> Timeline:
-    timeline: Timeline = pickle.loads(carried)
-    return timeline
+    return from_json(json.loads(carried), Timeline, "timeline")
 
 
 def test_processes_of_one_machine_have_one_clock_and_the_error_holds_it(found: Mapping[str, Any]) -> None:

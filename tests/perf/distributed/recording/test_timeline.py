@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tinytorch.perf.distributed.recording.clocks import Clocks, Reading
 from tinytorch.perf.distributed.recording.timeline import Timeline
 from tinytorch.perf.distributed.recording.timeline_trace import timeline_trace
 from tinytorch.perf.distributed.recording.tracks import on_rank_0
+from tinytorch.perf.measuring.codec import from_json, to_json
 
 NANO = 1e-9
 
@@ -240,7 +241,7 @@ def test_parts_make_up_the_time_whatever_the_clocks_show(ranks: int, steps: Any,
     back = Clocks(tuple((Reading(0, float(-shift), 0.0),) for shift in shifts[:ranks]))
     moved = Timeline(tuple(on_rank_0(track, back) for track in tracks), timeline.clocks, oversubscribed=False)
     assert moved == timeline
-    assert pickle.loads(pickle.dumps(timeline)) == timeline
+    assert from_json(json.loads(json.dumps(to_json(timeline))), Timeline, "timeline") == timeline
 
 
 # --- traces ----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ afterwards, from the events of all ranks on aligned clocks (`recording`): nothin
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import socket
@@ -98,8 +99,8 @@ class Communicator:
         self.rank, self.size = int(raw.Get_rank()), int(raw.Get_size())
         self._collectives = 0
         self._children = 0
-        own = Place(self.rank, socket.gethostname(), os.getpid(), tuple(usable_cores()))
-        self.places: tuple[Place, ...] = tuple(self.exchange(own))
+        places = self.exchange([self.rank, socket.gethostname(), os.getpid(), usable_cores()])
+        self.places = tuple(Place(rank, host, process, tuple(cores)) for rank, host, process, cores in places)
 
     @property
     def oversubscribed(self) -> bool:
@@ -196,9 +197,14 @@ class Communicator:
         return self._run(ops.receive, peer=source, tag=tag)
 
     def exchange(self, value: Any) -> list[Any]:
-        """Return what each rank gave, in the order of ranks: values that can be pickled. For set-up, not for speed."""
-        found: list[Any] = self.raw.allgather(value)
-        return found
+        """Return what each rank gave, in the order of ranks: values that JSON can hold. For set-up, not for speed."""
+        text = np.frombuffer(json.dumps(value).encode(), np.uint8)
+        lengths = np.empty(self.size, np.int64)
+        self.raw.Allgather(np.array([text.size], np.int64), lengths)
+        joined = np.empty(int(lengths.sum()), np.uint8)
+        self.raw.Allgatherv(text, [joined, lengths])
+        ends = np.cumsum(lengths)
+        return [json.loads(joined[end - n : end].tobytes()) for n, end in zip(lengths, ends, strict=True)]
 
     def duplicate(self) -> Communicator:
         """Return the same ranks as a group of its own, whose calls are matched apart from this one's."""

@@ -126,7 +126,8 @@ def align(communicator: Communicator, *, trips: int = TRIPS, clock: Clock = time
             _answer(apart, clock)
     finally:
         apart.Free()
-    return Clocks(tuple((reading,) for reading in communicator.exchange(found)[0]))
+    shared = communicator.exchange([[one.at, one.offset, one.error] for one in found])[0]
+    return Clocks(tuple((Reading(*reading),) for reading in shared))
 
 
 def _ask(raw: Any, rank: int, trips: int, clock: Clock) -> list[RoundTrip]:
