@@ -58,7 +58,7 @@ def not_finite() -> ValueError:
     return ValueError("x must be finite float32 numbers, but holds NaN, infinity or more than float32 can")
 
 
-def _linear_forward(
+def _linear(
     keep: bool,
     x: Array,
     codes: Array,
@@ -76,12 +76,7 @@ def _linear_forward(
     columns: int,
     packed: dict[str, Any],
 ) -> tuple[Array, Saved]:
-    """Return x W + b and what backward needs; what `takes` does not accept goes to the op's reference."""
-    if not takes(x, length, symmetric, zero_point):
-        given: dict[str, Any] = {"activations": activations, "symmetric": symmetric, "bits": bits, "group": group}
-        given |= {"length": length, "columns": columns, "packed": packed}
-        operands = (codes, scale, zero_point, bias, x_scale, x_zero_point)
-        return quantized_linear.reference.forward(keep, x, *operands, **given)
+    """Return x W + b and what backward needs; ``x`` is one that `takes` accepts."""
     check_features(x, length, "quantized_linear")
     rows = x if x.ndim == 2 else x.reshape(-1, length)
     panels = packed.get("int8") or kept_panels(packed, codes, PanelLayout(bits, length, columns, group))
@@ -96,7 +91,7 @@ def _linear_forward(
     return output if x.ndim == 2 else output.reshape(*x.shape[:-1], columns), saved
 
 
-def _conv2d_forward(
+def _conv2d(
     keep: bool,
     x: Array,
     codes: Array,
@@ -119,13 +114,7 @@ def _conv2d_forward(
     dilation: Pair,
     groups: int,
 ) -> tuple[Array, Saved]:
-    """Return the convolution; groups of channels, and what `takes` does not accept, go to the op's reference."""
-    if groups > 1 or not takes(x, length, symmetric, zero_point):
-        given: dict[str, Any] = {"activations": activations, "symmetric": symmetric, "bits": bits, "group": group}
-        given |= {"length": length, "columns": columns, "packed": packed, "kernel": kernel, "stride": stride}
-        given |= {"padding": padding, "dilation": dilation, "groups": groups}
-        operands = (codes, scale, zero_point, bias, x_scale, x_zero_point)
-        return quantized_conv2d.reference.forward(keep, x, *operands, **given)
+    """Return the convolution and what backward needs; ``x`` is one that `takes` accepts, ``groups`` 1."""
     check_channels(x, length // (kernel[0] * kernel[1]))
     maps = channels_last(x)
     panels = packed.get("int8") or kept_panels(packed, codes, PanelLayout(bits, length, columns, group))
@@ -140,6 +129,18 @@ def _conv2d_forward(
         options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         saved = (x, codes, scale, zero_point, bits, group, length, kernel, options, inside)
     return channels_first(output), saved
+
+
+def _linear_forward(keep: bool, x: Array, *operands: Any, **params: Any) -> tuple[Array, Saved]:
+    """Run the kernel; what `takes` does not accept goes to the op's reference."""
+    taken = takes(x, params["length"], params["symmetric"], operands[2])
+    return (_linear if taken else quantized_linear.reference.forward)(keep, x, *operands, **params)
+
+
+def _conv2d_forward(keep: bool, x: Array, *operands: Any, **params: Any) -> tuple[Array, Saved]:
+    """Run the kernel as `_linear_forward` does; groups of channels are the reference's too."""
+    taken = params["groups"] == 1 and takes(x, params["length"], params["symmetric"], operands[2])
+    return (_conv2d if taken else quantized_conv2d.reference.forward)(keep, x, *operands, **params)
 
 
 #: Bit for bit the results of the references.
