@@ -1,6 +1,9 @@
 """Which rule tells a slower program from the same program: false alarms and power of ours and of the field's.
 
     python -m benchmarks.verdicts [--trials 200] [--runs 150]
+    python -m benchmarks.verdicts --synthetic [--trials 2000]
+
+The second counts wrong verdicts on made series instead of times: see `benchmarks.verdicts_synthetic`.
 
 Each trial times the same function against itself, or sgemm against sgemm with 3 % more rows, twice: one after the
 other, as tools do that run one benchmark after another, and in randomized adjacent pairs. Our rule judges the pairs,
@@ -28,6 +31,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from benchmarks import verdicts_synthetic
 from benchmarks.conditions import one_core
 from benchmarks.verdict_rules import FOLKLORE, NamedRule, Times, all_rules
 from tinytorch.perf.measuring import interleave, measure
@@ -159,12 +163,19 @@ def misses(rules: list[NamedRule], counts: dict[str, Counts], trials: int) -> li
 def main(arguments: list[str]) -> int:
     """Run the trials and print the table; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.verdicts", description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=200, help="of each workload")
+    parser.add_argument("--trials", type=int, help="of each workload: 200, or 2000 of each kind of made noise")
     parser.add_argument("--runs", type=int, default=150, help="samples of each function in a trial")
+    parser.add_argument("--synthetic", action="store_true", help="judge made series whose true ratio is known")
     options = parser.parse_args(arguments)
+    options.trials = options.trials or (2000 if options.synthetic else 200)
     if options.trials < 1 or options.runs < 10:
         parser.error("--trials must be at least 1 and --runs at least 10")
-    console, rules = Console(width=150), all_rules()
+    console = Console(width=150)
+    if options.synthetic:
+        outcome = verdicts_synthetic.count(options.trials, console)
+        verdicts_synthetic.show(outcome, options.trials, console)
+        return _report(verdicts_synthetic.misses(outcome), console)
+    rules = all_rules()
     gc.freeze()  # what is imported needs no look in each of the trials
     start, cpu = time.perf_counter(), time.process_time()
     with one_core() as conditions:
@@ -174,7 +185,10 @@ def main(arguments: list[str]) -> int:
     console.print(conditions, f"{options.runs} samples of each in a trial, {seconds:.0f} s in all.")
     console.print(f"The process had its core for {core:.0%} of the time: what is missing, other programs took.")
     show(rules, counts, options.trials, console)
-    missed = misses(rules, counts, options.trials)
+    return _report(misses(rules, counts, options.trials), console)
+
+
+def _report(missed: list[str], console: Console) -> int:
     for sentence in missed:
         console.print(f"missed: {sentence}")
     return 1 if missed else 0

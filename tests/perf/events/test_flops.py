@@ -120,6 +120,18 @@ def test_a_transformer_by_formula_is_the_gpt_as_it_ran(vocab: int, layers: int, 
     )
 
 
+@given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4))
+def test_the_mlp_of_a_transformer_is_as_wide_as_it_is_said_to_be(
+    ratio: int, layers: int, length: int, batch: int
+) -> None:
+    """Attention and the vocabulary stay what they are; two products of 2 B T d (r d) grow with r."""
+    width, vocab = 8, 11
+    found = FLOPCounter().count_transformer(vocab, width, layers, length, batch, mlp_ratio=ratio)
+    rows = batch * length
+    attention = layers * FLOPCounter().count_attention(length, width, batch)
+    assert found == attention + layers * 2 * 2 * rows * width * (ratio * width) + 2 * rows * width * vocab
+
+
 @settings(deadline=None, max_examples=20)
 @given(st.integers(1, 4), st.lists(st.sampled_from(["linear", "conv", "attention", "model"]), min_size=1, max_size=5))
 def test_the_breakdown_sums_to_the_total(batch: int, kinds: list[str]) -> None:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinytorch.perf.measuring import Measurement, noise
-from tinytorch.perf.measuring.comparison import CANNOT_TELL, EQUIVALENT, FASTER, SLOWER, compare_paired
+from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER, compare_paired
+from tinytorch.perf.measuring.judge import CANNOT_TELL
 from tinytorch.perf.measuring.noise import NoiseFloor, noise_floor, small_noise_floor
 
 
@@ -53,27 +54,40 @@ def test_each_comparison_gives_the_end_of_its_interval_that_is_farther_from_one(
         assert comparison.n == 8
         assert end == max(comparison.interval.high, 1 / comparison.interval.low) >= 1
         assert 1 / end <= comparison.ratio.median <= end
-    assert found.ratio == np.median(found.resolvable.samples)
+    assert found.ratio == max(found.resolvable.samples) == found.resolvable.interval.high
+    assert found.resolvable.interval.low == min(found.resolvable.samples)
+    assert found.resolvable.interval.confidence == pytest.approx(4 / 6)
+
+
+def with_noise(monkeypatch: pytest.MonkeyPatch, size: float, seed: int, comparisons: int = 19) -> NoiseFloor:
+    draw = np.random.default_rng(seed)
+
+    def taken(functions: dict[str, Callable[[], None]], *, repeats: int, **_: object) -> dict[str, Measurement]:
+        names = list(functions)
+        times = np.exp(draw.normal(0, size, (2, repeats)))
+        return {
+            name: Measurement(name, tuple(row), "s", {"interleaved_with": names})
+            for name, row in zip(names, times, strict=True)
+        }
+
+    monkeypatch.setattr(noise, "interleave", taken)
+    return noise_floor(lambda: None, "nothing", comparisons=comparisons)
 
 
 def test_a_noisier_machine_has_a_higher_floor(monkeypatch: pytest.MonkeyPatch) -> None:
-    def with_noise(size: float) -> float:
-        draw = np.random.default_rng(4)
-
-        def taken(functions: dict[str, Callable[[], None]], *, repeats: int, **_: object) -> dict[str, Measurement]:
-            names = list(functions)
-            times = np.exp(draw.normal(0, size, (2, repeats)))
-            return {
-                name: Measurement(name, tuple(row), "s", {"interleaved_with": names})
-                for name, row in zip(names, times, strict=True)
-            }
-
-        monkeypatch.setattr(noise, "interleave", taken)
-        return noise_floor(lambda: None, "nothing").ratio
-
-    floors = [with_noise(size) for size in (0.001, 0.01, 0.1)]
+    floors = [with_noise(monkeypatch, size, 4).ratio for size in (0.001, 0.01, 0.1)]
     for quiet, loud in itertools.pairwise(floors):
         assert loud - 1 == pytest.approx(10 * (quiet - 1), rel=0.25)
+
+
+def test_one_of_twenty_more_comparisons_of_the_same_code_reaches_beyond_the_floor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    beyond = []
+    for seed in range(60):
+        made = with_noise(monkeypatch, 0.01, seed, comparisons=29).resolvable.samples
+        beyond += [one > max(made[:19]) for one in made[19:]]
+    assert np.mean(beyond) == pytest.approx(0.05, abs=0.03)
 
 
 def test_the_small_floor_is_measured_once() -> None:
@@ -82,7 +96,7 @@ def test_the_small_floor_is_measured_once() -> None:
 
 
 def test_bad_plans_raise() -> None:
-    with pytest.raises(ValueError, match="pairs must be at least 6 and comparisons at least 1, not 5 and 9"):
+    with pytest.raises(ValueError, match="pairs must be at least 6 and comparisons at least 1, not 5 and 19"):
         noise_floor(lambda: None, "nothing", pairs=5)
     with pytest.raises(ValueError, match="ratio must be above 0"):
         floor_of(1.1).hides(0.0)

@@ -7,14 +7,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtri
 from scipy.stats import beta, binom, mstats
 
 from tinytorch.perf.measuring.statistics import (
+    Interval,
     Outliers,
-    bootstrap_interval,
+    added_in_squares,
+    carried,
     checked,
     median_absolute_deviation,
     median_interval,
+    outer_fences,
     outliers,
     percentile,
     percentile_at_least,
@@ -144,28 +148,6 @@ def test_what_a_tail_is_at_least_is_known_from_few_samples() -> None:
         percentile_at_least([1.0, 2.0, 3.0], 10)
 
 
-@given(st.lists(finite, min_size=1, max_size=40), st.integers(0, 100))
-def test_the_bootstrap_of_negated_samples_is_the_bootstrap_negated(samples: list[float], seed: int) -> None:
-    low, high = bootstrap_interval(samples, seed=seed)
-    assert min(samples) <= low <= high <= max(samples)
-    assert bootstrap_interval([-sample for sample in samples], seed=seed) == pytest.approx((-high, -low))
-
-
-@pytest.mark.parametrize("n", [20, 21])
-def test_the_bootstraps_medians_are_those_of_resamples(n: int) -> None:
-    draw = np.random.default_rng(3)
-    samples = draw.normal(size=n)
-    medians = np.median(samples[draw.integers(0, n, (20_000, n))], axis=1)
-    for confidence in (0.5, 0.8, 0.95):
-        peer = np.quantile(medians, [(1 - confidence) / 2, (1 + confidence) / 2])
-        # Medians of resamples lie on few values: the two must agree on the share of them in the interval.
-        low, high = bootstrap_interval(samples, confidence)
-        assert np.mean((medians >= low) & (medians <= high)) >= confidence - 0.03
-        assert np.mean((medians > low) & (medians < high)) <= confidence + 0.03
-        assert peer[0] == pytest.approx(low, abs=0.2)
-        assert peer[1] == pytest.approx(high, abs=0.2)
-
-
 def test_outliers_are_counted_at_tukeys_fences() -> None:
     # Quartiles 0 and 1: the fences lie at -1.5 and 2.5, and at -3 and 4.
     middle = [0.0, 0.0, 0.0, 0.5, 1.0, 1.0, 1.0]
@@ -183,9 +165,57 @@ def test_percentiles_that_no_sample_can_bound_raise(q: float) -> None:
 
 
 def test_a_confidence_that_is_none_raises_everywhere() -> None:
-    for function in (lambda: percentile_interval([1.0], 50, 1), lambda: bootstrap_interval([1.0], 0)):
-        with pytest.raises(ValueError, match="confidence must lie between 0 and 1"):
-            function()
+    with pytest.raises(ValueError, match="confidence must lie between 0 and 1"):
+        percentile_interval([1.0], 50, 1)
+    with pytest.raises(ValueError, match="confidence must lie between 0 and 1"):
+        median_interval([1.0], 0)
+
+
+@pytest.mark.parametrize("n", [30, 31, 100])
+@pytest.mark.parametrize("time", [1.5, 4.0])
+def test_the_interval_of_dependent_samples_is_that_of_normal_deviates(n: int, time: float) -> None:
+    """The median's standard error is the root of pi / 2 times that of the mean, and of so many times the time."""
+    quantiles = ndtri((np.arange(n) + 0.5) / n)  # as a sample of n lies in the mean
+    interval = median_interval(quantiles, time=time)
+    deviate = ndtri((1 + interval.confidence) / 2)
+    assert interval.half_width == pytest.approx(deviate * math.sqrt(math.pi / 2 * time / n), rel=0.07)
+
+
+@given(st.lists(finite, min_size=2, max_size=60, unique=True), st.floats(1, 50), st.floats(1, 4))
+def test_more_dependence_never_narrows_and_never_passes_the_extremes(
+    samples: list[float], time: float, more: float
+) -> None:
+    one, other = median_interval(samples, time=time), median_interval(samples, time=time * more)
+    assert min(samples) <= other.low <= one.low <= one.high <= other.high <= max(samples)
+    assert 0 <= other.confidence < 1
+    if other.low == one.low:
+        assert other.confidence <= one.confidence + 1e-12
+
+
+def test_independence_is_the_limit_of_little_dependence() -> None:
+    one, other = median_interval(range(30)), median_interval(range(30), time=1 + 1e-12)
+    assert (one.low, one.high) == (other.low, other.high)
+    assert one.confidence == pytest.approx(other.confidence)
+    with pytest.raises(ValueError, match="time must be at least 1"):
+        median_interval(range(30), time=0.9)
+
+
+def test_errors_add_in_squares_as_factors_or_as_differences() -> None:
+    made = added_in_squares(10, Interval(5, 20, 0.9), Interval(10 / 1.5, 30, 0.95), as_factors=True)
+    assert made.low == pytest.approx(10 * math.exp(-math.hypot(math.log(2), math.log(1.5))))
+    assert made.high == pytest.approx(10 * math.exp(math.hypot(math.log(2), math.log(3))))
+    assert made.confidence == 0.95
+    made = added_in_squares(0, Interval(-3, 5, 0.9), Interval(-4, 12, 0.9), as_factors=False)
+    assert (made.low, made.high) == (-5, 13)
+    assert carried(Interval(5, 20, 0.9), 10, 100) == Interval(50, 200, 0.9)
+    assert carried(Interval(-1, 2, 0.9), 0, 10, 2) == Interval(8, 14, 0.9)
+
+
+def test_outer_fences_are_where_severe_outliers_begin() -> None:
+    middle = [0.0, 0.0, 0.0, 0.5, 1.0, 1.0, 1.0]
+    low, high = outer_fences([*middle, -9, 9])
+    assert (low, high) == (-3, 4)
+    assert outliers([*middle, -9, 9]).low_severe == outliers([*middle, -9, 9]).high_severe == 1
 
 
 @settings(max_examples=40)

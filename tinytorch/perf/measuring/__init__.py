@@ -1,7 +1,15 @@
 """The timer: functions are warmed up and sampled, alone or in turns, and the samples are kept."""
 
 from tinytorch.perf.host.blas import current_blas_threads
-from tinytorch.perf.measuring.measurement import Measurement, Statistic, checked_neighbours, difference, quantity, ratio
+from tinytorch.perf.measuring.measurement import (
+    Measurement,
+    Statistic,
+    checked_neighbours,
+    difference,
+    quantity,
+    quotient,
+    ratio,
+)
 from tinytorch.perf.measuring.sampling import (
     blas_threads,
     clock_resolution,
@@ -27,6 +35,7 @@ __all__ = [
     "limit_blas_threads",
     "measure",
     "quantity",
+    "quotient",
     "ratio",
     "sample",
 ]

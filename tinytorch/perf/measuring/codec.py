@@ -15,6 +15,8 @@ from cattrs.gen import make_dict_structure_fn, override
 from tinytorch.perf.measuring.measurement import Measurement
 
 Json = dict[str, Any]
+#: In the annotation of a measurement behind its unit: a difference, whose samples may lie on either side of 0.
+SIGNED = "signed"
 Value = TypeVar("Value")
 
 
@@ -52,15 +54,16 @@ def measurement_to_json(one: Measurement) -> Json:
     }
 
 
-def _measurement(given: Any, unit: str) -> Measurement:
+def _measurement(given: Any, unit: str, signed: bool) -> Measurement:
     fields = _object(given)
     name, samples = fields["name"], fields["samples"]
     if fields["unit"] != unit:
         raise ValueError(f"{name!r} must be in {unit}, not in {fields['unit']!r}")
     if not isinstance(samples, list) or not samples:
         raise ValueError(f"samples of {name!r} must be a list that is not empty")
-    if not all(type(sample) in (int, float) and 0 < sample < math.inf for sample in samples):
-        raise ValueError(f"samples of {name!r} must be numbers above 0")
+    least = -math.inf if signed else 0
+    if not all(type(sample) in (int, float) and least < sample < math.inf for sample in samples):
+        raise ValueError(f"samples of {name!r} must be {'finite numbers' if signed else 'numbers above 0'}")
     return Measurement(str(name), tuple(map(float, samples)), unit, _object(fields["how"]))
 
 
@@ -143,7 +146,7 @@ def _made() -> Converter:
         made.register_structure_hook(kind, _exactly(kind))
     made.register_structure_hook_func(
         _is_of_a_unit,
-        lambda given, kind: _measurement(given, get_args(kind)[1]),
+        lambda given, kind: _measurement(given, get_args(kind)[1], SIGNED in get_args(kind)),
     )
     made.register_structure_hook_func(
         _is_by_number,

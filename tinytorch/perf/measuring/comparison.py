@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from tinytorch.perf.measuring import Measurement, Statistic, checked_neighbours
-from tinytorch.perf.measuring.statistics import (
-    FEWEST_FOR_INTERVAL,
-    Dependence,
-    Interval,
-    Samples,
-    bootstrap_interval,
-    checked,
-    dependence,
-    median_interval,
-)
+from tinytorch.perf.measuring.judge import CANNOT_TELL, corrected
+from tinytorch.perf.measuring.measurement import CONFIDENCE, TIMES, Measurement, Statistic, ratio
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, Dependence, Interval, Samples, checked
 
 Verdict = Literal["faster", "slower", "equivalent", "cannot tell here"]
 FASTER: Final = "faster"
 SLOWER: Final = "slower"
 EQUIVALENT: Final = "equivalent"
-CANNOT_TELL: Final = "cannot tell here"
-#: Log of the factor by which a widened interval reaches to each side at most: a thousand says that nothing is known.
-_FARTHEST = math.log(1e3)
-#: Units in which a smaller number is the faster one; a rate turned round would turn the verdict round.
-_TIMES = ("s", "ms", "us", "µs", "ns")
 
 
 @dataclass(frozen=True)
@@ -40,9 +26,10 @@ class Comparison:
     Attributes:
         baseline, candidate: names of what ran.
         ratio: baseline / candidate, above 1 is faster: its samples are the ratios of the pairs in the order in
-            which they were taken, its median that of the log-ratios, its interval the bootstrap's.
-        verdict: `FASTER` or `SLOWER` if the whole interval lies beyond 1 + delta or below 1 / (1 + delta),
-            `EQUIVALENT` if it lies between them, else `CANNOT_TELL`.
+            which they were taken, its median that of the log-ratios, its interval that of `ratio`, with the confidence
+            corrected for ``compared``, its conditions those of both sides.
+        verdict: `FASTER` or `SLOWER` if all that the judge goes by, `Measurement.verdict_interval`, lies beyond
+            1 + delta or below 1 / (1 + delta), `EQUIVALENT` if it lies between them, else `CANNOT_TELL`.
         delta: the relative difference that does not matter; None if every difference matters.
         because: why the verdict is what it is, in words.
         wins: pairs in which the candidate was the faster one.
@@ -93,35 +80,28 @@ def compare_paired(
     candidate: Measurement | Samples,
     delta: float | None = 0.01,
     *,
-    confidence: float = 0.95,
-    seed: int = 0,
+    confidence: float = CONFIDENCE,
 ) -> Comparison:
     """Return the ratio baseline / candidate of paired times with the verdict that its interval supports.
 
-    The i-th times of both must be neighbours, as `tinytorch.perf.measuring.interleave` takes them. The interval is
-    the percentile bootstrap's of the median log-ratio, widened by what the pairs' dependence on one another takes
-    from their number: by sqrt(n / effective) and by Student's over the normal quantile for so few.
-    No verdict is given on fewer than six pairs, nor where `Dependence.objection` says why.
+    The i-th times of both must be neighbours, as `tinytorch.perf.measuring.interleave` takes them. The interval is that
+    of their `ratio`. No verdict is given on fewer than six pairs, and where noise that wanders cannot be ruled out,
+    none on a difference that such noise could make: see `Measurement.verdict_interval`.
 
     Args:
         baseline: times of the old version: a `Measurement`, or numbers above 0.
         candidate: times of the new version, as many.
         delta: relative difference that does not matter: 0.01 is one per cent; None if each one matters.
         confidence: coverage of the interval, between 0 and 1.
-        seed: of the bootstrap's draws.
 
     Raises:
         ValueError: if the times are not pairs, not above 0 or rates, or an argument is out of its range.
     """
-    return _compared(baseline, candidate, delta, confidence, seed, compared=1)
+    return _compared(baseline, candidate, delta, confidence, compared=1)
 
 
 def compare_all(
-    baseline: Measurement,
-    *candidates: Measurement,
-    delta: float | None = 0.01,
-    confidence: float = 0.95,
-    seed: int = 0,
+    baseline: Measurement, *candidates: Measurement, delta: float | None = 0.01, confidence: float = CONFIDENCE
 ) -> dict[str, Comparison]:
     """Return each candidate's `Comparison` with one baseline, by name, corrected for their number.
 
@@ -135,58 +115,62 @@ def compare_all(
     if not names or len(set(names)) < len(names):
         raise ValueError(f"candidates must be at least one, each with a name of its own, not {names}")
     _check(delta, confidence)
-    each = 1 - (1 - confidence) / len(names)
+    each = corrected(confidence, len(names))
     return {
-        candidate.name: _compared(baseline, candidate, delta, each, seed, compared=len(names))
-        for candidate in candidates
+        candidate.name: _compared(baseline, candidate, delta, each, compared=len(names)) for candidate in candidates
     }
 
 
 def judged(
-    logs: npt.NDArray[np.float64],
+    ratios: Measurement,
     names: tuple[str, str],
     delta: float | None,
     confidence: float,
-    seed: int,
     *,
-    found: Dependence,
     compared: int = 1,
     pairs_are: str = "pairs",
-    how: Mapping[str, Any] | None = None,
 ) -> Comparison:
-    """Return the `Comparison` that log-ratios of times support, given how dependent they are on one another.
+    """Return the `Comparison` that ratios of times, baseline / candidate, support.
 
     Args:
-        logs: log(baseline / candidate) of each pair, or of each process.
+        ratios: of each pair of times; or of each process, with what that is in ``how["samples_are"]``.
         names: of baseline and candidate.
-        delta, confidence, seed: those of `compare_paired`.
-        found: the dependence of ``logs``.
+        delta, confidence: those of `compare_paired`.
         compared: how many comparisons ``confidence`` is corrected for.
-        pairs_are: what each of ``logs`` comes from.
-        how: the conditions under which the times were taken.
+        pairs_are: what each of the ratios comes from, in words.
 
     Raises:
-        ValueError: if ``delta`` or ``confidence`` is out of its range.
+        ValueError: if a ratio is not above 0, or ``delta`` or ``confidence`` is out of its range.
     """
     _check(delta, confidence)
-    middle = float(np.median(logs))
-    low, high = _interval(logs, middle, found, confidence, seed)
-    verdict, because = interval_verdict(low, high, delta)
-    objection, reached = found.objection, confidence
-    if logs.size < FEWEST_FOR_INTERVAL:
-        objection = f"it takes {FEWEST_FOR_INTERVAL} to have an interval, but there are {logs.size}"
-        reached = median_interval(logs, confidence).confidence
-    if objection is not None:
-        verdict, because = CANNOT_TELL, objection
-    ratio = Statistic(
+    logs = np.log(_times(ratios.samples, "ratios"))
+    verdict, because = _verdict(ratios, delta, confidence, pairs_are)
+    ratio_of_medians = Statistic(
         f"{names[0]} / {names[1]}",
-        tuple(np.exp(logs).tolist()),
+        ratios.samples,
         "",
-        {**(how or {}), "statistic": "median of the log-ratios", "interval_by": "bootstrap"},
-        value=math.exp(middle),
-        bounds=Interval(math.exp(low), math.exp(high), reached),
+        {**ratios.how, "statistic": "median of the log-ratios"},
+        value=float(np.exp(np.median(logs))),
+        bounds=ratios.interval_at(confidence),
     )
-    return Comparison(*names, ratio, verdict, delta, because, int((logs > 0).sum()), found, compared, pairs_are)
+    wins = int((logs > 0).sum())
+    return Comparison(*names, ratio_of_medians, verdict, delta, because, wins, ratios.dependence, compared, pairs_are)
+
+
+def _verdict(ratios: Measurement, delta: float | None, confidence: float, pairs_are: str) -> tuple[Verdict, str]:
+    """Return the verdict and why, also where the interval would give one and what noise can reach does not."""
+    reach = ratios.verdict_interval(confidence)
+    if reach is None:
+        return CANNOT_TELL, f"it takes {FEWEST_FOR_INTERVAL} to have an interval, but there are {ratios.n}"
+    verdict, because = interval_verdict(reach, delta)
+    found = ratios.dependence
+    if verdict == CANNOT_TELL and found.effective < FEWEST_FOR_INTERVAL:
+        because = f"neighbours are alike, so that {found.n} {pairs_are} are worth {found.effective:.2g}"
+    elif verdict == CANNOT_TELL and interval_verdict(ratios.interval_at(confidence), delta)[0] != CANNOT_TELL:
+        because = f"{found.n} {pairs_are} are too few for a confidence of {confidence:.2%}"
+        if found.objection is not None:
+            because = f"{found.n} {pairs_are} like these do not rule out noise that wanders as far"
+    return verdict, because
 
 
 def _compared(
@@ -194,24 +178,30 @@ def _compared(
     candidate: Measurement | Samples,
     delta: float | None,
     confidence: float,
-    seed: int,
     compared: int,
 ) -> Comparison:
     _check(delta, confidence)
-    names, how = ("baseline", "candidate"), {}
-    if isinstance(baseline, Measurement) != isinstance(candidate, Measurement):
-        raise ValueError("baseline and candidate must both be Measurements or both be sequences of times")
     if isinstance(baseline, Measurement) and isinstance(candidate, Measurement):
-        checked_neighbours(baseline, candidate)
-        if baseline.unit not in _TIMES:
-            raise ValueError(f"baseline must be times, in one of {', '.join(_TIMES)}, not in {baseline.unit!r}")
-        names, how = (baseline.name, candidate.name), dict(baseline.how)
-        baseline, candidate = baseline.samples, candidate.samples
-    before, after = _times(baseline, "baseline"), _times(candidate, "candidate")
+        if baseline.unit not in TIMES:
+            raise ValueError(f"baseline must be times, in one of {', '.join(TIMES)}, not in {baseline.unit!r}")
+    elif isinstance(baseline, Measurement) or isinstance(candidate, Measurement):
+        raise ValueError("baseline and candidate must both be Measurements or both be sequences of times")
+    else:
+        baseline, candidate = _in_turns(baseline, candidate)
+    for side, times in (("baseline", baseline), ("candidate", candidate)):
+        _times(times.samples, side)
+    return judged(ratio(baseline, candidate), (baseline.name, candidate.name), delta, confidence, compared=compared)
+
+
+def _in_turns(baseline: Samples, candidate: Samples) -> tuple[Measurement, Measurement]:
+    """Return two sequences of times as measurements that were taken in turns."""
+    before, after = checked(baseline, "baseline"), checked(candidate, "candidate")
     if before.size != after.size:
         raise ValueError(f"candidate must have as many times as baseline, {before.size}, not {after.size}")
-    logs = np.log(before) - np.log(after)
-    return judged(logs, names, delta, confidence, seed, found=dependence(logs), compared=compared, how=how)
+    return (
+        Measurement("baseline", tuple(before.tolist()), "s", {"interleaved_with": ["candidate"]}),
+        Measurement("candidate", tuple(after.tolist()), "s", {"interleaved_with": ["baseline"]}),
+    )
 
 
 def _check(delta: float | None, confidence: float) -> None:
@@ -221,35 +211,21 @@ def _check(delta: float | None, confidence: float) -> None:
         raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
 
 
-def _times(samples: Any, name: str) -> npt.NDArray[np.float64]:
-    times = checked(samples, name)
-    if not (times > 0).all():
-        raise ValueError(f"{name} must be times above 0, but {times.min()} is among them")
-    return times
+def _times(samples: Sequence[float], name: str) -> Sequence[float]:
+    if not min(samples) > 0:
+        raise ValueError(f"{name} must be times above 0, but {min(samples)} is among them")
+    return samples
 
 
-def _interval(
-    logs: npt.NDArray[np.float64], middle: float, found: Dependence, confidence: float, seed: int
-) -> tuple[float, float]:
-    """Return the ends of the widened bootstrap interval; of few pairs the extremes, which no bootstrap can pass."""
-    if logs.size < FEWEST_FOR_INTERVAL:
-        return float(logs.min()), float(logs.max())
-    low, high = bootstrap_interval(logs, confidence, seed)
-    wider = found.widening(confidence)
-    # Few effective pairs widen without bound, until no float holds the ratio.
-    down, up = min((middle - low) * wider, _FARTHEST), min((high - middle) * wider, _FARTHEST)
-    return middle - down, middle + up
-
-
-def interval_verdict(low: float, high: float, delta: float | None) -> tuple[Verdict, str]:
-    """Return the verdict for an interval of log-ratios of times, baseline / candidate, and the reason in words."""
-    margin = 0.0 if delta is None else math.log1p(delta)
+def interval_verdict(interval: Interval, delta: float | None) -> tuple[Verdict, str]:
+    """Return the verdict for an interval of ratios of times, baseline / candidate, and the reason in words."""
+    margin = 1 + (delta or 0.0)
     beyond = "beyond 1" if not delta else f"beyond the ±{delta:.3g} that does not matter"
-    if low > margin:
+    if interval.low > margin:
         return FASTER, f"all of the interval lies {beyond}"
-    if high < -margin:
+    if interval.high < 1 / margin:
         return SLOWER, f"all of the interval lies {beyond}"
-    if delta is not None and -margin <= low and high <= margin:
+    if delta is not None and 1 / margin <= interval.low and interval.high <= margin:
         return EQUIVALENT, f"all of the interval lies within the ±{delta:.3g} that does not matter"
     end = "1" if not delta else f"an end of the ±{delta:.3g} that does not matter"
     return CANNOT_TELL, f"the interval holds {end}"

@@ -1,26 +1,42 @@
-"""Measurement: samples of one quantity with their unit and conditions; ratio and difference of two taken in turns."""
+"""Measurement: samples of one quantity with their unit and conditions; ratio, difference and quotient of two."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tinytorch.perf.measuring.statistics import (
+    FEWEST_FOR_INTERVAL,
+    Dependence,
     Interval,
     Outliers,
+    added_in_squares,
+    carried,
     checked,
+    dependence,
+    independent,
     median_interval,
+    outer_fences,
     outliers,
     percentile,
     percentile_at_least,
     percentile_interval,
+    widened,
 )
+
+#: Units of times.
+TIMES = ("s", "ms", "us", "µs", "ns")
+#: Confidence of every interval, but where several are corrected for their number.
+CONFIDENCE = 0.95
+#: Units of a fraction of one, whose whole numbers are no counts.
+_FRACTIONS = ("%", "points")
 
 
 @dataclass(frozen=True)
@@ -31,7 +47,10 @@ class Measurement:
         name: what was run, in words.
         samples: every sample, in the order in which it was taken, in ``unit``; none is dropped.
         unit: ``"s"``, ``"B"``, ``"FLOP"``, ``"FLOP/s"``, ``"B/s"``, ``"items/s"``, ``""`` for a ratio or count.
-        how: the conditions: warm-up runs, inner loops, threads, whether garbage collection was off.
+        how: the conditions: warm-up runs, inner loops, threads, whether garbage collection was off. Two of them enter
+            the interval: ``between_repeats``, the relative standard deviation by which medians of such a call differ
+            from one process and moment to the next; and ``samples_are``, what each sample comes from where that makes
+            them independent, such as "seeds" or "processes": without it they are a series in time.
     """
 
     name: str
@@ -53,10 +72,71 @@ class Measurement:
         """Median of the samples, in ``unit``."""
         return percentile(self.samples, 50)
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is one whole number that was counted, not timed: bytes, FLOPs, parameters."""
+        timed = not {*TIMES}.isdisjoint(self.unit.split("/")) or "cpu_per_wall" in self.how
+        return self.n == 1 and self.median.is_integer() and not timed and self.unit not in _FRACTIONS
+
+    @cached_property
+    def dependence(self) -> Dependence:
+        """How dependent the samples are on one another."""
+        return independent(self.n) if "samples_are" in self.how else dependence(self._on_scale)
+
     @cached_property
     def interval(self) -> Interval:
-        """Distribution-free 95 % confidence interval of the median, in ``unit``."""
-        return median_interval(self.samples)
+        """The 95 % interval that a repeat on this machine agrees with, in ``unit``: see `interval_at`."""
+        return self.interval_at(CONFIDENCE)
+
+    def interval_at(self, confidence: float) -> Interval:
+        """Return the interval of the median with ``confidence``, in ``unit``.
+
+        It runs between two of the samples, as far apart as their dependence on one another demands, and is widened by
+        what repeats differ by. With too few samples, or too dependent ones, it ends at the extremes, with the
+        confidence that they reach: not a number for a single sample.
+
+        Raises:
+            ValueError: if ``confidence`` does not lie between 0 and 1.
+        """
+        return self._repeated(median_interval(self.samples, confidence, self.dependence.time), self.median, confidence)
+
+    def verdict_interval(self, confidence: float = CONFIDENCE) -> Interval | None:
+        """Return the interval that a verdict rests on, in ``unit``; None if none can rest on these samples.
+
+        That is `interval_at`. Where noise that wanders cannot be ruled out, or the samples do not reach the confidence,
+        it also holds all that lies nearer to the median than a severe outlier: what is farther away was not within
+        reach of this series. Below six samples there is none, but a count is exact.
+        """
+        if self.is_counted:
+            return Interval(self.median, self.median, 1.0)
+        if self.n < FEWEST_FOR_INTERVAL:
+            return None
+        found = self.interval_at(confidence)
+        if found.confidence >= confidence - 1e-9 and self.dependence.objection is None:
+            return found
+        reach = self._repeated(self._reach(found.confidence), self.median, confidence)
+        return Interval(min(found.low, reach.low), max(found.high, reach.high), found.confidence)
+
+    def _reach(self, confidence: float) -> Interval:
+        """Return between what a further sample would be no severe outlier, in ``unit``."""
+        low, high = outer_fences(self._on_scale)
+        if self.minimum > 0:
+            with np.errstate(over="ignore"):  # noise of many powers of ten reaches anywhere
+                low, high = float(np.exp(low)), float(np.exp(high))
+        return Interval(low, high, confidence)
+
+    @cached_property
+    def _on_scale(self) -> npt.NDArray[np.float64]:
+        """The samples on the scale on which noise adds up: logarithms, if all are above 0."""
+        array = np.asarray(self.samples)
+        return np.log(array) if self.minimum > 0 else array
+
+    def _repeated(self, interval: Interval, value: float, confidence: float) -> Interval:
+        """Return the interval of ``value`` widened by what repeats differ by."""
+        spread = self.how.get("between_repeats", 0.0)
+        if not spread or math.isnan(interval.confidence):
+            return interval
+        return widened(interval, value, spread, confidence)
 
     @property
     def mean(self) -> float:
@@ -89,8 +169,8 @@ class Measurement:
         return percentile(self.samples, q)
 
     def percentile_interval(self, q: float) -> Interval:
-        """Return the distribution-free 95 % interval of the ``q``-th percentile; raises as `percentile` does."""
-        return percentile_interval(self.samples, q)
+        """Return the 95 % interval of the ``q``-th percentile, widened as the median's; raises as `percentile` does."""
+        return self._repeated(percentile_interval(self.samples, q), percentile(self.samples, q), CONFIDENCE)
 
     def percentile_at_least(self, q: float) -> float:
         """Return what the ``q``-th percentile is at least, with 95 % confidence, in ``unit``."""
@@ -161,10 +241,43 @@ class Statistic(Measurement):
         """The statistic, in ``unit``."""
         return self.value
 
+    @property
+    def is_counted(self) -> bool:
+        """Never: a statistic has an interval."""
+        return False
+
     @cached_property
     def interval(self) -> Interval:
         """Interval of the statistic, in ``unit``."""
         return self.bounds
+
+    def interval_at(self, confidence: float) -> Interval:
+        """Return the statistic's interval; for more confidence than it has widened as that of a normal estimate is.
+
+        An interval that reaches less than 95 % stays as it is: its maker had too little to say more.
+        """
+        from scipy.special import ndtri
+
+        has = self.bounds.confidence
+        if not CONFIDENCE <= has < confidence:
+            return self.bounds
+        wider = float(ndtri((1 + confidence) / 2) / ndtri((1 + has) / 2))
+        found = carried(self.bounds, self.value, self.value, wider)
+        return Interval(found.low, found.high, confidence)
+
+    def verdict_interval(self, confidence: float = CONFIDENCE) -> Interval | None:
+        """Return the interval that a verdict rests on, as `Measurement.verdict_interval` does; of one sample its own.
+
+        If the samples are a series that may wander, it holds all that lies as near to the statistic as what is no
+        severe outlier lies to their median.
+        """
+        found = self.interval_at(confidence)
+        if self.n < FEWEST_FOR_INTERVAL:
+            return found if self.n == 1 and found.confidence >= CONFIDENCE - 1e-9 else None
+        if found.confidence >= confidence - 1e-9 and self.dependence.objection is None:
+            return found
+        reach = carried(self._reach(found.confidence), percentile(self.samples, 50), self.value)
+        return Interval(min(found.low, reach.low), max(found.high, reach.high), found.confidence)
 
     def per(self, quantity: float, unit: str, name: str | None = None) -> Statistic:
         """Return ``quantity`` over the statistic and over each sample, as `Measurement.per` does."""
@@ -180,6 +293,31 @@ class Statistic(Measurement):
     def _moved(self, samples: Measurement, value: float, ends: tuple[float, float]) -> Statistic:
         bounds = Interval(min(ends), max(ends), self.bounds.confidence)
         return Statistic(samples.name, samples.samples, samples.unit, samples.how, value=value, bounds=bounds)
+
+
+@dataclass(frozen=True)
+class Quotient(Statistic):
+    """The quotient of two measurements that were not taken in turns: see `quotient`."""
+
+    numerator: Measurement = field(kw_only=True)
+    denominator: Measurement = field(kw_only=True)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether both were counted."""
+        return self.numerator.is_counted and self.denominator.is_counted
+
+    def interval_at(self, confidence: float) -> Interval:
+        """Return the interval that holds both sides' intervals, each with ``confidence``."""
+        return self._of(self.numerator.interval_at(confidence), self.denominator.interval_at(confidence))
+
+    def verdict_interval(self, confidence: float = CONFIDENCE) -> Interval | None:
+        """Return the interval that a verdict rests on, made of both sides'; None if one of them has none."""
+        above, below = self.numerator.verdict_interval(confidence), self.denominator.verdict_interval(confidence)
+        return None if above is None or below is None else self._of(above, below)
+
+    def _of(self, above: Interval, below: Interval) -> Interval:
+        return _divided(above, self.numerator, below, self.denominator)
 
 
 def quantity(value: float, unit: str, name: str, **how: Any) -> Measurement:
@@ -204,20 +342,117 @@ def _paired(baseline: Measurement, candidate: Measurement) -> Iterator[tuple[flo
     return zip(baseline.samples, candidate.samples, strict=True)
 
 
+def conditions_of_both(one: Measurement, other: Measurement, sides: tuple[str, str]) -> dict[str, Any]:
+    """Return the conditions of two measurements for what is made of both.
+
+    What they share stands there once, what differs by side. The CPU time per wall time is the smaller one, so that what
+    was disturbed on either side shows. What repeats of both differ by is added in squares.
+
+    Args:
+        one: a measurement; ``other``: another.
+        sides: what the two are called, such as "baseline" and "candidate".
+    """
+    found: dict[str, Any] = {}
+    for key in {**one.how, **other.how}:
+        given = {name: side.how[key] for name, side in zip(sides, (one, other), strict=True) if key in side.how}
+        values = list(given.values())
+        if key == "interleaved_with":
+            others = [name for name in dict.fromkeys([*values[0], *values[-1]]) if name not in (one.name, other.name)]
+            found |= {key: others} if others else {}
+        elif key == "cpu_per_wall":
+            found[key] = min(values)
+        elif key == "between_repeats":
+            found[key] = math.hypot(*values)
+        elif key not in ("statistic", "interval_by"):
+            found[key] = values[0] if len(values) == 2 and values[0] == values[1] else given
+    return found
+
+
+def conditions_of_processes(baseline: Sequence[Measurement], candidate: Sequence[Measurement]) -> dict[str, Any]:
+    """Return the conditions of what is made of both in several processes, each of which is one sample: the first one's.
+
+    The CPU time per wall time is the smallest of all. What repeats differ by varied from process to process.
+    """
+    how = conditions_of_both(baseline[0], candidate[0], ("baseline", "candidate"))
+    given = [one.how["cpu_per_wall"] for one in (*baseline, *candidate) if "cpu_per_wall" in one.how]
+    for key in ("between_repeats", "repeats", "block"):
+        how.pop(key, None)
+    how |= {"cpu_per_wall": min(given)} if given else {}
+    return {**how, "samples_are": "processes", "processes": len(baseline)}
+
+
 def ratio(baseline: Measurement, candidate: Measurement, name: str | None = None) -> Measurement:
     """Return ``baseline / candidate`` of each pair of neighbouring samples: a speedup, above 1 is faster.
 
     Raises:
         ValueError: if the two were not sampled in turns by one `interleave`, or their units differ.
     """
+    from tinytorch.perf.measuring.repeats import in_turns  # which knows measurements
+
     ratios = tuple(before / after for before, after in _paired(baseline, candidate))
-    return Measurement(name or f"{baseline.name} / {candidate.name}", ratios, "", baseline.how)
+    how = conditions_of_both(baseline, candidate, ("baseline", "candidate"))
+    how = in_turns(how, ratios) if "repeats" in how else how
+    return Measurement(name or f"{baseline.name} / {candidate.name}", ratios, "", how)
 
 
-def difference(more: Measurement, less: Measurement, name: str) -> Measurement:
+def difference(more: Measurement, less: Measurement, name: str) -> Statistic:
     """Return ``more - less`` of each pair of neighbouring samples, in their unit: what the first adds.
+
+    Its interval is widened by what repeats of the two differ by, each part in the unit: the difference itself by as
+    much as ``more`` does, and what of both does not cancel by as much as their `ratio` does.
 
     Raises:
         ValueError: if the two were not sampled in turns by one `interleave`, or their units differ.
     """
-    return Measurement(name, tuple(a - b for a, b in _paired(more, less)), more.unit, more.how)
+    differences = tuple(a - b for a, b in _paired(more, less))
+    how = conditions_of_both(more, less, ("more", "less"))
+    how.pop("between_repeats", None)
+    of_ratio = ratio(more, less).how.get("between_repeats", 0.0) if less.minimum > 0 else 0.0
+    plain = Measurement(name, differences, more.unit, how)
+    apart = math.hypot(
+        more.how.get("between_repeats", 0.0) * plain.median, of_ratio * math.hypot(more.median, less.median) / 2**0.5
+    )
+    bounds = widened(plain.interval, plain.median, apart, CONFIDENCE, as_factors=False)
+    how["statistic"] = "median difference"
+    return Statistic(name, differences, more.unit, how, value=plain.median, bounds=bounds)
+
+
+def quotient(numerator: Measurement, denominator: Measurement, name: str, unit: str = "") -> Statistic:
+    """Return the quotient of the medians of two measurements that were not taken in turns, such as a share of a peak.
+
+    Its interval holds what both sides' intervals do, each of which is made by itself: their distances to the medians,
+    as factors, are added in squares. The samples are those of the numerator over the denominator's median; of a single
+    one, it over those of the denominator.
+
+    Raises:
+        ValueError: if the denominator's interval is not all above 0.
+    """
+    least = min(denominator.minimum, denominator.interval.low)
+    if not least > 0:
+        raise ValueError(f"denominator {denominator.name!r} must be above 0, samples and interval, not {least:g}")
+    how = conditions_of_both(numerator, denominator, ("numerator", "denominator"))
+    how.pop("between_repeats", None)  # each side's interval has its own
+    how["statistic"] = "quotient of two medians"
+    samples = [sample / denominator.median for sample in numerator.samples]
+    if numerator.n == 1:
+        samples = [numerator.median / sample for sample in denominator.samples]
+    return Quotient(
+        name,
+        tuple(samples),
+        unit,
+        how,
+        value=numerator.median / denominator.median,
+        bounds=_divided(numerator.interval, numerator, denominator.interval, denominator),
+        numerator=numerator,
+        denominator=denominator,
+    )
+
+
+def _divided(above: Interval, numerator: Measurement, below: Interval, denominator: Measurement) -> Interval:
+    """Return the interval of a quotient of medians, the distances of whose intervals are added in squares."""
+    value, below_median = numerator.median / denominator.median, denominator.median
+    first = Interval(above.low / below_median, above.high / below_median, above.confidence)
+    turned = (value * below_median / below.high, value * below_median / below.low)
+    known = [one.confidence for one, side in ((above, numerator), (below, denominator)) if not side.is_counted]
+    reached = math.nan if any(map(math.isnan, known)) else min(known, default=1.0)
+    return added_in_squares(value, first, Interval(min(turned), max(turned), reached), as_factors=first.low > 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -23,7 +24,7 @@ import numpy as np
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired, judged
-from tinytorch.perf.measuring.statistics import independent
+from tinytorch.perf.measuring.measurement import conditions_of_processes
 
 
 def reference_to(argument: str, function: Callable[..., Any]) -> str:
@@ -140,7 +141,7 @@ def replicas(
     """Return the comparison of two functions that ``maker`` makes anew in each of several fresh processes.
 
     Each process times its own ``pairs`` with `interleave`, in an order drawn from ``seed`` and its number, with the
-    BLAS threads of this process. The interval is the bootstrap's over processes, of the median of their medians.
+    BLAS threads of this process. The interval is that of the median of their medians.
 
     Args:
         maker: a function at the top level of a module that a new process can import; it returns the baseline and
@@ -148,7 +149,7 @@ def replicas(
         processes: how many are started, one after the other; verdicts take at least six.
         pairs: timed in each.
         delta, confidence: those of `compare_paired`.
-        seed: of the orders and the bootstrap.
+        seed: of the orders.
         names: what the two are called.
 
     Raises:
@@ -159,20 +160,19 @@ def replicas(
         raise ValueError(f"processes and pairs must be at least 1, not {processes} and {pairs}")
     reference = reference_to("maker", maker)
     runs = [_run(reference, pairs, seed + number) for number in range(processes)]
-    how = {**runs[0][0].how, "processes": processes, "pairs_per_process": pairs}
-    logs = [np.log(before.samples) - np.log(after.samples) for before, after in runs]
-    medians = np.array([np.median(one) for one in logs])
+    before, after = zip(*runs, strict=True)
+    logs = [np.log(one.samples) - np.log(other.samples) for one, other in runs]
+    medians = tuple(math.exp(np.median(one)) for one in logs)
     pooled = compare_paired(
-        np.concatenate([before.samples for before, _ in runs]),
-        np.concatenate([after.samples for _, after in runs]),
+        np.concatenate([one.samples for one in before]),
+        np.concatenate([one.samples for one in after]),
         delta,
         confidence=confidence,
-        seed=seed,
     )
-    comparison = judged(
-        medians, names, delta, confidence, seed, found=independent(processes), pairs_are="processes", how=how
-    )
-    return Replicas(comparison, pooled, tuple(before for before, _ in runs), tuple(after for _, after in runs))
+    how = {**conditions_of_processes(before, after), "pairs_per_process": pairs}
+    ratios = Measurement(f"{names[0]} / {names[1]}", medians, "", how)
+    comparison = judged(ratios, names, delta, confidence, pairs_are="processes")
+    return Replicas(comparison, pooled, before, after)
 
 
 def _run(reference: str, pairs: int, seed: int) -> tuple[Measurement, Measurement]:

@@ -16,6 +16,7 @@ import numpy as np
 from tinytorch.perf.host.blas import ThreadSwitch, current_blas_threads
 from tinytorch.perf.host.memory_pages import minor_page_faults
 from tinytorch.perf.measuring.measurement import Measurement
+from tinytorch.perf.measuring.repeats import as_repeated, is_due
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 #: A function that makes a working set, or the sets themselves.
@@ -158,10 +159,18 @@ def limit_blas_threads(count: int) -> None:
 #: One sample lasts at least this many resolutions of the clock, so that reading it errs by under 0.1 %.
 RESOLUTIONS_PER_SAMPLE = 1000
 #: ... and at least this long in seconds, because the timer's own call costs about 0.1 microseconds.
-MINIMUM_SAMPLE_SECONDS = 50e-6
+MINIMUM_SAMPLE_SECONDS = 250e-6
 #: Warm-up ends when this many runs in a row bring no new minimum by more than 2 %.
 STEADY_RUNS = 3
+#: Samples are taken in this many blocks; what is allocated in each lies elsewhere.
+BLOCKS = 6
+#: A call longer than this, in seconds, is not run once more for each block: what is new to it is little of its time.
+_LONG = 10e-3
+#: Arrays that are held while a block is taken, and the logs, base 2, of their least and greatest bytes.
+_HELD, _LEAST_HELD, _MOST_HELD = 8, 8, 22
 Context = Callable[[], AbstractContextManager[Any]]
+#: Functions by name, or what makes them.
+Functions = Mapping[str, Callable[..., Any]] | Callable[[], Mapping[str, Callable[..., Any]]]
 
 
 def clock_resolution() -> float:
@@ -227,8 +236,8 @@ class _Sampler:
 
     within: Context = nullcontext
 
-    def __init__(self, function: Callable[[], Any], warmup: _WarmUp, loops: int, caches: Mapping[str, Any]) -> None:
-        self.function, self.warmup, self.loops, self.caches = function, warmup, loops, caches
+    def __init__(self, function: Callable[[], Any], warmup: _WarmUp, loops: int, cold: ColdSets | None = None) -> None:
+        self.function, self.warmup, self.loops, self.cold = function, warmup, loops, cold
         self.seconds: list[float] = []
         self.cpu_ns = 0
         self.faults = 0
@@ -241,8 +250,15 @@ class _Sampler:
             self.cpu_ns += time.process_time_ns() - cpu
             self.faults += minor_page_faults() - faults
 
-    def measurement(self, name: str, **turns: Any) -> Measurement:
-        """Return the samples with their conditions."""
+    def settle(self, function: Callable[..., Any]) -> None:
+        """Go on with ``function``, and run it once in new places, off the clock, unless that takes long."""
+        self.function = function if self.cold is None else self.cold.bound(function)
+        if self.warmup.fastest <= _LONG:
+            with self.within():
+                self.function()
+
+    def measurement(self, name: str, block: int, **turns: Any) -> Measurement:
+        """Return the samples, of which ``block`` in a row were taken in one place, with their conditions."""
         how = {
             "warmup_runs": self.warmup.runs,
             "warmup_seconds": float(f"{self.warmup.seconds:.3g}"),
@@ -252,21 +268,41 @@ class _Sampler:
             "blas_threads": current_blas_threads(),
             "cpu_per_wall": float(f"{self.cpu_ns * 1e-9 / (sum(self.seconds) * self.loops):.3g}"),
             "minor_page_faults_per_call": float(f"{self.faults / (len(self.seconds) * self.loops):.3g}"),
-            **self.caches,
+            **({"caches": "warm"} if self.cold is None else self.cold.described()),
             **turns,
         }
-        return Measurement(name, tuple(self.seconds), "s", how)
+        return as_repeated(Measurement(name, tuple(self.seconds), "s", how), block)
+
+
+class Places:
+    """Arrays of random sizes that are held for a while, so that what is allocated meanwhile lies elsewhere than before.
+
+    Where operands and temporaries lie is drawn once in a process and kept by the allocator, and differs from process
+    to process; a measurement that moves them shows it.
+    Source: C. Curtsinger and E. D. Berger, Stabilizer: statistically sound performance evaluation, ASPLOS 2013.
+    """
+
+    def __init__(self, draw: np.random.Generator) -> None:
+        self._draw, self._held = draw, []
+
+    _held: list[Any]
+
+    def move(self) -> None:
+        """Hold other arrays than before, with holes between them."""
+        self._held = []
+        bits = self._draw.uniform(_LEAST_HELD, _MOST_HELD, 2 * _HELD)
+        self._held = [np.empty(int(2**size), np.uint8) for size in bits][::2]
 
 
 def _prepare(function: Callable[..., Any], warmup_seconds: float, cold: ColdSets | None) -> _Sampler:
     """Return the sampler of a function that now is warm; with ``cold`` its data are not."""
     if cold is None:
         warmup = _warmed_up(function, warmup_seconds, 0)
-        return _Sampler(function, warmup, _calibrated(function, warmup.fastest), {"caches": "warm"})
+        return _Sampler(function, warmup, _calibrated(function, warmup.fastest))
     bound = cold.bound(function)
     # Once over every set: memory that is touched for the first time is slower than cold memory.
     warmup = _warmed_up(bound, warmup_seconds, len(cold.sets))
-    return _Sampler(bound, warmup, _calibrated(bound, warmup.fastest), cold.described())
+    return _Sampler(bound, warmup, _calibrated(bound, warmup.fastest), cold)
 
 
 def _checked_plan(repeats: int, at_most_seconds: float) -> None:
@@ -311,8 +347,13 @@ def measure(
     )[name]
 
 
+def rounds_in_block(repeats: int) -> int:
+    """Return how many samples in a row are taken in one place, of ``repeats``."""
+    return max(1, -(-repeats // BLOCKS))
+
+
 def interleave(
-    functions: Mapping[str, Callable[..., Any]],
+    functions: Functions,
     *,
     repeats: int = 30,
     at_most_seconds: float = 30.0,
@@ -326,34 +367,54 @@ def interleave(
     Every round samples each function once, in an order drawn anew from ``seed``; the i-th samples of all
     results are neighbours in time, so `ratio` and `comparison.compare_paired` pair them. The random order
     makes the noise of a pair as likely to favour one function as the other, whatever it does over time.
+    Rounds are taken in `BLOCKS` blocks, and what is allocated in each lies elsewhere: see `Places`.
     Arguments and errors are those of `measure`; ``within`` makes, by name, what a function runs in, off the clock.
+
+    Args:
+        functions: by name; or what makes them, called before each block, so that operands lie elsewhere, too.
 
     Raises:
         ValueError: also if ``functions`` is empty.
     """
     _checked_plan(repeats, at_most_seconds)
-    if not functions:
+    if is_due():
+        from tinytorch.perf.measuring.repeat_workloads import look  # which times with this module
+
+        look()
+    made = functions() if callable(functions) else functions
+    if not made:
         raise ValueError("functions must name at least one function to time")
     sets = None if cold is None else cold_sets(cold)
     order = np.random.default_rng(seed)
     with collector_off():
         samplers: dict[str, _Sampler] = {}
-        for name, function in functions.items():
+        for name, function in made.items():
             with (context := (within or {}).get(name, nullcontext))():
                 samplers[name] = _prepare(function, warmup_seconds, sets)
             samplers[name].within = context
         turns = list(samplers.values())
+        places = Places(order)
+        block = rounds_in_block(repeats)
         deadline = time.perf_counter() + at_most_seconds
         for done in range(repeats):
             if done >= FEWEST_FOR_INTERVAL and time.perf_counter() > deadline:
                 break
+            if done % block == 0:
+                places.move()
+                if callable(functions) and done:
+                    made = functions()
+                for name, sampler in samplers.items():
+                    sampler.settle(made[name])
             for index in order.permutation(len(turns)):
                 turns[index].take()
     if len(samplers) == 1:
-        return {name: sampler.measurement(name) for name, sampler in samplers.items()}
+        return {name: sampler.measurement(name, block) for name, sampler in samplers.items()}
     return {
         name: sampler.measurement(
-            name, interleaved_with=[other for other in samplers if other != name], order=f"drawn from seed {seed}"
+            name,
+            block,
+            interleaved_with=[other for other in samplers if other != name],
+            order=f"drawn from seed {seed}",
         )
         for name, sampler in samplers.items()
     }
@@ -377,8 +438,7 @@ def sample(function: Callable[[], Any], name: str, *, warmup: int, runs: int) ->
         fastest = min(times, default=math.inf)
         steady = warmup > STEADY_RUNS and min(times[-STEADY_RUNS:]) >= 0.98 * min(times[:-STEADY_RUNS])
         spent = _WarmUp(warmup, sum(times), fastest, steady)
-        caches = {"caches": "warm" if warmup else "as found"}
-        sampler = _Sampler(function, spent, _calibrated(function, fastest), caches)
+        sampler = _Sampler(function, spent, _calibrated(function, fastest))
         for _ in range(runs):
             sampler.take()
-    return sampler.measurement(name)
+    return sampler.measurement(name, runs, **({} if warmup else {"caches": "as found"}))

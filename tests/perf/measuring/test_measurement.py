@@ -1,0 +1,187 @@
+"""Measurements: their intervals, what repeats differ by in them, quotients, differences, conditions of both sides."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.perf.measuring.test_comparison import autoregressive, taken_in_turns
+from tinytorch.perf.measuring import Measurement, difference, quantity, quotient, ratio
+from tinytorch.perf.measuring.statistics import median_interval, percentile_interval
+
+DRAW = np.random.default_rng(0)
+QUIET = tuple(np.exp(DRAW.normal(0, 0.02, 40)).tolist())
+
+
+def repeated(spread: float, samples: tuple[float, ...] = QUIET, unit: str = "s", **how: Any) -> Measurement:
+    return Measurement("call", samples, unit, {"between_repeats": spread, **how})
+
+
+def test_independent_samples_have_the_distribution_free_interval() -> None:
+    made = Measurement("call", QUIET, "s", {"samples_are": "processes"})
+    assert made.interval == median_interval(QUIET)
+    assert made.interval_at(0.999) == median_interval(QUIET, 0.999)
+    assert made.dependence.effective == 40
+
+
+def test_samples_that_remember_have_a_wider_interval_in_which_the_truth_lies_more_often() -> None:
+    draw = np.random.default_rng(7)
+    held = {True: 0, False: 0}
+    for _ in range(300):
+        samples = tuple(np.exp(0.02 * autoregressive(draw, 60, 0.6)).tolist())
+        held[False] += 1 in median_interval(samples)
+        held[True] += 1 in Measurement("call", samples, "s").interval
+    assert held[True] >= 0.93 * 300
+    assert held[False] < 0.85 * 300
+
+
+@given(st.lists(st.floats(0.5, 2), min_size=6, max_size=40), st.floats(1e-3, 0.5), st.floats(1e-6, 1e6))
+def test_what_repeats_differ_by_is_added_in_squares_of_logarithms(
+    samples: list[float], spread: float, scale: float
+) -> None:
+    alone, made = (Measurement("call", tuple(samples), "s", how) for how in ({}, {"between_repeats": spread}))
+    for end, other in ((alone.interval.low, made.interval.low), (alone.interval.high, made.interval.high)):
+        expected = math.hypot(math.log(end / alone.median), 1.959964 * spread)
+        assert abs(math.log(other / made.median)) == pytest.approx(expected, rel=1e-5)
+    assert made.interval.confidence == alone.interval.confidence
+    scaled, turned = made.scaled(scale, "ms"), made.per(1.0, "/s")
+    assert scaled.interval.low == pytest.approx(scale * made.interval.low)
+    assert turned.interval.high >= 1 / alone.interval.low
+
+
+def test_equal_samples_are_a_point_that_repeats_widen_and_one_sample_is_a_point() -> None:
+    assert Measurement("call", (3.0,) * 8, "s").interval.half_width == 0
+    made = repeated(0.01, (3.0,) * 8)
+    assert made.interval.low == pytest.approx(3 * math.exp(-0.0196), rel=1e-4)
+    once = repeated(0.01, (3.0,))
+    assert (once.interval.low, once.interval.high) == (3.0, 3.0)
+    assert math.isnan(once.interval.confidence)
+
+
+def test_samples_around_zero_are_widened_by_a_share_of_the_median() -> None:
+    samples = (-1.0, -2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 4.5, 4.4)
+    alone, made = (repeated(spread, samples, samples_are="examples") for spread in (0.0, 0.5))
+    expected = math.hypot(alone.median - alone.interval.low, 1.96 * 0.5 * alone.median)
+    assert made.median - made.interval.low == pytest.approx(expected, rel=1e-4)
+
+
+def test_tails_are_widened_too() -> None:
+    samples = tuple(np.random.default_rng(1).exponential(size=400).tolist())
+    made, plain = repeated(0.1, samples), percentile_interval(samples, 90)
+    assert made.percentile_interval(90).high > plain.high
+    assert made.tail(90).interval == made.percentile_interval(90)
+    assert Measurement("call", samples, "s").percentile_interval(90) == plain
+
+
+def test_a_verdict_rests_on_more_where_noise_may_wander() -> None:
+    drifting = Measurement("call", tuple(np.linspace(1, 1.1, 30)), "s")
+    reach = drifting.verdict_interval()
+    assert reach is not None
+    assert reach.low < 1 < 1.1 < reach.high
+    assert drifting.interval.low >= 1
+    quiet = Measurement("call", QUIET, "s", {"samples_are": "processes"})
+    assert quiet.verdict_interval() == quiet.interval
+    assert Measurement("call", (1.0, 1.1), "s").verdict_interval() is None
+    wild = Measurement("call", tuple(10.0 ** np.linspace(-300, 300, 12)), "s").verdict_interval()
+    assert wild is not None
+    assert wild.low < wild.high
+
+
+def drawn_quotients(noise: tuple[float, float], n: tuple[int, int], memory: float = 0.0) -> float:
+    """Return how often the interval of a quotient of two measurements holds the true one."""
+    draw, held = np.random.default_rng(4), 0
+    for _ in range(400):
+        sides = [
+            Measurement(
+                name,
+                tuple((level * np.exp(size * autoregressive(draw, count, memory))).tolist()),
+                "s",
+            )
+            for name, level, size, count in zip(("rate", "peak"), (80.0, 100.0), noise, n, strict=True)
+        ]
+        held += 0.8 in quotient(sides[0], sides[1], "share").interval
+    return held / 400
+
+
+@pytest.mark.parametrize(
+    ("noise", "n", "memory"),
+    [
+        ((0.02, 0.02), (30, 30), 0.0),
+        ((0.001, 0.05), (30, 12), 0.0),
+        ((0.2, 0.1), (15, 60), 0.0),
+        ((0.05, 0.05), (60, 60), 0.5),
+    ],
+)
+def test_the_interval_of_a_quotient_covers_the_true_one_as_often_as_it_says(
+    noise: tuple[float, float], n: tuple[int, int], memory: float
+) -> None:
+    assert drawn_quotients(noise, n, memory) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 400)
+
+
+def test_a_quotient_has_the_uncertainty_of_both_and_a_constant_has_none() -> None:
+    rate, peak = repeated(0.02), replace(repeated(0.03), name="peak")
+    share, bare = quotient(rate, peak, "share"), rate.scaled(1 / peak.median, "")
+    assert share.median == pytest.approx(bare.median)
+    assert share.interval.low < bare.interval.low < bare.interval.high < share.interval.high
+    exact = quotient(rate, quantity(2, "", "two"), "half", "s")
+    assert exact.interval.low == pytest.approx(rate.interval.low / 2)
+    assert exact.interval.confidence == rate.interval.confidence
+    turned = quotient(quantity(2, "", "two"), rate, "two over it")
+    assert turned.interval.high == pytest.approx(2 / rate.interval.low)
+    assert turned.n == rate.n
+    assert share.how["statistic"] == "quotient of two medians"
+    assert "between_repeats" not in share.how
+    wide = share.interval_at(0.999)
+    assert wide.low < share.interval.low < share.interval.high < wide.high
+
+
+def test_a_quotient_of_something_around_zero_is_added_up_plainly() -> None:
+    gain = Measurement("gain", tuple(np.random.default_rng(2).normal(-0.5, 2, 40)), "s")
+    share = quotient(gain, repeated(0.1), "share")
+    assert share.interval.low < gain.interval.low < 0 < gain.interval.high
+    assert share.interval.low < share.median < share.interval.high
+    with pytest.raises(ValueError, match="denominator 'gain' must be above 0"):
+        quotient(repeated(0.1), gain, "share")
+
+
+def test_a_denominator_that_wanders_keeps_a_verdict_back() -> None:
+    rate = repeated(0.0)
+    drifting = Measurement("peak", tuple(np.linspace(1, 1.3, 40)), "s")
+    reach = quotient(rate, drifting, "share").verdict_interval()
+    assert reach is not None
+    assert 1 in reach
+    assert quotient(rate, Measurement("peak", (1.0, 1.1), "s"), "share").verdict_interval() is None
+
+
+def test_ratios_have_the_conditions_of_both_sides_and_repeats_of_ratios() -> None:
+    known = {"in_turns": 0.03, "per_block": 0.0}
+    old, new = taken_in_turns(["old", "new", "other"], np.exp(DRAW.normal(0, 0.01, (3, 30))))[:2]
+    old = replace(old, how={**old.how, "cpu_per_wall": 0.5, "between_repeats": 0.05, "repeats": known, "block": 5})
+    new = replace(new, how={**new.how, "cpu_per_wall": 0.9, "between_repeats": 0.05, "repeats": known, "block": 5})
+    how = ratio(new, old).how
+    assert how["cpu_per_wall"] == 0.5
+    assert how["between_repeats"] == pytest.approx(0.03)
+    assert how["interleaved_with"] == ["other"]
+    old, new = (replace(one, how={k: v for k, v in one.how.items() if k != "repeats"}) for one in (old, new))
+    assert ratio(old, new).how["between_repeats"] == pytest.approx(0.05 * 2**0.5)
+
+
+def test_a_difference_knows_that_what_hits_both_cancels_and_what_hits_one_does_not() -> None:
+    """100 less 99, each known to a per cent apart from the other, is 1 give or take 2.8 and not 1 give or take 0.02."""
+    known = {"in_turns": 0.01, "per_block": 0.0}
+    more, less = taken_in_turns(["more", "less"], np.array([[100.0] * 12, [99.0] * 12]))
+    plain = difference(more, less, "what it adds")
+    assert (plain.median, plain.interval.half_width) == (1.0, 0.0)
+    more, less = (
+        replace(one, how={**one.how, "between_repeats": 0.05, "repeats": known, "block": 12}) for one in (more, less)
+    )
+    made = difference(more, less, "what it adds")
+    assert made.interval.half_width == pytest.approx(1.96 * math.hypot(0.05, 0.01 * 99.5), rel=0.01)
+    assert made.scaled(1e3, "ms").interval.low == pytest.approx(1e3 * made.interval.low)
+    assert made.verdict_interval() == made.interval

@@ -1,0 +1,102 @@
+"""The judge: the verdict words, and what turns measurements and the ends of a claim into one of them.
+
+A verdict rests on `Measurement.verdict_interval`, which knows how many samples there are, how they depend on one
+another and what repeats differ by; comparisons (`tinytorch.perf.measuring.comparison`) rest on the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tinytorch.perf.measuring.measurement import CONFIDENCE, Measurement
+
+SUPPORTED: Final = "supported"
+REFUTED: Final = "refuted"
+CANNOT_TELL: Final = "cannot tell here"
+#: The verdicts that a claim can have, in the order in which a ledger counts them.
+VERDICTS = (SUPPORTED, REFUTED, CANNOT_TELL)
+
+
+def verdict_between(
+    measurement: Measurement,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    strict: bool = False,
+    together: int = 1,
+) -> str:
+    """Return whether the measurement's median lies from ``low`` to ``high``, as far as its interval can tell.
+
+    `SUPPORTED` if the whole interval lies between them, `REFUTED` if none of it does, and `CANNOT_TELL` if an end falls
+    inside of it. The interval is `Measurement.verdict_interval`; without one, below six samples that were not counted,
+    nothing can be told.
+
+    Args:
+        measurement: what was measured.
+        low, high: the ends of the claim; None leaves that side open.
+        strict: whether the ends themselves lie outside: to beat is more than to equal.
+        together: how many comparisons a reader takes together, for which the confidence is corrected (Bonferroni).
+
+    Raises:
+        ValueError: if both ends are None, ``low`` is above ``high``, or ``together`` is below 1.
+    """
+    if low is None and high is None:
+        raise ValueError("low or high must be given: without them every number would support the claim")
+    if low is not None and high is not None and low > high:
+        raise ValueError(f"low must not be above high, but {low} > {high}")
+    interval = measurement.verdict_interval(corrected(CONFIDENCE, together))
+    if interval is None:
+        return CANNOT_TELL
+    # By how much an end lies inside of the claim; where bounds are strict, an end on one lies outside.
+    above = [(interval.low - low, interval.high - low)] if low is not None else []
+    below = [(high - interval.high, high - interval.low)] if high is not None else []
+    if any(most < 0 or (strict and most == 0) for _, most in above + below):
+        return REFUTED
+    if all(least > 0 or (not strict and least == 0) for least, _ in above + below):
+        return SUPPORTED
+    return CANNOT_TELL
+
+
+def corrected(confidence: float, together: int) -> float:
+    """Return the confidence of each of ``together`` intervals that all hold with ``confidence`` (Bonferroni).
+
+    Raises:
+        ValueError: if ``together`` is below 1.
+    """
+    if together < 1:
+        raise ValueError(f"together must be at least 1, not {together}")
+    return 1 - (1 - confidence) / together
+
+
+def verdict_between_all(
+    measurements: Iterable[Measurement], low: float | None = None, high: float | None = None, *, strict: bool = False
+) -> str:
+    """Return the verdict on a claim that the medians of all measurements lie from ``low`` to ``high``.
+
+    `REFUTED` if one of them is, with the confidence corrected for their number, for any of them might have been.
+    `SUPPORTED` if each is, without correction, for it takes all of them. Arguments are those of `verdict_between`.
+
+    Raises:
+        ValueError: as `verdict_between`.
+    """
+    each = list(measurements)
+    together = max(1, len(each))
+    if REFUTED in [verdict_between(one, low, high, strict=strict, together=together) for one in each]:
+        return REFUTED
+    found = [verdict_between(one, low, high, strict=strict) for one in each]
+    return SUPPORTED if found and set(found) == {SUPPORTED} else CANNOT_TELL
+
+
+def verdict_of_all(verdicts: Iterable[str]) -> str:
+    """Return the verdict on a claim of several parts: `REFUTED` if one is, `SUPPORTED` if all are, else `CANNOT_TELL`.
+
+    Raises:
+        ValueError: if one of them is no verdict.
+    """
+    parts = set(verdicts)
+    if not parts <= set(VERDICTS):
+        raise ValueError(f"verdicts must be {', '.join(VERDICTS)}, not {', '.join(sorted(parts - set(VERDICTS)))}")
+    if REFUTED in parts:
+        return REFUTED
+    return SUPPORTED if parts == {SUPPORTED} else CANNOT_TELL

@@ -1,0 +1,99 @@
+"""Workloads of several kinds, timed in fresh processes, that show how far repeats differ; `repeats` reads them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tinytorch.perf.measuring import blas_threads, interleave
+from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.codec import from_json, to_json
+from tinytorch.perf.measuring.processes import answer_of
+from tinytorch.perf.measuring.repeats import (
+    Process,
+    Seen,
+    block_spread,
+    kept_path,
+    kept_processes,
+    looked,
+)
+from tinytorch.perf.measuring.sampling import rounds_in_block
+
+#: The latest processes that are kept.
+LATEST = 200
+_SAMPLES = 24
+
+
+def _workloads() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
+    """Return pairs of calls that do alike work: NumPy and Python alone, so that a fresh process is ready at once."""
+    draw = np.random.default_rng(0)
+    wide = [draw.standard_normal((1024, 1024)).astype(np.float32) for _ in range(2)]
+    square, vector, few = wide[0][:256, :256].copy(), wide[0][0].copy(), np.ones(4, np.float32)
+    rows, weights = wide[1][:64, :256].copy(), wide[1][:256, :256].copy()
+    x, room = wide[0][:512].copy(), np.empty((512, 1024), np.float32)
+
+    def chain() -> Any:
+        return 0.5 * x * (1.0 + x * (1.0 + 0.044715 * x * x))
+
+    def chain_in_place() -> Any:
+        np.multiply(x, 0.044715, out=room)
+        for step in (np.multiply, np.add, np.multiply, np.add, np.multiply):
+            step(room, x, out=room)
+        return room
+
+    return {
+        "four numbers": (lambda: few + few, lambda: few * few),
+        "a loop in Python": (lambda: sum(range(3000)), lambda: max(range(3000))),
+        "a million numbers": (lambda: wide[0] + wide[1], lambda: wide[0] * wide[1]),
+        "matrix x vector": (lambda: wide[0] @ vector, lambda: vector @ wide[0]),
+        "products": (lambda: square @ square, lambda: np.maximum(rows @ weights, 0) @ weights),
+        "elementwise operations": (chain, chain_in_place),
+        "reading 4 MiB": (lambda: wide[0].sum(), lambda: wide[0].max()),
+    }
+
+
+def one_process(seed: int) -> Process:
+    """Return what this process makes of the workloads."""
+    block, when = rounds_in_block(_SAMPLES), time.time()
+    with blas_threads(1):
+        functions = {f"{name}, {way}": call for name, pair in _workloads().items() for way, call in enumerate(pair)}
+        taken = interleave(functions, repeats=_SAMPLES, at_most_seconds=2.0, warmup_seconds=0.01, seed=seed)
+
+    def seen(samples: npt.NDArray[np.float64]) -> Seen:
+        return Seen(float(np.log(np.median(samples))), block_spread(samples.tolist(), block))
+
+    times = {name: np.array(one.samples) for name, one in taken.items()}
+    return Process(
+        when,
+        {name: seen(each) for name, each in times.items()},
+        {name: seen(times[f"{name}, 0"] / times[f"{name}, 1"]) for name in _workloads()},
+    )
+
+
+def look() -> None:
+    """Time the workloads in a fresh process, at first in two, and keep what it shows, in about a quarter of a second.
+
+    From now on measurements of this process know it, and it looks again every few seconds, between two of them.
+
+    Raises:
+        OSError: if the result cannot be written.
+        RuntimeError: if a process fails.
+    """
+    kept = kept_processes()
+    for _ in range(1 if kept else 2):
+        kept.append(from_json(answer_of(__name__, len(kept)), Process, "processes"))
+    path = kept_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    document = {"schema": "tinytorch-repeats", "schema_version": 1, "processes": to_json(kept[-LATEST:])}
+    write_whole(path, json.dumps(document))
+    looked()
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n" + json.dumps(to_json(one_process(json.loads(sys.stdin.read())))) + "\n")
