@@ -22,7 +22,7 @@ SCHEMA: dict[str, Any] = {
     "required": ["schema", "schema_version", "model", "input_shape", "backward", "summary", "ops", "layers"],
     "properties": {
         "schema": {"const": "tinytorch-profile"},
-        "schema_version": {"const": 1},
+        "schema_version": {"const": 2},
         "input_shape": {"type": "array", "items": {"type": "integer", "minimum": 1}},
         "backward": {"type": "boolean"},
         "wall_seconds": {"type": "number", "exclusiveMinimum": 0},
@@ -45,7 +45,9 @@ SCHEMA: dict[str, Any] = {
                     "flops": NUMBER_OR_NULL,
                     "allocated": {"type": "integer", "minimum": 0},
                     "of_roof": NUMBER_OR_NULL,
-                    "bound": {"enum": ["compute-bound", "memory-bound", "overhead-bound", "unclear", None]},
+                    "bound": {
+                        "enum": ["compute-bound", "memory-bound", "overhead-bound", "below every roof", "unclear", None]
+                    },
                 },
             },
         },
@@ -110,7 +112,9 @@ def test_a_forward_alone_has_a_verdict_and_no_backward(tmp_path: Path, capsys: p
     document = json.loads(target.read_text())
     jsonschema.validate(document, SCHEMA)
     assert {row["phase"] for row in document["ops"]} == {"forward"}
-    assert document["summary"]["bottleneck"] in ("compute", "memory", "overhead", "unclear")
+    assert document["summary"]["bottleneck"] in ("compute", "memory", "overhead", "none", "unclear")
+    predicted = document["summary"]["verdict"]["compute"]
+    assert (predicted["seconds"]["unit"], predicted["share"]["unit"]) == ("s", "%")
     lines = capsys.readouterr().out.splitlines()
     header = next(i for i, line in enumerate(lines) if line.startswith("op "))
     assert lines[header + 2].startswith("linear")

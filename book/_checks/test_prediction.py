@@ -11,8 +11,10 @@ from measured_book.records.predictions import PredictionForm, form_html
 from playwright.sync_api import Browser
 from playwright.sync_api import Page as Tab
 
-from tinytorch.perf.measuring import Measurement
+from tests.report.made_numbers import bounded
 from tinytorch.report.records import number_body
+
+NOT_APP: Any = None
 
 
 def _number(value: Any, unit: str | None = None) -> dict[str, Any]:
@@ -20,11 +22,13 @@ def _number(value: Any, unit: str | None = None) -> dict[str, Any]:
 
 
 RECORDS: list[dict[str, Any]] = [
-    _number(Measurement("speedup", (1.8, 1.85, 1.9, 1.92, 1.95, 2.0, 2.05, 1.88), "")),
-    _number(Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3), "s")),
+    _number(bounded(1.91, 1.8, 2.05)),
+    _number(bounded(1.12e-3, 1.0e-3, 1.3e-3, "s")),
     _number(0.4, "%"),
     _number(12345, "parameters"),
     {"kind": "verdict", "word": "slower"},
+    _number(bounded(1.05, 0.905, 9.0)),
+    _number(bounded(0.0, -0.006, 0.012, "points")),
 ]
 
 
@@ -54,7 +58,7 @@ def tab(browser: Browser, site: Path) -> Tab:
     ("number", "guess", "said"),
     [
         (1, "4", "too high, by a factor of 2.1"),
-        (1, "4×", "You said 4×; measured 1.9× [1.8 to 2.0×]"),
+        (1, "4×", "You said 4×; measured 1.91× [1.80 to 2.05×]"),
         (1, "1.9", "within the interval"),
         (1, "0.5", "too low, by a factor of 3.8"),
         (1, "2.1", "too high, by 9.9 %"),
@@ -66,6 +70,13 @@ def tab(browser: Browser, site: Path) -> Tab:
         (4, "12,345", ": right"),
         (4, "12345", ": right"),
         (4, "1e6", "too high, by a factor of 81"),
+        (6, "0.9", "You said 0.9×; measured between 0.9 and 9×: within the interval."),
+        (6, "9", "within the interval"),
+        (6, "18", "too high, by a factor of 2."),
+        (6, "0.45", "too low, by a factor of 2."),
+        (7, "0", "measured between −0.6 and 1.2\u00a0points: within the interval"),
+        (7, "-2", "too low, by 1.4 points"),
+        (7, "1.2", "within the interval"),
     ],
 )
 def test_a_guess_is_judged(tab: Tab, number: int, guess: str, said: str) -> None:
@@ -74,6 +85,14 @@ def test_a_guess_is_judged(tab: Tab, number: int, guess: str, said: str) -> None
     question.locator("input").press("Enter")
     assert said in question.get_by_role("status").inner_text()
     assert question.locator("details").get_attribute("open") is not None
+
+
+def test_of_what_is_not_resolved_no_guess_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {**_number(bounded(1.05, 0.9, 9.0)), "key": "key", "page": "page"}
+    form = PredictionForm("", reference="key", choices=None, ident="predict-1", scale=None)
+    for found, asked in ((known, True), ({**known, "interval": None}, False)):
+        monkeypatch.setattr(PredictionForm, "record", lambda *_, found=found: found)
+        assert bool(form.html(NOT_APP, "page")) is asked
 
 
 def test_the_unit_chosen_counts(tab: Tab) -> None:

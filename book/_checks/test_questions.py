@@ -14,12 +14,14 @@ STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
 CELL = """
 ```{code-cell} ipython3
 :tags: [remove-cell]
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Statistic
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Page
 
 page = Page("index")
-page.number("gain", Measurement("speedup", (1.8, 1.85, 1.9, 1.92, 1.95, 2.0, 2.05, 1.88), ""))
-page.number("latency", Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3), "s"))
+how = {"statistic": "median"}
+page.number("gain", Statistic("speedup", (1.91,) * 8, "", how, value=1.91, bounds=Interval(1.8, 2.05, 0.97)))
+page.number("latency", Statistic("a run", (1.12e-3,) * 7, "s", how, value=1.12e-3, bounds=Interval(1e-3, 1.3e-3, 0.97)))
 page.number("share", 0.4, unit="%", what="a share")
 page.number("parameters", 12345, unit="parameters", what="weights and biases")
 page.word("bottleneck", "slower", because="it gains {gain}")
@@ -144,8 +146,8 @@ def test_the_question_is_seen_and_the_answer_folded(page: BeautifulSoup) -> None
     (fold,) = first.select("details.predict-answer")
     assert not fold.has_attr("open")
     said = " ".join(fold.select_one("p").get_text().split())  # type: ignore[union-attr]
-    assert said.startswith("It is 1.9×")
-    assert "interval 1.8 to 2.0" in said
+    assert said.startswith("It is 1.91×")
+    assert "interval 1.80 to 2.05" in said
     assert "Because of" in fold.get_text()
     assert first.select("form")[0].has_attr("hidden")
     assert not first.select("form")[0].has_attr("action")
@@ -154,7 +156,7 @@ def test_the_question_is_seen_and_the_answer_folded(page: BeautifulSoup) -> None
 def test_a_label_and_a_verdicts_reason_are_shown(page: BeautifulSoup) -> None:
     assert _question(page, 2).select(".predict-label")[0].get_text() == "Question 1"
     answer = _question(page, 5).select("details p")[0].get_text()
-    assert answer.startswith("It is slower, because it gains 1.9×")
+    assert answer.startswith("It is slower, because it gains 1.91×")
     claim = _question(page, 6).select("details p")[0].get_text()
     assert claim.startswith("Refuted. It took 1.1")
 

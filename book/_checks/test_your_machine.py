@@ -27,7 +27,7 @@ from playwright.sync_api import Page as Tab
 
 from tests.report.made_measurements import made_measurements
 from tinytorch.report.measurements import LARGEST_BYTES, parse
-from tinytorch.report.numbers import format_interval, format_number
+from tinytorch.report.numbers import format_record
 
 BOOK = made_measurements("The book's")
 #: Markup that would run if it were ever taken for more than text.
@@ -92,21 +92,17 @@ def test_a_good_file_is_shown_beside_the_book_s(tab: Tab) -> None:
     mine = copy.deepcopy(BOOK)
     mine["label"] = "Mine"
     records = {record["key"]: record for record in mine["pages"][0]["records"]}
-    latency = records["latency"]
-    latency["value"] *= 2
-    latency["interval"] = {
-        **latency["interval"],
-        "low": latency["interval"]["low"] * 2,
-        "high": latency["interval"]["high"] * 2,
-    }
+    records["latency"]["value"] *= 2
+    records["latency"]["interval"] = {"low": 1.8e-3, "high": 2.2e-3, "confidence": 0.95}
     records["slow"]["verdict"] = "supported"
     assert "Of 1 claim both judge 0 alike and 1 differently." in give(tab, json.dumps(mine).encode())
     tab.locator("details.beside-page").evaluate("part => part.open = true")
     row = tab.locator("tr", has=tab.get_by_role("rowheader", name="made", exact=True)).first.inner_text()
     row = row.replace("\u00a0", " ")
-    assert "1.0 ms" in row
+    assert "1.00 ms" in row
+    assert "(0.90 to 1.10)" in row
     assert "2.0 ms" in row
-    assert "2.0×" in row
+    assert "2.0×\n(1.7 to 2.4)" in row
     claim = (
         tab.locator("details tr", has=tab.get_by_role("rowheader", name="Slow.", exact=True)).inner_text().split("\t")
     )
@@ -120,7 +116,7 @@ REFUSED = [
     (b'{"schema": NaN}', "This is no JSON"),
     (b"[]", "no file that tinytorch measure wrote"),
     (b'{"schema": "tinytorch-records"}', "a page's file of records"),
-    (changed(schema_version=2), "This file is of version 2; this book reads version 1"),
+    (changed(schema_version=3), "This file is of version 3; this book reads version 2"),
     (changed(schema_version=HOSTILE), "This file is of version <img"),
     (changed(pages=[0] * 100_000), "more than 1000 entries"),
     (b"[" * 50_000 + b"]" * 50_000, "no file that tinytorch measure wrote"),
@@ -169,6 +165,7 @@ def test_markup_in_any_text_is_shown_as_text(tab: Tab) -> None:
     mine = hostile(BOOK)
     assert parse(json.dumps(mine).encode(), "mine.json")["label"] == HOSTILE[:80]
     assert HOSTILE[:80] in give(tab, json.dumps(mine).encode())
+    tab.locator("details.beside-page").evaluate("part => part.open = true")
     assert tab.locator(".your-machine-results").inner_text().count("<img src=x onerror") > 5
     assert tab.locator(".your-machine img, .your-machine script, .your-machine svg").count() == 0
 
@@ -228,25 +225,50 @@ def test_the_browser_and_the_command_agree_on_what_can_be_used(tab: Tab) -> None
 
 def test_numbers_look_as_they_do_in_the_book(tab: Tab) -> None:
     chance = random.Random(1)
-    cases = []
+    cases: list[dict[str, Any]] = []
     for unit in ("s", "B", "FLOP/s", "B/s", "%", "points", "", "1", "items/s"):
-        for _ in range(60):
-            value = chance.uniform(1, 10) * 10 ** chance.randint(-9, 13)
-            half = None if chance.random() < 0.3 else value * 10 ** chance.uniform(-4, -0.3)
-            cases.append([value, unit, half])
-    cases += [[0.0, "s", None], [999.6e-6, "s", None], [0.0, "", 0.1]]
-    shown = tab.evaluate(
-        """cases => cases.map(([value, unit, half]) => {
-          const made = machines.formatNumber(value, unit, half);
-          return [made.text, half === null ? "" : machines.formatInterval(value - half, value + half, made)];
-        })""",
-        cases,
-    )
-    for (value, unit, half), (text, interval) in zip(cases, shown, strict=True):
-        like = format_number(value, unit, half_width=half)
-        assert text == like.text, (value, unit, half)
-        if half is not None:
-            assert interval == format_interval(value - half, value + half, like), (value, unit, half)
+        for _ in range(150):
+            value = chance.choice((1, 1, -1)) * chance.uniform(1, 10) * 10 ** chance.randint(-9, 13)
+            below, above = (chance.choice((0.0, 10 ** chance.uniform(-6, 2))) * abs(value) for _ in range(2))
+            interval = None if chance.random() < 0.2 else {"low": value - below, "high": value + above}
+            cases.append(
+                {"kind": "measured", "value": value, "unit": unit, "interval": interval, "n": 1 + bool(interval)}
+            )
+    for value, ends in (
+        (0.0, None), (999.6e-6, None), (0.0, (0.0, 0.1)), (2.93, (0.0029, 1308.0)), (999.6e-6, (998e-6, 1001e-6))
+    ):  # fmt: skip
+        interval = None if ends is None else {"low": ends[0], "high": ends[1]}
+        cases += [
+            {"kind": "measured", "value": value, "unit": unit, "interval": interval, "n": 7} for unit in ("s", "")
+        ]
+    for kind, value, unit in (
+        ("counted", 12345, "1"), ("counted", 7_372_800, "B"), ("counted", 1000, "B"), ("derived", 12345, "positions"),
+        ("derived", 0.25, "s"), ("modelled", 1234.5, "B/s"),
+    ):  # fmt: skip
+        cases.append({"kind": kind, "value": value, "unit": unit, "interval": None, "n": 1})
+    shown = tab.evaluate("cases => cases.map(machines.numberText)", cases)
+    for case, made in zip(cases, shown, strict=True):
+        like = format_record(case)
+        expected = {"text": like.text, "cell": like.cell_text, "beside": like.beside, "interval": like.interval}
+        assert made == expected, case
+    assert sum(made["text"].startswith("between") for made in shown) > 100
+    assert sum(made["text"] == "not resolved" for made in shown) == 4
+
+
+def test_what_is_not_resolved_is_no_roof_no_point_and_no_ratio(tab: Tab) -> None:
+    mine = copy.deepcopy(BOOK)
+    mine["label"] = "Mine"
+    records = {record["key"]: record for record in mine["pages"][0]["records"]}
+    records["latency"]["interval"] = None
+    for row in records["roofs"]["rows"]:
+        for cell in row:
+            if isinstance(cell, dict) and cell["kind"] == "measured":
+                cell["interval"] = None
+    give(tab, json.dumps(mine).encode())
+    tab.locator("details.beside-page").evaluate("part => part.open = true")
+    row = tab.locator("tr", has=tab.get_by_role("rowheader", name="made", exact=True)).first
+    assert [said.replace("\u00a0", " ") for said in row.locator("td").all_inner_texts()][1:] == ["not resolved", "–"]
+    assert tab.evaluate("made => machines.roofline(made, 'Mine', 'yours')", mine) is None
 
 
 def test_the_ratio_of_two_machines_covers_the_true_one_as_often_as_it_says(tab: Tab) -> None:
@@ -292,8 +314,8 @@ def test_every_roof_and_point_says_its_value_to_the_keyboard(tab: Tab) -> None:
         target.focus()
         assert readout.inner_text() == target.get_attribute("aria-label")
         said.append(said_by(readout))
-    assert "FP32 of the book's machine, 1 thread: 100 GFLOP/s (95 to 105 GFLOP/s)" in said
-    assert "memory of the book's machine, 1 thread: 10.0 GB/s (9.5 to 10.5 GB/s)" in said
+    assert "FP32 of the book's machine, 1 thread: 100 GFLOP/s (95 to 105)" in said
+    assert "memory of the book's machine, 1 thread: 10.0 GB/s (9.5 to 10.5)" in said
     assert len(said) == 4
     tab.get_by_label("all cores").check()
     assert "2 threads" in str(tab.locator(".explorer-chart [tabindex='0']").first.get_attribute("aria-label"))

@@ -11,11 +11,12 @@
     return grouped === "" ? NaN : Number(grouped);
   };
 
-  /** Returns how far a guess is off, in words. All numbers are in the base unit. */
+  /** Returns how far a guess is off, in words: from the value, or where two ends are shown from the nearer. In base units. */
   const judged = (guess, about) => {
-    const value = Number(about.value);
-    if (about.low !== undefined && guess >= Number(about.low) && guess <= Number(about.high)) return "within the interval";
-    if (Math.abs(guess - value) <= Number(about.tolerance)) return "right";
+    const [low, high] = [Number(about.low), Number(about.high)];
+    const slack = 1e-9 * Math.abs(guess); // 1.1 times a thousandth is a little more than 0.0011
+    if (guess + slack >= low && guess - slack <= high) return about.right;
+    const value = about.value === undefined ? (guess > high ? high : low) : Number(about.value);
     const direction = guess > value ? "too high" : "too low";
     if (about.scale === "log" && guess > 0) {
       const factor = Math.max(guess / value, value / guess);
@@ -80,7 +81,7 @@
   };
 
   const check = (form, unfold) => {
-    const isNumber = form.dataset.value !== undefined;
+    const isNumber = form.dataset.low !== undefined;
     const said = isNumber ? numberOutcome(form) : choiceOutcome(form);
     const outcome = form.parentElement.querySelector(".predict-outcome");
     outcome.textContent = said ?? (isNumber ? "Type a number, such as 2.5." : "Choose one of the answers.");

@@ -67,9 +67,9 @@ globalThis.machines ??= {};
   };
 
   const words = (roof, owner) => {
-    const { text, interval } = machines.numberText(roof.number);
+    const { cell, beside } = machines.numberText(roof.number);
     const holds = roof.holds ? `, holds ${machines.formatNumber(roof.holds, "B", null, true).text}` : "";
-    return `${roof.name} of ${owner}: ${text}${interval ? ` (${interval})` : ""}${holds}`;
+    return `${roof.name} of ${owner}: ${`${cell} ${beside}`.trim()}${holds}`;
   };
 
   const slope = (paper, level, peaks, one, onShow) => {
@@ -142,9 +142,9 @@ globalThis.machines ??= {};
   };
 
   const pointWords = (spot, one) => {
-    const { text, interval } = machines.numberText(spot.number);
+    const { cell, beside } = machines.numberText(spot.number);
     const where = `${machines.formatNumber(spot.intensity, "FLOP/B").text}`;
-    return `${spot.name} on ${one.name}: ${text}${interval ? ` (${interval})` : ""} at ${where}${spot.words ? `, ${spot.words}` : ""}`;
+    return `${spot.name} on ${one.name}: ${`${cell} ${beside}`.trim()} at ${where}${spot.words ? `, ${spot.words}` : ""}`;
   };
 
   /**

@@ -11,6 +11,9 @@ globalThis.machines ??= {};
   const rowsOf = (found) =>
     (found?.rows ?? []).map((row) => new Map(found.columns.map((column, index) => [column.key, row[index]])));
 
+  /** Whether a number has a place on logarithmic axes. */
+  const isShown = (number) => number?.value > 0 && machines.isResolved(number);
+
   const spread = (number) => number.interval ?? { low: number.value, high: number.value };
 
   const roofOf = (row) => ({
@@ -26,7 +29,7 @@ globalThis.machines ??= {};
    * @returns {{name, kind, sets: {threads, peaks, levels}[], points}|null}
    */
   machines.roofline = (document, name, kind) => {
-    const rows = rowsOf(table(document, "roofs")).filter((row) => row.get("rate")?.value > 0 && row.get("threads")?.value >= 1);
+    const rows = rowsOf(table(document, "roofs")).filter((row) => isShown(row.get("rate")) && row.get("threads")?.value >= 1);
     const sets = [...new Set(rows.map((row) => row.get("threads").value))].map((threads) => {
       const own = rows.filter((row) => row.get("threads").value === threads);
       const of = (what) => own.filter((row) => row.get("of") === what).map(roofOf);
@@ -34,7 +37,7 @@ globalThis.machines ??= {};
     });
     const drawable = sets.filter((set) => set.peaks.length && set.levels.length);
     const points = rowsOf(table(document, "ops"))
-      .filter((row) => row.get("intensity")?.value > 0 && row.get("attained")?.value > 0)
+      .filter((row) => row.get("intensity")?.value > 0 && isShown(row.get("attained")))
       .map((row) => ({
         name: String(row.get("name")),
         intensity: row.get("intensity").value,

@@ -6,7 +6,7 @@
   const sortKey = (cell) => {
     if (cell.dataset.value !== undefined) return Number(cell.dataset.value);
     const text = cell.textContent.trim();
-    return text === "–" ? null : text;
+    return ["–", "not resolved"].includes(text) ? null : text;
   };
 
   const compareKeys = (a, b) => {

@@ -5,7 +5,9 @@ globalThis.machines ??= {};
 
 {
   const NO_BREAK = "\u00a0";
+  const NOT_RESOLVED = "not resolved";
   const MOST_DIGITS = 4;
+  const DIGITS_WITHOUT_INTERVAL = 3;
   const STEPS = [[1, ""], [1e3, "k"], [1e6, "M"], [1e9, "G"], [1e12, "T"]];
   const decimal = (unit) => STEPS.map(([factor, prefix]) => [factor, prefix + unit]);
   const SCALES = new Map([
@@ -20,45 +22,81 @@ globalThis.machines ??= {};
   const FRACTIONS = ["%", "points"];
   const scalesOf = (unit) => SCALES.get(unit) ?? [[1, unit]];
 
-  /** The power of ten of the first significant digit; 0 for zero. */
-  const magnitude = (value) => (value ? Number(value.toExponential().split("e")[1]) : 0);
+  // Fractions of whole numbers, {top, bottom}: a float stands for a number of twelve digits, so that 0.1 + 0.2 is three tenths.
 
-  const toDecimals = (value, decimals) => {
-    if (decimals >= 0) return Number(value.toFixed(Math.min(decimals, 100)));
-    const step = 10 ** -decimals;
-    return Math.round(value / step) * step;
+  const power = (place) => 10n ** BigInt(place);
+  const fraction = (units, place) => (place < 0 ? { top: units, bottom: power(-place) } : { top: units * power(place), bottom: 1n });
+  const exactly = (digits) => {
+    const [, sign, whole, part = "", exponent = "0"] = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/.exec(digits);
+    return fraction(BigInt(sign + whole + part), Number(exponent) - part.length);
+  };
+  const over = (a, b) => ({ top: a.top * b.bottom, bottom: a.bottom * b.top });
+  const minus = (a, b) => ({ top: a.top * b.bottom - b.top * a.bottom, bottom: a.bottom * b.bottom });
+  const isBelow = (a, b) => minus(a, b).top < 0n;
+  const size = (units) => (units < 0n ? -units : units);
+
+  /** The power of ten of the first digit; 0 for zero. */
+  const magnitude = ({ top, bottom }) => {
+    if (top === 0n) return 0;
+    const most = String(size(top)).length - String(bottom).length;
+    return isBelow({ top: size(top), bottom }, fraction(1n, most)) ? most - 1 : most;
   };
 
-  const decimalsOf = (value, half, digits) => {
-    if (half === null) return value ? digits - 1 - magnitude(value) : 0;
-    if (half === 0) return value ? MOST_DIGITS - 1 - magnitude(value) : 0;
-    const uncertain = -Math.floor(Math.log10(half));
-    if (!value) return uncertain;
-    const fewest = Math.min(1 - magnitude(value), uncertain + 1);
-    return Math.min(Math.max(uncertain, fewest), MOST_DIGITS - 1 - magnitude(value));
+  /** How many times 10 ** place it is, as a whole number: the "nearest" (of two the even one), or that "below" or "above". */
+  const rounded = (value, place, which = "nearest") => {
+    const { top, bottom } = over(value, fraction(1n, place));
+    const below = top / bottom - (top % bottom < 0n ? 1n : 0n);
+    const rest = top - below * bottom;
+    if (rest === 0n || which === "below") return below;
+    if (which === "above") return below + 1n;
+    return 2n * rest > bottom || (2n * rest === bottom && below % 2n !== 0n) ? below + 1n : below;
   };
 
-  /** The rounded value and its decimals, settled where rounding carries into a new digit. */
-  const rounded = (value, half, digits) => {
-    const decimals = decimalsOf(value, half, digits);
-    const first = toDecimals(value, decimals);
-    const settled = first ? decimalsOf(first, half, digits) : decimals;
-    return settled < decimals ? [toDecimals(first, settled), settled] : [first, decimals];
+  /** Units of 10 ** place with comma groups and a true minus; as a power of ten if very small or large. */
+  const written = (units, place) => {
+    const digits = String(size(units));
+    const first = digits.length - 1 + place;
+    if (units !== 0n && (first < -4 || first >= 15)) {
+      const raised = String(first).replace(/./g, (sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[sign] ?? "⁻");
+      return `${written(units, place - first)}${NO_BREAK}×${NO_BREAK}10${raised}`;
+    }
+    const decimals = Math.max(-place, 0);
+    const all = (digits + "0".repeat(Math.max(place, 0))).padStart(decimals + 1, "0");
+    const whole = all.slice(0, all.length - decimals).replace(/\B(?=(\d{3})+$)/g, ",");
+    return `${units < 0n ? "\u2212" : ""}${whole}${decimals ? `.${all.slice(-decimals)}` : ""}`;
   };
 
-  const written = (value, decimals) => {
-    const [whole, part] = Math.abs(value).toFixed(Math.min(Math.max(decimals, 0), 100)).split(".");
-    const text = whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part ? `.${part}` : "");
-    return value < 0 ? `\u2212${text}` : text;
+  /** The end of an interval beside its value, rounded outwards; finer where it would become zero. */
+  const end = (value, place, which) => {
+    const units = rounded(value, place, which);
+    if (units !== 0n || value.top === 0n) return written(units, place);
+    return written(rounded(value, magnitude(value), which), magnitude(value));
   };
 
-  const digitsText = (value, decimals) => {
-    const size = Math.abs(value);
-    if (!size || (size >= 1e-4 && size < 1e15)) return written(value, decimals);
-    const power = magnitude(value);
-    const raised = String(power).replace(/./g, (sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[sign] ?? "⁻");
-    const mantissa = Number(value.toExponential().split("e")[0]);
-    return `${written(mantissa, Math.max(decimals + power, 0))}${NO_BREAK}×${NO_BREAK}10${raised}`;
+  /** The end of an interval that stands without its value, rounded outwards to two digits. */
+  const endAlone = (value, which) => {
+    if (value.top === 0n) return "0";
+    const place = magnitude(value) - 1;
+    const units = rounded(value, place, which);
+    return units % 10n === 0n ? written(units / 10n, place + 1) : written(units, place);
+  };
+
+  /** The value as it is shown: [units, place]. */
+  const settled = (value, ends, digits) => {
+    const placeFor = (near) => {
+      if (!ends) return near.top === 0n ? 0 : magnitude(near) - digits + 1;
+      const finest = near.top === 0n ? 0 : magnitude(near) - MOST_DIGITS + 1;
+      const { top, bottom } = minus(ends[1], ends[0]);
+      return top === 0n ? finest : Math.max(magnitude({ top, bottom: 4n * bottom }), finest);
+    };
+    const at = (place) => {
+      const near = ["nearest", "below", "above"].map((which) => rounded(value, place, which));
+      const isInside = (units) => !ends || !(isBelow(fraction(units, place), ends[0]) || isBelow(ends[1], fraction(units, place)));
+      return [near.find(isInside) ?? near[0], place];
+    };
+    const [units, place] = at(placeFor(value));
+    const carried = placeFor(fraction(units, place));
+    return carried > place ? at(carried) : [units, place];
   };
 
   const fittingScale = (value, unit) => {
@@ -67,51 +105,75 @@ globalThis.machines ??= {};
     return Math.max(scales.findLastIndex(([factor]) => Math.abs(value) >= factor), 0);
   };
 
-  const shown = (digits, symbol, factor, decimals) => {
+  /**
+   * A number in parts: `cell` as in a table, `beside` behind it, `text` as in a sentence, and `interval`, all with the
+   * unit but `beside`.
+   */
+  const formatted = (digits, symbol, low = "", high = "") => {
     const joiner = symbol === "" || symbol === "×" ? "" : NO_BREAK;
-    return { digits, unit: symbol, factor, decimals, text: `${digits}${joiner}${symbol}`, joiner };
+    const ends = low === high ? low : `${low} to ${high}`;
+    const withUnit = (text) => `${text}${joiner}${symbol}`;
+    return {
+      cell: withUnit(digits || ends || NOT_RESOLVED),
+      beside: digits && low !== high ? `(${ends})` : "",
+      text: withUnit(digits || (low ? `between ${low} and ${high}` : NOT_RESOLVED)),
+      interval: ends ? withUnit(ends) : "",
+    };
+  };
+
+  const inScale = (value, [factor]) => over(exactly(value.toPrecision(12)), exactly(String(factor)));
+
+  const oneValue = (value, unit, ends, digits) => {
+    const scales = scalesOf(unit);
+    const scaledBy = (scale) => settled(inScale(value, scale), ends?.map((one) => inScale(one, scale)), digits);
+    const index = fittingScale(value, unit);
+    const next = scales[index + 1];
+    const isCarried = next && !isBelow(fraction(size(scaledBy(next)[0]), scaledBy(next)[1]), fraction(1n, 0));
+    const scale = isCarried ? next : scales[index];
+    const [units, place] = scaledBy(scale);
+    const text = written(units, place);
+    if (!ends) return formatted(text, scale[1]);
+    if (ends[0] === ends[1]) return formatted(text, scale[1], text, text);
+    return formatted(text, scale[1], end(inScale(ends[0], scale), place, "below"), end(inScale(ends[1], scale), place, "above"));
+  };
+
+  const twoEnds = ([low, high], unit) => {
+    const scale = scalesOf(unit)[fittingScale(Math.max(Math.abs(low), Math.abs(high)), unit)];
+    return formatted("", scale[1], endAlone(inScale(low, scale), "below"), endAlone(inScale(high, scale), "above"));
   };
 
   /**
-   * A value as the book shows it.
+   * A value as the book shows it, in the parts of `formatted`.
    * @param {number} value in base units.
    * @param {string} unit the base unit.
-   * @param {number|null} half half of the interval's width; null where there is none.
+   * @param {number[]|null} ends of its interval; null where there is none.
    * @param {boolean} exact whether it was counted.
    */
-  machines.formatNumber = (value, unit, half = null, exact = false) => {
-    let digits = 3;
-    if (exact && half === null && Number.isSafeInteger(value) && !FRACTIONS.includes(unit)) {
-      if (unit !== "B" || Math.abs(value) < 10240) return shown(written(value, 0), unit === "1" ? "" : unit, 1, 0);
-      digits = MOST_DIGITS;
+  machines.formatNumber = (value, unit, ends = null, exact = false) => {
+    if (ends) {
+      const [low, high] = [Math.min(ends[0], value), Math.max(ends[1], value)];
+      return high - low > Math.abs(value) ? twoEnds([low, high], unit) : oneValue(value, unit, [low, high], MOST_DIGITS);
     }
-    const scales = scalesOf(unit);
-    let index = fittingScale(value, unit);
-    const inScale = ([factor]) => rounded(value / factor, half === null ? null : half / factor, digits);
-    if (index + 1 < scales.length && Math.abs(inScale(scales[index + 1])[0]) >= 1) index += 1;
-    const [number, decimals] = inScale(scales[index]);
-    return shown(digitsText(number, decimals), scales[index][1], scales[index][0], decimals);
+    if (!exact || !Number.isSafeInteger(value) || FRACTIONS.includes(unit)) return oneValue(value, unit, null, DIGITS_WITHOUT_INTERVAL);
+    if (unit === "B" && Math.abs(value) >= 10240) return oneValue(value, unit, null, MOST_DIGITS);
+    return formatted(written(BigInt(value), 0), unit === "1" ? "" : unit);
   };
 
-  /** Both ends in the unit of `like`, with digits enough to tell them apart. */
-  machines.formatInterval = (low, high, like) => {
-    const ends = [low / like.factor, high / like.factor];
-    let decimals = like.decimals;
-    const same = () => new Set(ends.map((end) => toDecimals(end, decimals))).size === 1;
-    while (low < high && decimals < like.decimals + 6 && same()) decimals += 1;
-    const texts = ends.map((end) => digitsText(toDecimals(end, decimals), decimals));
-    return `${texts[0]} to ${texts[1]}${like.joiner}${like.unit}`;
-  };
+  /** Whether anything is known of where a record's number lies: several samples without an interval tell nothing. */
+  machines.isResolved = ({ interval, n }) => interval !== null || !(n > 1);
 
-  /** A record's number as {text, interval}; interval is "" where it has none. */
+  /** Units in which a whole number that was computed is no count: it is as approximate as what it was computed from. */
+  const COMPUTED = ["", "s", ...FRACTIONS];
+
+  /** A record's number as the book shows it, in the parts of `formatted`. */
   machines.numberText = (number) => {
-    const { interval } = number;
-    const half = interval ? (interval.high - interval.low) / 2 : null;
-    const like = machines.formatNumber(number.value, number.unit, half, number.kind === "counted");
-    return { text: like.text, interval: interval ? machines.formatInterval(interval.low, interval.high, like) : "" };
+    const { value, unit, interval, kind } = number;
+    if (!machines.isResolved(number)) return formatted("", "");
+    const exact = kind === "counted" || (kind === "derived" && !COMPUTED.includes(unit));
+    return machines.formatNumber(value, unit, interval && [interval.low, interval.high], exact);
   };
 
-  const ends = (number) => {
+  const endsOf = (number) => {
     if (number.interval) return number.interval;
     return number.kind === "measured" ? null : { low: number.value, high: number.value };
   };
@@ -123,9 +185,10 @@ globalThis.machines ??= {};
    */
   machines.ratio = (above, below) => {
     if (above.unit !== below.unit || FRACTIONS.includes(above.unit)) return null;
+    if (!machines.isResolved(above) || !machines.isResolved(below)) return null;
     const [a, b] = [above.value, below.value];
     if (!(a > 0 && b > 0)) return null;
-    const [forA, forB] = [ends(above), ends(below)];
+    const [forA, forB] = [endsOf(above), endsOf(below)];
     if (!forA || !forB || !(forA.low > 0 && forB.low > 0)) return { value: a / b, low: null, high: null };
     const apart = (larger, smaller) => Math.max(Math.log(larger / smaller), 0);
     const down = Math.hypot(apart(a, forA.low), apart(forB.high, b));

@@ -31,10 +31,10 @@ globalThis.machines ??= {};
   };
 
   const numberCell = (number) => {
-    const { text, interval } = machines.numberText(number);
+    const { cell, beside } = machines.numberText(number);
     const model = number.kind === "modelled" ? element("span", { class: "kind-tag" }, "model") : null;
-    const range = interval ? element("span", { class: "spread" }, interval) : null;
-    return element("span", { class: "beside-number" }, text, model, " ", range);
+    const range = beside ? element("span", { class: "spread" }, beside) : null;
+    return element("span", { class: "beside-number" }, cell, model, " ", range);
   };
 
   const ratioCell = (yours, book) => {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.perf.made_ceilings import made_ceilings, spread
+from tests.perf.made_ceilings import made_ceilings
+from tests.report.made_numbers import bounded
 from tinytorch.chapters.your_machine import ROOF_COLUMNS, roof_rows
 from tinytorch.report.measurements import document, page_entry
 from tinytorch.report.page import Page
@@ -12,7 +13,7 @@ from tinytorch.report.records import Json, page_file
 def made_page(name: str = "your_machine") -> Json:
     """Return a page's file of records."""
     page = Page(name)
-    page.number("latency", spread(1e-3, "s", 0.1))
+    page.number("latency", bounded(1e-3, 0.9e-3, 1.1e-3, "s", name="made"))
     page.number("parameters", 12345, unit="parameters", what="weights")
     page.word("bound", "memory-bound", because="it takes {latency}")
     page.absent("other", reason="The engine is not here.")

@@ -9,14 +9,20 @@ import sys
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from tinytorch.perf.host.background_load import Neighbours
 from tinytorch.perf.host.pinned_threads import allowed_cores
-from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.comparison import CANNOT_TELL
-from tinytorch.report import Page
-from tinytorch.report.claims import REFUTED, SUPPORTED
+from tinytorch.perf.measuring import Measurement, difference, ratio
+from tinytorch.perf.measuring.comparison import FASTER, compare_paired
+from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
+from tinytorch.perf.measuring.noise import NoiseFloor
+from tinytorch.report import Column, Page
 from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, caution, had_less_than_a_core
+from tinytorch.report.records import DISTURBED, NOISE, UNMEASURED, page_file, schema
+
+#: The kinds of records that say a verdict.
+KINDS = ("claim", "verdict")
 
 
 def timed(share: float, threads: int = 1) -> Measurement:
@@ -35,9 +41,70 @@ def judged(share: float, others: float, monkeypatch: pytest.MonkeyPatch, threads
     return [record.to_json() for record in page.records[-3:]]
 
 
+def in_turns(before: float, after: float) -> tuple[Measurement, Measurement]:
+    """Return two measurements taken in turns, of which one is twice as fast, with these shares of a core."""
+    made = []
+    for name, other, scale, share in (("before", "after", 2.0, before), ("after", "before", 1.0, after)):
+        samples = tuple(scale * sample for sample in 5 * timed(1.0).samples)
+        how = {"cpu_per_wall": share, "blas_threads": 1, "interleaved_with": [other]}
+        made.append(Measurement(name, samples, "s", how))
+    return made[0], made[1]
+
+
+def of_both(before: float, after: float, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what a page says of a ratio, a difference and a comparison of two measurements, while others are busy."""
+    monkeypatch.setattr(Neighbours, "cores", lambda _: 1.0)
+    page = Page("busy")
+    one, other = in_turns(before, after)
+    page.number("ratio", ratio(one, other))
+    page.number("more", difference(one, other, "more"))
+    page.word("ratio-word", FASTER, because="it is {ratio}")
+    page.word("more-word", "more", because="it is {more}")
+    page.claim("claim", statement="Fast.", source="Folklore", verdict=SUPPORTED, evidence="It is {ratio}.")
+    page.noise = NoiseFloor("made", (), Measurement("made", (1.001,), ""))
+    page.compare("compared", compare_paired(one, other))
+    said = [record.body for record in page.records if record.kind in KINDS]
+    return [body["word"] if "word" in body else body["verdict"] for body in said]
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.5, 1.0), (1.0, 0.5), (0.5, 0.5)])
+def test_what_is_made_of_two_measurements_is_withheld_if_others_took_time_from_either(
+    before: float, after: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert of_both(before, after, monkeypatch) == [CANNOT_TELL] * 4
+
+
+def test_what_is_made_of_two_quiet_measurements_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert of_both(1.0, 1.0, monkeypatch) == [FASTER, "more", SUPPORTED, FASTER]
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.5, 1.0), (1.0, 0.5), (1.0, 1.0)])
+def test_verdicts_in_a_table_are_withheld_in_the_rows_that_were_disturbed(
+    before: float, after: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Neighbours, "cores", lambda _: 1.0)
+    quiet, both = ratio(*in_turns(1.0, 1.0)), ratio(*in_turns(before, after))
+    rows: list[dict[str, Any]] = [
+        {"name": FASTER, "gain": quiet, "verdict": FASTER},
+        {"name": FASTER, "gain": both, "verdict": FASTER},
+        {"name": "open", "gain": both, "verdict": CANNOT_TELL},
+        {"name": "none", "gain": None, "verdict": None},
+    ]
+    columns = [Column("name", "Name"), Column("gain", "Gain"), Column("verdict", "Verdict", judged=True)]
+    page = Page("busy")
+    table = page.table("gains", rows, columns, caption="Gains").record.to_json()
+    is_quiet = (before, after) == (1.0, 1.0)
+    expected = [FASTER, FASTER if is_quiet else CANNOT_TELL, CANNOT_TELL, None]
+    assert [row["verdict"] for row in table["rows"]] == expected
+    assert [row["name"] for row in table["rows"]] == [FASTER, FASTER, "open", "none"]
+    assert table.get("withheld", 0) == (0 if is_quiet else 1)
+    Draft202012Validator(schema()).validate(page_file("busy", page.records))
+
+
 def test_a_claim_and_a_word_on_a_disturbed_number_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     claim, named, besides = judged(0.5, 1.0, monkeypatch)
     assert claim["verdict"] == named["word"] == besides["word"] == CANNOT_TELL
+    assert claim["undecided"] == named["undecided"] == besides["undecided"] == DISTURBED
     assert claim["evidence"] == f"It took {{time}}. {WITHHELD}"
     assert named["because"] == f"{WITHHELD_WORD}: it took {{time}}"
     assert besides["because"] == f"{WITHHELD_WORD}: it took long"
@@ -51,6 +118,33 @@ def test_a_claim_and_a_word_on_a_disturbed_number_are_not_judged(monkeypatch: py
 def test_others_are_judged(share: float, others: float, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     claim, named, besides = judged(share, others, monkeypatch, threads)
     assert (claim["verdict"], named["word"], besides["word"]) == (SUPPORTED, "slow", "slow")
+    assert not any("undecided" in record for record in (claim, named, besides))
+
+
+def test_what_nothing_withholds_says_why_it_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Neighbours, "cores", lambda _: 1.0)
+    page = Page("busy")
+    page.number("time", timed(0.5))
+    page.absent("other", reason="It is not here.")
+    page.word("open", CANNOT_TELL, because="it took {time}")
+    page.word("missing", CANNOT_TELL, because="it took {time}", numbers=["other"])
+    told = {"statement": "Slow.", "source": "Folklore", "verdict": CANNOT_TELL}
+    page.claim("claim-open", evidence="It took {time}.", **told)
+    page.claim("claim-missing", evidence="It took {other}.", **told)
+    said = [record.to_json() for record in page.records[-4:]]
+    assert [record["undecided"] for record in said] == [NOISE, UNMEASURED, NOISE, UNMEASURED]
+    assert said[0]["because"] == "it took {time}"
+    assert (said[0]["numbers"], said[1]["numbers"]) == (["time"], ["other", "time"])
+    Draft202012Validator(schema()).validate(page_file("busy", page.records))
+
+
+def test_a_word_in_a_table_is_withheld_as_a_word_in_the_text_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Neighbours, "cores", lambda _: 1.0)
+    page = Page("busy")
+    assert page.told("slow", timed(1.0), timed(0.5)) == CANNOT_TELL
+    assert page.told("slow", timed(1.0)) == "slow"
+    monkeypatch.setattr(Neighbours, "cores", lambda _: 0.0)
+    assert page.told("slow", timed(0.5)) == "slow"
 
 
 def test_a_word_rests_on_numbers_of_its_page() -> None:
@@ -80,7 +174,7 @@ import numpy as np
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring import interleave, limit_blas_threads
 from tinytorch.report import Page
-from tinytorch.report.claims import verdict_between
+from tinytorch.perf.measuring.judge import verdict_between
 limit_blas_threads(1)
 page = Page("both")
 data = np.ones(1_000_000)
@@ -102,7 +196,6 @@ def verdicts_of(page: str) -> tuple[dict[str, str], list[dict[str, Any]]]:
     return said, records
 
 
-KINDS = ("claim", "verdict")
 #: Whether a process may choose its core; where none may, a page waits only if all cores are busy.
 CHOOSES = hasattr(os, "sched_setaffinity")
 UNDECIDED = (CANNOT_TELL,)

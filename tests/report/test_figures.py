@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import sys
 from xml.etree import ElementTree as ET
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation
 
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report.colors import color
-from tinytorch.report.figures import INK, bars, check_figure, line, page_svg, settle, subplots, to_body
+from tinytorch.report.figures import INK, alt_of, bars, check_figure, line, page_svg, settle, subplots, to_body
 
 ALT = "Two bars; the first is twice as long."
 SVG = "{http://www.w3.org/2000/svg}"
@@ -189,6 +193,52 @@ def test_lines_on_one_axis_share_its_unit() -> None:
     assert axes.containers[1].lines[0].get_ydata() == pytest.approx([1e-3, 2e-3])
     with pytest.raises(ValueError, match="must be in 's'"):
         line(axes, [1], [run(1.0, unit="B")], quantity="size", variant="cached")
+
+
+def unknown(median: float) -> Statistic:
+    return Statistic("run", (median,) * 3, "s", {}, value=median, bounds=Interval(0.0, math.inf, math.nan))
+
+
+def test_no_bar_stands_for_an_interval_wider_than_its_value_and_words_for_what_is_not_resolved() -> None:
+    figure, axes = subplots()
+    wide = Statistic("run", (1e-3, 2e-3), "s", {}, value=2e-3, bounds=Interval(0.9e-3, 9e-3, 0.95))
+    labels = ["sure", "wide", "lost"]
+    bars(axes, labels, [run(1e-3), wide, unknown(5e-3)], quantity="latency", variants="numpy")
+    assert [patch.get_width() for patch in axes.patches] == pytest.approx([1.0, 0.0, 0.0])
+    segments = [segment for segment in axes.collections[-1].get_segments() if len(segment)]
+    drawn_ends = [tuple(segment[:, 0]) for segment in segments if not any(map(math.isnan, segment[:, 0]))]
+    assert drawn_ends[1] == pytest.approx((0.9, 9.0))
+    assert len(drawn_ends) == 2
+    (said,) = (text for text in axes.texts if "not resolved" in text.get_text())
+    assert isinstance(said, Annotation)
+    assert said.xy == (0.0, 2.0)
+    assert alt_of(figure, ALT) == f"{ALT} Not resolved: lost."
+    check_figure(figure, caption="A caption.", alt=ALT, key="two")
+    axes.set_xscale("log")
+    assert "not resolved" in drawn_words(figure)
+
+
+def drawn_words(figure: Figure) -> str:
+    return " ".join(element.text or "" for element in drawn(figure).iter(f"{SVG}text"))
+
+
+def test_a_line_has_a_gap_where_nothing_is_known_and_no_marker_where_the_interval_is_wider_than_its_value() -> None:
+    figure, axes = subplots()
+    wide = Statistic("run", (1e-3, 2e-3), "s", {}, value=2e-3, bounds=Interval(0.9e-3, 9e-3, 0.95))
+    made = [run(1e-3), wide, unknown(5e-3)]
+    line(axes, [1, 2, 64], made, quantity="latency", variant="numpy")
+    (data, caps, (whiskers,)) = axes.containers[0].lines
+    assert math.isnan(data.get_ydata()[2])
+    assert data.get_markevery() == [True, False, False]
+    assert max(max(cap.get_ydata()[:2]) for cap in caps) == pytest.approx(9.0)
+    assert sum(bool(len(segment)) and bool(np.isfinite(segment).all()) for segment in whiskers.get_segments()) == 2
+    assert axes.get_legend_handles_labels()[1] == ["numpy, not resolved at 64"]
+    assert alt_of(figure, f" {ALT} ") == f"{ALT} Not resolved: numpy at 64."
+    drawn(figure)
+
+
+def test_without_anything_unresolved_the_alternative_text_is_as_given() -> None:
+    assert alt_of(two_bars(), f" {ALT} ") == ALT
 
 
 def test_an_error_bar_ends_where_the_interval_does() -> None:

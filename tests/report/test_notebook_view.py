@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import io
+import math
 from html import escape
 
 import pytest
 from bs4 import BeautifulSoup
 from PIL import Image
 
-from tinytorch.perf.measuring import Measurement
+from tests.report.made_numbers import bounded
+from tinytorch.perf.measuring import Statistic
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Page, bars, subplots
 from tinytorch.report.notebook_view import BUILDING, Shown, view
 
-RUN = Measurement("a <run>", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3), "s")
+RUN = bounded(1.12e-3, 1.0e-3, 1.3e-3, "s", name="a <run>")
 
 
 @pytest.fixture
@@ -35,10 +38,20 @@ def seen(shown: Shown) -> str:
 
 def test_a_number_is_found_by_the_name_that_prose_has(page: Page) -> None:
     shown = page.number("again", RUN)
-    assert seen(shown).startswith("again 1.1 ms")
-    assert "interval 1.0 to 1.3" in seen(shown)
+    assert seen(shown).startswith("again 1.12 ms")
+    assert "interval 1.00 to 1.30" in seen(shown)
     assert "n = 6; a <run>" in seen(shown)
-    assert shown.text.startswith("again: 1.1\u00a0ms (")
+    assert shown.text.startswith("again: 1.12\u00a0ms (")
+
+
+def test_what_is_shown_by_its_ends_does_not_say_them_twice(page: Page) -> None:
+    wide = page.number("wide", bounded(1.05, 0.9, 9.0, name="gain"))
+    assert wide.text == "wide: between 0.9 and 9× (97% interval, n = 6)"
+    assert seen(wide) == "wide between 0.9 and 9× 97% interval, n = 6; gain"
+    bounds = Interval(-math.inf, math.inf, math.nan)
+    lost = page.number("lost", Statistic("gain", (1.0, 2.0), "", {}, value=1.5, bounds=bounds))
+    assert lost.text == "lost: not resolved (n = 2)"
+    assert seen(lost) == "lost not resolved n = 2; gain"
 
 
 def test_a_modelled_number_says_so(page: Page) -> None:

@@ -1,87 +1,228 @@
-"""Numbers as they are shown: read back, compared, and at the edges."""
+"""Numbers as they are shown: read back as a reader does, compared with what is known, and at the edges."""
 
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from decimal import Decimal, localcontext
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report.numbers import (
     SCALES,
     Formatted,
     common_scale,
     format_confidence,
-    format_interval,
     format_measurement,
     format_number,
+    format_record,
     scales_of,
 )
+from tinytorch.report.records import number_body
 
 UNITS = [*SCALES, "items/s"]
+#: What each sign behind digits stands for.
+WORTH = {scale.symbol: Decimal(repr(scale.factor)) for unit in UNITS for scale in scales_of(unit)}
 POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 reals = st.floats(min_value=-1e18, max_value=1e18, allow_nan=False).filter(lambda v: v == 0 or abs(v) > 1e-18)
-sizes = st.floats(min_value=1e-15, max_value=1e15)
+units = st.sampled_from(UNITS)
 
 
-def read(digits: str) -> Decimal:
-    """Read digits as a person does: commas group, a true minus, a power of ten behind ×."""
+@st.composite
+def bounded(draw: st.DrawFn) -> tuple[float, float, float]:
+    """Return a value and the ends of an interval that holds it: as narrow, as wide and as lopsided as any."""
+    value = draw(reals)
+    size = abs(value) or draw(st.sampled_from([1e-9, 1.0, 1e9]))
+    below, above = (draw(st.just(0.0) | st.floats(min_value=-7, max_value=4).map(lambda x: 10.0**x)) for _ in range(2))
+    ends = draw(st.sampled_from(["linear", "log", "touching zero"]))
+    if ends == "log" and value > 0:
+        return value, value / (1 + below), value * (1 + above)
+    if ends == "touching zero" and value >= 0:
+        return value, 0.0, value + above * size
+    return value, value - below * size, value + above * size
+
+
+def read(digits: str, unit: str = "") -> Decimal:
+    """Read digits as a person does: commas group, a true minus, a power of ten behind ×, the unit's worth."""
     text = digits.replace(",", "").replace("\u2212", "-")
     mantissa, cross, power = text.partition("\u00a0×\u00a010")
-    return Decimal(mantissa).scaleb(int(power.translate(POWERS))) if cross else Decimal(mantissa)
+    number = Decimal(mantissa).scaleb(int(power.translate(POWERS))) if cross else Decimal(mantissa)
+    return number * WORTH[unit]
 
 
-def value_of(shown: Formatted) -> float:
-    return float(read(shown.digits)) * shown.scale.factor
+def read_text(text: str) -> tuple[Decimal, ...]:
+    """Read a number with its unit from a sentence: one value, or the two ends between which it lies."""
+    for unit in sorted(WORTH, key=len, reverse=True):
+        if text.endswith(unit):
+            digits = text.removesuffix(unit).removesuffix("\u00a0" if unit not in ("", "×") else "")
+            return tuple(
+                read(part, unit) for part in digits.removeprefix("between ").replace(" to ", " and ").split(" and ")
+            )
+    raise AssertionError(text)
 
 
-def last_place(digits: str) -> Decimal:
+def exactly(value: float) -> Decimal:
+    """Return the number that a float stands for: digits beyond the twelfth are what its arithmetic left."""
+    return Decimal(f"{value:.12g}")
+
+
+def step_of(digits: str, unit: str) -> Decimal:
     """Return what one step in the last digit that is shown and significant is worth, at most."""
     number = read(digits)
     plain = digits.replace(",", "").split("\u00a0")[0]
     if "\u00a0" in digits or "." in plain:
         decimals = len(plain.partition(".")[2])
-        return Decimal(1).scaleb(-decimals + (number.adjusted() if "\u00a0" in digits else 0))
+        return Decimal(1).scaleb(-decimals + (number.adjusted() if "\u00a0" in digits else 0)) * WORTH[unit]
     zeros = len(plain) - len(plain.rstrip("0"))
-    return Decimal(1).scaleb(zeros if number else 0)
+    return Decimal(1).scaleb(zeros if number else 0) * WORTH[unit]
 
 
-@given(reals, st.sampled_from(UNITS))
-def test_what_is_shown_reads_back_within_its_rounding(value: float, unit: str) -> None:
+def holds_four_digits(low: Decimal, high: Decimal, near: Decimal, unit: str) -> bool:
+    """Return whether a number of four digits in this unit lies between two."""
+    step = Decimal(1).scaleb((near / WORTH[unit]).adjusted() - 3) * WORTH[unit]
+    return (high / step).to_integral_value("ROUND_FLOOR") * step >= low
+
+
+@given(reals, units)
+def test_without_an_interval_it_reads_back_within_its_rounding(value: float, unit: str) -> None:
     shown = format_number(value, unit)
-    error = abs(value_of(shown) - value) / shown.scale.factor
-    assert error <= float(last_place(shown.digits)) / 2 * (1 + 1e-9) + 1e-9 * abs(value) / shown.scale.factor
+    (number,) = read_text(shown.text)
+    assert abs(number - exactly(value)) <= step_of(shown.digits, shown.unit) / 2 * Decimal("1.000000001")
+    assert (number == 0) == (value == 0)
 
 
-@given(reals, sizes, st.sampled_from(UNITS))
-def test_with_an_interval_no_digit_is_finer_than_it_justifies(value: float, half: float, unit: str) -> None:
-    shown = format_number(value, unit, half_width=half)
-    decimals, width = shown.decimals, half / shown.scale.factor
-    shown_digits = read(shown.digits)
-    significant = decimals + (shown_digits.adjusted() if shown_digits else 0) + 1
-    assert significant <= 4 or not shown_digits
-    # A place finer than the half-width's own is shown only to reach two digits, and then only one.
-    finer = decimals - (-math.floor(math.log10(width)))
-    assert finer <= 0 or (finer == 1 and (significant <= 2 or not shown_digits))
+@given(bounded(), units)
+def test_what_is_shown_lies_inside_the_interval(made: tuple[float, float, float], unit: str) -> None:
+    """A value lies inside; the two ends that stand for one hold the whole of the interval, and hardly more."""
+    value, low, high = made
+    shown = format_number(value, unit, ends=(low, high))
+    with localcontext(prec=400):
+        least, most, number = exactly(low), exactly(high), exactly(value)
+        found = read_text(shown.text)
+        if len(found) == 2:
+            assert high - low > abs(value)
+            assert found[0] <= least <= number <= most <= found[1]
+            assert least - found[0] <= abs(least) / 10
+            assert found[1] - most <= abs(most) / 10
+        elif holds_four_digits(least, most, max(abs(number), abs(found[0])), shown.unit):
+            assert least <= found[0] <= most
+        else:
+            assert abs(found[0] - number) <= step_of(shown.digits, shown.unit) / 2
 
 
-@given(st.lists(reals, min_size=2, max_size=2), st.sampled_from(UNITS))
-def test_order_is_kept(pair: list[float], unit: str) -> None:
-    low, high = sorted(pair)
-    shown_low, shown_high = value_of(format_number(low, unit)), value_of(format_number(high, unit))
-    assert shown_low <= shown_high * (1 + 1e-12) or shown_low <= shown_high + 1e-12 * abs(shown_high)
+@given(bounded(), units)
+def test_zero_is_shown_for_zero_only(made: tuple[float, float, float], unit: str) -> None:
+    value, low, high = made
+    shown = format_number(value, unit, ends=(low, high))
+    pairs = [(shown.low, low), (shown.high, high)] if low < high else []
+    if shown.digits:
+        pairs.append((shown.digits, value))
+    for digits, known in pairs:
+        assert (read(digits) == 0) == (known == 0), digits
 
 
-@given(reals, st.sampled_from(UNITS), st.none() | sizes)
-def test_nothing_is_empty_negative_zero_or_in_programmers_notation(value: float, unit: str, half: float | None) -> None:
-    text = format_number(value, unit, half_width=half).text
+@given(bounded(), units)
+def test_a_value_stands_only_where_its_interval_is_no_wider(made: tuple[float, float, float], unit: str) -> None:
+    value, low, high = made
+    shown = format_number(value, unit, ends=(low, high))
+    assert bool(shown.digits) == (high - low <= abs(value))
+
+
+@given(bounded(), units)
+def test_the_interval_beside_a_value_holds_all_of_it_in_the_value_s_digits(
+    made: tuple[float, float, float], unit: str
+) -> None:
+    value, low, high = made
+    shown = format_number(value, unit, ends=(low, high))
+    if not shown.digits or low == high:
+        return
+    with localcontext(prec=400):
+        ends = read_text(shown.interval)
+        number, step = read(shown.digits, shown.unit), step_of(shown.digits, shown.unit)
+        least, most = min(ends), max(ends)
+        assert least <= exactly(low)
+        assert exactly(high) <= most
+        assert least <= number <= most or not holds_four_digits(exactly(low), exactly(high), number, shown.unit)
+        if read(shown.low) and step_of(shown.low, shown.unit) >= step:
+            assert exactly(low) - least < step * 10
+        decimals = {len(digits.partition(".")[2]) for digits in (shown.digits, shown.high)}
+        assert len(decimals) == 1 or "\u00a0" in shown.interval + shown.digits
+
+
+@given(bounded(), units)
+def test_no_digit_is_finer_than_a_quarter_of_the_interval_nor_beyond_the_fourth(
+    made: tuple[float, float, float], unit: str
+) -> None:
+    value, low, high = made
+    shown = format_number(value, unit, ends=(low, high))
+    if not shown.digits or not value:
+        return
+    with localcontext(prec=400):
+        number, width = read(shown.digits, shown.unit), exactly(high) - exactly(low)
+        places = (number / WORTH[shown.unit]).adjusted() + 1
+        decimals = len(shown.digits.split("\u00a0")[0].partition(".")[2])
+        significant = decimals + (1 if "\u00a0" in shown.digits else places)
+        assert significant <= 4 or not decimals
+        step = step_of(shown.digits, shown.unit)
+        # A tenth of it would not do: it is as fine as the interval allows, or as four digits are.
+        assert step * 10 > width / 4 or "." not in shown.digits
+        assert "." not in shown.digits or step <= width / 4 or significant == 4
+
+
+@given(bounded(), units)
+def test_a_guess_that_reads_as_an_end_is_within_what_is_shown(made: tuple[float, float, float], unit: str) -> None:
+    value, low, high = made
+    shown = format_number(value, unit, ends=(low, high))
+    assert shown.reads[0] <= shown.reads[1]
+    if low < high:
+        assert [float(read(digits, shown.unit)) for digits in (shown.low, shown.high)] == list(shown.reads)
+    else:
+        assert shown.reads[0] <= float(read(shown.digits, shown.unit)) <= shown.reads[1]
+
+
+@given(bounded(), units, st.booleans())
+def test_nothing_is_empty_negative_zero_or_in_programmers_notation(
+    made: tuple[float, float, float], unit: str, sure: bool
+) -> None:
+    text = format_number(made[0], unit, ends=made[1:] if sure else None).text
     assert any(character.isdigit() for character in text)
-    assert "e+" not in text
-    assert "e-" not in text
+    assert not any(sign in text for sign in ("e+", "e-", "E", "inf", "nan"))
     assert not (text.startswith("\u2212") and not any(c in "123456789" for c in text.split("\u00a0")[0]))
+
+
+samples = st.lists(st.floats(min_value=-1e6, max_value=1e6), min_size=1, max_size=40)
+ends_of_any_kind = st.sampled_from([-math.inf, math.inf, math.nan]) | st.floats(min_value=-10, max_value=10)
+
+
+@given(samples, units, st.none() | st.tuples(ends_of_any_kind, ends_of_any_kind, st.sampled_from([math.nan, 0.95])))
+def test_a_measurement_and_its_record_are_shown_alike_and_never_without_end(
+    values: list[float], unit: str, bounds: tuple[float, float, float] | None
+) -> None:
+    """The number's text from the notebook and from the page's record is one, and no sentinel is shown as a bound."""
+    made = Measurement("run", tuple(values), unit)
+    if bounds is not None:
+        low, high = (bounds[0], bounds[1]) if not bounds[0] > bounds[1] else (bounds[1], bounds[0])
+        made = Statistic(
+            "run", made.samples, unit, {"statistic": "it"}, value=made.median, bounds=Interval(low, high, bounds[2])
+        )
+    shown = format_measurement(made)
+    body: dict[str, Any] = number_body("key", made, unit=None, what=None, modelled=False)
+    assert (shown.text, shown.interval) == (format_record(body).text, format_record(body).interval)
+    known = all(map(math.isfinite, (made.interval.low, made.interval.high, made.interval.confidence)))
+    if not known and made.n > 1:
+        assert (shown.text, shown.cell_text, shown.interval, shown.beside) == ("not resolved", "not resolved", "", "")
+    else:
+        read_text(shown.text)
+
+
+@given(st.lists(reals, min_size=2, max_size=2), units)
+def test_order_is_kept(pair: list[float], unit: str) -> None:
+    low, high = (read_text(format_number(value, unit).text)[0] for value in sorted(pair))
+    assert low <= high
 
 
 @given(st.integers(min_value=-(10**18), max_value=10**18))
@@ -90,38 +231,21 @@ def test_whole_counts_are_exact(value: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "unit", "half", "expected"),
-    [
-        (999.6e-6, "s", None, "1.00 ms"),
-        (999.4e-6, "s", None, "999 µs"),
-        (59.999, "s", None, "1.00 min"),
-        (125.0, "s", None, "2.08 min"),
-        (0.3e-9, "s", None, "0.300 ns"),
-        (1.23456e-3, "s", 0.03e-3, "1.23 ms"),
-        (1.23456e-3, "s", 0.3e-3, "1.2 ms"),
-        (1.23456e-3, "s", 1e-9, "1.235 ms"),
-        (123.4e-9, "s", 50e-9, "120 ns"),
-        (-1e-12, "s", 1e-9, "0.0 ns"),
-        (2.3456, "", 0.02, "2.35×"),
-        (0.7312, "%", 0.004, "73.1 %"),
-        (1.0, "%", None, "100 %"),
-        (-0.0861, "points", 0.02, "−8.6 points"),
-        (1, "points", None, "100 points"),
-        (3.3e9, "FLOP/s", None, "3.30 GFLOP/s"),
-        (12.3e9, "B/s", None, "12.3 GB/s"),
-        (123_456.0, "items/s", None, "123,000 items/s"),
-        (3.2e-7, "1", None, "3.20 × 10⁻⁷"),
-        (1024.0**2, "B", None, "1.00 MiB"),
-        (0.0, "s", None, "0 s"),
-    ],
-)
-def test_examples(value: float, unit: str, half: float | None, expected: str) -> None:
-    assert format_number(value, unit, half_width=half).text.replace("\u00a0", " ") == expected
-
-
-@pytest.mark.parametrize(
     ("value", "unit", "expected"),
     [
+        (999.6e-6, "s", "1.00 ms"),
+        (999.4e-6, "s", "999 µs"),
+        (59.999, "s", "1.00 min"),
+        (125.0, "s", "2.08 min"),
+        (0.3e-9, "s", "0.300 ns"),
+        (1.0, "%", "100 %"),
+        (1, "points", "100 points"),
+        (3.3e9, "FLOP/s", "3.30 GFLOP/s"),
+        (12.3e9, "B/s", "12.3 GB/s"),
+        (123_456.0, "items/s", "123,000 items/s"),
+        (3.2e-7, "1", "3.20 × 10⁻⁷"),
+        (1024.0**2, "B", "1.00 MiB"),
+        (0.0, "s", "0 s"),
         (524_288, "FLOP", "524,288 FLOP"),
         (7_372_800, "B", "7.031 MiB"),
         (1000, "B", "1,000 B"),
@@ -130,20 +254,56 @@ def test_examples(value: float, unit: str, half: float | None, expected: str) ->
         (3, "", "3"),
     ],
 )
-def test_exact_counts(value: int, unit: str, expected: str) -> None:
+def test_examples_without_an_interval(value: float, unit: str, expected: str) -> None:
     assert format_number(value, unit).text.replace("\u00a0", " ") == expected
 
 
-def test_a_count_can_be_shown_in_prefixes() -> None:
-    assert format_number(291_648_307_200, "FLOP", short=True).text == "292\u00a0GFLOP"
+@pytest.mark.parametrize(
+    ("value", "ends", "unit", "prose", "cell"),
+    [
+        # What was published as 0×, 0× and 0 %.
+        (2.93, (0.0029, 1308.0), "", "between 0.0029 and 1,400×", "0.0029 to 1,400"),
+        (1.29, (0.9, 1.8), "", "1.3×", "1.3 (0.9 to 1.8)"),
+        (0.43, (0.22, 0.61), "%", "43 %", "43 (22 to 61)"),
+        (1.29, (0.9, 9.0), "", "between 0.9 and 9×", "0.9 to 9"),
+        (0.0, (-0.002, 0.0031), "points", "between −0.2 and 0.31 points", "−0.2 to 0.31"),
+        (-0.0861, (-0.1, -0.07), "points", "−8.6 points", "−8.6 (−10.0 to −7.0)"),
+        (0.0, (0.0, 1.25e-5), "s", "between 0 and 13 µs", "0 to 13"),
+        (1.0, (0.01, 1.005), "", "1.0×", "1.0 (0.01 to 1.1)"),
+        # Noise of five leaves no tenth.
+        (124.4e-6, (119e-6, 129e-6), "s", "124 µs", "124 (119 to 129)"),
+        (124.4e-6, (123.9e-6, 124.9e-6), "s", "124.4 µs", "124.4 (123.9 to 124.9)"),
+        (1.23456e-3, (1.23455e-3, 1.23457e-3), "s", "1.235 ms", "1.235 (1.234 to 1.235)"),
+        (0.001, (0.972 - 0.97 - 0.0015, 0.972 - 0.971), "points", "0.10 points", "0.10 (0.05 to 0.10)"),
+        # The nearest, 1.2, lies below.
+        (1.24, (1.21, 1.9), "", "1.3×", "1.3 (1.2 to 1.9)"),
+        (999.96e-6, (990e-6, 1005e-6), "s", "1.000 ms", "1.000 (0.990 to 1.005)"),
+        (550e-6, (200e-6, 1360e-6), "s", "between 0.2 and 1.4 ms", "0.2 to 1.4"),
+        (2.5, (2.5, 2.5), "", "2.500×", "2.500"),
+    ],
+)
+def test_examples_with_an_interval(value: float, ends: tuple[float, float], unit: str, prose: str, cell: str) -> None:
+    shown = format_number(value, unit, ends=ends)
+    assert shown.text.replace("\u00a0", " ") == prose
+    assert f"{shown.cell} {shown.beside}".strip() == cell
+
+
+def test_a_value_that_its_interval_misses_is_not_left_out() -> None:
+    assert format_number(1.0, "", ends=(1.1, 1.4)).interval == "1.0 to 1.4×"
+    assert format_number(0.1, "", ends=(0.2, 0.3)).text == "between 0.1 and 0.3×"
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_is_refused(value: float) -> None:
     with pytest.raises(ValueError, match="finite"):
         format_number(value, "s")
-    with pytest.raises(ValueError, match="half_width"):
-        format_number(1.0, "s", half_width=value)
+    with pytest.raises(ValueError, match="an end must be finite"):
+        format_number(1.0, "s", ends=(0.0, value))
+
+
+def test_ends_in_the_wrong_order_are_refused() -> None:
+    with pytest.raises(ValueError, match="low end"):
+        format_number(1.0, "s", ends=(2.0, 1.0))
 
 
 @pytest.mark.parametrize("value", ["1.2", None, True])
@@ -152,26 +312,23 @@ def test_what_is_no_number_is_refused(value: object) -> None:
         format_number(value, "s")  # type: ignore[arg-type]
 
 
-def test_a_measurement_shows_its_median_with_the_digits_of_its_interval() -> None:
-    samples = tuple(1e-3 * (1 + 0.01 * k) for k in range(11))
-    shown = format_measurement(Measurement("run", samples, "s"))
-    assert shown.text == "1.05\u00a0ms"
-
-
 def test_one_whole_sample_of_bytes_is_exact_and_one_of_time_is_not() -> None:
     assert format_measurement(Measurement("bytes", (4096.0,), "B")).text == "4,096\u00a0B"
     assert format_measurement(Measurement("run", (2.0,), "s")).text == "2.00\u00a0s"
 
 
-@given(sizes, sizes)
-def test_both_ends_of_an_interval_are_shown_in_one_unit_and_differ(a: float, b: float) -> None:
-    low, high = min(a, b), max(a, b)
-    shown = format_number((low + high) / 2, "s", half_width=(high - low) / 2)
-    first, _, rest = format_interval(low, high, shown).partition(" to ")
-    second, _, unit = rest.rpartition("\u00a0")
-    assert unit == shown.unit
-    assert first != second or (high - low) <= 1e-6 * high
-    assert read(first) <= read(second)
+def test_one_sample_of_a_statistic_with_an_interval_is_not_exact() -> None:
+    of_two = Statistic("a share", (2.0,), "", value=2.0, bounds=Interval(1.8, 2.2, 0.95))
+    assert format_measurement(of_two).text == "2.0×"
+    assert format_measurement(of_two).interval == "1.8 to 2.2×"
+
+
+def test_a_column_s_scale_is_kept_by_each_form() -> None:
+    millis = SCALES["s"][2]
+    wide, narrow = (0.2e-6, 3e-6), (0.9e-6, 1.1e-6)
+    shown: list[Formatted] = [format_number(1e-6, "s", ends=ends, scale=millis) for ends in (wide, narrow)]
+    assert [one.cell for one in shown] == ["0.0002 to 0.003", "0.00100"]
+    assert shown[1].beside == "(0.00090 to 0.00110)"
 
 
 def test_a_column_gets_the_unit_of_its_middle() -> None:

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, ValidationError
 
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Page, bars, subplots
+from tinytorch.report.numbers import interval_of
 from tinytorch.report.records import (
     Record,
     checked_key,
@@ -165,6 +167,15 @@ def test_interval_and_median_of_a_record_are_the_measurements() -> None:
     assert body["value"] == RUN.median
     assert (body["interval"]["low"], body["interval"]["high"]) == (RUN.interval.low, RUN.interval.high)
     assert body["samples"] == list(RUN.samples)
+
+
+@pytest.mark.parametrize("bounds", [(-math.inf, math.inf, math.nan), (0.5, math.inf, 0.95), (0.5, 2.0, math.nan)])
+def test_samples_that_tell_no_ends_have_no_interval_and_get_none_back(bounds: tuple[float, float, float]) -> None:
+    made = Statistic("gain", (1.0, 1.1, 1.2), "", {"statistic": "mean"}, value=1.1, bounds=Interval(*bounds))
+    body = number_body("key", made, unit=None, what=None, modelled=False)
+    assert (body["interval"], body["n"], body["value"]) == (None, 3, 1.1)
+    back = measurement_from_record(json.loads(json.dumps({"key": "key", **body}, allow_nan=False)))
+    assert (back.median, interval_of(back)) == (1.1, None)
 
 
 def test_one_sample_has_no_interval() -> None:

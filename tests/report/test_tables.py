@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any
 
 import pytest
@@ -9,12 +11,22 @@ from bs4 import BeautifulSoup, Tag
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinytorch.perf.measuring import Measurement
-from tinytorch.report.tables import Column, checked_columns, checked_rows, to_body, to_html, to_text
+from tests.report.made_numbers import bounded
+from tinytorch.perf.measuring import Measurement, quantity
+from tinytorch.report.tables import (
+    Column,
+    checked_columns,
+    checked_rows,
+    html_of,
+    to_body,
+    to_html,
+    to_markdown,
+    to_text,
+)
 
 
 def run(median: float) -> Measurement:
-    return Measurement("run", tuple(median * (1 + 0.01 * k) for k in range(-4, 5)), "s")
+    return bounded(median, median * 0.97, median * 1.03, "s")
 
 
 ROWS: list[dict[str, Any]] = [
@@ -62,7 +74,46 @@ def test_text_is_escaped(table: Tag) -> None:
 
 def test_one_unit_stands_in_the_header(table: Tag) -> None:
     assert table.select("thead th")[1].get_text() == "Time (ms)"
-    assert [cell.get_text() for cell in cells(table, 1)] == ["1.20 ±\u00a00.04", "0.300 ±\u00a00.009"]
+    assert [cell.get_text() for cell in cells(table, 1)] == ["1.20 (1.16 to 1.24)", "0.300 (0.291 to 0.309)"]
+
+
+GAINS = [
+    {"op": "point", "gain": bounded(1.29, 0.9, 1.8)},
+    {"op": "ends", "gain": bounded(2.93, 0.0029, 1308.0)},
+    {"op": "nothing", "gain": bounded(1.0, -math.inf, math.inf)},
+    {"op": "alike", "gain": bounded(2.5, 2.5, 2.5)},
+]
+SHOWN_GAINS = ["1.3 (0.9 to 1.8)", "0.0029 to 1,400", "not resolved", "2.500"]
+
+
+def test_a_cell_shows_the_digits_that_its_interval_allows_or_its_ends_or_says_that_nothing_is_known() -> None:
+    columns = [Column("op", "Op"), Column("gain", "Gain")]
+    page = BeautifulSoup(to_html(GAINS, columns, caption="c", key="k"), "html.parser")
+    assert page.select("thead th")[1].get_text() == "Gain (×)"
+    shown = page.select("tbody td")
+    assert [cell.get_text() for cell in shown] == SHOWN_GAINS
+    assert [cell.get("title") for cell in shown] == [
+        "97% interval 0.9 to 1.8×, n = 6",
+        "97% interval 0.0029 to 1,400×, n = 6",
+        "n = 6",
+        "97% interval 2.500×, n = 6",
+    ]
+    assert [cell.get("data-value") for cell in shown] == ["1.29", "2.93", None, "2.5"], "what is not known sorts last"
+
+
+def test_terminal_and_markdown_show_what_the_page_shows() -> None:
+    columns = [Column("op", "Op"), Column("gain", "Gain")]
+    text = to_text(GAINS, columns, caption="c").splitlines()[2:6]
+    assert [" ".join(line.split()[1:]) for line in text] == SHOWN_GAINS
+    markdown = to_markdown(GAINS, columns).splitlines()[2:]
+    assert [line.split("|")[2].strip() for line in markdown] == SHOWN_GAINS
+
+
+def test_a_column_s_unit_fits_the_ends_of_its_intervals() -> None:
+    rows = [{"t": bounded(0.0, 0.0, 1.3e-5, "s")}, {"t": bounded(12e-6, 11e-6, 13e-6, "s")}]
+    page = BeautifulSoup(to_html(rows, [Column("t", "Time")], caption="c", key="k"), "html.parser")
+    assert page.select("thead th")[0].get_text() == "Time (µs)"
+    assert [cell.get_text() for cell in page.select("tbody th")] == ["0 to 13", "12.0 (11.0 to 13.0)"]
 
 
 def test_a_header_that_names_its_unit_does_not_say_it_twice(table: Tag) -> None:
@@ -104,6 +155,28 @@ def test_the_text_form_is_aligned() -> None:
     assert lines[2].index("524,288") + len("524,288") == lines[3].index("512") + len("512")
 
 
+def test_a_record_writes_its_table_again() -> None:
+    rows = [
+        {**ROWS[0], "units": 3, "count": quantity(3, "1", "calls"), "gain": run(2.0).tail(50), "said": "73 %"},
+        {**ROWS[1], "units": 4, "count": 4, "gain": None, "said": "< 80 %"},
+    ]
+    more = [
+        Column("units", "Units", "ops"),
+        Column("count", "Calls", "1"),
+        Column("gain", "Gain"),
+        Column("said", "Said", quoted=True),
+    ]
+    columns = [Column("time", "Time", total="gain"), *(each for each in COLUMNS if each.key != "time"), *more]
+    columns.append(columns.pop(0))
+    made = checked_rows(rows, columns, "ops")
+    body = to_body(made, columns, caption="Time", key="ops")
+    written = json.loads(json.dumps(body))
+    assert html_of(written, "ops") == to_html(made, columns, caption="Time", key="ops")
+    written["rows"][0]["time"]["interval"]["high"] = 5.3e-3
+    written["rows"][0]["time"]["how"] = {"statistic": "median"}
+    assert "5.3" in html_of(written, "ops")
+
+
 def test_the_record_keeps_samples() -> None:
     body = to_body(checked_rows(ROWS, COLUMNS, "ops"), COLUMNS, caption="c", key="ops")
     assert body["rows"][0]["time"]["samples"] == list(ROWS[0]["time"].samples)
@@ -127,7 +200,13 @@ def test_rows_that_do_not_fit_are_refused(rows: list[dict[str, object]], error: 
 
 
 def test_columns_that_do_not_fit_are_refused() -> None:
-    for columns, message in (([], "at least one"), ([("a", "A"), ("a", "B")], "different"), ([("a", " ")], "label")):
+    wrong = [Column("a", "A", total="b")]
+    for columns, message in (
+        ([], "at least one"),
+        ([("a", "A"), ("a", "B")], "different"),
+        ([("a", " ")], "label"),
+        (wrong, r"total of column 'a' of table 'key' must be one of \['a'\], not 'b'"),
+    ):
         with pytest.raises(ValueError, match=message):
             checked_columns(columns, "key")
 

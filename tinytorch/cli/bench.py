@@ -19,7 +19,7 @@ from tinytorch.perf.benchmarking import Plan, Results, Side, continued, load_res
 from tinytorch.perf.benchmarking.comparing import compare_with_first
 from tinytorch.perf.benchmarking.results import Json
 from tinytorch.perf.benchmarking.zoo import subject_of
-from tinytorch.perf.measuring.comparison import CANNOT_TELL
+from tinytorch.perf.measuring.judge import CANNOT_TELL
 from tinytorch.report import tables
 from tinytorch.report.provenance import package_provenance
 

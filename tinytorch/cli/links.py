@@ -72,7 +72,7 @@ def _print(collectives: Collectives) -> None:
         return
     fitted = [line for kind in collectives.kinds for line in collectives.links(kind)]
     caption = (
-        f"{about}: alpha + beta x bytes, with 95 % intervals, from one size to another. A line holds if no median time "
-        f"is farther than {TOLERANCE:.0%} off; where it does not, or beta is not known, use the times themselves."
+        f"{about}: alpha + beta x bytes, with 95 % intervals, from one size to another. Where a median time is farther "
+        f"than {TOLERANCE:.0%} off, or beta is not known, use the times themselves."
     )
     print(tables.to_text(link_rows(fitted), LINK_COLUMNS, caption=caption))

@@ -122,8 +122,11 @@ def _threads(made: Ceilings) -> str:
 
 
 def _shown(value: Measurement | None) -> str:
-    """Return the value with half of its interval as a share: "258.1 GFLOP/s ±1.2 %"."""
-    return "none" if value is None else f"{format_measurement(value)} ±{value.spread:.1%}"
+    """Return the value with the ends of its interval: "258.1 GFLOP/s (256.9 to 260.0)"."""
+    if value is None:
+        return "none"
+    shown = format_measurement(value)
+    return f"{shown.cell_text} {shown.beside}".rstrip()
 
 
 def _ceiling_rows(all_made: Sequence[Ceilings]) -> list[list[str]]:
@@ -153,7 +156,7 @@ def _sources(all_made: Sequence[Ceilings]) -> list[str]:
     return notes
 
 
-_LEVEL_HEADS = ("Level", "holds", "reported", "by latency", *CURVES)
+_LEVEL_HEADS = ("Level", "holds", "reported", "by latency", "told by", *CURVES)
 
 
 def _level_rows(made: Ceilings) -> list[list[str]]:
@@ -164,6 +167,7 @@ def _level_rows(made: Ceilings) -> list[list[str]]:
                 bytes_text(size)
                 for size in (level.capacity_measured, level.capacity_reported, level.capacity_by_latency)
             ),
+            level.told_by or "–",
             *(_shown(getattr(level, curve)) for curve in CURVES),
         ]
         for level in made.levels

@@ -1,6 +1,7 @@
 """Report: how a measurement reaches a page, by records, numbers, tables, figures, claims and provenance."""
 
-from tinytorch.report.claims import VERDICTS, Claim, verdict_between, verdict_of_all
+from tinytorch.perf.measuring.judge import VERDICTS, verdict_between, verdict_between_all, verdict_of_all
+from tinytorch.report.claims import Claim
 from tinytorch.report.colors import VARIANTS, color
 from tinytorch.report.figures import bars, line, subplots
 from tinytorch.report.numbers import format_measurement, format_number
@@ -23,5 +24,6 @@ __all__ = [
     "measurement_from_record",
     "subplots",
     "verdict_between",
+    "verdict_between_all",
     "verdict_of_all",
 ]

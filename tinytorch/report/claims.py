@@ -1,58 +1,16 @@
-"""Claims: what a textbook says, and the verdict that code reaches from a measurement and its interval."""
+"""Claims: what a textbook says, who says it, and what a page found; the judge's verdict stands with it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.comparison import CANNOT_TELL
+from tinytorch.perf.measuring.judge import VERDICTS
 from tinytorch.report.records import Json, checked_key, checked_text
 
-SUPPORTED = "supported"
-REFUTED = "refuted"
-#: The verdicts that a claim can have, in the order in which a ledger counts them.
-VERDICTS = (SUPPORTED, REFUTED, CANNOT_TELL)
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _REFERENCE = re.compile(r"(?:[\w./-]+:)?[a-z0-9]+(?:-[a-z0-9]+)*")
-
-
-def verdict_between(measurement: Measurement, low: float | None = None, high: float | None = None) -> str:
-    """Return whether the measurement's median lies from ``low`` to ``high``, as far as its interval can tell.
-
-    `SUPPORTED` if the whole interval lies between them, `REFUTED` if none of it does, and `CANNOT_TELL` if an
-    end falls inside of it, or if a single timed sample has no interval. None leaves that side open.
-
-    Raises:
-        ValueError: if both ends are None, or ``low`` is above ``high``.
-    """
-    if low is None and high is None:
-        raise ValueError("low or high must be given: without them every number would support the claim")
-    if low is not None and high is not None and low > high:
-        raise ValueError(f"low must not be above high, but {low} > {high}")
-    if measurement.n == 1 and not measurement.median.is_integer():
-        return CANNOT_TELL
-    interval = measurement.interval
-    if (low is not None and interval.high < low) or (high is not None and interval.low > high):
-        return REFUTED
-    if (low is None or interval.low >= low) and (high is None or interval.high <= high):
-        return SUPPORTED
-    return CANNOT_TELL
-
-
-def verdict_of_all(verdicts: Iterable[str]) -> str:
-    """Return the verdict on a claim of several parts: `REFUTED` if one is, `SUPPORTED` if all are, else `CANNOT_TELL`.
-
-    Raises:
-        ValueError: if one of them is no verdict.
-    """
-    parts = set(verdicts)
-    if not parts <= set(VERDICTS):
-        raise ValueError(f"verdicts must be {', '.join(VERDICTS)}, not {', '.join(sorted(parts - set(VERDICTS)))}")
-    if REFUTED in parts:
-        return REFUTED
-    return SUPPORTED if parts == {SUPPORTED} else CANNOT_TELL
 
 
 @dataclass(frozen=True, slots=True)

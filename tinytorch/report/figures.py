@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, NullForma
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report.colors import variant as variant_named
-from tinytorch.report.numbers import Scale, common_scale
+from tinytorch.report.numbers import NOT_RESOLVED, Scale, common_scale, format_measurement, interval_of, is_resolved
 from tinytorch.report.records import Json, checked_text, number_body
 
 _SVG = "http://www.w3.org/2000/svg"
@@ -193,7 +194,8 @@ def _scale_for(ax: Axes, measurements: Sequence[Measurement]) -> Scale:
     """Return the scale of the axis's quantity: the one that fits the largest of the first series on it."""
     unit = measurements[0].unit
     if ax not in _axis_scales:
-        _axis_scales[ax] = (unit, common_scale([max((m.median for m in measurements), key=abs)], unit))
+        sizes = [m.median for m in measurements if is_resolved(m)]
+        _axis_scales[ax] = (unit, common_scale([max(sizes, key=abs, default=0.0)], unit))
     known, scale = _axis_scales[ax]
     if known != unit:
         raise ValueError(f"measurements must be in {known!r} as what is already drawn, not in {unit!r}")
@@ -201,12 +203,24 @@ def _scale_for(ax: Axes, measurements: Sequence[Measurement]) -> Scale:
 
 
 def _heights(measurements: Sequence[Measurement], scale: Scale) -> tuple[list[float], list[list[float]]]:
-    """Return the medians and the distances down and up to the ends of their intervals, in ``scale``."""
-    medians = [m.median / scale.factor for m in measurements]
-    ends = [(m.interval.low, m.interval.high) if m.n > 1 else (m.median, m.median) for m in measurements]
-    below = [max(median - low / scale.factor, 0.0) for median, (low, _) in zip(medians, ends, strict=True)]
-    above = [max(high / scale.factor - median, 0.0) for median, (_, high) in zip(medians, ends, strict=True)]
-    return medians, [below, above]
+    """Return the medians and the distances down and up to the ends of their intervals, in ``scale``.
+
+    What is not resolved has no height.
+    """
+    heights, below, above = [], [], []
+    for measurement in measurements:
+        interval = interval_of(measurement)
+        height = measurement.median if is_resolved(measurement) else math.nan
+        low, high = (height, height) if interval is None else (interval.low, interval.high)
+        heights.append(height / scale.factor)
+        below.append(max(height - low, 0.0) / scale.factor)
+        above.append(max(high - height, 0.0) / scale.factor)
+    return heights, [below, above]
+
+
+def _has_a_value(measurement: Measurement) -> bool:
+    """Return whether a single value is shown of it; where its interval is wider than that, the ends alone are."""
+    return bool(format_measurement(measurement).digits)
 
 
 def _label_with_unit(quantity: str, scale: Scale) -> str:
@@ -228,6 +242,8 @@ def bars(
 ) -> None:
     """Draw a horizontal bar for each measurement, from the top down: its median, with its interval as error bar.
 
+    Where the interval is wider than the median, it stands without a bar; where nothing is known, words say so.
+
     Args:
         ax: where to draw.
         labels: what each bar is.
@@ -244,15 +260,19 @@ def bars(
     looks = [variant_named(name) for name in names]
     scale = _scale_for(ax, measurements)
     medians, errors = _heights(measurements, scale)
-    for index, look in enumerate(looks):
-        ax.barh(
+    for index, (measurement, look) in enumerate(zip(measurements, looks, strict=True)):
+        shown = _has_a_value(measurement)
+        (bar,) = ax.barh(
             labels[index],
-            medians[index],
+            medians[index] if shown else 0.0,
             color="none" if modelled else look.color,
-            edgecolor=look.color,
+            edgecolor=look.color if shown else "none",
             linestyle="--" if modelled else "-",
             height=0.7,
         )
+        if not is_resolved(measurement):
+            at, across = (0.0, bar.get_y() + bar.get_height() / 2), ax.get_yaxis_transform()
+            ax.annotate(NOT_RESOLVED, at, (4, 0), across, "offset points", va="center", fontstyle="italic")
     ax.errorbar(medians, list(labels), xerr=errors, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
     if not ax.yaxis_inverted():
         ax.invert_yaxis()
@@ -273,6 +293,9 @@ def line(
 ) -> None:
     """Draw the medians of ``measurements`` over ``x`` as a line with markers, their intervals as error bars.
 
+    Where the interval is wider than the median, it stands without a marker; where nothing is known, the line has a gap
+    and the legend says so.
+
     Args:
         ax: where to draw.
         x: positions, one for each measurement.
@@ -290,6 +313,7 @@ def line(
     scale = _scale_for(ax, measurements)
     medians, errors = _heights(measurements, scale)
     name = variant if label is None else label
+    gaps = [_plain_number(at) for at, one in zip(x, measurements, strict=True) if not is_resolved(one)]
     ax.errorbar(
         list(x),
         medians,
@@ -297,11 +321,12 @@ def line(
         color=look.color,
         marker=look.marker,
         markersize=5,
+        markevery=[_has_a_value(one) for one in measurements],
         markerfacecolor="none" if modelled else look.color,
         linestyle=(0, (4, 3)) if modelled else "-",
         linewidth=1.6,
         capsize=3,
-        label=name,
+        label=f"{name}, {NOT_RESOLVED} at {', '.join(gaps)}" if gaps else name,
     )
     ax.set_ylabel(_label_with_unit(quantity, scale))
     _remember(ax, Series(name, variant, tuple(float(at) for at in x), tuple(measurements), modelled))
@@ -390,6 +415,17 @@ def to_html(svg: str, *, caption: str, key: str) -> str:
         f'<figure class="measured-figure" id="figure-{key}">\n{svg}\n'
         f"<figcaption>{escape(caption)}</figcaption>\n</figure>"
     )
+
+
+def alt_of(figure: Figure, alt: str) -> str:
+    """Return what a reader who does not see the figure is told: ``alt``, and what of it is not resolved."""
+    missing = [
+        series.label if at == series.label else f"{series.label} at {at if isinstance(at, str) else _plain_number(at)}"
+        for series in _drawn.get(figure, [])
+        for at, one in zip(series.x, series.measurements, strict=True)
+        if not is_resolved(one)
+    ]
+    return f"{alt.strip()} {NOT_RESOLVED.capitalize()}: {', '.join(missing)}." if missing else alt.strip()
 
 
 def to_body(figure: Figure, *, caption: str, alt: str, key: str) -> Json:

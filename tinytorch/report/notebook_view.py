@@ -15,7 +15,7 @@ from html import escape
 from typing import Any
 
 from tinytorch.report.claims import filled_text
-from tinytorch.report.numbers import format_confidence, format_interval, format_number
+from tinytorch.report.numbers import Formatted, format_confidence, format_number, format_record
 from tinytorch.report.provenance import cautions
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, Record
 
@@ -97,13 +97,18 @@ _STYLE = """<style>
 
 def number_text(body: Json) -> str:
     """Return a number's body in words for a terminal: value, interval and n."""
+    shown = format_record(body)
+    sure = _sure(body, shown)
+    return f"{shown.text} ({sure})" if sure else shown.text
+
+
+def _sure(body: Json, shown: Formatted) -> str:
+    """Return how sure a number is: its interval, unless it stands in the value's place, and n; empty for one sample."""
     interval = body["interval"]
-    half = (interval["high"] - interval["low"]) / 2 if interval else None
-    shown = format_number(body["value"], body["unit"], half_width=half)
-    if not interval:
-        return shown.text
-    ends = format_interval(interval["low"], interval["high"], shown)
-    return f"{shown.text} ({format_confidence(interval['confidence'])} interval {ends}, n = {body['n']})"
+    if interval is None:
+        return f"n = {body['n']}" if body["n"] > 1 else ""
+    ends = f" {shown.interval}" if shown.digits else ""
+    return f"{format_confidence(interval['confidence'])} interval{ends}, n = {body['n']}"
 
 
 def _machine_words(record: Json) -> list[str]:
@@ -136,10 +141,10 @@ def words(record: Json, number: Callable[[str], str]) -> str:
 
 
 def _number_html(record: Json) -> str:
-    value, _, interval = number_text(record).partition(" (")
-    sure = f"{interval.removesuffix(')')}; " if interval else ""
-    modelled = "modelled, not measured; " if record["kind"] == "modelled" else ""
-    return f"<strong>{escape(value)}</strong> <small>{escape(modelled + sure + record['what'])}</small>"
+    shown = format_record(record)
+    modelled = "modelled, not measured" if record["kind"] == "modelled" else ""
+    said = "; ".join(part for part in (modelled, _sure(record, shown), record["what"]) if part)
+    return f"<strong>{escape(shown.text)}</strong> <small>{escape(said)}</small>"
 
 
 def _source_html(record: Json) -> str:

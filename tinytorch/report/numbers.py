@@ -1,38 +1,40 @@
-"""Numbers that format themselves: unit prefix from the size, digits from the uncertainty.
+"""Numbers as they are shown: with the digits that their interval allows, in the unit that fits their size.
 
-The rules, in the order in which they apply:
-
-1. A whole number without an interval is exact and is shown exactly, grouped by commas; bytes from 10 KiB on are
-   shown in binary prefixes at four significant digits instead, because nobody reads 7,372,800 B.
-2. With an interval, the last digit shown is the first one in which the interval's half-width is not below 1.
-   At least two significant digits are shown (but at most one beyond that last digit), and at most four.
-3. Without an interval (one sample, a modelled number) three significant digits are shown.
-4. The prefix is the largest that leaves at least 1 before it, judged after rounding: 999.6 µs is 1.00 ms.
-5. ``"%"`` is the unit of a fraction of one, shown times 100, and ``"points"`` that of the difference of two such
-   fractions: 2 % less than 90 % is 88.2 %, two points less is 88 %. ``""`` is a ratio, shown with ×. ``"1"`` is a
-   bare number.
+1. A number whose interval is no wider than its size is shown as one value. The last digit is worth at most a quarter
+   of the interval's width, and what is shown lies inside the interval; four digits are the most.
+2. A number whose interval is wider than its size is shown by the two ends, ``between 0.9 and 9×``. One of which the
+   samples tell no ends at all is shown as ``not resolved``.
+3. The ends of an interval are rounded outwards: beside a value to its last digit, alone to two digits.
+4. Without an interval (one sample, a model) three digits are shown. A whole number that was counted is exact.
+5. Only zero is shown as zero.
+6. The unit is the largest of which at least 1 is shown: 999.6 µs is 1.00 ms. ``"%"`` is the unit of a fraction of
+   one, ``"points"`` that of the difference of two such fractions, both shown times 100; ``""`` is a ratio, shown with
+   ×; ``"1"`` is a bare number. Bytes are shown exactly below 10 KiB, else in four digits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, Context, Decimal
-from typing import TYPE_CHECKING
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from tinytorch.perf.measuring import Measurement
+    from tinytorch.perf.measuring.statistics import Interval
 
 NO_BREAK = "\u00a0"
 MINUS = "\u2212"
+NOT_RESOLVED = "not resolved"
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 #: Wide enough for every float beside every other: 1e308 shown with the decimals of 1e-308.
 _WIDE = Context(prec=1000)
 _MOST_DIGITS = 4
 _DIGITS_WITHOUT_INTERVAL = 3
+_DIGITS_OF_ENDS_ALONE = 2
 #: Exact byte counts below this many bytes are shown as they are.
 _EXACT_BYTES_BELOW = 10 * 1024
 
@@ -73,25 +75,72 @@ SCALES: dict[str, tuple[Scale, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Formatted:
-    """A number as it is shown: ``digits`` and ``unit`` apart, so that a page can set the unit lighter.
+    """A number as it is shown, in parts, so that a page can set the unit lighter and a table leave it to the header.
 
-    ``scale`` and ``decimals`` say how the digits were made, so that an interval can be shown alike.
+    Attributes:
+        digits: the value in digits; where there is no single value to show, empty.
+        unit: behind the digits; empty where there is none.
+        scale: the scale that the digits are in.
+        low, high: digits of the ends of its interval; empty without one.
+        reads: the least and the largest number, in base units, that read as what is shown: the ends of the interval,
+            else half a step of the last digit to each side.
     """
 
     digits: str
     unit: str
     scale: Scale
-    decimals: int
+    low: str = ""
+    high: str = ""
+    reads: tuple[float, float] = (math.nan, math.nan)
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether there is anything to show: a value, or the ends of its interval."""
+        return bool(self.digits or self.low)
+
+    @property
+    def prose(self) -> str:
+        """The number in the middle of a sentence, without its unit."""
+        return self.digits or (f"between {self.low} and {self.high}" if self.low else NOT_RESOLVED)
+
+    @property
+    def cell(self) -> str:
+        """The number in a table, without its unit."""
+        return self.digits or (self.ends if self.low else NOT_RESOLVED)
+
+    @property
+    def ends(self) -> str:
+        """The ends of its interval, ``0.9 to 1.8``, without the unit; empty without an interval."""
+        return self.low if self.low == self.high else f"{self.low} to {self.high}"
+
+    @property
+    def beside(self) -> str:
+        """What stands behind the value in a table: ``(0.9 to 1.8)``; empty where there is nothing to add."""
+        return f"({self.ends})" if self.digits and self.low != self.high else ""
 
     @property
     def joiner(self) -> str:
         """What stands between digits and unit: nothing before ×, a no-break space before the others."""
         return "" if self.unit in ("", "×") else NO_BREAK
 
+    def with_unit(self, digits: str) -> str:
+        """Return ``digits``, one of the above, with the number's unit; what is not resolved has none."""
+        return f"{digits}{self.joiner}{self.unit}"
+
+    @property
+    def cell_text(self) -> str:
+        """The number in a table, with its unit."""
+        return self.with_unit(self.cell)
+
     @property
     def text(self) -> str:
-        """Digits and unit as one string."""
-        return f"{self.digits}{self.joiner}{self.unit}"
+        """The number in the middle of a sentence, with its unit."""
+        return self.with_unit(self.prose)
+
+    @property
+    def interval(self) -> str:
+        """The ends of its interval with the unit, ``0.9 to 1.8 ms``; empty without an interval."""
+        return self.with_unit(self.ends) if self.low else ""
 
     def __str__(self) -> str:
         return self.text
@@ -113,55 +162,83 @@ def _checked_number(value: float, name: str) -> float | int:
     return float(value)
 
 
-def _magnitude(value: Decimal) -> int:
-    """Return the power of ten of the first significant digit; 0 for zero."""
-    return value.adjusted() if value else 0
+def _decimal(value: float) -> Decimal:
+    """Return the number of twelve digits that a float stands for: 0.1 + 0.2 is three tenths."""
+    return Decimal(f"{value:.12g}")
 
 
-def _decimals(value: Decimal, half_width: float | None, digits: int) -> int:
-    """Return how many decimals to show; negative where digits before the point are not certain either."""
-    magnitude = _magnitude(value)
-    if half_width is None:
-        return digits - 1 - magnitude if value else 0
-    if half_width == 0:
-        return _MOST_DIGITS - 1 - magnitude if value else 0
-    uncertain = -math.floor(math.log10(half_width))
-    if not value:
-        return uncertain
-    at_least = min(1 - magnitude, uncertain + 1)
-    return min(max(uncertain, at_least), _MOST_DIGITS - 1 - magnitude)
+def _scaled(value: float, scale: Scale) -> Decimal:
+    return _WIDE.divide(_decimal(value), Decimal(repr(scale.factor)))
 
 
-def _rounded(value: Decimal, half_width: float | None, digits: int) -> tuple[Decimal, int]:
-    """Return the rounded value and its decimals, settled where rounding carries into a new digit."""
-    decimals = _decimals(value, half_width, digits)
-    rounded = _to_decimals(value, decimals)
-    settled = _decimals(rounded, half_width, digits) if rounded else decimals
-    if settled < decimals:
-        return _to_decimals(rounded, settled), settled
-    return rounded, decimals
+def _in_base_units(low: Decimal, high: Decimal, scale: Scale) -> tuple[float, float]:
+    factor = Decimal(repr(scale.factor))
+    return float(_WIDE.multiply(low, factor)), float(_WIDE.multiply(high, factor))
 
 
-def _to_decimals(value: Decimal, decimals: int) -> Decimal:
-    return value.quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_EVEN, _WIDE)
+def _rounded(value: Decimal, place: int, rounding: str = ROUND_HALF_EVEN) -> Decimal:
+    """Return the value with its last digit at 10**place."""
+    return value.quantize(Decimal(1).scaleb(place), rounding, _WIDE)
 
 
-def _written(value: Decimal, decimals: int) -> str:
-    """Return ``value`` with comma groups, a true minus and no negative zero."""
-    text = f"{abs(value):,.{max(decimals, 0)}f}"
+def _written(value: Decimal, place: int) -> str:
+    """Return ``value`` with comma groups and a true minus; as a power of ten if it is very small or large."""
+    if value and not Decimal("1e-4") <= abs(value) < Decimal("1e15"):
+        power = value.adjusted()
+        mantissa = _written(value.scaleb(-power), place - power)
+        return f"{mantissa}{NO_BREAK}×{NO_BREAK}10{str(power).translate(_SUPERSCRIPTS)}"
+    text = f"{abs(value):,.{max(-place, 0)}f}"
     return MINUS + text if value < 0 else text
 
 
-def _written_as_power(value: Decimal, decimals: int) -> str:
-    power = _magnitude(value)
-    mantissa = _written(value.scaleb(-power), max(decimals + power, 0))
-    return f"{mantissa}{NO_BREAK}×{NO_BREAK}10{str(power).translate(_SUPERSCRIPTS)}"
+def _end(value: Decimal, place: int, rounding: str) -> tuple[Decimal, int]:
+    """Return the end of an interval rounded outwards, and its last place; a finer one where it would become zero."""
+    end = _rounded(value, place, rounding)
+    return (end, place) if end or not value else (_rounded(value, value.adjusted(), rounding), value.adjusted())
 
 
-def _digits_text(value: Decimal, decimals: int) -> str:
-    if value and not Decimal("1e-4") <= abs(value) < Decimal("1e15"):
-        return _written_as_power(value, decimals)
-    return _written(value, decimals)
+def _end_alone(value: Decimal, rounding: str) -> tuple[Decimal, int]:
+    """Return the end of an interval that stands alone, rounded outwards to two digits, and its last place."""
+    if not value:
+        return Decimal(0), 0
+    place = value.adjusted() - _DIGITS_OF_ENDS_ALONE + 1
+    end = _rounded(value, place, rounding)
+    return end, place if _WIDE.remainder(end, Decimal(1).scaleb(place + 1)) else place + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Scaled:
+    """A value and the ends of its interval in one scale, exactly."""
+
+    value: Decimal
+    ends: tuple[Decimal, Decimal] | None
+
+    @classmethod
+    def of(cls, value: float, ends: tuple[float, float] | None, scale: Scale) -> _Scaled:
+        return cls(_scaled(value, scale), None if ends is None else (_scaled(ends[0], scale), _scaled(ends[1], scale)))
+
+    def rounded(self, digits: int) -> tuple[Decimal, int]:
+        """Return the value as it is shown and its last place, ``digits`` without an interval."""
+        value, place = self._at(self._place(self.value, digits))
+        settled = self._place(value, digits)  # rounding may carry into a new digit
+        return self._at(settled) if settled > place else (value, place)
+
+    def _place(self, value: Decimal, digits: int) -> int:
+        magnitude = value.adjusted() if value else 0
+        if self.ends is None:
+            return magnitude - digits + 1 if value else 0
+        width = _WIDE.subtract(self.ends[1], self.ends[0])
+        finest = magnitude - _MOST_DIGITS + 1 if value else 0
+        return max(_WIDE.divide(width, Decimal(4)).adjusted(), finest) if width else finest
+
+    def _at(self, place: int) -> tuple[Decimal, int]:
+        """Return the nearest number with this last place that lies inside the interval; the nearest if none does."""
+        nearest = _rounded(self.value, place)
+        if self.ends is None:
+            return nearest, place
+        low, high = self.ends
+        near = (nearest, *(_rounded(self.value, place, rounding) for rounding in (ROUND_FLOOR, ROUND_CEILING)))
+        return next((one for one in near if low <= one <= high), nearest), place
 
 
 def _fitting_scale(value: float, unit: str) -> int:
@@ -172,29 +249,37 @@ def _fitting_scale(value: float, unit: str) -> int:
     return fitting[-1] if fitting else 0
 
 
-def _in_scale(value: float, scale: Scale, half_width: float | None, digits: int) -> tuple[Decimal, int]:
-    scaled_width = None if half_width is None else half_width / scale.factor
-    return _rounded(Decimal(repr(value / scale.factor)), scaled_width, digits)
-
-
-def _approximate(value: float, unit: str, half_width: float | None, scale: Scale | None, digits: int) -> Formatted:
+def _one_value(
+    value: float, unit: str, ends: tuple[float, float] | None, scale: Scale | None, digits: int
+) -> Formatted:
     if scale is None:
         scales = scales_of(unit)
         index = _fitting_scale(value, unit)
-        if index + 1 < len(scales) and abs(_in_scale(value, scales[index + 1], half_width, digits)[0]) >= 1:
+        if index + 1 < len(scales) and abs(_Scaled.of(value, ends, scales[index + 1]).rounded(digits)[0]) >= 1:
             index += 1  # rounding carries it over: 999.6 µs is 1.00 ms
         scale = scales[index]
-    rounded, decimals = _in_scale(value, scale, half_width, digits)
-    return Formatted(_digits_text(rounded, decimals), scale.symbol, scale, decimals)
+    scaled = _Scaled.of(value, ends, scale)
+    rounded, place = scaled.rounded(digits)
+    written, half = _written(rounded, place), Decimal(5).scaleb(place - 1)
+    if scaled.ends is None or scaled.ends[0] == scaled.ends[1]:
+        end = "" if scaled.ends is None else written
+        around = _in_base_units(_WIDE.subtract(rounded, half), _WIDE.add(rounded, half), scale)
+        return Formatted(written, scale.symbol, scale, end, end, around)
+    low, high = _end(scaled.ends[0], place, ROUND_FLOOR), _end(scaled.ends[1], place, ROUND_CEILING)
+    reads = _in_base_units(low[0], high[0], scale)
+    return Formatted(written, scale.symbol, scale, _written(*low), _written(*high), reads)
+
+
+def _two_ends(ends: tuple[float, float], unit: str, scale: Scale | None) -> Formatted:
+    if scale is None:
+        scale = scales_of(unit)[_fitting_scale(max(ends, key=abs), unit)]
+    low = _end_alone(_scaled(ends[0], scale), ROUND_FLOOR)
+    high = _end_alone(_scaled(ends[1], scale), ROUND_CEILING)
+    return Formatted("", scale.symbol, scale, _written(*low), _written(*high), _in_base_units(low[0], high[0], scale))
 
 
 def format_number(
-    value: float,
-    unit: str = "",
-    *,
-    half_width: float | None = None,
-    scale: Scale | None = None,
-    short: bool = False,
+    value: float, unit: str = "", *, ends: tuple[float, float] | None = None, scale: Scale | None = None
 ) -> Formatted:
     """Return ``value`` (in ``unit``) as this module's rules show it.
 
@@ -202,57 +287,67 @@ def format_number(
         value: an int is taken as exact, a float as approximate.
         unit: base unit: ``"s"``, ``"B"``, ``"FLOP"``, ``"FLOP/s"``, ``"B/s"``, ``"%"``, ``"points"``, ``""``,
             ``"1"``, or any word.
-        half_width: half of the interval's width, in ``unit``; None where there is no interval.
+        ends: low and high end of its interval, in ``unit``; None where there is none.
         scale: the scale to show it in (a table's column); None to choose one.
-        short: show an exact number in prefixes and three digits too.
 
     Raises:
-        TypeError: if ``value`` is not a number.
-        ValueError: if ``value`` or ``half_width`` is not finite, or ``half_width`` is negative.
+        TypeError: if ``value`` or an end is not a number.
+        ValueError: if one of them is not finite, or the low end is above the high one.
     """
     number = _checked_number(value, "value")
-    if half_width is not None and not (math.isfinite(half_width) and half_width >= 0):
-        raise ValueError(f"half_width must be finite and not negative, not {half_width}")
-    if isinstance(number, int) and half_width is None and scale is None and unit not in FRACTIONS and not short:
-        if unit != "B" or abs(number) < _EXACT_BYTES_BELOW:
-            symbol = "" if unit in ("", "1") else unit
-            return Formatted(f"{number:,}".replace("-", MINUS), symbol, Scale(1.0, symbol), 0)
-        return _approximate(float(number), unit, None, None, _MOST_DIGITS)
-    return _approximate(float(number), unit, half_width, scale, _DIGITS_WITHOUT_INTERVAL)
+    if ends is None:
+        if isinstance(number, float) or scale is not None or unit in FRACTIONS:
+            return _one_value(number, unit, None, scale, _DIGITS_WITHOUT_INTERVAL)
+        if unit == "B" and abs(number) >= _EXACT_BYTES_BELOW:
+            return _one_value(number, unit, None, None, _MOST_DIGITS)
+        symbol = "" if unit in ("", "1") else unit
+        return Formatted(
+            f"{number:,}".replace("-", MINUS), symbol, Scale(1.0, symbol), reads=(number - 0.5, number + 0.5)
+        )
+    low, high = (float(_checked_number(end, "an end")) for end in ends)
+    if low > high:
+        raise ValueError(f"the low end must not be above the high one, but {low} > {high}")
+    low, high = min(low, number), max(high, number)  # a median of logs may miss its own interval by a rounding
+    if high - low > abs(number):
+        return _two_ends((low, high), unit, scale)
+    return _one_value(number, unit, (low, high), scale, _MOST_DIGITS)
+
+
+def interval_of(measurement: Measurement) -> Interval | None:
+    """Return the measurement's interval; None where there is none: of one sample, or of samples that tell no ends."""
+    interval = measurement.interval
+    known = all(map(math.isfinite, (interval.low, interval.high, interval.confidence)))
+    return interval if known else None
 
 
 def is_exact(measurement: Measurement) -> bool:
     """Return whether it is one whole number that was counted, not timed: bytes, FLOPs, parameters."""
-    return measurement.n == 1 and measurement.median.is_integer() and not measurement.unit.endswith("s")
+    single = measurement.n == 1 and interval_of(measurement) is None
+    return single and measurement.median.is_integer() and not measurement.unit.endswith("s")
 
 
-def half_width_of(measurement: Measurement) -> float | None:
-    """Return half of the interval's width in the measurement's unit; None with a single sample."""
-    return measurement.interval.half_width if measurement.n > 1 else None
+def is_resolved(measurement: Measurement) -> bool:
+    """Return whether something is known of where it lies: several samples that tell no ends of it say nothing."""
+    return measurement.n == 1 or interval_of(measurement) is not None
 
 
 def format_measurement(measurement: Measurement, *, scale: Scale | None = None) -> Formatted:
-    """Return the measurement's median as this module's rules show it."""
+    """Return the measurement as this module's rules show it."""
+    if not is_resolved(measurement):
+        return Formatted("", "", scale or scales_of(measurement.unit)[0])
+    interval = interval_of(measurement)
+    ends = None if interval is None else (interval.low, interval.high)
     value = int(measurement.median) if is_exact(measurement) else measurement.median
-    return format_number(value, measurement.unit, half_width=half_width_of(measurement), scale=scale)
+    return format_number(value, measurement.unit, ends=ends, scale=scale)
 
 
-def format_interval(low: float, high: float, like: Formatted) -> str:
-    """Return ``"1.20 to 1.26 ms"``: both ends in the unit of ``like``, with digits enough to tell them apart.
-
-    Raises:
-        ValueError: if an end is not finite or ``low`` is above ``high``.
-    """
-    _checked_number(low, "low")
-    _checked_number(high, "high")
-    if low > high:
-        raise ValueError(f"low must not be above high, but {low} > {high}")
-    ends = [Decimal(repr(float(end) / like.scale.factor)) for end in (low, high)]
-    decimals = like.decimals
-    while low < high and decimals < like.decimals + 6 and len({_to_decimals(e, decimals) for e in ends}) == 1:
-        decimals += 1
-    texts = [_digits_text(_to_decimals(end, decimals), decimals) for end in ends]
-    return f"{texts[0]} to {texts[1]}{like.joiner}{like.unit}"
+def format_record(number: Mapping[str, Any]) -> Formatted:
+    """Return the number that a record holds as this module's rules show it."""
+    interval = number["interval"]
+    if interval is None and number["n"] > 1:
+        return Formatted("", "", scales_of(number["unit"])[0])
+    ends = None if interval is None else (interval["low"], interval["high"])
+    return format_number(number["value"], number["unit"], ends=ends)
 
 
 def format_confidence(confidence: float) -> str:

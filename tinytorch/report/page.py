@@ -12,14 +12,28 @@ from matplotlib.figure import Figure
 
 from tinytorch.perf.host.background_load import Neighbours
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.comparison import CANNOT_TELL, Comparison
+from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.judge import CANNOT_TELL
 from tinytorch.perf.measuring.noise import small_noise_floor
+from tinytorch.perf.measuring.repeat_workloads import look
 from tinytorch.report import figures, tables
 from tinytorch.report.claims import Claim, placeholders
 from tinytorch.report.figures import page_png, page_svg
 from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, number_text, view, words
 from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, is_disturbed, provenance
-from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, Record, checked_key, checked_text, now, number_body
+from tinytorch.report.records import (
+    ABSENT,
+    DISTURBED,
+    NOISE,
+    NUMBER_KINDS,
+    UNMEASURED,
+    Json,
+    Record,
+    checked_key,
+    checked_text,
+    now,
+    number_body,
+)
 from tinytorch.report.tables import Column
 
 #: The key of the record that says where a page was made.
@@ -51,6 +65,7 @@ class Page:
             # Each measurement begins with a collection of garbage: let it not walk through all that was imported.
             gc.freeze()
         self._emit(PROVENANCE_KEY, "provenance", provenance())
+        look()
         self.noise = small_noise_floor()
         self.number(NOISE_KEY, self.noise.resolvable)
 
@@ -100,12 +115,26 @@ class Page:
             ValueError: if something is empty, the key is taken, or a number is not recorded yet.
         """
         self._check_new(key)
-        body = {"word": checked_text(word, "word", key), "because": checked_text(because, "because", key)}
-        rests_on = [*numbers, *placeholders(because, key)]
+        said = checked_text(word, "word", key)
+        rests_on = list(dict.fromkeys([*numbers, *placeholders(checked_text(because, "because", key), key)]))
         self._check_numbers(rests_on, key)
-        if self._is_disturbed(rests_on):
-            body = {"word": CANNOT_TELL, "because": f"{WITHHELD_WORD}: {body['because']}"}
+        body: Json = {"word": said, "because": because.strip(), "numbers": rests_on}
+        undecided = self._undecided(said, rests_on)
+        if undecided is not None:
+            body |= {"word": CANNOT_TELL, "undecided": undecided}
+        if undecided == DISTURBED:
+            body["because"] = f"{WITHHELD_WORD}: {body['because']}"
         return self._emit(key, "verdict", body)
+
+    def told(self, word: str, *rests_on: Measurement) -> str:
+        """Return a word that code chose, for a table's cell; "cannot tell here" where `word` would be withheld.
+
+        Args:
+            word: the verdict.
+            rests_on: what was measured for it.
+        """
+        disturbed = is_disturbed([{"how": one.how} for one in rests_on], self._neighbours.cores())
+        return CANNOT_TELL if disturbed else word
 
     def compare(self, key: str, comparison: Comparison) -> Shown:
         """Record a comparison: its ratio for ``{measured}`key` ``, its verdict for ``{verdict}`key-verdict` ``.
@@ -154,6 +183,9 @@ class Page:
     ) -> Shown:
         """Show and record a table.
 
+        The words of a `Column` that is judged are withheld in each row that has a number from which other processes
+        took the machine's time, as `word` says.
+
         Args:
             key: its name; the table's address is ``#table-key``.
             rows: mappings from a column's key to a `Measurement`, a number, text, or None for "does not apply".
@@ -167,7 +199,8 @@ class Page:
         said = checked_text(caption, "caption", key)
         checked = tables.checked_columns(columns, key)
         cells = tables.checked_rows(rows, checked, key)
-        body = tables.to_body(cells, checked, caption=said, key=key)
+        withheld = self._withhold(cells, checked)
+        body = tables.to_body(cells, checked, caption=said, key=key) | ({"withheld": withheld} if withheld else {})
         html = tables.to_html(cells, checked, caption=said, key=key)
         return self._emit(key, "table", body, text=tables.to_text(cells, checked, caption=said), html=html)
 
@@ -186,14 +219,15 @@ class Page:
         self._check_new(key)
         figures.settle(figure)
         figures.check_figure(figure, caption=caption, alt=alt, key=key)
+        alt = figures.alt_of(figure, alt)
         body = figures.to_body(figure, caption=caption, alt=alt, key=key)
-        svg = page_svg(figure, key=key, alt=alt.strip(), ink=figures.INK)
+        svg = page_svg(figure, key=key, alt=alt, ink=figures.INK)
         png = page_png(figure) if is_building() else None
         pyplot = sys.modules.get("matplotlib.pyplot")
         if pyplot is not None:
             pyplot.close(figure)  # else the notebook's backend shows it a second time, as a bitmap
         html = figures.to_html(svg, caption=caption.strip(), key=key)
-        text = f"[figure {key}: {alt.strip()}] {caption.strip()}"
+        text = f"[figure {key}: {alt}] {caption.strip()}"
         return self._emit(key, "figure", body, text=text, html=html, png=png)
 
     def claim(
@@ -235,8 +269,11 @@ class Page:
             raise ValueError(
                 f"verdict of {key!r} must be {CANNOT_TELL!r}, not {verdict!r}: {', '.join(unmeasured)} was not measured"
             )
-        if verdict != CANNOT_TELL and self._is_disturbed(body["numbers"]):
-            body |= {"verdict": CANNOT_TELL, "evidence": f"{body['evidence']} {WITHHELD}"}
+        undecided = self._undecided(verdict, body["numbers"])
+        if undecided is not None:
+            body |= {"verdict": CANNOT_TELL, "undecided": undecided}
+        if undecided == DISTURBED:
+            body["evidence"] += f" {WITHHELD}"
         return self._emit(key, "claim", body)
 
     def _check_new(self, key: str) -> None:
@@ -251,10 +288,23 @@ class Page:
         if missing:
             raise ValueError(f"{user!r} names {', '.join(missing)}, which page {self.name!r} has not recorded yet")
 
-    def _is_disturbed(self, keys: Sequence[str]) -> bool:
-        """Return whether others took the machine's time from one of these numbers of this page."""
+    def _undecided(self, word: str, keys: Sequence[str]) -> str | None:
+        """Return why a verdict that rests on these numbers of this page is "cannot tell here"; None if it is not."""
+        if word == CANNOT_TELL:
+            return UNMEASURED if self._keys(ABSENT) & set(keys) else NOISE
         rests_on = [record.body for record in self.records if record.key in keys]
-        return is_disturbed(rests_on, self._neighbours.cores())
+        return DISTURBED if is_disturbed(rests_on, self._neighbours.cores()) else None
+
+    def _withhold(self, rows: Sequence[dict[str, Any]], columns: Sequence[Column]) -> int:
+        """Withhold the verdicts of the rows whose numbers others disturbed, and return how many these are."""
+        judged, others, withheld = [column.key for column in columns if column.judged], self._neighbours.cores(), 0
+        for row in rows if judged else ():
+            measured = ({"how": cell.how} for cell in row.values() if isinstance(cell, Measurement))
+            words = [key for key in judged if row[key] not in (None, CANNOT_TELL)]
+            if words and is_disturbed(measured, others):
+                row.update(dict.fromkeys(words, CANNOT_TELL))
+                withheld += len(words)
+        return withheld
 
     def _keys(self, *kinds: str) -> set[str]:
         """Return the keys of this page's records of these kinds."""

@@ -187,9 +187,13 @@ WITHHELD_WORD = "other programs took this machine's time, so this build does not
 
 
 def had_less_than_a_core(number: Json) -> bool | None:
-    """Return whether a timed number on one thread had less than a core; None if its conditions do not say."""
+    """Return whether a timed number on one thread had less than a core; None if its conditions do not say.
+
+    Of a ratio it is the side that had less, and one side on one thread is enough.
+    """
     how = number.get("how", {})
-    if how.get("blas_threads") != 1 or "cpu_per_wall" not in how:
+    threads = how.get("blas_threads")
+    if 1 not in (threads.values() if isinstance(threads, Mapping) else [threads]) or "cpu_per_wall" not in how:
         return None
     return bool(how["cpu_per_wall"] < WHOLE_CORE)
 

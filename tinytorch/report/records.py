@@ -16,15 +16,18 @@ import numpy as np
 
 from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.statistics import Interval
-from tinytorch.report.numbers import FRACTIONS, half_width_of, is_exact
+from tinytorch.report.numbers import FRACTIONS, interval_of, is_exact
 
 #: The version of `record.schema.json`; it rises whenever a reader of the files would have to change.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 SCHEMA_NAME = "tinytorch-records"
 NUMBER_KINDS = ("measured", "counted", "derived", "modelled")
 #: The kind of what stands in place of a number, verdict, table or figure that this build did not measure.
 ABSENT = "absent"
 KINDS = (*NUMBER_KINDS, "verdict", "table", "figure", "claim", ABSENT, "provenance")
+#: Why a verdict is "cannot tell here": other programs took the machine's time, so that it is withheld; what it rests on
+#: was not measured; or noise leaves it open.
+DISTURBED, UNMEASURED, NOISE = "disturbed", "not measured", "noise"
 #: Units of what is computed from other numbers: ratios and shares.
 _COMPUTED = FRACTIONS | {""}
 _KEY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -108,9 +111,9 @@ def plain(value: Any, name: str) -> Any:
 
 
 def _interval_of(measurement: Measurement) -> Json | None:
-    if half_width_of(measurement) is None:
+    interval = interval_of(measurement)
+    if interval is None:
         return None
-    interval = measurement.interval
     return {"low": interval.low, "high": interval.high, "confidence": interval.confidence}
 
 
@@ -188,15 +191,10 @@ def measurement_from_record(record: Record | Mapping[str, Any]) -> Measurement:
     if body.get("kind") not in NUMBER_KINDS:
         raise ValueError(f"record {body.get('key')!r} must hold a number, but its kind is {body.get('kind')!r}")
     samples = tuple(float(s) for s in body["samples"])
-    if "statistic" in body["how"] and body["interval"]:
-        return Statistic(
-            body["what"],
-            samples,
-            body["unit"],
-            body["how"],
-            value=float(body["value"]),
-            bounds=Interval(**body["interval"]),
-        )
+    if "statistic" in body["how"] and (body["interval"] or body["n"] > 1):
+        bounds = Interval(**body["interval"]) if body["interval"] else Interval(-math.inf, math.inf, math.nan)
+        value = float(body["value"])
+        return Statistic(body["what"], samples, body["unit"], body["how"], value=value, bounds=bounds)
     return Measurement(body["what"], samples, body["unit"], body["how"])
 
 

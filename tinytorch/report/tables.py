@@ -1,8 +1,7 @@
-"""Tables: columns with units, cells with uncertainty, as HTML for the page and as text for the terminal."""
+"""Tables: columns with units, cells with their intervals, as HTML for the page and as text for the terminal."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -14,18 +13,17 @@ from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.text_table import aligned
 from tinytorch.report.numbers import (
     FRACTIONS,
-    NO_BREAK,
     Formatted,
     Scale,
     common_scale,
     format_confidence,
-    format_interval,
     format_measurement,
     format_number,
-    half_width_of,
+    interval_of,
     is_exact,
+    is_resolved,
 )
-from tinytorch.report.records import Json, checked_text, number_body, plain
+from tinytorch.report.records import Json, checked_text, measurement_from_record, number_body, plain
 
 #: A column whose largest and smallest sizes are further apart than this keeps a unit in each cell.
 _ONE_UNIT_UP_TO = 1e4
@@ -42,7 +40,9 @@ class Column:
 
     ``unit`` may be left out where cells are text or a `Measurement`, which has its own.
     ``modelled`` says that the column's numbers come from a model and are to look so; ``quoted`` that others published
-    them, which are given as text, as they are no numbers of this page.
+    them, which are given as text, as they are no numbers of this page; ``judged`` that its words are verdicts on their
+    rows' numbers. ``total`` says that its numbers are factors, and is the key of the column that holds their product so
+    far, in each row that has both.
     """
 
     key: str
@@ -50,11 +50,13 @@ class Column:
     unit: str | None = None
     modelled: bool = False
     quoted: bool = False
+    judged: bool = False
+    total: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """One cell, formatted: ``text`` for eyes, ``spread`` as ± half-width, ``value`` to sort by."""
+    """One cell, formatted: ``text`` for eyes, ``spread`` behind it, ``title`` on asking, ``value`` to sort by."""
 
     text: str
     spread: str = ""
@@ -76,7 +78,7 @@ def checked_columns(columns: Sequence[Column | tuple[str, str] | tuple[str, str,
     """Return ``columns`` as `Column` objects; tuples are (key, label) or (key, label, unit).
 
     Raises:
-        ValueError: if there are none, two share a key, or a label is empty.
+        ValueError: if there are none, two share a key, a label is empty, or a total is no column.
     """
     made = [column if isinstance(column, Column) else Column(*column) for column in columns]
     if not made:
@@ -86,6 +88,10 @@ def checked_columns(columns: Sequence[Column | tuple[str, str] | tuple[str, str,
         raise ValueError(f"columns of table {key!r} must have different keys, not {keys}")
     for column in made:
         checked_text(column.label, f"label of column {column.key!r}", key)
+        if column.total is not None and column.total not in keys:
+            raise ValueError(
+                f"total of column {column.key!r} of table {key!r} must be one of {keys}, not {column.total!r}"
+            )
     return made
 
 
@@ -129,6 +135,16 @@ def _base(value: Any) -> float:
     return value.median if isinstance(value, Measurement) else float(value)
 
 
+def _size(value: Any) -> float:
+    """Return the size that a cell's unit has to fit: of a measurement that of the farther end of its interval."""
+    interval = interval_of(value) if isinstance(value, Measurement) else None
+    return abs(_base(value)) if interval is None else max(abs(interval.low), abs(interval.high))
+
+
+def _is_resolved(value: Any) -> bool:
+    return not isinstance(value, Measurement) or is_resolved(value)
+
+
 def _unit_of(value: Any, column: Column) -> str:
     return value.unit if isinstance(value, Measurement) else column.unit or ""
 
@@ -139,16 +155,17 @@ def _all_counted(values: Sequence[Any]) -> bool:
 
 def _column_scale(values: Sequence[Any], column: Column) -> Scale | None:
     """Return the scale that one unit in the header would have, or None where each cell needs its own."""
+    values = [value for value in values if _is_resolved(value)]
     units = {_unit_of(value, column) for value in values}
     if len(units) != 1:
         return None
-    sizes = [abs(_base(value)) for value in values if _base(value)]
+    sizes = [size for value in values if (size := _size(value))]
     if _all_counted(values) and units.isdisjoint(_READ_IN_PREFIXES) and max(sizes, default=0) < _COUNTED_BELOW:
         unit = units.pop()
         return Scale(1.0, "" if unit == "1" else unit)
     if sizes and max(sizes) / min(sizes) > _ONE_UNIT_UP_TO:
         return None
-    return common_scale([_base(value) for value in values], units.pop())
+    return common_scale(sizes, units.pop())
 
 
 def _formatted(value: Any, column: Column, scale: Scale | None) -> Formatted:
@@ -159,17 +176,15 @@ def _formatted(value: Any, column: Column, scale: Scale | None) -> Formatted:
     return format_number(value, column.unit or "", scale=None if whole and column.unit != "B" else scale)
 
 
-def _spread(value: Any, shown: Formatted) -> tuple[str, str]:
-    """Return "± half-width" in the unit of the cell, and the interval in words."""
-    half = half_width_of(value) if isinstance(value, Measurement) else None
-    if half is None:
-        return "", ""
-    scaled = half / shown.scale.factor
-    decimals = max(shown.decimals, 0 if scaled == 0 else -math.floor(math.log10(scaled)), 0)
-    width = f"{scaled:,.{decimals}f}"
-    interval = format_interval(value.interval.low, value.interval.high, shown)
-    words = f"{format_confidence(value.interval.confidence)} interval {interval}, n = {value.n}"
-    return f"±{NO_BREAK}{width}", words
+def _title(value: Any, shown: Formatted) -> str:
+    """Return the interval in words; of what is not resolved, the number of samples."""
+    if not isinstance(value, Measurement):
+        return ""
+    interval = interval_of(value)
+    if interval is None:
+        return "" if is_resolved(value) else f"n = {value.n}"
+    widened = f", widened {value.how['widened']}" if "widened" in value.how else ""
+    return f"{format_confidence(interval.confidence)} interval {shown.interval}, n = {value.n}{widened}"
 
 
 def _cell(value: Any, column: Column, scale: Scale | None) -> _Cell:
@@ -178,8 +193,8 @@ def _cell(value: Any, column: Column, scale: Scale | None) -> _Cell:
     if isinstance(value, str):
         return _Cell(value)
     shown = _formatted(value, column, scale)
-    spread, words = _spread(value, shown)
-    return _Cell(shown.digits if scale is not None else shown.text, spread, words, _base(value))
+    text = shown.cell if scale is not None else shown.cell_text
+    return _Cell(text, shown.beside, _title(value, shown), _base(value) if _is_resolved(value) else None)
 
 
 def _laid(rows: Sequence[Mapping[str, Any]], column: Column) -> _Laid:
@@ -248,6 +263,15 @@ def to_markdown(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) ->
     return "\n".join([lines[0], f"| {' | '.join(rule)} |", *lines[1:]])
 
 
+#: What a column's record says besides, where it holds.
+_MARKS = ("modelled", "quoted", "judged", "total")
+
+
+def _column_body(column: Column) -> Json:
+    marks = {name: mark for name in _MARKS if (mark := getattr(column, name))}
+    return {"key": column.key, "label": column.label, "unit": column.unit, **marks}
+
+
 def to_body(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, caption: str, key: str) -> Json:
     """Return the body of the table's record: caption, columns, and rows whose numbers keep their samples."""
 
@@ -260,6 +284,20 @@ def to_body(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, cap
 
     return {
         "caption": caption,
-        "columns": [{"key": c.key, "label": c.label, "unit": c.unit} for c in columns],
+        "columns": [_column_body(column) for column in columns],
         "rows": [{c.key: kept(row[c.key], c) for c in columns} for row in rows],
     }
+
+
+def html_of(body: Json, key: str) -> str:
+    """Return the table of a record's body as `to_html` wrote it, for who has changed an interval in it."""
+    columns = [Column(**column) for column in body["columns"]]
+
+    def again(cell: Any, column: Column) -> Any:
+        if not isinstance(cell, dict):
+            return cell
+        is_bare = not cell["how"] and cell["n"] == 1 and cell["what"] == column.label
+        return cell["value"] if is_bare else measurement_from_record(cell)
+
+    rows = [{column.key: again(row[column.key], column) for column in columns} for row in body["rows"]]
+    return to_html(rows, columns, caption=body["caption"], key=key)

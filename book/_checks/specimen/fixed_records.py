@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tinytorch.report.page as pages
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Statistic
 from tinytorch.perf.measuring.noise import NoiseFloor
+from tinytorch.perf.measuring.statistics import Interval
 
-BEFORE = Measurement("before", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3), "s", {"inner_loops": 4})
-AFTER = Measurement("after", (0.5e-3, 0.55e-3, 0.6e-3, 0.52e-3, 0.57e-3, 0.65e-3, 0.56e-3), "s", {"inner_loops": 4})
-SPEEDUP = Measurement("before / after", (2.0, 2.0, 2.0, 2.02, 2.02, 2.0, 2.0), "", {"inner_loops": 4})
+
+def fixed(name: str, value: float, low: float, high: float, unit: str = "", confidence: float = 0.98) -> Statistic:
+    """Return seven samples with a median and an interval that are given."""
+    how = {"inner_loops": 4, "statistic": "median"}
+    return Statistic(name, (value,) * 7, unit, how, value=value, bounds=Interval(low, high, confidence))
+
+
+BEFORE = fixed("before", 1.12e-3, 1.0e-3, 1.3e-3, "s")
+AFTER = fixed("after", 0.56e-3, 0.5e-3, 0.65e-3, "s")
+SPEEDUP = fixed("before / after", 2.0, 1.93, 2.02)
+#: An interval wider than its value, and samples that tell no ends of one.
+WIDE = fixed("before / busy", 1.2, 0.9, 9.0)
+OPEN = fixed("before / unknown", 2.0, -math.inf, math.inf, confidence=math.nan)
 WHEN = "2026-01-01T00:00:00+00:00"
 PROVENANCE: dict[str, Any] = {
     "machine": {
@@ -35,7 +47,7 @@ PROVENANCE: dict[str, Any] = {
 
 def fix_provenance(machine: dict[str, Any] = PROVENANCE["machine"]) -> None:
     """Make pages of this process say that they were made at a fixed time on a fixed machine."""
-    floor = Measurement("the same code against itself", (1.01, 1.02, 1.03, 1.02, 1.01, 1.02, 1.03), "")
+    floor = fixed("the same code against itself", 1.02, 1.01, 1.03)
     for name, value in {
         "provenance": lambda: {**PROVENANCE, "machine": machine},
         "now": lambda: WHEN,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -11,15 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from measured_book.records.card import card_text, issue_address, mismatch_html, mismatch_text
-from measured_book.records.store import PageRecords
+from measured_book.records.store import PageRecords, Place, Widened
 from measured_book.site.repository import Repository
 
 from tests.perf.made_blas import load
+from tinytorch.perf.host.background_load import Neighbours
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.judge import CANNOT_TELL
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.quantization import PairedAccuracy
 from tinytorch.perf.quantization.tradeoff import accuracy_change
-from tinytorch.report import Page
+from tinytorch.report import Column, Page
 from tinytorch.report.records import page_file, schema
 
 
@@ -39,6 +42,83 @@ def test_threads_that_a_blas_does_not_tell_are_not_known(monkeypatch: pytest.Mon
     Draft202012Validator(schema()).validate(page_file("page", page.records))
     records = {record.key: record.to_json() for record in page.records}
     assert "BLAS: accelerate, threads not known" in card_text(PageRecords("page", records, 1.5)).splitlines()
+
+
+def lines_of(page: PageRecords) -> dict[str, str]:
+    """Return what each line of the card says, by its name."""
+    return dict(line.split(": ", 1) for line in card_text(page).splitlines() if ": " in line)
+
+
+def records_of(page: Page) -> PageRecords:
+    return PageRecords(page.name, {record.key: record.to_json() for record in page.records}, 1.5)
+
+
+def judging(monkeypatch: pytest.MonkeyPatch, others: float) -> Page:
+    """Return a page with a number that had half of a core, while others used so many."""
+    monkeypatch.setattr(Neighbours, "cores", lambda _: others)
+    page = Page("page")
+    how = {"cpu_per_wall": 0.5, "blas_threads": 1}
+    short = Measurement("a run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s", how)
+    page.number("short", short)
+    page.word("bound", "memory-bound", because="it takes {short}")
+    page.word("open", CANNOT_TELL, because="it takes {short}")
+    rows: list[dict[str, Any]] = [
+        {"name": "it", "time": short, "verdict": "faster"},
+        {"name": "other", "time": None, "verdict": "slower"},
+        {"name": "third", "time": None, "verdict": CANNOT_TELL},
+        {"name": "base", "time": None, "verdict": None},
+    ]
+    columns = [Column("name", "Name"), Column("time", "Time"), Column("verdict", "Verdict", judged=True)]
+    page.table("all", rows, columns, caption="All")
+    page.absent("other", reason="It is not here.")
+    page.claim("c", statement="So.", source="S.", verdict=CANNOT_TELL, evidence="It takes {other}.")
+    page.claim("d", statement="So.", source="S.", verdict="supported", evidence="It takes {short}.")
+    return page
+
+
+def test_verdicts_that_decide_nothing_are_counted_by_what_withholds_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lines_of(records_of(judging(monkeypatch, others=1.0)))["Verdicts"] == (
+        "7 in all, 6 of them “cannot tell here”: 3 withheld because other programs took this machine's time, "
+        "1 resting on what was not measured in this build, 2 left open by noise"
+    )
+    assert lines_of(records_of(judging(monkeypatch, others=0.0)))["Verdicts"] == (
+        "7 in all, 3 of them “cannot tell here”: 1 resting on what was not measured in this build, 2 left open by noise"
+    )
+
+
+def test_a_page_whose_verdicts_all_decide_says_so_and_one_without_is_silent() -> None:
+    page = Page("page")
+    assert "Verdicts" not in lines_of(records_of(page))
+    page.number("total", 3, unit="ops", what="operations")
+    page.word("many", "many", because="there are {total}")
+    assert lines_of(records_of(page))["Verdicts"] == "1 in all, none of them withheld or left open"
+
+
+def test_calls_that_contradict_those_of_other_pages_are_counted() -> None:
+    measured = page()
+    assert "Same calls" not in lines_of(measured)
+    measured.repeated = 3
+    assert lines_of(measured)["Same calls"] == "3 timed on other pages as well; all intervals touch those there"
+    measured.widened = {Place("time"): Widened(1.0, 2.0, "so"), Place("all", 1, "time"): Widened(1.0, 2.0, "so")}
+    assert lines_of(measured)["Same calls"] == (
+        "3 timed on other pages as well; 2 of them with intervals that do not touch those there, so that they are "
+        "shown wide enough to hold both: time, all"
+    )
+
+
+def test_factors_that_do_not_multiply_to_their_totals_are_told() -> None:
+    made = Page("page")
+    columns = [Column("step", "Step"), Column("gain", "Gain", "", total="all"), Column("all", "All", "")]
+    for key, total in (("right", 6.0), ("wrong", 5.0)):
+        steps = [{"step": "first", "gain": 2.0, "all": 2.0}, {"step": "second", "gain": 3.0, "all": total}]
+        made.table(key, steps, columns, caption="Steps")
+        if key == "right":
+            said = lines_of(records_of(made))["Factors"]
+            assert said == "right: they multiply to their totals within their intervals"
+    assert lines_of(records_of(made))["Factors"] == (
+        "right: they multiply to their totals within their intervals; "
+        "wrong: they do not multiply to their totals within their intervals"
+    )
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=200)

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 
-from tinytorch.perf.measuring.comparison import CANNOT_TELL
+from tinytorch.perf.measuring.judge import CANNOT_TELL
 from tinytorch.report.claims import split_at_placeholders
-from tinytorch.report.numbers import (
-    FRACTIONS,
-    NO_BREAK,
-    SCALES,
-    Formatted,
-    Scale,
-    format_confidence,
-    format_interval,
-    format_number,
-)
+from tinytorch.report.numbers import FRACTIONS, NO_BREAK, SCALES, Formatted, format_number, format_record
 from tinytorch.report.records import Json
 
-#: What may follow a key in `{measured}`, and what it shows.
-OPTIONS = {
-    "": "the value with its unit",
-    "low": "the lower end of its interval",
-    "high": "the upper end of its interval",
-    "interval": "both ends",
-    "n": "the number of samples",
-    "bare": "the digits without unit",
-    "short": "an exact count in prefixes",
-}
 _KIND_WORDS = {
     "measured": "Measured",
     "counted": "Counted, not timed",
@@ -47,14 +29,14 @@ _HOW_WORDS = {
     "interleaved_with": "in turns with",
     "cpu_per_wall": "CPU time over wall time",
     "interval_by": "interval by",
+    "minor_page_faults_per_call": "page faults in a call",
+    "between_repeats": "varies between repeats by",
 }
-#: What `how` says that the first line of the detail already tells.
-_TOLD = ("statistic",)
+#: Conditions that are standard deviations, as fractions of the value.
+_DEVIATIONS = ("between_repeats",)
+#: What `how` says that other lines of the detail already tell.
+_TOLD = ("statistic", "repeats", "widened")
 ICONS = {"supported": "✓", "refuted": "✗", "cannot tell here": "?"}
-
-
-class ShowError(Exception):
-    """Refusal to show a record; the message says which and why."""
 
 
 @dataclass
@@ -69,76 +51,56 @@ class Idents:
         return f"{stem}-{self.count}"
 
 
-def formatted(record: Json, option: str = "") -> Formatted:
-    """Return the record's value as it is shown, ``short`` if that is the option."""
-    interval = record["interval"]
-    half = (interval["high"] - interval["low"]) / 2 if interval else None
-    value = record["value"]
-    return format_number(value, record["unit"], half_width=half, short=option == "short")
-
-
-def _interval_words(record: Json, shown: Formatted) -> str:
-    interval = record["interval"]
-    return format_interval(interval["low"], interval["high"], shown)
-
-
-def shown_value(record: Json, option: str = "") -> Formatted:
-    """Return what `{measured}` with ``option`` shows.
-
-    Raises:
-        ShowError: if the option is unknown, or needs an interval that the number does not have.
-    """
-    if option not in OPTIONS:
-        known = ", ".join(name for name in OPTIONS if name)
-        raise ShowError(f"{record['key']!r} cannot be shown as {option!r}: the options are {known}")
-    shown = formatted(record, option)
-    if option in ("low", "high", "interval") and not record["interval"]:
-        raise ShowError(f"{record['key']!r} has no interval, so it has no {option!r}")
-    if option == "n":
-        return Formatted(f"{record['n']:,}", "", Scale(1.0, ""), 0)
-    if option == "bare":
-        return Formatted(shown.digits, "", shown.scale, shown.decimals)
-    if option == "interval":
-        words = _interval_words(record, shown).removesuffix(shown.unit).rstrip(NO_BREAK)
-        return Formatted(words, shown.unit, shown.scale, shown.decimals)
-    if option in ("low", "high"):
-        end = record["interval"][option]
-        digits = format_interval(end, end, shown).partition(" to ")[0]
-        return Formatted(digits, shown.unit, shown.scale, shown.decimals)
-    return shown
-
-
 def _how_words(how: Json) -> str:
-    parts = []
-    for name, value in how.items():
-        if name in _TOLD:
-            continue
-        words = _HOW_WORDS.get(name, name.replace("_", " "))
-        text = ", ".join(map(str, value)) if isinstance(value, list) else _plain(value)
-        parts.append(f"{words}: {text}")
-    return "; ".join(parts)
+    told = [(name, value) for name, value in how.items() if name not in _TOLD]
+    return "; ".join(f"{_HOW_WORDS.get(name, name.replace('_', ' '))}: {_plain(name, value)}" for name, value in told)
 
 
-def _plain(value: object) -> str:
+def _plain(name: str, value: object) -> str:
+    """Return a condition in words; one that each side has of its own by side."""
     if value is None:
         return "not known"
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    if isinstance(value, dict):
+        inside = ((_HOW_WORDS.get(key, key), _plain(key, one), isinstance(one, dict)) for key, one in value.items())
+        return ", ".join(f"{key} ({words})" if nested else f"{key} {words}" for key, words, nested in inside)
+    if isinstance(value, list):
+        return ", ".join(_plain(name, one) for one in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{format_number(value, '%')} (standard deviation)" if name in _DEVIATIONS else f"{value:,.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _coverage_words(confidence: float) -> str:
+    """Return how many of how many intervals are right, rounded down: "of 100 intervals made like this one, 95 are"."""
+    of = next((many for many in (100, 1_000, 10_000) if confidence <= 1 - 1 / many), 100_000)
+    right = math.floor(confidence * of + 1e-9)
+    return f"of {of:,} intervals made like this one, {right:,} are right"
+
+
+def _sureness(record: Json, shown: Formatted) -> list[str]:
+    """Return how sure a number is and what kind of number it is, a sentence each."""
+    kind, n = _KIND_WORDS[record["kind"]], record["n"]
+    if record["interval"] is None and n == 1:
+        once = " in one sample, so there is no interval" if record["kind"] == "measured" else ""
+        return [f"{kind}: {_exactly(record, shown)}{once}."]
+    statistic = f"{kind}: {record['how'].get('statistic', 'median')} of {n:,} samples."
+    if record["interval"] is None:
+        return ["Not resolved: the samples do not tell between which ends it lies.", statistic]
+    lies = f"between {shown.low} and {shown.high}" if shown.low != shown.high else f"at {shown.low}"
+    coverage = _coverage_words(record["interval"]["confidence"])
+    return [f"It lies {shown.with_unit(lies)}; {coverage}.", statistic]
 
 
 def detail_lines(record: Json) -> list[str]:
-    """Return what stands behind a number, a sentence each: how sure it is, what ran, how."""
-    shown = formatted(record)
-    first = f"{_KIND_WORDS[record['kind']]}: {_exactly(record, shown)}"
-    if record["interval"]:
-        coverage = format_confidence(record["interval"]["confidence"]).replace("%", f"{NO_BREAK}%")
-        statistic = record["how"].get("statistic", "median")
-        first += f", {statistic} of {record['n']} samples; {coverage} interval {_interval_words(record, shown)}"
-    elif record["kind"] == "measured":
-        first += ", one sample, so no interval"
+    """Return what stands behind a number, a sentence each: how sure it is, of how many samples, what ran, how."""
     ran = "What ran" if record["kind"] == "measured" else "What it is"
-    lines = [f"{first}.", f"{ran}: {record['what'].rstrip('.')}."]
-    if record["how"]:
-        lines.append(f"{_how_words(record['how'])}.")
+    lines = [*_sureness(record, format_record(record)), f"{ran}: {record['what'].rstrip('.')}."]
+    if "widened" in record["how"]:
+        lines.insert(1, f"Widened {record['how']['widened']}.")
+    if how := _how_words(record["how"]):
+        lines.append(f"{how[0].upper()}{how[1:]}.")
     return lines
 
 
@@ -151,48 +113,44 @@ def _exactly(record: Json, shown: Formatted) -> str:
 
 
 def _value_html(shown: Formatted) -> str:
-    if not shown.unit:
-        return f'<span class="value">{escape(shown.digits)}</span>'
-    return (
-        f'<span class="value">{escape(shown.digits)}</span>{shown.joiner}<span class="unit">{escape(shown.unit)}</span>'
-    )
+    value = f'<span class="value">{escape(shown.prose)}</span>'
+    return f'{value}{shown.joiner}<span class="unit">{escape(shown.unit)}</span>' if shown.unit else value
 
 
-def _with_detail(inner: str, classes: str, lines: list[str], ident: str, extra: str = "") -> str:
-    """Return a button that opens its detail: phrasing content only, so that it may stand in a paragraph."""
+def _with_detail(record: Json, inner: str, classes: str, lines: list[str], ident: str, extra: str = "") -> str:
+    """Return a button that opens its detail: phrasing content only, so that it may stand in a paragraph.
+
+    ``data-key`` says which record it shows, for who reads the page with its records: see `measured_book.pages.reading`.
+    """
     said = " ".join(f'<span class="line">{escape(line)}</span>' for line in lines)
+    key = f"{record['page']}:{record['key']}"
     return (
-        f'<button type="button" class="{classes}" popovertarget="{ident}">{inner}</button>'
+        f'<button type="button" class="{classes}" data-key="{key}" popovertarget="{ident}">{inner}</button>'
         f'<span popover class="measured-detail" id="{ident}"> {said}{extra}</span>'
     )
 
 
-def number_html(record: Json, option: str, idents: Idents, origin: tuple[str, str] | None = None) -> str:
+def number_html(record: Json, idents: Idents, origin: tuple[str, str] | None = None) -> str:
     """Return a number with its detail behind it.
 
     Args:
         record: a measured, counted, derived or modelled number.
-        option: one of `OPTIONS`.
         idents: makes the page's ids.
         origin: title and address of the page that it comes from, if that is another.
-
-    Raises:
-        ShowError: as `shown_value` does.
     """
-    shown = shown_value(record, option)
-    extra = ""
+    shown, extra = format_record(record), ""
     if origin is not None:
         title, address = origin
         extra = f' <span class="line">From <a href="{escape(address)}">{escape(title)}</a>.</span>'
-    classes = " ".join(dict.fromkeys(["measured", record["kind"]]))
+    classes = " ".join(dict.fromkeys(["measured", record["kind"], *([] if shown.is_resolved else ["unresolved"])]))
     tag = '<span class="kind-tag">model</span>' if record["kind"] == "modelled" else ""
-    return _with_detail(_value_html(shown) + tag, classes, detail_lines(record), idents.new("measured"), extra)
+    return _with_detail(record, _value_html(shown) + tag, classes, detail_lines(record), idents.new("measured"), extra)
 
 
 def absent_html(record: Json, idents: Idents) -> str:
     """Return what stands in the place of a number or word that this build did not measure, with the reason behind."""
     inner = "not measured in this build"
-    return _with_detail(inner, "measured absent", [f"{record['reason'].rstrip('.')}."], idents.new("absent"))
+    return _with_detail(record, inner, "measured absent", [f"{record['reason'].rstrip('.')}."], idents.new("absent"))
 
 
 def absent_claim_html(record: Json) -> str:
@@ -206,7 +164,7 @@ def verdict_html(record: Json, reason: str, idents: Idents) -> str:
     inner = escape(record["word"])
     lines = [f"Because {reason.rstrip('.')}.", "The word was chosen by code from these numbers."]
     undecided = " undecided" if record["word"] == CANNOT_TELL else ""
-    return _with_detail(inner, f"measured verdict{undecided}", lines, idents.new("verdict"))
+    return _with_detail(record, inner, f"measured verdict{undecided}", lines, idents.new("verdict"))
 
 
 _BEFORE = re.compile(r"[(\[“‘„]+$")

@@ -13,15 +13,14 @@ from typing import Any, ClassVar
 from docutils import nodes
 from docutils.parsers.rst import directives
 from measured_book.pages.elements import Fold, LateHtml, add_nothing
-from measured_book.records.html import formatted, shown_value
 from measured_book.records.roles import Pending, warn
 from measured_book.state import split_reference, state_of
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from tinytorch.perf.measuring.comparison import CANNOT_TELL
+from tinytorch.perf.measuring.judge import CANNOT_TELL
 from tinytorch.report.claims import filled_text
-from tinytorch.report.numbers import FRACTIONS, SCALES, format_confidence
+from tinytorch.report.numbers import FRACTIONS, SCALES, Scale, format_confidence, format_record
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 
 STYLE, SCRIPT = "prediction.css", "prediction.js"
@@ -70,12 +69,14 @@ class _OfRecord(LateHtml):
 
 
 class PredictionForm(_OfRecord):
-    """Form that takes the guess; hidden until a script can judge it, and left out for what was not measured."""
+    """Form that takes the guess; hidden until a script can judge it, and left out where nothing can."""
 
     def html(self, app: Sphinx, docname: str) -> str:
         """Return the form with all that is needed to judge a guess."""
         record = self.record(app, docname)
         if record is None or record["kind"] == ABSENT:
+            return ""
+        if record["kind"] in NUMBER_KINDS and not format_record(record).is_resolved:
             return ""
         return form_html(record, self)
 
@@ -87,21 +88,21 @@ def form_html(record: Json, node: PredictionForm) -> str:
 
 
 def _number_form(record: Json, node: PredictionForm) -> str:
-    shown = formatted(record)
+    shown = format_record(record)
     interval = record["interval"]
-    linear = (
-        node["scale"] == "linear" or (node["scale"] is None and record["unit"] in FRACTIONS) or record["value"] <= 0
-    )
+    low, high = shown.reads
+    least = record["value"] if shown.digits else low
+    linear = node["scale"] == "linear" or (node["scale"] is None and record["unit"] in FRACTIONS) or least <= 0
     values = {
         "key": node["reference"],
-        "value": json.dumps(record["value"]),
-        "low": json.dumps(interval["low"]) if interval else None,
-        "high": json.dumps(interval["high"]) if interval else None,
-        # Without an interval a guess is right that reads as the value does.
-        "tolerance": json.dumps(shown.scale.factor * 0.5 * 10.0**-shown.decimals),
+        # Where the two ends are shown, a guess is off from the nearer one.
+        "value": json.dumps(record["value"]) if shown.digits else None,
+        "low": json.dumps(low),
+        "high": json.dumps(high),
+        "right": "within the interval" if interval else "right",
         "scale": "linear" if linear else "log",
         "kind": record["kind"],
-        "shown": shown.text + (f" [{shown_value(record, 'interval').text}]" if interval else ""),
+        "shown": f"{shown.text} [{shown.interval}]" if shown.digits and shown.interval else shown.text,
         "difference": "points" if record["unit"] in FRACTIONS else shown.unit,
         "factor": json.dumps(shown.scale.factor),
     }
@@ -110,16 +111,16 @@ def _number_form(record: Json, node: PredictionForm) -> str:
         f'<form class="predict-form" id="{ident}" hidden{_attributes(values)}>\n'
         f'<label for="{ident}-guess">Your guess</label>\n'
         f'<span class="predict-input"><input id="{ident}-guess" type="text" inputmode="decimal" autocomplete="off" '
-        f'aria-describedby="{ident}-outcome"> {_unit_html(record["unit"], shown.unit, shown.scale.factor)}</span>\n'
+        f'aria-describedby="{ident}-outcome"> {_unit_html(record["unit"], shown.scale)}</span>\n'
         '<button type="submit">Check</button>\n</form>'
     )
 
 
-def _unit_html(unit: str, shown: str, factor: float) -> str:
+def _unit_html(unit: str, shown: Scale) -> str:
     """Return the guess's unit, or a choice of it where a prefix would tell the answer's size."""
     scales = SCALES.get(unit, ())
     if len(scales) < 2:
-        return f'<span class="unit" data-factor="{json.dumps(factor)}">{escape(shown)}</span>'
+        return f'<span class="unit" data-factor="{json.dumps(shown.factor)}">{escape(shown.symbol)}</span>'
     options = "".join(
         f'<option value="{json.dumps(scale.factor)}"{" selected" if scale.symbol == ASKED_IN.get(unit) else ""}>'
         f"{escape(scale.symbol)}</option>"
@@ -174,16 +175,16 @@ class PredictionAnswer(_OfRecord):
 
 
 def _interval_html(record: Json) -> str:
-    interval = record["interval"]
+    interval, shown = record["interval"], format_record(record)
     if not interval:
         return ""
-    words = shown_value(record, "interval").text
-    return f" ({escape(format_confidence(interval['confidence']))} interval {escape(words)})"
+    ends = f" {escape(shown.interval)}" if shown.digits else ""
+    return f" ({format_confidence(interval['confidence'])} interval{ends})"
 
 
 def _plain_number(app: Sphinx, reference: str, page: str) -> str:
     record = state_of(app.env).find(reference, page, *NUMBER_KINDS)
-    return formatted(record).text if record is not None else "what this build did not measure"
+    return format_record(record).text if record is not None else "what this build did not measure"
 
 
 def _choices(text: str) -> list[str]:
@@ -235,7 +236,7 @@ class PredictDirective(SphinxDirective):
     def _answered(self, reference: str, answer: PredictionAnswer) -> nodes.paragraph:
         if self.options.get("choices"):
             return nodes.paragraph("", "", answer)
-        number = Pending(role="measured", reference=reference, option="")
+        number = Pending(role="measured", reference=reference)
         self.set_source_info(number)
         return nodes.paragraph("", "It is ", number, answer, nodes.Text("."))
 

@@ -1,0 +1,144 @@
+"""Calls that several pages time: whose intervals are widened, to what, and for what reason."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measured_book.records.agreement import compare_calls, widen
+from measured_book.records.store import PageRecords, Place, Widened
+from measured_book.state import BookState
+
+from tinytorch.report.records import Json
+
+Ends = tuple[float, float]
+
+
+def number(low: float, high: float, **changed: Any) -> Json:
+    return {
+        "kind": "measured",
+        "value": (low + high) / 2,
+        "unit": "s",
+        "interval": {"low": low, "high": high, "confidence": 0.95},
+        "n": 9,
+        "samples": [low, high],
+        "what": "a pass",
+        "how": {"call": "forward"},
+        **changed,
+    }
+
+
+def page(name: str, **numbers: Json) -> PageRecords:
+    """Return a page with these numbers, and with a table that holds them in one row behind a name."""
+    records = {key: {"key": key, "page": name, **record} for key, record in numbers.items()}
+    return PageRecords(name, records)
+
+
+def with_table(made: PageRecords, *cells: Json) -> PageRecords:
+    rows = [{"name": "it", "time": cell} for cell in cells]
+    made.records["all"] = {"key": "all", "page": made.docname, "kind": "table", "rows": rows}
+    return made
+
+
+def compared(*pages: PageRecords) -> dict[str, tuple[int, dict[Place, Widened]]]:
+    return compare_calls({page.docname: page for page in pages})
+
+
+def ends(found: dict[Place, Widened]) -> dict[Place, Ends]:
+    return {place: (wider.low, wider.high) for place, wider in found.items()}
+
+
+def test_intervals_that_touch_stay_as_they_are() -> None:
+    found = compared(page("a", time=number(1.0, 2.0)), page("b", time=number(2.0, 3.0)))
+    assert found == {"a": (1, {}), "b": (1, {})}
+
+
+def test_intervals_apart_are_widened_to_hold_both_and_say_what_they_hold() -> None:
+    found = compared(page("a", time=number(1.0, 2.0)), page("b", other=number(3.0, 4.0)))
+    assert ends(found["a"][1]) == {Place("time"): (1.0, 4.0)}
+    assert ends(found["b"][1]) == {Place("other"): (1.0, 4.0)}
+    because = found["a"][1][Place("time")].because
+    assert because.startswith("to hold what the same call took elsewhere: ")
+    assert because.endswith(" on the page “b”")
+    assert "3" in because
+
+
+def test_cells_are_compared_as_numbers_are() -> None:
+    made = with_table(page("a"), number(1.0, 2.0), number(9.0, 9.5, how={}))
+    found = compared(made, page("b", time=number(3.0, 4.0)))
+    assert ends(found["a"][1]) == {Place("all", 0, "time"): (1.0, 4.0)}
+    made.widened = found["a"][1]
+    shown = [row["time"] for row in made.shown("all")["rows"]]
+    assert [(cell["interval"]["low"], cell["interval"]["high"]) for cell in shown] == [(1.0, 4.0), (9.0, 9.5)]
+    assert made.records["all"]["rows"][0]["time"] == number(1.0, 2.0), "what was measured stays"
+
+
+def test_an_interval_need_hold_only_what_it_does_not_touch() -> None:
+    pages = [page("a", time=number(1.0, 2.0)), page("b", time=number(2.0, 4.0)), page("c", time=number(3.0, 5.0))]
+    found = compared(*pages)
+    assert ends(found["a"][1]) == ends(found["c"][1]) == {Place("time"): (1.0, 5.0)}
+    assert found["b"] == (1, {})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        number(3.0, 4.0, unit=""),
+        number(3.0, 4.0, how={"call": "backward"}),
+        number(3.0, 4.0, how={}),
+        number(3.0, 4.0, how={"call": "forward", "statistic": "percentile 99"}),
+        number(3.0, 4.0, interval=None),
+    ],
+    ids=["a ratio", "another call", "no name", "another statistic", "no interval"],
+)
+def test_only_times_of_one_call_are_compared(other: Json) -> None:
+    assert compared(page("a", time=number(1.0, 2.0)), page("b", time=other))["a"] == (0, {})
+
+
+def test_a_page_is_not_compared_with_itself() -> None:
+    assert compared(page("a", time=number(1.0, 2.0), again=number(3.0, 4.0)))["a"] == (0, {})
+
+
+def _ends(pair: Ends) -> Ends:
+    return min(pair), max(pair)
+
+
+SOME = st.tuples(st.floats(0.1, 10), st.floats(0.1, 10)).map(_ends)
+
+
+@given(st.lists(SOME, min_size=2, max_size=5))
+def test_what_is_shown_contradicts_no_other_page_and_holds_what_was_measured(intervals: list[Ends]) -> None:
+    pages = [page(f"p{index}", time=number(*each)) for index, each in enumerate(intervals)]
+    state = BookState()
+    for made in pages:
+        state.of(made.docname).records = made
+    widen(state)
+    shown = []
+    for made, (low, high) in zip(pages, intervals, strict=True):
+        interval = made.shown("time")["interval"]
+        assert interval["low"] <= low <= high <= interval["high"]
+        shown.append((interval["low"], interval["high"]))
+    assert all(one[0] <= other[1] and other[0] <= one[1] for one, other in combinations(shown, 2))
+
+
+def test_pages_that_show_a_changed_interval_are_written_again_once() -> None:
+    state = BookState()
+    for made in (page("a", time=number(1.0, 2.0)), page("b", time=number(3.0, 4.0)), page("c", x=number(1.0, 2.0))):
+        state.of(made.docname).records = made
+    state.of("quotes").uses = {"a"}
+    state.of("silent").uses = {"c"}
+    state.of("c").records.records["x"]["how"] = {}  # type: ignore[union-attr]
+    assert widen(state) == {"a", "b", "quotes"}
+    assert widen(state) == set()
+    found = state.find("a:time", "quotes", "measured")
+    assert found is not None
+    assert (found["interval"]["high"], found["how"]["widened"]) == (
+        4.0,
+        state.records["a"].widened[Place("time")].because,
+    )
+    state.of("b").records = page("b", time=number(2.0, 4.0))
+    assert widen(state) == {"a", "b", "quotes"}
+    assert state.find("a:time", "quotes", "measured") == state.records["a"].records["time"]

@@ -1,0 +1,25 @@
+"""Made numbers whose intervals are given, so that what is shown does not depend on how intervals are found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tinytorch.perf.measuring import Statistic
+from tinytorch.perf.measuring.statistics import Interval
+
+
+def bounded(
+    value: float,
+    low: float,
+    high: float,
+    unit: str = "",
+    *,
+    name: str = "a run",
+    n: int = 6,
+    how: Mapping[str, Any] | None = None,
+    confidence: float = 0.97,
+) -> Statistic:
+    """Return a median of ``n`` samples with the interval from ``low`` to ``high``."""
+    conditions = {**(how or {}), "statistic": "median"}
+    return Statistic(name, (value,) * n, unit, conditions, value=value, bounds=Interval(low, high, confidence))
