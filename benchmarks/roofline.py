@@ -89,7 +89,7 @@ def judged(placed: Placed, threads: int) -> str:
 
     The product must have had its cores: where another program took them, its time says nothing about its rate.
     """
-    low, high = placed.of_roof_range
+    low, high = placed.of_roof.interval.low, placed.of_roof.interval.high
     if low > ABOVE:
         return "missed"
     if placed.name == SGEMM and low < OF_PEAK:
@@ -100,13 +100,14 @@ def judged(placed: Placed, threads: int) -> str:
 
 
 def _row(placed: Placed, target: str) -> list[str]:
-    (low, high), predictions = placed.of_roof_range, placed.verdict
-    shares = [f"{one.share:.0%}" for one in (predictions.compute, predictions.memory, predictions.overhead)]
+    low, high = placed.of_roof.interval.low, placed.of_roof.interval.high
+    predictions = placed.verdict
+    shares = [f"{one.share.median:.0%}" for one in (predictions.compute, predictions.memory, predictions.overhead)]
     return [
         placed.name,
         f"{placed.seconds.median * 1e6:,.1f}",
         f"{placed.intensity:.2f}",
-        placed.level,
+        f"{placed.slope.of}, {placed.slope.bandwidth.median * 1e-9:.0f} GB/s",
         f"{placed.attained.median * 1e-9:,.1f}",
         f"{placed.of_roof.median:.1%} [{low:.1%}, {high:.1%}]",
         "/".join(shares),
@@ -135,7 +136,7 @@ def main() -> int:
             made, again = ceilings(threads), False
             console.print(f"{threads} threads: {roofs(made)}")
             table = Table(
-                "what", "µs", "FLOP/B", "level", "GFLOP/s", "of its roof", "comp/mem/over", "verdict", "target"
+                "what", "µs", "FLOP/B", "roof of", "GFLOP/s", "of its roof", "comp/mem/over", "verdict", "target"
             )
             for name, call in cases():
                 placed = placed_case(name, call, made)

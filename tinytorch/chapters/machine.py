@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tinytorch.chapters.sources import COURSE_BENCHMARKING, COURSE_BENCHMARKING_FOLDER_URL
 from tinytorch.perf.host.identity import reported_capacities
@@ -15,10 +16,21 @@ from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.kernels.int8.instructions import DOTS
 from tinytorch.perf.machine import Ceilings, Identity
 from tinytorch.perf.machine.memory_ladder import Curve
-from tinytorch.perf.measuring import Measurement, collector_off, interleave, ratio
+from tinytorch.perf.measuring import Measurement, Statistic, collector_off, interleave, quotient, ratio
 from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER, compare_paired
-from tinytorch.perf.measuring.statistics import Interval, share_interval
-from tinytorch.report import Column, Page, format_number, line, subplots, verdict_between, verdict_of_all
+from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
+from tinytorch.perf.measuring.repeats import known_repeats
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, dependence, share_interval
+from tinytorch.report import (
+    Column,
+    Page,
+    format_number,
+    line,
+    subplots,
+    verdict_between,
+    verdict_between_all,
+    verdict_of_all,
+)
 from tinytorch.report.provenance import blas_threads_words, hosting_words, steering_words
 
 ONE_CORE = "the process that built this page could use one core only: build it where there are two"
@@ -29,8 +41,13 @@ NO_DOT_PRODUCT = (
 )
 #: Shares of the reported size, and of the ideal of all cores, that support the claims on them.
 _MOST_OF_A_CACHE, _NEARLY_IDEAL = 0.75, 0.9
-#: Rate of false alarms that a test at the level of 5 % has, and the most that still passes for it.
-_ASKED_FOR, _AS_ASKED_FOR = 0.05, 0.08
+#: Rate of false alarms that a test at the level of 5 % has; and the most that still passes for it, which such a test
+#: stays surely below in 97 of 100 runs of the page.
+_ASKED_FOR, _AS_ASKED_FOR = 0.05, 0.1
+#: What a rule says of a program and itself, besides that it cannot tell, and the difference up to which it calls two
+#: alike.
+DIFFERENT, ALIKE, _HUNDREDTH = "different", "alike", 0.01
+_TOLD_BY = {"bandwidth": "its bandwidth", "latency": "its latency alone", None: "nothing"}
 
 
 def show_identity(page: Page, machine: Identity) -> None:
@@ -89,33 +106,36 @@ def record_peaks(page: Page, one: Ceilings, several: Ceilings | None) -> None:
 
 
 def record_levels(page: Page, one: Ceilings) -> None:
-    """Show the levels of the memory, one thread."""
-    columns = [
-        Column("name", "Level"),
-        Column("capacity", "Holds, as measured", "B"),
-        Column("reported", "As reported", "B"),
-        Column("read", "Read"),
-        Column("copy", "Copy"),
-        Column("triad", "Triad"),
-        Column("latency", "Latency"),
-    ]
-    rows = [
-        {
-            "name": level.name,
-            "capacity": level.capacity_measured,
-            "reported": level.capacity_reported,
-            "read": level.read,
-            "copy": level.copy,
-            "triad": level.triad,
-            "latency": level.latency,
-        }
-        for level in one.levels
-    ]
+    """Show the levels of the memory and what they deliver, one thread."""
     page.table(
         "levels",
-        rows,
-        columns,
-        caption="The levels of the memory, one thread: found from the curves below, beside what the system reports.",
+        [
+            {
+                "name": level.name,
+                "capacity": level.capacity_measured,
+                "walk": level.capacity_by_latency,
+                "reported": level.capacity_reported,
+                "told": None if level is one.levels[-1] else _TOLD_BY[level.told_by],
+                "latency": level.latency,
+            }
+            for level in one.levels
+        ],
+        [
+            Column("name", "Level"),
+            Column("capacity", "Holds, for streams", "B"),
+            Column("walk", "Holds, for single loads", "B"),
+            Column("reported", "As reported", "B"),
+            Column("told", "Told from the next by"),
+            Column("latency", "Latency"),
+        ],
+        caption="The levels of the memory, one thread: as the curves below show them, beside what the system reports.",
+    )
+    page.table(
+        "bandwidths",
+        [{"name": level.name, "read": level.read, "copy": level.copy, "triad": level.triad} for level in one.levels],
+        [Column("name", "Level"), Column("read", "Read"), Column("copy", "Copy"), Column("triad", "Triad")],
+        caption="What each level delivers to one thread. Of a cache that nothing tells from the next level these are "
+        "the speeds at working sets that it should hold, as its size is reported.",
     )
 
 
@@ -159,31 +179,45 @@ def record_ladder(page: Page, one: Ceilings) -> None:
 
 
 def record_caches(page: Page, one: Ceilings) -> None:
-    """Record how much of each cache's reported size was measured, and the claim on it."""
-    shares = {
-        level.name: level.capacity_measured / level.capacity_reported
-        for level in one.levels
-        if level.capacity_reported and level.capacity_measured
-    }
-    if not shares:
+    """Record how much of each cache's reported size was found, and the claim on it.
+
+    The size is known to a step of the ladder: the largest working set that still ran at the cache's speed fits, the
+    next larger one does not.
+    """
+    caches = [(level, level.capacity_reported) for level in one.levels if level.capacity_reported]
+    if not caches:
         page.absent("caches-are-yours", reason=NO_CACHES)
         return
-    for name, share in shares.items():
-        what = f"capacity of {name} as measured, of the reported one"
-        page.number(f"capacity-{name.lower()}", share, unit="%", what=what)
-    measured = ", ".join(f"{name}: {{capacity-{name.lower()}}}" for name in shares)
+    steps = [point.working_set for point in one.curves["read"]]
+    verdicts, evidence = [], []
+    for level, reported in caches:
+        held = level.capacity_measured or level.capacity_by_latency
+        if held is None:
+            verdicts.append(CANNOT_TELL)
+            evidence.append(f"{level.name} could not be told from the next level.")
+            continue
+        least, most = held / reported, next(step for step in steps if step > held) / reported
+        key = f"capacity-{level.name.lower()}"
+        page.number(key, least, unit="%", what=f"largest working set found in {level.name}, of the reported size")
+        page.number(f"{key}-next", most, unit="%", what=f"next step of the ladder after {level.name}, of that size")
+        verdicts.append(
+            SUPPORTED if least >= _MOST_OF_A_CACHE else REFUTED if most <= _MOST_OF_A_CACHE else CANNOT_TELL
+        )
+        evidence.append(f"{level.name} holds {{{key}}} of its reported size, and less than {{{key}-next}}.")
     page.claim(
         "caches-are-yours",
         statement="The cache sizes that the system reports are yours.",
         source="lscpu and /sys/devices/system/cache, taken at their word",
-        verdict="supported" if all(share >= _MOST_OF_A_CACHE for share in shares.values()) else "refuted",
-        evidence=f"As measured they hold {measured} of what is reported; three quarters of each would support it.",
+        verdict=verdict_of_all(verdicts),
+        evidence=" ".join(evidence) + " The ladder's steps set how well that is known; at least three quarters of each "
+        "would support the claim.",
     )
 
 
 def record_int8(page: Page, one: Ceilings) -> None:
     """Record the peak of 8-bit arithmetic over that of floats; the claim on it is one on dot-product instructions."""
-    page.number("int8-over-fp32", ratio_of_peaks(one))
+    over = ratio_of_peaks(one)
+    page.number("int8-over-fp32", over)
     if not multiplies_bytes(one):
         page.absent("int8-four-times", reason=NO_DOT_PRODUCT)
         return
@@ -192,7 +226,7 @@ def record_int8(page: Page, one: Ceilings) -> None:
         statement="The peak of INT8 arithmetic is four times that of FP32.",
         source="A. Rodriguez et al., Lower Numerical Precision Deep Learning Inference and Training, Intel 2018",
         source_url="https://software.intel.com/content/www/us/en/develop/articles/lower-numerical-precision-deep-learning-inference-and-training.html",
-        verdict=verdict_between(ratio_of_peaks(one), 3.6, 4.4),
+        verdict=verdict_between(over, 3.6, 4.4),
         evidence="On this processor it is {int8-over-fp32}; within a tenth of four would support it.",
     )
 
@@ -204,7 +238,7 @@ def multiplies_bytes(one: Ceilings) -> bool:
 
 def ratio_of_peaks(one: Ceilings) -> Measurement:
     """Return the peak of 8-bit arithmetic over the peak of float32, as a number without unit."""
-    return one.int8_peak.scaled(1 / one.fp32_peak.median, "", "peak of 8-bit products over that of float32")
+    return quotient(one.int8_peak, one.fp32_peak, "peak of 8-bit products over that of float32")
 
 
 def record_cores(page: Page, one: Ceilings, several: Ceilings | None) -> None:
@@ -213,8 +247,8 @@ def record_cores(page: Page, one: Ceilings, several: Ceilings | None) -> None:
         page.absent("cores-arithmetic", "cores-bandwidth", "cores", reason=ONE_CORE)
         page.absent("second-core", reason=f"whether a second core doubles speed, as {ONE_CORE}")
         return
-    arithmetic = several.fp32_peak.scaled(1 / one.fp32_peak.median, "", "all cores over one, FP32 peak")
-    read = several.levels[-1].read.scaled(1 / one.levels[-1].read.median, "", "all cores over one, memory read")
+    arithmetic = quotient(several.fp32_peak, one.fp32_peak, "all cores over one, FP32 peak")
+    read = quotient(several.levels[-1].read, one.levels[-1].read, "all cores over one, memory read")
     page.number("cores-arithmetic", arithmetic)
     page.number("cores-bandwidth", read)
     page.number("cores", several.threads, unit="cores", what="cores that this process may use")
@@ -224,9 +258,9 @@ def record_cores(page: Page, one: Ceilings, several: Ceilings | None) -> None:
         statement="The second core doubles speed: twice the cores are twice as fast.",
         source="the ideal that G. M. Amdahl's law starts from, AFIPS 1967",
         source_url="https://doi.org/10.1145/1465482.1465560",
-        verdict=verdict_of_all(verdict_between(each, low=needed) for each in (arithmetic, read)),
-        evidence="With {cores} arithmetic became {cores-arithmetic} faster and reading memory {cores-bandwidth}; "
-        "nine tenths of the ideal in both would support it.",
+        verdict=verdict_between_all((arithmetic, read), low=needed),
+        evidence="{cores} did {cores-arithmetic} the arithmetic of one. They read memory at {cores-bandwidth} the "
+        "speed; nine tenths of the ideal in both would support the claim.",
     )
 
 
@@ -266,9 +300,9 @@ def record_fresh(page: Page, sums: Mapping[str, Mapping[str, Measurement]], coun
         "fresh-is-free",
         statement="A result array allocated anew costs nothing.",
         source="the way in which NumPy expressions are usually written",
-        verdict={FASTER: "refuted", EQUIVALENT: "supported"}.get(judged["large"].verdict, "cannot tell here"),
-        evidence="A sum into a new array took {fresh-small} as long where it is small and {fresh-large} where it is "
-        "large; the new large one met {fresh-large-faults} a call.",
+        verdict={FASTER: REFUTED, EQUIVALENT: SUPPORTED}.get(page.noise.verdict(judged["large"])[0], CANNOT_TELL),
+        evidence="A sum into a new array took {fresh-small} as long where it is small, and {fresh-large} where it is "
+        "large. The new large one met {fresh-large-faults} a call.",
     )
 
 
@@ -296,7 +330,7 @@ def show_noise(page: Page, ratios: Mapping[str, Measurement]) -> None:
         ],
         [
             Column("what", "What runs against itself"),
-            Column("ratio", "Ratio of the medians"),
+            Column("ratio", "Median ratio"),
             Column("single", "One pair is off by"),
         ],
         caption="The same code against itself: pairs of neighbouring samples, with the 95 % interval of their median.",
@@ -309,121 +343,152 @@ def record_noise(page: Page, ratios: Mapping[str, Measurement]) -> None:
     page.number("one-pair", _departure(first, "departure from 1 of one pair of the same code"))
     page.number(
         "resolvable",
-        max(one.interval.half_width for one in ratios.values()),
+        max(max(one.interval.high, 1 / one.interval.low) - 1 for one in ratios.values()),
         unit="%",
-        what="widest half-width of the three intervals: a smaller difference cannot be told from noise",
+        what="from 1 to the farthest end of the three intervals: a smaller difference cannot be told from noise",
     )
+    is_one = verdict_between_all(ratios.values(), 1, 1)
     page.word(
         "same-as-itself",
-        "indistinguishable from 1" if all(1 in one.interval for one in ratios.values()) else "not all 1",
+        "not all of them are 1" if is_one == REFUTED else "none of them can be told from 1",
         because="it says whether 1 lies inside each of the three intervals above",
         numbers=["one-pair"],
     )
 
 
+def record_repeats(page: Page) -> None:
+    """Record by how much times and ratios vary from one process and moment to the next, as is known when it is called.
+
+    Raises:
+        ValueError: if nothing is known: the page itself looks when it begins.
+    """
+    known = known_repeats()
+    if known is None:
+        raise ValueError("repeats must be known: make the Page first, which times them in fresh processes")
+    of = f"from {known.processes} processes here and what other machines showed"
+    for key, spread, what in (
+        ("repeat-alone", known.alone, "the time of a call"),
+        ("repeat-turns", known.in_turns, "the ratio of two calls taken in turns"),
+    ):
+        page.number(key, spread, unit="%", what=f"standard deviation between repeats of {what}, {of}", derived=True)
+
+
 @dataclass(frozen=True, slots=True)
-class FalseAlarms:
-    """Count of comparisons of a program with itself, of ``trials``, that the rule called a difference."""
+class Alarms:
+    """What a rule said in comparisons of a program with itself, one after the other.
+
+    Attributes:
+        rule: it, in words.
+        said: of each comparison `DIFFERENT`, a false alarm; `ALIKE` to a hundredth; or `CANNOT_TELL`.
+    """
 
     rule: str
-    alarms: int
-    trials: int
+    said: tuple[str, ...]
 
     @property
-    def rate(self) -> float:
-        """Share of the trials with an alarm, 0 to 1."""
-        return self.alarms / self.trials
-
-    @property
-    def interval(self) -> Interval:
-        """Exact 95 % confidence interval of the rate, `share_interval`."""
-        return share_interval(self.alarms, self.trials)
-
-
-def _one_after_the_other(function: Callable[[], Any], runs: int) -> tuple[list[float], list[float]]:
-    """Return seconds of ``runs`` calls, and then of ``runs`` calls more, each series after five that do not count."""
-    series: list[list[float]] = []
-    for _ in range(2):
-        for _ in range(5):
-            function()
-        seconds = []
-        for _ in range(runs):
-            start = time.perf_counter_ns()
-            function()
-            seconds.append((time.perf_counter_ns() - start) * 1e-9)
-        series.append(seconds)
-    return series[0], series[1]
+    def rate(self) -> Statistic:
+        """Share of false alarms, with the exact interval of as many independent comparisons as these are worth."""
+        alarms = tuple(float(word == DIFFERENT) for word in self.said)
+        share, worth = float(np.mean(alarms)), max(1, round(dependence(alarms).effective))
+        how = {"statistic": "mean", "interval_by": f"Clopper and Pearson, {worth} independent comparisons"}
+        bounds = share_interval(round(share * worth), worth)
+        return Statistic(f"false alarms of {self.rule}", alarms, "%", how, value=share, bounds=bounds)
 
 
-def false_alarms_in_sequence(function: Callable[[], Any], trials: int, runs: int = 10) -> FalseAlarms:
-    """Return the false alarms of the usual rule: ten runs, then ten of the other, and Student's t-test below 5 %.
+def against_itself(function: Callable[[], Any], trials: int, runs: int = 10, seed: int = 0) -> tuple[Alarms, Alarms]:
+    """Return what two rules say of the same times of one function: a t-test on blocks, and the book's on pairs.
+
+    A trial times 2 ``runs`` calls one after the other, after five that do not count. The first rule takes the former
+    half for one program and the latter for another, and asks Student's test at 5 %. The second deals neighbours to the
+    two, in an order drawn by ``seed``, and asks `compare_paired`. No difference is too small for either, and either
+    calls the two alike where its interval lies within a hundredth of 1.
 
     Raises:
-        ValueError: if ``trials`` is below 1 or ``runs`` below 2.
+        ValueError: if ``trials`` is below 1 or ``runs`` below 6, which no interval can be made of.
     """
-    if trials < 1 or runs < 2:
-        raise ValueError(f"trials must be at least 1 and runs at least 2, not {trials} and {runs}")
-    from scipy.stats import ttest_ind  # takes longer to import than all else here
-
-    alarms = 0
+    if trials < 1 or runs < FEWEST_FOR_INTERVAL:
+        raise ValueError(f"trials must be at least 1 and runs at least {FEWEST_FOR_INTERVAL}, not {trials} and {runs}")
+    order = np.random.default_rng(seed)
+    in_sequence, in_turns = [], []
     with collector_off():
         for _ in range(trials):
-            first, second = _one_after_the_other(function, runs)
-            if np.var(first) + np.var(second) > 0:
-                alarms += bool(ttest_ind(first, second).pvalue < 0.05)
-    return FalseAlarms(f"{runs} runs, then {runs} runs, t-test", alarms, trials)
+            times = _times_in_a_row(function, 2 * runs)
+            in_sequence.append(_by_t_test(times[:runs], times[runs:]))
+            pairs = order.permuted(times.reshape(runs, 2), axis=1)
+            in_turns.append(_by_pairs(pairs[:, 0], pairs[:, 1]))
+    return (
+        Alarms(f"{runs} runs, then {runs} runs, t-test", tuple(in_sequence)),
+        Alarms(f"{runs} pairs in turns, interval of the ratio", tuple(in_turns)),
+    )
 
 
-def false_alarms_in_turns(function: Callable[[], Any], trials: int, pairs: int = 30, seed: int = 0) -> FalseAlarms:
-    """Return the false alarms of this book's rule: pairs in turns, judged by `comparison.compare_paired`.
-
-    Raises:
-        ValueError: if ``trials`` is below 1.
-    """
-    if trials < 1:
-        raise ValueError(f"trials must be at least 1, not {trials}")
-    alarms = 0
-    for trial in range(trials):
-        both = interleave({"once": function, "again": function}, repeats=pairs, warmup_seconds=0.05, seed=seed + trial)
-        alarms += compare_paired(both["once"], both["again"]).verdict in (FASTER, SLOWER)
-    return FalseAlarms(f"{pairs} pairs in turns, interval of the ratio", alarms, trials)
+def _times_in_a_row(function: Callable[[], Any], runs: int) -> npt.NDArray[np.float64]:
+    """Return the seconds of ``runs`` calls one after the other, after five that do not count."""
+    for _ in range(5):
+        function()
+    seconds = np.empty(runs)
+    for run in range(runs):
+        start = time.perf_counter_ns()
+        function()
+        seconds[run] = (time.perf_counter_ns() - start) * 1e-9
+    return seconds
 
 
-def record_false_alarms(page: Page, in_sequence: FalseAlarms, in_turns: FalseAlarms) -> None:
-    """Record how often either rule called a program faster or slower than itself, and the claim on ten runs."""
+def _by_t_test(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> str:
+    """Return what Student's test at 5 % says of two series of times: of their means, and of those over the first's."""
+    from scipy.stats import ttest_ind  # takes longer to import than all else here
+
+    if np.ptp(first) + np.ptp(second) == 0:
+        return ALIKE if first[0] == second[0] else DIFFERENT
+    found = ttest_ind(second, first)
+    if found.pvalue < _ASKED_FOR:
+        return DIFFERENT
+    reach = found.confidence_interval(1 - _ASKED_FOR)
+    return ALIKE if max(-reach.low, reach.high) <= _HUNDREDTH * first.mean() else CANNOT_TELL
+
+
+def _by_pairs(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> str:
+    """Return what `compare_paired` says of the pairs of two series of times."""
+    if compare_paired(first, second, None).verdict in (FASTER, SLOWER):
+        return DIFFERENT
+    return ALIKE if compare_paired(first, second, _HUNDREDTH).verdict == EQUIVALENT else CANNOT_TELL
+
+
+def record_false_alarms(page: Page, in_sequence: Alarms, in_turns: Alarms) -> None:
+    """Record what either rule said of a program beside itself, and the claim on ten runs."""
     page.table(
         "false-alarms",
         [
             {
                 "rule": rule.rule,
-                "alarms": rule.alarms,
-                "trials": rule.trials,
+                "trials": len(rule.said),
+                **{word: rule.said.count(word) for word in (DIFFERENT, ALIKE, CANNOT_TELL)},
                 "rate": rule.rate,
-                "low": rule.interval.low,
-                "high": rule.interval.high,
             }
             for rule in (in_sequence, in_turns)
         ],
         [
             Column("rule", "Rule"),
-            Column("alarms", "False alarms", "1"),
-            Column("trials", "Trials", "1"),
-            Column("rate", "Rate", "%"),
-            Column("low", "Interval from", "%"),
-            Column("high", "to", "%"),
+            Column("trials", "Comparisons", "1"),
+            Column(DIFFERENT, "Called different", "1"),
+            Column(ALIKE, "Alike to a hundredth", "1"),
+            Column(CANNOT_TELL, "Cannot tell", "1"),
+            Column("rate", "False alarms"),
         ],
-        caption="How often each rule called the same program faster or slower than itself, with the exact 95 % "
-        "interval of the rate.",
+        caption="What each rule made of the same times of one program, dealt to two sides. To call the program "
+        "different from itself is a false alarm.",
     )
-    for key, alarms in (("sequence-rate", in_sequence), ("turns-rate", in_turns)):
-        page.number(key, alarms.rate, unit="%", what=f"false alarms of {alarms.rule}, {alarms.trials} trials")
-    above, below = in_sequence.interval.low > _ASKED_FOR, in_sequence.interval.high <= _AS_ASKED_FOR
+    for key, rule in (("sequence-rate", in_sequence), ("turns-rate", in_turns)):
+        page.number(key, rule.rate)
+    too_many = verdict_between(in_sequence.rate, high=_ASKED_FOR) == REFUTED
+    few_enough = verdict_between(in_sequence.rate, high=_AS_ASKED_FOR) == SUPPORTED
     page.claim(
         "ten-runs",
         statement="Ten runs of each, one after the other, are enough to compare two programs.",
         source=COURSE_BENCHMARKING,
         source_url=COURSE_BENCHMARKING_FOLDER_URL,
-        verdict="refuted" if above else "supported" if below else "cannot tell here",
-        evidence="A test that should raise a false alarm in one of twenty comparisons did in {sequence-rate} of them; "
-        "pairs in turns did in {turns-rate}.",
+        verdict=REFUTED if too_many else SUPPORTED if few_enough else CANNOT_TELL,
+        evidence="A test should raise a false alarm in one of twenty comparisons. The share of them in which it did: "
+        "{sequence-rate}; for pairs in turns, of the same times: {turns-rate}. More than one of twenty for sure "
+        "refutes the claim, at most two for sure support it.",
     )

@@ -141,13 +141,16 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         roofline_figure([lookup], made)
 
 
-def test_the_table_holds_what_was_placed() -> None:
+def test_the_tables_hold_what_was_placed() -> None:
     page = Page("roofline")
-    shown = placed_table(page, "points", POINTS, caption="Products.")
-    rows = page.records[-1].body["rows"]
-    for one, row in zip(POINTS, rows, strict=True):
-        assert (row["name"], row["level"], row["bound"]) == (one.name, one.level, one.verdict.sentence_word)
+    placed_table(page, "points", POINTS, caption="Products.")
+    reached, asked = (record.body["rows"] for record in page.records[-2:])
+    assert [len(record.body["columns"]) <= 6 for record in page.records[-2:]] == [True, True]
+    for one, row, roof in zip(POINTS, reached, asked, strict=True):
+        assert (row["name"], row["bound"]) == (one.name, one.verdict.sentence_word)
         assert row["of_roof"]["value"] == pytest.approx(one.of_roof.median)
-        assert row["operations"]["value"] == one.demand.operations
         assert row["intensity"]["value"] == pytest.approx(one.intensity)
-    assert "compute-bound" in shown.text
+        assert (roof["name"], roof["slope"]) == (one.name, one.slope.of)
+        assert roof["operations"]["value"] == one.demand.operations
+        assert roof["bandwidth"]["value"] == pytest.approx(one.slope.bandwidth.median)
+    assert "compute-bound" in {row["bound"] for row in reached}

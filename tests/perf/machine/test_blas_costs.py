@@ -8,6 +8,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
+from tests.perf.made_ceilings import spread
 from tinytorch.perf.host.blas import Blas
 from tinytorch.perf.host.identity import Identity, identity
 from tinytorch.perf.machine import blas_costs
@@ -21,7 +22,7 @@ from tinytorch.perf.machine.blas_costs import (
 )
 from tinytorch.perf.measuring import Measurement
 
-COST = Measurement("cost", tuple(1.8 + k / 100 for k in range(7)), "")
+COST = spread(1.83, "", 0.03 / 1.83)
 
 
 def machine(cpu: str | None, *blas: tuple[str | None, str | None], **environment: str) -> Identity:
@@ -108,16 +109,16 @@ def test_there_must_be_something_to_leave_out() -> None:
 
 
 def neighbour(low: float, high: float) -> BusyNeighbour:
-    ratios = tuple(low + (high - low) * k / 6 for k in range(7))
-    return BusyNeighbour(2, COST, Measurement("threads over one", ratios, ""))
+    middle = (low + high) / 2
+    return BusyNeighbour(2, COST, spread(middle, "", (high - low) / 2 / middle))
 
 
 def test_threads_that_surely_do_harm_are_a_caution() -> None:
-    found = collapsing_blas(neighbour(1.1, 1.4))
+    found = collapsing_blas(neighbour(1.2, 1.3))
     assert found is not None
     assert found.cost is COST
     assert "1.83 times as long (between 1.80 and 1.86) as alone" in found.sentence
-    assert "1.25 times as long (between 1.10 and 1.40) as on one thread" in found.sentence
+    assert "1.25 times as long (between 1.20 and 1.30) as on one thread" in found.sentence
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.9, 1.4), (0.5, 0.8), (1.0, 1.2)])

@@ -1,9 +1,13 @@
 """Levels: found in made ladders where these were made to step, with the names that the system's report suggests."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.perf.synthetic_machine import CACHES, LATENCIES, RATES, REPORTED, made_curves
 from tinytorch.perf.machine.levels import find_levels
+from tinytorch.perf.machine.memory_ladder import CURVES, Point
+from tinytorch.perf.measuring import Measurement
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
@@ -28,15 +32,112 @@ def test_a_size_that_is_less_than_reported_is_found() -> None:
         assert level.capacity_reported == reported
 
 
-def test_a_cache_that_does_not_show_is_left_out_and_the_others_keep_their_names() -> None:
-    curves = made_curves(ends=CACHES[::2], rates=(500e9, 100e9, 40e9), latencies=(1e-9, 13e-9, 150e-9))
-    assert [level.name for level in find_levels(curves, REPORTED)] == ["L1", "L3", "memory"]
+def test_caches_alike_in_bandwidth_are_told_by_their_latency() -> None:
+    for seed in range(5):
+        curves = made_curves(0.05, seed, rates=(500e9, 110e9, 100e9, 40e9))
+        first, second, third, memory = find_levels(curves, REPORTED)
+        assert [level.told_by for level in (first, second, third, memory)] == [
+            "bandwidth",
+            "latency",
+            "bandwidth",
+            None,
+        ]
+        assert (second.name, second.capacity_measured) == ("L2", None)
+        assert second.capacity == second.capacity_by_latency == second.capacity_reported == CACHES[1]
+        assert second.latency.median == pytest.approx(LATENCIES[1], rel=0.1)
+        assert second.read.median == pytest.approx(110e9, rel=0.1)
+        assert third.capacity_measured == CACHES[2]
+        assert third.latency.median == pytest.approx(LATENCIES[2], rel=0.1)
+
+
+def test_a_cache_that_no_curve_tells_keeps_its_row_and_its_name() -> None:
+    rates, latencies = (500e9, 100e9, 100e9, 40e9), (1e-9, 13e-9, 13e-9, 150e-9)
+    first, second, third, memory = find_levels(made_curves(rates=rates, latencies=latencies), REPORTED)
+    assert [level.name for level in (first, second, third, memory)] == ["L1", "L2", "L3", "memory"]
+    assert [level.told_by for level in (first, second, third, memory)] == ["bandwidth", None, "bandwidth", None]
+    assert (second.capacity_measured, second.capacity_by_latency, second.capacity) == (None, None, CACHES[1])
+    assert (second.read.median, second.latency.median) == pytest.approx((100e9, 13e-9))
+    assert second.read.how == third.read.how == {"threads": 1}
+    assert (memory.capacity, third.capacity) == (None, CACHES[2])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_noisy_shared_cache_is_found_where_others_leave_it(seed: int) -> None:
+    """An eighth of the reported size, behind it a slope over two octaves, and noise of 15 %."""
+    shared = (CACHES[0], CACHES[1], 4 * 2**20, 8 * 2**20, 16 * 2**20, CACHES[2])
+    rates, latencies = (500e9, 200e9, 100e9, 75e9, 50e9, 40e9, 40e9), (1e-9, 4e-9, 13e-9, 60e-9, 140e-9, 150e-9, 150e-9)
+    found = find_levels(made_curves(0.15, seed, shared, rates, latencies), REPORTED)
+    assert [level.name for level in found] == ["L1", "L2", "L3", "memory"]
+    assert [level.capacity_measured for level in found[:2]] == list(CACHES[:2])
+    assert 4 * 2**20 <= (found[2].capacity_measured or 0) <= 16 * 2**20
+    assert found[2].capacity_by_latency in (2**22, round(2**22.5))
+    assert found[3].read.median == pytest.approx(40e9, rel=0.4)
+
+
+def test_no_border_goes_to_a_cache_that_is_too_small_for_it() -> None:
+    """The system reports no L3, whose end is far beyond that of L2."""
+    curves = made_curves(rates=(500e9, 100e9, 100e9, 40e9))
+    first, second, memory = find_levels(curves, {1: CACHES[0], 2: CACHES[1]})
+    assert (first.told_by, first.capacity) == ("bandwidth", CACHES[0])
+    assert (second.told_by, second.capacity) == ("latency", CACHES[1])
+    assert memory.name == "memory"
+
+
+def test_a_ladder_that_ends_in_a_cache_does_not_tell_it_from_memory() -> None:
+    reported = {1: CACHES[0], 2: CACHES[1], 3: 2**30}
+    curves = made_curves(ends=CACHES[:2], rates=RATES[:3], latencies=LATENCIES[:3])
+    *_, third, memory = find_levels(curves, reported)
+    assert (third.name, third.told_by, third.capacity) == ("L3", None, 2**30)
+    assert (third.read.median, memory.read.median) == pytest.approx((RATES[2], RATES[2]))
+
+
+@given(
+    st.lists(st.floats(0.2, 5), min_size=29, max_size=29),
+    st.lists(st.floats(0.2, 5), min_size=29, max_size=29),
+    st.sets(st.integers(1, 4)),
+)
+@settings(max_examples=40)
+def test_whatever_the_curves_every_reported_cache_has_a_row(
+    rates: list[float], walks: list[float], caches: set[int]
+) -> None:
+    reported = {number: 2 ** (12 + 4 * number) for number in caches}
+    sizes = [round(8192 * 2 ** (step / 2)) for step in range(29)]
+    curves = {
+        curve: tuple(
+            Point(size, Measurement("made", (1e11 * rate, 1e11 * rate), "B/s"))
+            for size, rate in zip(sizes, made, strict=True)
+        )
+        for curve, made in zip(CURVES, (rates, rates, rates, walks), strict=True)
+    }
+    found = find_levels(curves, reported)
+    names = [level.name for level in found]
+    assert names[-1] == "memory"
+    assert all(level.capacity for level in found[:-1])
+    if reported:
+        assert names[:-1] == [f"L{number}" for number in sorted(caches)]
+        assert [level.capacity_reported for level in found[:-1]] == [reported[number] for number in sorted(caches)]
+    for told in ("bandwidth", "latency"):
+        own = [level.capacity_measured if told == "bandwidth" else level.capacity_by_latency for level in found]
+        known = [size for size in own if size is not None]
+        assert known == sorted(set(known)), "each cache ends beyond the one inside it"
 
 
 def test_without_a_report_levels_are_numbered() -> None:
     found = find_levels(made_curves(), {})
     assert [level.name for level in found] == ["L1", "L2", "L3", "memory"]
     assert [level.capacity_reported for level in found] == [None] * 4
+
+
+def test_without_a_report_the_latency_tells_what_the_bandwidth_does_not() -> None:
+    alike = made_curves(rates=(500e9, 100e9, 100e9, 40e9))
+    assert [(level.name, level.told_by, level.capacity) for level in find_levels(alike, {})] == [
+        ("L1", "bandwidth", CACHES[0]),
+        ("L2", "latency", CACHES[1]),
+        ("L3", "bandwidth", CACHES[2]),
+        ("memory", None, None),
+    ]
+    alike = made_curves(rates=(500e9, 100e9, 100e9, 40e9), latencies=(1e-9, 13e-9, 13e-9, 150e-9))
+    assert [level.name for level in find_levels(alike, {})] == ["L1", "L2", "memory"], "nobody knows of a third"
 
 
 def test_a_shared_cache_may_hold_less_for_a_walk_than_for_a_stream() -> None:

@@ -206,6 +206,9 @@ def broken(document: Any, how: str) -> str:
         document["ceilings"]["levels"].pop()
     elif how == "size":
         document["ceilings"]["levels"][0]["capacity_measured"] = 1.5
+    elif how == "sizeless":
+        for capacity in ("measured", "reported", "by_latency"):
+            document["ceilings"]["levels"][0][f"capacity_{capacity}"] = None
     return json.dumps(document)
 
 
@@ -213,7 +216,7 @@ def broken(document: Any, how: str) -> str:
     "how",
     [
         *("cut", "foreign", "version", "list", "threads", "missing", "unit"),
-        *("zero", "text", "nothing", "infinite", "order", "levels", "size"),
+        *("zero", "text", "nothing", "infinite", "order", "levels", "size", "sizeless"),
     ],
 )
 def test_what_cannot_be_trusted_is_measured_anew_with_a_note(
@@ -257,6 +260,21 @@ def test_a_working_set_lives_in_the_innermost_level_that_holds_it() -> None:
     assert [made.level_of(size).name for size in sizes] == ["L1", "L1", "L2", "L2", "L3", "memory", "memory"]
     with pytest.raises(ValueError, match="working_set must be at least 0 bytes, not -1"):
         made.level_of(-1)
+
+
+def test_a_cache_whose_end_no_curve_shows_holds_what_is_reported() -> None:
+    made = synthetic_ceilings()
+    untold = replace(made.levels[1], capacity_measured=None, capacity_by_latency=None)
+    made = replace(made, levels=(made.levels[0], untold, *made.levels[2:]))
+    assert [made.level_of(size).name for size in (CACHES[0] + 1, CACHES[1], CACHES[1] + 1)] == ["L2", "L2", "L3"]
+    assert ceilings_from_json(to_json(made)).levels[1].told_by is None
+
+
+def test_a_difference_may_be_below_zero_in_a_busy_moment_and_nothing_else_may() -> None:
+    made = replace(synthetic_ceilings(), recorder=Measurement("more", (2e-6, -1e-7, 1e-6), "s"))
+    assert ceilings_from_json(to_json(made)).recorder == made.recorder
+    with pytest.raises(ValueError, match="samples of 'less' must be numbers above 0"):
+        ceilings_from_json(to_json(replace(made, page_fault=Measurement("less", (2e-6, -1e-7), "s"))))
 
 
 def test_a_measurement_without_an_interval_is_written_with_none() -> None:

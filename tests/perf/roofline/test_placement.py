@@ -58,22 +58,24 @@ PRODUCT = product_run(4)
 def test_a_product_stands_where_the_hand_puts_it() -> None:
     """64 wide: 2 * 64**3 FLOP on 48 KiB, more than L1 holds; L2's ridge is at 1 FLOP/B."""
     made = made_ceilings()
-    placed = place("product", product_run(64).events, timed(1e-5, 0.1), made)
+    placed = place("product", product_run(64).events, timed(7e-6, 0.1), made)
     flops, moved = 2 * 64**3, 3 * 64 * 64 * 4
-    assert (placed.demand.flops, placed.demand.bytes, placed.level) == (flops, moved, "L2")
+    assert (placed.demand.flops, placed.demand.bytes, placed.slope.of) == (flops, moved, "L2")
+    assert placed.slope.bandwidth.median == pytest.approx(100e9)
     assert placed.intensity == flops / moved
-    assert placed.roof_seconds == pytest.approx(flops / PEAK)
-    assert placed.attainable == pytest.approx(PEAK)
-    assert placed.attained.median == pytest.approx(flops / 1e-5)
-    assert placed.of_roof.median == pytest.approx(flops / PEAK / 1e-5)
-    assert (placed.of_roof.interval.low, placed.of_roof.interval.high) == pytest.approx(
-        (placed.of_roof.median / 1.1, placed.of_roof.median / 0.9)
-    )
-    assert placed.of_roof_range == pytest.approx((placed.of_roof.interval.low, placed.of_roof.interval.high))
-    noisy = place("product", product_run(64).events, timed(1e-5, 0.1), made_ceilings(0.2))
-    assert noisy.of_roof_range == pytest.approx((flops / PEAK / 1.2 / 1.1e-5, flops / PEAK / 0.8 / 0.9e-5))
+    assert placed.roof.median == pytest.approx(flops / PEAK)
+    assert placed.attainable.median == pytest.approx(PEAK)
+    assert placed.attained.median == pytest.approx(flops / 7e-6)
+    assert placed.of_roof.median == pytest.approx(flops / PEAK / 7e-6)
+    alone = (placed.of_roof.interval.low, placed.of_roof.interval.high)
+    assert alone == pytest.approx((placed.of_roof.median / 1.1, placed.of_roof.median / 0.9))
+    noisy = place("product", product_run(64).events, timed(7e-6, 0.1), made_ceilings(0.2))
+    roof = (noisy.roof.interval.low, noisy.roof.interval.high)
+    assert roof == pytest.approx((noisy.roof.median / 1.2, noisy.roof.median / 0.8))
+    both = noisy.of_roof.interval
+    assert both.low < placed.of_roof.median / 1.2 < placed.of_roof.median / 0.8 < both.high
     assert placed.verdict.bottleneck == "compute"
-    assert placed.verdict.overhead.seconds == pytest.approx(OP)
+    assert placed.verdict.overhead.seconds.median == pytest.approx(OP)
 
 
 def test_an_addition_stands_on_the_slope_of_the_level_that_holds_it() -> None:
@@ -83,9 +85,9 @@ def test_an_addition_stands_on_the_slope_of_the_level_that_holds_it() -> None:
         with recording() as recorded:
             apply(ops.add, x, x)
         placed = place("add", recorded.profile.events, timed(1e-3), made)
-        assert placed.level == name
-        assert placed.attainable == pytest.approx(bandwidth / 12)
-        assert placed.attainable == pytest.approx(attainable(placed.intensity, made, made.level_of(12 * count)))
+        assert placed.slope.of == name
+        assert placed.attainable.median == pytest.approx(bandwidth / 12)
+        assert placed.attainable.median == pytest.approx(attainable(placed.intensity, made, made.level_of(12 * count)))
 
 
 def test_ops_without_arithmetic_have_a_share_of_the_roof_but_no_rate() -> None:
@@ -104,7 +106,7 @@ def test_ops_and_layers_of_recorded_runs_add_up() -> None:
     linear = by_op["linear", "forward", "numpy"]
     assert (linear.name, linear.seconds.n, linear.demand.calls) == ("linear", 7, 2)
     assert linear.demand.flops == 2 * ROWS * (INPUTS * HIDDEN + HIDDEN * OUTPUTS)
-    assert linear.verdict.overhead.seconds == pytest.approx(2 * KERNEL)
+    assert linear.verdict.overhead.seconds.median == pytest.approx(2 * KERNEL)
     for run, seconds in zip(runs, linear.seconds.samples, strict=True):
         assert seconds == pytest.approx(1e-9 * sum(event.self_ns for event in run.events if event.op == "linear"))
     by_layer = place_layers(runs, made)
@@ -114,7 +116,7 @@ def test_ops_and_layers_of_recorded_runs_add_up() -> None:
     for placed in (by_op.values(), parts):
         assert whole.demand.operations == sum(one.demand.operations for one in placed)
         assert whole.demand.bytes == sum(one.demand.bytes for one in placed)
-        assert whole.roof_seconds == pytest.approx(sum(one.roof_seconds for one in placed))
+        assert whole.roof.median == pytest.approx(sum(one.roof.median for one in placed))
         assert whole.seconds.samples == pytest.approx(np.sum([one.seconds.samples for one in placed], axis=0))
 
 
@@ -123,7 +125,11 @@ def test_backward_is_an_op_of_its_own_and_a_single_run_will_do() -> None:
         two_layers()(rows()).sum().backward()
     by_op = place_ops(recorded.profile, made_ceilings())
     assert by_op["linear", "backward", "numpy"].name == "linear backward"
-    assert by_op["linear", "backward", "numpy"].seconds.n == 1
+    placed = by_op["linear", "backward", "numpy"]
+    assert placed.seconds.n == 1
+    noisy = place_ops(recorded.profile, made_ceilings(0.1))["linear", "backward", "numpy"]
+    ends = noisy.of_roof.interval
+    assert (ends.low, ends.high) == pytest.approx((placed.of_roof.median / 1.1, placed.of_roof.median / 0.9))
 
 
 def test_views_and_the_uncounted_are_left_out_of_ops_and_refused_alone() -> None:
@@ -227,17 +233,17 @@ def test_slower_is_farther_below_the_roof(seconds: float, factor: float) -> None
     times = [Measurement("p", (time,), "s", how) for time in (seconds, seconds * factor)]
     fast, slow = (place("p", PRODUCT.events, time, made) for time in times)
     assert slow.of_roof.median == pytest.approx(fast.of_roof.median / factor)
-    assert slow.attained.median / slow.attainable == pytest.approx(slow.of_roof.median)
-    assert fast.roof_seconds == slow.roof_seconds
+    assert slow.attained.median / slow.attainable.median == pytest.approx(slow.of_roof.median)
+    assert fast.roof.median == slow.roof.median
 
 
 def test_the_roof_of_a_run_is_no_higher_than_that_of_its_sums() -> None:
     """One after the other, ops cannot share the time in which one waits for bytes and another computes."""
     run, made = forward_run(), made_ceilings()
     placed = place("run", run.events, timed(1), made)
-    demand = demand_of(run.events, made)
+    demand = demand_of(run.events)
     level = made.level_of(demand.working_set)
-    assert placed.attainable <= attainable(demand.intensity, made, level) * (1 + 1e-9)
+    assert placed.attainable.median <= attainable(demand.intensity, made, level) * (1 + 1e-9)
 
 
 def test_an_intensity_below_zero_raises() -> None:

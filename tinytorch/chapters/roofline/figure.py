@@ -14,7 +14,6 @@ from tinytorch.perf.roofline.bounds import best_bandwidth
 from tinytorch.perf.roofline.placement import Placed, checked_conditions, ridge
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, line, subplots
-from tinytorch.report.notebook_view import Shown
 from tinytorch.report.numbers import Scale, common_scale, format_measurement
 from tinytorch.report.page import Page
 from tinytorch.report.tables import Column
@@ -36,37 +35,61 @@ _GAP = 0.012
 _COLUMNS = (
     Column("name", "What"),
     Column("seconds", "Time"),
-    Column("bound", "Verdict"),
+    Column("bound", "Verdict", judged=True),
     Column("of_roof", "Of its roof"),
     Column("attained", "Rate"),
     Column("intensity", "Intensity (FLOP/B)", "1"),
-    Column("level", "Held by"),
+)
+_ASKED = (
+    Column("name", "What"),
     Column("operations", "Arithmetic", "FLOP"),
     Column("bytes", "Compulsory traffic", "B"),
+    Column("slope", "Bytes from"),
+    Column("bandwidth", "At most"),
 )
 
 
-def placed_table(page: Page, key: str, placed: Sequence[Placed], *, caption: str) -> Shown:
-    """Show and record a table of what is ``placed``: what it asks for, how fast it is, its roof and its verdict.
+def placed_table(page: Page, key: str, placed: Sequence[Placed], *, caption: str) -> None:
+    """Show and record what is ``placed``: how fast it is, its share of its roof and its verdict.
+
+    A second table, under ``key`` and "-roofs", has what it asks for, and the bandwidth that its roof is made of.
 
     Raises:
-        ValueError: if ``placed`` is empty or the key is taken.
+        ValueError: if ``placed`` is empty or a key is taken.
     """
-    rows = [
-        {
-            "name": one.name,
-            "seconds": one.seconds,
-            "operations": one.demand.operations,
-            "bytes": one.demand.bytes,
-            "intensity": one.intensity,
-            "level": one.level,
-            "attained": one.attained if one.demand.operations else None,
-            "of_roof": one.of_roof,
-            "bound": one.verdict.sentence_word,
-        }
-        for one in placed
-    ]
-    return page.table(key, rows, _COLUMNS, caption=caption)
+    page.table(
+        key,
+        [
+            {
+                "name": one.name,
+                "seconds": one.seconds,
+                "bound": one.verdict.sentence_word,
+                "of_roof": one.of_roof,
+                "attained": one.attained if one.demand.operations else None,
+                "intensity": one.intensity,
+            }
+            for one in placed
+        ],
+        _COLUMNS,
+        caption=caption,
+    )
+    page.table(
+        f"{key}-roofs",
+        [
+            {
+                "name": one.name,
+                "operations": one.demand.operations,
+                "bytes": one.demand.bytes,
+                "slope": one.slope.of,
+                "bandwidth": one.slope.bandwidth,
+            }
+            for one in placed
+        ],
+        _ASKED,
+        caption=f"What they ask for, from {placed[0].name} to {placed[-1].name}, and where their roof takes the bytes "
+        "from: the level that holds them, at its bandwidth; between two levels, at the ladder's; or several, at the "
+        "mean over all bytes.",
+    )
 
 
 def roofline_figure(

@@ -16,6 +16,7 @@ import psutil
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.identity import Identity, is_narrower
 from tinytorch.perf.measuring import Measurement, blas_threads, collector_off
+from tinytorch.perf.measuring.judge import SUPPORTED, verdict_between
 from tinytorch.perf.measuring.processes import output_of
 
 #: Variables that choose the kernels or block sizes of a BLAS begin like this; those of thread counts do not matter.
@@ -82,7 +83,12 @@ def without(names: list[str], pairs: int = _PAIRS) -> Measurement:
         for index in order.permutation(2):
             seconds[index] = _product_in_new_process((given, freed)[index])
         ratios.append(seconds[0] / seconds[1])
-    how = {"processes": 2 * pairs, "blas_threads": limited_blas_threads(1), "left_out": list(names)}
+    how = {
+        "processes": 2 * pairs,
+        "samples_are": "pairs of processes",
+        "blas_threads": limited_blas_threads(1),
+        "left_out": list(names),
+    }
     return Measurement("float32 product, time with the variables over without", tuple(ratios), "", how)
 
 
@@ -190,7 +196,7 @@ def _spinning() -> Iterator[psutil.Process]:
 
 def collapsing_blas(measured: BusyNeighbour) -> Caution | None:
     """Return a caution if threads of the BLAS surely do harm beside one busy process; else None."""
-    if not measured.over_one_thread.interval.low > 1:
+    if verdict_between(measured.over_one_thread, low=1, strict=True) != SUPPORTED:
         return None
     return Caution("busy neighbour", measured.sentence(), measured.over_alone)
 

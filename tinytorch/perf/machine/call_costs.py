@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,9 @@ from tinytorch.core.op import Array, Implementation, Op
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import Event
 from tinytorch.perf.kernels.registry import kernel_implementations
-from tinytorch.perf.measuring import Measurement, interleave
+from tinytorch.perf.machine.probing import REPEATS
+from tinytorch.perf.machine.reach import added, at_cost
+from tinytorch.perf.measuring import Measurement, Statistic, interleave
 from tinytorch.perf.measuring.measurement import Seconds
 from tinytorch.perf.ops.fused import fused_linear
 from tinytorch.perf.ops.quantized import quantized_conv2d, quantized_linear
@@ -44,22 +47,15 @@ class CallCosts:
     kernel: Costs
 
 
-def least_call_seconds(events: Iterable[Event], costs: Costs) -> tuple[float, float, float]:
-    """Return the seconds that calling these ops takes at least: by medians, and by both ends of the intervals.
+def least_call_seconds(events: Iterable[Event], costs: Costs) -> Statistic:
+    """Return the seconds that calling these ops takes at least.
 
     An op that ``costs`` does not hold by the implementation that ran is taken to cost what the cheapest does.
     """
     cheapest = min(costs.values(), key=lambda cost: cost.median)
-    found = [_cost_of(event, costs, cheapest) for event in events]
-    return (
-        sum(cost.median for cost in found),
-        sum(cost.interval.low for cost in found),
-        sum(cost.interval.high for cost in found),
-    )
-
-
-def _cost_of(event: Event, costs: Costs, cheapest: Measurement) -> Measurement:
-    return costs.get(call_key(event.op, event.implementation, event.phase, len(event.inputs)), cheapest)
+    keys = Counter(call_key(event.op, event.implementation, event.phase, len(event.inputs)) for event in events)
+    parts = (at_cost(count, costs.get(key, cheapest)) for key, count in keys.items())
+    return added(parts).statistic("least cost of the calls")
 
 
 def measured_call_costs() -> CallCosts:
@@ -87,7 +83,7 @@ def _measured(chosen: Mapping[Op, Implementation]) -> CallCosts:
     """Return what calls of these ops cost by these implementations."""
     runs, kinds = _calls(chosen)
     with no_grad(), implementations(chosen):
-        found = interleave(runs, repeats=15, at_most_seconds=3.0, warmup_seconds=0.01)
+        found = interleave(runs, repeats=REPEATS, at_most_seconds=3.0, warmup_seconds=0.01)
 
     def by_key(kind: str, phase: str = "forward") -> dict[str, Measurement]:
         return {call_key(op, one, phase, n): found[f"{name} {kind}"] for name, (op, one, n) in kinds.items()}

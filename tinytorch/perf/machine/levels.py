@@ -1,102 +1,50 @@
-"""Levels of memory: plateaus of the ladder's curves, named by what the system reports."""
+"""Levels of memory: the borders that the ladder's curves show, beside the caches that the system reports."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from tinytorch.perf.machine.memory_ladder import STREAMS, Curve, Point
+from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.measurement import BytesPerSecond, Seconds
 
-#: Two neighbours are two plateaus only if their rates differ by this factor.
+#: Two neighbours are two levels only if their rates differ by this factor.
 SMALLEST_STEP = 1.25
-#: A plateau has at least this many points: one alone is a disturbance.
+#: A level has at least this many points: one alone is a disturbance.
 FEWEST_POINTS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Plateau:
-    """Points ``first`` to ``last`` (both included) of a curve, and the ``rate`` that is the median of them."""
-
-    first: int
-    last: int
-    rate: float
-
-
-def find_plateaus(rates: Sequence[float] | npt.NDArray[np.float64], at_most: int) -> tuple[Plateau, ...]:
-    """Return the plateaus of ``rates``, a curve over growing working sets that falls from each plateau to the next.
-
-    The rule: cut the curve into k pieces of at least two points so that the sum of the distances of all logarithms to
-    the median of their piece is smallest (absolute distances, so that a disturbed point has little weight). k is
-    the largest number up to ``at_most`` for which each piece lies below the one before by a factor of at least 1.25.
-    A point on the slope between two plateaus thereby belongs to the one that it is nearer to.
-
-    Raises:
-        ValueError: if ``rates`` are not above 0, there are none, or ``at_most`` is below 1.
-    """
-    values = np.asarray(rates, np.float64)
-    if values.ndim != 1 or values.size == 0 or not (np.isfinite(values) & (values > 0)).all():
-        raise ValueError("rates must be a flat sequence of finite numbers above 0, at least one")
-    if at_most < 1:
-        raise ValueError(f"at_most must be at least 1 plateau, not {at_most}")
-    logs = np.log2(values)
-    costs = _costs(logs)
-    for pieces in range(min(at_most, values.size // FEWEST_POINTS), 1, -1):
-        found = _plateaus(logs, _cuts(costs, pieces))
-        steps = [inner.rate / outer.rate for inner, outer in pairwise(found)]
-        if min(steps) >= SMALLEST_STEP:
-            return found
-    return _plateaus(logs, [0, values.size])
-
-
-def _costs(logs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return costs[i, j]: the sum of distances to the median of points i to j - 1, infinite for too few points."""
-    n = logs.size
-    costs = np.full((n + 1, n + 1), np.inf)
-    for first in range(n):
-        for end in range(first + FEWEST_POINTS, n + 1):
-            piece = logs[first:end]
-            costs[first, end] = np.abs(piece - np.median(piece)).sum()
-    return costs
-
-
-def _cuts(costs: npt.NDArray[np.float64], pieces: int) -> list[int]:
-    """Return the borders 0, ..., n of the cheapest partition into ``pieces``, by dynamic programming."""
-    best = costs[0]
-    origins = []
-    for _ in range(pieces - 1):
-        totals = best[:, None] + costs
-        origins.append(totals.argmin(axis=0))
-        best = totals.min(axis=0)
-    borders = [len(best) - 1]
-    for origin in reversed(origins):
-        borders.append(int(origin[borders[-1]]))
-    return [0, *reversed(borders)]
-
-
-def _plateaus(logs: npt.NDArray[np.float64], borders: Sequence[int]) -> tuple[Plateau, ...]:
-    return tuple(Plateau(first, end - 1, float(2 ** np.median(logs[first:end]))) for first, end in pairwise(borders))
-
-
+#: A cache serves sets of at most this many times its reported size: a step of the ladder more, half of which fits.
+_AT_MOST = 1.5
+#: What an octave between a border and the reported size weighs, in octaves by which a point is off its level's rate:
+#: it says whose border one is, and moves none that the curve shows.
+_OCTAVE = 0.05
 #: Levels to look for where the system reports no caches: three and memory, as most CPUs have.
-_USUAL_CACHES = 3
+_USUAL_CACHES = (1, 2, 3)
 #: A level's own speed shows from this many times the inner level's capacity on; below, that still serves a good part.
 CLEAR_OF_INNER = 4
+
+#: Stands for the number that memory, which is no cache, does not have.
+_MEMORY = 0
+
+Told = Literal["bandwidth", "latency"]
+#: The index of the last point of each cache, by the cache's number.
+Ends = dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level of the memory hierarchy, as found on the curves.
+    """One level of the memory hierarchy: a cache that the system reports or the curves show, or memory.
 
     Attributes:
         name: "L1", "L2", "L3" or "memory".
         capacity_measured: the largest working set in bytes, of all threads together, whose streams still ran at this
-            level's speed; None for memory, whose end is not looked for.
+            level's speed; None where the streams do not show its border, and for memory, whose end is not looked for.
         capacity_reported: bytes of this level as the system reports them for the cores in use; None if it does not.
         read, copy, triad: bandwidth in B/s, all threads together. Bytes are those that the code names: n read for a
             sum, 2n for a copy, 3n for a triad; lines that a store makes the CPU read first are not counted.
@@ -115,14 +63,29 @@ class Level:
     latency: Seconds
     capacity_by_latency: int | None = None
 
+    @property
+    def told_by(self) -> Told | None:
+        """The curve that tells this cache from the next level; None where neither does, and for memory.
+
+        Where neither does, bandwidth and latency are those of working sets that the cache should hold by its reported
+        size, and may be the next level's.
+        """
+        return "bandwidth" if self.capacity_measured else "latency" if self.capacity_by_latency else None
+
+    @property
+    def capacity(self) -> int | None:
+        """Bytes that this cache is taken to hold: by the streams, else by the latency, else as reported."""
+        return self.capacity_measured or self.capacity_by_latency or self.capacity_reported
+
 
 def find_levels(curves: Mapping[Curve, Sequence[Point]], reported: Mapping[int, int]) -> tuple[Level, ...]:
-    """Return the levels that ``curves`` show, innermost first, memory last.
+    """Return the levels of memory, innermost first, memory last: each cache of ``reported``, bytes by its number.
 
-    The borders are those of the plateaus (see `find_plateaus`) of the geometric mean of read, copy and triad, at most
-    one plateau more than the caches of ``reported`` (bytes by level of cache). The rate of a level is the highest
-    median among its working sets of at least four times the inner level's capacity, where that no longer helps. Its
-    latency is the lowest median there, within the borders that the curve of the latency has if it shows the level.
+    A cache ends where the geometric mean of read, copy and triad falls (see `_ends`), or at its reported size where
+    that does not show its end. Where nothing is reported, the caches are those that the curve shows, or that of the
+    latency where it shows more. The rate of a level is the highest median among its working sets of at
+    least four times the inner level's capacity, where that no longer helps. Its latency is the lowest median there,
+    within the borders that the curve of the latency has if it shows the level.
 
     Raises:
         ValueError: if the curves do not have one point for each step of the same ladder.
@@ -131,52 +94,113 @@ def find_levels(curves: Mapping[Curve, Sequence[Point]], reported: Mapping[int, 
     if any(len(curve) != len(sizes) for curve in curves.values()):
         raise ValueError("curves must have one point for each step of the same ladder")
     medians = np.array([[point.reached.median for point in curves[stream]] for stream in STREAMS])
-    at_most = (len(reported) or _USUAL_CACHES) + 1
-    ends = _ends(np.exp(np.log(medians).mean(axis=0)), at_most, sizes, reported)
-    walk_ends = _ends([1 / point.reached.median for point in curves["latency"]], at_most, sizes, reported)
+    falling = (
+        np.exp(np.log(medians).mean(axis=0)),
+        np.array([1 / point.reached.median for point in curves["latency"]]),
+    )
+    known: Mapping[int, int] = reported
+    if not reported:
+        shown = max((_ends(curve, sizes, dict.fromkeys(_USUAL_CACHES)) for curve in falling), key=len)
+        known = {number: sizes[end] for number, end in shown.items()}
+    ends, walk_ends = (_ends(curve, sizes, known, _AT_MOST if reported else math.inf) for curve in falling)
     levels: list[Level] = []
     inner = walk_inner = -1
-    for name, end in [*ends.items(), ("memory", len(sizes) - 1)]:
-        walk_end = walk_ends.get(name, end)
-        if name == "memory":
+    for number, end in [*_borders(ends, sizes, known).items(), (_MEMORY, len(sizes) - 1)]:
+        walk_end = walk_ends.get(number, end)
+        if number == _MEMORY:
             walk_inner = max(walk_inner, inner)
-        rates = {stream: max(_clear(curves[stream], inner, end), key=_median).reached for stream in STREAMS}
         levels.append(
             Level(
-                name=name,
-                capacity_measured=sizes[end] if name in ends else None,
-                capacity_reported=reported.get(int(name[1:])) if name in ends else None,
-                read=rates["read"],
-                copy=rates["copy"],
-                triad=rates["triad"],
-                latency=min(_clear(curves["latency"], walk_inner, walk_end), key=_median).reached,
-                capacity_by_latency=sizes[walk_ends[name]] if name in walk_ends else None,
+                name="memory" if number == _MEMORY else f"L{number}",
+                capacity_measured=sizes[end] if number in ends else None,
+                capacity_reported=reported.get(number),
+                read=_highest(curves["read"], inner, end),
+                copy=_highest(curves["copy"], inner, end),
+                triad=_highest(curves["triad"], inner, end),
+                latency=_lowest(curves["latency"], walk_inner, walk_end),
+                capacity_by_latency=sizes[walk_end] if number in walk_ends else None,
             )
         )
         inner, walk_inner = end, walk_end
     return tuple(levels)
 
 
+def _ends(
+    rates: npt.NDArray[np.float64], sizes: Sequence[int], known: Mapping[int, int | None], at_most: float = math.inf
+) -> Ends:
+    """Return the end of each cache that ``rates`` show, which fall from each level to the next.
+
+    The rule: cut the curve into pieces of at least two points, each but the last that of a cache, so that the sum of
+    the distances of all logarithms to the median of their piece is smallest (absolute distances, so that a disturbed
+    point has little weight). No cache ends beyond ``at_most`` times its ``known`` size, and among alike cuts those
+    near the known sizes are taken. The number of pieces is the largest for which each lies below the one before by a
+    factor of at least 1.25. A point on the slope between two levels thereby belongs to the one that it is nearer to.
+    """
+    logs = np.log2(rates)
+    costs, middles = _pieces(logs)
+    for count in range(min(len(known), logs.size // FEWEST_POINTS - 1), 0, -1):
+        cuts = np.array(list(combinations(range(logs.size - 1), count)))
+        starts = np.column_stack([np.zeros(len(cuts), int), cuts + 1])
+        stops = np.column_stack([cuts + 1, np.full(len(cuts), logs.size)])
+        fitting = costs[starts, stops].sum(axis=1)
+        steps = -np.diff(middles[starts, stops], axis=1).max(axis=1)
+        found: list[tuple[float, Ends]] = []
+        for numbers in combinations(sorted(known), count):
+            away = [_away(sizes, known[number], at_most)[cuts[:, at]] for at, number in enumerate(numbers)]
+            totals = fitting + np.sum(away, axis=0)
+            best = int(totals.argmin())
+            if np.isfinite(totals[best]) and steps[best] >= math.log2(SMALLEST_STEP):
+                found.append((float(totals[best]), dict(zip(numbers, cuts[best].tolist(), strict=True))))
+        if found:
+            return min(found, key=lambda one: one[0])[1]
+    return {}
+
+
+def _pieces(logs: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return for points i to j - 1 the sum of distances to their median, infinite for too few, and the median."""
+    costs = np.full((logs.size + 1, logs.size + 1), np.inf)
+    middles = np.zeros_like(costs)
+    for first in range(logs.size):
+        for end in range(first + FEWEST_POINTS, logs.size + 1):
+            middles[first, end] = np.median(logs[first:end])
+            costs[first, end] = np.abs(logs[first:end] - middles[first, end]).sum()
+    return costs, middles
+
+
+def _away(sizes: Sequence[int], known: int | None, at_most: float) -> npt.NDArray[np.float64]:
+    """Return what it weighs against each step of the ladder that it is not the cache's ``known`` size."""
+    if known is None:
+        return np.zeros(len(sizes))
+    ratios = np.asarray(sizes) / known
+    return np.where(ratios <= at_most, _OCTAVE * np.abs(np.log2(ratios)), np.inf)
+
+
+def _borders(ends: Ends, sizes: Sequence[int], known: Mapping[int, int]) -> Ends:
+    """Return where each cache ends: by ``ends``, or else at its ``known`` size, between its neighbours' ends."""
+    borders: Ends = {}
+    inner = -1
+    for number in sorted(known):
+        end = ends.get(number)
+        if end is None:
+            beyond = min((other for of, other in ends.items() if of > number), default=len(sizes) - 1)
+            fitting = int(np.searchsorted(sizes, known[number], side="right")) - 1
+            end = max(inner + 1, min(fitting, beyond - 1))
+        borders[number] = inner = end
+    return borders
+
+
+def _highest(curve: Sequence[Point], inner: int, end: int) -> Measurement:
+    """Return the highest bandwidth between the ends of two levels."""
+    return max(_clear(curve, inner, end), key=_median).reached
+
+
+def _lowest(curve: Sequence[Point], inner: int, end: int) -> Measurement:
+    """Return the lowest latency between the ends of two levels."""
+    return min(_clear(curve, inner, end), key=_median).reached
+
+
 def _median(point: Point) -> float:
     return point.reached.median
-
-
-def _ends(
-    rates: Sequence[float] | npt.NDArray[np.float64], at_most: int, sizes: Sequence[int], reported: Mapping[int, int]
-) -> dict[str, int]:
-    """Return the index of the last point of each cache that ``rates`` show, by its name, innermost first.
-
-    If there are fewer than are reported, names go to those that fit best, by the sum of distances in octaves.
-    """
-    ends = [plateau.last for plateau in find_plateaus(rates, at_most)[:-1]]
-    known = reported or dict.fromkeys(range(1, len(ends) + 1), 0)
-
-    def distance(numbers: tuple[int, ...]) -> float:
-        return sum(abs(math.log2(sizes[end] / known[number])) for end, number in zip(ends, numbers, strict=True))
-
-    choices = list(combinations(sorted(known), len(ends)))
-    chosen = choices[0] if len(choices) == 1 else min(choices, key=distance)
-    return {f"L{number}": end for number, end in zip(chosen, ends, strict=True)}
 
 
 def _clear(curve: Sequence[Point], inner: int, end: int) -> Sequence[Point]:

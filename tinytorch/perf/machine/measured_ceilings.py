@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 from tinytorch.perf.events.stream import profiler_overhead
 from tinytorch.perf.host.cgroup_limits import free_memory
@@ -33,6 +33,7 @@ from tinytorch.perf.machine.memory_ladder import (
     working_sets,
 )
 from tinytorch.perf.machine.probing import Probe, in_turns
+from tinytorch.perf.measuring.codec import SIGNED
 from tinytorch.perf.measuring.measurement import FlopsPerSecond, Hertz, OpsPerSecond, Seconds
 
 #: Told what is measured now, and how far the whole is, from 0 to 1.
@@ -59,7 +60,7 @@ class Ceilings:
         clock: Hz, of a chain of dependent integer operations of one cycle each.
         page_fault: seconds that the first touch of a fresh page of memory takes.
         calls: what a call of each op takes at least, by NumPy and by its kernel.
-        recorder: seconds that recording adds to an op.
+        recorder: seconds that recording adds to an op: a difference, of which a sample may be below 0.
         evidence: for each probe the packed vector instructions found in its assembly, and how often.
         how: when it was measured and in how many seconds, load before, bytes on huge pages, and a note if a kept
             file could not be used.
@@ -77,19 +78,19 @@ class Ceilings:
     clock: Hertz
     page_fault: Seconds
     calls: CallCosts
-    recorder: Seconds
+    recorder: Annotated[Seconds, SIGNED]
     evidence: Mapping[str, Mapping[str, int]]
     how: Mapping[str, Any]
 
     def level_of(self, working_set: int) -> Level:
-        """Return the innermost level whose measured capacity holds ``working_set`` bytes, else memory.
+        """Return the innermost level whose capacity holds ``working_set`` bytes, else memory.
 
         Raises:
             ValueError: if ``working_set`` is below 0.
         """
         if working_set < 0:
             raise ValueError(f"working_set must be at least 0 bytes, not {working_set}")
-        fitting = (level for level in self.levels if working_set <= (level.capacity_measured or 0))
+        fitting = (level for level in self.levels if working_set <= (level.capacity or 0))
         return next(fitting, self.levels[-1])
 
 

@@ -15,6 +15,7 @@ from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.probes import LINE_BYTES, LINE_ELEMENTS, STREAM_MULTIPLE
 from tinytorch.perf.machine.probing import REPEATS, Probe, Progress, calibrated_rounds, conditions, sample_seconds
 from tinytorch.perf.measuring import Measurement, collector_off
+from tinytorch.perf.measuring.repeats import as_repeated
 
 Curve = Literal["read", "copy", "triad", "latency"]
 CURVES: tuple[Curve, ...] = get_args(Curve)
@@ -142,4 +143,4 @@ def _latency(team: Team, arenas: Sequence[Arena], size: int, repeats: int) -> Po
     seconds = tuple(walk(steps) / steps for _ in range(repeats))
     working_set = lines * LINE_BYTES * team.threads
     how = conditions(team, steps, working_set_bytes=working_set)
-    return Point(working_set, Measurement("latency of a dependent load", seconds, "s", how))
+    return Point(working_set, as_repeated(Measurement("latency of a dependent load", seconds, "s", how)))

@@ -14,6 +14,7 @@ from tinytorch.perf.kernels.int8.instructions import Dot
 from tinytorch.perf.kernels.probes import BLOCK_ELEMENTS, CHAINS, LANES, MULTIPLY_ADDS
 from tinytorch.perf.machine.probing import REPEATS, Probe, conditions, in_turns
 from tinytorch.perf.measuring import Measurement, blas_threads, collector_off, measure
+from tinytorch.perf.measuring.repeats import as_repeated
 
 #: Side of the float32 matrices whose product is the other candidate for the peak: 17 GFLOP in 48 MiB.
 SGEMM_SIDE = 2048
@@ -101,4 +102,4 @@ def page_fault(team: Team, repeats: int = REPEATS) -> Measurement:
             samples.append(seconds / _PAGES)
     faults = counted / (repeats * _PAGES * team.threads)
     how = conditions(team, 1, page_bytes=mmap.PAGESIZE, pages=_PAGES, faults_per_page=faults)
-    return Measurement("first touch of a page", tuple(samples), "s", how)
+    return as_repeated(Measurement("first touch of a page", tuple(samples), "s", how))

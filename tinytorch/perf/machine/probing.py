@@ -11,12 +11,13 @@ import numpy as np
 
 from tinytorch.perf.host.pinned_threads import Team
 from tinytorch.perf.measuring import Measurement, collector_off
+from tinytorch.perf.measuring.repeats import as_repeated
 
 #: One sample lasts about this long, in seconds. With several threads longer: they do not start at one instant.
 SAMPLE_SECONDS = 1e-3
 SAMPLE_SECONDS_OF_A_TEAM = 3e-3
-#: Samples of each probe: an odd number above the six that a 95 % interval needs.
-REPEATS = 9
+#: Samples of each probe: as many as it takes to see that they do not wander, which verdicts on roofs rest on.
+REPEATS = 31
 #: A run this long in seconds is enough to see how fast a probe is.
 _LOOK_SECONDS = 2e-4
 Key = TypeVar("Key")
@@ -81,7 +82,7 @@ def in_turns(
 
 def _rate(team: Team, probe: Probe, rounds: int, seconds: list[float]) -> Measurement:
     how = conditions(team, rounds, **probe.how)
-    return Measurement(probe.name, tuple(seconds), "s", how).per(probe.amount, probe.unit)
+    return as_repeated(Measurement(probe.name, tuple(seconds), "s", how)).per(probe.amount, probe.unit)
 
 
 def conditions(team: Team, rounds: int, **more: Any) -> dict[str, Any]:

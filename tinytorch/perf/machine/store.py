@@ -20,7 +20,7 @@ from tinytorch.perf.measuring.codec import from_json, to_json
 
 Json = dict[str, Any]
 #: Of the document that `machine_document` makes; raised when a field changes its meaning or goes away.
-DOCUMENT_VERSION = 2
+DOCUMENT_VERSION = 3
 
 
 def machine_document(
@@ -28,7 +28,7 @@ def machine_document(
 ) -> Json:
     """Return what ``python -m tinytorch machine --json FILE`` writes.
 
-    ``schema`` is "tinytorch-machine", ``schema_version`` 2. ``identity`` has the fields of `Identity`. ``ceilings`` is
+    ``schema`` is "tinytorch-machine", ``schema_version`` 3. ``identity`` has the fields of `Identity`. ``ceilings`` is
     a list, one for one thread and one for all, with the fields of `Ceilings`. ``warnings`` is a list of
     ``{"what", "sentence", "cost"}``, where cost is a measurement or null. ``busy_neighbour`` has the fields of
     `BusyNeighbour`, or is null where there is one core. Each measurement is ``{"name", "unit", "median",
@@ -54,7 +54,7 @@ def ceilings_from_json(given: Any) -> Ceilings:
     found = from_json(given, Ceilings, "ceilings")
     if not found.levels or found.levels[-1].name != "memory":
         raise ValueError("levels must be caches, and then memory")
-    if any(level.capacity_measured is None for level in found.levels[:-1]):
+    if any(level.capacity is None for level in found.levels[:-1]):
         raise ValueError("levels that are caches must have a capacity")
     for curve in CURVES:
         if any(one.working_set >= next_one.working_set for one, next_one in pairwise(found.curves[curve])):

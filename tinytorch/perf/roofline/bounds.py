@@ -10,7 +10,8 @@ it is.
 Bytes are compulsory ones: each operand read once, each result written once; an array that is two operands of one op
 counts twice. Those of an op travel at the best bandwidth (of read, copy and triad) of the innermost level that holds
 all of them; a set a little larger than a cache, of which the cache still serves a part, travels as fast as the ladder
-ran there. What other ops pushed out of that level in the meantime is not looked at, so this is a lower bound, too.
+ran there: see `slope_at`. What other ops pushed out of that level in the meantime is not looked at, so this is a lower
+bound, too.
 
 Calling an op takes at least what the same op takes on one element; that is the third ceiling, see `call_costs`.
 """
@@ -19,39 +20,100 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 from tinytorch.core.op import UncountedError
 from tinytorch.perf.events.stream import Event
 from tinytorch.perf.machine import Ceilings, Level
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.machine.memory_ladder import STREAMS
+from tinytorch.perf.machine.reach import Reach, added, at_rate
+from tinytorch.perf.measuring import Measurement, Statistic, quantity, quotient
+from tinytorch.perf.measuring.judge import REFUTED, SUPPORTED, verdict_between, verdict_of_all
 
-#: A ceiling that explains less of the time than this bounds nothing: to remove all of it would bring a third at most.
-LEAST_EXPLAINED = 0.25
+#: Share of the measured time that a ceiling must explain to bound it: most of it.
+MOST = 0.5
 
 Ceiling = Literal["compute", "memory", "overhead"]
-Bottleneck = Literal["compute", "memory", "overhead", "unclear"]
+Bottleneck = Literal["compute", "memory", "overhead", "none", "unclear"]
+#: Each bottleneck as a page says it.
+WORDS: dict[Bottleneck, str] = {
+    "compute": "compute-bound",
+    "memory": "memory-bound",
+    "overhead": "overhead-bound",
+    "none": "below every roof",
+    "unclear": "unclear",
+}
 
 
 def best_bandwidth(level: Level) -> Measurement:
     """Return the largest of a level's bandwidths, of read, copy and triad, in B/s: the slope of its roof."""
-    return max((level.read, level.copy, level.triad), key=lambda measurement: measurement.median)
+    return max((level.read, level.copy, level.triad), key=_median)
+
+
+def _median(measurement: Measurement) -> float:
+    return measurement.median
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """The slope of the roof over a working set.
+
+    Attributes:
+        inner, outer: names of the levels between which the bytes travel at ``bandwidth``: the same where it is a
+            level's own; two where it is the ladder's between their plateaus, or a mean over sets of several levels.
+        bandwidth: in B/s.
+    """
+
+    inner: str
+    outer: str
+    bandwidth: Measurement
+
+    @property
+    def of(self) -> str:
+        """Whose bandwidth it is, as a page says it: "L3", or "L3 to memory"."""
+        return self.outer if self.inner == self.outer else f"{self.inner} to {self.outer}"
+
+
+def slope_at(working_set: int, ceilings: Ceilings) -> Slope:
+    """Return how fast bytes of an op travel that has ``working_set`` of them in all.
+
+    That is the best bandwidth of the level that holds them or, where one of them is faster, of the ladder's steps from
+    the last one that is not larger than the set on: between two plateaus the smaller one bounds what the set can
+    reach, and what a larger one reached, it can reach.
+    """
+    level = ceilings.level_of(working_set)
+    found = Slope(level.name, level.name, best_bandwidth(level))
+    inside = {outer.name: inner.name for inner, outer in pairwise(ceilings.levels)}
+    for stream in STREAMS:
+        curve = ceilings.curves.get(stream, ())
+        first = max((step.working_set for step in curve if step.working_set <= working_set), default=working_set)
+        for step in curve:
+            if step.working_set >= first and step.reached.median > found.bandwidth.median:
+                found = Slope(inside.get(level.name, level.name), level.name, step.reached)
+    return found
+
+
+def slope_of(demand: Demand, ceilings: Ceilings) -> Slope:
+    """Return the mean bandwidth at which the bytes of a demand travel, and the innermost and outermost level of them.
+
+    Raises:
+        ValueError: if no byte moves.
+    """
+    used = [slope_at(size, ceilings) for size, _ in demand.sets if size]
+    if not used:
+        raise ValueError("demand must hold bytes that move, but its ops only make views")
+    order = [level.name for level in ceilings.levels]
+    inner = min((slope.inner for slope in used), key=order.index)
+    outer = max((slope.outer for slope in used), key=order.index)
+    seconds = _memory(demand, ceilings).statistic("bytes at the bandwidth of their levels")
+    return Slope(inner, outer, seconds.per(demand.bytes, "B/s", f"bandwidth of {inner} to {outer}"))
 
 
 def bandwidth_at(working_set: int, ceilings: Ceilings) -> Measurement:
-    """Return how fast bytes of an op travel that has ``working_set`` of them in all, in B/s.
-
-    That is the best bandwidth of the level that holds them or, where it is faster, of the ladder's last step that is
-    not larger: between two plateaus, and no set is faster than a smaller one.
-    """
-    found = best_bandwidth(ceilings.level_of(working_set))
-    for stream in ("read", "copy", "triad"):
-        steps = [step for step in ceilings.curves.get(stream, ()) if step.working_set <= working_set]
-        if steps:
-            last = max(steps, key=lambda step: step.working_set)
-            found = max(found, last.reached, key=lambda measurement: measurement.median)
-    return found
+    """Return the bandwidth of `slope_at`, in B/s."""
+    return slope_at(working_set, ceilings).bandwidth
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +126,6 @@ class Demand:
         bytes: compulsory traffic, added up over the ops.
         calls: ops that ran.
         working_set: compulsory bytes of the op that has most of them.
-        level: name of the level that holds the working set.
         sets: compulsory bytes of one op, and how many ops had as many, from few bytes to many.
         integer: those of ``flops`` that are on 8-bit integers.
     """
@@ -74,7 +135,6 @@ class Demand:
     bytes: int
     calls: int
     working_set: int
-    level: str
     sets: tuple[tuple[int, int], ...]
     integer: int = 0
 
@@ -95,8 +155,8 @@ class Demand:
         return self.operations / self.bytes
 
 
-def demand_of(events: Sequence[Event], ceilings: Ceilings) -> Demand:
-    """Return what ``events`` ask of the machine; ``ceilings`` say which level holds what.
+def demand_of(events: Sequence[Event]) -> Demand:
+    """Return what ``events`` ask of the machine.
 
     Raises:
         UncountedError: if one is of an op without a work formula.
@@ -107,14 +167,12 @@ def demand_of(events: Sequence[Event], ceilings: Ceilings) -> Demand:
     uncounted = sorted({event.op for event in events if event.work is None})
     if uncounted:
         raise UncountedError(f"ops without a work formula cannot be held against a roof: {', '.join(uncounted)}")
-    largest = max(event.traffic for event in events)
     return Demand(
         sum(event.flops or 0 for event in events),
         sum(event.elementwise or 0 for event in events),
         sum(event.traffic for event in events),
         len(events),
-        largest,
-        ceilings.level_of(largest).name,
+        max(event.traffic for event in events),
         tuple(sorted(Counter(event.traffic for event in events).items())),
         sum(2 * event.work.integer_macs for event in events if event.work is not None),
     )
@@ -125,17 +183,12 @@ class Prediction:
     """The time that one ceiling alone would take, and how much of the measured time that is.
 
     Attributes:
-        seconds: amount over the ceiling's median; ``low`` and ``high`` are over the ends of its 95 % interval.
-        share: ``seconds`` over the median of the measured time.
-        share_low, share_high: the ends of both intervals, put together so that the range is widest.
+        seconds: the amount at the ceiling, with the interval of the ceiling.
+        share: ``seconds`` over the measured time, with the intervals of both.
     """
 
-    seconds: float
-    low: float
-    high: float
-    share: float
-    share_low: float
-    share_high: float
+    seconds: Measurement
+    share: Measurement
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +196,9 @@ class Verdict:
     """Verdict on the ceiling that bounds a run, from the time that each alone would take.
 
     Attributes:
-        bottleneck: the ceiling with the longest predicted time, or "unclear" if its range and that of the second
-            longest overlap, so that two are within noise, or if the measured time is so much longer that not even
-            the longest surely explains a quarter of it.
+        bottleneck: the ceiling that explains most of the time, if it surely explains half of it and surely more than
+            the two others; "none" if surely no ceiling explains half: the code does more than is counted. Else
+            "unclear".
         compute, memory, overhead: the predictions. They are lower bounds that may pass at the same time, so their
             shares need not sum to 1: what they leave open no ceiling explains.
         efficiency: the time that the contractions would take at their peaks, over the measured time.
@@ -160,45 +213,46 @@ class Verdict:
     @property
     def predictions(self) -> dict[Ceiling, Prediction]:
         """The three predictions by name, the longest first."""
-        given: dict[Ceiling, Prediction] = {"compute": self.compute, "memory": self.memory, "overhead": self.overhead}
-        return dict(sorted(given.items(), key=lambda item: item[1].seconds, reverse=True))
+        return _longest_first({"compute": self.compute, "memory": self.memory, "overhead": self.overhead})
 
     @property
-    def explained(self) -> float:
+    def explained(self) -> Measurement:
         """Share of the measured time that the longest prediction explains; far below 1 no ceiling explains it."""
         return next(iter(self.predictions.values())).share
 
     @property
     def sentence_word(self) -> str:
-        """The verdict as a page says it: "compute-bound", "memory-bound", "overhead-bound" or "unclear"."""
-        return self.bottleneck if self.bottleneck == "unclear" else f"{self.bottleneck}-bound"
+        """The verdict as a page says it, one of `WORDS`."""
+        return WORDS[self.bottleneck]
 
     @property
     def because(self) -> str:
         """Why, in a sentence without a full stop: what each ceiling alone explains of the measured time."""
-        shares = {name: _percent(prediction.share) for name, prediction in self.predictions.items()}
+        shares = {name: _percent(prediction.share.median) for name, prediction in self.predictions.items()}
         parts = (
             f"arithmetic at the peak would take {shares['compute']} of the measured time",
             f"compulsory bytes at the bandwidth of their levels {shares['memory']}",
             f"calls at their least cost {shares['overhead']}",
         )
         said = f"{', '.join(parts[:2])} and {parts[2]}"
+        if self.bottleneck == "none":
+            return f"{said}: none explains half of it, so the code does more than is counted"
         if self.bottleneck != "unclear":
             return said
-        if next(iter(self.predictions.values())).share_low < LEAST_EXPLAINED:
-            return f"{said}: none surely explains a quarter of it"
-        return f"{said}: the two largest are within noise"
+        if _explains_half(self.explained) == SUPPORTED:
+            return f"{said}: the two largest are within noise"
+        return f"{said}: whether one explains half of it is within noise"
+
+
+def _longest_first(predictions: dict[Ceiling, Prediction]) -> dict[Ceiling, Prediction]:
+    return dict(sorted(predictions.items(), key=lambda item: item[1].seconds.median, reverse=True))
 
 
 def _percent(share: float) -> str:
     return "under 0.1%" if share < 1e-3 else f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
 
 
-#: Seconds by the medians of ceilings, and by the upper and lower ends of their intervals: the least, the most.
-Range = tuple[float, float, float]
-
-
-def roof_seconds(events: Sequence[Event], ceilings: Ceilings) -> Range:
+def roof_seconds(events: Sequence[Event], ceilings: Ceilings) -> Statistic:
     """Return the seconds that ops take one after the other, each at its own roof.
 
     At its roof an op takes its operations over the peak or its bytes over the bandwidth of the level that holds
@@ -208,40 +262,29 @@ def roof_seconds(events: Sequence[Event], ceilings: Ceilings) -> Range:
         UncountedError: if an op declares no work formula.
         ValueError: if there are none.
     """
-    demands = [demand_of([event], ceilings) for event in events]
-    roofs = [tuple(map(max, _compute(demand, ceilings), _memory(demand, ceilings))) for demand in demands]
-    median, least, most = (sum(ends) for ends in zip(*roofs, strict=True))
-    return median, least, most
+    demands = [demand_of([event]) for event in events]
+    roofs = (_compute(demand, ceilings).longer(_memory(demand, ceilings)) for demand in demands)
+    return added(roofs).statistic("time at the roof")
 
 
-def _compute(demand: Demand, ceilings: Ceilings) -> Range:
+def _compute(demand: Demand, ceilings: Ceilings) -> Reach:
     return _at_peaks(demand.operations - demand.integer, demand.integer, ceilings)
 
 
-def _at_peaks(operations: int, integer: int, ceilings: Ceilings) -> Range:
-    """Return the seconds that operations take at the FP32 peak, and those on integers at theirs."""
-    amounts = (operations, ceilings.fp32_peak), (integer, ceilings.int8_peak)
-    return (
-        sum(amount / peak.median for amount, peak in amounts),
-        sum(amount / peak.interval.high for amount, peak in amounts),
-        sum(amount / peak.interval.low for amount, peak in amounts),
-    )
+def _at_peaks(operations: int, integer: int, ceilings: Ceilings) -> Reach:
+    """Return the time of operations at the FP32 peak, and of those on integers at theirs."""
+    return added((at_rate(operations, ceilings.fp32_peak), at_rate(integer, ceilings.int8_peak)))
 
 
-def _memory(demand: Demand, ceilings: Ceilings) -> Range:
-    moved = [(size * count, bandwidth_at(size, ceilings)) for size, count in demand.sets if size]
-    return (
-        sum(amount / bandwidth.median for amount, bandwidth in moved),
-        sum(amount / bandwidth.interval.high for amount, bandwidth in moved),
-        sum(amount / bandwidth.interval.low for amount, bandwidth in moved),
-    )
+def _memory(demand: Demand, ceilings: Ceilings) -> Reach:
+    return added(at_rate(size * count, bandwidth_at(size, ceilings)) for size, count in demand.sets)
 
 
-def verdict(demand: Demand, seconds: Measurement, ceilings: Ceilings, overhead: Range) -> Verdict:
+def verdict(demand: Demand, seconds: Measurement, ceilings: Ceilings, overhead: Measurement) -> Verdict:
     """Return what bounds a run that asked for ``demand`` and took ``seconds``.
 
     Args:
-        demand: from `demand_of` with the same ceilings.
+        demand: from `demand_of`.
         seconds: measured, on as many threads as the ceilings.
         ceilings: of this machine.
         overhead: seconds that the calls take at least, as ``seconds`` was taken: see `call_costs`.
@@ -251,22 +294,51 @@ def verdict(demand: Demand, seconds: Measurement, ceilings: Ceilings, overhead: 
     """
     if seconds.unit != "s" or not seconds.minimum > 0:
         raise ValueError(f"seconds must be times above 0 in 's', not {seconds.minimum} in {seconds.unit!r}")
-    ranges: dict[Ceiling, Range] = {
-        "compute": _compute(demand, ceilings),
-        "memory": _memory(demand, ceilings),
-        "overhead": overhead,
-    }
-    longest, second, _ = sorted(ranges, key=lambda name: ranges[name][0], reverse=True)
-    predicted = {name: _prediction(reach, seconds) for name, reach in ranges.items()}
-    stands_out = predicted[longest].low > predicted[second].high
+    compute = _prediction(_compute(demand, ceilings).statistic("arithmetic at the peak"), seconds)
+    memory = _prediction(_memory(demand, ceilings).statistic("bytes at the bandwidth of their levels"), seconds)
+    calls = _prediction(overhead, seconds)
+    contractions = _at_peaks(demand.flops - demand.integer, demand.integer, ceilings).statistic("contractions")
     return Verdict(
-        longest if stands_out and predicted[longest].share_low >= LEAST_EXPLAINED else "unclear",
-        **predicted,
-        efficiency=_at_peaks(demand.flops - demand.integer, demand.integer, ceilings)[0] / seconds.median,
+        _bottleneck({"compute": compute, "memory": memory, "overhead": calls}),
+        compute,
+        memory,
+        calls,
+        contractions.median / seconds.median,
     )
 
 
-def _prediction(reach: Range, seconds: Measurement) -> Prediction:
-    value, low, high = reach
-    interval = seconds.interval
-    return Prediction(value, low, high, value / seconds.median, low / interval.high, high / interval.low)
+def _prediction(ceiling: Measurement, seconds: Measurement) -> Prediction:
+    name = f"{ceiling.name} over the measured time"
+    return Prediction(ceiling, share_of(ceiling, seconds, name) if ceiling.median else quantity(0, "%", name))
+
+
+def share_of(ceiling: Measurement, seconds: Measurement, name: str) -> Measurement:
+    """Return the share of a measured time that a ceiling for as many threads explains, with the intervals of both.
+
+    Its samples are the ceiling's median over each measured time. One recorded run has no interval; its share is said
+    of that run, whatever another would take, and its samples are the ceiling's.
+    """
+    if seconds.n == 1:
+        return ceiling.scaled(1 / seconds.median, "%", name)
+    threads = {key: value for key, value in seconds.how.items() if key == "blas_threads"}
+    alike = replace(ceiling, how={**ceiling.how, **threads})
+    return quotient(seconds.per(1, "1/s"), alike.per(1, "1/s"), name, "%")
+
+
+def _bottleneck(predictions: dict[Ceiling, Prediction]) -> Bottleneck:
+    """Return the bottleneck as `Verdict` has it."""
+    if all(_explains_half(one.share) == REFUTED for one in predictions.values()):
+        return "none"
+    (longest, one), *others = _longest_first(predictions).items()
+    is_longest = verdict_of_all(_is_longer(one.seconds, other.seconds) for _, other in others)
+    return longest if _explains_half(one.share) == is_longest == SUPPORTED else "unclear"
+
+
+def _explains_half(share: Measurement) -> str:
+    return verdict_between(share, low=MOST) if share.median else REFUTED
+
+
+def _is_longer(one: Measurement, other: Measurement) -> str:
+    if not other.median:
+        return SUPPORTED
+    return verdict_between(quotient(one, other, f"{one.name} over {other.name}"), low=1, strict=True)

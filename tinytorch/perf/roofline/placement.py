@@ -11,8 +11,10 @@ Architecture Letters 13(1), 2014.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from tinytorch.core.dispatch import no_grad
@@ -20,8 +22,19 @@ from tinytorch.perf.events.stream import Event, OpKey, Profile, layer_groups, op
 from tinytorch.perf.events.trace import same_ops
 from tinytorch.perf.machine import Ceilings, Level
 from tinytorch.perf.machine.call_costs import Costs, least_call_seconds
-from tinytorch.perf.measuring import Measurement, measure
-from tinytorch.perf.roofline.bounds import Demand, Verdict, best_bandwidth, demand_of, roof_seconds, verdict
+from tinytorch.perf.measuring import Measurement, interleave, quotient
+from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.roofline.bounds import (
+    Demand,
+    Slope,
+    Verdict,
+    best_bandwidth,
+    demand_of,
+    roof_seconds,
+    share_of,
+    slope_of,
+    verdict,
+)
 
 Key = TypeVar("Key")
 
@@ -32,25 +45,20 @@ class Placed:
 
     Attributes:
         name: what ran.
-        demand: arithmetic, bytes, calls, and the level that the working set lives in.
+        demand: arithmetic, bytes and calls.
         seconds: how long it took.
-        roof_seconds: how long it would take at the roof: for each op its operations over the peak or its bytes over
-            the bandwidth of the level that holds them, whichever is longer, added up over the ops.
-        roof_range: the same by the ends of the ceilings' intervals: least and most seconds.
+        roof: how long it would take at the roof: for each op its operations over the peak or its bytes over the
+            bandwidth of the level that holds them, whichever is longer, added up over the ops.
+        slope: the bandwidth, and of which levels, at which its bytes travel at the roof.
         verdict: what bounds it.
     """
 
     name: str
     demand: Demand
     seconds: Measurement
-    roof_seconds: float
-    roof_range: tuple[float, float]
+    roof: Measurement
+    slope: Slope
     verdict: Verdict
-
-    @property
-    def level(self) -> str:
-        """Name of the level that holds the operands of its largest op."""
-        return self.demand.level
 
     @property
     def intensity(self) -> float:
@@ -63,23 +71,14 @@ class Placed:
         return self.seconds.per(self.demand.operations, "FLOP/s", f"rate of {self.name}")
 
     @property
-    def attainable(self) -> float:
+    def attainable(self) -> Measurement:
         """Operations a second at the roof, in FLOP/s: for one op min(peak, intensity × bandwidth of its level)."""
-        return self.demand.operations / self.roof_seconds
+        return self.roof.per(self.demand.operations, "FLOP/s", f"roof of {self.name}")
 
     @property
     def of_roof(self) -> Measurement:
-        """Share of the roof that was reached, 0 to 1: `roof_seconds` over each measured time.
-
-        The interval is that of the time; `of_roof_range` adds that of the roof.
-        """
-        return self.seconds.per(self.roof_seconds, "%", f"share of the roof of {self.name}")
-
-    @property
-    def of_roof_range(self) -> tuple[float, float]:
-        """Least and greatest share of the roof, by the 95 % intervals of both time and roof at their widest."""
-        least, most = self.roof_range
-        return least / self.seconds.interval.high, most / self.seconds.interval.low
+        """Share of the roof that was reached: the time at the roof over the measured one, with both intervals."""
+        return share_of(self.roof, self.seconds, f"share of the roof of {self.name}")
 
 
 def attainable(intensity: float, ceilings: Ceilings, level: Level) -> float:
@@ -94,12 +93,8 @@ def attainable(intensity: float, ceilings: Ceilings, level: Level) -> float:
 
 
 def ridge(ceilings: Ceilings, level: Level) -> Measurement:
-    """Return the intensity, in FLOP a byte, from which on the peak and no longer ``level`` is the roof.
-
-    Its samples are the peak's over the median of the bandwidth.
-    """
-    slope = best_bandwidth(level).median
-    return ceilings.fp32_peak.scaled(1 / slope, "FLOP/B", f"ridge point of {level.name}")
+    """Return the intensity, in FLOP a byte, from which on the peak and no longer ``level`` is the roof."""
+    return quotient(ceilings.fp32_peak, best_bandwidth(level), f"ridge point of {level.name}", "FLOP/B")
 
 
 def place(name: str, events: Sequence[Event], seconds: Measurement, ceilings: Ceilings) -> Placed:
@@ -120,18 +115,35 @@ def place(name: str, events: Sequence[Event], seconds: Measurement, ceilings: Ce
 
 
 def place_call(
-    name: str, function: Callable[[], Any], ceilings: Ceilings, *, repeats: int = 30, at_most_seconds: float = 5.0
+    name: str,
+    function: Callable[..., Any],
+    ceilings: Ceilings,
+    *,
+    operands: Sequence[Any] = (),
+    repeats: int = 30,
+    at_most_seconds: float = 5.0,
 ) -> Placed:
-    """Return where a call of ``function`` without gradients stands: timed by `timing.measure`, recorded once besides.
+    """Return where a call of ``function`` without gradients stands: timed by the timer, recorded once besides.
+
+    Args:
+        name: what it is, in words.
+        function: what to place.
+        ceilings: for as many threads.
+        operands: what it is called with: tensors, arrays, modules; each block of samples has copies at other places.
+        repeats, at_most_seconds: those of `measuring.interleave`.
 
     Raises:
         UncountedError, ValueError: as `place`.
         RuntimeError: inside the body of a Profiler, whose cost would be measured too.
     """
     with no_grad():
-        seconds = measure(function, name, repeats=repeats, at_most_seconds=at_most_seconds)
+        seconds = interleave(
+            lambda: {name: partial(function, *copy.deepcopy(operands))},
+            repeats=repeats,
+            at_most_seconds=at_most_seconds,
+        )[name]
         with recording(timed=False) as recorded:
-            function()
+            function(*operands)
     return place(name, recorded.profile.events, seconds, ceilings)
 
 
@@ -205,14 +217,14 @@ def _placed_groups(
         if not min(times) > 0:
             continue
         how = {"recordings": len(runs), "blas_threads": runs[0].blas_threads}
-        found[key] = _placed(names[key], events, Measurement(names[key], times, "s", how), ceilings, calls)
+        seconds = as_repeated(Measurement(names[key], times, "s", how))
+        found[key] = _placed(names[key], events, seconds, ceilings, calls)
     return found
 
 
 def _placed(name: str, events: Sequence[Event], seconds: Measurement, ceilings: Ceilings, calls: Costs) -> Placed:
-    demand = demand_of(events, ceilings)
+    demand = demand_of(events)
     if not demand.bytes:
         raise ValueError(f"{name} must move at least one byte to have a place, but its ops only make views")
-    roof, least, most = roof_seconds(events, ceilings)
     found = verdict(demand, seconds, ceilings, least_call_seconds(events, calls))
-    return Placed(name, demand, seconds, roof, (least, most), found)
+    return Placed(name, demand, seconds, roof_seconds(events, ceilings), slope_of(demand, ceilings), found)
