@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from scipy.stats import t
 
@@ -15,6 +16,21 @@ from tinytorch.perf.measuring.processes import Replicas
 from tinytorch.perf.measuring.statistics import median_interval
 
 
+def series(samples: npt.NDArray[np.float64]) -> Measurement:
+    return Measurement("series", tuple(samples.tolist()), "s", {"cpu_per_wall": 0.5})
+
+
+def test_what_disturbed_a_series_is_told_of_what_is_counted_in_it() -> None:
+    taken = series(np.random.default_rng(0).normal(5, 1, 1000))
+    reported = studies.percentile_of_blocks(taken, 50, 100)
+    counted = [
+        studies.coverage(taken, 10, studies.mean_and_normal, 5.0, "coverage"),
+        studies.beyond_three_deviations(taken, "far"),
+        studies.near(reported, 5.0, 0.1, "near"),
+    ]
+    assert [one.how["cpu_per_wall"] for one in (reported, *counted)] == [0.5] * 4
+
+
 def test_share_has_the_exact_interval() -> None:
     found = studies.share([False] * 10, "none of ten")
     # With none of n the upper end solves (1 - p)**n = 0.025.
@@ -25,16 +41,29 @@ def test_share_has_the_exact_interval() -> None:
         studies.share([], "nothing")
 
 
+def test_outcomes_that_come_in_runs_are_worth_fewer() -> None:
+    draw = np.random.default_rng(0)
+    alone = studies.share_in_series(draw.random(2000) < 0.3, "each by itself")
+    runs = studies.share_in_series(np.repeat(draw.random(100) < 0.3, 20), "twenty at a time")
+    independent = studies.share(np.array(alone.samples) > 0, "")
+    assert alone.interval.half_width == pytest.approx(independent.interval.half_width, rel=0.15)
+    # A run of twenty alike outcomes is one: the interval is as wide as that of a hundred.
+    one = studies.share([sample > 0 for sample in runs.samples[::20]], "")
+    assert runs.interval.half_width == pytest.approx(one.interval.half_width, rel=0.4)
+    assert runs.interval.low < runs.median < runs.interval.high
+
+
 def test_ten_runs_and_a_normal_interval_cover_what_students_distribution_says() -> None:
-    samples = np.random.default_rng(0).normal(5, 1, 200_000)
-    found = studies.coverage(samples, 10, studies.mean_and_normal, 5.0, "coverage")
+    found = studies.coverage(
+        series(np.random.default_rng(0).normal(5, 1, 200_000)), 10, studies.mean_and_normal, 5.0, "coverage"
+    )
     expected = 1 - 2 * t.sf(1.96, 9)
     assert abs(found.median - expected) < 0.006
     assert found.interval.high < 0.95
 
 
 def test_intervals_of_order_statistics_hold_the_median_whatever_the_distribution() -> None:
-    samples = np.random.default_rng(0).pareto(1.2, 20_000)
+    samples = series(np.random.default_rng(0).pareto(1.2, 20_000))
     truth = float(2 ** (1 / 1.2) - 1)
     assert studies.coverage(samples, 10, median_interval, truth, "median").interval.low > 0.95
     assert studies.coverage(samples, 10, studies.mean_and_normal, 5.0, "mean").median < 0.8
@@ -48,10 +77,10 @@ def test_blocks_are_neighbours_and_leave_a_rest() -> None:
 
 def test_a_normal_distribution_has_few_far_samples_and_a_skewed_one_many() -> None:
     draw = np.random.default_rng(0)
-    assert 0.00135 in studies.beyond_three_deviations(draw.normal(0, 1, 50_000), "normal").interval
-    assert studies.beyond_three_deviations(draw.lognormal(0, 1, 50_000), "skewed").interval.low > 0.05
+    assert 0.00135 in studies.beyond_three_deviations(series(draw.normal(0, 1, 50_000)), "normal").interval
+    assert studies.beyond_three_deviations(series(draw.lognormal(0, 1, 50_000)), "skewed").interval.low > 0.05
     with pytest.raises(ValueError, match="more than half of them are equal"):
-        studies.beyond_three_deviations([1.0, 1.0, 1.0, 2.0], "constant")
+        studies.beyond_three_deviations(series(np.array([1.0, 1.0, 1.0, 2.0])), "constant")
 
 
 def test_more_pairs_resolve_less() -> None:
@@ -67,9 +96,9 @@ def test_more_pairs_resolve_less() -> None:
 
 
 def test_percentiles_of_blocks_are_numpys_and_near_counts_them() -> None:
-    series = np.random.default_rng(0).exponential(1, 1000)
-    found = studies.percentile_of_blocks(series, 99, 100)
-    assert np.allclose(found.samples, [np.percentile(part, 99) for part in np.split(series, 10)])
+    samples = np.random.default_rng(0).exponential(1, 1000)
+    found = studies.percentile_of_blocks(series(samples), 99, 100)
+    assert np.allclose(found.samples, [np.percentile(part, 99) for part in np.split(samples, 10)])
     about = Measurement("about 2", (1.7, 1.9, 2.1, 2.3), "s")
     assert studies.near(about, 2.0, 0.1, "near").median == 0.5
 
@@ -83,8 +112,9 @@ def replicated(medians: list[float], noise: float) -> Replicas:
 
 def test_processes_that_differ_are_seen_to() -> None:
     apart, alike = replicated([1.0, 1.1, 1.2, 1.3], 0.001), replicated([1.0] * 4, 0.01)
-    assert studies.missed_by_processes(apart).median == 1
-    assert studies.missed_by_processes(alike).median < 0.5
+    assert studies.pairs_apart(apart) == studies.beyond_their_own(apart).median == 1
+    assert studies.pairs_apart(alike) < 0.5
+    assert studies.beyond_their_own(alike).median < 0.5
     assert studies.moved_between(apart).maximum == pytest.approx(0.15 / 1.15, abs=0.005)
     assert studies.known_within(apart).maximum < 0.001
 

@@ -18,6 +18,7 @@ from tinytorch.chapters.compression.speed import (
     low_rank_speedups,
     model_speedups,
     sparse_speed,
+    time_break_even,
     zeros_in_dense,
 )
 from tinytorch.core.layers import Linear
@@ -54,11 +55,24 @@ def test_the_crossing_is_where_speedups_come_to_stay_above_one(speedups: list[fl
     assert crossing([0.5, 0.6, 0.8, 0.9], speedups) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("speedups", "middle"),
+    [
+        ([0.5, 0.8, 1.2, 2.0], 0.7),
+        # Above 1 from the first on, or never: the crossing lies where nothing was tried.
+        ([1.5, 1.6, 1.7, 2.0], None),
+        ([0.1, 0.2, 0.3, 0.5], None),
+        ([0.1, 0.2, 0.3, 1.0], None),
+    ],
+)
+def test_a_break_even_beyond_what_was_tried_is_not_told(speedups: list[float], middle: float | None) -> None:
+    found = time_break_even([0.5, 0.6, 0.8, 0.9], [made(each, noise=0.05) for each in speedups], "break-even")
+    assert (found and found.median) == (middle and pytest.approx(middle))
+
+
 def test_speeds_are_ratios_of_turns() -> None:
     found = sparse_speed(64, 3, (0.5, 0.9, 0.99), repeats=6)
     assert [len(each) for each in (found.ours, found.scipy, found.stored)] == [3, 3, 3]
-    assert found.break_even.n == found.ours[0].n == 6
-    assert all(0.5 <= sample <= 1 for sample in found.break_even.samples)
     assert found.stored[0] == csr_nbytes(64, 64, 2048) / (4 * 64 * 64)
     with pytest.raises(ValueError, match="sparsities must be"):
         sparse_speed(64, 3, (0.9, 0.5))
@@ -114,6 +128,17 @@ def test_sparse_storage_breaks_even_where_six_bytes_do() -> None:
     assert "csr-speed" in said
 
 
+def test_a_break_even_that_was_not_found_leaves_no_number() -> None:
+    mlp = make("mlp")
+    pruned = magnitude_prune(mlp, 0.9)
+    page = Page("compression")
+    page.number("bytes-after", stored_bytes(pruned), unit="B", what="pruned")
+    nowhere = replace(sparse_speeds(), break_even=None)
+    chapter.record_sparse(page, nowhere, sparse_speeds(), mlp, pruned, sparse_model(pruned))
+    said = records(page)
+    assert (said["time-break-even-one"]["kind"], said["time-break-even-many"]["kind"]) == ("absent", "measured")
+
+
 def test_zeros_alone_make_nothing_smaller() -> None:
     assert sparse_records(make("mlp"))["sparse-is-smaller"]["verdict"] == "refuted"
     assert sparse_records(Linear(512, 512, seed=0))["sparse-is-smaller"]["verdict"] == "supported"
@@ -148,7 +173,7 @@ def test_thinner_versions_promise_what_their_flops_do() -> None:
 @pytest.mark.parametrize(
     ("gains", "word"),
     [
-        ((4.0, 4.0, 4.0), "none of the three models"),
+        ((4.0, 4.0, 4.0), "none of them"),
         ((2.0, 4.0, 4.0), "the MLP"),
         ((4.0, 2.0, 2.0), "the CNN and the GPT"),
     ],
@@ -170,7 +195,7 @@ def test_what_cannot_be_told_apart_is_not_short() -> None:
     found = {name: {0.5: Thinner(3.0, 2.0, made(2.9, noise=0.1), 0.8)} for name in ("mlp", "cnn", "gpt")}
     page = Page("compression")
     chapter.record_structured(page, found)
-    assert records(page)["flops-kept"]["word"] == "none of the three models"
+    assert records(page)["flops-kept"]["word"] == "none of them"
 
 
 def change(after: float) -> Statistic:

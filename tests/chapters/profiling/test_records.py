@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from tests.perf.made_ceilings import spread
+from tests.chapters.made_turns import in_turns
+from tests.chapters.made_turns import made as made_result
 from tinytorch.chapters.profiling import records as chapter
 from tinytorch.chapters.profiling.studies import StudiedModel
 from tinytorch.core import ops
@@ -17,7 +18,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile, Step
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.profiling.breakdown import layer_rows
+from tinytorch.perf.profiling.breakdown import layer_rows, predicted_speedup
 from tinytorch.report import Page, subplots
 from tinytorch.report.records import Json
 
@@ -37,8 +38,13 @@ def made(record: Callable[[Page], None]) -> dict[str, Json]:
 
 
 def noisy(value: float, unit: str = "") -> Measurement:
-    """Return samples whose interval is a twentieth wide on each side."""
-    return spread(value, unit, 0.05)
+    """Return samples whose ends are a twentieth away on each side."""
+    return made_result(value, unit, noise=0.05)
+
+
+def together(values: Mapping[str, float], unit: str) -> dict[str, Measurement]:
+    """Return a result for each name, taken in turns with all others."""
+    return in_turns(values, unit, noise=dict.fromkeys(values, 0.05))
 
 
 def profile(**highest: int) -> MemoryProfile:
@@ -143,8 +149,8 @@ def test_a_layer_without_arithmetic_has_no_rate() -> None:
 
 def test_the_largest_named_kind_is_called_so_and_the_smallest_have_no_bar() -> None:
     by_model = {
-        "mlp": {"linear": noisy(0.3, "%"), "attention": noisy(0.0, "%"), "other": noisy(0.7, "%")},
-        "gpt": {"linear": noisy(0.4, "%"), "attention": noisy(0.5, "%"), "other": noisy(0.1, "%")},
+        "mlp": together({"linear": 0.3, "attention": 0.0, "other": 0.7}, "%"),
+        "gpt": together({"linear": 0.4, "attention": 0.5, "other": 0.1}, "%"),
     }
     between = {64: noisy(0.1, "%"), 1: noisy(0.4, "%")}
     found = made(lambda page: chapter.record_shares(page, by_model, between))
@@ -153,6 +159,16 @@ def test_the_largest_named_kind_is_called_so_and_the_smallest_have_no_bar() -> N
     assert labels == ["MLP: other", "MLP: linear", "GPT: attention", "GPT: linear", "GPT: other"]
     assert found["mlp-attention-share"]["value"] == 0
     assert (found["between-64"]["value"], found["between-1"]["value"]) == pytest.approx((0.1, 0.4))
+
+
+def test_no_kind_is_called_the_largest_where_two_may_be() -> None:
+    shares = in_turns({"linear": 0.45, "attention": 0.44, "other": 0.11}, "%", noise={"linear": 0.1})
+    between = {64: noisy(0.1, "%"), 1: noisy(0.4, "%")}
+    found = made(lambda page: chapter.record_shares(page, {"gpt": shares}, between))["gpt-largest"]
+    assert found["word"] == "cannot tell here"
+    assert found["because"] == (
+        "of the kinds with a name, linear takes {gpt-linear-share} and attention {gpt-attention-share}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,14 +188,18 @@ def test_attention_takes_its_share_if_it_does_at_one_length(shares: Mapping[int,
     assert found["attention-core-1024"]["value"] == pytest.approx(shares[1024] / 2)
 
 
-@pytest.mark.parametrize(("found_speedup", "word"), [(1.3, "agree"), (1.5, "disagree"), (1.0, "disagree")])
+@pytest.mark.parametrize(
+    ("found_speedup", "word"),
+    [(1.3, "they agree"), (2.0, "they disagree"), (0.9, "they disagree"), (1.4, "cannot tell here")],
+)
 def test_prediction_and_measurement_agree_within_a_tenth(found_speedup: float, word: str) -> None:
-    found = made(
-        lambda page: chapter.record_amdahl(page, noisy(0.25, "%"), noisy(10), 1.29, noisy(found_speedup)),
-    )
+    share = noisy(0.25, "%")
+    predicted = predicted_speedup(share, noisy(10), "the law")
+    found = made(lambda page: chapter.record_amdahl(page, share, noisy(10), predicted, noisy(found_speedup)))
     assert found["amdahl-verdict"]["word"] == word
+    assert found["amdahl-predicted"]["value"] == pytest.approx(1 / (0.75 + 0.025))
     assert found["amdahl-limit"]["value"] == pytest.approx(4 / 3)
-    assert found["amdahl-error"]["value"] == pytest.approx(abs(found_speedup / 1.29 - 1))
+    assert found["amdahl-over"]["value"] == pytest.approx(found_speedup * 0.775)
 
 
 @pytest.mark.parametrize(
@@ -224,31 +244,29 @@ def test_gradients_take_as_much_as_parameters_to_the_byte(gradients: int, verdic
     assert memory_records(500, gradients)["gradients-equal-parameters"]["verdict"] == verdict
 
 
-def test_the_best_batch_is_that_of_the_highest_rate() -> None:
-    batches, seconds = [1, 2, 4], [1e-3, 1e-3, 4e-3]
-    latency = {name: [noisy(time, "s") for time in seconds] for name in STUDIED}
-    rate = {
-        name: [time.per(batch, "items/s") for time, batch in zip(times, batches, strict=True)]
-        for name, times in latency.items()
-    }
-    found = made(lambda page: chapter.record_throughput(page, batches, latency, rate))
-    assert found["cnn-best-batch"]["value"] == 2
-    assert found["cnn-rate-most"]["value"] == pytest.approx(2000)
-    assert found["cnn-rate-one"]["value"] == pytest.approx(1000)
-    assert found["cnn-one"]["value"] == pytest.approx(1e-3)
+def test_rates_are_told_of_one_example_and_of_the_largest_batch() -> None:
+    seconds = {batch: together(dict.fromkeys(STUDIED, time), "s") for batch, time in ((1, 1e-3), (2, 1e-3), (4, 4e-3))}
+    found = made(lambda page: chapter.record_throughput(page, seconds))
+    assert found["cnn-rate-largest"]["value"] == found["cnn-rate-one"]["value"] == pytest.approx(1000)
     assert [series["label"] for series in found["throughput"]["series"]] == ["MLP", "CNN", "GPT"]
+    assert found["throughput"]["series"][0]["x"] == [1, 2, 4]
 
 
 @pytest.mark.parametrize(
     ("seconds", "word"),
-    [(8e-3, "in proportion"), (16e-3, "more than in proportion"), (4e-3, "less than in proportion")],
+    [
+        (8e-3, "in proportion"),
+        (16e-3, "more than in proportion"),
+        (4e-3, "less than in proportion"),
+        (10e-3, "cannot tell here"),
+    ],
 )
 def test_time_is_in_proportion_to_arithmetic_within_a_quarter(seconds: float, word: str) -> None:
-    latency = {"mlp": [noisy(1, "s"), noisy(1e-3, "s")], "cnn": [noisy(1, "s"), noisy(seconds, "s")]}
+    times = in_turns({"mlp": 1e-3, "cnn": seconds, "gpt": 1.0}, noise={"cnn": 0.05})
     shares = {"attention": noisy(0.2, "%")}
     single = Measurement("calls", tuple(float(1 + call) for call in range(1001)), "s")
     memory = profile(parameters=100, optimizer=200)
-    found = made(lambda page: chapter.record_answers(page, STUDIED, shares, single, [1, 64], latency, memory))
+    found = made(lambda page: chapter.record_answers(page, STUDIED, shares, single, times, memory))
     assert found["q-cnn-proportion"]["word"] == word
     assert found["q-cnn-time"]["value"] == pytest.approx(seconds / 1e-3)
     assert found["q-attention-limit"]["value"] == pytest.approx(1.25)

@@ -20,6 +20,8 @@ from tinytorch.chapters.quantization.speed import (
 )
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.kernels.int8.instructions import DOTS, Dot
+from tinytorch.perf.measuring import Statistic
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.quantization import Plan, QuantizedLinear
 from tinytorch.perf.roofline.bounds import bandwidth_at
 from tinytorch.report import Page
@@ -32,11 +34,11 @@ def test_the_word_follows_the_instruction(dot: Dot) -> None:
     said = records(page)
     word = said["has-instruction"]["word"]
     if dot.name == "multiply":
-        assert word == "has neither, and multiplies bytes as integers of 32 bits"
+        assert word == "neither, but products of integers of 32 bits"
     elif dot.name.startswith("vpmaddwd"):
-        assert word == "has no such instruction, and does it in steps"
+        assert word == "the steps, without a dot-product instruction"
     else:
-        assert word == "has such an instruction"
+        assert word == "a dot-product instruction"
     assert said["int8-peak"]["value"] == pytest.approx(4 * said["fp32-peak"]["value"], rel=0.1)
 
 
@@ -69,7 +71,12 @@ def test_one_row_and_what_the_ladder_predicts() -> None:
     machine = made_ceilings()
     wide, narrow = 4 * 512**2, 512**2 // 2
     expected = wide / narrow * bandwidth_at(narrow, machine).median / bandwidth_at(wide, machine).median
-    assert streaming_speedup(512, 4, machine) == pytest.approx(expected)
+    assert streaming_speedup(512, 4, machine).median == pytest.approx(expected)
+
+
+def test_a_prediction_is_as_uncertain_as_the_bandwidths_that_it_rests_on() -> None:
+    predicted = streaming_speedup(512, 4, made_ceilings(noise=0.1))
+    assert predicted.interval.low < predicted.median < predicted.interval.high
 
 
 @pytest.mark.parametrize(
@@ -102,26 +109,30 @@ def test_four_times_faster_must_be_all_three_layers(narrow: float, noise: float,
     assert said["product-share-narrow"]["value"] == 0.7
 
 
+def predicted(value: float) -> Statistic:
+    """Return a prediction of a ladder without noise."""
+    return Statistic("ladder", (value,) * 9, "", value=value, bounds=Interval(value, value, 0.95))
+
+
 @pytest.mark.parametrize(
     ("codes", "noise", "word"),
     [
-        (0.25, 0.0, "delivers"),
-        (0.9, 0.0, "does not deliver"),
-        (0.5, 0.2, "may deliver, but is too noisy to tell"),
+        (0.25, 0.0, "reached"),
+        (0.9, 0.0, "not reached"),
+        (0.5, 0.2, "cannot tell here"),
     ],
 )
-def test_one_row_delivers_from_half_of_what_the_ladder_predicts(codes: float, noise: float, word: str) -> None:
+def test_one_row_is_held_to_half_of_what_the_ladder_predicts(codes: float, noise: float, word: str) -> None:
     widths = [64, 128, 256]
     turns = in_turns({"float32": 1.0, "8 bits": codes, "4 bits": 0.5}, noise={"8 bits": noise})
     page = Page("quantization")
-    chapter.record_one_row(
-        page, widths, {name: [each] * 3 for name, each in turns.items()}, [1.0, 2.0, 4.0], made_ceilings()
-    )
+    ladder = [predicted(each) for each in (1.0, 2.0, 4.0)]
+    chapter.record_one_row(page, widths, {name: [each] * 3 for name, each in turns.items()}, ladder, made_ceilings())
     said = records(page)
     assert said["one-row-verdict"]["word"] == word
     assert said["one-row-large"]["value"] == pytest.approx(1 / codes)
-    assert said["one-row-four-middle"]["value"] == pytest.approx(2)
-    assert said["one-row-middle-predicted"]["value"] == 2
+    assert said["one-row-four-large"]["value"] == pytest.approx(2)
+    assert (said["one-row-large-predicted"]["value"], said["one-row-large-predicted"]["kind"]) == (4, "modelled")
     assert said["one-row-large-bytes"]["value"] == 4 * 256**2
 
 
@@ -132,5 +143,7 @@ def test_one_row_delivers_from_half_of_what_the_ladder_predicts(codes: float, no
 def test_levels_are_those_that_hold_codes_and_floats(width: int, word: str) -> None:
     turns = in_turns({"float32": 1.0, "8 bits": 0.5, "4 bits": 0.5})
     page = Page("quantization")
-    chapter.record_one_row(page, [width], {name: [each] for name, each in turns.items()}, [2.0], made_ceilings())
+    chapter.record_one_row(
+        page, [width], {name: [each] for name, each in turns.items()}, [predicted(2.0)], made_ceilings()
+    )
     assert records(page)["one-row-levels"]["word"] == word

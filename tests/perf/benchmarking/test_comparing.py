@@ -18,7 +18,8 @@ from tinytorch.perf.benchmarking import (
 )
 from tinytorch.perf.benchmarking.comparing import _ends, _mann_whitney_tails
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.comparison import CANNOT_TELL, FASTER, SLOWER
+from tinytorch.perf.measuring.comparison import FASTER, SLOWER
+from tinytorch.perf.measuring.judge import CANNOT_TELL
 
 
 def in_turns(*named: tuple[str, float]) -> dict[str, Measurement]:

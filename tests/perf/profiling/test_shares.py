@@ -7,6 +7,7 @@ import pytest
 
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.measuring import difference
 from tinytorch.perf.profiling import shares
 
 
@@ -56,3 +57,9 @@ def test_single_calls_keep_every_call() -> None:
     assert len(calls) == 40 + measured.how["warmup_runs"]
     with pytest.raises(ValueError, match="calls"):
         shares.single_calls(run, "nothing", 0)
+
+
+def test_parts_of_one_run_are_pairs() -> None:
+    found = shares.shares(run, {"linear": lambda e: e.op == "linear", "rest": lambda e: e.op != "linear"}, repeats=4)
+    lead = difference(found["linear"], found["rest"], "lead")
+    np.testing.assert_allclose(lead.samples, np.subtract(found["linear"].samples, found["rest"].samples))

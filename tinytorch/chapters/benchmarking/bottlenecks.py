@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,16 @@ from tinytorch.perf.events.stream import recording
 from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import Measurement, interleave, quantity
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.judge import corrected
+from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.profiling.breakdown import amdahl
 from tinytorch.perf.profiling.shares import shares, time_between_ops
 
 _WARMUP_SECONDS = 0.2
 _BATCH = 64
 _PAIRS = 30
+#: Comparisons that a reader takes together, one of each bottleneck.
+_TOGETHER = 3
 
 
 @dataclass(frozen=True)
@@ -72,19 +76,20 @@ def slow_convolution() -> Bottleneck:
 
     after()  # compiles
     share, between = convolutions(), time_between_ops(before).median
-    part = _conv_seconds(before) / _conv_seconds(after)
-    predicted = amdahl(share.median * (1 - between), part)
+    predicted = amdahl(share.median * (1 - between), _conv_speedup(before, after))
     return _fixed("cnn", "convolution", "a compiled kernel for that operation", share, predicted, before, after)
 
 
-def _conv_seconds(run: Callable[[], Any], repeats: int = 15) -> float:
-    """Return the seconds of convolutions in a run, the median of several recordings."""
-    seconds = []
-    for _ in range(repeats):
-        with recording() as recorded:
-            run()
-        seconds.append(sum(event.self_ns for event in recorded.profile.events if event.op == "conv2d") * 1e-9)
-    return float(np.median(seconds))
+def _conv_speedup(before: Callable[[], Any], after: Callable[[], Any], repeats: int = 15) -> float:
+    """Return how many times as fast convolutions become, the median of several pairs of recordings in turns."""
+    return float(np.median([_conv_ns(before) / _conv_ns(after) for _ in range(repeats)]))
+
+
+def _conv_ns(run: Callable[[], Any]) -> int:
+    """Return the nanoseconds of convolutions in a run."""
+    with recording() as recorded:
+        run()
+    return sum(event.self_ns for event in recorded.profile.events if event.op == "conv2d")
 
 
 def one_by_one() -> Bottleneck:
@@ -146,5 +151,6 @@ def _fixed(
     right, now = before().astype(np.float64), after().astype(np.float64)
     error = float(np.abs(now - right).max() / np.abs(right).max())
     both = interleave({"before": before, "after": after}, repeats=_PAIRS, warmup_seconds=_WARMUP_SECONDS)
-    comparison = compare_paired(both["before"], both["after"])
+    confidence = corrected(CONFIDENCE, _TOGETHER)
+    comparison = replace(compare_paired(both["before"], both["after"], confidence=confidence), compared=_TOGETHER)
     return Bottleneck(model, found, fix, share, predicted, both["before"], both["after"], comparison, error)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,16 @@ from tinytorch.perf.acceleration import fused_gelu
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave, sample
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.judge import corrected
+from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.measuring.sampling import exceeding_bytes
 
 #: Runs from which a flawed experiment makes its one number, and how often it is done.
 _RUNS = 8
 _TIMES = 9
 _WARMUP_SECONDS = 0.1
-#: Pairs of the products, which take milliseconds, more beside neighbours.
-_LONG_PAIRS = 16
+#: Fair comparisons that a reader takes together, one of each flaw.
+_TOGETHER = 5
 #: Two, so that the core of the product is shared whatever core the system moves it to.
 _NEIGHBOURS_PER_CORE = 2
 
@@ -83,7 +85,7 @@ def unequal_threads() -> Flaw:
         with blas_threads(cores):
             flawed.append(before / _median(product))
     with blas_threads(1):
-        return _flaw("unequal threads", flawed, product, product, pairs=_LONG_PAIRS)
+        return _flaw("unequal threads", flawed, product, product)
 
 
 def cold_baseline() -> Flaw:
@@ -125,7 +127,7 @@ def busy_neighbours(times: int = 6) -> Flaw:
                 before = _median(product)
             flawed.append(before / _median(product))
         with neighbours(count):
-            return _flaw("busy neighbours of the baseline", flawed, product, product, pairs=_LONG_PAIRS)
+            return _flaw("busy neighbours of the baseline", flawed, product, product)
 
 
 @contextmanager
@@ -157,8 +159,8 @@ def _flaw(
     baseline: Callable[[], Any],
     candidate: Callable[[], Any],
     same_code: bool = True,
-    pairs: int = 30,
 ) -> Flaw:
-    both = interleave({"baseline": baseline, "candidate": candidate}, repeats=pairs, warmup_seconds=_WARMUP_SECONDS)
+    both = interleave({"baseline": baseline, "candidate": candidate}, warmup_seconds=_WARMUP_SECONDS)
     reported = Measurement(f"speedup reported with {name}", tuple(flawed), "", {"experiments": len(flawed)})
-    return Flaw(name, reported, compare_paired(both["baseline"], both["candidate"]), same_code)
+    fair = compare_paired(both["baseline"], both["candidate"], confidence=corrected(CONFIDENCE, _TOGETHER))
+    return Flaw(name, reported, replace(fair, compared=_TOGETHER), same_code)

@@ -12,8 +12,10 @@ from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.regressions import ResultsChange
 from tinytorch.perf.benchmarking.results import Results
 from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import tables
 from tinytorch.report.figures import INK, page_svg, settle
+from tinytorch.report.numbers import format_number
 from tinytorch.report.tables import Column
 
 Row = dict[str, Any]
@@ -45,9 +47,14 @@ def performance_rows(performances: Mapping[str, Performance]) -> tuple[list[Row]
     return rows, columns
 
 
-def share_words(share: float, interval: Any) -> str:
+def share_words(share: float, interval: Interval) -> str:
     """Return "98.9 % (97.2 to 99.7)"."""
-    return f"{100 * share:.1f} % ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
+    return _words(share, "%", interval)
+
+
+def _words(value: float, unit: str, interval: Interval) -> str:
+    shown = format_number(value, unit, ends=(interval.low, interval.high))
+    return f"{shown.cell_text} {shown.beside}".rstrip()
 
 
 def change_rows(changed: ResultsChange) -> tuple[list[Row], list[Column]]:
@@ -56,7 +63,6 @@ def change_rows(changed: ResultsChange) -> tuple[list[Row], list[Column]]:
         Column("name", "variant"),
         Column("batch", "batch"),
         Column("speedup", "speedup"),
-        Column("interval", "interval"),
         Column("verdict", "the new one is"),
         Column("memory", "memory"),
         Column("accuracy", "accuracy"),
@@ -73,24 +79,17 @@ def change_rows(changed: ResultsChange) -> tuple[list[Row], list[Column]]:
 
 
 def _speed_row(name: str, batch: str, speedup: Comparison) -> Row:
-    low, high = speedup.interval.low, speedup.interval.high
-    return {
-        "name": name,
-        "batch": batch,
-        "speedup": f"{speedup.ratio.median:.3f}",
-        "interval": f"{low:.3f} to {high:.3f}",
-        "verdict": speedup.verdict,
-    }
+    return {"name": name, "batch": batch, "speedup": speedup.ratio, "verdict": speedup.verdict}
 
 
 def _memory_words(change: Change) -> str:
-    return f"{change.memory.verdict}, {change.memory.saved_percent:+.1f} % saved"
+    return f"{change.memory.verdict}, {format_number(change.memory.saved_percent / 100, '%')} saved"
 
 
 def _accuracy_words(change: Change) -> str | None:
     if change.accuracy is None:
         return None
-    return f"{change.accuracy_verdict}, {100 * change.accuracy.difference:+.2f} points"
+    return f"{change.accuracy_verdict}, {_words(change.accuracy.difference, 'points', change.accuracy.interval)}"
 
 
 _STYLE = """

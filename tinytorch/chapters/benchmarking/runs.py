@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,14 @@ from tinytorch.perf.benchmarking.scenarios import ScenarioResult, run_scenario
 from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.processes import Replicas
-from tinytorch.perf.measuring.statistics import Interval, Samples, checked, median_interval, share_interval
+from tinytorch.perf.measuring.statistics import (
+    Interval,
+    Samples,
+    checked,
+    dependence,
+    median_interval,
+    share_interval,
+)
 
 #: Makes an interval of some samples.
 Rule = Callable[[npt.NDArray[np.float64]], Interval]
@@ -36,8 +45,27 @@ def share(outcomes: Sequence[bool] | npt.NDArray[np.bool_], name: str) -> Statis
     """
     found = checked(np.asarray(outcomes, np.float64), "outcomes")
     bounds = share_interval(int(found.sum()), found.size)
-    how = {"statistic": "share", "trials": found.size}
+    how = {"samples_are": "trials", "statistic": "share", "trials": found.size}
     return Statistic(name, tuple(found.tolist()), "%", how, value=float(found.mean()), bounds=bounds)
+
+
+def share_in_series(
+    outcomes: Sequence[bool] | npt.NDArray[np.bool_], name: str, how: Mapping[str, Any] | None = None
+) -> Statistic:
+    """Return the share (0 to 1) of ``outcomes`` of one series that are true, in the order in which they came.
+
+    Neighbours may be alike, so its interval is that of as many independent outcomes as the series is worth. ``how`` has
+    the conditions of the series.
+
+    Raises:
+        ValueError: if there are none.
+    """
+    made = share(outcomes, name)
+    worth = max(1, int(dependence(made.samples).effective))
+    count = made.value * worth
+    low, high = share_interval(math.floor(count), worth).low, share_interval(math.ceil(count), worth).high
+    conditions = {**(how or {}), "statistic": "share", "worth": worth}
+    return replace(made, how=conditions, bounds=replace(made.bounds, low=low, high=high))
 
 
 def mean_and_normal(samples: npt.NDArray[np.float64]) -> Interval:
@@ -46,11 +74,11 @@ def mean_and_normal(samples: npt.NDArray[np.float64]) -> Interval:
     return Interval(float(samples.mean()) - half, float(samples.mean()) + half, 0.95)
 
 
-def coverage(samples: Samples, runs: int, rule: Rule, truth: float, name: str) -> Statistic:
+def coverage(series: Measurement, runs: int, rule: Rule, truth: float, name: str) -> Statistic:
     """Return how often the interval that ``rule`` makes of ``runs`` samples in a row holds ``truth``.
 
     Args:
-        samples: of one long series, in the order in which they were taken.
+        series: many samples, in the order in which they were taken.
         runs: in each block that gets an interval.
         rule: such as `mean_and_normal` or `tinytorch.perf.measuring.statistics.median_interval`.
         truth: what the interval is said to hold.
@@ -59,7 +87,7 @@ def coverage(samples: Samples, runs: int, rule: Rule, truth: float, name: str) -
     Raises:
         ValueError: if ``runs`` is below 2, or there are not enough samples for one block.
     """
-    return share([truth in rule(block) for block in blocks(samples, runs)], name)
+    return share_in_series([truth in rule(block) for block in blocks(series.samples, runs)], name, series.how)
 
 
 def blocks(samples: Samples, size: int) -> npt.NDArray[np.float64]:
@@ -74,7 +102,7 @@ def blocks(samples: Samples, size: int) -> npt.NDArray[np.float64]:
     return array[: array.size // size * size].reshape(-1, size)
 
 
-def beyond_three_deviations(samples: Samples, name: str) -> Statistic:
+def beyond_three_deviations(series: Measurement, name: str) -> Statistic:
     """Return the share of samples more than three deviations above the median, which is 0.13 % of a normal one.
 
     The deviation is robust, the median absolute deviation scaled to agree with the standard one where noise is normal.
@@ -82,12 +110,12 @@ def beyond_three_deviations(samples: Samples, name: str) -> Statistic:
     Raises:
         ValueError: if more than half of the samples are equal, so that there is no deviation.
     """
-    array = checked(samples)
+    array = np.asarray(series.samples)
     middle = np.median(array)
     deviation = _DEVIATIONS * np.median(np.abs(array - middle))
     if deviation == 0:
         raise ValueError("samples must differ, but more than half of them are equal")
-    return share(array > middle + 3 * deviation, name)
+    return share_in_series(array > middle + 3 * deviation, name, series.how)
 
 
 def resolution(once: Measurement, again: Measurement, pairs: int, at_most: int = 25) -> Measurement:
@@ -109,15 +137,16 @@ def resolution(once: Measurement, again: Measurement, pairs: int, at_most: int =
     return Measurement(f"smallest difference that {pairs} pairs resolve", ends, "%", {**once.how, "pairs": pairs})
 
 
-def percentile_of_blocks(samples: Samples, q: float, size: int) -> Measurement:
-    """Return the ``q``-th percentile that each block of ``size`` neighbours would report, in seconds."""
-    reported = np.percentile(blocks(samples, size), q, axis=1)
-    return Measurement(f"percentile {q:g} of {size} runs", tuple(reported.tolist()), "s", {"runs": size})
+def percentile_of_blocks(series: Measurement, q: float, size: int) -> Measurement:
+    """Return the ``q``-th percentile that each block of ``size`` neighbours would report, in the series' unit."""
+    reported = np.percentile(blocks(series.samples, size), q, axis=1)
+    how = {**series.how, "runs": size}
+    return Measurement(f"percentile {q:g} of {size} runs", tuple(reported.tolist()), series.unit, how)
 
 
 def near(measurement: Measurement, truth: float, tolerance: float, name: str) -> Statistic:
-    """Return the share of samples within ``tolerance``, relative, of ``truth``."""
-    return share(np.abs(np.asarray(measurement.samples) / truth - 1) <= tolerance, name)
+    """Return the share of samples, in their order, within ``tolerance``, relative, of ``truth``."""
+    return share_in_series(np.abs(np.asarray(measurement.samples) / truth - 1) <= tolerance, name, measurement.how)
 
 
 def same_mlp() -> tuple[Callable[[], Any], Callable[[], Any]]:
@@ -132,9 +161,15 @@ def same_mlp() -> tuple[Callable[[], Any], Callable[[], Any]]:
     return forward, forward
 
 
+def own_interval(process: Measurement) -> Interval:
+    """Return the interval of the median that the calls of one process give, as if there were no other process."""
+    return median_interval(process.samples)
+
+
 def known_within(found: Replicas) -> Measurement:
     """Return how well each process says that it knows its median: half its interval's width over it, 0 to 1."""
-    return Measurement("half-width of the interval in one process", tuple(one.spread for one in found.baseline), "%")
+    spreads = tuple(own_interval(one).half_width / one.median for one in found.baseline)
+    return Measurement("half-width of the interval in one process", spreads, "%")
 
 
 def moved_between(found: Replicas) -> Measurement:
@@ -144,11 +179,23 @@ def moved_between(found: Replicas) -> Measurement:
     return Measurement("distance of a process's median from that of all", tuple(off.tolist()), "%")
 
 
-def missed_by_processes(found: Replicas) -> Statistic:
-    """Return the share of pairs of processes, same code, whose intervals do not overlap: each a false difference."""
-    intervals = [median_interval(one.samples) for one in found.baseline]
+def beyond_their_own(found: Replicas) -> Statistic:
+    """Return the share of processes whose own interval does not hold the median of the other processes' medians."""
+    medians = np.array([one.median for one in found.baseline])
+    others = [float(np.median(np.delete(medians, at))) for at in range(medians.size)]
+    outside = [middle not in own_interval(one) for one, middle in zip(found.baseline, others, strict=True)]
+    made = share(outside, "processes whose interval does not hold the median of the others")
+    return replace(made, how={**found.comparison.ratio.how, **made.how})
+
+
+def pairs_apart(found: Replicas) -> float:
+    """Return the share of pairs of processes, same code, whose intervals do not overlap: each a false difference.
+
+    Pairs share processes, so that the share has no interval.
+    """
+    intervals = [own_interval(one) for one in found.baseline]
     apart = [a.high < b.low or b.high < a.low for i, a in enumerate(intervals) for b in intervals[i + 1 :]]
-    return share(apart, "pairs of processes whose intervals do not overlap")
+    return sum(apart) / len(apart)
 
 
 def capacity(model: Any, data: Any, seconds: float = 0.5) -> float:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 from matplotlib.axes import Axes
 
 from tinytorch.chapters.benchmarking.runs import share
 from tinytorch.chapters.sources import COURSE_BENCHMARKING, COURSE_BENCHMARKING_TABLE_URL
 from tinytorch.perf.benchmarking import Change, ParetoFront, Performance, plot_performance_comparison
 from tinytorch.perf.measuring import Measurement
-from tinytorch.report import Column, Page, color, line, subplots, verdict_between, verdict_of_all
+from tinytorch.perf.measuring.judge import REFUTED, SUPPORTED
+from tinytorch.perf.quantization.tradeoff import accuracy_change
+from tinytorch.report import Column, Page, color, line, subplots, verdict_between_all, verdict_of_all
 from tinytorch.report.figures import INK
 
 #: By model of the zoo: what was measured of each variant, by name, and what each changed against the baseline.
@@ -22,7 +23,7 @@ _BATCH = 64
 SUITE_COLUMNS = (
     Column("many", "Rate"),
     Column("speed", "Speedup"),
-    Column("verdict", "which is"),
+    Column("verdict", "Verdict", judged=True),
     Column("memory", "Peak memory", "B"),
     Column("bytes", "Model", "B"),
     Column("right", "Right"),
@@ -81,9 +82,8 @@ def _record_change(page: Page, model: str, name: str, change: Change) -> None:
     page.number(f"{model}-{name}-speed", change.speedups[_BATCH].ratio)
     what = f"bytes of the {model.upper()} over those of its {name} variant"
     page.number(f"{model}-{name}-size", change.size.ratio.median, unit="", what=what)
-    examples = change.accuracy.examples
-    what = f"share right of the {name} {model.upper()} less that of the baseline, {examples} examples"
-    page.number(f"{model}-{name}-accuracy", change.accuracy.difference, unit="points", what=what)
+    what = f"share right of the {name} {model.upper()} less that of the baseline"
+    page.number(f"{model}-{name}-accuracy", accuracy_change(change.accuracy, what))
 
 
 def accuracy(one: Performance) -> Measurement:
@@ -116,13 +116,9 @@ def record_course_table(page: Page, changes: Changes) -> None:
     """Record each row of the course's table as a claim on all models that have the variant."""
 
     def verdict(variant: str, *, faster: float, smaller: float, accuracy: float) -> str:
+        having = [changed[variant] for changed in changes.values() if variant in changed]
         return verdict_of_all(
-            part
-            for changed in changes.values()
-            if variant in changed
-            for part in table_row_verdicts(
-                changed[variant], faster=faster, smaller=smaller, accuracy=accuracy, batch=_BATCH
-            )
+            table_row_verdicts(having, faster=faster, smaller=smaller, accuracy=accuracy, batch=_BATCH)
         )
 
     page.claim(
@@ -131,10 +127,11 @@ def record_course_table(page: Page, changes: Changes) -> None:
         source=COURSE_BENCHMARKING,
         source_url=COURSE_BENCHMARKING_TABLE_URL,
         verdict=verdict("quantized", faster=4, smaller=4, accuracy=-0.005),
-        evidence="In batches of 64 the MLP became {mlp-quantized-speed} as fast and {mlp-quantized-size} smaller, and "
-        "its accuracy changed by {mlp-quantized-accuracy}; for the CNN it was {cnn-quantized-speed}, "
-        "{cnn-quantized-size} and {cnn-quantized-accuracy}, for the GPT {gpt-quantized-speed}, {gpt-quantized-size} "
-        "and {gpt-quantized-accuracy}. A tenth less than each factor is allowed.",
+        evidence="In batches of 64 the MLP became {mlp-quantized-speed} as fast and {mlp-quantized-size} smaller. "
+        "The CNN became {cnn-quantized-speed} as fast and {cnn-quantized-size} smaller. "
+        "The GPT became {gpt-quantized-speed} as fast and {gpt-quantized-size} smaller. "
+        "The accuracy of the MLP changed by {mlp-quantized-accuracy}, that of the CNN by {cnn-quantized-accuracy}. "
+        "That of the GPT changed by {gpt-quantized-accuracy}. A tenth less than each factor is allowed.",
     )
     page.claim(
         "course-pruned",
@@ -143,9 +140,10 @@ def record_course_table(page: Page, changes: Changes) -> None:
         source_url=COURSE_BENCHMARKING_TABLE_URL,
         verdict=verdict("pruned", faster=100 / 30, smaller=10, accuracy=-0.012),
         evidence="With nine of ten weights removed, the MLP became {mlp-pruned-speed} as fast and {mlp-pruned-size} "
-        "smaller, and its accuracy changed by {mlp-pruned-accuracy}; for the CNN it was {cnn-pruned-speed}, "
-        "{cnn-pruned-size} and {cnn-pruned-accuracy}, for the GPT {gpt-pruned-speed}, {gpt-pruned-size} and "
-        "{gpt-pruned-accuracy}.",
+        "smaller. The CNN became {cnn-pruned-speed} as fast and {cnn-pruned-size} smaller. "
+        "The GPT became {gpt-pruned-speed} as fast and {gpt-pruned-size} smaller. "
+        "The accuracy of the MLP changed by {mlp-pruned-accuracy}, that of the CNN by {cnn-pruned-accuracy}. "
+        "That of the GPT changed by {gpt-pruned-accuracy}.",
     )
     page.claim(
         "course-cached",
@@ -159,28 +157,26 @@ def record_course_table(page: Page, changes: Changes) -> None:
     )
 
 
-def table_row_verdicts(change: Change, *, faster: float, smaller: float, accuracy: float, batch: int) -> list[str]:
-    """Return for each number of a row of the course's table whether ``change`` is at least as good.
+def table_row_verdicts(
+    changes: Sequence[Change], *, faster: float, smaller: float, accuracy: float, batch: int
+) -> tuple[str, str, str]:
+    """Return for each number of a row of the course's table the verdict on whether all ``changes`` are as good.
 
-    "supported" if it is proven to be, "refuted" if it is proven not to be, "cannot tell here" if the interval holds
-    the limit: nine tenths of ``faster`` and ``smaller``, and for ``accuracy`` the difference of shares, such as -0.005.
+    The limits are nine tenths of ``faster`` and ``smaller``, and for ``accuracy`` the difference of shares, such as
+    -0.005. Bytes are counted.
 
     Raises:
-        ValueError: if the change was measured without answers.
+        ValueError: if a change was measured without answers.
     """
-    if change.accuracy is None:
-        raise ValueError("change must have an accuracy")
-    speed, size = change.speedups[batch].ratio.interval, change.size.ratio.interval
-    loss = change.accuracy.interval
-    limits = (
-        (speed.low, speed.high, (1 - TOLERANCE) * faster),
-        (size.low, size.high, (1 - TOLERANCE) * smaller),
-        (loss.low, loss.high, accuracy),
+    losses = [accuracy_change(one.accuracy, "change of accuracy") for one in changes if one.accuracy is not None]
+    if len(losses) < len(changes):
+        raise ValueError("changes must have an accuracy each")
+    fewer = all(one.size.ratio.median >= (1 - TOLERANCE) * smaller for one in changes)
+    return (
+        verdict_between_all((one.speedups[batch].ratio for one in changes), low=(1 - TOLERANCE) * faster),
+        SUPPORTED if fewer else REFUTED,
+        verdict_between_all(losses, low=accuracy),
     )
-    return [
-        "supported" if low >= limit else "refuted" if high < limit else "cannot tell here"
-        for low, high, limit in limits
-    ]
 
 
 def record_fronts(page: Page, results: Results, fronts: Mapping[str, ParetoFront]) -> None:
@@ -258,30 +254,18 @@ def _name(ax: Axes, places: list[tuple[float, float, str, bool]]) -> None:
         )
 
 
-def record_products(
-    page: Page, changes: Changes, parts: Mapping[str, tuple[str, ...]], kept: Mapping[str, Measurement]
-) -> None:
-    """Record how much of the product of its parts' speedups each combination reached, and the claim on all three.
-
-    Args:
-        page: what records them.
-        changes: of the suite.
-        parts: variants whose speedups are multiplied, by model.
-        kept: speedup of the combination over that product, by model.
-    """
+def record_products(page: Page, kept: Mapping[str, Measurement]) -> None:
+    """Record how much of the product of its parts' speedups each model's combination ``kept``, and the claim on all."""
     for model, measured in kept.items():
         page.number(f"{model}-kept", measured)
-        product = float(np.prod([changes[model][part].speedups[_BATCH].ratio.median for part in parts[model]]))
-        what = f"product of the speedups of {' and '.join(parts[model])}, {model.upper()}"
-        page.number(f"{model}-product", product, unit="", what=what, modelled=True)
     page.claim(
         "gains-multiply",
         statement="Optimizations do not interfere: when they are combined, their gains multiply.",
         source="After S. Han et al., Deep Compression, 2016, whose stages work together, in bytes",
         source_url="https://arxiv.org/abs/1510.00149",
-        verdict=verdict_of_all(verdict_between(measured, 0.9, 1.1) for measured in kept.values()),
-        evidence="In time, the MLP's combination reached {mlp-kept} of the product of its parts' speedups "
-        "({mlp-combined-speed} where the product is {mlp-product}), the CNN's {cnn-kept} ({cnn-combined-speed}, "
-        "{cnn-product}), the GPT's {gpt-kept} ({gpt-combined-speed}, {gpt-product}). Within a tenth of the product "
-        "would support it for all three.",
+        verdict=verdict_between_all(kept.values(), 0.9, 1.1),
+        evidence="In time, the MLP's combination ran {mlp-combined-speed} as fast, which is {mlp-kept} of the product "
+        "of its parts' speedups. The CNN's ran {cnn-combined-speed} as fast, {cnn-kept} of the product. "
+        "The GPT's ran {gpt-combined-speed} as fast, {gpt-kept} of the product. "
+        "Within a tenth of the product would support it for all three.",
     )

@@ -13,6 +13,7 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.measuring import Measurement, blas_threads
 from tinytorch.perf.measuring.processes import output_of
+from tinytorch.perf.measuring.repeats import as_repeated
 
 
 def first_calls(name: str, batch: int, calls: int, processes: int) -> list[Measurement]:
@@ -33,9 +34,9 @@ def first_calls(name: str, batch: int, calls: int, processes: int) -> list[Measu
     models.entry(name)
     arguments = ("-m", __name__, name, str(batch), str(calls))
     runs: list[list[float]] = [json.loads(output_of(arguments)) for _ in range(processes)]
-    how = {"warmup_runs": 0, "inner_loops": 1, "blas_threads": limited_blas_threads(1), "processes": processes}
+    how = {"warmup_runs": 0, "inner_loops": 1, "blas_threads": limited_blas_threads(1), "samples_are": "processes"}
     return [
-        Measurement(f"call {index + 1} of {name}, batch {batch}, in a fresh process", samples, "s", how)
+        as_repeated(Measurement(f"call {index + 1} of {name}, batch {batch}, in a fresh process", samples, "s", how), 1)
         for index, samples in enumerate(zip(*runs, strict=True))
     ]
 

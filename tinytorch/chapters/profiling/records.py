@@ -8,12 +8,26 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from tinytorch.chapters import calls
 from tinytorch.chapters.profiling.studies import StudiedModel
 from tinytorch.chapters.sources import COURSE_PROFILING, COURSE_PROFILING_URL
+from tinytorch.chapters.words import largest, word_between
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
-from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.profiling.breakdown import LayerRow
-from tinytorch.report import Column, Page, bars, color, format_number, line, subplots, verdict_between, verdict_of_all
+from tinytorch.perf.measuring import Measurement, Statistic, quotient, ratio
+from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
+from tinytorch.perf.profiling.breakdown import LayerRow, predicted_speedup
+from tinytorch.report import (
+    Column,
+    Page,
+    bars,
+    color,
+    format_number,
+    line,
+    subplots,
+    verdict_between,
+    verdict_between_all,
+    verdict_of_all,
+)
 
 MODELS = (
     Column("model", "Model"),
@@ -114,8 +128,8 @@ def record_first_calls(page: Page, calls: Sequence[Measurement], later: Measurem
         source=COURSE_PROFILING,
         source_url=COURSE_PROFILING_URL,
         verdict=verdict_between(slower, low=1.1),
-        evidence="The first call of a fresh process took {first-call}, calls 21 to 30 took {settled-call}: "
-        "{first-over-settled} as long.",
+        evidence="The first call of a fresh process took {first-call}, calls 21 to 30 took {settled-call}. "
+        "It took {first-over-settled} as long.",
     )
 
 
@@ -127,9 +141,9 @@ def record_scatter(page: Page, single: Measurement, steadier: Measurement) -> No
         single: seconds of many calls, one by one.
         steadier: spread of means over spread of medians of the same calls.
     """
-    page.number("single-median", single)
+    page.number("single-median", calls.zoo_pass(single, "mlp", 1))
     page.number("single-mean", single.mean, unit="s", what="mean of the same calls")
-    page.number("single-p99", single.percentile(99), unit="s", what="99th percentile of the same calls")
+    page.number("single-p99", single.tail(99))
     page.number("single-worst", single.maximum, unit="s", what="slowest of the same calls")
     page.number("mean-over-median-spread", steadier)
     figure, ax = subplots(height=2.6)
@@ -149,7 +163,7 @@ def record_scatter(page: Page, single: Measurement, steadier: Measurement) -> No
         statement="The median resists outliers, the mean does not.",
         source="T. Hoefler and R. Belli, Scientific Benchmarking of Parallel Computing Systems, SC 2015",
         source_url="https://doi.org/10.1145/2807591.2807644",
-        verdict=verdict_between(steadier, low=1.0),
+        verdict=verdict_between(steadier, low=1.0, strict=True),
         evidence="Means of twenty calls scattered {mean-over-median-spread} as much as medians of the same twenty.",
     )
 
@@ -174,7 +188,7 @@ def record_growth(page: Page, growth: Sequence[float]) -> None:
         statement="Twice the sequence is four times the computation.",
         source=COURSE_PROFILING,
         source_url=COURSE_PROFILING_URL,
-        verdict="supported" if min(growth) > 3.8 else "refuted",
+        verdict=SUPPORTED if min(growth) > 3.8 else REFUTED,
         evidence="For a block of GPT-2's size, doublings from 128 to 1,024 positions multiplied the count by "
         "{doubling-least} to {doubling-most}.",
     )
@@ -230,9 +244,13 @@ def record_shares(
     page.number("between-64", between[64])
     page.number("between-1", between[1])
     for name, found in by_model.items():
-        kind = max((kind for kind in found if kind != "other"), key=lambda kind: found[kind].median)
+        named = {kind: share for kind, share in found.items() if kind != "other"}
+        first, second = sorted(named, key=lambda kind: -named[kind].median)[:2]
         page.word(
-            f"{name}-largest", kind, because=f"its share is {{{name}-{kind}-share}}, the largest of the kinds shown"
+            f"{name}-largest",
+            largest(named),
+            because=f"of the kinds with a name, {first} takes {{{name}-{first}-share}} and {second} "
+            f"{{{name}-{second}-share}}",
         )
 
 
@@ -266,12 +284,13 @@ def record_attention(page: Page, by_length: Mapping[int, Mapping[str, Measuremen
         page.number(f"attention-core-{n}", by_length[n]["core"])
         page.number(f"attention-module-{n}", by_length[n]["module"])
     allowed = f"{format_number(_ATTENTION_LOW, '%')} to {format_number(_ATTENTION_HIGH, '%')}"
-    inside = [verdict_between(found, _ATTENTION_LOW, _ATTENTION_HIGH) for found in whole]
-    verdict = "supported" if "supported" in inside else "refuted" if set(inside) == {"refuted"} else "cannot tell here"
+    inside = [verdict_between(found, _ATTENTION_LOW, _ATTENTION_HIGH, together=len(whole)) for found in whole]
+    verdict = SUPPORTED if SUPPORTED in inside else REFUTED if set(inside) == {REFUTED} else CANNOT_TELL
     page.word(
         "attention-73-word",
         verdict,
         because=f"the test allows {allowed} at any length from 32 to 1,024; at 512 it was {{attention-module-512}}",
+        numbers=[f"attention-module-{n}" for n in _NAMED_LENGTHS],
     )
     page.claim(
         "attention-73",
@@ -280,12 +299,14 @@ def record_attention(page: Page, by_length: Mapping[int, Mapping[str, Measuremen
         source_url=COURSE_PROFILING_URL,
         verdict=verdict,
         evidence="The whole attention module, projections included, took {attention-module-128} of a block's time at "
-        "128 positions, {attention-module-512} at 512 and {attention-module-1024} at 1,024. "
+        "128 positions and {attention-module-512} at 512. At 1,024 it took {attention-module-1024}. "
         f"The test allows {allowed} at any length up to 1,024.",
     )
 
 
-def record_amdahl(page: Page, share: Measurement, faster: Measurement, predicted: float, found: Measurement) -> None:
+def record_amdahl(
+    page: Page, share: Measurement, faster: Measurement, predicted: Statistic, found: Measurement
+) -> None:
     """Record what Amdahl's law predicts of a faster GELU, and what was found.
 
     Args:
@@ -297,27 +318,16 @@ def record_amdahl(page: Page, share: Measurement, faster: Measurement, predicted
     """
     page.number("gelu-share", share)
     page.number("gelu-faster", faster)
-    page.number(
-        "amdahl-predicted",
-        predicted,
-        unit="",
-        what="Amdahl's law from the share and the operation's speedup",
-        modelled=True,
-    )
-    page.number(
-        "amdahl-limit",
-        1 / (1 - share.median),
-        unit="",
-        what="Amdahl's limit for an operation that takes no time",
-        modelled=True,
-    )
+    page.number("amdahl-predicted", predicted, modelled=True)
+    limit = predicted_speedup(share, None, "Amdahl's limit for an operation that takes no time")
+    page.number("amdahl-limit", limit, modelled=True)
     page.number("amdahl-found", found)
-    off = abs(found.median / predicted - 1)
-    page.number("amdahl-error", off, unit="%", what="relative difference of prediction and measurement")
+    over = quotient(found, predicted, "speedup as measured over as predicted")
+    page.number("amdahl-over", over)
     page.word(
         "amdahl-verdict",
-        "agree" if off < 0.1 else "disagree",
-        because="prediction and measurement differ by {amdahl-error}; within a tenth counts as agreement",
+        {SUPPORTED: "they agree", REFUTED: "they disagree"}.get(verdict_between(over, 1 / 1.1, 1.1), CANNOT_TELL),
+        because="the measurement is {amdahl-over} of the prediction; within a tenth counts as agreement",
     )
 
 
@@ -336,25 +346,26 @@ def record_phases(
         counted: "forward_flops" and "backward_flops" of each model.
     """
     rows = []
-    for name, ratio in back.items():
+    for name, times in back.items():
         flop_ratio = counted[name]["backward_flops"] / counted[name]["forward_flops"]
-        page.number(f"{name}-back", ratio)
+        page.number(f"{name}-back", times)
         page.number(
             f"{name}-back-flops",
             flop_ratio,
             unit="",
             what=f"contractions of the backward over those of the forward pass, {name.upper()}",
         )
-        rows.append({"model": name.upper(), **steps[name], "ratio": ratio, "flops": flop_ratio})
+        rows.append({"model": name.upper(), **steps[name], "ratio": times, "flops": flop_ratio})
     page.table("phases", rows, PHASES, caption="A training step on a batch of 64, phase by phase.")
     page.claim(
         "backward-twice",
         statement="The backward pass costs twice the forward pass.",
         source="J. Kaplan et al., Scaling Laws for Neural Language Models, 2020, section 2.1",
         source_url="https://arxiv.org/abs/2001.08361",
-        verdict=verdict_of_all([verdict_between(ratio, 1.8, 2.2) for ratio in back.values()]),
-        evidence="In time the ratio is {mlp-back} for the MLP, {cnn-back} for the CNN and {gpt-back} for the GPT; "
-        "in arithmetic {mlp-back-flops}, {cnn-back-flops} and {gpt-back-flops}. The test allows 1.8 to 2.2 in time.",
+        verdict=verdict_between_all(back.values(), 1.8, 2.2),
+        evidence="For the MLP the ratio is {mlp-back} in time and {mlp-back-flops} in arithmetic. "
+        "For the CNN it is {cnn-back} and {cnn-back-flops}. For the GPT it is {gpt-back} and {gpt-back-flops}. "
+        "The test allows 1.8 to 2.2 in time.",
     )
 
 
@@ -366,7 +377,7 @@ def record_memory(page: Page, memory: Mapping[str, MemoryProfile]) -> None:
         # The peak holds Python's own objects, which are not the same in each run.
         rows.append({"model": name.upper(), **kept, "temporary": found.temporary, "peak": float(found.peak)})
         share = kept["activations"] / sum(kept.values())
-        verdicts.append("supported" if share > 0.5 else "refuted")
+        verdicts.append(SUPPORTED if share > 0.5 else REFUTED)
         page.number(
             f"{name}-activation-memory",
             share,
@@ -390,8 +401,8 @@ def record_memory(page: Page, memory: Mapping[str, MemoryProfile]) -> None:
         source="T. Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016, of deep networks",
         source_url="https://arxiv.org/abs/1604.06174",
         verdict=verdict_of_all(verdicts),
-        evidence="At a batch of 64 they are {mlp-activation-memory} of the MLP's memory, {cnn-activation-memory} of "
-        "the CNN's and {gpt-activation-memory} of the GPT's; more than half in all three would support it.",
+        evidence="At a batch of 64 they are {mlp-activation-memory} of the MLP's memory and {cnn-activation-memory} of "
+        "the CNN's. Of the GPT's they are {gpt-activation-memory}. More than half in all three would support it.",
     )
     page.claim(
         "gradients-equal-parameters",
@@ -399,9 +410,10 @@ def record_memory(page: Page, memory: Mapping[str, MemoryProfile]) -> None:
         source="S. Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, 2020, "
         "section 3.1",
         source_url="https://arxiv.org/abs/1910.02054",
-        verdict="supported" if equal else "refuted",
-        evidence="MLP: {mlp-gradient-bytes} for {mlp-parameter-bytes}; CNN: {cnn-gradient-bytes} for "
-        "{cnn-parameter-bytes}; GPT: {gpt-gradient-bytes} for {gpt-parameter-bytes}.",
+        verdict=SUPPORTED if equal else REFUTED,
+        evidence="The MLP has {mlp-gradient-bytes} of gradients for {mlp-parameter-bytes} of parameters. "
+        "The CNN has {cnn-gradient-bytes} for {cnn-parameter-bytes}. "
+        "The GPT has {gpt-gradient-bytes} for {gpt-parameter-bytes}.",
     )
     page.figure(
         "memory-timeline",
@@ -430,26 +442,15 @@ def _memory_timeline(found: MemoryProfile) -> Figure:
     return figure
 
 
-def record_throughput(
-    page: Page,
-    batches: Sequence[int],
-    latency: Mapping[str, Sequence[Measurement]],
-    rate: Mapping[str, Sequence[Measurement]],
-) -> None:
-    """Record the ``latency`` of a call and the ``rate`` of examples of each model at each of the ``batches``."""
+def record_throughput(page: Page, seconds: Mapping[int, Mapping[str, Measurement]]) -> None:
+    """Record what ``seconds`` of a call, by batch and by model, make of latency and of throughput."""
     figure, ax = subplots(height=3.0)
-    for name, values in rate.items():
-        line(ax, batches, values, quantity="throughput", variant=name, label=name.upper())
-        page.number(f"{name}-one", latency[name][0])
-        page.number(f"{name}-rate-one", values[0])
-        page.number(f"{name}-rate-most", max(values, key=lambda m: m.median))
-        page.number(
-            f"{name}-best-batch",
-            batches[int(np.argmax([m.median for m in values]))],
-            unit="1",
-            what="batch with the highest throughput measured",
-            derived=True,
-        )
+    batches = list(seconds)
+    for name in seconds[batches[0]]:
+        rates = [seconds[batch][name].per(batch, "items/s") for batch in batches]
+        line(ax, batches, rates, quantity="throughput", variant=name, label=name.upper())
+        page.number(f"{name}-rate-one", rates[0])
+        page.number(f"{name}-rate-largest", rates[-1])
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set_xticks(batches, [str(b) for b in batches])
@@ -468,8 +469,7 @@ def record_answers(
     studied: Mapping[str, StudiedModel],
     shares: Mapping[str, Measurement],
     single: Measurement,
-    batches: Sequence[int],
-    latency: Mapping[str, Sequence[Measurement]],
+    seconds: Mapping[str, Measurement],
     memory: MemoryProfile,
 ) -> None:
     """Record the answers to the page's questions.
@@ -479,32 +479,31 @@ def record_answers(
         studied: the models under study.
         shares: of each kind of op in the time of the GPT's.
         single: seconds of warm calls, one by one.
-        batches: among them 64.
-        latency: seconds of a forward pass of each model at each of them.
+        seconds: of a forward pass of each model in a batch of 64, taken in turns.
         memory: of a training step of the GPT.
     """
-    page.number(
-        "q-attention-limit",
-        1 / (1 - shares["attention"].median),
-        unit="",
-        what="Amdahl's limit for attention in the GPT",
-        modelled=True,
-    )
+    limit = predicted_speedup(shares["attention"], None, "Amdahl's limit for attention in the GPT")
+    page.number("q-attention-limit", limit, modelled=True)
     page.number(
         "q-tail", single.percentile(99) / single.median, unit="", what="99th percentile over median of warm calls"
     )
     page.number("q-macs", studied["gpt"].flops // 2, unit="MAC", what="multiply-accumulates of the GPT, one sequence")
     flops = studied["cnn"].flops / studied["mlp"].flops
-    at_64 = batches.index(64)
-    seconds = latency["cnn"][at_64].median / latency["mlp"][at_64].median
+    times = ratio(seconds["cnn"], seconds["mlp"], "time of the CNN over the MLP's, batch of 64")
     page.number("q-cnn-flops", flops, unit="", what="arithmetic of the CNN over the MLP's")
-    page.number("q-cnn-time", seconds, unit="", what="time of the CNN over the MLP's, batch of 64")
-    per_flop = seconds / flops
-    page.number("q-cnn-per-flop", per_flop, unit="", what="time of the CNN for each FLOP over the MLP's")
-    more = "more than in proportion" if per_flop > 1 else "less than in proportion"
+    page.number("q-cnn-time", times)
+    per_flop = times.scaled(1 / flops, name="time of the CNN for each FLOP over the MLP's")
+    page.number("q-cnn-per-flop", per_flop)
     page.word(
         "q-cnn-proportion",
-        "in proportion" if 0.8 < per_flop < 1.25 else more,
+        word_between(
+            per_flop,
+            {
+                "in proportion": (0.8, 1.25),
+                "more than in proportion": (1.25, None),
+                "less than in proportion": (None, 0.8),
+            },
+        ),
         because="a FLOP of the CNN takes {q-cnn-per-flop} as long as one of the MLP; "
         "within a quarter counts as proportion",
     )

@@ -18,6 +18,7 @@ from tinytorch.core.training import train_step
 from tinytorch.perf.events.array_life import MemoryProfile, recording_memory
 from tinytorch.perf.events.stream import Event
 from tinytorch.perf.measuring import Measurement, collector_off
+from tinytorch.perf.measuring.repeats import as_repeated
 from tinytorch.perf.profiling.passes import count_flops, count_parameters
 from tinytorch.perf.profiling.shares import WARM_RUNS, cpu_and_wall, one_by_one, shares, time_between_ops
 
@@ -74,7 +75,7 @@ def between_ops(gpt: Module) -> dict[int, Measurement]:
     return found
 
 
-def phases(name: str, batch: int, repeats: int = 25, model: Module | None = None) -> dict[str, Measurement]:
+def phases(name: str, batch: int, repeats: int = 30, model: Module | None = None) -> dict[str, Measurement]:
     """Return the wall time of forward, backward and optimizer step of a training step, in seconds.
 
     The three samples of one step stand at the same index of ``forward``, ``backward`` and ``update``; the loss
@@ -105,7 +106,7 @@ def phases(name: str, batch: int, repeats: int = 25, model: Module | None = None
         how = {**one_by_one(began), "interleaved_with": ["forward", "backward", "update"]}
     times = np.diff(np.array(readings[WARM_RUNS:]), axis=1) * 1e-9
     return {
-        phase: Measurement(phase, tuple(times[:, index]), "s", how)
+        phase: as_repeated(Measurement(phase, tuple(times[:, index]), "s", how))
         for index, phase in enumerate(("forward", "backward", "update"))
     }
 

@@ -22,7 +22,6 @@ from tinytorch.chapters.quantization.speed import (
 from tinytorch.chapters.quantization.versions import (
     begin,
     granularity_rows,
-    layer_times,
     mixed_versions,
     record_calibration,
     record_granularity,
@@ -38,7 +37,6 @@ __all__ = [
     "granularity_rows",
     "layer_parts",
     "layer_speedup",
-    "layer_times",
     "mixed_versions",
     "normals_with_outlier",
     "numpy_products",

@@ -132,10 +132,7 @@ def normal_optimum(bits: int) -> tuple[float, float]:
 
 
 def record_codes(page: Page, x: Tensor, q: Tensor, scale: float, back: Tensor) -> None:
-    """Show numbers, their codes and what these stand for, and the staircases of two, four and eight bits.
-
-    The third number is zero.
-    """
+    """Show numbers, their codes and what these stand for, and the staircases of two, four and eight bits."""
     errors = np.abs(back.data - x.data)
     page.table(
         "codes",
@@ -148,7 +145,6 @@ def record_codes(page: Page, x: Tensor, q: Tensor, scale: float, back: Tensor) -
     )
     page.number("half-step", scale / 2, unit="1", what="half of the scale")
     page.number("worst-error", float(errors.max()), unit="1", what="largest error of the six")
-    page.number("zero-error", float(errors[2]), unit="1", what="error of zero")
     ruler = np.linspace(-1, 1.6, 400, dtype=np.float32)
     figure, ax = subplots(height=2.8)
     for bits, variant in ((2, "2-bit"), (4, "4-bit"), (8, "8-bit")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,21 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch import models
-from tinytorch.chapters import sources
+from tinytorch.chapters import calls, sources
+from tinytorch.chapters.words import word_between
 from tinytorch.core.module import Module
 from tinytorch.perf.machine import Ceilings, ceilings
 from tinytorch.perf.measuring import Measurement, Statistic, limit_blas_threads, quantity
-from tinytorch.perf.quantization.accuracy import PairedAccuracy, paired_accuracy, paired_difference_interval
-from tinytorch.perf.quantization.convert import (
-    LayerReport,
-    Sensitivity,
-    layer_report,
-    quantize_model,
-    relative_error,
-    stored_bytes,
-)
+from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
+from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.quantization.accuracy import paired_accuracy
+from tinytorch.perf.quantization.convert import Sensitivity, relative_error, stored_bytes
 from tinytorch.perf.quantization.tradeoff import FLOAT, Tradeoff, accuracy_change
-from tinytorch.report import Column, Page, bars, color, subplots, verdict_between, verdict_of_all
+from tinytorch.report import Column, Page, bars, color, subplots, verdict_between, verdict_between_all
 
 GRANULARITY = (
     Column("model", "Model"),
@@ -116,11 +113,11 @@ def record_granularity(
         statement="A scale per channel is better than a scale per tensor.",
         source="R. Krishnamoorthi, Quantizing deep convolutional networks for efficient inference, 2018",
         source_url="https://arxiv.org/abs/1806.08342",
-        verdict=verdict_of_all(verdict_between(found, low=1.0) for found in against.values()),
-        evidence="The median test example's output error with a scale per tensor is {mlp-tensor-over-channel-8} (MLP), "
-        "{cnn-tensor-over-channel-8} (CNN) and {gpt-tensor-over-channel-8} (GPT) that with a scale per channel in "
-        "eight bits, and {mlp-tensor-over-channel-4}, {cnn-tensor-over-channel-4} and {gpt-tensor-over-channel-4} in "
-        "four.",
+        verdict=verdict_between_all(against.values(), low=1.0, strict=True),
+        evidence="Of the median test example, the output error with a scale per tensor was held against that with a "
+        "scale per channel. For the MLP it is {mlp-tensor-over-channel-8} as large in eight bits and "
+        "{mlp-tensor-over-channel-4} in four. For the CNN it is {cnn-tensor-over-channel-8} and "
+        "{cnn-tensor-over-channel-4}. For the GPT it is {gpt-tensor-over-channel-8} and {gpt-tensor-over-channel-4}.",
     )
 
 
@@ -169,10 +166,9 @@ def record_calibration(page: Page, found: Mapping[str, Scored]) -> None:
         source="after M. Nagel et al., A White Paper on Neural Network Quantization, 2021, who calibrate with "
         "unlabelled data",
         source_url="https://arxiv.org/abs/2106.08295",
-        verdict=verdict_of_all(verdict_between(found[label].change, low=-0.02) for label in (UNCALIBRATED, DARK)),
+        verdict=verdict_between_all((found[label].change for label in (UNCALIBRATED, DARK)), low=-0.02),
         evidence="With dynamic ranges the MLP's accuracy changed by {dynamic-change}. With fixed ranges from images "
-        "half as bright as those that came it changed by {dark-change}: the button needs the right examples. "
-        "The test allows two points in both.",
+        "half as bright as those that came it changed by {dark-change}. The test allows a loss of two points in both.",
     )
 
 
@@ -192,27 +188,25 @@ def record_tradeoffs(page: Page, sides: Tradeoffs) -> None:
         caption="Kullback-Leibler divergence of the GPT's next token from that of the float model, mean over the test "
         "sequences.",
     )
-    for name, by_label in sides.items():
-        _record_eight_bits(page, name, by_label[FLOAT], by_label[DYNAMIC])
+    changes = [_record_eight_bits(page, name, by_label[FLOAT], by_label[DYNAMIC]) for name, by_label in sides.items()]
     smaller = [by_label[FLOAT].stored / by_label[DYNAMIC].stored for by_label in sides.values()]
     page.claim(
         "four-times-smaller",
         statement="INT8 models are four times smaller.",
         source=sources.COURSE_QUANTIZATION,
         source_url=sources.COURSE_QUANTIZATION_URL,
-        verdict="supported" if all(3.6 <= each <= 4.4 for each in smaller) else "refuted",
-        evidence="With scales and float biases, what is stored shrank {mlp-smaller} (MLP), {cnn-smaller} (CNN) and "
-        "{gpt-smaller} (GPT). The test allows a tenth to either side of four; exactly four it never is.",
+        verdict=SUPPORTED if all(3.6 <= each <= 4.4 for each in smaller) else REFUTED,
+        evidence="With scales and float biases, the MLP shrank {mlp-smaller} and the CNN {cnn-smaller}. The GPT shrank "
+        "{gpt-smaller}. The test allows a tenth to either side of four.",
     )
     page.claim(
         "loss-below-one",
         statement="INT8 costs less than 1 % of accuracy.",
         source=sources.COURSE_QUANTIZATION,
         source_url=sources.COURSE_QUANTIZATION_URL,
-        verdict=_loss_below_one([by_label[DYNAMIC].accuracy for by_label in sides.values()]),
-        evidence="With 8 bits and dynamic ranges the test examples leave a loss of at most {mlp-loss-at-most} possible "
-        "for the MLP, {cnn-loss-at-most} for the CNN and {gpt-loss-at-most} for the GPT, each with 95 % confidence on "
-        "one side.",
+        verdict=verdict_between_all(changes, low=-0.01, strict=True),
+        evidence="With 8 bits and dynamic ranges the score of the MLP changed by {mlp-change} and that of the CNN by "
+        "{cnn-change}. That of the GPT changed by {gpt-change}. All three intervals must leave out a loss of a point.",
     )
 
 
@@ -222,7 +216,7 @@ def _tradeoff_row(name: str, label: str, each: Tradeoff) -> dict[str, Any]:
         "model": name.upper(),
         "version": label,
         "stored": each.stored,
-        "seconds": each.seconds,
+        "seconds": calls.zoo_pass(each.seconds, name, 64) if is_float else each.seconds,
         "score": each.accuracy.candidate,
         "change": None if is_float else _score_change(name, label, each),
         "error": None if is_float else each.output_error,
@@ -233,34 +227,14 @@ def _score_change(name: str, label: str, each: Tradeoff) -> Statistic:
     return accuracy_change(each.accuracy, f"change of the {name.upper()}'s score, {label}")
 
 
-def _record_eight_bits(page: Page, name: str, whole: Tradeoff, dynamic: Tradeoff) -> None:
-    called, accuracy = name.upper(), dynamic.accuracy
-    page.number(
-        f"{name}-smaller",
-        whole.stored / dynamic.stored,
-        unit="",
-        what=f"bytes of the float {called} over those with 8 bits, scales and biases included",
-    )
+def _record_eight_bits(page: Page, name: str, whole: Tradeoff, dynamic: Tradeoff) -> Statistic:
+    """Record what a model in eight bits takes and how fast it is, and return how its score changed."""
+    what = f"bytes of the float {name.upper()} over those with 8 bits, scales and biases included"
+    page.number(f"{name}-smaller", whole.stored / dynamic.stored, unit="", what=what)
     page.number(f"{name}-speedup", dynamic.speedup)
-    page.number(
-        f"{name}-loss-at-most",
-        max(0.0, _largest_loss(accuracy)),
-        unit="points",
-        what=f"largest loss of the {called} that its {accuracy.examples} test examples leave possible, one-sided with "
-        "95 % confidence",
-    )
-    page.number(f"{name}-change", _score_change(name, "8 bits dynamic", dynamic))
-
-
-def _largest_loss(accuracy: PairedAccuracy) -> float:
-    """Return the largest loss that the examples leave possible, one-sided with 95 % confidence; negative is a gain."""
-    return -paired_difference_interval(accuracy.gained, accuracy.lost, accuracy.examples, confidence=0.9).low
-
-
-def _loss_below_one(every: Sequence[PairedAccuracy]) -> str:
-    if any(each.interval.high < -0.01 for each in every):
-        return "refuted"
-    return "supported" if all(_largest_loss(each) < 0.01 for each in every) else "cannot tell here"
+    change = _score_change(name, DYNAMIC, dynamic)
+    page.number(f"{name}-change", change)
+    return change
 
 
 def record_pareto(page: Page, sides: Tradeoffs) -> None:
@@ -295,21 +269,48 @@ def record_pareto(page: Page, sides: Tradeoffs) -> None:
         alt="Three panels, one for each model, of test score over stored bytes: a point with an error bar each for "
         "float32, 8 bits, 4 bits, 2 bits, and 2 bits retrained.",
     )
-    for name, by_label in sides.items():
-        for key, label in (("two", TWO_BITS), ("learned", RETRAINED), ("four", FOUR_BITS)):
-            page.number(f"{name}-{key}", _score_change(name, label, by_label[label]))
     gpt = sides["gpt"]
-    recovered = 1 - gpt[RETRAINED].accuracy.difference / gpt[TWO_BITS].accuracy.difference
-    what = "part of the GPT's loss in two bits that training brought back"
-    page.number("gpt-recovered", recovered, unit="%", what=what)
-    page.word(
-        "recovers",
-        "most of it" if recovered > 0.5 else "some of it" if recovered > 0.1 else "nothing",
-        because="{gpt-recovered} of the loss was recovered; more than half counts as most",
-    )
+    for key, label in (("two", TWO_BITS), ("learned", RETRAINED), ("four", FOUR_BITS)):
+        page.number(f"gpt-{key}", _score_change("gpt", label, gpt[label]))
+    _record_recovered(page, *(_score_change("gpt", label, gpt[label]) for label in (TWO_BITS, RETRAINED)))
     share = gpt[RETRAINED].stored / gpt[FLOAT].stored
     what = "bytes of the GPT with two-bit weights over those in float32"
     page.number("gpt-two-bytes", share, unit="%", what=what)
+
+
+def _record_recovered(page: Page, rounded: Statistic, trained: Statistic) -> None:
+    """Record how much of what two bits cost the GPT training brought back, if they are proven to cost it anything."""
+    if verdict_between(rounded, high=0.0, strict=True) != SUPPORTED:
+        because = "two bits changed the score by {gpt-two}, so that there may be no loss to recover"
+        page.word("recovers", CANNOT_TELL, because=because)
+        return
+    recovered = recovered_share(rounded, trained)
+    page.number("gpt-recovered", recovered)
+    page.word(
+        "recovers",
+        word_between(recovered, {"most of it": (0.5, None), "some of it": (0.1, 0.5), "hardly any of it": (None, 0.1)}),
+        because="{gpt-recovered} of the loss was recovered; more than half counts as most, up to a tenth as hardly any",
+    )
+
+
+def recovered_share(rounded: Statistic, trained: Statistic) -> Statistic:
+    """Return which part of the loss by rounding is gone after training; below 0 the loss grew.
+
+    The interval holds what the intervals of both make of it, each by itself, in quadrature.
+
+    Args:
+        rounded: change of the score by rounding, with an interval below 0.
+        trained: change of the score after training.
+    """
+    value = 1 - trained.median / rounded.median
+    by_trained = sorted(1 - end / rounded.median for end in (trained.interval.low, trained.interval.high))
+    by_rounded = sorted(1 - trained.median / end for end in (rounded.interval.low, rounded.interval.high))
+    down, up = (math.hypot(by_trained[at] - value, by_rounded[at] - value) for at in (0, 1))
+    name = "part of the GPT's loss in two bits that training brought back"
+    how = {**trained.how, "statistic": "one less the ratio of two paired differences"}
+    bounds = Interval(value - down, value + up, min(rounded.interval.confidence, trained.interval.confidence))
+    samples = tuple(1 - each / rounded.median for each in trained.samples)
+    return Statistic(name, samples, "%", how, value=value, bounds=bounds)
 
 
 @dataclass(frozen=True)
@@ -338,17 +339,8 @@ def mixed_versions(
     }
 
 
-def layer_times(gpt: Module) -> list[LayerReport]:
-    """Return what dynamic eight bits do to each layer of the GPT on 64 sequences."""
-    return layer_report(gpt, quantize_model(gpt), models.example("gpt", 64))
-
-
 def record_mixed(
-    page: Page,
-    scan: Sequence[Sensitivity],
-    right: npt.NDArray[np.bool_],
-    found: Mapping[float, MixedVersion],
-    reports: Sequence[LayerReport],
+    page: Page, scan: Sequence[Sensitivity], right: npt.NDArray[np.bool_], found: Mapping[float, MixedVersion]
 ) -> None:
     """Show which layers suffer most from two bits, what it brings to leave them in float, and the claim on it.
 
@@ -357,7 +349,6 @@ def record_mixed(
         scan: the error with each layer alone in two bits.
         right: which test examples the float model gets right.
         found: the mixed versions, none and a fifth of the saved bytes given back among them.
-        reports: of all layers in eight bits.
     """
     figure, ax = subplots(height=3.0)
     errors = [quantity(row.error, "%", f"output error with only {row.name} in two bits") for row in scan]
@@ -391,20 +382,13 @@ def record_mixed(
     )
     page.number("mixed-gain", gain)
     page.number("mixed-kept", len(fifth.kept), unit="1", what="layers left in float for a fifth of the bytes saved")
-    page.number("all-layers", len(reports), unit="1", what="layers of the GPT that can be quantized")
-    page.number(
-        "slower-layers",
-        sum(row.quantized_seconds > row.float_seconds for row in reports),
-        unit="1",
-        what="of them, slower with eight bits than in float32, by the median",
-        derived=True,
-    )
+    page.number("all-layers", len(scan), unit="1", what="layers of the GPT that can be quantized")
     page.claim(
         "quantize-everything",
         statement="It is best to quantize everything.",
         source="after B. Jacob et al., 2018, whose networks run on integers throughout",
         source_url="https://arxiv.org/abs/1712.05877",
-        verdict="refuted" if gain.interval.low > 0 else "supported" if gain.interval.high < 0 else "cannot tell here",
-        evidence="With two-bit weights the GPT's score changed by {mixed-gain} when {mixed-kept} of its {all-layers} "
-        "layers stayed in float. In eight bits, {slower-layers} of them took longer than in float32, by the median.",
+        verdict=verdict_between(gain, high=0.0, strict=True),
+        evidence="Of the GPT's {all-layers} layers in two bits, {mixed-kept} were left in float. "
+        "That changed its score by {mixed-gain}.",
     )

@@ -11,10 +11,22 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.measuring import Measurement, Statistic, checked_neighbours
-from tinytorch.perf.measuring.comparison import CANNOT_TELL, Comparison, compare_paired, interval_verdict, judged
+from tinytorch.perf.measuring import Measurement, Statistic, checked_neighbours, ratio
+from tinytorch.perf.measuring.comparison import (
+    EQUIVALENT,
+    FASTER,
+    SLOWER,
+    Comparison,
+    Verdict,
+    compare_paired,
+    interval_verdict,
+    judged,
+)
+from tinytorch.perf.measuring.judge import CANNOT_TELL, SUPPORTED, corrected, verdict_between
+from tinytorch.perf.measuring.measurement import conditions_of_processes
 from tinytorch.perf.measuring.statistics import Interval, independent
 from tinytorch.perf.quantization import PairedAccuracy, paired_accuracy
+from tinytorch.perf.quantization.tradeoff import accuracy_change
 
 #: Processes of each run below which no verdict is given: of 4 and 4 the widest interval holds with 97 %, and nothing
 #: is left for a correction for several comparisons.
@@ -53,12 +65,19 @@ def compare_processes(
     before, after = _values(baseline, references and references[0]), _values(candidate, references and references[1])
     differences = np.sort((before[:, None] - after[None, :]).ravel())
     low, high, reached = _ends(differences, before.size, after.size, confidence)
-    verdict, because = interval_verdict(low, high, delta)
+    bounds = Interval(math.exp(low), math.exp(high), reached)
+    verdict, because = interval_verdict(bounds, delta)
     fewest = min(before.size, after.size)
     if fewest < FEWEST_PROCESSES or reached < confidence:
         needed = max(FEWEST_PROCESSES, fewest + 1)
         verdict, because = CANNOT_TELL, f"{fewest} processes of a run are too few to tell: {needed} or more may"
-    how = {"statistic": "Hodges-Lehmann", "processes": [before.size, after.size], "by": _words(references)}
+    how = {
+        **conditions_of_processes(baseline, candidate),
+        "samples_are": "pairs of processes",
+        "statistic": "Hodges-Lehmann",
+        "processes": [before.size, after.size],
+        "by": _words(references),
+    }
     middle = float(np.median(differences))
     ratio = Statistic(
         f"{names[0]} / {names[1]}",
@@ -66,7 +85,7 @@ def compare_processes(
         "",
         how,
         value=math.exp(middle),
-        bounds=Interval(math.exp(low), math.exp(high), reached),
+        bounds=bounds,
     )
     wins = int((differences > 0).sum())
     return Comparison(
@@ -119,8 +138,17 @@ SizeVerdict = Literal["smaller", "larger", "as large", "cannot tell here"]
 AccuracyVerdict = Literal["better", "worse", "as good", "cannot tell here"]
 SMALLER: Final = "smaller"
 LARGER: Final = "larger"
+AS_LARGE: Final = "as large"
 BETTER: Final = "better"
 WORSE: Final = "worse"
+AS_GOOD: Final = "as good"
+#: What a verdict on a ratio of times is called where the ratio is one of bytes.
+_SIZE_VERDICTS: dict[Verdict, SizeVerdict] = {
+    FASTER: SMALLER,
+    SLOWER: LARGER,
+    EQUIVALENT: AS_LARGE,
+    CANNOT_TELL: CANNOT_TELL,
+}
 #: Relative difference of time or memory that does not matter unless one says so.
 DELTA = 0.01
 #: Difference of accuracy, as a share, that does not matter unless one says so: the zoo's 360 test digits can tell two
@@ -185,7 +213,6 @@ def compare(
     accuracy_delta: float = ACCURACY_DELTA,
     confidence: float = 0.95,
     compared: int = 1,
-    seed: int = 0,
 ) -> Change:
     """Return speedup, memory reduction and accuracy difference of a candidate, each with interval and verdict.
 
@@ -199,7 +226,6 @@ def compare(
         accuracy_delta: difference of accuracy, as a share, that does not matter.
         confidence: coverage of all intervals of times together, if ``compared`` comparisons are made (Bonferroni).
         compared: how many comparisons of times the confidence is shared by.
-        seed: of the bootstrap.
 
     Raises:
         ValueError: if they have no batch size in common, did other tasks or on other examples, or a number is out of
@@ -212,10 +238,10 @@ def compare(
             f"candidate must have one of the baseline's batch sizes {baseline.batches}, but has {candidate.batches}"
         )
     in_turns = baseline.run == candidate.run
-    each = 1 - (1 - confidence) / compared
+    each = corrected(confidence, compared)
     if in_turns:
         margin = DELTA if delta is None else delta
-        speedups = {size: _in_turns(baseline, candidate, size, margin, each, compared, seed) for size in batches}
+        speedups = {size: _in_turns(baseline, candidate, size, margin, each, compared) for size in batches}
     else:
         margin = DELTA_BETWEEN_RUNS if delta is None else delta
         speedups = {size: _apart(baseline, candidate, size, margin, each, compared) for size in batches}
@@ -255,35 +281,20 @@ def _check_comparable(baseline: Performance, candidate: Performance, compared: i
 
 
 def _in_turns(
-    baseline: Performance,
-    candidate: Performance,
-    batch: int,
-    delta: float,
-    confidence: float,
-    compared: int,
-    seed: int,
+    baseline: Performance, candidate: Performance, batch: int, delta: float, confidence: float, compared: int
 ) -> Comparison:
     """Return the comparison of neighbouring times: of the pairs of one process, or of several processes."""
     before, after = baseline.times[batch], candidate.times[batch]
     names = (baseline.name, candidate.name)
     if len(before) == 1 and len(after) == 1:
-        made = compare_paired(before[0], after[0], delta, confidence=confidence, seed=seed)
+        made = compare_paired(before[0], after[0], delta, confidence=confidence)
         return replace(made, compared=compared)
-    logs = []
+    medians = []
     for old, new in zip(before, after, strict=True):
         checked_neighbours(old, new)
-        logs.append(float(np.median(np.log(old.samples) - np.log(new.samples))))
-    return judged(
-        np.array(logs),
-        names,
-        delta,
-        confidence,
-        seed,
-        found=independent(len(logs)),
-        compared=compared,
-        pairs_are="processes",
-        how={"processes": len(logs)},
-    )
+        medians.append(math.exp(np.median(np.log(old.samples) - np.log(new.samples))))
+    ratios = Measurement(" / ".join(names), tuple(medians), "", conditions_of_processes(before, after))
+    return judged(ratios, names, delta, confidence, compared=compared, pairs_are="processes")
 
 
 def kept_of_product(
@@ -302,13 +313,17 @@ def kept_of_product(
         if len(measured) != 1:
             raise ValueError(f"performances must be of one process, but {name!r} has {len(measured)}")
         times[name] = measured[0]
-        if name != baseline:
-            checked_neighbours(times[baseline], measured[0])
-    logs = {name: np.log(one.samples) for name, one in times.items()}
-    gained = logs[baseline] - logs[combined]
-    expected = sum(logs[baseline] - logs[part] for part in parts)
+    gained, *gains = (ratio(times[baseline], times[name]) for name in (combined, *parts))
+    samples = gained.samples / np.prod([one.samples for one in gains], axis=0)
+    # What disturbed one of the ratios, or may differ between its repeats, counts in what is made of all.
+    known = [one.how for one in (gained, *gains)]
+    how = dict(gained.how)
+    if all("cpu_per_wall" in one for one in known):
+        how["cpu_per_wall"] = min(one["cpu_per_wall"] for one in known)
+    if all("between_repeats" in one for one in known):
+        how["between_repeats"] = math.hypot(*(one["between_repeats"] for one in known))
     name = f"speedup of {combined} over the product of those of {' and '.join(parts)}"
-    return Measurement(name, tuple(np.exp(gained - expected).tolist()), "", times[baseline].how)
+    return Measurement(name, tuple(samples.tolist()), "", how)
 
 
 def _apart(
@@ -332,13 +347,7 @@ def _size_change(before: Measurement, after: Measurement) -> SizeChange:
     """Return the ratio of the medians, and a verdict on the ratios of all calls."""
     value = before.median / after.median
     low, high = before.minimum / after.maximum, before.maximum / after.minimum
-    verdict: SizeVerdict = "cannot tell here"
-    if low > 1 + DELTA:
-        verdict = SMALLER
-    elif high < 1 / (1 + DELTA):
-        verdict = LARGER
-    elif low >= 1 / (1 + DELTA) and high <= 1 + DELTA:
-        verdict = "as large"
+    verdict = _SIZE_VERDICTS[interval_verdict(Interval(low, high, 1.0), DELTA)[0]]
     how = {**before.how, "statistic": "ratio of medians", "interval_by": "extremes of the calls"}
     ratio = Statistic(f"{before.name} / {after.name}", (value,), "", how, value=value, bounds=Interval(low, high, 1.0))
     return SizeChange(ratio, verdict)
@@ -350,9 +359,9 @@ def _accuracy(
     if baseline.correct is None or candidate.correct is None:
         return None, None
     paired = paired_accuracy(baseline.correct, candidate.correct)
-    low, high = paired.interval.low, paired.interval.high
-    if low > delta:
+    change = accuracy_change(paired, f"accuracy of {candidate.name} less that of {baseline.name}")
+    if verdict_between(change, low=delta, strict=True) == SUPPORTED:
         return paired, BETTER
-    if high < -delta:
+    if verdict_between(change, high=-delta, strict=True) == SUPPORTED:
         return paired, WORSE
-    return paired, "as good" if -delta <= low and high <= delta else "cannot tell here"
+    return paired, AS_GOOD if verdict_between(change, -delta, delta) == SUPPORTED else CANNOT_TELL

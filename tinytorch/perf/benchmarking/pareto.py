@@ -6,10 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tinytorch.perf.benchmarking.comparing import ACCURACY_DELTA, BETTER, DELTA, LARGER, SMALLER, WORSE, Change, compare
+from tinytorch.perf.benchmarking.comparing import (
+    ACCURACY_DELTA,
+    AS_GOOD,
+    AS_LARGE,
+    BETTER,
+    DELTA,
+    LARGER,
+    SMALLER,
+    WORSE,
+    Change,
+    compare,
+)
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.comparison import FASTER, SLOWER
+from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER
 from tinytorch.perf.measuring.model_io import MIB
 
 if TYPE_CHECKING:
@@ -43,8 +54,9 @@ def pareto_front(
     """Return the front of time, peak memory and accuracy.
 
     A model dominates another if it is proven better at one of the three, by more than does not matter, and proven not
-    to be worse at the others by more than that. Each pair of models is compared in both directions, corrected for the
-    number of pairs, so that all statements hold together with 95 %.
+    to be worse at the others by more than that. Each pair of models is compared in both directions, and times are
+    corrected for the number of pairs, so that all that is said of them holds together with 95 %. Memory is counted;
+    each statement on accuracy holds with 95 % by itself.
 
     Args:
         performances: of one `benchmark_suite`, by name.
@@ -85,7 +97,7 @@ def pareto_front(
 def _dominates(change: Change, batch: int) -> bool:
     """Return whether the candidate is proven better at one thing and proven not worse at the others."""
     speed, memory, accuracy = change.speedups[batch].verdict, change.memory.verdict, change.accuracy_verdict
-    fine = speed in (FASTER, "equivalent") and memory in (SMALLER, "as large") and accuracy in (None, BETTER, "as good")
+    fine = speed in (FASTER, EQUIVALENT) and memory in (SMALLER, AS_LARGE) and accuracy in (None, BETTER, AS_GOOD)
     return fine and (speed == FASTER or memory == SMALLER or accuracy == BETTER)
 
 

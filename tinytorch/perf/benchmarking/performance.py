@@ -98,6 +98,11 @@ def pooled(processes: tuple[Measurement, ...]) -> Measurement:
         return processes[0]
     medians = tuple(one.median for one in processes)
     first = processes[0]
-    how = {**first.how, "statistic": "median of the processes' medians", "processes": len(processes)}
+    how = {
+        **first.how,
+        "samples_are": "processes",
+        "statistic": "median of the processes' medians",
+        "processes": len(processes),
+    }
     value, bounds = float(np.median(medians)), median_interval(medians)
     return Statistic(first.name, medians, first.unit, how, value=value, bounds=bounds)

@@ -16,6 +16,7 @@ from scipy.special import betainc
 from tinytorch.perf.benchmarking.performance import share_right
 from tinytorch.perf.benchmarking.variants import Task, Variant, task_of, variant_of
 from tinytorch.perf.measuring import Measurement, collector_off
+from tinytorch.perf.measuring.repeats import as_repeated
 from tinytorch.perf.measuring.statistics import Samples, checked
 
 #: LoadGen's, which are no settings there either.
@@ -332,7 +333,7 @@ def _judged(
     if not issued.latencies:
         raise ValueError(f"at_most_seconds {limits.at_most_seconds:g} must be long enough for one query")
     how = {"scenario": scenario, "least_seconds": limits.least_seconds, "seed": seed, "samples": issued.samples}
-    latencies = Measurement(f"latency, {scenario}", tuple(issued.latencies), "s", how)
+    latencies = as_repeated(Measurement(f"latency, {scenario}", tuple(issued.latencies), "s", how))
     count = issued.samples if scenario == OFFLINE else latencies.n
     missing: int | None = max(0, limits.queries - count)
     because = [] if not missing else [f"{missing} of {limits.queries} queries are missing"]

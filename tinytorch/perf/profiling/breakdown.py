@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tinytorch.perf.events.stream import SHORT, Event, OpKey, Profile, inside, layer_groups, module_classes, op_groups
+from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.measuring.text_table import Column, mebibytes, milliseconds, number, percent, whole
 from tinytorch.perf.roofline.placement import Placed
 
@@ -221,6 +223,29 @@ def amdahl(share: float, speedup: float) -> float:
         raise ValueError(f"speedup must be above 0, not {speedup}; above 1 is faster")
     left = (1 - share) + share / speedup
     return 1 / left if left else math.inf
+
+
+def predicted_speedup(share: Measurement, speedup: Measurement | None, name: str) -> Statistic:
+    """Return `amdahl` of a measured share and a measured speedup of that part; None bounds it by a part without time.
+
+    The interval holds what the intervals of both make of the prediction, each by itself, in quadrature on the log
+    scale, because the two were not taken in turns.
+
+    Raises:
+        ValueError: as `amdahl` does.
+    """
+    times = math.inf if speedup is None else speedup.median
+    value = amdahl(share.median, times)
+    shares = [min(max(end, 0.0), 1.0) for end in (share.interval.low, share.interval.high)]
+    moved = [sorted(math.log(amdahl(end, times) / value) for end in shares)]
+    if speedup is not None:
+        ends = (speedup.interval.low, speedup.interval.high)
+        moved.append(sorted(math.log(amdahl(share.median, end) / value) for end in ends))
+    low, high = (value * math.exp(sign * math.hypot(*(one[at] for one in moved))) for at, sign in ((0, -1), (1, 1)))
+    confidence = min(one.interval.confidence for one in (share, speedup) if one is not None)
+    samples = tuple(amdahl(min(max(each, 0.0), 1.0), times) for each in share.samples)
+    how = {**share.how, "statistic": "Amdahl's law of the median"}
+    return Statistic(name, samples, "", how, value=value, bounds=Interval(low, high, confidence))
 
 
 def amdahl_of_parts(seconds: Sequence[float], ratios: Sequence[float]) -> float:

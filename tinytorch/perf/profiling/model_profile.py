@@ -7,7 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.flops import loss_of
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.model_io import callable_of, undisturbed, zeros_for
-from tinytorch.perf.profiling.passes import TrainingLatency
 from tinytorch.perf.profiling.profiler import Profiler
-from tinytorch.perf.roofline.bounds import Verdict
 
 
 def made_by(target: str) -> Any:
@@ -75,7 +73,7 @@ def _sentence(error: BaseException) -> str:
 
 SCHEMA_NAME = "tinytorch-profile"
 #: Rises whenever a reader of the JSON would have to change.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Json = dict[str, Any]
 LossFunction = Callable[[Any], Tensor]
@@ -131,15 +129,13 @@ def _written(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold: measurements as median, interval and samples, verdicts as their fields."""
+    """Return what JSON can hold: measurements as median, interval and samples, other dataclasses as their fields."""
     if isinstance(value, Measurement):
         low, high, confidence = value.interval.low, value.interval.high, value.interval.confidence
         interval = None if math.isnan(confidence) else {"low": low, "high": high, "confidence": confidence}
         return {"median": value.median, "unit": value.unit, "interval": interval, "samples": list(value.samples)}
-    if isinstance(value, TrainingLatency):
-        return {name: _plain(getattr(value, name)) for name in ("forward", "backward", "total")}
-    if isinstance(value, Verdict):
-        return asdict(value)
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return value

@@ -19,6 +19,7 @@ from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import Ceilings, store
 from tinytorch.perf.measuring import Measurement, collector_off, current_blas_threads, measure, sample
 from tinytorch.perf.measuring.model_io import MIB, callable_of, checked_shape, parameters_of, undisturbed, zeros_for
+from tinytorch.perf.measuring.repeats import as_repeated
 from tinytorch.perf.roofline.placement import checked_threads, place
 
 #: Samples of a pass, at most; fewer when its seconds are over, never below six.
@@ -172,7 +173,8 @@ def training_latency(model: Any, value: Tensor, loss_fn: LossFunction) -> Traini
     }
 
     def measurement(name: str, nanoseconds: Sequence[int]) -> Measurement:
-        return Measurement(f"{name} of {type(model).__name__}", tuple(ns * 1e-9 for ns in nanoseconds), "s", how)
+        seconds = tuple(ns * 1e-9 for ns in nanoseconds)
+        return as_repeated(Measurement(f"{name} of {type(model).__name__}", seconds, "s", how))
 
     return TrainingLatency(
         measurement("recorded forward", [forward for forward, _ in steps]),

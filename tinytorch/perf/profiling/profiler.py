@@ -302,7 +302,8 @@ class Profiler:
         second in 1e6; ``computational_efficiency``, the rate over the FP32 peak that this machine was measured
         to have for as many BLAS threads; ``share_of_roof`` (a Measurement) of what intensity and cache level
         allow; ``bottleneck``, with ``is_memory_bound is_compute_bound is_overhead_bound``, and the ``verdict``
-        behind it (see `bounds.Verdict`); and the keys of `measure_memory`, for this input.
+        behind it (see `bounds.Verdict`), which may also be "none" or "unclear"; and the keys of
+        `measure_memory`, for this input.
 
         Ceilings that are neither given nor kept from earlier are measured first, which takes some seconds.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tinytorch.perf.events.stream import Event, Profile, recording
 from tinytorch.perf.measuring import Measurement, collector_off, current_blas_threads
+from tinytorch.perf.measuring.repeats import as_repeated
 
 #: Runs before the first that counts.
 WARM_RUNS = 3
@@ -18,19 +19,24 @@ def shares(
 ) -> dict[str, Measurement]:
     """Return, for each part, the share (0 to 1) of the ops' time that the events it accepts take.
 
-    Each of ``repeats`` runs is recorded anew and gives one sample. The time between ops belongs to no part.
+    Each of ``repeats`` runs is recorded anew and gives one sample of each part, so that parts can be compared run by
+    run. The time between ops belongs to no part.
 
     Raises:
         ValueError: if ``repeats`` is below 1 or the run makes no op.
     """
     profiles, how = _recorded(run, repeats)
+    names = {part: f"share of {part}" for part in parts}
     found: dict[str, Measurement] = {}
-    for name, accepts in parts.items():
+    for part, accepts in parts.items():
         samples = [
             sum(event.self_ns for event in profile.events if accepts(event)) * 1e-9 / profile.op_seconds
             for profile in profiles
         ]
-        found[name] = Measurement(f"share of {name}", tuple(samples), "%", how)
+        beside = [name for other, name in names.items() if other != part]
+        turns = {"interleaved_with": beside} if beside else {}
+        taken = Measurement(names[part], tuple(samples), "%", {**how, **turns})
+        found[part] = as_repeated(taken, is_share=True)
     return found
 
 
@@ -42,15 +48,15 @@ def time_between_ops(run: Callable[[], Any], repeats: int = 15) -> Measurement:
     """
     profiles, how = _recorded(run, repeats)
     samples = [1 - profile.op_seconds / profile.wall_seconds for profile in profiles]
-    return Measurement("share of the time between ops", tuple(samples), "%", how)
+    return as_repeated(Measurement("share of the time between ops", tuple(samples), "%", how), is_share=True)
 
 
 def _recorded(run: Callable[[], Any], repeats: int) -> tuple[list[Profile], dict[str, Any]]:
     """Return `recordings` of a run, and the conditions under which they were taken."""
     start = cpu_and_wall()
     profiles = recordings(run, repeats)
-    how = {"runs": repeats, "warmup_runs": WARM_RUNS, "blas_threads": current_blas_threads()}
-    return profiles, {**how, "cpu_per_wall": _cpu_per_wall(start)}
+    how = {"runs": repeats, "warmup_runs": WARM_RUNS, "garbage_collector": "off"}
+    return profiles, {**how, "blas_threads": current_blas_threads(), "cpu_per_wall": _cpu_per_wall(start)}
 
 
 def cpu_and_wall() -> tuple[int, int]:
@@ -86,12 +92,13 @@ def recordings(run: Callable[[], Any], repeats: int = 15) -> list[Profile]:
     for _ in range(WARM_RUNS):
         run()
     profiles = []
-    for _ in range(repeats):
-        with recording() as recorded:
-            run()
-        if not recorded.profile.events:
-            raise ValueError("run must make at least one op through the seam, but made none")
-        profiles.append(recorded.profile)
+    with collector_off():
+        for _ in range(repeats):
+            with recording() as recorded:
+                run()
+            if not recorded.profile.events:
+                raise ValueError("run must make at least one op through the seam, but made none")
+            profiles.append(recorded.profile)
     return profiles
 
 
@@ -115,4 +122,4 @@ def single_calls(function: Callable[[], Any], name: str, calls: int) -> Measurem
             function()
             seconds.append((time.perf_counter_ns() - start) * 1e-9)
         how = one_by_one(began)
-    return Measurement(name, tuple(seconds), "s", how)
+    return as_repeated(Measurement(name, tuple(seconds), "s", how))

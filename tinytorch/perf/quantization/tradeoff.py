@@ -97,7 +97,7 @@ def _divergence(expected: Array, got: Array, name: str, label: str) -> Statistic
         f"divergence of the next token, {label}",
         tuple(float(value) for value in by_sequence),
         "nats",
-        {"statistic": "mean over sequences", "interval": "bootstrap"},
+        {"samples_are": "sequences", "statistic": "mean over sequences", "interval": "bootstrap"},
         value=float(by_sequence.mean()),
         bounds=mean_interval(by_sequence),
     )
@@ -110,7 +110,12 @@ def accuracy_change(accuracy: PairedAccuracy, name: str) -> Statistic:
     """
     kept = accuracy.examples - accuracy.gained - accuracy.lost
     samples = (1.0,) * accuracy.gained + (-1.0,) * accuracy.lost + (0.0,) * kept
-    how = {"statistic": "mean of paired differences", "interval": "Tango 1998", "p_value": accuracy.p_value}
+    how = {
+        "samples_are": "examples",
+        "statistic": "mean of paired differences",
+        "interval": "Tango 1998",
+        "p_value": accuracy.p_value,
+    }
     return Statistic(name, samples, "points", how, value=accuracy.difference, bounds=accuracy.interval)
 
 
@@ -132,4 +137,5 @@ def error_ratios(model: Module, worse: Module, better: Module, name: str) -> Mea
     if not below.all():
         raise ValueError("better must differ from model on every test example, but some outputs are equal")
     ratios = errors(worse) / below
-    return Measurement(f"output error over output error, {name}", tuple(ratios.tolist()), "", {"examples": len(ratios)})
+    how = {"samples_are": "examples"}
+    return Measurement(f"output error over output error, {name}", tuple(ratios.tolist()), "", how)

@@ -1,0 +1,27 @@
+"""Calls that several pages time, by the same names, so that the book can tell where their intervals contradict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.roofline.placement import Placed
+
+
+def of_call(seconds: Measurement, call: str) -> Measurement:
+    """Return the times of a call with its name among their conditions; what is made of them is no time of the call.
+
+    Pages that time one call, on equal operands and one thread, must give it one name. The build compares them: see
+    `measured_book.records.agreement`.
+    """
+    return replace(seconds, how={**seconds.how, "call": call})
+
+
+def zoo_pass(seconds: Measurement, model: str, batch: int) -> Measurement:
+    """Return the times of a forward pass by NumPy of the zoo's ``model``, with the call's name."""
+    return of_call(seconds, f"forward pass of the zoo's {model.upper()}, batch of {batch}, by NumPy")
+
+
+def on_a_million(placed: Placed) -> Placed:
+    """Return an operation on matrices 1,024 wide, by NumPy, with the call's name."""
+    return replace(placed, seconds=of_call(placed.seconds, f"{placed.name}, 1,024 wide, by NumPy"))
