@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.perf.made_ceilings import LEVELS, PEAK, spread
-from tinytorch.perf.roofline.bounds import Bottleneck, Demand, Prediction, Verdict
+from tinytorch.perf.roofline.bounds import Bottleneck, Demand, Prediction, Slope, Verdict, share_of
 from tinytorch.perf.roofline.placement import Placed
 
 _BANDWIDTHS = {name: bandwidth for name, _, bandwidth in LEVELS}
@@ -24,10 +24,9 @@ def made_place(
     arithmetic, moving = operations / PEAK, traffic / _BANDWIDTHS[level]
     roof = max(arithmetic, moving)
     seconds = replace(spread(roof / of_roof, "s", noise), how={"blas_threads": 1})
-    compute, memory, overhead = (
-        Prediction(part, part, part, part / seconds.median, part / seconds.median, part / seconds.median)
-        for part in (arithmetic, moving, 1e-6)
-    )
-    demand = Demand(operations, 0, traffic, 1, traffic, level, ((traffic, 1),))
+    alone = (spread(part, "s") for part in (arithmetic, moving, 1e-6))
+    compute, memory, overhead = (Prediction(part, share_of(part, seconds, "share")) for part in alone)
+    demand = Demand(operations, 0, traffic, 1, traffic, ((traffic, 1),))
     verdict = Verdict(bottleneck, compute, memory, overhead, of_roof)
-    return Placed(name, demand, seconds, roof, (roof, roof), verdict)
+    slope = Slope(level, level, spread(_BANDWIDTHS[level], "B/s"))
+    return Placed(name, demand, seconds, spread(roof, "s"), slope, verdict)

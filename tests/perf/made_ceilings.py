@@ -21,8 +21,8 @@ OP, KERNEL = 1e-6, 0.5e-6
 
 
 def spread(value: float, unit: str, noise: float = 0.0) -> Measurement:
-    """Return seven samples whose median is ``value`` and whose ends are ``noise`` of it away."""
-    return Measurement("made", tuple(value * (1 + noise * k / 3) for k in range(-3, 4)), unit)
+    """Return seven samples whose median is ``value`` and whose ends are ``noise`` of it away, in no order."""
+    return Measurement("made", tuple(value * (1 + noise * k / 3) for k in (-3, -2, 3, -1, 1, 0, 2)), unit)
 
 
 def made_ceilings(noise: float = 0.0, threads: int | None = None, peak: float = PEAK, scale: float = 1.0) -> Ceilings:
@@ -70,4 +70,4 @@ def placed(name: str, rows: int, of_roof: float, noise: float = 0.05) -> Placed:
         time = dataclasses.replace(spread(seconds, "s", noise), how=how)
         return place(name, recorded.profile.events, time, made_ceilings(threads=1))
 
-    return at(at(1.0).roof_seconds / of_roof)
+    return at(at(1.0).roof.median / of_roof)

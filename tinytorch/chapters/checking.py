@@ -7,7 +7,8 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any, TypeVar
 
-from tinytorch.perf.measuring.comparison import CANNOT_TELL, FASTER, Comparison
+from tinytorch.perf.measuring.comparison import FASTER, Comparison
+from tinytorch.perf.measuring.judge import CANNOT_TELL
 
 Answer = TypeVar("Answer", bound=Callable[..., Any])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -24,6 +25,18 @@ def test_the_parts_of_a_profile_sum_to_the_whole() -> None:
     assert profile.in_ops == pytest.approx(6e-3, rel=0.1)
     crowded = _profile(10e-3, {"linear": 15e-3}, 99e-3)
     assert (crowded.between, crowded.work) == (0, 0)
+
+
+def test_shares_of_a_profile_are_those_of_its_turns_and_carry_the_least_core_of_any_op() -> None:
+    made = _profile(10e-3, {"linear": 6e-3}, 2e-3)
+    (op, seconds), *_ = made.by_op.items()
+    busy = replace(seconds, how={**seconds.how, "cpu_per_wall": 0.5})
+    found = replace(made, by_op={op: busy}).shares()
+    assert found["between"].n == made.seconds.n
+    assert found["between"].median == pytest.approx(0.4, rel=0.01)
+    assert found["work"].median + found["calls"].median == pytest.approx(0.6, rel=0.01)
+    assert found["rest"].samples == pytest.approx([1 - share for share in found["work"].samples])
+    assert {share.how["cpu_per_wall"] for share in found.values()} == {0.5}
 
 
 def test_half_of_the_ops_and_a_third_of_the_roof() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from tinytorch.chapters.distributed.step_times import Overlap, Scaling, Way
@@ -10,8 +12,16 @@ from tinytorch.perf.measuring import Measurement
 ROUNDS = 20
 
 
-def made_steps(seconds: dict[str, float], noise: float = 0.005, marked: tuple[str, ...] = ()) -> dict[str, Measurement]:
-    """Return steps of about these seconds that took turns; those of ``marked`` names had to share cores."""
+def made_steps(
+    seconds: dict[str, float],
+    noise: float = 0.005,
+    marked: tuple[str, ...] = (),
+    cpu_per_wall: Mapping[str, float] | None = None,
+) -> dict[str, Measurement]:
+    """Return steps of about these seconds that took turns; those of ``marked`` names had to share cores.
+
+    Each had a whole core but for what ``cpu_per_wall`` says by name.
+    """
     draw = np.random.default_rng(0)
     return {
         name: Measurement(
@@ -21,7 +31,7 @@ def made_steps(seconds: dict[str, float], noise: float = 0.005, marked: tuple[st
             {
                 "interleaved_with": [other for other in seconds if other != name],
                 "oversubscribed": name in marked,
-                "cpu_per_wall": 0.99,
+                "cpu_per_wall": (cpu_per_wall or {}).get(name, 0.99),
                 "minor_page_faults_per_call": 3.2,
             },
         )
@@ -29,10 +39,17 @@ def made_steps(seconds: dict[str, float], noise: float = 0.005, marked: tuple[st
     }
 
 
-def made_scaling(way: Way, seconds: dict[int, float], noise: float = 0.005, cores: int = 64) -> Scaling:
+def made_scaling(
+    way: Way,
+    seconds: dict[int, float],
+    noise: float = 0.005,
+    cores: int = 64,
+    cpu_per_wall: Mapping[int, float] | None = None,
+) -> Scaling:
     """Return steps by number of ranks; more of them than ``cores`` had to share these."""
     marked = tuple(str(count) for count in seconds if count > cores)
-    steps = made_steps({str(count): value for count, value in seconds.items()}, noise, marked)
+    had = {str(count): share for count, share in (cpu_per_wall or {}).items()}
+    steps = made_steps({str(count): value for count, value in seconds.items()}, noise, marked, had)
     return Scaling(way, "gpt", 8, {int(count): one for count, one in steps.items()})
 
 

@@ -51,8 +51,9 @@ def test_a_prediction_and_a_measurement_never_look_alike() -> None:
     assert [row["kept"]["kind"] for row in rows] == ["counted", "counted"]
     assert rows[1]["state"]["kind"] == "modelled"
     assert rows[0]["error"]["value"] == pytest.approx(1 / 1.03 - 1)
-    assert made["worst-split"]["word"] == "data, 2 ranks"
+    assert made["worst-error"]["value"] == pytest.approx(rows[1]["error"]["value"])
     assert made["worst-size"]["value"] == pytest.approx(abs(made["worst-error"]["value"]))
+    assert made["worst-size"]["interval"]["low"] == pytest.approx(-made["worst-error"]["interval"]["high"])
     assert made["link-beta"]["unit"] == "s/B"
     assert made["gpt-rate"]["unit"] == "FLOP/s"
 

@@ -37,6 +37,9 @@ def test_each_split_of_a_real_step_stands_beside_its_prediction(monkeypatch: pyt
         assert min(row.measured.samples) > 0
         expected = [row.predicted.seconds / sample - 1 for sample in row.measured.samples]
         assert row.error.samples == pytest.approx(expected)
+        took = row.measured.interval
+        ends = [row.predicted.seconds / took.high - 1, row.predicted.seconds / took.low - 1]
+        assert [row.error.interval.low, row.error.interval.high] == pytest.approx(ends)
         assert math.isfinite(row.predicted.seconds)
     states = {row.name: (row.state_bytes, row.predicted.memory.state) for row in found.rows}
     for name in ("one rank", *WAYS[:2], "tensor, 2 ranks"):

@@ -35,14 +35,21 @@ def test_generation_times_pair_both_ways() -> None:
     assert cache_of(model) is None
 
 
-def test_step_time_needs_the_models_own_cache() -> None:
+def test_caches_take_turns_with_one_model() -> None:
     model = small_gpt()
-    cache = enable_kv_cache(model)
-    assert studies.step_time(model, cache, 11, repeats=2).median > 0
-    with pytest.raises(ValueError, match="cache must serve the model"):
-        studies.step_time(model, KVCache(1, 12, 2, 2, 10), 3)
-    with pytest.raises(ValueError, match=r"position must lie in 0\.\.12"):
-        cache.stand_at(13)
+    caches = {"one": KVCache(1, 12, 2, 2, 10), "three": KVCache(3, 12, 2, 2, 10)}
+    times = studies.step_times(model, caches, 11, repeats=2)
+    assert times["three"].name in times["one"].how["interleaved_with"]
+    assert cache_of(model) is None
+    with pytest.raises(ValueError, match="position"):
+        studies.step_times(model, {"one": caches["one"]}, 12, repeats=2)
+    assert cache_of(model) is None, "after an error too"
+
+
+def test_batches_take_turns() -> None:
+    one, two = studies.batch_times(small_gpt(), [1, 2], 5)
+    assert (one.name, two.name) == ("batch 1", "batch 2")
+    assert one.name in two.how["interleaved_with"]
 
 
 def test_peaks_hold_the_scores_when_a_backward_will_follow() -> None:
@@ -53,11 +60,15 @@ def test_peaks_hold_the_scores_when_a_backward_will_follow() -> None:
 
 
 def test_attention_times_and_recomputed_name_what_they_ran() -> None:
-    assert [each.name for each in studies.attention_times([2, 4], 1, 4, repeats=2)] == ["2 keys", "4 keys"]
-    mask, rows, head, packed, floats = (each.nbytes for each in studies.recomputed(small_gpt(), 8, repeats=2))
+    two, four = studies.attention_times([2, 4], 1, 4, repeats=2)
+    assert (two.name, four.how["interleaved_with"]) == ("2 keys", ["2 keys"])
+    made = studies.recomputed(small_gpt(), 8, repeats=3)
+    mask, rows, head, packed, floats = (each.nbytes for each in made)
     assert (mask, rows, head) == (8 * 8 * 4, 8 * 20 * 4, 13 * 20 * 4)
     assert floats == 2 * 12 * 20 * 20 * 4
     assert packed >= floats  # the last vector of a row is filled up
+    assert all(each.share.n == 3 and -1 < each.share.median < 1 for each in made)
+    assert all(each.share.unit == "%" for each in made)
 
 
 def test_masks_of_one_length_are_found_and_of_growing_ones_are_not() -> None:

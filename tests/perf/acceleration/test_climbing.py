@@ -16,15 +16,20 @@ from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.op import Array, Implementation, Op, Saved
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import climbing
-from tinytorch.perf.acceleration.climbing import climb, ops_of, under, ways_of
+from tinytorch.perf.acceleration.climbing import Climb, climb, ops_of, under, ways_of
 from tinytorch.perf.measuring import Measurement
 
 _X = Tensor(np.ones((2, 3), np.float32))
+#: An implementation that takes no time by any clock of a test.
+_NO_TIME = ops.exp.reference
 
 
 class _Clock:
+    """A clock; ``drift`` is how much slower the last sample of what takes long is than the first."""
+
     def __init__(self) -> None:
         self.now = 0.0
+        self.drift = 0.0
 
     def taking(self, op: Op, name: str, seconds: float) -> Implementation:
         """Return the op's own implementation, which takes ``seconds`` by this clock."""
@@ -43,7 +48,9 @@ class _Clock:
             function()
             how = {"interleaved_with": [other for other in functions if other != name]}
             seconds = self.now - start
-            found[name] = Measurement(name, tuple(seconds * (1 + 1e-6 * n) for n in range(8)), "s", how)
+            drifts = self.drift if seconds > 5 else 0.0
+            samples = tuple(seconds * (1 + 1e-6 * n + drifts * n / 24) for n in range(24))
+            found[name] = Measurement(name, samples, "s", how)
         return found
 
 
@@ -66,7 +73,8 @@ def test_the_largest_share_is_replaced_first_and_the_prediction_is_amdahls(clock
         ],
         ops.exp: [clock.taking(ops.exp, name, seconds) for name, seconds in (("slow", 10), ("best", 2))],
     }
-    moves = climb(_run, ways)
+    climbed = climb(_run, ways)
+    moves = climbed.moves
     assert [(move.op, move.before, move.after) for move in moves] == [
         ("tanh", "slow", "better"),
         ("exp", "slow", "best"),
@@ -77,7 +85,8 @@ def test_the_largest_share_is_replaced_first_and_the_prediction_is_amdahls(clock
     assert [move.alone.median for move in moves] == pytest.approx([5, 5, 4])
     assert [move.predicted for move in moves] == pytest.approx([50 / 18, 18 / 10, 10 / 4])
     assert [move.gained.ratio.median for move in moves] == pytest.approx([50 / 18, 18 / 10, 10 / 4])
-    assert [move.seconds.median for move in moves] == pytest.approx([18, 10, 4], rel=1e-4)
+    assert [stage.median for stage in climbed.stages] == pytest.approx([50, 18, 10, 4], rel=1e-4)
+    assert climbed.after == list(climbed.stages[1:])
     assert all(move.kept for move in moves)
     assert ops.tanh.selected is ops.tanh.reference
 
@@ -87,10 +96,35 @@ def test_what_makes_it_slower_is_not_kept(clock: _Clock) -> None:
         ops.tanh: [clock.taking(ops.tanh, "fast", 5), clock.taking(ops.tanh, "slow", 10)],
         ops.exp: [clock.taking(ops.exp, "slow", 4), clock.taking(ops.exp, "fast", 2)],
     }
-    worse, better = climb(_run, ways)
+    climbed = climb(_run, ways)
+    worse, better = climbed.moves
     assert (worse.op, worse.kept, better.op, better.kept) == ("tanh", False, "exp", True)
     assert worse.predicted < 1
-    assert better.seconds.median == pytest.approx(2 * 5 + 2, rel=1e-4)
+    assert [stage.median for stage in climbed.stages] == pytest.approx([14, 2 * 5 + 2], rel=1e-4)
+    assert climbed.after == [None, climbed.stages[1]]
+    assert [gain.median for gain in climbed.gains] == pytest.approx([14 / 24, 14 / 12])
+
+
+def test_a_gain_that_drifts_is_not_kept_though_every_sample_lies_above_one(clock: _Clock) -> None:
+    clock.drift = 0.5
+    ways = {ops.tanh: [clock.taking(ops.tanh, "slow", 2.6), clock.taking(ops.tanh, "fast", 2.4)], ops.exp: [_NO_TIME]}
+    (move,) = climb(_run, ways).moves
+    assert min(move.gained.ratio.samples) > 1
+    assert not move.kept
+
+
+def test_gains_of_kept_moves_multiply_to_the_whole_in_every_round(clock: _Clock) -> None:
+    ways = {ops.tanh: [clock.taking(ops.tanh, name, took) for name, took in (("slow", 20), ("better", 4), ("best", 1))]}
+    moves = climb(_run, {**ways, ops.exp: [_NO_TIME]}).moves
+    how = {"interleaved_with": ["0", "1", "2"]}
+    stages = [
+        Measurement(str(at), tuple((9 - at) * (1 + 0.1 * ((at * n) % 3)) for n in range(8)), "s", how)
+        for at in range(3)
+    ]
+    climbed = Climb(moves, tuple(stages))
+    first, second = climbed.gains
+    assert climbed.total is not None
+    assert climbed.total.samples == pytest.approx(np.multiply(first.samples, second.samples))
 
 
 def test_a_small_share_is_left_alone(clock: _Clock) -> None:
@@ -98,8 +132,9 @@ def test_a_small_share_is_left_alone(clock: _Clock) -> None:
         ops.tanh: [clock.taking(ops.tanh, "slow", 10)],
         ops.exp: [clock.taking(ops.exp, "slow", 2), clock.taking(ops.exp, "fast", 1)],
     }
-    assert climb(_run, ways, least_share=0.1) == []
-    assert len(climb(_run, ways, least_share=0.05)) == 1
+    assert climb(_run, ways, least_share=0.1).moves == ()
+    assert climb(_run, ways, least_share=0.1).total is None
+    assert len(climb(_run, ways, least_share=0.05).moves) == 1
 
 
 def test_an_op_that_does_not_run_is_left_alone(clock: _Clock) -> None:
@@ -107,7 +142,7 @@ def test_an_op_that_does_not_run_is_left_alone(clock: _Clock) -> None:
         ops.tanh: [clock.taking(ops.tanh, "slow", 1)],
         ops.gelu: [clock.taking(ops.gelu, "slow", 2), ops.gelu.reference],
     }
-    assert climb(_run, ways) == []
+    assert climb(_run, ways).moves == ()
 
 
 def test_operands_of_each_call_are_seen() -> None:

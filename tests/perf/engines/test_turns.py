@@ -30,7 +30,8 @@ class ScriptedRunner(Runner):
         if "subject" in request:
             return {"difference": 1e-7, "seconds": 1.0}
         middle = next(self._seconds)
-        return {"seconds": [3 * middle, middle, middle / 3][: request["runs"]], "how": {"inner_loops": 1}}
+        how = {"inner_loops": 1, "cpu_per_wall": 0.5 if middle > 2.5 else 1.0}
+        return {"seconds": [3 * middle, middle, middle / 3][: request["runs"]], "how": how}
 
 
 def scripted(**seconds: list[float]) -> dict[str, Runner]:
@@ -48,6 +49,8 @@ def test_a_turn_is_the_median_of_its_runs_and_turns_are_neighbours() -> None:
     assert raced.fastest().name == "tinytorch accelerated"
     assert raced.fastest(["tinytorch", "JAX"]).name == "tinytorch"
     assert raced.times["tinytorch"].how["cores"] == 1
+    had = [raced.times[name].how["cpu_per_wall"] for name in ("tinytorch", "tinytorch accelerated")]
+    assert had == [0.5, 1.0], "the turn that had least of its core counts"
 
 
 def test_engines_that_cannot_train_are_left_out_of_steps() -> None:

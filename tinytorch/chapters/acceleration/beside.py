@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tinytorch.chapters import sources
-from tinytorch.perf.acceleration.techniques import forward_pass
 from tinytorch.perf.engines import ENGINES, OURS, NotMeasured, Raced, available, missing, race, runners
 from tinytorch.perf.engines.presence import pytorch_blas
 from tinytorch.perf.engines.protocol import Phase
-from tinytorch.perf.engines.workloads import GPT2_WIDTH, PRODUCT_ROWS, our_input, subject
+from tinytorch.perf.engines.workloads import GPT2_WIDTH, PRODUCT_ROWS
 from tinytorch.perf.host.blas import numpy_blas
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Measurement, measure, ratio
+from tinytorch.perf.measuring import Measurement, quotient, ratio
 from tinytorch.report import Column, Page, verdict_between
 
 EAGER = "PyTorch eager"
@@ -28,7 +27,10 @@ _PRODUCT = "product-512"
 #: Operations of the largest product of that block.
 _FLOPS = 2 * PRODUCT_ROWS * GPT2_WIDTH * 4 * GPT2_WIDTH
 _SHAPE = "512 × 768 × 3072"
-_RESULTS = (*(f"fastest-{key}" for key in RACES), "loops-over-eager", "numpy-over-eager", "product-eager")
+_RESULTS = (
+    *(f"fastest-{key}" for key in RACES),
+    *("loops-over-eager", "numpy-over-eager", "product-eager", "product-ours"),
+)
 
 
 @dataclass(frozen=True)
@@ -47,14 +49,6 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class Alone:
-    """A build without other engines: the reason, and the seconds of NumPy's product as `Beside` has it."""
-
-    reason: str
-    product: Measurement
-
-
-@dataclass(frozen=True)
 class Libraries:
     """Names of the libraries that multiply matrices: PyTorch's, or why it is not known, and NumPy's."""
 
@@ -67,13 +61,11 @@ def libraries() -> Libraries:
     return Libraries(pytorch_blas(), numpy_blas().label())
 
 
-def race_engines() -> Beside | Alone:
-    """Return the races with all engines that are here, or our product alone where PyTorch is not."""
+def race_engines() -> Beside | NotMeasured:
+    """Return the races with all engines that are here, or why there are none where PyTorch is not."""
     lacks = missing(EAGER)
     if lacks is not None:
-        linear = subject(_PRODUCT)
-        run = forward_pass(linear.make(), our_input(linear.batch()[0]))
-        return Alone(lacks.reason, measure(run, f"a linear layer, {_SHAPE}", repeats=15, at_most_seconds=1))
+        return lacks
     names = [name for name in available() if "forward" in ENGINES[name].phases]
     with runners(names, 1) as started:
         product = race(started, _PRODUCT, "forward", cores=1, rounds=7)
@@ -83,7 +75,7 @@ def race_engines() -> Beside | Alone:
 
 def record_engines(
     page: Page,
-    found: Beside | Alone,
+    found: Beside | NotMeasured,
     finished: Mapping[str, Measurement],
     machine: Ceilings,
     called: Libraries,
@@ -93,25 +85,19 @@ def record_engines(
     Args:
         page: where to; it knows loops over NumPy by then.
         found: what `race_engines` returned.
-        finished: seconds of one sequence by "loops" and by "NumPy".
+        finished: seconds of one sequence by "loops" and by "NumPy", in turns.
         machine: ceilings of one thread.
         called: whose products PyTorch and NumPy call.
     """
-    if isinstance(found, Beside):
-        verdict = _record_races(page, found, finished, machine)
-        product = found.product.times["tinytorch"]
-    else:
-        page.absent("engines", reason=found.reason, instead_of="table")
-        page.absent(*_RESULTS, reason=found.reason)
-        verdict = "cannot tell here"
-        product = found.product
-    what = f"share of the peak that NumPy's BLAS reaches, {_SHAPE}, with the bias"
-    page.number("product-ours", product.per(_FLOPS / machine.fp32_peak.median, "%", what))
     if isinstance(called.pytorch, str):
         page.word("pytorch-blas", called.pytorch, because="PyTorch says so of its build")
     else:
         page.absent("pytorch-blas", reason=called.pytorch.reason)
     page.word("our-blas", called.ours, because="the library that NumPy loaded says so")
+    if isinstance(found, NotMeasured):
+        page.absent("engines", *_RESULTS, "hundred-times-slower", reason=found.reason)
+        return
+    verdict = _record_races(page, found, finished, machine)
     page.claim(
         "hundred-times-slower",
         statement="Your transformer is 100 times slower than PyTorch.",
@@ -119,7 +105,7 @@ def record_engines(
         source_url=sources.COURSE_PROFILING_URL,
         verdict=verdict,
         evidence="One sequence through the GPT took {loops-over-eager} the time of PyTorch eager when written in "
-        "loops, and {numpy-over-eager} on NumPy; NumPy itself is {loops-over-numpy} as fast as the loops. "
+        "loops, and {numpy-over-eager} on NumPy. NumPy itself is {loops-over-numpy} as fast as the loops. "
         "The test asks for 100 or more of the loops.",
     )
 
@@ -137,14 +123,19 @@ def _record_races(page: Page, found: Beside, finished: Mapping[str, Measurement]
         theirs, ours = found.races[key].fastest(found.others), found.races[key].fastest(OURS)
         page.number(f"fastest-{key}", ratio(theirs, ours, f"time of {theirs.name} over ours, {of}, {phase}"))
     times = found.races["one"].times
-    numpy = ratio(times["tinytorch"], times[EAGER], "time of NumPy over PyTorch eager, one sequence")
+    page.number(
+        "numpy-over-eager",
+        ratio(times["tinytorch"], times[EAGER], "time of NumPy over PyTorch eager, one sequence"),
+    )
     # Both against NumPy, each in turns with it.
+    eager = ratio(times[EAGER], times["tinytorch"])
     through = "time of loops over PyTorch eager, through NumPy"
-    loops = ratio(finished["loops"], finished["NumPy"]).scaled(numpy.median, "", through)
+    loops = quotient(ratio(finished["loops"], finished["NumPy"]), eager, through)
     page.number("loops-over-eager", loops)
-    page.number("numpy-over-eager", numpy)
-    what = f"share of the peak that PyTorch's product reaches, {_SHAPE}"
-    page.number("product-eager", found.product.times[EAGER].per(_FLOPS / machine.fp32_peak.median, "%", what))
+    for key, called in (("eager", EAGER), ("ours", "tinytorch")):
+        rate = found.product.times[called].per(_FLOPS, "FLOP/s")
+        what = f"share of the peak that the product of {called} reaches, {_SHAPE}, with the bias"
+        page.number(f"product-{key}", quotient(rate, machine.fp32_peak, what, "%"))
     return verdict_between(loops, low=100.0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -14,8 +15,9 @@ from tinytorch.perf.acceleration.techniques import with_threads
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.kernels.gemm.product_tiles import ROWS, VECTORS
 from tinytorch.perf.machine import Ceilings, ceilings, identity
-from tinytorch.perf.measuring import Measurement, blas_threads, interleave, ratio
-from tinytorch.report import Column, Page, bars, color, line, subplots, verdict_between, verdict_of_all
+from tinytorch.perf.measuring import Measurement, blas_threads, interleave, quotient, ratio
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.report import Column, Page, bars, color, line, subplots, verdict_between_all
 
 Kind = Literal["teaching", "real"]
 LADDER = (
@@ -77,13 +79,9 @@ _REGISTERS, _PACKED = "tiles in registers", "tiles in registers, packed"
 _TOLD = {
     "elements": _ELEMENTS,
     "lists": _LISTS,
-    "dots": "a dot product an element",
     "einsum": "einsum, default",
-    "ikj": _LOOPS,
-    "tiles": _TILED_LOOPS,
     "four": "compiled, four steps at once",
     "rows": "a product a row, BLAS",
-    "blas-tiles": _TILED_BLAS,
     "registers": _REGISTERS,
     "packed": _PACKED,
     "einsum-blas": "einsum, optimize=True",
@@ -95,14 +93,14 @@ _TOLD = {
 class Rung:
     """A step that was measured: ``seconds`` of a product of float32 matrices ``width`` wide, on ``threads`` threads.
 
-    ``of_peak`` is its rate over the FP32 ceiling of as many threads, which was measured.
+    ``peak`` is the FP32 ceiling of as many threads, which was measured too.
     """
 
     step: Step
     width: int
     threads: int
     seconds: Measurement
-    of_peak: Measurement
+    peak: Measurement
 
     @property
     def flops(self) -> int:
@@ -113,6 +111,11 @@ class Rung:
     def rate(self) -> Measurement:
         """FLOP/s."""
         return self.seconds.per(self.flops, "FLOP/s", f"rate of {self.step.name}")
+
+    @property
+    def of_peak(self) -> Measurement:
+        """Share of the peak that the rate reaches, 0 to 1."""
+        return quotient(self.rate, self.peak, f"share of the peak, {self.step.name}", "%")
 
 
 def square_matrices(width: int, seed: int = 0) -> tuple[Any, Any]:
@@ -158,20 +161,19 @@ def matmul_ladder(
     rungs: dict[str, Rung] = {}
     with blas_threads(threads):
         for each, group in sorted(by_width.items()):
-            a, b = square_matrices(each)
             for step in group:
-                _check_result(step, a, b)
-            runs = {step.name: _bound(step.function, a, b) for step in group}
-            times = interleave(runs, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=0.3)
+                _check_result(step, *square_matrices(each))
+            fresh = partial(_runs, group, each)
+            times = interleave(fresh, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=0.3)
             for step in group:
-                seconds = times[step.name]
-                share = seconds.per(2 * each**3 / made.fp32_peak.median, "", f"share of the peak, {step.name}")
-                rungs[step.name] = Rung(step, each, threads, seconds, share)
+                rungs[step.name] = Rung(step, each, threads, times[step.name], made.fp32_peak)
     return [rungs[step.name] for step in steps]
 
 
-def _bound(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Callable[[], Any]:
-    return lambda: function(a, b)
+def _runs(steps: Sequence[Step], width: int) -> dict[str, Callable[[], Any]]:
+    """Return the product by each step, of matrices that lie elsewhere each time."""
+    a, b = square_matrices(width)
+    return {step.name: partial(step.function, a, b) for step in steps}
 
 
 def _check_result(step: Step, a: Any, b: Any) -> None:
@@ -198,17 +200,18 @@ def vectorization_scaling(
     for size in sizes:
         if size < 1:
             raise ValueError(f"sizes must be at least 1, not {size}")
-        arrays = np.random.default_rng(size).standard_normal((3, size), dtype=np.float32)
-        lists = arrays.tolist()
-
-        def loop(lists: list[list[float]] = lists) -> list[float]:
-            return [x * y + z for x, y, z in zip(*lists, strict=True)]
-
-        def vectorized(arrays: Any = arrays) -> Any:
-            return arrays[0] * arrays[1] + arrays[2]
-
-        found[size] = interleave({"loop": loop, "vectorized": vectorized}, repeats=repeats, at_most_seconds=3.0)
+        found[size] = interleave(partial(_loop_and_vectorized, size), repeats=repeats, at_most_seconds=3.0)
     return found
+
+
+def _loop_and_vectorized(size: int) -> dict[str, Callable[[], Any]]:
+    """Return ``x * y + z`` in both ways, of numbers that lie elsewhere each time."""
+    arrays = np.random.default_rng(size).standard_normal((3, size), dtype=np.float32)
+    lists = arrays.tolist()
+    return {
+        "loop": lambda: [x * y + z for x, y, z in zip(*lists, strict=True)],
+        "vectorized": lambda: arrays[0] * arrays[1] + arrays[2],
+    }
 
 
 @dataclass(frozen=True)
@@ -250,7 +253,7 @@ def record_ladder(page: Page, ladder: Sequence[Rung], orders: Sequence[Rung], ma
                 "width": rung.width,
                 "seconds": rung.seconds,
                 "rate": rung.rate,
-                "share": rung.of_peak.scaled(1, "%"),
+                "share": rung.of_peak,
             }
             for rung in ladder
         ],
@@ -261,13 +264,13 @@ def record_ladder(page: Page, ladder: Sequence[Rung], orders: Sequence[Rung], ma
     rungs = {rung.step.name: rung for rung in ladder}
     for key, name in _TOLD.items():
         page.number(f"rate-{key}", rungs[name].rate)
-        page.number(f"peak-{key}", rungs[name].of_peak.scaled(1, "%"))
+    page.number("peak-packed", rungs[_PACKED].of_peak)
+    page.number("peak-blas", rungs[_BLAS].of_peak)
     page.number("peak", machine.fp32_peak)
-    blas = rungs[_BLAS].rate.median
-    page.number("left", machine.fp32_peak.median / blas, unit="", what="peak over the rate of BLAS")
-    what = "rate of BLAS over that of loops over"
-    page.number("loops-to-blas", blas / rungs[_ELEMENTS].rate.median, unit="", what=f"{what} elements of arrays")
-    page.number("lists-to-blas", blas / rungs[_LISTS].rate.median, unit="", what=f"{what} lists")
+    blas, what = rungs[_BLAS].rate, "rate of BLAS over that of loops over"
+    page.number("left", quotient(machine.fp32_peak, blas, "peak over the rate of BLAS"))
+    page.number("loops-to-blas", quotient(blas, rungs[_ELEMENTS].rate, f"{what} elements of arrays"))
+    page.number("lists-to-blas", quotient(blas, rungs[_LISTS].rate, f"{what} lists"))
     order = "time in the order i, j, k over that in the order i, k, j, 512 wide"
     page.number("order-gain", ratio(orders[0].seconds, orders[1].seconds, order))
     page.number("python-order-gain", _gain(rungs, _LISTS, _LISTS_BY_ROWS))
@@ -280,7 +283,7 @@ def record_ladder(page: Page, ladder: Sequence[Rung], orders: Sequence[Rung], ma
     operations = (ROWS + VECTORS) / (ROWS * VECTORS)
     what = "memory operations for each multiply-add of that tile"
     page.number("tile-operations", operations, unit="operations", what=what)
-    page.number("blas-gain", _gain(rungs, _PACKED, _BLAS))
+    page.compare("blas-gain", compare_paired(rungs[_PACKED].seconds, rungs[_BLAS].seconds))
     figure, ax = subplots(height=4.3)
     looks = ["baseline" if rung.step.kind == "teaching" else "compiled" for rung in ladder]
     bars(ax, [*rungs], [rung.rate for rung in ladder], quantity="rate", variants=looks)
@@ -305,7 +308,7 @@ def _claim_tiling(page: Page, rungs: Mapping[str, Rung]) -> None:
         source=f"{sources.COURSE_ACCELERATION}, whose tiled_matmul is said to be more cache-friendly for large "
         "matrices",
         source_url=sources.COURSE_ACCELERATION_URL,
-        verdict=verdict_of_all(verdict_between(gain, low=1.0) for gain in gains),
+        verdict=verdict_between_all(gains, low=1.0, strict=True),
         evidence="At 1,024 wide, compiled loops in tiles ran {tile-gain} as fast as without, and BLAS called tile by "
         "tile {blas-tile-gain} as fast as called once. Tiles in registers ran {register-gain} as fast as plain loops. "
         "The test asks for a gain in both of the first two.",
@@ -324,21 +327,21 @@ def record_second_core(page: Page, found: TwoCores | str, machine: Ceilings) -> 
         page.word("one-only", found, because=because)
         return
     rate = found.two.per(2 * _WIDE**3, "FLOP/s", "rate of BLAS on two threads, 2,048 wide")
-    share = rate.scaled(1 / found.peak.median, "%", "share of the peak of two threads, BLAS")
     page.number("two-blas", rate)
-    page.number("two-blas-peak", share)
+    page.number("two-blas-peak", quotient(rate, found.peak, "share of the peak of two threads, BLAS", "%"))
     page.number("two-gain", ratio(found.one, found.two, "time of BLAS on one thread over two, 2,048 wide"))
-    more = found.peak.median / machine.fp32_peak.median
-    page.number("two-peak-gain", more, unit="", what="peak of two threads over that of one")
+    page.number("two-peak-gain", quotient(found.peak, machine.fp32_peak, "peak of two threads over that of one"))
 
 
-def record_vectorization(page: Page, faster: Mapping[int, Measurement]) -> None:
+def record_vectorization(page: Page, times: Mapping[int, Mapping[str, Measurement]]) -> None:
     """Show how many times faster NumPy is than a loop by the number of elements, and the claim on it.
 
     Args:
         page: where to; it knows BLAS over lists by then.
-        faster: by the number of elements, rising from 4; 64 and 16,384 are among them.
+        times: what `vectorization_scaling` returned; 4, 64, 16,384 and 262,144 are among the numbers of elements.
     """
+    compared = {size: compare_paired(each["loop"], each["vectorized"]) for size, each in times.items()}
+    faster = {size: each.ratio for size, each in compared.items()}
     figure, ax = subplots(height=2.8)
     line(ax, list(faster), list(faster.values()), quantity="speedup", variant="numpy", label="x * y + z")
     ax.axhline(1, color=color("baseline"), linestyle=":", linewidth=1)
@@ -353,26 +356,15 @@ def record_vectorization(page: Page, faster: Mapping[int, Measurement]) -> None:
         alt="Speedup of NumPy over a Python loop by the number of elements, on logarithmic axes, with a dotted line "
         "at one.",
     )
-    for size, value in faster.items():
-        page.number(f"vectorized-{size}", value)
-    top = max(faster, key=lambda size: faster[size].median)
-    page.number("vectorized-most", faster[top])
-    what = "elements at which vectorization gains most"
-    page.number("vectorized-most-size", top, unit="elements", what=what, derived=True)
-    page.word(
-        "small-arrays",
-        {"refuted": "slower", "supported": "faster"}.get(
-            verdict_between(faster[4], low=1.0), "no faster than noise can tell"
-        ),
-        because="with four numbers it runs {vectorized-4} as fast as the loop",
-    )
+    for size, each in compared.items():
+        page.compare(f"vectorized-{size}", each)
     page.claim(
         "vectorization",
         statement="Vectorization makes code 2 to 5 times faster.",
         source=sources.COURSE_ACCELERATION,
         source_url=sources.COURSE_ACCELERATION_URL,
-        verdict=verdict_of_all(verdict_between(each, low=2.0, high=5.0) for each in faster.values()),
-        evidence="Against a loop over lists NumPy's x * y + z ran {vectorized-4} as fast with 4 numbers, "
-        "{vectorized-64} with 64 and {vectorized-16384} with 16,384: no one number describes it. "
+        verdict=verdict_between_all(faster.values(), low=2.0, high=5.0),
+        evidence="Against a loop over lists NumPy's x * y + z ran {vectorized-4} as fast with 4 numbers and "
+        "{vectorized-64} with 64. With 16,384 it ran {vectorized-16384}: no one number describes it. "
         "For products of matrices it was {lists-to-blas}.",
     )

@@ -83,8 +83,8 @@ def record_plan(page: Page, study: PlanStudy) -> None:
         figure,
         caption="A pass of the GPT over one sequence, medians: the time inside of the plan's steps (amber), and all "
         "that comes on top (grey), which is one call by the plan and a call for each operation without it.",
-        alt="Two bars of time, each an amber part and a grey one. The amber parts are alike; the grey part is small by "
-        "the plan, and most of the bar op by op.",
+        alt="Two bars of time, by the plan and op by op: an amber part, the same for both, and a grey one up to the "
+        "median of the whole.",
     )
     longest = sorted(study.steps, key=lambda step: -step.seconds)[:_SHOWN]
     rows = [{"step": step.name, "where": step.path or "the model", "seconds": step.seconds} for step in longest]

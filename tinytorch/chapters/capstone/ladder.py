@@ -13,11 +13,12 @@ from tinytorch.chapters.capstone.workload import Workload, accuracy_change
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave
 from tinytorch.perf.measuring.comparison import FASTER, Comparison, compare_all, compare_paired
+from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
 from tinytorch.perf.quantization import PairedAccuracy
 
 _BEFORE = "as it was"
 #: Rounds of a turn that are waited for where calls are slow: on fewer, noise that hits neighbours alike hides any gain.
-_LEAST_ROUNDS = 20
+_LEAST_ROUNDS = 30
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Stage:
 
     @property
     def taken(self) -> Trial | None:
-        """The fastest trial of those that pass; None if none does."""
+        """The trial with the shortest median of those that pass; None if none does."""
         passing = [trial for trial in self.trials if trial.outcome == PASSES]
         return min(passing, key=lambda trial: trial.seconds.median, default=None)
 
@@ -73,7 +74,7 @@ class Stage:
 
     @property
     def choice(self) -> str | None:
-        """Whether what the profile put first was right: "supported", "refuted" or "cannot tell here".
+        """Whether what the profile put first was right: `SUPPORTED`, `REFUTED` or `CANNOT_TELL`.
 
         See `right_choice`. None where no step passes, so that there was nothing to choose.
         """
@@ -86,7 +87,7 @@ class Stage:
 
 
 def right_choice(stage: Stage, first: Trial) -> str | None:
-    """Return whether it was right to put ``first`` first: "supported", "refuted" or "cannot tell here".
+    """Return whether it was right to put ``first`` first: `SUPPORTED`, `REFUTED` or `CANNOT_TELL`.
 
     It was if it passes and no other step that passes is faster beyond doubt. None where no step passes.
     """
@@ -94,13 +95,13 @@ def right_choice(stage: Stage, first: Trial) -> str | None:
     if best is None:
         return None
     if first is best:
-        return "supported"
-    if first.outcome == "cannot tell here":
-        return "cannot tell here"
+        return SUPPORTED
+    if first.outcome == CANNOT_TELL:
+        return CANNOT_TELL
     if first.outcome != PASSES:
-        return "refuted"
+        return REFUTED
     verdict = compare_paired(first.seconds, best.seconds).verdict
-    return "refuted" if verdict == FASTER else "cannot tell here" if verdict == "cannot tell here" else "supported"
+    return {FASTER: REFUTED, CANNOT_TELL: CANNOT_TELL}.get(verdict, SUPPORTED)
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def climb_ladder(
         start: where to begin.
         steps: what may be tried.
         repeats, at_most_seconds: samples of each trial, and seconds for all trials of a turn; where calls are slow it
-            takes as long as some twenty samples of each do.
+            takes as long as some thirty samples of each do.
 
     Raises:
         ValueError: if ``machine`` is for more than one thread, or no step can be taken from ``start``.

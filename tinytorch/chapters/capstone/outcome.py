@@ -15,7 +15,7 @@ from tinytorch.chapters.benchmarking.report import share_words
 from tinytorch.chapters.capstone.configuration import GOOD_BASELINE, PLAIN, Configuration
 from tinytorch.chapters.capstone.exercises import ALL_IN_CODES, BUDGET
 from tinytorch.chapters.capstone.ladder import Ladder, Trial
-from tinytorch.chapters.capstone.rule import Outcome, Rule
+from tinytorch.chapters.capstone.rule import BUDGET_WORDS, Outcome, Rule
 from tinytorch.chapters.capstone.rungs import COMBINED
 from tinytorch.chapters.capstone.steps import Step
 from tinytorch.chapters.capstone.turns import Ladders
@@ -30,7 +30,7 @@ from tinytorch.perf.measuring.comparison import Comparison, compare_all, compare
 from tinytorch.perf.profiling.breakdown import amdahl
 from tinytorch.perf.quantization.accuracy import paired_difference_interval
 from tinytorch.perf.quantization.tradeoff import accuracy_change as shown_change
-from tinytorch.report import Column, Page, line, subplots, verdict_between, verdict_of_all
+from tinytorch.report import Column, Page, line, subplots, verdict_between, verdict_between_all
 
 #: What was measured of each configuration, by name, for each ladder.
 Performances = Mapping[str, Mapping[str, Performance]]
@@ -83,8 +83,6 @@ def record_product(page: Page, ladders: Ladders, parts: Sequence[Step], together
         }
         product = float(np.prod([gains[name].median for name in names]))
         page.number(f"combined-{key}", gains[COMBINED])
-        what = f"product of the speedups of {', '.join(names)}, {workload.words}"
-        page.number(f"product-{key}", product, unit="", what=what, modelled=True)
         rows.append({"questions": str(size), **gains, "product": product, "kept": kept[-1]})
     columns = [
         Column("questions", "Questions"),
@@ -100,10 +98,10 @@ def record_product(page: Page, ladders: Ladders, parts: Sequence[Step], together
         statement="Optimizations multiply: together they bring the product of what each brings alone.",
         source=f"{COURSE_CAPSTONE}, which multiplies the savings of 8 bits and of pruning",
         source_url=COURSE_CAPSTONE_URL,
-        verdict=verdict_of_all(verdict_between(one, 0.9, 1.1) for one in kept),
-        evidence="For one question all together brought {combined-one} where the product is {product-one}, for 64 "
-        "questions {combined-many} where it is {product-many}: {kept-one} and {kept-many} of the product. Within a "
-        "tenth of it, both times, would support the claim.",
+        verdict=verdict_between_all(kept, 0.9, 1.1),
+        evidence="For one question all together brought {combined-one}, which is {kept-one} the product of what each "
+        "brought alone. For 64 questions they brought {combined-many}, {kept-many} the product. Within a tenth of it, "
+        "both times, would support the claim.",
     )
 
 
@@ -124,7 +122,7 @@ def record_bytes(page: Page) -> None:
         statement="Eight bits and nine of ten weights pruned make a GPT 40 times smaller.",
         source=COURSE_CAPSTONE,
         source_url=COURSE_CAPSTONE_URL,
-        verdict="supported" if product >= 36 else "refuted",
+        verdict=verdict_between(quantity(coded * sparse, "B²", "bytes times bytes"), high=plain**2 / 36),
         evidence="Eight bits make the weights {eight-bits} smaller, sparse storage without nine of ten {nine-tenths}. "
         "Even if that multiplied it would be {bytes-product}; a tenth less than 40 is allowed.",
     )
@@ -137,14 +135,11 @@ def record_cores(page: Page, ladders: Ladders, cores: Mapping[str, Comparison | 
             page.absent(f"cores-{key}", f"cores-{key}-verdict", reason=ONE_CORE)
         else:
             page.compare(f"cores-{key}", found)
-    used = len(usable_cores())
     for key, ladder in ladders.items():
         profile = ladder.stages[-1].profile
-        predicted = amdahl(profile.work / profile.whole, used)
+        predicted = amdahl(profile.work / profile.whole, len(usable_cores()))
         what = "Amdahl's law if all cores shared all arithmetic and data of the last rung"
         page.number(f"cores-predicted-{key}", predicted, unit="", what=what, modelled=True)
-    what = "cores that the process which built this page could use"
-    page.number("cores-used", used, unit="cores", what=what)
 
 
 @dataclass(frozen=True)
@@ -227,9 +222,9 @@ def record_results(page: Page, ladders: Ladders, results: Performances, rule: Ru
         source="After the TinyTorch course, module 20, Capstone, whose criterion of success is ten times or more in "
         "speed or memory",
         source_url=COURSE_CAPSTONE_README_URL,
-        verdict=verdict_of_all(verdict_between(gain, low=10.0) for gain in end_gains),
+        verdict=verdict_between_all(end_gains, low=10.0),
         evidence="The last rung is {end-gain-one} as fast as the plain start for one question and {end-gain-many} for "
-        "64; over NumPy with a cache, the honest baseline, it is {end-honest-one} and {end-honest-many}. The test asks "
+        "64. Over NumPy with a cache, the honest baseline, it is {end-honest-one} and {end-honest-many}. The test asks "
         "for ten over the plain start, both times.",
         numbers=[f"gain-{key}-{len(ladder.stages)}" for key, ladder in ladders.items()],
     )
@@ -260,15 +255,18 @@ def _record_rungs(page: Page, key: str, climbed: _Climbed) -> Measurement:
         rows,
         RESULT_COLUMNS,
         caption=f"Every rung for {workload.words}, on one core. A step's gain is over the rung above it: as predicted "
-        "in the turn that took it, and measured anew. The last row is no rung.",
+        "in the turn that took it, and measured anew. Those measured anew multiply to the gain over the plain start; "
+        "the predictions were made one by one. The last row is no rung.",
     )
     end = climbed.rungs[-1]
     seconds = climbed.seconds(end)
     page.number(f"end-{key}", seconds)
-    page.number(f"begin-{key}", climbed.seconds(_START))
-    no_gain = quantity(1, "", "no step passed: the last rung is the plain start")
-    gain = gains[end].ratio if end in gains else no_gain
-    page.number(f"end-gain-{key}", gain)
+    if end in gains:
+        gain: Measurement = gains[end].ratio
+        page.number(f"end-gain-{key}", gain)
+    else:
+        gain = quantity(1, "", "no step passed: the last rung is the plain start")
+        page.number(f"end-gain-{key}", 1.0, unit="", what=gain.name)
     page.compare(f"end-honest-{key}", compare_paired(climbed.seconds(_BASELINE), seconds, delta=climbed.delta))
     what = f"answers a second, last rung, {workload.words}"
     page.number(f"rate-{key}", seconds.per(workload.questions, "answers/s", what))
@@ -323,9 +321,8 @@ def _record_answers(page: Page, climbed: _Climbed, rule: Rule) -> None:
     page.number("end-change-new", shown_change(on_new, name))
     page.word(
         "end-holds",
-        "within the budget" if rule.holds(on_new) else "not proven to be within the budget",
-        because="the change is {end-change-new}, and the lower end of its interval is held against the budget of one "
-        "answer in a hundred",
+        BUDGET_WORDS[rule.within_budget(on_new)],
+        because="the change is {end-change-new}, whose interval is held against the budget: one answer in a hundred",
     )
 
 
@@ -347,7 +344,8 @@ def record_dropped(page: Page, ladders: Ladders, rule: Rule) -> None:
         for key, found in dropped.items():
             row[key] = found[name].gained.ratio if name in found else None
             not_tried = "taken" if name in taken[key] else "could not be tried"
-            row[f"why-{key}"] = _WHY_DROPPED[found[name].outcome] if name in found else not_tried
+            trial = found.get(name)
+            row[f"why-{key}"] = page.told(_WHY_DROPPED[trial.outcome], trial.gained.ratio) if trial else not_tried
         rows.append(row)
     page.table(
         "dropped",
@@ -357,15 +355,14 @@ def record_dropped(page: Page, ladders: Ladders, rule: Rule) -> None:
         "step, and what became of it.",
     )
     what = "steps that at least one of the two ladders tried and never took"
-    page.number("dropped-count", len(rows), unit="steps", what=what, derived=True)
+    page.number("dropped-count", len(rows), unit="step" if len(rows) == 1 else "steps", what=what, derived=True)
     half = accuracy_change(PLAIN, Configuration(model="half of the units"))
     name = "share right with half of the units less that of the plain start"
     page.number("half-change", shown_change(half, name))
     page.word(
         "half-holds",
-        "within the budget" if rule.holds(half) else "more than the budget allows",
-        because="the change is {half-change}, and the lower end of its interval is held against the budget of one "
-        "answer in a hundred",
+        BUDGET_WORDS[rule.within_budget(half)],
+        because="the change is {half-change}, whose interval is held against the budget: one answer in a hundred",
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tinytorch.chapters.capstone.configuration import Ready
 from tinytorch.chapters.capstone.workload import Workload
 from tinytorch.core.op import Implementation, Op
@@ -14,6 +16,7 @@ from tinytorch.perf.events.stream import Event, recording
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.call_costs import least_call_seconds
 from tinytorch.perf.measuring import Measurement, interleave, sample
+from tinytorch.perf.measuring.repeats import as_repeated
 from tinytorch.perf.profiling.breakdown import amdahl_of_parts
 from tinytorch.perf.roofline.bounds import roof_seconds
 from tinytorch.perf.roofline.placement import Placed, place
@@ -85,6 +88,29 @@ class Profile:
         """Of the seconds in ops, the rest: arithmetic and bytes."""
         return self.in_ops - self.calls
 
+    def shares(self) -> dict[str, Measurement]:
+        """Return the shares of the time, 0 to 1, that are `between`, `calls`, `work` and "rest", all but the work.
+
+        There is a sample for each turn.
+        """
+        whole = np.array(self.seconds.samples)
+        in_ops = np.minimum(sum(np.array(one.samples) for one in self.by_op.values()), whole)
+        calls = np.minimum(self.counted.call_seconds, in_ops)
+        work = in_ops - calls
+        parts = {"between": whole - in_ops, "calls": calls, "work": work, "rest": whole - work}
+        timed = (self.seconds, *self.by_op.values())
+        had = [one.how["cpu_per_wall"] for one in timed if "cpu_per_wall" in one.how]
+        how = {**self.seconds.how, **({"cpu_per_wall": min(had)} if had else {})}
+        block = self.seconds.how.get("block")
+        return {
+            part: as_repeated(
+                Measurement(f"share of the time: {part}", tuple((seconds / whole).tolist()), "%", how),
+                block,
+                is_share=True,
+            )
+            for part, seconds in parts.items()
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
@@ -111,9 +137,9 @@ def counted(workload: Workload, made: Ready, machine: Ceilings) -> Counted:
         with recording(timed=False) as recorded:
             call()
         events = tuple(recorded.profile.events)
-        least = least_call_seconds(events, machine.calls.kernel)[0]
+        least = least_call_seconds(events, machine.calls.kernel).median
     flops = sum(event.flops or 0 for event in events)
-    return Counted(len(events), flops, least, roof_seconds(events, machine)[0], events)
+    return Counted(len(events), flops, least, roof_seconds(events, machine).median, events)
 
 
 def profiled(workload: Workload, made: Ready, machine: Ceilings, name: str) -> Profile:

@@ -5,14 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tinytorch.perf.measuring.comparison import CANNOT_TELL, FASTER, SLOWER, Comparison
+from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER, Comparison
+from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED, verdict_between
 from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.perf.quantization import PairedAccuracy
+from tinytorch.perf.quantization.tradeoff import accuracy_change
 
 Outcome = Literal["passes", "not faster", "cannot tell here", "too many wrong"]
 PASSES: Final = "passes"
 NOT_FASTER: Final = "not faster"
 TOO_MANY_WRONG: Final = "too many wrong"
+#: What a page says of answers that were lost, by the verdict on whether they are within the budget.
+BUDGET_WORDS = {
+    SUPPORTED: "within the budget",
+    REFUTED: "more than the budget allows",
+    CANNOT_TELL: "not proven to be within the budget",
+}
 
 
 @dataclass(frozen=True)
@@ -43,9 +51,13 @@ class Rule:
     def _speed(self, gained: Comparison) -> str:
         return gained.verdict if self.noise is None else self.noise.verdict(gained)[0]
 
+    def within_budget(self, accuracy: PairedAccuracy) -> str:
+        """Return the verdict on whether no more answers were lost than the budget allows."""
+        return verdict_between(accuracy_change(accuracy, "change of right answers"), low=-self.accuracy_budget)
+
     def holds(self, accuracy: PairedAccuracy) -> bool:
         """Return whether no more answers can have been lost than the budget allows."""
-        return accuracy.interval.low >= -self.accuracy_budget
+        return self.within_budget(accuracy) == SUPPORTED
 
     def outcome(self, gained: Comparison, accuracy: PairedAccuracy | None) -> Outcome:
         """Return whether the step passes, and if not, why.
@@ -55,7 +67,7 @@ class Rule:
         """
         speed = self._speed(gained)
         if speed != FASTER:
-            return NOT_FASTER if speed in (SLOWER, "equivalent") else CANNOT_TELL
+            return NOT_FASTER if speed in (SLOWER, EQUIVALENT) else CANNOT_TELL
         if accuracy is None:
             raise ValueError("accuracy must be given for a step that is faster: score it first")
         return PASSES if self.holds(accuracy) else TOO_MANY_WRONG

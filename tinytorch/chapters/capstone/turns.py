@@ -10,6 +10,7 @@ import numpy as np
 from tinytorch.chapters.capstone.ladder import Ladder, Stage, Trial
 from tinytorch.chapters.roofline.figure import placed_table, roofline_figure
 from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
 from tinytorch.perf.quantization.tradeoff import accuracy_change as shown_change
 from tinytorch.report import Column, Page, verdict_of_all
 
@@ -31,7 +32,7 @@ MOVE_COLUMNS = (
     Column("taken", "Taken"),
     Column("predicted", "Predicted", "", modelled=True),
     Column("gained", "Measured"),
-    Column("right", "The prediction is"),
+    Column("right", "The prediction is", judged=True),
 )
 PAIR_COLUMNS = (
     Column("pair", "Pair"),
@@ -50,7 +51,7 @@ _MOVES_CAPTION = {
     "A prediction is supported where the step predicted to be best passes and no other is proven to be faster.",
     "many": "The ladder for 64 questions.",
 }
-_BECAUSE_TAKEN = "the fastest of the steps that pass the rule is taken, if any does"
+_BECAUSE_TAKEN = "of the steps that pass the rule the one with the shortest median is taken, if any passes"
 
 
 def record_user(page: Page, ladder: Ladder) -> None:
@@ -63,12 +64,11 @@ def record_user(page: Page, ladder: Ladder) -> None:
 def _record_start(page: Page, key: str, ladder: Ladder) -> None:
     profile, asked = ladder.stages[0].profile, ladder.workload.words
     page.number(f"plain-{key}", profile.seconds.scaled(1, name=f"a call of the plain start, {asked}"))
-    parts = {"between": profile.between, "calls": profile.calls, "work": profile.work}
-    for part, seconds in parts.items():
-        what = f"share of the time, plain start, {asked}: {part}"
-        page.number(f"{part}-{key}", seconds / profile.whole, unit="%", what=what)
+    shares = profile.shares()
+    for part in ("between", "calls", "work"):
+        page.number(f"{part}-{key}", shares[part], what=f"share of the time, plain start, {asked}: {part}")
     what = f"share of the time that is neither arithmetic nor data, plain start, {asked}"
-    page.number(f"not-work-{key}", 1 - profile.work / profile.whole, unit="%", what=what)
+    page.number(f"not-work-{key}", shares["rest"], what=what)
     verdict = profile.placed.verdict
     page.word(f"bound-{key}", verdict.sentence_word, because=verdict.because, numbers=(f"plain-{key}",))
 
@@ -102,7 +102,7 @@ def _record_trials(page: Page, key: str, stage: Stage) -> None:
             "roof": trial.forecast.roof,
             "predicted": trial.forecast.speedup,
             "gained": trial.gained.ratio,
-            "outcome": "taken" if trial is stage.taken else trial.outcome,
+            "outcome": page.told("taken" if trial is stage.taken else trial.outcome, trial.gained.ratio),
             "wrong": trial.accuracy
             and shown_change(trial.accuracy, f"share right of {trial.name} less that of the plain start"),
         }
@@ -115,22 +115,22 @@ def record_moves(page: Page, key: str, ladder: Ladder) -> None:
     """Record the turns of a ladder, what each gained, and whether single steps led all the way."""
     rows = []
     for number, stage in enumerate(ladder.stages, 1):
-        best = stage.taken
+        best, gains = stage.taken, [trial.gained.ratio for trial in stage.trials]
         rows.append(
             {
                 "turn": str(number),
                 "tried": len(stage.trials),
                 "first": stage.trials[0].name,
-                "taken": best.name if best else "none passes",
+                "taken": page.told(best.name if best else "none passes", *gains),
                 "predicted": best.forecast.speedup if best else None,
                 "gained": best.gained.ratio if best else None,
-                "right": stage.choice,
+                "right": stage.choice and page.told(stage.choice, *gains),
             }
         )
     page.table(f"moves-{key}", rows, MOVE_COLUMNS, caption=_MOVES_CAPTION[key])
     for number, stage in enumerate(ladder.stages, 1):
-        shown = stage.taken or stage.trials[0]
-        what = f"gain of {shown.name}, {ladder.workload.words}, turn {number}"
+        shown, turn = stage.taken or stage.trials[0], f"{ladder.workload.words}, turn {number}"
+        what = f"gain of {shown.name}, {turn}" if stage.taken else f"{turn}, in which nothing passed: {shown.name}"
         page.number(f"gain-{key}-{number}", shown.gained.ratio, what=what)
     if blind_turns(ladder):
         word, because = (
@@ -152,11 +152,11 @@ def gain_keys(ladders: Ladders) -> list[str]:
 def blind_turns(ladder: Ladder) -> list[str]:
     """Return for each turn without a single step that passes, but with a pair after it, what it says of the profile.
 
-    "refuted", or "cannot tell here" where one of its steps may be faster or not: then nobody can tell whether a single
-    one would have led on.
+    `REFUTED`, or `CANNOT_TELL` where one of its steps may be faster or not: then nobody can tell whether a single one
+    would have led on.
     """
     return [
-        "cannot tell here" if any(trial.outcome == "cannot tell here" for trial in stage.trials) else "refuted"
+        CANNOT_TELL if any(trial.outcome == CANNOT_TELL for trial in stage.trials) else REFUTED
         for stage, after in pairwise(ladder.stages)
         if stage.taken is None and after.taken is not None
     ]
@@ -237,9 +237,9 @@ def record_choices(page: Page, ladders: Ladders) -> None:
     what = "turns of both ladders in which a move was taken"
     page.number("turns", len(choices), unit="1", what=what, derived=True)
     what = "turns in which the move predicted to be best passed and no other was proven to be faster"
-    page.number("turns-right", choices.count("supported"), unit="1", what=what, derived=True)
+    page.number("turns-right", choices.count(SUPPORTED), unit="1", what=what, derived=True)
     what = "turns in which the same holds for the move that the roof would allow most for"
-    page.number("turns-by-roof", of_roof.count("supported"), unit="1", what=what, derived=True)
+    page.number("turns-by-roof", of_roof.count(SUPPORTED), unit="1", what=what, derived=True)
     what = "turns in which no single step passed, but a pair did next"
     page.number("blind", len(blind), unit="1", what=what, derived=True)
     _record_errors(page, [trial for stage in stages for trial in stage.trials])
@@ -250,8 +250,8 @@ def record_choices(page: Page, ladders: Ladders) -> None:
         "once measurement has identified it",
         source_url="https://doi.org/10.1145/356635.356640",
         verdict=verdict_of_all([*choices, *blind]),
-        evidence="Of {turns} turns in which something was taken, the largest prediction was right in {turns-right}, "
-        "and the roof alone in {turns-by-roof}. Turns in which no single step passed although a pair did next: "
+        evidence="In {turns} turns something was taken. The largest prediction was right in {turns-right} of them, the "
+        "roof alone in {turns-by-roof}. Turns in which no single step passed although a pair did next: "
         "{blind}; they refute it, unless one of their steps may have been faster. The test asks for every turn of both "
         "ladders.",
         numbers=gain_keys(ladders),

@@ -43,7 +43,6 @@ LINK_COLUMNS = (
     Column("smallest", "From"),
     Column("largest", "To"),
     Column("worst", "Farthest off", "%"),
-    Column("holds", "Holds"),
 )
 
 
@@ -99,7 +98,6 @@ def link_rows(links: Sequence[FittedLink]) -> list[dict[str, Any]]:
             "smallest": _size_words(link.sizes[0]),
             "largest": _size_words(link.sizes[1]),
             "worst": link.worst,
-            "holds": "yes" if link.holds else "no",
         }
         for link in links
     ]

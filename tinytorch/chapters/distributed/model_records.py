@@ -56,14 +56,14 @@ _SHOWN = 6
 
 
 def record_validation(page: Page, checked: Validation | None, near: FittedLink | None) -> None:
-    """Show each split that ran beside its prediction, and record the worst; None on a machine with one core.
+    """Show each split that ran beside its prediction, and record the largest error; None on a machine with one core.
 
     Args:
         near: the link that the predictions were made with.
     """
     if checked is None or near is None:
         page.absent("validation", reason=ONE_CORE, instead_of="table")
-        keys = ("worst-error", "worst-size", "worst-split", "link-alpha", "link-beta", "gpt-rate")
+        keys = ("worst-error", "worst-size", "link-alpha", "link-beta", "gpt-rate")
         page.absent(*keys, reason=ONE_CORE)
         return
     rows = [
@@ -82,11 +82,10 @@ def record_validation(page: Page, checked: Validation | None, near: FittedLink |
         "ranks then took."
     )
     page.table("validation", rows, _VALIDATION_COLUMNS, caption=caption)
-    worst = checked.worst
-    page.number("worst-error", worst.error)
-    what = "largest error of a prediction of a step on this machine, by magnitude"
-    page.number("worst-size", abs(worst.error.median), unit="%", what=what)
-    page.word("worst-split", worst.name, because="its prediction is off by {worst-error}, more than any other's")
+    error = checked.worst.error
+    page.number("worst-error", error)
+    what = "largest error of a prediction of a step on this machine, by the median's magnitude"
+    page.number("worst-size", error.scaled(-1 if error.median < 0 else 1, name=what))
     page.number("link-alpha", near.alpha)
     page.number("link-beta", near.beta)
     arithmetic = 3 * _EXAMPLES * Profiler().count_flops(models.gpt(), _SHAPE)

@@ -5,7 +5,7 @@ What it says of larger machines is in `model_records`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tinytorch.chapters.distributed.fault_study import FATAL_STEP, Lost
 from tinytorch.chapters.distributed.figures import collective_figure, link_table, scaling_figure
@@ -22,15 +22,16 @@ from tinytorch.perf.distributed.recording.stragglers import Straggler
 from tinytorch.perf.distributed.recording.timeline import Timeline
 from tinytorch.perf.host.pinned_threads import may_pin
 from tinytorch.perf.machine import ceilings, identity
-from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring import Measurement, Statistic, quotient
 from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.statistics import Interval
-from tinytorch.report import Column, Page, format_number, verdict_between, verdict_of_all
+from tinytorch.perf.measuring.judge import CANNOT_TELL
+from tinytorch.report import Column, Page, format_number, verdict_between, verdict_between_all
 
 ONE_CORE = (
     "the process that built this page could use one core only, so that ranks shared it: build it where there are two"
 )
 FEW_CORES = "two different numbers of ranks, each with cores of their own, take four cores at least"
+NO_SHARE = "what is lost here is no share of a step: by the law it lies outside of 0 to 1"
 NO_STRAGGLER = "in this build no rank waited longer for another than the clocks can be wrong by"
 #: Kinds of messages that the page shows.
 _KINDS: tuple[Kind, ...] = ("point to point", "all-reduce", "ring all-reduce")
@@ -50,7 +51,7 @@ def ranks_here() -> tuple[int, bool, int]:
     return cores, cores < 2, min(4, max(2, cores))
 
 
-def record_machine(page: Page, cores: int, ranks: int, seconds: float, state_bytes: float) -> None:
+def record_machine(page: Page, cores: int, ranks: int, seconds: Measurement, state_bytes: float) -> None:
     """Record what the page ran on, and how far that is from the training of GPT-3.
 
     Args:
@@ -71,7 +72,7 @@ def record_machine(page: Page, cores: int, ranks: int, seconds: float, state_byt
         "6 operations for each of 175 billion parameters and 300 billion tokens, at the peak of one core times the "
         "cores"
     )
-    page.number("years-alone", seconds / (365.25 * 86400), unit="years", what=what, modelled=True)
+    page.number("years-alone", seconds.scaled(1 / (365.25 * 86400), "years", what), modelled=True)
     what = "four float32 numbers for each of 175 billion parameters"
     page.number("gpt3-state", state_bytes, unit="B", what=what, modelled=True)
     page.number("memory", memory, unit="B", what="memory of this machine, as the system reports it")
@@ -107,10 +108,9 @@ def record_collectives(page: Page, talk: Collectives) -> None:
         link_table(page, "links", [link for kind in _KINDS for link in fitted[kind]], caption=caption)
     page.number("all-reduce-small", talk.of("all-reduce")[small])
     page.number("all-reduce-large", talk.of("all-reduce")[large])
-    operations = talk.of("all-reduce")[small].median * ceilings(threads=1).fp32_peak.median
-    page.number(
-        "wait-flops", operations, unit="FLOP", what="time of the smallest all-reduce times the peak of one core"
-    )
+    each = ceilings(threads=1).fp32_peak.per(1.0, "s", "an operation at the peak of one core")
+    what = "time of the smallest all-reduce times the peak of one core"
+    page.number("wait-flops", quotient(talk.of("all-reduce")[small], each, what, "FLOP"))
     _compare(page, "ring-small", talk.compare("ring all-reduce", "all-reduce", small))
     _compare(page, "ring-large", talk.compare("ring all-reduce", "all-reduce", large))
 
@@ -168,7 +168,7 @@ def record_ring(
         page.absent("ring-growth", reason=FEW_CORES)
         page.absent("ring-independent", reason=f"whether a ring's cost depends on the number of ranks, as {FEW_CORES}")
         return
-    grows = _ratio_of_runs(whole, two)
+    grows = quotient(whole, two, "ring on all ranks over one on two, largest message")
     page.number("ring-growth", grows)
     page.claim(
         "ring-independent",
@@ -176,28 +176,11 @@ def record_ring(
         source="A. Gibiansky, Bringing HPC Techniques to Deep Learning, 2017",
         source_url=_BAIDU,
         verdict=verdict_between(grows, high=1.1),
-        evidence="On this machine the ring ran on {ranks} and took {ring-measured} for its largest message; on all "
-        "ranks over two it took {ring-growth}. The formula, which is a model and no measurement, gives "
+        evidence="On this machine the ring ran on {ranks} and took {ring-measured} for its largest message. That is "
+        "{ring-growth} what it took on two. The formula, which is a model and no measurement, gives "
         "{ring-growth-large} from two to 4,096 ranks for the large array of the table, and {ring-growth-small} for the "
         "small one.",
     )
-
-
-def _ratio_of_runs(whole: Measurement, two: Measurement) -> Statistic:
-    """Return the ratio of two runs that did not take turns, with the outer ends of both intervals."""
-    ends = Interval(
-        whole.interval.low / two.interval.high,
-        whole.interval.high / two.interval.low,
-        whole.interval.confidence + two.interval.confidence - 1,
-    )
-    how = {
-        **whole.how,
-        "statistic": "ratio of the medians of two runs, one after the other",
-        "interval_by": "the outer ends of both intervals",
-    }
-    samples = whole.scaled(1 / two.median, "").samples
-    name = "ring on all ranks over one on two, largest message"
-    return Statistic(name, samples, "", how, value=whole.median / two.median, bounds=ends)
 
 
 def record_timelines(page: Page, ways: Mapping[str, Sequence[Timeline]]) -> None:
@@ -249,10 +232,11 @@ def record_overlap(page: Page, both: Overlap) -> None:
     hidden = both.hidden()
     if isinstance(hidden, Withheld):
         page.absent("hidden-share", reason=hidden.because)
-        verdict, taken = "cannot tell here", "how much of it overlap took away cannot be told"
+        verdict, found = CANNOT_TELL, f"How much of what {{ranks}} cost overlap hides cannot be told: {hidden.because}."
     else:
         page.number("hidden-share", hidden)
-        verdict, taken = verdict_between(hidden, low=0.5), "overlap took away {hidden-share} of it"
+        verdict = verdict_between(hidden, low=0.5)
+        found = "Joining {ranks} added {join-cost} to a step of the GPT. Overlap took away {hidden-share} of it."
     if not _compare(page, "overlap-gain", both.compare()):
         reason = f"whether communication can be hidden behind the backward pass, as {ONE_CORE}"
         page.absent("hidden-communication", reason=reason)
@@ -263,9 +247,8 @@ def record_overlap(page: Page, both: Overlap) -> None:
         source=f"{_LI}, whose gradients are summed while the backward pass computes",
         source_url=_LI_ADDRESS,
         verdict=verdict,
-        evidence="Joining {ranks} added {join-cost} to a step of the GPT; " + taken + ": steps took {step-overlapped} "
-        "with it, {step-apart} without. Half of the cost hidden would support it. There is no second processor here "
-        "that moves data while a core computes.",
+        evidence=f"{found} Steps took {{step-overlapped}} with it and {{step-apart}} without. Half of the cost hidden "
+        "would support it. There is no second processor here that moves data while a core computes.",
     )
 
 
@@ -279,10 +262,10 @@ def record_scaling(page: Page, strong: Mapping[int, Scaling], weak: Scaling) -> 
         page.absent("double-workers", reason=f"whether twice the workers halve the time of a step, as {ONE_CORE}")
         return
     named = dict(zip(_SIZES, strong.values(), strict=True))
-    rows = [row for number, each in strong.items() for row in _scaling_rows(f"{number} in all", each)]
+    rows = [row for number, each in strong.items() for row in _scaling_rows(page, f"{number} in all", each)]
     page.table(
         "scaling",
-        [*rows, *_scaling_rows(f"{weak.batch} each", weak)],
+        [*rows, *_scaling_rows(page, f"{weak.batch} each", weak)],
         [
             Column("way", "Examples"),
             Column("one", "One rank"),
@@ -304,8 +287,7 @@ def record_scaling(page: Page, strong: Mapping[int, Scaling], weak: Scaling) -> 
         alt="Speedup over the number of ranks on logarithmic axes: measured points with intervals, dashed lines of the "
         "two laws beyond them, and a thin line for a rank's work from each rank.",
     )
-    pairs = {name: _of(each.speedup(2)) for name, each in named.items()}
-    page.number("two-speedup", pairs["middle"])
+    page.number("two-speedup", _of(named["middle"].speedup(2)))
     for key, found in {**named, "weak": weak}.items():
         most = found.judged[-1]
         verdict = found.verdict(most)
@@ -315,18 +297,29 @@ def record_scaling(page: Page, strong: Mapping[int, Scaling], weak: Scaling) -> 
     for key, found in (("strong-serial", named["large"]), ("weak-serial", weak)):
         law = found.law()
         assert law is not None, "as there are judged numbers of ranks"
-        page.number(key, law.share)
-    for name, speedup in pairs.items():
-        page.number(f"pair-{name}", speedup)
+        if law.applies:
+            page.number(key, law.share)
+        else:
+            page.absent(key, reason=NO_SHARE)
+    for name, each in named.items():
+        page.number(f"pair-{name}", _of(each.speedup(2)))
     page.claim(
         "double-workers",
         statement="Doubling the workers halves the time of a training step.",
         source=f"{_LI}, whose data-parallel training scales nearly linearly when it is configured well",
         source_url=_LI_ADDRESS,
-        verdict=verdict_of_all([verdict_between(speedup, low=1.9) for speedup in pairs.values()]),
-        evidence="From one rank to two a step of the GPT became {pair-small}, {pair-middle} and {pair-large} as fast, "
-        "with the smallest, the middle and the largest batch. 1.9 or more with all three would support it.",
+        verdict=_all_reach(named.values(), 1.9),
+        evidence="From one rank to two a step of the GPT became {pair-small} as fast with the smallest batch and "
+        "{pair-middle} with the middle one. With the largest it became {pair-large}. 1.9 or more with all three would "
+        "support it.",
     )
+
+
+def _all_reach(scalings: Collection[Scaling], speedup: float) -> str:
+    """Return the verdict on whether two ranks are so many times as fast as one in all of ``scalings``."""
+    if any(each.disturbed(2) for each in scalings):
+        return CANNOT_TELL
+    return verdict_between_all([_of(each.speedup(2)) for each in scalings], low=speedup)
 
 
 def _of(found: Statistic | None) -> Statistic:
@@ -334,7 +327,7 @@ def _of(found: Statistic | None) -> Statistic:
     return found
 
 
-def _scaling_rows(name: str, found: Scaling) -> list[dict[str, object]]:
+def _scaling_rows(page: Page, name: str, found: Scaling) -> list[dict[str, object]]:
     def pages(times: Measurement) -> float:
         return float(round(times.how["minor_page_faults_per_call"]))
 
@@ -345,7 +338,7 @@ def _scaling_rows(name: str, found: Scaling) -> list[dict[str, object]]:
             "one": one,
             "step": found.times[count],
             "speedup": found.speedup(count),
-            "word": found.verdict(count).word,
+            "word": page.told(str(found.verdict(count).word), _of(found.speedup(count))),
             "faults": pages(one),
             "own": pages(found.times[count]),
         }
@@ -405,8 +398,6 @@ def record_lost_rank(page: Page, lost: Lost, apart: float, hung: Lost, allowed: 
     page.number("hang-seconds", hung.seconds, unit="s", what=what)
     what = f"time within which `watched` ends a run if a rank may keep others waiting for {allowed:g} seconds"
     page.number("hang-promise", within(allowed), unit="s", what=what, modelled=True)
-    because = "the run ended {hang-seconds} after the rank stopped, where {hang-promise} are promised"
-    page.word("hang-kept", "within" if hung.seconds <= within(allowed) else "later than", because=because)
 
 
 def record_answers(page: Page, between: GivenLink, parameters: float) -> None:

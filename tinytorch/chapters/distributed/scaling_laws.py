@@ -5,16 +5,19 @@ Modelled, whoever measured the share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from tinytorch.perf.measuring import Measurement, checked_neighbours
+from tinytorch.perf.measuring import Measurement, Statistic, ratio
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import amdahl
 
 Law = Literal["Amdahl", "Gustafson"]
+Floats = npt.NDArray[np.float64]
 
 
 def amdahl_speedup(serial: float, ranks: int) -> float:
@@ -62,14 +65,14 @@ class LawFit:
 
     Attributes:
         law: whose. share: serial share of the time, a sample for each round; below 0 where ranks do more than their
-            number.
+            number. Its interval follows from those of the ratios of times.
         counts: numbers of ranks above one that it was fitted to.
         worst: largest relative distance of a measured median speedup from the law's; None for a single number of ranks,
             through which the law always goes, so that nothing says whether it holds.
     """
 
     law: Law
-    share: Measurement
+    share: Statistic
     counts: tuple[int, ...]
     worst: float | None
 
@@ -102,26 +105,37 @@ def fit_law(way: Literal["strong", "weak"], times: Mapping[int, Measurement]) ->
     counts = tuple(sorted(count for count in times if count > 1))
     if 1 not in times or not counts:
         raise ValueError(f"times must be those of one rank and of more, not of {sorted(times)}")
-    for count in counts:
-        checked_neighbours(times[1], times[count])
-    ranks = np.array(counts, np.float64)[:, None]
-    one = np.array(times[1].samples)
-    ratios = one / np.array([times[count].samples for count in counts])  # T1 / T(p), (counts, rounds)
+    ranks = np.array(counts, np.float64)
     if way == "strong":
         law: Law = "Amdahl"
-        reach, missed = 1 - 1 / ranks, 1 / ratios - 1 / ranks
-        speedups = ratios
+        found = [ratio(times[count], times[1]) for count in counts]
+        least, reach = 1 / ranks, 1 - 1 / ranks  # T(p) / T(1) = 1/p + s (1 - 1/p)
+        speedups = [1 / one.median for one in found]
     else:
         law = "Gustafson"
-        reach, missed = ranks - 1, ranks - ranks * ratios
-        speedups = ranks * ratios
-    shares = (missed * reach).sum(axis=0) / (reach**2).sum(axis=0)
-    share = Measurement(f"serial share by {law}'s law", tuple(shares.tolist()), "%", times[1].how)
+        found = [ratio(times[1], times[count]).scaled(count) for count in counts]
+        least, reach = ranks, 1 - ranks  # p T(1) / T(p) = p + s (1 - p)
+        speedups = [one.median for one in found]
+    share = _share(law, found, least, reach / (reach**2).sum())
     worst = None
     if len(counts) > 1:
-        promised = [_promised(law, share.median, count) for count in counts]
-        worst = float(np.abs(np.median(speedups, axis=1) / promised - 1).max())
+        off = (speedup / _promised(law, share.median, count) for speedup, count in zip(speedups, counts, strict=True))
+        worst = max(abs(each - 1) for each in off)
     return LawFit(law, share, counts, worst)
+
+
+def _share(law: Law, found: Sequence[Measurement], least: Floats, weights: Floats) -> Statistic:
+    """Return the share: the weighted sum of what each ratio lies beyond ``least``, and of their ends in quadrature."""
+    samples = weights @ (np.array([one.samples for one in found]) - least[:, None])
+    value = float(np.median(samples))
+    ends = np.array([[one.interval.low - one.median, one.interval.high - one.median] for one in found])
+    down, up = np.hypot.reduce(np.sort(weights[:, None] * ends), axis=0)
+    had = [one.how["cpu_per_wall"] for one in found if "cpu_per_wall" in one.how]
+    how = {**found[0].how, **({"cpu_per_wall": min(had)} if had else {})}
+    how = {**how, "statistic": "least squares over the numbers of ranks"}
+    how.pop("between_repeats", None)
+    bounds = Interval(value - float(down), value + float(up), found[0].interval.confidence)
+    return Statistic(f"serial share by {law}'s law", tuple(samples.tolist()), "%", how, value=value, bounds=bounds)
 
 
 def _promised(law: Law, share: float, count: int) -> float:

@@ -20,6 +20,7 @@ from tinytorch.perf.distributed.recording.timeline import Timeline, recorded
 from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets, examples
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.codec import from_json, to_json
+from tinytorch.perf.measuring.repeats import as_repeated
 
 #: Steps of each way before the first that counts.
 _WARM = 3
@@ -203,12 +204,14 @@ def shares_over(timelines: Sequence[Timeline]) -> list[dict[str, Measurement]]:
             for timeline, one in zip(timelines, each, strict=True)
         ]
         measured = {
-            name: Measurement(
-                f"rank {rank}: share of {name.replace('_', ' ')}", tuple(p[name] for p in parts), "%", how
+            name: as_repeated(
+                Measurement(f"rank {rank}: share of {name.replace('_', ' ')}", tuple(p[name] for p in parts), "%", how),
+                is_share=True,
             )
             for name in parts[0]
         }
-        wall = Measurement(f"rank {rank}: time of a step", tuple(one.wall_seconds for one in each), "s", how)
+        walls = tuple(one.wall_seconds for one in each)
+        wall = as_repeated(Measurement(f"rank {rank}: time of a step", walls, "s", how))
         found.append({**measured, "wall": wall})
     return found
 

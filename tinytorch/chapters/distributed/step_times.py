@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -24,7 +25,10 @@ from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.pinned_threads import may_pin, usable_cores
 from tinytorch.perf.measuring import Measurement, Statistic, difference
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
-from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, RESAMPLES, Interval
+from tinytorch.perf.measuring.judge import CANNOT_TELL, SUPPORTED, verdict_between
+from tinytorch.perf.measuring.measurement import conditions_of_both
+from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, Interval
 
 Way = Literal["strong", "weak"]
 #: What an efficiency and its interval say.
@@ -95,21 +99,20 @@ class Scaling:
     def verdict(self, count: int) -> ScalingVerdict:
         """Return whether ``count`` ranks do ``count`` times the work of one, as far as the interval can tell.
 
-        "linear" if the efficiency's interval lies within `LINEAR` of 1, "superlinear" or "sublinear" if all of it lies
-        beyond, "slower than one rank" if the speedup's lies below 1. None if ranks had to share cores with one another;
-        "cannot tell here" where other programs took them.
+        "linear" if the efficiency lies within `LINEAR` of 1, "superlinear" or "sublinear" if it lies beyond, "slower
+        than one rank" if the speedup lies below 1. None if ranks had to share cores with one another; "cannot tell
+        here" where other programs took them, or the judge cannot tell.
         """
-        comparison, efficiency = self._compared(count), self.efficiency(count)
-        if comparison is None or efficiency is None:
+        efficiency = self.efficiency(count)
+        if efficiency is None:
             return ScalingVerdict(None, BECAUSE)
-        if comparison.n < FEWEST_FOR_INTERVAL or comparison.dependence.objection:
-            return ScalingVerdict("cannot tell here", comparison.because)
-        had = min(float(self.times[one].how["cpu_per_wall"]) for one in (1, count))
-        if had < WHOLE_CORE:
-            return ScalingVerdict(
-                "cannot tell here", f"other programs ran beside the ranks: one had {had:.0%} of its core"
-            )
-        return _verdict(efficiency, count)
+        disturbed = self.disturbed(count)
+        return _verdict(efficiency, count) if disturbed is None else ScalingVerdict(CANNOT_TELL, disturbed)
+
+    def disturbed(self, count: int) -> str | None:
+        """Return what other programs took of a core while one rank or ``count`` were timed; None if nothing to tell."""
+        had = min(float(self.times[one].how["cpu_per_wall"]) for one in (1, self._checked(count)))
+        return f"other programs ran beside the ranks: one had {had:.0%} of its core" if had < WHOLE_CORE else None
 
     def law(self) -> LawFit | None:
         """Return the serial share that Amdahl's law (strong) or Gustafson's (weak) finds in the times.
@@ -135,17 +138,18 @@ class Scaling:
 
 
 def _verdict(efficiency: Statistic, count: int) -> ScalingVerdict:
-    low, high = efficiency.interval.low, efficiency.interval.high
-    found = f"the efficiency lies between {low:.1%} and {high:.1%}"
-    if high * count < 1:
-        return ScalingVerdict("slower than one rank", f"{found}, so that the speedup lies below 1")
-    if low > 1 + LINEAR:
-        return ScalingVerdict("superlinear", f"{found}, all of it beyond the ±{LINEAR:.0%} that count as linear")
-    if high < 1 / (1 + LINEAR):
-        return ScalingVerdict("sublinear", f"{found}, all of it beyond the ±{LINEAR:.0%} that count as linear")
-    if low >= 1 / (1 + LINEAR) and high <= 1 + LINEAR:
-        return ScalingVerdict("linear", f"{found}, all of it within the ±{LINEAR:.0%} that count as linear")
-    return ScalingVerdict("cannot tell here", f"{found}, which holds an end of the ±{LINEAR:.0%} that count as linear")
+    within = f"the ±{LINEAR:.0%} that count as linear"
+    words: dict[Word, tuple[float | None, float | None, str]] = {
+        "slower than one rank": (None, 1 / count, "so that the speedup lies below 1"),
+        "superlinear": (1 + LINEAR, None, f"all of it beyond {within}"),
+        "sublinear": (None, 1 / (1 + LINEAR), f"all of it beyond {within}"),
+        "linear": (1 / (1 + LINEAR), 1 + LINEAR, f"all of it within {within}"),
+    }
+    found = f"the efficiency lies between {efficiency.interval.low:.1%} and {efficiency.interval.high:.1%}"
+    for word, (low, high, because) in words.items():
+        if verdict_between(efficiency, low, high, strict=word != "linear") == SUPPORTED:
+            return ScalingVerdict(word, f"{found}, {because}")
+    return ScalingVerdict(CANNOT_TELL, f"{found}, which holds an end of {within}")
 
 
 def strong_scaling(
@@ -240,7 +244,8 @@ def step_measurements(
             MARK: one["oversubscribed"],
             "interleaved_with": [other for at, other in names.items() if at != key],
         }
-        found[key] = Measurement(names[key], tuple(np.asarray(one["seconds"]).tolist()), "s", conditions)
+        seconds = tuple(np.asarray(one["seconds"]).tolist())
+        found[key] = as_repeated(Measurement(names[key], seconds, "s", conditions))
     return found
 
 
@@ -283,28 +288,30 @@ class Overlap:
         """Return the seconds that joining the ranks adds to a step without overlap: apart - alone, by rounds."""
         return difference(self.apart, self.alone, "what joining ranks adds to a step")
 
-    def hidden(self, seed: int = 0) -> Statistic | Withheld:
+    def hidden(self) -> Statistic | Withheld:
         """Return the share of that cost which overlap takes away, (apart - overlapped) / (apart - alone).
 
-        Of the medians of the differences; the interval is the bootstrap's over rounds. `Withheld` if ranks had to share
-        cores, or the cost cannot be told from nothing, so that there is nothing to hide.
+        Of the medians of the differences; what the ends of either move it by is added in squares. `Withheld` if ranks
+        had to share cores, or the cost cannot be told from nothing, so that there is nothing to hide.
         """
         if self.oversubscribed:
             return Withheld()
         cost = self.cost()
         if cost.n < FEWEST_FOR_INTERVAL:
             return Withheld(f"it takes {FEWEST_FOR_INTERVAL} rounds to have an interval, but there are {cost.n}")
-        saved = np.array(difference(self.apart, self.overlapped, "what overlap saves").samples)
-        costs = np.array(cost.samples)
-        rounds = np.random.default_rng(seed).integers(cost.n, size=(RESAMPLES, cost.n))
-        below = np.median(costs[rounds], axis=1)
-        if (below <= 0).any():
+        saved = difference(self.apart, self.overlapped, "what overlap saves")
+        if verdict_between(cost, low=0.0, strict=True) != SUPPORTED or not cost.interval.low > 0:
             return Withheld("joining the ranks adds no more to a step than the noise, so there is nothing to hide")
-        value = float(np.median(saved) / np.median(costs))
-        low, high = np.quantile(np.median(saved[rounds], axis=1) / below, [0.025, 0.975])
-        how = {**cost.how, "statistic": "ratio of median differences", "interval_by": "bootstrap over rounds"}
-        samples = tuple((saved / float(np.median(costs))).tolist())
-        bounds = Interval(float(low), float(high), 0.95)
+        value = saved.median / cost.median
+        of_saved = [end / cost.median for end in (saved.interval.low, saved.interval.high)]
+        of_cost = sorted(saved.median / end for end in (cost.interval.low, cost.interval.high))
+        low, high = (
+            math.copysign(math.hypot(*(end - value for end in ends)), side) + value
+            for ends, side in zip(zip(of_saved, of_cost, strict=True), (-1, 1), strict=True)
+        )
+        how = {**conditions_of_both(saved, cost, ("saved", "cost")), "statistic": "ratio of median differences"}
+        samples = tuple(sample / cost.median for sample in saved.samples)
+        bounds = Interval(low, high, cost.interval.confidence)
         return Statistic("share of the communication that is hidden", samples, "%", how, value=value, bounds=bounds)
 
 

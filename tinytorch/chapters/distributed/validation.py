@@ -18,8 +18,9 @@ from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.measuring import MARK
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.pinned_threads import may_pin, usable_cores
-from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
+from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, Interval
 
 #: Bytes of a float32 parameter and gradient, and of AdamW's state for it.
 _WEIGHT, _STATE = 4, 8
@@ -84,14 +85,21 @@ class Validated:
     state_bytes: int
 
     @property
-    def error(self) -> Measurement:
+    def error(self) -> Statistic:
         """Predicted over measured seconds, minus 1, of each round: below 0 where the model promises too much.
 
         Its interval is that of the measured step: how well the times behind the prediction are known is not in it.
         """
-        seconds = self.predicted.seconds
-        errors = tuple(seconds / sample - 1 for sample in self.measured.samples)
-        return Measurement(f"error of the prediction of {self.name}", errors, "%", self.measured.how)
+        seconds, took = self.predicted.seconds, self.measured.interval
+        how = {name: value for name, value in self.measured.how.items() if name != "between_repeats"}
+        return Statistic(
+            f"error of the prediction of {self.name}",
+            tuple(seconds / sample - 1 for sample in self.measured.samples),
+            "%",
+            {**how, "statistic": "prediction over the median, less 1"},
+            value=seconds / self.measured.median - 1,
+            bounds=Interval(seconds / took.high - 1, seconds / took.low - 1, took.confidence),
+        )
 
 
 @dataclass(frozen=True)
@@ -165,7 +173,7 @@ def _measurement(name: str, ranks: int, told: Mapping[str, Any]) -> Measurement:
     }
     if ranks > 1:
         how["time"] = "slowest rank of each round, from a barrier"
-    return Measurement(name, tuple(told["seconds"]), "s", how)
+    return as_repeated(Measurement(name, tuple(told["seconds"]), "s", how))
 
 
 def _measured(plan: _Plan, found: Mapping[str, Any]) -> MeasuredWorkload:

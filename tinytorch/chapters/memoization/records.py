@@ -19,10 +19,11 @@ from tinytorch.core.op import Array
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.engines import NotMeasured, Raced
 from tinytorch.perf.machine import Level
-from tinytorch.perf.measuring import Measurement, ratio
-from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring import Measurement, quantity, quotient, ratio
+from tinytorch.perf.measuring.comparison import compare_all, compare_paired
+from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
 from tinytorch.perf.memoization import KVCache
-from tinytorch.report import Column, Page, color, line, subplots, verdict_between, verdict_of_all
+from tinytorch.report import Column, Page, color, line, subplots, verdict_between, verdict_between_all, verdict_of_all
 
 STEP_FLOPS = (
     Column("position", "Token", "1"),
@@ -146,14 +147,13 @@ def record_speedups(page: Page, times: Times, some: Times) -> None:
         statement="A key-value cache makes text generation 10 to 15 times faster.",
         source=COURSE_MEMOIZATION,
         source_url=COURSE_MEMOIZATION_URL,
-        verdict=verdict_of_all([verdict_between(speedup, low=10, high=15) for speedup in speedups.values()]),
-        evidence="For the book's GPT the speedup was {speedup-8} at 8 new tokens, {speedup-64} at 64 and {speedup-256} "
-        "at 256: a length belongs to the number.",
+        verdict=verdict_between_all(speedups.values(), low=10, high=15),
+        evidence="For the book's GPT the speedup was {speedup-8} at 8 new tokens and {speedup-64} at 64. At 256 it was "
+        "{speedup-256}: a length belongs to the number.",
     )
-    once_growth = times[256][1].median / times[128][1].median
-    again_growth = times[256][0].median / times[128][0].median
-    page.number("growth-once", once_growth, unit="", what="time of 256 cached tokens over that of 128")
-    page.number("growth-again", again_growth, unit="", what="time of 256 uncached tokens over that of 128")
+    for at, way in enumerate(("again", "once")):
+        what = f"time of 256 {'cached' if at else 'uncached'} tokens over that of 128"
+        page.number(f"growth-{way}", quotient(times[256][at], times[128][at], what))
 
 
 def record_cache_bytes(page: Page, hundred: float, gpt2: KVCache, model: GPT) -> None:
@@ -201,7 +201,7 @@ def record_cache_bytes(page: Page, hundred: float, gpt2: KVCache, model: GPT) ->
         statement="For 100 positions and a head size of 64 the cache takes 6.4 KB a layer.",
         source=COURSE_MEMOIZATION,
         source_url=COURSE_MEMOIZATION_URL,
-        verdict="supported" if hundred <= 6400 * 1.05 else "refuted",
+        verdict=verdict_between(quantity(hundred, "B", "a cache of 100 positions"), high=6400 * 1.05),
         evidence="A cache of one layer with one such head held {hundred-bytes}. "
         "The sentence counts numbers instead of bytes, and keys without values.",
     )
@@ -210,7 +210,6 @@ def record_cache_bytes(page: Page, hundred: float, gpt2: KVCache, model: GPT) ->
 def record_fitting(
     page: Page,
     held: Sequence[int],
-    rates: Sequence[Measurement],
     seconds: Sequence[Measurement],
     levels: Sequence[Level],
     gpt2: KVCache,
@@ -219,12 +218,15 @@ def record_fitting(
 
     Args:
         page: that records.
-        held: bytes of keys and values, from few to many.
-        rates: bytes a second.
-        seconds: of one query over them.
+        held: bytes of keys and values, from few to many; the second are those of 256 keys.
+        seconds: of one query over them, in turns.
         levels: of the memory; the last is memory itself.
         gpt2: a cache of GPT-2's shape at 1,024 positions.
     """
+    rates = [
+        each.per(nbytes, "B/s", f"cache read by attention over {each.name}")
+        for nbytes, each in zip(held, seconds, strict=True)
+    ]
     caches = {level.name: level.capacity_measured for level in levels if level.capacity_measured is not None}
     figure, ax = subplots(height=3.0)
     line(
@@ -249,21 +251,10 @@ def record_fitting(
         alt="Rate in gigabytes per second over the size of keys and values, with vertical lines at the measured ends "
         "of the caches.",
     )
-    best = max(rates, key=lambda rate: rate.median)
-    page.number("rate-best", best)
+    page.number("rate-near", rates[1])
     page.number("rate-largest", rates[-1])
-    page.number("key-time-largest", seconds[-1])
-    page.number(
-        "rate-drop",
-        best.median / rates[-1].median,
-        unit="",
-        what="best rate over that of the largest cache",
-    )
-    page.word(
-        "drops",
-        "falls" if best.interval.low > rates[-1].interval.high else "does not fall",
-        because="the best rate is {rate-best}, that of the largest cache {rate-largest}",
-    )
+    near, far = (seconds[at].scaled(1 / held[at]) for at in (1, -1))  # for each byte
+    page.compare("rate-drop", compare_paired(far, near))
     page.number(
         "fits-l3",
         list(caches.values())[-1] // (gpt2.nbytes // 1024),
@@ -305,21 +296,20 @@ def record_codes(page: Page, scores: Mapping[str, float], error: float, steps: M
         unit="",
         what="bytes of a float32 cache over those of one of codes, head size 24",
     )
-    page.number("plain-step", plain.step)
-    page.number("code-step", coded.step)
     page.number("code-score", scores["int8"], unit="%", what="exact sequences with a cache of codes, of 500")
     page.number("float-score", scores["float32"], unit="%", what="exact sequences with a float32 cache, of 500")
-    faster = coded.step.interval.high < plain.step.interval.low
-    word = "faster" if faster else "no faster than noise can tell"
-    page.word(
-        "code-speed",
-        "slower" if coded.step.interval.low > plain.step.interval.high else word,
-        because="a step takes {code-step} with codes and {plain-step} with float32 numbers",
-    )
+    page.compare("code-speed", compare_paired(plain.step, coded.step))
 
 
-def record_batches(page: Page, batches: Sequence[int], rates: Sequence[Measurement], model: GPT) -> None:
-    """Record the tokens a second that the ``model`` writes for so many sequences at a time."""
+def record_batches(page: Page, batches: Sequence[int], steps: Sequence[Measurement], model: GPT) -> None:
+    """Record the tokens a second that the ``model`` writes for so many sequences at a time.
+
+    Args:
+        page: that records.
+        batches: numbers of sequences, from one on; ``steps``: seconds of a step of each, in turns.
+        model: of this page.
+    """
+    rates = [step.per(batch, "tokens/s", f"batch {batch}") for batch, step in zip(batches, steps, strict=True)]
     figure, ax = subplots(height=2.8)
     line(ax, batches, rates, quantity="throughput", variant="cached", label="cached")
     ax.set_xscale("log", base=2)
@@ -333,12 +323,8 @@ def record_batches(page: Page, batches: Sequence[int], rates: Sequence[Measureme
     )
     page.number("batch-one", rates[0])
     page.number("batch-most", rates[-1])
-    page.number(
-        "batch-gain",
-        rates[-1].median / rates[0].median,
-        unit="",
-        what="throughput of 64 sequences over that of one",
-    )
+    gain = ratio(steps[0], steps[-1], "throughput of 64 sequences over that of one")
+    page.number("batch-gain", gain.scaled(batches[-1] / batches[0]))
     page.number(
         "batch-bytes",
         KVCache(*cache_shape(model, batches[-1])).nbytes,
@@ -357,6 +343,7 @@ def record_fused(page: Page, between: Measurement, step: Mapping[str, Measuremen
 
 def record_weights(page: Page, narrow: Sequence[Decoding], broad: Sequence[Decoding]) -> None:
     """Record steps in one op with weights of codes, float32 first, of a ``narrow`` and of a ``broad`` model."""
+    compared = [compare_all(found[0].step, *(each.step for each in found[1:])) for found in (narrow, broad)]
     page.table(
         "weights",
         [
@@ -364,27 +351,20 @@ def record_weights(page: Page, narrow: Sequence[Decoding], broad: Sequence[Decod
                 "model": name,
                 "kept": each.name,
                 "step": each.step,
-                "gain": None if each is found[0] else ratio(found[0].step, each.step),
+                "gain": None if each is found[0] else gains[each.step.name].ratio,
                 "weights": each.weight_bytes,
                 "cache": each.cache_bytes,
                 "error": each.error,
             }
-            for name, found in (("2 layers of 96", narrow), ("4 layers of 256", broad))
+            for name, found, gains in zip(("2 layers of 96", "4 layers of 256"), (narrow, broad), compared, strict=True)
             for each in found
         ],
         WEIGHTS,
         caption="A step at position 129 in one compiled operation: its time, what it reads, and the largest error of "
         "a logit as a share of the largest logit.",
     )
-    for key, found in (("narrow", narrow), ("wide", broad)):
-        gain = ratio(found[0].step, found[1].step, "step in float32 over step with 8-bit weights")
-        words = {"supported": "faster", "refuted": "not faster"}
-        page.number(f"{key}-gain", gain)
-        page.word(
-            f"{key}-eight",
-            words.get(verdict_between(gain, low=1.0), "no faster than noise can tell"),
-            because=f"8-bit weights give {{{key}-gain}}, measured in turns",
-        )
+    for key, found, gains in zip(("narrow", "wide"), (narrow, broad), compared, strict=True):
+        page.compare(f"{key}-gain", gains[found[1].step.name])
     page.number(
         "wide-error",
         broad[1].error,
@@ -407,13 +387,11 @@ def record_pytorch(page: Page, raced: Raced | NotMeasured) -> None:
     page.word(
         "pytorch-cache",
         "concatenation" if "concatenated" in eager.name else "buffers taken at the start",
-        because="of PyTorch's two caches it was the faster one in this run",
-        numbers=["pytorch-over-ours"],
+        because="of PyTorch's two caches it had the shorter median in this run",
     )
-    words = {"supported": "at least twice", "refuted": "less than twice"}
     page.word(
         "pytorch-twice",
-        words.get(verdict_between(over_ours, low=2.0), "about twice"),
+        {SUPPORTED: "yes", REFUTED: "no", CANNOT_TELL: CANNOT_TELL}[verdict_between(over_ours, low=2.0)],
         because="the time of PyTorch over ours is {pytorch-over-ours}",
     )
 
@@ -454,23 +432,23 @@ def record_peaks(
         statement="The memory of self-attention is quadratic in the length of the sequence.",
         source="T. Dao et al., FlashAttention, 2022",
         source_url="https://arxiv.org/abs/2205.14135",
-        verdict="supported" if min(growth.values()) > 3.5 else "refuted",
+        verdict=verdict_of_all(
+            verdict_between(quantity(peaks[-1], "B", way), low=3.5 * peaks[-2]) for way, peaks in ways.items()
+        ),
         evidence="Twice the length took {peak-growth-training} the memory where all scores are kept for a backward, "
-        "{peak-growth-forward} where one head at a time is scored and forgotten, and {peak-growth-compiled} in a "
-        "kernel that stores no scores. The square belongs to a way of computing attention.",
+        "and {peak-growth-forward} where one head at a time is scored and forgotten. In a kernel that stores no scores "
+        "it took {peak-growth-compiled}. The square belongs to a way of computing attention.",
     )
 
 
-def record_recomputed(page: Page, found: Sequence[Recomputed], forward: Measurement, hits: Mapping[str, float]) -> None:
+def record_recomputed(page: Page, found: Sequence[Recomputed], hits: Mapping[str, float]) -> None:
     """Record what a forward pass could look up instead of making it.
 
     Args:
         page: that records.
         found: what it makes anew.
-        forward: seconds of the pass.
         hits: share of masks that were found kept over the "same" positions, and while a text is "growing".
     """
-    shares = {each.name: (each.anew.median - each.looked_up.median) / forward.median for each in found}
     page.table(
         "recomputed",
         [
@@ -479,35 +457,21 @@ def record_recomputed(page: Page, found: Sequence[Recomputed], forward: Measurem
                 "anew": each.anew,
                 "kept": each.looked_up,
                 "bytes": each.nbytes,
-                "share": shares[each.name],
+                "share": each.share,
             }
             for each in found
         ],
         RECOMPUTED,
-        caption="What a forward pass over 256 positions could look up instead, what that saves, and the bytes it holds "
-        "for it.",
+        caption="What a forward pass over 256 positions could look up instead, the share of the pass that making it "
+        "takes, and the bytes to keep it.",
     )
-    nbytes = {each.name: each.nbytes for each in found}
-    page.number(
-        "memo-mask",
-        shares["causal mask"],
-        unit="%",
-        what="time of the causal mask as a share of a forward pass",
-    )
-    page.number(
-        "memo-packed",
-        shares["packed weights"],
-        unit="%",
-        what="time to pack all weights as a share of a forward pass",
-    )
-    page.number("packed-bytes", nbytes["packed weights"], unit="B", what="packed weights of the linear layers")
-    page.number(
-        "memo-floats",
-        shares["8-bit weights as floats"],
-        unit="%",
-        what="time to make 8-bit weights floats as a share of a forward pass",
-    )
-    page.number("floats-bytes", nbytes["8-bit weights as floats"], unit="B", what="those weights kept as floats")
+    by_name = {each.name: each for each in found}
+    packed, floats = by_name["packed weights"], by_name["8-bit weights as floats"]
+    page.number("memo-mask", by_name["causal mask"].share)
+    page.number("memo-packed", packed.share)
+    page.number("packed-bytes", packed.nbytes, unit="B", what="packed weights of the linear layers")
+    page.number("memo-floats", floats.share)
+    page.number("floats-bytes", floats.nbytes, unit="B", what="those weights kept as floats")
     page.number("hits-same", hits["same"], unit="%", what="masks found kept in eight passes over 64 positions")
     page.number(
         "hits-growing",

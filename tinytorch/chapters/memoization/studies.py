@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from tinytorch.perf.engines import NotMeasured, Raced, study
 from tinytorch.perf.events.flops import flops_of
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.kernels.gemm.packing import pack
-from tinytorch.perf.measuring import Measurement, interleave, measure
+from tinytorch.perf.measuring import Measurement, interleave, ratio
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.memoization import KVCache, QuantizedKVCache, disable_kv_cache, enable_kv_cache, fuse_decoding
@@ -108,24 +110,41 @@ def generation_times(
     return made
 
 
-def step_time(model: GPT, cache: KVCache, position: int, repeats: int = 12) -> Measurement:
-    """Return the seconds of a step that reads one token for each sequence at ``position``, given all before it.
+@contextmanager
+def _serving(model: GPT, cache: KVCache) -> Iterator[None]:
+    """Let the model remember in ``cache`` for the body."""
+    enable_kv_cache(model, cache=cache)
+    try:
+        yield
+    finally:
+        disable_kv_cache(model)
 
-    What the cache holds does not change the time, so that it is not filled by the model.
+
+def step_times(model: GPT, caches: Mapping[str, KVCache], position: int, repeats: int = 30) -> dict[str, Measurement]:
+    """Return, by name, the seconds of a step with each cache, sampled in turns, between which the model changes caches.
+
+    A step reads one token for each sequence at ``position``, given all before it. What the cache holds does not change
+    the time, so that it is not filled by the model.
 
     Raises:
-        ValueError: if the cache does not serve the model, or has no such position.
+        ValueError: if a cache does not fit the model, or has no such position.
     """
-    if cache.user is not model:
-        raise ValueError("cache must serve the model: give it to enable_kv_cache first")
-    tokens = np.zeros((cache.batch_size, 1), np.int64)
 
-    def step() -> None:
-        cache.stand_at(position)
-        model(tokens, last=True)
+    def stepping(cache: KVCache) -> Callable[[], None]:
+        tokens = np.zeros((cache.batch_size, 1), np.int64)
 
-    name = f"step at position {position}, batch {cache.batch_size}"
-    return measure(step, name, repeats=repeats, warmup_seconds=_WARMUP_SECONDS)
+        def step() -> None:
+            cache.stand_at(position)
+            model(tokens, last=True)
+
+        return step
+
+    return interleave(
+        {name: stepping(cache) for name, cache in caches.items()},
+        repeats=repeats,
+        warmup_seconds=_WARMUP_SECONDS,
+        within={name: partial(_serving, model, cache) for name, cache in caches.items()},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +157,15 @@ class CachedStep:
 
 def cached_steps(model: GPT, position: int) -> dict[str, CachedStep]:
     """Return the step of one sequence at ``position``, with a cache of "float32" numbers and of "int8" codes."""
-    made = {}
-    for name, kind in (("float32", KVCache), ("int8", QuantizedKVCache)):
-        cache = kind(*cache_shape(model, 1))
-        enable_kv_cache(model, cache=cache)
-        made[name] = CachedStep(cache.nbytes, step_time(model, cache, position))
-        disable_kv_cache(model)
-    return made
+    caches = {name: kind(*cache_shape(model, 1)) for name, kind in (("float32", KVCache), ("int8", QuantizedKVCache))}
+    times = step_times(model, caches, position)
+    return {name: CachedStep(cache.nbytes, times[name]) for name, cache in caches.items()}
+
+
+def batch_times(model: GPT, batches: Sequence[int], position: int) -> list[Measurement]:
+    """Return the seconds of a step of each number of sequences, in turns, each with a cache for as many."""
+    caches = {f"batch {batch}": KVCache(*cache_shape(model, batch)) for batch in batches}
+    return [*step_times(model, caches, position).values()]
 
 
 def scored_codes(
@@ -189,7 +210,7 @@ def one_op_a_token(
         stepping(*fused)
 
     runs = {"op by op": lambda: stepping(*plain), "one op a token": compiled_step}
-    step = interleave(runs, repeats=20, warmup_seconds=0.3)
+    step = interleave(runs, repeats=30, warmup_seconds=0.3)
     disable_kv_cache(plain[0])
     disable_kv_cache(fused[0])
     return between, step
@@ -197,23 +218,38 @@ def one_op_a_token(
 
 def race_with_pytorch() -> Raced | NotMeasured:
     """Return the times of the same text by our engines and by PyTorch, one core each, or why there are none."""
-    found = study((NUMPY, COMPILED, *PYTORCH), ["gpt-1"], ["decode"], rounds=9)
+    found = study((NUMPY, COMPILED, *PYTORCH), ["gpt-1"], ["decode"], rounds=15)
     return found if isinstance(found, NotMeasured) else found[0]
 
 
-def attention_times(lengths: Sequence[int], heads: int, depth: int, repeats: int = 12) -> list[Measurement]:
-    """Return the seconds that one query takes over keys and values of each length, float32, in one layer."""
+def attention_times(lengths: Sequence[int], heads: int, depth: int, repeats: int = 30) -> list[Measurement]:
+    """Return the seconds that one query takes over keys and values of each length, float32, in one layer, in turns.
+
+    Each turn begins with a call that is not timed: the other lengths have taken the caches.
+    """
     draw = np.random.default_rng(0)
     query = draw.standard_normal((1, heads, 1, depth), dtype=np.float32)
-    made = []
-    for length in lengths:
-        keys, values = (draw.standard_normal((1, heads, length, depth), dtype=np.float32) for _ in range(2))
+    held: dict[int, list[Array]] = {}
 
-        def attend(keys: Array = keys, values: Array = values) -> None:
-            apply(ops.attention, query, keys, values, causal=True)
+    def attend(length: int) -> None:
+        apply(ops.attention, query, *held[length], causal=True)
 
-        made.append(measure(attend, f"{length} keys", repeats=repeats, warmup_seconds=_WARMUP_SECONDS))
-    return made
+    runs: dict[str, Callable[[], None]] = {f"{length} keys": partial(attend, length) for length in lengths}
+
+    def fresh() -> dict[str, Callable[[], None]]:
+        for length in lengths:
+            held[length] = [draw.standard_normal((1, heads, length, depth), dtype=np.float32) for _ in range(2)]
+        return runs
+
+    within = {name: partial(_warm, run) for name, run in runs.items()}
+    return [*interleave(fresh, repeats=repeats, warmup_seconds=_WARMUP_SECONDS, within=within).values()]
+
+
+@contextmanager
+def _warm(run: Callable[[], None]) -> Iterator[None]:
+    """Begin the body with a call of ``run``."""
+    run()
+    yield
 
 
 def attention_peaks(lengths: Sequence[int], heads: int, depth: int, training: bool) -> list[int]:
@@ -237,42 +273,50 @@ def attention_peaks(lengths: Sequence[int], heads: int, depth: int, training: bo
 
 @dataclass(frozen=True, slots=True)
 class Recomputed:
-    """Something that a forward pass makes again each time: ``anew`` and ``looked_up`` in seconds, bytes to keep it."""
+    """Something that a forward pass makes again each time.
+
+    Attributes:
+        anew, looked_up: seconds to make it, and to find it where it was kept.
+        share: of the pass that making it takes.
+        nbytes: to keep it.
+    """
 
     name: str
     anew: Measurement
     looked_up: Measurement
+    share: Measurement
     nbytes: int
 
 
 def recomputed(model: GPT, length: int, repeats: int = 15) -> list[Recomputed]:
     """Return what a pass of ``length`` positions can make anew that depends on the length or the weights alone.
 
-    The last two are what a product needs before it starts: float weights in the order that a kernel reads
-    (`fuse` with ``frozen`` keeps them so), and 8-bit weights as floats.
+    All of it is timed in turns with the pass by NumPy. The last two are what a product needs before it starts: float
+    weights in the order that a kernel reads (`fuse` with ``frozen`` keeps them so), and 8-bit weights as floats.
     """
     rows, columns = np.arange(length), np.arange(length)[:, None]
     weights = [layer.weight.data for _, layer in model.named_modules() if isinstance(layer, Linear)]
     coded = [QuantizedLinear(layer, Plan("weight-only")) for _, layer in model.named_modules() if type(layer) is Linear]
-    table = model.token_embedding.weight.data
-    cases: list[tuple[str, Callable[[], list[Array]]]] = [
-        ("causal mask", lambda: [np.where(rows > columns, np.float32(-np.inf), np.float32(0))]),
-        ("position embeddings", lambda: [model.position_embedding(np.arange(length)).data]),
-        ("transposed head", lambda: [np.ascontiguousarray(table.T)]),
-        ("packed weights", lambda: [pack(weight) for weight in weights]),
-        ("8-bit weights as floats", lambda: [layer.dequantized().data for layer in coded]),
-    ]
+    table, tokens = model.token_embedding.weight.data, np.zeros((1, length), np.int64)
+    cases: dict[str, Callable[[], list[Array]]] = {
+        "causal mask": lambda: [np.where(rows > columns, np.float32(-np.inf), np.float32(0))],
+        "position embeddings": lambda: [model.position_embedding(np.arange(length)).data],
+        "transposed head": lambda: [np.ascontiguousarray(table.T)],
+        "packed weights": lambda: [pack(weight) for weight in weights],
+        "8-bit weights as floats": lambda: [layer.dequantized().data for layer in coded],
+    }
+    with no_grad():
+        kept = {name: {length: make()} for name, make in cases.items()}
+        runs: dict[str, Callable[[], Any]] = {"forward pass": lambda: model(tokens)}
+        for name, make in cases.items():
+            runs |= {name: make, f"{name}, looked up": partial(kept[name].__getitem__, length)}
+        times = interleave(runs, repeats=repeats, warmup_seconds=_WARMUP_SECONDS)
     made = []
-    for name, make in cases:
-        with no_grad():
-            kept = {length: make()}
-            both = interleave(
-                {"anew": make, "looked up": lambda kept=kept: kept[length]},
-                repeats=repeats,
-                warmup_seconds=_WARMUP_SECONDS,
-            )
-        nbytes = sum(array.nbytes for array in kept[length])
-        made.append(Recomputed(name, both["anew"], both["looked up"], nbytes))
+    for name in cases:
+        anew, looked_up = times[name], times[f"{name}, looked up"]
+        share = ratio(anew, times["forward pass"], f"{name}: share of a forward pass").scaled(1, "%")
+        nbytes = sum(array.nbytes for array in kept[name][length])
+        made.append(Recomputed(name, anew, looked_up, share, nbytes))
     return made
 
 
@@ -311,7 +355,7 @@ class Decoding:
     error: float
 
 
-def decoding_variants(model: GPT, position: int, repeats: int = 12) -> list[Decoding]:
+def decoding_variants(model: GPT, position: int, repeats: int = 30) -> list[Decoding]:
     """Return one row for each way to take the token at ``position`` in one compiled op, timed in turns, float32 first.
 
     Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from tinytorch.core import dispatch
@@ -11,7 +12,7 @@ from tinytorch.core.op import Array, Call, Implementation, Op, Saved
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import Measurement, interleave, ratio
-from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.comparison import FASTER, Comparison, compare_paired
 from tinytorch.perf.profiling.breakdown import amdahl
 
 #: Which implementation of some ops runs.
@@ -31,8 +32,7 @@ class Move:
         share: of the whole's time, 0 to 1, before.
         alone: how many times faster the op's calls are, by themselves on the same operands.
         predicted: how many times faster the whole should be, by Amdahl's law from the two.
-        gained: how many times faster it is.
-        seconds: of the whole, after.
+        gained: how many times faster it is, by the trial that decides whether the move is kept.
     """
 
     op: str
@@ -42,12 +42,48 @@ class Move:
     alone: Measurement
     predicted: float
     gained: Comparison
-    seconds: Measurement
 
     @property
     def kept(self) -> bool:
-        """Whether the interval of the gain lies above one; else the op stays as it was."""
-        return self.gained.interval.low > 1
+        """Whether the whole is proven to be faster; else the op stays as it was."""
+        return self.gained.verdict == FASTER
+
+
+@dataclass(frozen=True)
+class Climb:
+    """Moves in the order in which they were made, and the whole as they left it.
+
+    Attributes:
+        moves: those that were kept and those that were not.
+        stages: seconds of the whole as it began and after each move that was kept, taken in turns when all were made.
+    """
+
+    moves: tuple[Move, ...]
+    stages: tuple[Measurement, ...]
+
+    @property
+    def after(self) -> list[Measurement | None]:
+        """The stage that each move led to; None for a move that was not kept."""
+        left = iter(self.stages[1:])
+        return [next(left) if move.kept else None for move in self.moves]
+
+    @property
+    def gains(self) -> list[Measurement]:
+        """How many times as fast each move made the whole, between neighbouring stages; by its trial if not kept.
+
+        Those of the stages multiply to `total`, as the trials of different moments need not.
+        """
+        anew = iter(
+            [ratio(before, after, f"{before.name} over {after.name}") for before, after in pairwise(self.stages)]
+        )
+        return [next(anew) if move.kept else move.gained.ratio for move in self.moves]
+
+    @property
+    def total(self) -> Measurement | None:
+        """How many times as fast all moves that were kept made the whole; None if none was."""
+        if len(self.stages) == 1:
+            return None
+        return ratio(self.stages[0], self.stages[-1], "the whole as it began over all moves that were kept")
 
 
 class _Operands(dispatch.Observer):
@@ -101,11 +137,12 @@ def climb(
     least_share: float = 0.02,
     repeats: int = 15,
     at_most_seconds: float = 2.0,
-) -> list[Move]:
+) -> Climb:
     """Return the moves that lead from the first way of every op to the best, the largest share of time first.
 
     A move takes the op that most of the time goes to, among those with a way left, times both ways on the operands of
-    one run, predicts, and times the whole both ways in turns. It is kept where the whole is faster.
+    one run, predicts, and times the whole both ways in turns. It is kept where the whole is proven to be faster. When
+    all moves are made, the whole is timed once more as each of them left it, all in turns.
 
     Args:
         run: without backward and always with the same operands, such as a forward pass within `no_grad`.
@@ -123,19 +160,21 @@ def climb(
         raise ValueError(f"ways must hold an implementation of each op, but has none of {', '.join(empty)}")
     chosen = {op: each[0] for op, each in ways.items()}
     left = {op: list(each[1:]) for op, each in ways.items()}
-    plan = {"repeats": repeats, "at_most_seconds": at_most_seconds, "warmup_seconds": 0.2}
+    plan: dict[str, Any] = {"repeats": repeats, "at_most_seconds": at_most_seconds, "warmup_seconds": 0.2}
     calls = ops_of(under(run, chosen))
     moves: list[Move] = []
+    stages = {"as it began": under(run, dict(chosen))}
     while True:
         shares = _shares(run, chosen, calls, [op for op in left if left[op] and op in calls])
         largest = max(shares, key=lambda op: shares[op].median, default=None)
         if largest is None or shares[largest].median < least_share:
-            return moves
+            return Climb(tuple(moves), tuple(interleave(stages, **plan).values()))
         after = left[largest].pop(0)
         move = _moved(run, chosen, largest, after, calls[largest], shares[largest], plan)
         moves.append(move)
         if move.kept:
             chosen[largest] = after
+            stages[f"after move {len(moves)}, {move.op}"] = under(run, dict(chosen))
 
 
 def _shares(
@@ -167,7 +206,7 @@ def _moved(
     wholes = interleave({"before": under(run, chosen), "after": under(run, {**chosen, op: after})}, **plan)
     predicted = amdahl(min(max(share.median, 0.0), 1.0), alone.median)
     gained = compare_paired(wholes["before"], wholes["after"])
-    return Move(op.name, before.name, after.name, share, alone, predicted, gained, wholes["after"])
+    return Move(op.name, before.name, after.name, share, alone, predicted, gained)
 
 
 def _replayed(implementation: Implementation, calls: Calls) -> Callable[[], None]:

@@ -15,15 +15,15 @@ from tinytorch.perf.host.blas import ThreadSwitch
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave
-from tinytorch.perf.measuring.comparison import Comparison, compare_all
+from tinytorch.perf.measuring.comparison import FASTER, SLOWER, Comparison, compare_all
 from tinytorch.perf.quantization import quantize_model
 
 #: What each technique is called.
 BASELINE = "NumPy"
 KERNELS = "compiled kernels"
-FUSED = "kernels, fused and packed"
+FUSED = "a plan"
 CODES = "8-bit layers"
-CORES = "fused, a second core"
+CORES = "a plan on two cores"
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,17 @@ class Tried:
     gained: Mapping[str, Comparison]
 
     @property
-    def best(self) -> str:
-        """The technique with the largest gain of those whose interval lies above one; `BASELINE` if none does."""
-        faster = {name: one.ratio.median for name, one in self.gained.items() if one.interval.low > 1}
-        return max(faster, key=lambda name: faster[name], default=BASELINE)
+    def fastest(self) -> tuple[str, ...]:
+        """Techniques that are proven faster than NumPy, and than which the fastest median is not; else `BASELINE`.
+
+        Where several are named, this run cannot tell which of them is the fastest.
+        """
+        faster = [name for name, one in self.gained.items() if one.verdict == FASTER]
+        if not faster:
+            return (BASELINE,)
+        first, *others = sorted(faster, key=lambda name: self.times[name].median)
+        beside = compare_all(self.times[first], *[self.times[name] for name in others]) if others else {}
+        return (first, *[name for name in others if beside[name].verdict != SLOWER])
 
 
 def forward_pass(model: Module, inputs: Any) -> Callable[[], Any]:

@@ -154,7 +154,7 @@ def seconds_at_roof(subject: Subject, phase: Phase, ceilings: Ceilings) -> float
     fewer bytes and may be faster.
     """
     profile = recorded(ENGINES["tinytorch"], subject, phase)
-    seconds, _, _ = roof_seconds(profile.events, ceilings)
+    seconds = roof_seconds(profile.events, ceilings).median
     if phase != "step":
         return seconds
     moved = _ARRAYS_OF_ADAMW * sum(parameter.data.nbytes for parameter in subject.make().parameters())

@@ -19,6 +19,7 @@ from tinytorch.perf.engines.workloads import subject
 from tinytorch.perf.host.identity import STEERING
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.repeats import as_repeated
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, percentile
 
 
@@ -166,13 +167,15 @@ def _measurement(
 ) -> Measurement:
     how = {
         **turns[0]["how"],
+        "cpu_per_wall": min(turn["how"]["cpu_per_wall"] for turn in turns),
         "engine": f"{name} {version}",
         "subject": f"{of}, {phase}",
         "cores": cores,
         "statistic_of_a_turn": f"median of {len(turns[0]['seconds'])}",
         "interleaved_with": [other for other in names if other != name],
     }
-    return Measurement(name, tuple(percentile(turn["seconds"], 50) for turn in turns), "s", how)
+    seconds = tuple(percentile(turn["seconds"], 50) for turn in turns)
+    return as_repeated(Measurement(name, seconds, "s", how))
 
 
 def study(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tinytorch.perf.distributed.collectives.link_fit import FittedLink, fit_pieces
 from tinytorch.perf.distributed.collectives.timing import (
     KINDS,
@@ -25,10 +27,14 @@ from tinytorch.perf.host.pinned_threads import may_pin
 from tinytorch.perf.measuring import Measurement, collector_off
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.repeats import as_repeated
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 #: 8 B to 2 MiB, twice as many each time.
 SIZES = tuple(2**power for power in range(3, 22))
+
+#: Groups of fresh processes that a measurement is spread over.
+LAUNCHES = 5
 
 
 @dataclass(frozen=True)
@@ -96,12 +102,14 @@ def measure_collectives(
 ) -> Collectives:
     """Return what collectives take on ``ranks`` processes of this machine, each kept on a core of its own if it may.
 
-    Kinds and sizes take turns in rounds; how a call is timed is said in `timing`.
+    Kinds and sizes take turns in rounds; how a call is timed is said in `timing`. The rounds are those of `LAUNCHES`
+    groups of fresh processes, one after the other: what a message takes differs more between two groups than within
+    one.
 
     Args:
         sizes: of messages, in bytes; rounded up to what can be shared out to the ranks.
         kinds: what to measure; those for which there are no two ranks are left out.
-        repeats: rounds; fewer, but six at least, when ``at_most_seconds`` are over.
+        repeats: rounds in all; fewer, but six at least in each group, when ``at_most_seconds`` are over.
         seed: of the order of turns.
 
     Raises:
@@ -112,8 +120,15 @@ def measure_collectives(
     if ranks < 2:
         raise ValueError(f"ranks must be at least 2, as one has nobody to talk to, not {ranks}")
     plan = checked_plan(kinds, sizes, repeats, at_most_seconds, FEWEST_FOR_INTERVAL, seed)
-    told = launch(launched_times, ranks, plan, threads=1, pinned=True)[0]
-    return _collectives(told, {"blas_threads": limited_blas_threads(1), "pinned": may_pin()})
+    launches = max(1, min(LAUNCHES, repeats // FEWEST_FOR_INTERVAL))
+    plan |= {"repeats": repeats // launches, "at_most_seconds": at_most_seconds / launches}
+    told = [
+        launch(launched_times, ranks, {**plan, "seed": seed + number}, threads=1, pinned=True)[0]
+        for number in range(launches)
+    ]
+    conditions = {"blas_threads": limited_blas_threads(1), "pinned": may_pin(), "launches": launches}
+    rounds = min(len(one["barrier"]) for one in told)
+    return _collectives(_joined(told, rounds), conditions, rounds)
 
 
 def measure_collectives_on(
@@ -134,8 +149,25 @@ def measure_collectives_on(
         return _collectives(time_collectives(communicator, **plan), {})
 
 
-def _collectives(values: Mapping[str, Any], conditions: Mapping[str, Any]) -> Collectives:
-    """Return the samples of ranks as measurements; ``conditions`` are what is known of the ranks besides."""
+def _joined(launches: Sequence[Mapping[str, Any]], rounds: int) -> dict[str, Any]:
+    """Return the samples of several groups as those of one, ``rounds`` of each, one group after the other."""
+    first = launches[0]
+    return {
+        **first,
+        "seconds": np.concatenate([np.asarray(one["seconds"])[:, :rounds] for one in launches], axis=1),
+        "barrier": np.concatenate([np.asarray(one["barrier"])[:rounds] for one in launches]),
+        "cpu_per_wall": min(one["cpu_per_wall"] for one in launches),
+    }
+
+
+def _collectives(values: Mapping[str, Any], conditions: Mapping[str, Any], block: int | None = None) -> Collectives:
+    """Return the samples of ranks as measurements.
+
+    Args:
+        values: what `time_collectives` returns.
+        conditions: what is known of the ranks besides.
+        block: samples in a row of one group of processes; None if there was one group.
+    """
     how = {
         **conditions,
         "ranks": values["ranks"],
@@ -158,10 +190,10 @@ def _collectives(values: Mapping[str, Any], conditions: Mapping[str, Any]) -> Co
             "inner_loops": values["loops"][index],
             "interleaved_with": others,
         }
-        times.setdefault(kind, {})[size] = Measurement(
-            _name(kind, size), tuple(values["seconds"][index].tolist()), "s", {**how, **own}
+        times.setdefault(kind, {})[size] = as_repeated(
+            Measurement(_name(kind, size), tuple(values["seconds"][index].tolist()), "s", {**how, **own}), block
         )
-    barrier = Measurement("barrier", tuple(values["barrier"].tolist()), "s", how)
+    barrier = as_repeated(Measurement("barrier", tuple(values["barrier"].tolist()), "s", how), block)
     return Collectives(values["ranks"], values["hosts"], values["library"], values["oversubscribed"], times, barrier)
 
 
