@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from bs4 import BeautifulSoup, Tag
 from jsonschema import Draft202012Validator
 
+from tinytorch.report.numbers import NOT_RESOLVED
 from tinytorch.report.records import schema
 
 _NOT_A_NUMBER = re.compile(r"(?<![\w-])(?:nan|[-\u2212]?inf)(?![\w-])", re.IGNORECASE)
@@ -53,7 +54,7 @@ def unusable_numbers(page: BeautifulSoup) -> Iterator[str]:
             continue  # does not apply
         if not text or text == "–":
             yield f"a number is empty: {number}"
-        elif not {"verdict", "absent"} & set(classes) and not re.search(r"\d", text):
+        elif not {"verdict", "absent"} & set(classes) and text != NOT_RESOLVED and not re.search(r"\d", text):
             yield f"a number has no digit: {text!r}"
     for number in page.select("button.measured"):
         if page.find(id=str(number.get("popovertarget"))) is None:

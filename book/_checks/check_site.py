@@ -15,6 +15,7 @@ import built_pages
 import gate_browser
 import gate_html
 import gate_lighthouse
+import gate_reading
 import gate_security
 import gate_spelling
 from bs4 import BeautifulSoup
@@ -46,6 +47,10 @@ class Run:
     def files(self) -> Problems:
         """Read numbers, words for pictures, links, anchors and ids; of the whole site."""
         return built_pages.check_site(self.site)
+
+    def reading(self) -> Problems:
+        """Read sentences with each number and word in its place."""
+        return gate_reading.check(self.site, self.pages)
 
     def security(self) -> Problems:
         """Read policies and inline scripts."""
@@ -87,6 +92,7 @@ class Run:
 
 GATES: dict[str, Callable[[Run], Problems]] = {
     "files": Run.files,
+    "reading": Run.reading,
     "security": Run.security,
     "html": Run.valid,
     "spelling": Run.spelling,

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 from built_pages import check_site
 
-GOOD = '<main><h1 id="top">Title</h1><p>Text with <code>nan</code>, and infinity.</p><a href="#top">up</a></main>'
+UNRESOLVED = '<button class="measured" popovertarget="a">not resolved</button><span popover id="a"></span>'
+GOOD = (
+    '<main><h1 id="top">Title</h1><p>Text with <code>nan</code>, and infinity.</p><a href="#top">up</a>'
+    f'<p>{UNRESOLVED}</p><table><tr><td class="numeric">not resolved</td></tr></table></main>'
+)
 
 
 def problems(folder: Path, body: str, head: str = "") -> list[str]:

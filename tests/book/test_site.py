@@ -13,7 +13,8 @@ from built_pages import check_site
 from jsonschema import Draft202012Validator
 
 from tests.book.small_book import FIRST, HEADER, INDEX, SECOND, Book, Build, Story
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Statistic
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report.records import measurement_from_record, schema
 
 SAMPLES = (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3)
@@ -43,7 +44,7 @@ def test_each_page_runs_once_one_after_the_other(story: Story) -> None:
 def test_the_prose_shows_the_numbers(first: BeautifulSoup) -> None:
     paragraph = next(text(p) for p in first.find_all("p") if p.get_text().startswith("A run takes"))
     shown = numbers(first)
-    assert shown[:4] == ["1.1 ms", "1.0 to 1.3 ms", "7", "560 µsmodel"]
+    assert shown[:2] == ["1.12 ms", "560 µsmodel"]
     assert "12,345 parameters" in shown
     assert "41 ops" in shown
     assert "memory-bound" in paragraph
@@ -66,9 +67,9 @@ def test_what_stands_behind_a_number_can_be_reached(first: BeautifulSoup) -> Non
     detail = first.find(id=str(first.select("button.measured")[0]["popovertarget"]))
     assert isinstance(detail, Tag)
     assert "median of 7 samples" in text(detail)
-    assert "1.0 to 1.3 ms" in text(detail)
+    assert "between 1.00 and 1.30 ms" in text(detail)
     assert "a run" in text(detail)
-    assert "calls in a sample: 4" in text(detail)
+    assert "Calls in a sample: 4" in text(detail)
 
 
 def test_a_number_of_another_page_says_where_it_is_from(first: BeautifulSoup) -> None:
@@ -98,7 +99,7 @@ def test_a_verdict_gives_its_reason_with_the_number(first: BeautifulSoup) -> Non
     assert button is not None
     reason = first.find(id=str(button["popovertarget"]))
     assert isinstance(reason, Tag)
-    assert "Because a run takes 1.1 ms." in text(reason)
+    assert "Because a run takes 1.12 ms." in text(reason)
 
 
 def test_what_was_not_measured_says_so_in_its_place(story: Story, first: BeautifulSoup) -> None:
@@ -120,7 +121,13 @@ def test_what_was_not_measured_says_so_in_its_place(story: Story, first: Beautif
 def test_sentences_about_what_was_not_measured_are_left_out(first: BeautifulSoup) -> None:
     said = [p for p in first.find_all("p") if "entence" in p.get_text()]
     assert [text(p).partition(" with ")[0] for p in said] == ["Measured sentence", "Sentence without the other."]
-    assert numbers(BeautifulSoup(str(said[0]), "html.parser")) == ["1.1 ms"]
+    assert numbers(BeautifulSoup(str(said[0]), "html.parser")) == ["1.12 ms"]
+
+
+def test_a_section_of_which_nothing_is_left_goes_with_its_heading(story: Story, first: BeautifulSoup) -> None:
+    titles = [text(heading) for heading in first.find_all("h2")]
+    assert titles[0].startswith("Claim beside the other")
+    assert "Race with the other" not in story.fresh.pages["first.html"]
 
 
 def test_a_condition_on_what_nobody_recorded_fails_the_build(tmp_path: Path) -> None:
@@ -148,7 +155,7 @@ def test_the_claim_stands_where_it_is_discussed_and_in_the_ledger(story: Story, 
     assert isinstance(box, Tag)
     assert "refuted" in text(box)
     assert "It took" in text(box)
-    assert "1.1 ms" in " ".join(box.get_text().split())
+    assert "1.12 ms" in " ".join(box.get_text().split())
     assert "41" in text(box)
     ledger = story.fresh.page("index.html")
     counts = ledger.select_one(".ledger-counts")
@@ -175,7 +182,8 @@ def test_the_download_keeps_the_schema_and_gives_the_measurement_back(story: Sto
     Draft202012Validator(schema()).validate(content)
     assert content["duration_seconds"] > 0
     record = next(r for r in content["records"] if r["key"] == "latency")
-    assert measurement_from_record(record) == Measurement("a run", SAMPLES, "s", {"inner_loops": 4})
+    how, bounds = {"inner_loops": 4, "statistic": "median"}, Interval(1e-3, 1.3e-3, 0.97)
+    assert measurement_from_record(record) == Statistic("a run", SAMPLES, "s", how, value=1.12e-3, bounds=bounds)
 
 
 def test_the_notebook_download_is_the_executed_one_also_from_the_cache(story: Story, first: BeautifulSoup) -> None:
@@ -232,7 +240,7 @@ def test_executions_say_what_ran_in_which_build_and_for_how_long(story: Story) -
     assert list(fresh) == ["Second page", "First page"]
     assert {page: (ran, cells) for page, (ran, cells, _, _) in fresh.items()} == {
         "Second page": ("ran", "1"),
-        "First page": ("ran", "3"),
+        "First page": ("ran", "4"),
     }
     assert all(time[0].isdigit() for _, _, time, _ in fresh.values())
     assert all(memory.endswith("MiB") for _, _, _, memory in fresh.values())
@@ -273,6 +281,42 @@ def test_a_changed_number_changes_the_pages_that_show_it(story: Story) -> None:
     assert "41 ops" not in numbers(story.number_changed.page("first.html"))
 
 
+def forward_passes(build: Build) -> dict[str, str]:
+    """Return what the first page says of a call that the second times too: its pop-over, cell and card."""
+    page = build.page("first.html")
+    button = page.select_one('button[data-key="first:forward"]')
+    cell = page.select_one("#table-ops tbody tr:last-child td")
+    card = next(row for row in page.select(".measured-card dl > div") if text(row).startswith("Same calls"))
+    assert button is not None
+    assert cell is not None
+    detail = page.find(id=str(button["popovertarget"]))
+    assert isinstance(detail, Tag)
+    return {"pop-over": text(detail), "cell": str(cell["title"]), "card": text(card)}
+
+
+def test_a_call_that_pages_time_apart_is_shown_with_an_interval_that_holds_both(story: Story) -> None:
+    for build in (story.fresh, story.from_cache):
+        said = forward_passes(build)
+        for name in ("pop-over", "cell"):
+            shown, _, why = said[name].partition("idened to hold what the same call took elsewhere: ")
+            assert "2.3" in shown
+            assert "on the page “second”" in why
+        assert "2 timed on other pages as well; 2 of them with intervals that do not touch" in said["card"]
+    other = story.fresh.page("first.html").select_one("#table-ops tbody tr:first-child td")
+    assert other is not None
+    assert "2.3" not in str(other["title"])
+    content = json.loads((story.book.site / "_records" / "first.json").read_text("utf-8"))
+    record = next(record for record in content["records"] if record["key"] == "forward")
+    assert (record["how"], record["interval"]["high"]) == ({"call": "forward"}, 1.3e-3)
+
+
+def test_a_call_that_pages_time_alike_is_shown_as_measured(story: Story) -> None:
+    said = forward_passes(story.number_changed)
+    assert "2.3" not in said["cell"]
+    assert "to hold" not in said["pop-over"]
+    assert said["card"] == "Same calls 2 timed on other pages as well; all intervals touch those there"
+
+
 def test_one_byte_of_the_package_runs_every_page_again(story: Story) -> None:
     assert story.package_changed.code == 0, story.package_changed.output
     assert sorted(story.package_changed.executed()) == ["first", "second"]
@@ -283,7 +327,14 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Build:
     """A book whose every page asks for what is not there; nothing in it is executed."""
     book = Book(tmp_path_factory.mktemp("broken"))
     book.write("index", "# Title\n\n```{toctree}\npage\nheading\n```\n")
-    lines = ["# Page", "{measured}`nothing`", "{measured}`other:nothing`", "{verdict}`nothing`", "{quoted}`73 %`"]
+    lines = [
+        "# Page",
+        "In the the end.",
+        "{measured}`nothing`",
+        "{measured}`other:nothing`",
+        "{verdict}`nothing`",
+        "{quoted}`73 %`",
+    ]
     book.write("page", "\n\n".join([*lines, "```{claim} nothing\n```", "$\\unknowncommand{x}$"]) + "\n")
     book.write("heading", "# Title {measured}`nothing`\n")
     return book.build()
@@ -299,6 +350,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Build:
         "a quoted number needs its source",
         "a number cannot stand in a heading",
         "\\unknowncommand is unknown",
+        "'the' stands twice: “In the the end.” [reading]",
     ],
 )
 def test_what_is_missing_fails_the_build(broken: Build, warning: str) -> None:
@@ -325,5 +377,5 @@ def test_a_build_of_some_pages_runs_no_other(tmp_path: Path) -> None:
     assert isinstance(claim, Tag)
     assert text(claim).startswith("Not tested in this build: This build ran other pages only")
     for build in (other_page, all_pages):
-        assert numbers(build.page("first.html"))[0] == "1.1 ms"
+        assert numbers(build.page("first.html"))[0] == "1.12 ms"
         assert not build.page("first.html").select("#claim-slow.not-measured")

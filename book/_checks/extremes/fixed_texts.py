@@ -59,7 +59,7 @@ LONGEST = Texts(
     source="After D. E. Knuth, Structured Programming with go to Statements, 1974: optimize the critical code, once "
     "measurement has identified it; and a course that repeats it with a condition of its own that is as long again",
     verdict="cannot tell here",
-    evidence="In batches of 64 the multilayer perceptron became {ratio} as fast, moved {bytes} and reached {rate} in "
+    evidence="In batches of 64 the multilayer perceptron became {ratio} as fast, moving {bytes}. It reached {rate} in "
     "{time}; for the convolutional network and for the transformer that generates text it was another factor each, "
     "where a tenth less than each factor is allowed. "
     + "Other programs took this machine's time from what was measured here, so this build judges nothing. " * 5,

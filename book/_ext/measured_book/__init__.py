@@ -15,7 +15,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     setup_site(app)
     return {
         "version": "1",
-        "env_version": 1,
+        "env_version": 2,
         # A page runs when it is read, and one that runs beside another disturbs its timing.
         "parallel_read_safe": False,
         "parallel_write_safe": True,
@@ -27,10 +27,10 @@ def setup_content(app: Sphinx) -> None:
     # Within the function, as are those below, so that who needs one part does not load all.
     from measured_book.collector import BookCollector
     from measured_book.execution import cache, events
-    from measured_book.machines import cluster, explorers, table
+    from measured_book.machines import cluster, explorers, repeated_builds, table
     from measured_book.notebooks import downloads
-    from measured_book.pages import elements, exercises, glossary, lists, references
-    from measured_book.records import card, predictions, roles
+    from measured_book.pages import elements, exercises, glossary, lists, reading, references
+    from measured_book.records import agreement, card, predictions, roles
     from measured_book.site import repository
 
     app.setup_extension("myst_nb")
@@ -45,10 +45,13 @@ def setup_content(app: Sphinx) -> None:
     predictions.setup(app)
     references.setup(app)
     lists.setup(app)
+    agreement.setup(app)
     explorers.setup(app)
     cluster.setup(app)
     table.setup(app)
+    repeated_builds.setup(app)
     card.setup(app)
+    reading.setup(app)
     downloads.setup(app)
 
 

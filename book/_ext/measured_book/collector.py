@@ -11,6 +11,7 @@ from measured_book.execution.runs import page_run
 from measured_book.pages.elements import has_late_html
 from measured_book.pages.glossary import uses_words, words_in
 from measured_book.pages.references import sources_in
+from measured_book.records.agreement import widen
 from measured_book.records.store import executed_notebook
 from measured_book.state import state_of
 
@@ -39,4 +40,5 @@ class BookCollector(EnvironmentCollector):
 
     def get_updated_docs(self, app: Sphinx, env: BuildEnvironment) -> list[str]:  # noqa: ARG002
         """Return the pages to write again, now that all are read."""
-        return sorted(state_of(env).begin_writing() & env.found_docs)
+        state = state_of(env)
+        return sorted((state.begin_writing() | widen(state)) & env.found_docs)

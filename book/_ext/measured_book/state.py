@@ -91,7 +91,7 @@ class BookState:
         """
         name, key = split_reference(reference, docname)
         page = self.pages.get(name, PageState())
-        record = page.records.records.get(key) if page.records is not None else None
+        record = page.records.shown(key) if page.records is not None and key in page.records.records else None
         if page.left_out:
             record = {"key": key, "kind": ABSENT, "page": name, "reason": LEFT_OUT}
         return record if record is not None and record["kind"] in kinds else None

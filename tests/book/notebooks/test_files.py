@@ -16,11 +16,11 @@ from measured_book.site.repository import Repository
 from measured_book.state import state_of
 from nbclient import NotebookClient
 
-from tinytorch.perf.measuring import Measurement
+from tests.report.made_numbers import bounded
 from tinytorch.report import Page, bars, subplots
 from tinytorch.report.notebook_view import BUILDING, RECORD_MIME, Shown
 
-RUN = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3), "s")
+RUN = bounded(1.12e-3, 1.0e-3, 1.3e-3, "s")
 SOLUTION = '''def double(x: int) -> int:
     """Return twice ``x``."""
     return 2 * x'''
@@ -78,7 +78,7 @@ def text_of(notebook: nbformat.NotebookNode) -> str:
 
 def test_what_ran_is_read_without_the_book(files: dict[str, nbformat.NotebookNode]) -> None:
     notebook = files["page.ipynb"]
-    assert "It takes **1.1\u00a0ms** [1.0 to 1.3\u00a0ms], as *The page* says; there **41\u00a0ops**." in text_of(
+    assert "It takes **1.12\u00a0ms** [1.00 to 1.30\u00a0ms], as *The page* says; there **41\u00a0ops**." in text_of(
         notebook
     )
     assert "Measured on " in notebook.cells[-1].source

@@ -25,9 +25,9 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from tinytorch.report.claims import VERDICTS
+from tinytorch.perf.measuring.judge import VERDICTS
 from tinytorch.report.measurements import read_measurements
-from tinytorch.report.numbers import format_interval, format_number
+from tinytorch.report.numbers import format_record
 from tinytorch.report.provenance import blas_label
 from tinytorch.report.records import Json
 
@@ -88,12 +88,10 @@ NUMBERS: tuple[tuple[str, Callable[[Machine], Json | None]], ...] = (
 def _number_cell(number: Json | None) -> str:
     if number is None:
         return '<td class="numeric">–</td>'
-    interval, value = number["interval"], number["value"]
-    half = (interval["high"] - interval["low"]) / 2 if interval else None
-    shown = format_number(value, number["unit"], half_width=half)
-    ends = format_interval(interval["low"], interval["high"], shown) if interval else ""
-    spread = f' <span class="spread">{escape(ends)}</span>' if ends else ""
-    return f'<td class="numeric" data-value="{float(value)!r}">{escape(shown.text)}{spread}</td>'
+    shown = format_record(number)
+    spread = f' <span class="spread">{escape(shown.beside)}</span>' if shown.beside else ""
+    value = f' data-value="{float(number["value"])!r}"' if shown.is_resolved else ""
+    return f'<td class="numeric"{value}>{escape(shown.cell_text)}{spread}</td>'
 
 
 def _claims(machine: Machine) -> str:

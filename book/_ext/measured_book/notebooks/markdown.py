@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Protocol
 
 from measured_book.notebooks.myst import Fence, fences
-from measured_book.records.html import ICONS, ShowError, formatted, shown_value
+from measured_book.records.html import ICONS
 from measured_book.state import BookState, split_reference, state_of
 from sphinx.environment import BuildEnvironment
 
 from tinytorch.report.claims import filled_text
 from tinytorch.report.notebook_view import NOT_MEASURED, number_text
-from tinytorch.report.numbers import format_interval
+from tinytorch.report.numbers import format_record
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 
 _TITLED = re.compile(r"(?P<title>.+?)\s*<(?P<target>[^>]+)>", re.DOTALL)
@@ -157,17 +157,15 @@ def plain_markdown(text: str, renderer: Renderer) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(written)).strip("\n")
 
 
-def _value(record: Json, option: str) -> str:
-    """Return a number as prose shows it, and where the whole of it is asked for, its interval behind it."""
+def _value(record: Json) -> str:
+    """Return a number as prose shows it, and its interval behind it."""
     if record["kind"] == ABSENT:
         return f"*{NOT_MEASURED.lower()}*"
-    text = f"**{shown_value(record, option).text}**"
+    shown = format_record(record)
+    text = f"**{shown.text}**"
     if record["kind"] == "modelled":
         return f"{text} (modelled)"
-    if record["interval"] and option == "":
-        interval = record["interval"]
-        text += f" [{format_interval(interval['low'], interval['high'], formatted(record))}]"
-    return text
+    return f"{text} [{shown.interval}]" if shown.digits and shown.interval else text
 
 
 @dataclass
@@ -193,8 +191,7 @@ class _Renderer:
     def role(self, name: str, text: str) -> str:
         """Return what stands for a role; of one that is not known, its text."""
         if name in ("measured", "verdict"):
-            reference, _, option = (part.strip() for part in text.partition("|"))
-            return self.number(reference, option) if name == "measured" else self.word(reference)
+            return self.number(text.strip()) if name == "measured" else self.word(text.strip())
         if name == "quoted":
             number, _, source = (part.strip() for part in text.partition("|"))
             found = _TITLED.fullmatch(source)
@@ -211,20 +208,17 @@ class _Renderer:
         labels: dict[str, tuple[str, str, str]] = self.env.domaindata["std"]["labels"]
         return labels[label.lower()][2] if label.lower() in labels else label
 
-    def number(self, reference: str, option: str) -> str:
+    def number(self, reference: str) -> str:
         """Return what stands for a number."""
         record = self.record(reference, *NUMBER_KINDS, ABSENT)
-        try:
-            return f"`{reference}`" if record is None else _value(record, option)
-        except ShowError:  # the page says so, and its build fails
-            return f"`{reference}`"
+        return f"`{reference}`" if record is None else _value(record)
 
     def word(self, reference: str) -> str:
         """Return what stands for a verdict."""
         record = self.record(reference, "verdict", ABSENT)
         if record is None:
             return f"`{reference}`"
-        return f"**{record['word']}**" if record["kind"] == "verdict" else _value(record, "")
+        return f"**{record['word']}**" if record["kind"] == "verdict" else _value(record)
 
     def plain_number(self, reference: str, page: str) -> str:
         """Return a number that a text of ``page`` names, with its interval."""
@@ -268,9 +262,9 @@ class ReaderRenderer(_Renderer):
     def _is_here(self, reference: str) -> bool:
         return split_reference(reference, self.docname)[0] == self.docname
 
-    def number(self, reference: str, option: str) -> str:
+    def number(self, reference: str) -> str:
         """Return a number's name, or the book's value of another page's."""
-        return f"`{reference}`" if self._is_here(reference) else f"{super().number(reference, option)} in the book"
+        return f"`{reference}`" if self._is_here(reference) else f"{super().number(reference)} in the book"
 
     def word(self, reference: str) -> str:
         """Return a verdict's name, or the book's word of another page's."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from html import escape, unescape
 from statistics import median
@@ -12,18 +13,20 @@ from urllib.parse import quote, urlencode
 
 from docutils import nodes
 from measured_book.notebooks.downloads import Download, downloads_html, downloads_of
+from measured_book.pages.reading import unequal_products
 from measured_book.records.store import PageRecords, numbers_in
 from measured_book.site.repository import Repository
 from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
+from tinytorch.perf.measuring.judge import CANNOT_TELL
 from tinytorch.report import provenance
 from tinytorch.report.notebook_view import number_text
 from tinytorch.report.numbers import NO_BREAK, format_number
 from tinytorch.report.page import NOISE_KEY
 from tinytorch.report.provenance import blas_label, blas_threads_words, cautions, steering_words
-from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
+from tinytorch.report.records import ABSENT, DISTURBED, NOISE, NUMBER_KINDS, UNMEASURED, Json
 
 TITLE = "How this was measured"
 CARD_ID = "how-this-was-measured"
@@ -36,6 +39,12 @@ _NEW_ISSUE = {
 }
 #: Longer addresses are refused by servers.
 _LONGEST_ADDRESS = 8000
+#: What each reason for "cannot tell here" is on the card.
+_UNDECIDED = {
+    DISTURBED: "withheld because other programs took this machine's time",
+    UNMEASURED: "resting on what was not measured in this build",
+    NOISE: "left open by noise",
+}
 _QUESTIONS = (
     "The number, and the sentence or table it stands in:\n\n"
     "What I found instead, and how (python -m tinytorch machine describes a machine):\n\n"
@@ -117,6 +126,60 @@ def _counts(page: PageRecords) -> str:
     return f"{total} in all{numbers}" + (f"; {absent} not measured in this build" if absent else "")
 
 
+def _verdicts(page: PageRecords) -> str | None:
+    """Return how many verdicts the page has, how many of them decide nothing, and why; None if it has none."""
+    records = page.of_kind("verdict", "claim")
+    undecided = Counter(record["undecided"] for record in records if "undecided" in record)
+    total = len(records)
+    for table in page.of_kind("table"):
+        judged = [column["key"] for column in table["columns"] if column.get("judged")]
+        words = [row[key] for row in table["rows"] for key in judged if row[key] is not None]
+        withheld = table.get("withheld", 0)
+        undecided.update({DISTURBED: withheld, NOISE: words.count(CANNOT_TELL) - withheld})
+        total += len(words)
+    if not total:
+        return None
+    if not undecided.total():
+        return f"{total} in all, none of them withheld or left open"
+    reasons = ", ".join(f"{undecided[reason]} {words}" for reason, words in _UNDECIDED.items() if undecided[reason])
+    return f"{total} in all, {undecided.total()} of them “{CANNOT_TELL}”: {reasons}"
+
+
+def _calls(page: PageRecords) -> str | None:
+    """Return how many times of the page other pages measured too, and whether they agree; None if there are none."""
+    if not page.repeated:
+        return None
+    text = f"{page.repeated} timed on other pages as well; "
+    if not page.widened:
+        return f"{text}all intervals touch those there"
+    return (
+        f"{text}{len(page.widened)} of them with intervals that do not touch those there, so that they are shown wide "
+        f"enough to hold both: {_codes(place.key for place in page.widened)}"
+    )
+
+
+def _factors(page: PageRecords) -> str | None:
+    """Return whether the factors in the page's tables multiply to their totals; None without such a table."""
+    tables = [table for table in page.of_kind("table") if any("total" in column for column in table["columns"])]
+    unequal = [table["key"] for table in tables if any(unequal_products(table))]
+    equal = [table["key"] for table in tables if table["key"] not in unequal]
+    said = [f"{_codes(equal)}: they multiply to their totals within their intervals"] if equal else []
+    said += [f"{_codes(unequal)}: they do not multiply to their totals within their intervals"] if unequal else []
+    return "; ".join(said) or None
+
+
+def _codes(keys: Iterable[str]) -> str:
+    return ", ".join(f"<code>{escape(key)}</code>" for key in dict.fromkeys(keys))
+
+
+#: What a page's numbers and words leave open or contradict.
+_AGREEMENT: dict[str, Callable[[PageRecords], str | None]] = {
+    "Verdicts": _verdicts,
+    "Same calls": _calls,
+    "Factors": _factors,
+}
+
+
 def _rows(page: PageRecords) -> list[tuple[str, str]]:
     """Return what is known of where and how the page was measured: name and HTML."""
     where = page.provenance
@@ -137,6 +200,7 @@ def _rows(page: PageRecords) -> list[tuple[str, str]]:
     if floor is not None and floor["kind"] in NUMBER_KINDS:
         hidden = "A ratio nearer to 1 is shown as “cannot tell”."
         rows.append(("Noise floor", escape(f"{number_text(floor)}: {floor['what']}. {hidden}")))
+    rows += [(name, said) for name, of in _AGREEMENT.items() if (said := of(page)) is not None]
     rows.append(("Records", _counts(page)))
     return rows
 

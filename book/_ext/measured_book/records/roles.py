@@ -13,17 +13,14 @@ from measured_book.notebooks.downloads import downloads_of
 from measured_book.records.card import CARD_ID, TITLE, card_html
 from measured_book.records.html import (
     Idents,
-    ShowError,
     absent_claim_html,
     absent_html,
     claim_html,
     filled_html,
-    formatted,
     kept_together,
     named_source,
     number_html,
     quoted_html,
-    shown_value,
     source_html,
     verdict_html,
     verdict_mark,
@@ -37,8 +34,10 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from tinytorch.report.claims import VERDICTS, filled_text
+from tinytorch.perf.measuring.judge import VERDICTS
+from tinytorch.report.claims import filled_text
 from tinytorch.report.notebook_view import BUILDING, RECORD_MIME
+from tinytorch.report.numbers import format_record
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 
 LOGGER = logging.getLogger(__name__)
@@ -49,21 +48,25 @@ def warn(message: str, location: Any) -> None:
     LOGGER.warning("%s [measured]", message, location=location, type="measured")
 
 
+class ShowError(Exception):
+    """Refusal to show a record; the message says which and why."""
+
+
 class Pending(nodes.General, nodes.Inline, nodes.Element):
     """Place of something that is made of records once all pages are read.
 
-    Attributes: ``role`` (measured, verdict, claim, ledger or card), ``reference`` and ``option``.
+    Attributes: ``role`` (measured, verdict, claim, ledger or card) and ``reference``.
     """
 
 
 class _PendingRole(SphinxRole):
-    """Role that names a record by ``key`` or ``page:key``, and perhaps an option after a bar."""
+    """Role that names a record by ``key`` or ``page:key``."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        reference, _, option = (part.strip() for part in self.text.partition("|"))
+        reference = self.text.strip()
         page, _ = split_reference(reference, self.env.docname)
         state_of(self.env).of(self.env.docname).uses.add(page)
-        node = Pending(role=self.name, reference=reference, option=option)
+        node = Pending(role=self.name, reference=reference)
         self.set_source_info(node)
         return [node], []
 
@@ -92,7 +95,7 @@ class ClaimDirective(SphinxDirective):
         reference = self.arguments[0].strip()
         here.claims.add(reference)
         here.uses.add(split_reference(reference, self.env.docname)[0])
-        node = Pending(role="claim", reference=reference, option="")
+        node = Pending(role="claim", reference=reference)
         self.set_source_info(node)
         return [node]
 
@@ -105,7 +108,7 @@ class WhereMeasuredDirective(SphinxDirective):
     """``{if-measured} key key``: text for a build that measured all of these; ``{if-absent}``: for one that did not.
 
     So that a sentence about what a machine cannot measure is not read there with holes in it. The keys are of the same
-    page.
+    page. A section of which nothing is left goes with its heading.
     """
 
     required_arguments = 1
@@ -123,13 +126,25 @@ class WhereMeasuredDirective(SphinxDirective):
 def _settle_where_measured(doctree: nodes.document, state: BookState, docname: str) -> None:
     """Keep or drop what stands in `WhereMeasuredDirective`, now that the page's records are known."""
     kinds = (*NUMBER_KINDS, "verdict", "claim", "table", "figure", ABSENT)
+    left: list[nodes.Element] = []
     for held in list(doctree.findall(WhereMeasured)):
         found = [state.find(reference, docname, *kinds) for reference in held["references"]]
         for reference, record in zip(held["references"], found, strict=True):
             if record is None:
                 warn(f"{{{held['name']}}} names {reference!r}, but page {docname!r} has recorded nothing so", held)
         measured = all(record is not None and record["kind"] != ABSENT for record in found)
+        left.append(held.parent)
         held.replace_self(held.children if measured == (held["name"] == "if-measured") else [])
+    for section in left:
+        if isinstance(section, nodes.section) and not _says_anything(section):
+            section.parent.remove(section)
+
+
+def _says_anything(section: nodes.section) -> bool:
+    """Return whether a section has more than a heading: text, a picture, or what records will fill."""
+    seen = (nodes.Text, nodes.raw, nodes.image, Pending)
+    body = (child for child in section.children if not isinstance(child, nodes.title))
+    return any(isinstance(node, seen) for child in body for node in child.findall())
 
 
 class LedgerDirective(SphinxDirective):
@@ -138,7 +153,7 @@ class LedgerDirective(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Return the place of the ledger."""
         state_of(self.env).of(self.env.docname).has_ledger = True
-        node = Pending(role="ledger", reference="", option="")
+        node = Pending(role="ledger", reference="")
         self.set_source_info(node)
         return [node]
 
@@ -185,7 +200,7 @@ class ResolveRecords(SphinxPostTransform):
     def _text_of(self, node: Pending) -> nodes.Text:
         """Return the number as text, for builders other than HTML's."""
         record = self._state.find(node["reference"], self._docname, *NUMBER_KINDS)
-        return nodes.Text(shown_value(record, node["option"]).text if record else node["reference"])
+        return nodes.Text(format_record(record).text if record else node["reference"])
 
     def _record(self, reference: str, *kinds: str) -> Json:
         record = self._state.find(reference, self._docname, *kinds)
@@ -201,20 +216,20 @@ class ResolveRecords(SphinxPostTransform):
     def _title(self, docname: str) -> str:
         return self.env.titles[docname].astext() if docname in self.env.titles else docname
 
-    def _number_of(self, reference: str, option: str = "") -> str:
+    def _number_of(self, reference: str) -> str:
         record = self._record(reference, *NUMBER_KINDS, ABSENT)
         if record["kind"] == ABSENT:
             return absent_html(record, self._idents)
         page = record["page"]
         origin = (self._title(page), self._address(page)) if page != self._docname else None
-        return number_html(record, option, self._idents, origin)
+        return number_html(record, self._idents, origin)
 
     def _number(self, node: Pending) -> str:
-        return self._number_of(node["reference"], node["option"])
+        return self._number_of(node["reference"])
 
     def _plain_number(self, reference: str) -> str:
         record = self._record(reference, *NUMBER_KINDS, ABSENT)
-        return "what this build did not measure" if record["kind"] == ABSENT else formatted(record).text
+        return "what this build did not measure" if record["kind"] == ABSENT else format_record(record).text
 
     def _verdict(self, node: Pending) -> str:
         record = self._record(node["reference"], "verdict", ABSENT)
@@ -354,7 +369,7 @@ class TakeRecords(SphinxTransform):
 
 def _append_card(doctree: nodes.document) -> None:
     """Append a section with the card to the page's first section, before contents are collected."""
-    section = nodes.section("", nodes.title("", TITLE), Pending(role="card", reference="", option=""), ids=[CARD_ID])
+    section = nodes.section("", nodes.title("", TITLE), Pending(role="card", reference=""), ids=[CARD_ID])
     main = next(iter(doctree.findall(nodes.section)), doctree)
     main.append(section)
 

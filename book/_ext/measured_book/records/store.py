@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import nbformat
 from jsonschema import Draft202012Validator
@@ -29,13 +29,46 @@ class RecordError(Exception):
     """Refusal of a page's records; the message says which and why."""
 
 
+class Place(NamedTuple):
+    """Place of a number on a page: the key of a record, and of a table's cell its row and the key of its column."""
+
+    key: str
+    row: int | None = None
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class Widened:
+    """An interval wider than the one that was measured, and in words why."""
+
+    low: float
+    high: float
+    because: str
+
+    def applied(self, number: Json) -> Json:
+        """Return the number with this interval, and the reason among its conditions."""
+        interval = {**number["interval"], "low": self.low, "high": self.high}
+        # Without the statistic's name its interval would be taken from the samples again.
+        return {
+            **number,
+            "interval": interval,
+            "how": {**number["how"], "statistic": "median", "widened": self.because},
+        }
+
+
 @dataclass
 class PageRecords:
-    """All records of one page by key, and how long its cells took in seconds, if known."""
+    """All records of one page by key, how long its cells took in seconds, if known, and how they agree with others.
+
+    ``repeated`` counts its times of calls that other pages time too, ``widened`` holds those that contradict them: see
+    `measured_book.records.agreement`.
+    """
 
     docname: str
     records: dict[str, Json] = field(default_factory=dict)
     duration: float | None = None
+    repeated: int = 0
+    widened: dict[Place, Widened] = field(default_factory=dict)
 
     @property
     def provenance(self) -> Json:
@@ -45,6 +78,21 @@ class PageRecords:
     def of_kind(self, *kinds: str) -> list[Json]:
         """Return the records of these kinds, in the order in which they were made."""
         return [record for record in self.records.values() if record["kind"] in kinds]
+
+    def shown(self, key: str) -> Json:
+        """Return the record as it is shown: with the intervals that are wider than measured."""
+        record = self.records[key]
+        wider = {place: each for place, each in self.widened.items() if place.key == key}
+        if Place(key) in wider:
+            return wider[Place(key)].applied(record)
+        rows = [
+            {
+                name: wider[at].applied(cell) if (at := Place(key, row, name)) in wider else cell
+                for name, cell in cells.items()
+            }
+            for row, cells in enumerate(record.get("rows", []))
+        ]
+        return {**record, "rows": rows} if wider else record
 
     def as_file(self) -> Json:
         """Return the page's file of records, as the schema describes it."""

@@ -1,0 +1,101 @@
+"""Agreement of pages: calls that several of them time, whose intervals are widened where they do not touch.
+
+A measured time whose conditions name a ``call``, such as "zoo MLP, batch 64, NumPy, forward", is compared with each of
+the same call on another page. Where two intervals do not touch, at least one is too narrow, and nothing says which:
+both are shown so wide that they hold both, with the reason behind them. The records that readers download stay as they
+were measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from docutils import nodes
+from measured_book.records.store import PageRecords, Place, Widened
+from measured_book.state import BookState, state_of
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+from tinytorch.report.notebook_view import number_text
+from tinytorch.report.records import NUMBER_KINDS, Json
+from tinytorch.report.tables import html_of
+
+
+def timed_calls(page: PageRecords) -> Iterator[tuple[Place, Json]]:
+    """Yield each time of a page whose call is named; other statistics than the median are no times of a call."""
+    for key, record in page.records.items():
+        found = [(Place(key), record)] if record["kind"] in NUMBER_KINDS else []
+        for index, row in enumerate(record.get("rows", [])):
+            found += [(Place(key, index, name), cell) for name, cell in row.items() if isinstance(cell, dict)]
+        for place, number in found:
+            is_median = number["interval"] and "statistic" not in number["how"]
+            if "call" in number["how"] and is_median and number["unit"] == "s":
+                yield place, number
+
+
+def _touch(one: Json, other: Json) -> bool:
+    return bool(one["low"] <= other["high"] and other["low"] <= one["high"])
+
+
+def _hull(number: Json, others: list[tuple[str, Json]]) -> Widened:
+    """Return the interval that holds the number's and those of ``others``, by the names of their pages."""
+    intervals = [number["interval"], *(other["interval"] for _, other in others)]
+    said = dict.fromkeys(f"{number_text(other)} on the page “{name}”" for name, other in others)
+    because = f"to hold what the same call took elsewhere: {' and '.join(said)}"
+    return Widened(min(each["low"] for each in intervals), max(each["high"] for each in intervals), because)
+
+
+def compare_calls(pages: Mapping[str, PageRecords]) -> dict[str, tuple[int, dict[Place, Widened]]]:
+    """Return for each page how many of its times other pages took, too, and those that contradict these, widened."""
+    calls: dict[str, list[tuple[str, Place, Json]]] = {}
+    for docname, page in pages.items():
+        for place, number in timed_calls(page):
+            calls.setdefault(number["how"]["call"], []).append((docname, place, number))
+    found: dict[str, tuple[int, dict[Place, Widened]]] = {}
+    for docname in pages:
+        repeated, wider = 0, {}
+        for same in calls.values():
+            others = [(name, number) for name, _, number in same if name != docname]
+            for place, number in ((place, number) for name, place, number in same if name == docname and others):
+                repeated += 1
+                apart = [(name, other) for name, other in others if not _touch(number["interval"], other["interval"])]
+                if apart:
+                    wider[place] = _hull(number, apart)
+        found[docname] = repeated, wider
+    return found
+
+
+def widen(state: BookState) -> set[str]:
+    """Compare the calls of all pages anew, and return the pages that show other intervals, or counts, than before."""
+    changed = set()
+    for docname, made in compare_calls(state.records).items():
+        page = state.records[docname]
+        if made != (page.repeated, page.widened):
+            page.repeated, page.widened = made
+            changed.add(docname)
+    return {
+        name
+        for name, page in state.pages.items()
+        if name in changed or page.uses & changed or (page.has_ledger and changed)
+    }
+
+
+class WidenTables(SphinxPostTransform):
+    """Replacement of each table that has a widened interval: its HTML was made when its page ran."""
+
+    default_priority = 7
+
+    def run(self, **_: object) -> None:
+        """Replace the tables of the page."""
+        page = state_of(self.env).of(self.env.docname).records
+        if page is None:
+            return
+        for key in {place.key for place in page.widened if place.row is not None}:
+            for node in list(self.document.findall(nodes.raw)):
+                if f'id="table-{key}"' in node.astext():
+                    node.replace_self(nodes.raw("", html_of(page.shown(key), key), format="html"))
+
+
+def setup(app: Sphinx) -> None:
+    """Register the transform."""
+    app.add_post_transform(WidenTables)
