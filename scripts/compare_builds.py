@@ -1,17 +1,21 @@
-"""Compare two built sites: python -m scripts.compare_builds SITE SITE. They must differ in measured values only.
+"""Compare built sites: python -m scripts.compare_builds SITE SITE [SITE ...]. They must differ in measured values only.
 
-Exit code 0 if they do, 1 if anything else differs, 2 if a folder is no built site.
+Prints where else they differ, and how far their intervals agree, pooled over all pairs of sites; --json FILE keeps the
+latter with machine, date and version. Exit code 0 if only what was measured differs, 1 if anything else does, 2 if a
+folder is no built site.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from scripts.build_agreement import agreement_document, agreement_lines, compared
 from scripts.masking import (
     MASK,
     Masked,
@@ -22,6 +26,8 @@ from scripts.masking import (
     mask_records,
     mask_search_index,
 )
+from scripts.site_numbers import read_site
+from tinytorch.perf.measuring.atomic_io import write_whole
 
 #: Lines of each difference that are shown.
 SHOWN = 6
@@ -94,15 +100,8 @@ def compare_sites(first: Path, second: Path) -> Iterator[tuple[str, list[str]]]:
             yield name, different
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Compare the two sites that the arguments name, print where they differ, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.compare_builds", description=__doc__)
-    parser.add_argument("site", nargs=2, type=Path, help="folder of a built site, such as _build/html")
-    first, second = parser.parse_args(arguments).site
-    for site in (first, second):
-        if not (site / "index.html").is_file():
-            print(f"{site} must be the folder of a built site, but has no index.html.", file=sys.stderr)
-            return 2
+def _report_differences(first: Path, second: Path) -> bool:
+    """Print where two sites differ apart from what was measured, and return whether they do."""
     found = list(compare_sites(first, second))
     for name, lines in found:
         print(name)
@@ -110,10 +109,33 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"    {line}")
     total = len(_files(first) | _files(second))
     if found:
-        print(f"{len(found)} of {total} files differ in more than what was measured.")
-        return 1
-    print(f"{total} files are the same but for what was measured.")
-    return 0
+        print(f"{len(found)} of {total} files of {first} and {second} differ in more than what was measured.")
+    else:
+        print(f"{total} files are the same but for what was measured.")
+    return bool(found)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Compare the sites that the arguments name, print where they differ, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.compare_builds", description=__doc__)
+    parser.add_argument("site", nargs="+", type=Path, help="folders of built sites, such as _build/html")
+    parser.add_argument("--json", type=Path, help="file to keep the agreement of their intervals in")
+    chosen = parser.parse_args(arguments)
+    for site in chosen.site:
+        if not (site / "index.html").is_file():
+            print(f"{site} must be the folder of a built site, but has no index.html.", file=sys.stderr)
+            return 2
+    if len(chosen.site) < 2:
+        print("site must name at least two folders of built sites.", file=sys.stderr)
+        return 2
+    differ = [_report_differences(chosen.site[0], other) for other in chosen.site[1:]]
+    sites = [read_site(site) for site in chosen.site]
+    numbers = compared(sites)
+    if numbers:
+        print("\n".join(agreement_lines(numbers)))
+        if chosen.json is not None:
+            write_whole(chosen.json, json.dumps(agreement_document(sites, numbers), indent=1) + "\n")
+    return 1 if any(differ) else 0
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def number(key: str, value: float, *, kind: str = "measured", unit: str = "s", h
         "kind": kind,
         "unit": unit,
         "value": value,
-        "n": 30,
+        "n": 30 if kind == "measured" else 1,
         "interval": interval if kind == "measured" else None,
     }
 

@@ -38,11 +38,21 @@ def made(folder: Path, values: dict[str, str]) -> Path:
     (folder / "index.html").write_text(PAGE.format(**values))
     machine = {"cpu": "CPU", "load": float(values["n"])}
     records = [
-        {"key": "a", "kind": "measured", "unit": "s", "when": values["when"], "value": float(values["ms"]), "how": {}},
+        {
+            "key": "a",
+            "kind": "measured",
+            "unit": "s",
+            "when": values["when"],
+            "value": float(values["ms"]),
+            "interval": {"low": 1.0, "high": float(values["ms"]) + 1, "confidence": 0.95},
+            "n": 9,
+            "how": {},
+        },
         {"key": "b", "kind": "counted", "unit": "FLOP", "when": values["when"], "value": int(values["count"])},
         {"key": "c", "kind": "verdict", "when": values["when"], "word": values["word"], "because": values["ms"]},
     ]
-    content = {"duration_seconds": 1.0, "provenance": {"when": values["when"], "machine": machine}, "records": records}
+    provenance = {"when": values["when"], "machine": machine, "blas": [], "environment": {}, "python": "", "numpy": ""}
+    content = {"page": "index", "duration_seconds": 1.0, "provenance": provenance, "records": records}
     (folder / "_records" / "index.json").write_text(json.dumps(content))
     (folder / "_measurements").mkdir()
     page = {**content, "records": [*records, {"key": "card", "kind": "table", "rows": [["Load", values["n"]]]}]}
@@ -68,7 +78,10 @@ def test_sites_that_differ_in_measured_values_are_the_same(tmp_path: Path, capsy
     first, second = made(tmp_path / "a", FIRST), made(tmp_path / "b", SECOND)
     assert list(compare_sites(first, second)) == []
     assert main([str(first), str(second)]) == 0
-    assert capsys.readouterr().out == "10 files are the same but for what was measured.\n"
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "10 files are the same but for what was measured."
+    # The second interval, from 1 to 926, holds 1.1; the first, from 1 to 2.1, does not hold 925.
+    assert printed[3].split()[:5] == ["all", "pages", "1", "50.0%", "100.0%"]
 
 
 def replaced(name: str, old: str, new: str) -> Callable[[Path], None]:
@@ -112,7 +125,7 @@ def test_any_other_difference_is_found(
     change(second)
     assert [found for found, _ in compare_sites(first, second)] == [name]
     assert main([str(first), str(second)]) == 1
-    assert capsys.readouterr().out.splitlines()[-1].startswith("1 of 10 files differ")
+    assert any(line.startswith("1 of 10 files") for line in capsys.readouterr().out.splitlines())
 
 
 def test_a_folder_that_is_no_site_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
