@@ -53,9 +53,9 @@ serve: book  ## build the book and show it on http://127.0.0.1:8000 (PORT=... fo
 live: environment  ## build the book, show it, and build it again on each save (PORT=... for another port)
 	@PORT=$(PORT) $(VENV)/bin/python -m scripts.live_book
 
-check-site: environment node-environment  ## hold every built page to all gates: links, HTML, spelling, browser, Lighthouse
+check-site: environment node-environment  ## hold every built page to all gates: links, sentences, HTML, spelling, browser, Lighthouse
 	@$(VENV)/bin/python -m pytest book/_checks --numprocesses 2 --dist worksteal
-	@$(VENV)/bin/python book/_checks/check_site.py _build/html
+	@PYTHONPATH=book/_ext $(VENV)/bin/python book/_checks/check_site.py _build/html
 
 check-links: environment  ## ask other hosts whether every link of the built pages still leads somewhere
 	@$(VENV)/bin/python book/_checks/external_links.py _build/html

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -50,6 +51,14 @@ def pytest_collection_finish() -> None:
     """Freeze what collection made, and hypothesis's generator: it warns if whoever holds that is out of sight."""
     _draw()
     _freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_look_at_repeats() -> Iterator[None]:
+    """Let pages that tests make start no processes that time how far repeats differ."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tinytorch.report.page.look", lambda: None)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")
