@@ -3,6 +3,7 @@
 from tinytorch.perf.measuring.judge import VERDICTS, verdict_between, verdict_between_all, verdict_of_all
 from tinytorch.report.claims import Claim
 from tinytorch.report.colors import VARIANTS, color
+from tinytorch.report.drawings import Drawing
 from tinytorch.report.figures import bars, line, subplots
 from tinytorch.report.numbers import format_measurement, format_number
 from tinytorch.report.page import Page
@@ -14,6 +15,7 @@ __all__ = [
     "VERDICTS",
     "Claim",
     "Column",
+    "Drawing",
     "Page",
     "Record",
     "bars",

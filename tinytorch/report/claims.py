@@ -18,7 +18,8 @@ class Claim:
     """A claim that a chapter repeats: what is said, who says it, and what this page found.
 
     ``evidence`` may hold ``{key}`` where a number of the page belongs; ``numbers`` are the keys of all numbers
-    that the verdict rests on, ``page:key`` for another page's.
+    that the verdict rests on, ``page:key`` for another page's. ``quote`` is what the source says in its own words,
+    with the condition that it sets. What is ``counted`` follows from definitions and shapes: no machine decides it.
     """
 
     key: str
@@ -28,12 +29,16 @@ class Claim:
     evidence: str
     numbers: tuple[str, ...] = ()
     source_url: str | None = None
+    quote: str | None = None
+    counted: bool = False
 
     def __post_init__(self) -> None:
         checked_key(self.key)
         checked_text(self.statement, "statement", self.key)
         checked_text(self.source, "source", self.key)
         checked_text(self.evidence, "evidence", self.key)
+        if self.quote is not None:
+            checked_text(self.quote, "quote", self.key)
         if self.verdict not in VERDICTS:
             raise ValueError(f"verdict of {self.key!r} must be one of {', '.join(VERDICTS)}, not {self.verdict!r}")
         if self.source_url is not None and not re.match(r"https?://\S+$", self.source_url):
@@ -46,6 +51,8 @@ class Claim:
             "statement": self.statement.strip(),
             "source": self.source.strip(),
             "source_url": self.source_url,
+            "quote": None if self.quote is None else self.quote.strip(),
+            "counted": self.counted,
             "verdict": self.verdict,
             "evidence": self.evidence.strip(),
             "numbers": list(named),

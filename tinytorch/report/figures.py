@@ -365,16 +365,21 @@ def _check_text(figure: Figure, key: str) -> None:
             )
 
 
+def check_words(*, caption: str, alt: str, key: str) -> None:
+    """Raise ValueError if caption or alt is empty, or the alt text is the caption or a file's name."""
+    checked_text(caption, "caption", key)
+    checked_text(alt, "alt", key)
+    if alt.strip() == caption.strip() or _IMAGE_NAME.fullmatch(alt.strip()):
+        raise ValueError(f"alt of {key!r} must say what the figure shows, neither its caption nor a file's name")
+
+
 def check_figure(figure: Figure, *, caption: str, alt: str, key: str) -> None:
     """Raise ValueError if the figure is one that a reader could not read.
 
     It must have a caption; an alt text that is neither the caption nor a file's name; axes with labels and
     units; no title inside; the book's width, and no text too small for a phone.
     """
-    checked_text(caption, "caption", key)
-    checked_text(alt, "alt", key)
-    if alt.strip() == caption.strip() or _IMAGE_NAME.fullmatch(alt.strip()):
-        raise ValueError(f"alt of {key!r} must say what the figure shows, neither its caption nor a file's name")
+    check_words(caption=caption, alt=alt, key=key)
     if figure.get_figwidth() > WIDEST:
         raise ValueError(
             f"figure {key!r} must be at most {WIDEST:g} inches wide to be read on a phone, "

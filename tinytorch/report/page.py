@@ -18,6 +18,7 @@ from tinytorch.perf.measuring.noise import small_noise_floor
 from tinytorch.perf.measuring.repeat_workloads import look
 from tinytorch.report import figures, tables
 from tinytorch.report.claims import Claim, placeholders
+from tinytorch.report.drawings import Drawing
 from tinytorch.report.figures import page_png, page_svg
 from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, number_text, view, words
 from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, is_disturbed, provenance
@@ -230,6 +231,24 @@ class Page:
         text = f"[figure {key}: {alt}] {caption.strip()}"
         return self._emit(key, "figure", body, text=text, html=html, png=png)
 
+    def drawing(self, key: str, drawing: Drawing, *, caption: str, alt: str) -> Shown:
+        """Show and record a drawing of a mechanism; it stands among the figures, and holds no series.
+
+        Args:
+            key: its name; its address is ``#figure-key``.
+            drawing: what to show.
+            caption: what it says.
+            alt: what a reader who does not see it needs to know.
+
+        Raises:
+            ValueError: if the caption or the alt text is empty, both are the same, or the key is taken.
+        """
+        self._check_new(key)
+        figures.check_words(caption=caption, alt=alt, key=key)
+        body = {"caption": caption.strip(), "alt": alt.strip(), "series": []}
+        html = figures.to_html(drawing.svg(key=key, alt=alt.strip()), caption=caption.strip(), key=key)
+        return self._emit(key, "figure", body, text=f"[figure {key}: {alt.strip()}] {caption.strip()}", html=html)
+
     def claim(
         self,
         key: str,
@@ -240,6 +259,8 @@ class Page:
         evidence: str,
         numbers: Sequence[str] = (),
         source_url: str | None = None,
+        quote: str | None = None,
+        counted: bool = False,
     ) -> Shown:
         """Record a claim, for the directive ``{claim}`` and the ledger.
 
@@ -254,13 +275,15 @@ class Page:
             evidence: what this page found; ``{key}`` in it becomes that number.
             numbers: keys of numbers that the verdict rests on besides; ``page:key`` for another page's.
             source_url: where to read it.
+            quote: what the source says, in its own words and with its condition.
+            counted: whether the verdict follows from definitions and shapes, so that no machine decides it otherwise.
 
         Raises:
             ValueError: if something is empty or no verdict, a number is not recorded yet, the key is taken, or the
                 claim is judged although it rests on a number that this build did not measure.
         """
         self._check_new(key)
-        body = Claim(key, statement, source, verdict, evidence, tuple(numbers), source_url).body()
+        body = Claim(key, statement, source, verdict, evidence, tuple(numbers), source_url, quote, counted).body()
         if not body["numbers"]:
             raise ValueError(f"claim {key!r} must rest on at least one number: name it in evidence or numbers")
         self._check_numbers(body["numbers"], key)

@@ -226,6 +226,11 @@ def verdict_mark(verdict: str) -> str:
     )
 
 
+def quotation_html(record: Json) -> str:
+    """Return what a claim's source says in its own words, as a paragraph; nothing if they are not kept."""
+    return f'<p class="claim-quote"><q>{escape(record["quote"])}</q></p>\n' if record.get("quote") else ""
+
+
 def source_html(record: Json) -> str:
     """Return a claim's source, linked if its address is known."""
     if record["source_url"]:
@@ -246,10 +251,11 @@ def claim_html(record: Json, evidence: str, also: list[str], ledger: str | None)
     key, name = record["key"], record["verdict"].replace(" ", "-")
     more = f'<p class="claim-numbers">Rests on: {", ".join(also)}.</p>\n' if also else ""
     link = f' <a class="claim-ledger-link" href="{escape(ledger)}">All claims</a>' if ledger else ""
+    label = "Claim, counted" if record.get("counted") else "Claim"
     return (
         f'<div class="claim claim-{name}" id="claim-{key}" role="group" aria-labelledby="claim-{key}-statement">\n'
-        f'<p class="claim-head"><span class="claim-label">Claim</span> {verdict_mark(record["verdict"])}</p>\n'
+        f'<p class="claim-head"><span class="claim-label">{label}</span> {verdict_mark(record["verdict"])}</p>\n'
         f'<p class="claim-statement" id="claim-{key}-statement">{escape(record["statement"])}</p>\n'
-        f'<p class="claim-evidence">{evidence}</p>\n{more}'
+        f'{quotation_html(record)}<p class="claim-evidence">{evidence}</p>\n{more}'
         f'<p class="claim-source">Source: {source_html(record)}.{link}</p>\n</div>'
     )

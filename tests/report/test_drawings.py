@@ -1,0 +1,104 @@
+"""Drawings: what is drawn is in the SVG, words fit, and a page keeps them among its figures."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinytorch.report import Drawing, Page
+from tinytorch.report.drawings import WIDTH, text_width
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(drawing: Drawing) -> ET.Element:
+    return ET.fromstring(drawing.svg(key="tile", alt="a tile of four cells"))
+
+
+def test_it_says_what_it_shows_and_takes_the_width_of_its_place() -> None:
+    root = drawn(Drawing(100))
+    assert root.get("viewBox") == "0 0 480 100"
+    assert root.get("width") is None
+    described = root.find(f"{SVG}desc")
+    assert described is not None
+    assert described.text == "a tile of four cells"
+    assert root.get("aria-labelledby") == described.get("id")
+
+
+def test_a_grid_has_a_box_a_cell_with_the_cells_colour_and_words() -> None:
+    drawing = Drawing(100)
+    drawing.cells(
+        0, 0, 2, 3, 30, color=lambda row, _: "numpy" if row else None, label=lambda row, column: str(3 * row + column)
+    )
+    root = drawn(drawing)
+    fills = [rect.get("fill") for rect in root.iter(f"{SVG}rect")]
+    assert fills[:3] == ["none"] * 3
+    assert len(set(fills[3:])) == 1
+    assert fills[3] != "none"
+    assert [text.text for text in root.iter(f"{SVG}text")] == list("012345")
+
+
+def test_an_arrow_points_at_its_end() -> None:
+    drawing = Drawing(100)
+    drawing.line((10, 50), (100, 50), arrow=True)
+    head = drawn(drawing).find(f"{SVG}polygon")
+    assert head is not None
+    assert (head.get("points") or "").split()[0] == "100,50"
+
+
+def test_an_arc_bends_to_the_left_of_its_way() -> None:
+    drawing = Drawing(100)
+    drawing.arc((0, 50), (100, 50), bend=20, arrow=False)
+    line = drawn(drawing).find(f"{SVG}polyline")
+    assert line is not None
+    middle = (line.get("points") or "").split()[12]
+    assert middle == "50,30"
+
+
+@given(
+    st.floats(-50, WIDTH + 50),
+    st.text("abcdefgh ", min_size=1, max_size=60),
+    st.sampled_from(["start", "middle", "end"]),
+)
+def test_words_lie_within_the_drawing_or_are_refused(x: float, words: str, anchor: str) -> None:
+    width = text_width(words)
+    left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+    drawing = Drawing(40)
+    if left >= 0 and left + width <= WIDTH:
+        drawing.text(x, 20, words, anchor=anchor)  # type: ignore[arg-type]
+    else:
+        with pytest.raises(ValueError, match="must lie within"):
+            drawing.text(x, 20, words, anchor=anchor)  # type: ignore[arg-type]
+
+
+def test_words_that_do_not_fit_their_box_are_refused() -> None:
+    with pytest.raises(ValueError, match="must fit its box"):
+        Drawing(100).box(0, 0, 40, 30, "much too long")
+    with pytest.raises(ValueError, match="must fit its box"):
+        Drawing(100).box(0, 0, 100, 30, "two\nlines")
+
+
+def test_a_brace_is_level_or_upright() -> None:
+    with pytest.raises(ValueError, match="level or upright"):
+        Drawing(100).brace((0, 0), (10, 10), "no")
+
+
+def test_an_unknown_colour_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="variant must be one of"):
+        Drawing(100).box(0, 0, 40, 30, color="mauve")
+
+
+def test_a_page_keeps_it_among_its_figures() -> None:
+    page = Page("profiling")
+    shown = page.drawing("tile", Drawing(50), caption="A tile.", alt="a tile of four cells")
+    assert shown.record.kind == "figure"
+    assert shown.record.body == {"caption": "A tile.", "alt": "a tile of four cells", "series": []}
+    assert 'id="figure-tile"' in (shown.on_page or "")
+
+
+def test_its_alternative_text_says_more_than_its_caption() -> None:
+    with pytest.raises(ValueError, match="neither its caption"):
+        Page("profiling").drawing("tile", Drawing(50), caption="A tile.", alt="A tile.")

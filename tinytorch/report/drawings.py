@@ -1,0 +1,272 @@
+"""Drawings of mechanisms: boxes, cells, arrows and words as SVG that follows light and dark, checked to fit.
+
+A plot shows what was measured; a drawing shows how a thing works, as one would on a blackboard. Positions are in units
+of which a phone shows about three for each four, so that the words of the one size that there is can be read there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Final, Literal
+from xml.etree import ElementTree as ET
+
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
+
+from tinytorch.report.colors import color as color_of
+from tinytorch.report.records import checked_text
+
+_SVG = "http://www.w3.org/2000/svg"
+#: Units from the left edge to the right one.
+WIDTH: Final = 480.0
+#: Units from baseline to baseline at the least; the size of all words.
+TEXT_SIZE: Final = 15.0
+_LINE = 18.0
+_ARROW = 7.0
+_TINT = "0.22"
+_DASHES = "5 4"
+
+Anchor = Literal["start", "middle", "end"]
+Point = tuple[float, float]
+
+
+@cache
+def text_width(text: str, bold: bool = False) -> float:
+    """Return about how many units a line of words takes; few fonts of readers are as wide as the one it is asked of."""
+    if not text.strip():
+        return 0.0
+    font = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")
+    return float(TextPath((0, 0), text, size=TEXT_SIZE, prop=font).get_extents().width)
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+class Drawing:
+    """A drawing under construction: what is drawn later lies above.
+
+    Positions and sizes are in units, with (0, 0) at the top left; `WIDTH` units fill the column. A ``color`` is the
+    name of a variant in `colors.VARIANTS`, or None for the page's text colour.
+    """
+
+    def __init__(self, height: float) -> None:
+        if not height > 0:
+            raise ValueError(f"height must be above zero units, not {height:g}")
+        self.height = height
+        self._elements: list[ET.Element] = []
+
+    def _add(self, tag: str, **attributes: str) -> ET.Element:
+        element = ET.Element(f"{{{_SVG}}}{tag}", {name.replace("_", "-"): value for name, value in attributes.items()})
+        self._elements.append(element)
+        return element
+
+    def _stroke(self, color: str | None, dashed: bool, width: float) -> dict[str, str]:
+        found = {"stroke": "currentColor" if color is None else color_of(color), "stroke_width": _number(width)}
+        return found | ({"stroke_dasharray": _DASHES} if dashed else {})
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        anchor: Anchor = "middle",
+        bold: bool = False,
+        color: str | None = None,
+    ) -> None:
+        """Write words whose baseline is at ``y``; several lines, of which each is set so, go downwards.
+
+        Raises:
+            ValueError: if a line reaches beyond an edge of the drawing.
+        """
+        for index, line in enumerate(text.split("\n")):
+            width = text_width(line, bold)
+            left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+            baseline = y + index * _LINE
+            if left < 0 or left + width > WIDTH or baseline < TEXT_SIZE * 0.7 or baseline > self.height:
+                raise ValueError(
+                    f"text {line!r} must lie within {WIDTH:g} × {self.height:g} units, but takes {left:.0f} to "
+                    f"{left + width:.0f} at a height of {baseline:.0f}"
+                )
+            element = self._add(
+                "text",
+                x=_number(x),
+                y=_number(baseline),
+                font_size=_number(TEXT_SIZE),
+                fill="currentColor" if color is None else color_of(color),
+                text_anchor=anchor,
+            )
+            if bold:
+                element.set("font-weight", "600")
+            element.text = line
+
+    def box(
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        text: str = "",
+        *,
+        color: str | None = None,
+        filled: bool = True,
+        dashed: bool = False,
+    ) -> None:
+        """Draw a box with words in its middle: tinted with its colour, or only outlined.
+
+        Raises:
+            ValueError: if the words are wider or higher than the box.
+        """
+        tint = "none" if not filled or color is None else color_of(color)
+        self._add(
+            "rect",
+            x=_number(x),
+            y=_number(y),
+            width=_number(width),
+            height=_number(height),
+            rx="3",
+            fill=tint,
+            fill_opacity=_TINT,
+            **self._stroke(color, dashed, 1.5),
+        )
+        if not text:
+            return
+        lines = text.split("\n")
+        widest = max(map(text_width, lines))
+        if widest > width or len(lines) * _LINE > height + 2:
+            raise ValueError(
+                f"text {text!r} must fit its box of {width:g} × {height:g} units, but takes "
+                f"{widest:.0f} × {len(lines) * _LINE:.0f}"
+            )
+        first = y + height / 2 - (len(lines) - 1) * _LINE / 2 + TEXT_SIZE * 0.35
+        self.text(x + width / 2, first, text)
+
+    def cells(
+        self,
+        x: float,
+        y: float,
+        rows: int,
+        columns: int,
+        size: float | tuple[float, float],
+        *,
+        color: str | Callable[[int, int], str | None] | None = None,
+        label: Callable[[int, int], str] | None = None,
+    ) -> None:
+        """Draw a grid, such as a matrix: ``color(row, column)`` is of one cell, None leaves it empty; so is ``label``.
+
+        Args:
+            x, y: the top left corner.
+            rows, columns: how many cells.
+            size: of one cell: its side, or (width, height).
+            color: of all cells, or of each.
+            label: words of each cell; "" for none.
+        """
+        wide, high = size if isinstance(size, tuple) else (size, size)
+        for row in range(rows):
+            for column in range(columns):
+                chosen = color(row, column) if callable(color) else color
+                self.box(
+                    x + column * wide, y + row * high, wide, high, label(row, column) if label else "", color=chosen
+                )
+
+    def line(
+        self,
+        *points: Point,
+        color: str | None = None,
+        dashed: bool = False,
+        arrow: bool = False,
+        width: float = 1.5,
+    ) -> None:
+        """Draw a line through two or more points, with an arrow's head at the last if ``arrow``.
+
+        Raises:
+            ValueError: if there are fewer than two points.
+        """
+        if len(points) < 2:
+            raise ValueError(f"points must be at least two, not {len(points)}")
+        end, before = points[-1], points[-2]
+        drawn = list(points)
+        if arrow:
+            distance = math.dist(before, end) or 1.0
+            across = ((end[0] - before[0]) / distance, (end[1] - before[1]) / distance)
+            neck = (end[0] - across[0] * _ARROW, end[1] - across[1] * _ARROW)
+            drawn[-1] = neck
+            half = (-across[1] * _ARROW / 2, across[0] * _ARROW / 2)
+            head = [end, (neck[0] + half[0], neck[1] + half[1]), (neck[0] - half[0], neck[1] - half[1])]
+            self._add("polygon", points=_joined(head), fill="currentColor" if color is None else color_of(color))
+        self._add("polyline", points=_joined(drawn), fill="none", **self._stroke(color, dashed, width))
+
+    def arc(self, start: Point, end: Point, *, bend: float, color: str | None = None, arrow: bool = True) -> None:
+        """Draw a curve from ``start`` to ``end`` whose middle lies ``bend`` units to the left of the straight line."""
+        distance = math.dist(start, end) or 1.0
+        normal = ((end[1] - start[1]) / distance, -(end[0] - start[0]) / distance)
+        middle = ((start[0] + end[0]) / 2 + 2 * bend * normal[0], (start[1] + end[1]) / 2 + 2 * bend * normal[1])
+        steps = [index / 24 for index in range(25)]
+        curve = [
+            (
+                (1 - t) ** 2 * start[0] + 2 * t * (1 - t) * middle[0] + t**2 * end[0],
+                (1 - t) ** 2 * start[1] + 2 * t * (1 - t) * middle[1] + t**2 * end[1],
+            )
+            for t in steps
+        ]
+        self.line(*curve, color=color, arrow=arrow)
+
+    def circle(self, x: float, y: float, radius: float, text: str = "", *, color: str | None = None) -> None:
+        """Draw a circle around (x, y) with words in it."""
+        fill = "none" if color is None else color_of(color)
+        self._add(
+            "circle",
+            cx=_number(x),
+            cy=_number(y),
+            r=_number(radius),
+            fill=fill,
+            fill_opacity=_TINT,
+            **self._stroke(color, False, 1.5),
+        )
+        if text:
+            lines = text.split("\n")
+            self.text(x, y - (len(lines) - 1) * _LINE / 2 + TEXT_SIZE * 0.35, text)
+
+    def brace(self, start: Point, end: Point, text: str, *, depth: float = 7.0) -> None:
+        """Draw a bracket from ``start`` to ``end``, level or upright, with words beyond it.
+
+        A positive ``depth`` opens downwards from a level line and to the right of an upright one; a negative one opens
+        upwards and to the left.
+
+        Raises:
+            ValueError: if the line is neither level nor upright.
+        """
+        (x1, y1), (x2, y2) = start, end
+        lines = text.split("\n")
+        if y1 == y2:
+            self.line((x1, y1), (x1, y1 + depth), (x2, y1 + depth), (x2, y1))
+            below = y1 + depth + TEXT_SIZE if depth > 0 else y1 + depth - 5 - (len(lines) - 1) * _LINE
+            self.text((x1 + x2) / 2, below, text)
+        elif x1 == x2:
+            self.line((x1, y1), (x1 + depth, y1), (x1 + depth, y2), (x1, y2))
+            middle = (y1 + y2) / 2 + TEXT_SIZE * 0.35 - (len(lines) - 1) * _LINE / 2
+            self.text(x1 + depth + math.copysign(6, depth), middle, text, anchor="start" if depth > 0 else "end")
+        else:
+            raise ValueError(f"start and end of a brace must be level or upright, not {start} and {end}")
+
+    def svg(self, *, key: str, alt: str) -> str:
+        """Return the drawing as an ``<svg>`` element as wide as its place.
+
+        Args:
+            key: goes before the element's ids.
+            alt: what a reader who does not see it is told.
+        """
+        root = ET.Element(f"{{{_SVG}}}svg", {"viewBox": f"0 0 {_number(WIDTH)} {_number(self.height)}", "role": "img"})
+        root.set("aria-labelledby", f"figure-{key}-alt")
+        description = ET.SubElement(root, f"{{{_SVG}}}desc", {"id": f"figure-{key}-alt"})
+        description.text = checked_text(alt, "alt", key)
+        root.extend(self._elements)
+        ET.register_namespace("", _SVG)
+        return ET.tostring(root, encoding="unicode")
+
+
+def _joined(points: Sequence[Point]) -> str:
+    return " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
