@@ -15,7 +15,6 @@ from statistics import median
 from typing import Any
 
 from scripts.site_numbers import Json, Place, Site
-from tinytorch.report.provenance import package_provenance
 
 #: What true 95 % intervals of normal estimates reach: the share that hold the other's median, and that touch.
 IDEAL_HOLDS, IDEAL_TOUCHES = 0.834, 0.994
@@ -121,14 +120,14 @@ def agreement_lines(numbers: Mapping[Place, Sequence[Json]]) -> list[str]:
 
 
 def agreement_document(sites: Sequence[Site], numbers: Mapping[Place, Sequence[Json]]) -> dict[str, Any]:
-    """Return the agreement as the file in ``measurements/`` has it, with the machine, the package and the date."""
+    """Return the agreement as the file in ``measurements/`` has it, with machine, package and date of the builds."""
     pages = {page: asdict(one) for page, one in by_page(numbers).items()}
     return {
         "schema": "tinytorch-agreement",
         "schema_version": 1,
         "when": datetime.now(UTC).date().isoformat(),
         "machine": sites[0].machines["machine"],
-        "package": package_provenance(),
+        "package": sites[0].packages["machine"],
         "builds": len(sites),
         "all": asdict(agreement(numbers)),
         "pages": pages,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,14 @@ class Site:
         words: each verdict word and each claim's verdict.
         floors: the noise floor of each page that has one, as a ratio.
         machines: what each page says of the machine, the BLAS, the variables and the versions.
+        packages: what each page says of the package that it ran: version, hash and commit.
     """
 
     numbers: dict[Place, Json]
     words: dict[Place, str]
     floors: dict[str, float]
     machines: dict[str, Json]
+    packages: dict[str, Json] = field(default_factory=dict)
 
 
 def text_of(number: Json) -> str:
@@ -92,6 +94,7 @@ def read_site(folder: Path) -> Site:
         machine = {name: value for name, value in provenance["machine"].items() if name != "load"}
         rest = ("blas", "environment", "python", "numpy")
         site.machines[page] = {**machine, **{name: provenance[name] for name in rest}}
+        site.packages[page] = provenance["package"]
         for record in records:
             site.numbers.update((Place(page, name), number) for name, number in _numbers(record))
             site.words.update((Place(page, name), word) for name, word in _words(record))

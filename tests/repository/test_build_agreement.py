@@ -28,7 +28,7 @@ def number(value: float, reach: float, kind: str = "measured") -> Json:
 
 
 def site(numbers: dict[Place, Json]) -> Site:
-    return Site(numbers, {}, {}, {"machine": {"cpu": "CPU"}})
+    return Site(numbers, {}, {}, {"machine": {"cpu": "CPU"}}, {"machine": {"commit": "0"}})
 
 
 def builds(count: int, reach: float, spread: float = 0.01, places: int = 400) -> list[Site]:

@@ -38,7 +38,7 @@ def many(seed: int, noise: float = 0.01) -> list[Json]:
 
 
 def site(folder: Path, *records: Json, cpu: str = "A", load: float = 0.1) -> Site:
-    provenance = {"machine": {**MACHINE, "cpu": cpu, "load": load}, "blas": [], "environment": {}}
+    provenance = {"machine": {**MACHINE, "cpu": cpu, "load": load}, "blas": [], "environment": {}, "package": {}}
     provenance |= {"python": "3.11", "numpy": "2"}
     content = {"page": "chapter", "provenance": provenance, "records": list(records)}
     (folder / "_records").mkdir(parents=True)

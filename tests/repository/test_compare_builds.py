@@ -51,7 +51,15 @@ def made(folder: Path, values: dict[str, str]) -> Path:
         {"key": "b", "kind": "counted", "unit": "FLOP", "when": values["when"], "value": int(values["count"])},
         {"key": "c", "kind": "verdict", "when": values["when"], "word": values["word"], "because": values["ms"]},
     ]
-    provenance = {"when": values["when"], "machine": machine, "blas": [], "environment": {}, "python": "", "numpy": ""}
+    provenance = {
+        "when": values["when"],
+        "machine": machine,
+        "blas": [],
+        "package": {},
+        "environment": {},
+        "python": "",
+        "numpy": "",
+    }
     content = {"page": "index", "duration_seconds": 1.0, "provenance": provenance, "records": records}
     (folder / "_records" / "index.json").write_text(json.dumps(content))
     (folder / "_measurements").mkdir()
