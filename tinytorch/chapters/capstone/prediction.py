@@ -106,7 +106,6 @@ class Profile:
             part: as_repeated(
                 Measurement(f"share of the time: {part}", tuple((seconds / whole).tolist()), "%", how),
                 block,
-                is_share=True,
             )
             for part, seconds in parts.items()
         }

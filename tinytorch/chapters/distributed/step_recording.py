@@ -206,7 +206,7 @@ def shares_over(timelines: Sequence[Timeline]) -> list[dict[str, Measurement]]:
         measured = {
             name: as_repeated(
                 Measurement(f"rank {rank}: share of {name.replace('_', ' ')}", tuple(p[name] for p in parts), "%", how),
-                is_share=True,
+                of="messages",
             )
             for name in parts[0]
         }

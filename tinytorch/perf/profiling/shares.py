@@ -36,7 +36,7 @@ def shares(
         beside = [name for other, name in names.items() if other != part]
         turns = {"interleaved_with": beside} if beside else {}
         taken = Measurement(names[part], tuple(samples), "%", {**how, **turns})
-        found[part] = as_repeated(taken, is_share=True)
+        found[part] = as_repeated(taken)
     return found
 
 
@@ -48,7 +48,7 @@ def time_between_ops(run: Callable[[], Any], repeats: int = 15) -> Measurement:
     """
     profiles, how = _recorded(run, repeats)
     samples = [1 - profile.op_seconds / profile.wall_seconds for profile in profiles]
-    return as_repeated(Measurement("share of the time between ops", tuple(samples), "%", how), is_share=True)
+    return as_repeated(Measurement("share of the time between ops", tuple(samples), "%", how))
 
 
 def _recorded(run: Callable[[], Any], repeats: int) -> tuple[list[Profile], dict[str, Any]]:

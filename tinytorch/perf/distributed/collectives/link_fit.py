@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from tinytorch.perf.measuring import Measurement, Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.statistics import Interval, widened
 
 Floats = npt.NDArray[np.float64]
 #: Relative residual up to which a line is said to hold.
@@ -104,7 +104,7 @@ def fit(times: Mapping[int, Measurement], name: str | None = None, *, seed: int 
     Intervals are the percentile bootstrap's over rounds: the samples that all sizes have of one round are drawn
     together, as what disturbs one disturbs its neighbours. Where medians lie farther from the line than their scatter
     explains, the rest is taken for scatter of the sizes around the line: the half-width that linear regression gives
-    it, with Student's quantile, is added in squares.
+    it, with Student's quantile, is added in squares. What repeats of the messages differ by widens both.
 
     Args:
         times: by size; in seconds, as many samples of each, taken in turns.
@@ -125,8 +125,9 @@ def fit(times: Mapping[int, Measurement], name: str | None = None, *, seed: int 
     first = times[min(times)]
     called = name or first.how.get("series") or first.name
     how = {**first.how, "statistic": "line through the medians", "interval_by": "bootstrap over rounds"}
+    between = first.how.get("between_repeats", 0.0)
     alpha_bounds, beta_bounds = (
-        _widened(value, np.quantile(ends, _TAILS), misfit)
+        _repeated(_widened(value, np.quantile(ends, _TAILS), misfit), value, between)
         for value, ends, misfit in zip((alpha, beta), lines, misfits, strict=True)
     )
     return FittedLink(
@@ -192,6 +193,11 @@ def _checked(times: Mapping[int, Measurement]) -> tuple[Floats, Floats]:
     if not (samples > 0).all():
         raise ValueError(f"times must be above 0, but {samples.min()} is among them")
     return np.array(sorted(times), np.float64), samples
+
+
+def _repeated(found: Interval, value: float, between: float) -> Interval:
+    """Return the interval widened by what repeats of the messages differ by; of a value of 0 as it is."""
+    return widened(found, value, between, CONFIDENCE) if between and value > 0 else found
 
 
 def _best_cut(times: Mapping[int, Measurement], pieces: int) -> list[list[int]]:

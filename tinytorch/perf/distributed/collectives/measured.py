@@ -191,9 +191,11 @@ def _collectives(values: Mapping[str, Any], conditions: Mapping[str, Any], block
             "interleaved_with": others,
         }
         times.setdefault(kind, {})[size] = as_repeated(
-            Measurement(_name(kind, size), tuple(values["seconds"][index].tolist()), "s", {**how, **own}), block
+            Measurement(_name(kind, size), tuple(values["seconds"][index].tolist()), "s", {**how, **own}),
+            block,
+            of="messages",
         )
-    barrier = as_repeated(Measurement("barrier", tuple(values["barrier"].tolist()), "s", how), block)
+    barrier = as_repeated(Measurement("barrier", tuple(values["barrier"].tolist()), "s", how), block, of="messages")
     return Collectives(values["ranks"], values["hosts"], values["library"], values["oversubscribed"], times, barrier)
 
 
