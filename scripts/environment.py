@@ -1,7 +1,8 @@
 """Make a virtual environment from a lock file, or leave the one that is already right.
 
 Runs on the machine's own Python, before anything is installed, so it uses the standard library alone.
-An environment is right when its stamp says that it was made from these very files by this very Python.
+An environment is right when its stamp says that it was made from these very files by this very Python; the stamp says
+how long that took, too.
 The stamp is removed first and written last: whatever interrupts the work leaves an environment without
 one, which the next run removes and makes anew.
 """
@@ -15,6 +16,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,7 +70,7 @@ def fingerprint(lock: Path, options: list[str]) -> str:
 def is_made(environment: Path, wanted: str) -> bool:
     """Return whether the environment was completed from what `wanted` is the fingerprint of."""
     stamp = environment / STAMP
-    return stamp.is_file() and stamp.read_text(encoding="ascii").strip() == wanted
+    return stamp.is_file() and stamp.read_text(encoding="ascii").split()[:1] == [wanted]
 
 
 def group_requirements(group: str) -> list[str]:
@@ -113,11 +115,12 @@ def ensure(environment: Path, lock: Path, group: str | None, index: str | None) 
         return
     (environment / STAMP).unlink(missing_ok=True)
     print(f"Making {environment.name} from {lock.name} with Python {platform.python_version()} ...", flush=True)
+    start = time.monotonic()
     if environment.exists():
         shutil.rmtree(environment)
     make(environment, lock, group, index)
     aside = environment / f"{STAMP}.part"
-    aside.write_text(wanted + "\n", encoding="ascii")
+    aside.write_text(f"{wanted}\n{time.monotonic() - start:.1f} seconds\n", encoding="ascii")
     aside.replace(environment / STAMP)
 
 

@@ -42,7 +42,7 @@ class Memory:
     """The steps that were done, remembered in a file together with what they hold for.
 
     Attributes:
-        path: of the file.
+        path: of the file: the seconds that each step took, by its work.
         key: of sources and machine; steps that were done under another one count as not done.
         kept: the folder that holds what steps make; steps count as not done once a folder in it is gone.
     """
@@ -56,22 +56,29 @@ class Memory:
         try:
             known = json.loads(self.path.read_text("utf-8"))
             holds = known["key"] == self.key and all((self.kept / name).is_dir() for name in known["folders"])
-            return set(known["steps"]) if holds else set()
+            return {name for steps in known["steps"].values() for name in steps} if holds else set()
         except (OSError, ValueError, KeyError, TypeError):
             return set()
 
-    def add(self, names: Iterable[str]) -> None:
-        """Remember that these steps are done as well."""
+    def add(self, taken: Iterable[tuple[Step, float]]) -> None:
+        """Remember that these steps are done as well, and how many seconds each took."""
+        known = self._steps() if self.done() else {}
+        for step, seconds in taken:
+            known.setdefault(step.work, {})[step.name] = round(seconds, 1)
         kernels = sorted(self.kept.glob("kernels/*/"), key=lambda folder: folder.stat().st_mtime)
         folders = [*kernels[-1:], *self.kept.glob("models/")]
-        known = {
+        document = {
             "key": self.key,
-            "steps": sorted(self.done().union(names)),
+            "steps": known,
             "folders": [folder.relative_to(self.kept).as_posix() for folder in folders],
         }
         aside = self.path.with_suffix(".part")
-        aside.write_text(json.dumps(known), "utf-8")
+        aside.write_text(json.dumps(document), "utf-8")
         aside.replace(self.path)
+
+    def _steps(self) -> dict[str, dict[str, float]]:
+        steps: dict[str, dict[str, float]] = json.loads(self.path.read_text("utf-8"))["steps"]
+        return steps
 
 
 def key_of(root: Path, machine: str) -> str:
@@ -84,34 +91,36 @@ def key_of(root: Path, machine: str) -> str:
     return digest.hexdigest()
 
 
-def run_steps(steps: Sequence[Step], work: Callable[[str], None], workers: int, done: Callable[[Step], None]) -> None:
+def run_steps(
+    steps: Sequence[Step], work: Callable[[str], None], workers: int, done: Callable[[Step, float], None]
+) -> None:
     """Run each step in one of ``workers`` processes, the first of the list first, and none before those it comes after.
 
     Args:
         steps: those to run; one that another comes after and that is not among them is not waited for.
         work: runs the step of a name; a function of a module, as it is called in another process.
         workers: number of processes.
-        done: told each step when it has ended.
+        done: told each step when it has ended, and after how many seconds.
 
     Raises:
         StepError: if a step failed, or its process died.
     """
     waiting = {step.name: step for step in steps}
-    running: dict[Future[None], Step] = {}
+    running: dict[Future[None], tuple[Step, float]] = {}
     with ProcessPoolExecutor(workers, get_context("spawn"), one_blas_thread) as pool:
         while waiting or running:
-            unfinished = {*waiting, *(step.name for step in running.values())}
+            unfinished = {*waiting, *(step.name for step, _ in running.values())}
             ready = [step for step in waiting.values() if unfinished.isdisjoint(step.after)]
             for step in ready[: workers - len(running)]:
-                running[pool.submit(work, step.name)] = waiting.pop(step.name)
+                running[pool.submit(work, step.name)] = waiting.pop(step.name), time.monotonic()
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                step = running.pop(future)
+                step, began = running.pop(future)
                 try:
                     future.result()
                 except Exception as error:
                     pool.shutdown(wait=True, cancel_futures=True)
                     raise StepError(f"{step.name} failed: {type(error).__name__}: {error}") from error
-                done(step)
+                done(step, time.monotonic() - began)
 
 
 def prepare(
@@ -136,8 +145,14 @@ def prepare(
     start = time.monotonic()
     workers = workers or _cores()
     tell({"event": "preparing", "steps": len(missing)})
-    run_steps(missing, work, workers, lambda step: tell({"event": "prepared-step", "step": step.name}))
-    memory.add(step.name for step in missing)
+    taken: list[tuple[Step, float]] = []
+
+    def ended(step: Step, seconds: float) -> None:
+        taken.append((step, seconds))
+        tell({"event": "prepared-step", "step": step.name})
+
+    run_steps(missing, work, workers, ended)
+    memory.add(taken)
     tell({"event": "prepared", "seconds": time.monotonic() - start})
 
 

@@ -22,7 +22,7 @@ FOLDER = "TINYTORCH_MADE_STEPS"
 
 
 def step(name: str, *after: str) -> Step:
-    return Step(name, lambda: None, frozenset({"page"}), after)
+    return Step(name, "training", lambda: None, frozenset({"page"}), after)
 
 
 def note(name: str) -> None:
@@ -59,12 +59,12 @@ def notes(folder: Path) -> list[str]:
 def test_a_step_waits_for_those_that_it_starts_from(folder: Path) -> None:
     ended: list[str] = []
     steps = [step("last", "middle"), step("middle", "first", "made before"), step("first")]
-    run_steps(steps, note, 2, lambda one: ended.append(one.name))
+    run_steps(steps, note, 2, lambda one, _: ended.append(one.name))
     assert notes(folder) == ended == ["first", "middle", "last"]
 
 
 def test_steps_run_at_once(folder: Path) -> None:
-    run_steps([step("one"), step("other")], meet, 2, lambda _: None)
+    run_steps([step("one"), step("other")], meet, 2, lambda *_: None)
     assert sorted(path.name for path in folder.iterdir()) == ["one", "other"]
 
 
@@ -90,6 +90,9 @@ def test_what_was_prepared_is_not_prepared_again(folder: Path) -> None:
     prepare([step("one"), step("two", "one")], memory, told.append, note, 1)
     assert told == []
     assert notes(folder) == ["one", "two"]
+    taken = json.loads(memory.path.read_text())["steps"]
+    assert {work: sorted(steps) for work, steps in taken.items()} == {"training": ["one", "two"]}
+    assert all(seconds >= 0 for steps in taken.values() for seconds in steps.values())
 
 
 def test_steps_count_as_done_only_for_the_same_sources_and_while_what_they_made_is_there(tmp_path: Path) -> None:
@@ -98,7 +101,7 @@ def test_steps_count_as_done_only_for_the_same_sources_and_while_what_they_made_
         (kept / name).mkdir(parents=True)
     os.utime(kept / "kernels" / "old", (1e9, 1e9))
     memory = Memory(tmp_path / "prepared.json", "key", kept)
-    memory.add(["one"])
+    memory.add([(step("one"), 1.0)])
     assert memory.done() == {"one"}
     assert Memory(memory.path, "another key", kept).done() == set()
     (kept / "kernels" / "old").rmdir()
@@ -107,7 +110,7 @@ def test_steps_count_as_done_only_for_the_same_sources_and_while_what_they_made_
     assert memory.done() == set()
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"key": "key"}', '{"key": "key", "steps": ["one"]'])
+@pytest.mark.parametrize("text", ["", "[]", '{"key": "key"}', '{"key": "key", "steps": {"training": {"one": 1}}'])
 def test_a_memory_that_cannot_be_read_knows_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "prepared.json").write_text(text)
     assert Memory(tmp_path / "prepared.json", "key", tmp_path).done() == set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 #: The zoo, the longest training first.
 _MODELS = ("gpt", "cnn", "mlp")
@@ -28,6 +28,7 @@ class Step:
 
     Attributes:
         name: in words.
+        work: whether it trains or compiles.
         make: does it, with results left on disk.
         pages: that need it.
         after: names of steps that, if they run as well, come first: it starts from what they leave, or would compile
@@ -35,6 +36,7 @@ class Step:
     """
 
     name: str
+    work: Literal["training", "compiling"]
     make: Callable[[], object]
     pages: Set[str]
     after: tuple[str, ...] = ()
@@ -238,17 +240,21 @@ def _compile_sparse() -> None:
 def _trainings() -> Iterable[Step]:
     for name in _MODELS:
         pages = {*_OF_ALL, "memoization", "capstone"} if name == "gpt" else _OF_ALL
-        yield Step(_zoo(name), partial(_train, name), pages)
+        yield Step(_zoo(name), "training", partial(_train, name), pages)
     for name in _MODELS:
         pages = {"benchmarking", "capstone"} if name == "gpt" else {"benchmarking"}
         for variant in ("distilled", "structured", "pruned", "low-rank"):
-            yield Step(f"{variant} {name.upper()}", partial(_train_variant, name, variant), pages, (_zoo(name),))
+            yield Step(
+                f"{variant} {name.upper()}", "training", partial(_train_variant, name, variant), pages, (_zoo(name),)
+            )
     for name, (epochs, examples) in _ROUNDED.items():
         work = partial(_train_rounded, name, epochs, examples)
-        yield Step(f"{name.upper()} in two bits", work, {"quantization"}, (_zoo(name),))
+        yield Step(f"{name.upper()} in two bits", "training", work, {"quantization"}, (_zoo(name),))
     for seed in range(7):
-        yield Step(f"pruned MLPs of seed {seed}", partial(_train_pruned, seed), {"compression"}, (_zoo("mlp"),))
-    yield Step("compressed models", _train_compressed, {"compression"}, (_zoo("mlp"), _zoo("cnn")))
+        yield Step(
+            f"pruned MLPs of seed {seed}", "training", partial(_train_pruned, seed), {"compression"}, (_zoo("mlp"),)
+        )
+    yield Step("compressed models", "training", _train_compressed, {"compression"}, (_zoo("mlp"), _zoo("cnn")))
 
 
 def _zoo(name: str) -> str:
@@ -257,25 +263,25 @@ def _zoo(name: str) -> str:
 
 def _compilations() -> Iterable[Step]:
     first = "kernels of the GPT"
-    yield Step(first, partial(_compile_pass, "gpt"), {"acceleration", "benchmarking", "capstone"})
+    yield Step(first, "compiling", partial(_compile_pass, "gpt"), {"acceleration", "benchmarking", "capstone"})
     texts = {32: {"memoization", "benchmarking", "capstone"}, 8: {"memoization", "capstone"}, 4: {"memoization"}}
     for bits, pages in texts.items():
         work = partial(_compile_decoding, bits)
         after = (first,) if bits == 32 else (first, "kernels of texts, 32 bits")
-        yield Step(f"kernels of texts, {bits} bits", work, pages, after)
+        yield Step(f"kernels of texts, {bits} bits", "compiling", work, pages, after)
     coded = {"quantization", "compression", "acceleration", "benchmarking", "capstone"}
-    yield Step("kernels of 8-bit layers", _compile_layers, coded)
+    yield Step("kernels of 8-bit layers", "compiling", _compile_layers, coded)
     for bits in (8, 4, 2):
         pages = {"quantization", "capstone"} if bits == 8 else {"quantization"}
-        yield Step(f"kernels of {bits}-bit weights", partial(_compile_weights, bits), pages)
-    yield Step("kernels of packing", _compile_packing, {"memoization"})
-    yield Step("kernels of loops", _compile_loops, {"acceleration"})
-    yield Step("kernels of sparse weights", _compile_sparse, {"compression", "benchmarking", "capstone"})
+        yield Step(f"kernels of {bits}-bit weights", "compiling", partial(_compile_weights, bits), pages)
+    yield Step("kernels of packing", "compiling", _compile_packing, {"memoization"})
+    yield Step("kernels of loops", "compiling", _compile_loops, {"acceleration"})
+    yield Step("kernels of sparse weights", "compiling", _compile_sparse, {"compression", "benchmarking", "capstone"})
     for name in ("cnn", "mlp"):
         pages = {"acceleration", "benchmarking"}
-        yield Step(f"kernels of the {name.upper()}", partial(_compile_pass, name), pages, (first,))
-    yield Step("kernels of a block", _compile_block, {"acceleration"}, (first,))
-    yield Step("kernels of calls", _compile_calls, _OF_CEILINGS, (first, "kernels of 8-bit layers"))
+        yield Step(f"kernels of the {name.upper()}", "compiling", partial(_compile_pass, name), pages, (first,))
+    yield Step("kernels of a block", "compiling", _compile_block, {"acceleration"}, (first,))
+    yield Step("kernels of calls", "compiling", _compile_calls, _OF_CEILINGS, (first, "kernels of 8-bit layers"))
 
 
 STEPS = {step.name: step for step in (*_trainings(), *_compilations())}

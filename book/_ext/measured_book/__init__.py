@@ -26,7 +26,7 @@ def setup_content(app: Sphinx) -> None:
     """Connect what pages hold: records, their notebooks, elements that are made of them."""
     # Within the function, as are those below, so that who needs one part does not load all.
     from measured_book.collector import BookCollector
-    from measured_book.execution import cache, events
+    from measured_book.execution import cache, events, parts
     from measured_book.machines import cluster, explorers, repeated_builds, table
     from measured_book.notebooks import downloads
     from measured_book.pages import elements, exercises, glossary, lists, reading, references
@@ -53,6 +53,7 @@ def setup_content(app: Sphinx) -> None:
     card.setup(app)
     reading.setup(app)
     downloads.setup(app)
+    parts.setup(app)
 
 
 def setup_site(app: Sphinx) -> None:

@@ -57,6 +57,8 @@ def test_each_cell_has_its_time(executed: nbformat.NotebookNode) -> None:
     assert seconds[1] >= 0.3
     assert run.seconds == pytest.approx(sum(s for s in seconds if s is not None))
     assert run.began is not None
+    assert run.start is not None
+    assert run.start > 0
 
 
 def test_the_result_is_found_again_with_its_times(executed: nbformat.NotebookNode, tmp_path: Path) -> None:

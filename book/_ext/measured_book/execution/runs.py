@@ -45,11 +45,13 @@ class PageRun:
     Attributes:
         began: when, in ISO 8601; None if that is not known.
         cells: of code.
+        start: seconds before the first cell, in which Python began; None if that was not kept.
         peak_bytes: the most memory that its processes held together; None if that was not kept.
     """
 
     began: str | None
     cells: tuple[CellRun, ...]
+    start: float | None = None
     peak_bytes: int | None = None
 
     @property
@@ -66,15 +68,16 @@ def _seconds(cell: nbformat.NotebookNode) -> float | None:
     return (datetime.fromisoformat(times[_END]) - datetime.fromisoformat(times[_BEGIN])).total_seconds()
 
 
-def keep_times(notebook: nbformat.NotebookNode, peak_bytes: int) -> None:
-    """Move the times that nbclient left in the cells to the notebook's metadata, and put the memory beside them.
+def keep_times(notebook: nbformat.NotebookNode, taken: float, peak_bytes: int) -> None:
+    """Move the times that nbclient left in the cells to the notebook's metadata; ``taken`` are the seconds of it all.
 
     In each cell's own they would become part of the cache's key, and no result would be found again.
     """
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     began = next((cell.metadata["execution"].get(_BEGIN) for cell in cells if "execution" in cell.metadata), None)
     seconds = [_seconds(cell) for cell in cells]
-    notebook.metadata[TIMES_KEY] = {"began": began, "seconds": seconds, "peak_bytes": peak_bytes}
+    start = taken - sum(each or 0.0 for each in seconds)
+    notebook.metadata[TIMES_KEY] = {"began": began, "start": start, "seconds": seconds, "peak_bytes": peak_bytes}
 
 
 def held_bytes(processes: list[psutil.Process]) -> int:
@@ -139,7 +142,7 @@ def execute(docname: str, notebook: nbformat.NotebookNode, folder: str, timeout:
         raise PageRunError(docname, str(error)) from error
     if result.err is not None:
         raise PageRunError(docname, result.exc_string or str(result.err)) from result.err
-    keep_times(notebook, peak.bytes)
+    keep_times(notebook, float(result.time), peak.bytes)
     return float(result.time)
 
 
@@ -161,4 +164,4 @@ def page_run(notebook: nbformat.NotebookNode, when: str | None) -> PageRun | Non
     times = notebook.metadata.get(TIMES_KEY, {})
     seconds = times.get("seconds", [None] * len(cells))
     runs = tuple(CellRun(_first_line(cell.source), took) for cell, took in zip(cells, seconds, strict=True))
-    return PageRun(when or times.get("began"), runs, times.get("peak_bytes") or None)
+    return PageRun(when or times.get("began"), runs, times.get("start"), times.get("peak_bytes") or None)

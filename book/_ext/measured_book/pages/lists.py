@@ -15,6 +15,7 @@ from statistics import median
 
 from docutils import nodes
 from docutils.parsers.rst import directives
+from measured_book.execution.parts import parts_of
 from measured_book.execution.runs import CellRun, PageRun
 from measured_book.notebooks.downloads import figure_path
 from measured_book.pages.elements import LateHtml
@@ -41,6 +42,7 @@ _HEAD = (
     ("Time", "numeric"),
     ("Memory at most", "numeric"),
 )
+_PARTS_HEAD = (("Part", "text"), ("What", "text"), ("Time", "numeric"))
 _CELLS_HEAD = (("Cell", "numeric"), ("Time", "numeric"), ("Begins with", "text"))
 #: Kept from a run of the check in a quiet hour, beside what it checks; relative to the book's sources.
 TIMES = "../binder/launch.json"
@@ -157,7 +159,17 @@ class Executions(LateHtml):
             for name, run, ran in runs
         )
         cells = "\n".join(_cells(name, titles[name], run) for name, run, _ in runs)
-        return _table("last-executions", "The last execution of each page that has code", _HEAD, rows) + "\n" + cells
+        parts = (
+            f'<tr><th scope="row">{escape(part.name)}</th><td>{escape(part.holds)}</td>{_time(part.seconds)}</tr>'
+            for part in parts_of(app)
+        )
+        table = _table("parts-of-the-build", "Where the time of a build from nothing goes", _PARTS_HEAD, parts)
+        return (
+            f"{table}\n"
+            + _table("last-executions", "The last execution of each page that has code", _HEAD, rows)
+            + "\n"
+            + cells
+        )
 
 
 class ExecutionsDirective(SphinxDirective):
