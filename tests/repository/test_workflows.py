@@ -120,11 +120,14 @@ def test_the_whole_check_runs_every_step_and_stops_at_the_first_failure(tmp_path
         return done.returncode, [said.strip() for said in re.findall(r"^made (.+)$", done.stdout, re.MULTILINE)]
 
     older = ["test CPU=avx2", "book CPU=avx2"]
-    assert run("") == (0, ["lint", "test", *older, "book", "check-site"])
-    assert run("", avx2="no") == (0, ["lint", "test", "book", "check-site"])
-    assert run("test") == (1, ["lint", "test"])
-    assert run("book") == (1, ["lint", "test", *older])
-    assert run("check-site") == (1, ["lint", "test", *older, "book", "check-site"])
+    first = ["environment", "test", "lint"]  # lint runs beside the tests, and what it said is shown after them
+    assert run("") == (0, [*first, *older, "book", "check-site"])
+    assert run("", avx2="no") == (0, [*first, "book", "check-site"])
+    assert run("environment") == (1, ["environment"])
+    assert run("test") == (1, ["environment", "test"])
+    assert run("lint") == (1, first)
+    assert run("book") == (1, [*first, *older])
+    assert run("check-site") == (1, [*first, *older, "book", "check-site"])
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
