@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scripts.blas_settings import ignored_warnings
 from tests import own_warnings
 from tests.perf.made_ceilings import made_ceilings
+from tinytorch.perf.host.background_load import Neighbours
 from tinytorch.perf.machine import Ceilings, store
 
 # Hypothesis ends an example after 200 ms otherwise, and no test may depend on how fast or busy the machine is.
@@ -51,6 +52,25 @@ def pytest_collection_finish() -> None:
     """Freeze what collection made, and hypothesis's generator: it warns if whoever holds that is out of sight."""
     _draw()
     _freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _nobody_else() -> Iterator[None]:
+    """Let pages that tests make take this machine as theirs alone: other tests run beside them, and lint may."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tinytorch.report.page.Neighbours", QuietNeighbours)
+        yield
+
+
+class QuietNeighbours(Neighbours):
+    """Neighbours that take no core; a test that needs busy ones sets `Neighbours.cores`, which these then follow."""
+
+    def cores(self) -> float:
+        """Return no core, unless a test says how many."""
+        return Neighbours.cores(self) if Neighbours.cores is not _MEASURED else 0.0
+
+
+_MEASURED = Neighbours.cores
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,1 +1,31 @@
-"""A small machine-learning framework to measure (core), and the instruments that measure it (perf)."""
+"""A small machine-learning framework to measure (core), and the instruments that measure it (perf).
+
+``from tinytorch import Tensor, Linear, Profiler`` is all that a first look needs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tinytorch.core.layers import Linear
+    from tinytorch.core.module import Module, Sequential
+    from tinytorch.core.tensor import Tensor
+    from tinytorch.perf.profiling import Profiler
+
+__all__ = ["Linear", "Module", "Profiler", "Sequential", "Tensor"]
+
+
+def __getattr__(name: str) -> Any:
+    """Return what `__all__` names, loaded when it is asked for: who needs a part must not wait for all."""
+    if name == "Profiler":
+        from tinytorch.perf.profiling import Profiler
+
+        return Profiler
+    if name in __all__:
+        from tinytorch.core.layers import Linear
+        from tinytorch.core.module import Module, Sequential
+        from tinytorch.core.tensor import Tensor
+
+        return {"Linear": Linear, "Module": Module, "Sequential": Sequential, "Tensor": Tensor}[name]
+    raise AttributeError(f"module 'tinytorch' has no attribute {name!r}")

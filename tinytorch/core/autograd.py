@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from operator import attrgetter
 from typing import Any
 
@@ -13,6 +13,11 @@ import numpy as np
 from tinytorch.core import dispatch
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Node, Tensor
+
+
+def no_grad() -> AbstractContextManager[None]:
+    """Return the context in whose body nothing is recorded for backward; see `dispatch.no_grad`."""
+    return dispatch.no_grad()
 
 
 class _Pending:

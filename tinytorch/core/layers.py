@@ -9,9 +9,21 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
-from tinytorch.core.module import Module, Parameter
+from tinytorch.core.module import Module, Parameter, Sequential
+from tinytorch.core.op import Array
 from tinytorch.core.random import Seed, generator_from, uniform
 from tinytorch.core.tensor import Tensor
+
+__all__ = [
+    "Dropout",
+    "Embedding",
+    "Flatten",
+    "LayerNorm",
+    "Linear",
+    "Sequential",
+    "as_indices",
+    "checked_positive",
+]
 
 
 def checked_positive(**lengths: int) -> None:
@@ -19,6 +31,20 @@ def checked_positive(**lengths: int) -> None:
     for name, value in lengths.items():
         if not isinstance(value, (int, np.integer)) or value < 1:
             raise ValueError(f"{name} must be a whole number above 0, not {value!r}")
+
+
+def as_indices(tokens: Any) -> Array:
+    """Return tokens, a Tensor or array, as integers; floats that are whole numbers, as a Tensor of a list holds, count.
+
+    Raises:
+        TypeError: if a token is no whole number.
+    """
+    array = np.asarray(tokens.data if isinstance(tokens, Tensor) else tokens)
+    if array.dtype.kind in "iu":
+        return array
+    if array.dtype.kind == "f" and np.isfinite(array).all() and (np.floor(array) == array).all():
+        return array.astype(np.int64)
+    raise TypeError(f"tokens must be whole numbers, such as Tensor([[0, 1]]), but of dtype {array.dtype} some are none")
 
 
 class Linear(Module):
@@ -55,8 +81,8 @@ class Embedding(Module):
         self.weight = Parameter(table.astype(np.float32))
 
     def forward(self, indices: Any) -> Tensor:
-        """Return (..., embedding_dim) of integers (...), each in 0..num_embeddings - 1."""
-        return apply(ops.embedding, np.asarray(indices.data if isinstance(indices, Tensor) else indices), self.weight)
+        """Return (..., embedding_dim) of whole numbers (...), each in 0..num_embeddings - 1."""
+        return apply(ops.embedding, as_indices(indices), self.weight)
 
     def project(self, x: Tensor) -> Tensor:
         """Return x times the table, transposed: (..., num_embeddings) of (..., embedding_dim), as tied logits are."""

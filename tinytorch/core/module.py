@@ -78,7 +78,16 @@ class Module:
         return [parameter for _, parameter in self.named_parameters()]
 
     def train(self, mode: bool = True) -> Self:
-        """Set train mode (or eval, with False) here and below; return self."""
+        """Set train mode (or eval, with False) here and below; return self.
+
+        Raises:
+            TypeError: if ``mode`` is no bool, such as a loader of examples: `tinytorch.core.training.fit` trains.
+        """
+        if not isinstance(mode, bool):
+            raise TypeError(
+                f"mode must be True or False, not a {type(mode).__name__}: train() only sets the mode, and "
+                "tinytorch.core.training.fit(model, loader, loss, optimizer, epochs) trains"
+            )
         for _, module in self.named_modules():
             module.training = mode
         return self

@@ -10,7 +10,7 @@ import numpy as np
 from tinytorch.core.activations import GELU
 from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.dispatch import no_grad
-from tinytorch.core.layers import Embedding, LayerNorm, Linear, checked_positive
+from tinytorch.core.layers import Embedding, LayerNorm, Linear, as_indices, checked_positive
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.random import Seed, generator_from
@@ -92,12 +92,12 @@ class GPT(Module):
                 layer.bias.data[...] = 0
 
     def forward(self, tokens: Any, last: bool = False) -> Tensor:
-        """Return logits (B, T, vocab_size) of integer tokens (B, T); with ``last`` (B, 1, vocab_size), the last one's.
+        """Return logits (B, T, vocab_size) of whole numbers (B, T); with ``last`` (B, 1, vocab_size), the last one's.
 
         Raises:
             ValueError: if there are more than ``max_seq_len`` positions, or the shape is another.
         """
-        indices = np.asarray(tokens.data if isinstance(tokens, Tensor) else tokens)
+        indices = as_indices(tokens)
         if indices.ndim != 2:
             raise ValueError(f"tokens must have shape (batch, positions), not {indices.shape}")
         batch, count = indices.shape

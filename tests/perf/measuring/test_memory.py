@@ -208,7 +208,7 @@ def test_a_callers_tracing_goes_on_with_all_it_knew() -> None:
         assert callers_peak <= tracemalloc.get_traced_memory()[1] < callers_peak + 10_000
     finally:
         tracemalloc.stop()
-    assert 2 * MIB <= tracker.peak_usage < 2 * MIB + 10_000
+    assert 2 * MIB <= tracker.peak_bytes < 2 * MIB + 10_000
     assert not done.profile.exact_origin
 
 
@@ -222,7 +222,7 @@ def test_a_higher_peak_inside_reaches_the_caller() -> None:
         assert tracemalloc.get_traced_memory()[1] >= 3 * MIB
     finally:
         tracemalloc.stop()
-    assert MIB <= inner.peak_usage < MIB + 10_000
+    assert MIB <= inner.peak_bytes < MIB + 10_000
 
 
 def test_the_profile_of_a_function_is_the_bytes_that_it_is_known_to_need() -> None:
@@ -231,8 +231,8 @@ def test_the_profile_of_a_function_is_the_bytes_that_it_is_known_to_need() -> No
         return np.ones(count + extra, np.uint8)
 
     found = MemoryProfiler().profile(function, (MIB,), {"extra": MIB})
-    assert found["allocated_mb"] == found["peak_mb"] - found["baseline_mb"] == pytest.approx(3, abs=0.01)
-    assert found["retained_mb"] == found["final_mb"] - found["baseline_mb"] == pytest.approx(2, abs=0.01)
+    assert found["needed_mb"] == found["peak_mb"] - found["baseline_mb"] == pytest.approx(3, abs=0.01)
+    assert found["allocated_mb"] == found["final_mb"] - found["baseline_mb"] == pytest.approx(2, abs=0.01)
     assert found["result"].nbytes == 2 * MIB
     assert found["leak_detected"] is False
 
@@ -270,7 +270,7 @@ def test_the_tracker_reads_peak_and_rest_also_inside() -> None:
     with MemoryTracker() as tracker:
         held = np.ones(2 * MIB, np.uint8)
         np.ones(MIB, np.uint8)
-        inside = tracker.peak_usage
-    assert 3 * MIB <= inside <= tracker.peak_usage < 3 * MIB + 10_000
-    assert tracker.peak_usage_mb == tracker.peak_usage / MIB
-    assert held.nbytes <= tracker.current_usage < held.nbytes + 10_000
+        inside = tracker.peak_bytes
+    assert 3 * MIB <= inside <= tracker.peak_bytes < 3 * MIB + 10_000
+    assert tracker.peak_usage == tracker.peak_bytes / MIB
+    assert held.nbytes <= tracker.current_bytes < held.nbytes + 10_000

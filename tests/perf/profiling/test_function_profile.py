@@ -1,5 +1,7 @@
 """Profiles of a plain function: every key is there and is what an independent account says."""
 
+import re
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -82,7 +84,7 @@ def test_result_bytes_counts_buffers_once() -> None:
 def test_a_decorated_function_returns_what_it_did_and_keeps_what_the_call_cost() -> None:
     calls = []
 
-    @profile
+    @profile(track_memory=True)
     def made(count: int) -> np.ndarray:
         """Make ones."""
         calls.append(count)
@@ -97,10 +99,10 @@ def test_a_decorated_function_returns_what_it_did_and_keeps_what_the_call_cost()
     assert made.__doc__ == "Make ones."
 
 
-def test_a_decorated_function_without_memory_runs_once() -> None:
+def test_a_decorated_function_runs_once_unless_its_memory_is_asked_for() -> None:
     calls = []
 
-    @profile(name="quick", track_memory=False)
+    @profile(name="quick")
     def quick() -> int:
         calls.append(1)
         return 7
@@ -109,6 +111,8 @@ def test_a_decorated_function_without_memory_runs_once() -> None:
     assert calls == [1]
     assert quick.last_profile is not None
     assert quick.last_profile["name"] == "quick"
+    assert quick.last_profile["wall_time"] > 0
+    assert quick.last_profile["result_size_mb"] == sys.getsizeof(7) / MIB
 
 
 def test_the_context_measures_and_prints_at_exit(capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,12 +159,43 @@ def test_flops_of_an_uncounted_op_are_refused() -> None:
         context.profile_function(Mystery(), (rows(),))
 
 
-def test_nothing_is_printed_where_nothing_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    with ProfilerContext("empty") as context:
-        assert context.insights() == []
+def test_a_body_is_reported_as_the_one_run_that_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    model, x = two_layers(), rows()
+    with ProfilerContext("body", enable_flops=True) as context:
+        model(x)
+    said = capsys.readouterr().out
+    assert re.match(r"body: \d+\.\d{4} ms, one run, so that no interval is known\n", said)
+    assert context.flops == 2 * ROWS * (INPUTS * HIDDEN + HIDDEN * OUTPUTS)
+    assert f"FLOPs: {context.flops:,} in ops" in said
+    assert context.memory is None
+    assert context.timing_stats["runs"] == 1
+
+
+def test_what_was_counted_by_hand_stands_in_the_report_with_its_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    with ProfilerContext("by hand", timing_runs=6, enable_memory=False) as context:
+        context.profile_function(sum, args=([1.0, 2.0],))
+        context.add_flop_count(1_200, {"linear": 1_000, "bias": 200})
+    said = capsys.readouterr().out
+    assert "FLOPs: 1,200 counted by hand" in said
+    assert "linear: 1,000" in said
+    with pytest.raises(ValueError, match="must sum to the 5 flops, not to 4"):
+        context.add_flop_count(5, {"linear": 4})
+    with pytest.raises(ValueError, match="at least 0, not -1"):
+        context.add_flop_count(-1)
+
+
+def test_an_error_in_the_body_is_not_reported_as_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ZeroDivisionError), ProfilerContext("broken"):
+        _ = 1 / 0
     assert capsys.readouterr().out == ""
+
+
+def test_nothing_is_said_before_anything_was_measured() -> None:
+    context = ProfilerContext("empty")
+    assert context.insights() == []
+    assert context.timing_stats == {}
     with pytest.raises(RuntimeError, match="call profile_function"):
-        context.print_report()
+        context.generate_report()
     for bad in ({"timing_runs": 0}, {"timing_warmup": -1}):
         with pytest.raises(ValueError, match="must be at least"):
             ProfilerContext("bad", **bad)  # type: ignore[arg-type]

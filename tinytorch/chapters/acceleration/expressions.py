@@ -159,7 +159,7 @@ def study_expressions(
     times = interleave(fresh, repeats=repeats, at_most_seconds=at_most_seconds)
     found = []
     for name, function in expressions.items():
-        peak = MemoryProfiler().profile(function, (x,), calls=1)["allocated_mb"] * MIB
+        peak = MemoryProfiler().profile(function, (x,), calls=1)["needed_mb"] * MIB
         moved = passes_bytes(function, x)
         found.append(Expression(name, times[name], round(peak), function(x).nbytes, moved))
     return found

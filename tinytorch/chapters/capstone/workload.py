@@ -119,7 +119,7 @@ def peak_bytes(workload: Workload, made: Ready) -> Measurement:
         for _ in range(FEWEST_FOR_INTERVAL):
             with MemoryTracker() as tracked:
                 call()
-            peaks.append(float(held + tracked.peak_usage))
+            peaks.append(float(held + tracked.peak_bytes))
     how = {"by": "tracemalloc", "questions": workload.questions, "held_bytes": held}
     return Measurement("weights, cache and the most that a call allocates", tuple(peaks), "B", how)
 

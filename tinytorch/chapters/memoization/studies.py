@@ -267,7 +267,7 @@ def attention_peaks(lengths: Sequence[int], heads: int, depth: int, training: bo
 
         # Without a mask: it is kept from call to call. The first call may compile, which takes memory of its own.
         attend()
-        made.append(round(MemoryProfiler().profile(attend, calls=1)["allocated_mb"] * MIB))
+        made.append(round(MemoryProfiler().profile(attend, calls=1)["needed_mb"] * MIB))
     return made
 
 

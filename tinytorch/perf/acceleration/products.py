@@ -111,17 +111,18 @@ def einsum_blas(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     return np.asarray(np.einsum("ik,kj->ij", left, right, optimize=True))
 
 
-def tiled_matmul(a: npt.ArrayLike, b: npt.ArrayLike, tile: int = 64) -> Array:
-    """Return the product of two matrices in tiles of ``tile`` x ``tile``, each a call of BLAS; float32.
+def tiled_matmul(a: npt.ArrayLike, b: npt.ArrayLike, tile_size: int = 64) -> Array:
+    """Return the product of two matrices in tiles of ``tile_size`` x ``tile_size``, each a call of BLAS; float32.
 
     The textbook says that tiles make a product faster. BLAS has tiles of its own, chosen for the caches, so cutting
     its work into pieces only adds calls, sums of the parts, and edges.
 
     Raises:
-        ValueError: as `vectorized_matmul`, for other than two axes, and if ``tile`` is below 1.
+        ValueError: as `vectorized_matmul`, for other than two axes, and if ``tile_size`` is below 1.
     """
-    if tile < 1:
-        raise ValueError(f"tile must be at least 1, not {tile}")
+    if tile_size < 1:
+        raise ValueError(f"tile_size must be at least 1, not {tile_size}")
+    tile = tile_size
     left, right = _matrices(a, b)
     out = np.zeros((left.shape[0], right.shape[1]), np.float32)
     for i in range(0, left.shape[0], tile):

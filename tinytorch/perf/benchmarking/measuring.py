@@ -138,7 +138,7 @@ def peak_memory(task: Task, variant: Variant, batches: Sequence[int]) -> dict[in
             for _ in range(FEWEST_FOR_INTERVAL):
                 with MemoryTracker() as tracked:
                     variant.call(task, inputs)
-                peaks.append(float(variant.stored_bytes + tracked.peak_usage))
+                peaks.append(float(variant.stored_bytes + tracked.peak_bytes))
         how = {"by": "tracemalloc", "batch": size, "state_bytes": variant.stored_bytes}
         measured[size] = Measurement(f"peak memory of {variant.name}", tuple(peaks), "B", how)
     return measured

@@ -134,11 +134,26 @@ def _forward(model: Any, inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _largest_is_right(outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> Right:
+    if not np.isfinite(outputs).all():
+        broken = (~np.isfinite(outputs).reshape(len(outputs), -1).all(axis=1)).sum()
+        raise ValueError(
+            f"outputs must be finite to be right or wrong, but {broken} of {len(outputs)} hold NaN or infinity"
+        )
     chosen = outputs.argmax(axis=-1)
     if chosen.shape != targets.shape:
         raise ValueError(f"targets must name one class for each output {chosen.shape}, not be {targets.shape}")
+    _check_classes(targets, outputs.shape[-1])
     right = (chosen == targets) | (targets == datasets.IGNORED)
     return np.asarray(right.reshape(len(right), -1).all(axis=1))
+
+
+def _check_classes(targets: npt.NDArray[Any], classes: int) -> None:
+    """Raise ValueError if a target is no class: no whole number from 0 on, below the number of classes."""
+    if targets.dtype.kind not in "iu":
+        raise ValueError(f"targets must be whole numbers, each the number of a class, not of dtype {targets.dtype}")
+    wrong = targets[(targets != datasets.IGNORED) & ((targets < 0) | (targets >= classes))]
+    if wrong.size:
+        raise ValueError(f"targets must name classes from 0 to {classes - 1}, but {wrong[0]} is among them")
 
 
 def _generated(model: Any, prompts: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -183,7 +198,14 @@ class Variant:
             disable_kv_cache(self.model)
 
     def correct(self, task: Task) -> Right | None:
-        """Return which examples of the whole test set it gets right, or None where none has a known answer."""
+        """Return which examples of the whole test set it gets right, or None where none has a known answer.
+
+        Raises:
+            ValueError: if weights or outputs are not finite, or a target is no class.
+        """
+        broken = [name for name, value in self.model.named_parameters() if not np.isfinite(value.data).all()]
+        if broken:
+            raise ValueError(f"weights of {self.name} must be finite to be scored, but {', '.join(broken)} are not")
         with self.running():
             return replace(task, perform=lambda _, inputs: self.call(task, inputs)).correct(self.model)
 

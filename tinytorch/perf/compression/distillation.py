@@ -58,15 +58,18 @@ class KnowledgeDistillation:
         self._labels_loss = CrossEntropyLoss(ignore_index)
 
     def distillation_loss(self, student_logits: Tensor, teacher_logits: Tensor | Array, labels: Any) -> Tensor:
-        """Return the loss, shape (), of logits (..., classes) of both and integer labels (...).
+        """Return the loss, shape (), of logits (..., classes) of both and labels.
+
+        Labels are integers (...), or one-hot (..., classes).
 
         Raises:
-            ValueError: if the shapes of the logits differ, or no position counts.
+            ValueError: if the shapes of the logits differ, labels of their shape are not one-hot, or no position
+                counts.
         """
         taught = np.asarray(teacher_logits.data if isinstance(teacher_logits, Tensor) else teacher_logits)
         if taught.shape != student_logits.shape:
             raise ValueError(f"teacher_logits must have the student's shape {student_logits.shape}, not {taught.shape}")
-        targets = np.asarray(labels.data if isinstance(labels, Tensor) else labels)
+        targets = _class_labels(labels, student_logits.shape)
         counted = np.ones(targets.shape, bool) if self.ignore_index is None else targets != self.ignore_index
         if not counted.any():
             raise ValueError(f"labels must have at least one position that is not {self.ignore_index}")
@@ -130,6 +133,16 @@ class KnowledgeDistillation:
         # The targets of a batch are the numbers of its examples: by them the loss finds labels and teacher's logits.
         batches = DataLoader(inputs, np.arange(len(inputs)), batch_size=batch_size, shuffle=True, seed=seed)
         return fit(self.student, batches, loss, optimizer, epochs, schedule=schedule, name="distillation")
+
+
+def _class_labels(labels: Any, logits: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return labels as integers; those of the logits' shape must have a single one in each row."""
+    targets = np.asarray(labels.data if isinstance(labels, Tensor) else labels)
+    if targets.shape != logits:
+        return targets
+    if not (np.isin(targets, (0, 1)).all() and (targets.sum(axis=-1) == 1).all()):
+        raise ValueError(f"labels of the logits' shape {logits} must be one-hot: a single 1 in each row, else 0")
+    return np.asarray(targets.argmax(axis=-1), np.int64)
 
 
 def _log_softmax(values: Array) -> Array:

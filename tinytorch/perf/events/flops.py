@@ -163,6 +163,19 @@ class FLOPCounter:
         """Names of ops that ran and have no formula; their work is in no sum."""
         return tuple(sorted({row.op for row in self._rows if row.flops is None}))
 
+    @property
+    def operation_counts(self) -> dict[str, int]:
+        """FLOPs by kind: ``multiply`` and ``add`` of contractions, equal in number, and ``total_flops``, their sum."""
+        return {"multiply": self.total_macs, "add": self.total_macs, "total_flops": self.total_flops}
+
+    @property
+    def layer_breakdown(self) -> dict[str, int]:
+        """FLOPs by op, such as ``linear``; the values sum to ``total_flops``. `breakdown` has them by layer."""
+        parts: dict[str, int] = {}
+        for row in self._rows:
+            parts[row.op] = parts.get(row.op, 0) + (row.flops or 0)
+        return parts
+
     def breakdown(self) -> dict[str, int]:
         """Return FLOPs by layer; the values sum to ``total_flops``."""
         parts: dict[str, int] = {}
@@ -225,20 +238,22 @@ class FLOPCounter:
         name = f"conv2d {input_channels}→{output_channels} {kernel[0]}×{kernel[1]}"
         return self._add(name, "conv2d", outputs * (input_channels // groups) * kernel[0] * kernel[1], outputs)
 
-    def count_attention(self, seq_len: int, d_model: int, batch_size: int = 1, *, projections: bool = True) -> int:
-        """Return FLOPs of self-attention over ``seq_len`` positions, whatever the number of heads.
+    def count_attention(
+        self, sequence_length: int, d_model: int, batch_size: int = 1, *, projections: bool = True
+    ) -> int:
+        """Return FLOPs of self-attention over ``sequence_length`` positions, whatever the number of heads.
 
         Scores q kᵀ and the weighted sum of values take 2 B T² d each. With ``projections`` those of queries,
         keys, values and output are added, 2 B T d² each. The whole square of scores is counted, also where a
         causal mask hides half of it, because it is computed.
         """
-        checked_positive(seq_len=seq_len, d_model=d_model, batch_size=batch_size)
-        product = batch_size * seq_len * seq_len * d_model
-        name = f"attention T={seq_len} d={d_model}"
+        checked_positive(sequence_length=sequence_length, d_model=d_model, batch_size=batch_size)
+        product = batch_size * sequence_length * sequence_length * d_model
+        name = f"attention T={sequence_length} d={d_model}"
         total = self._add(f"{name}: scores", "self_attention", product, 0)
         total += self._add(f"{name}: weighted values", "self_attention", product, 0)
         if projections:
-            rows = batch_size * seq_len * d_model
+            rows = batch_size * sequence_length * d_model
             total += self._add(f"{name}: queries, keys, values", "linear", 3 * rows * d_model, 3 * rows)
             total += self._add(f"{name}: output", "linear", rows * d_model, rows)
         return total

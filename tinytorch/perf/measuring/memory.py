@@ -102,8 +102,8 @@ class MemoryProfiler:
         """Run ``func(*args, **kwargs)`` ``calls`` times; return what the first call needed and left.
 
         Keys: ``baseline_mb`` traced before the call (0 unless the caller traces already), ``peak_mb`` the most
-        during it, ``final_mb`` after it with its result alive, ``allocated_mb`` = peak - baseline,
-        ``retained_mb`` = final - baseline, ``result`` of the first call. From the further calls:
+        during it, ``final_mb`` after it with its result alive, ``needed_mb`` = peak - baseline,
+        ``allocated_mb`` = final - baseline, ``result`` of the first call. From the further calls:
         ``leak_detected`` and ``leak_mb_per_call``, decided by `leaked_bytes`, both None if ``calls`` is too
         small to tell (below 5).
 
@@ -127,8 +127,8 @@ class MemoryProfiler:
             "baseline_mb": tracing.baseline / MIB,
             "final_mb": final / MIB,
             "peak_mb": peak / MIB,
-            "allocated_mb": (peak - tracing.baseline) / MIB,
-            "retained_mb": (final - tracing.baseline) / MIB,
+            "needed_mb": (peak - tracing.baseline) / MIB,
+            "allocated_mb": (final - tracing.baseline) / MIB,
             "leak_detected": None if lost is None else lost > 0,
             "leak_mb_per_call": None if lost is None else lost / MIB,
             "calls": calls,
@@ -138,7 +138,7 @@ class MemoryProfiler:
     def print_report(self, stats: Mapping[str, Any], name: str = "Function") -> None:
         """Print what `profile` returned."""
         print(f"Memory of {name}, by tracemalloc")
-        for key in ("baseline_mb", "peak_mb", "final_mb", "allocated_mb", "retained_mb"):
+        for key in ("baseline_mb", "peak_mb", "final_mb", "needed_mb", "allocated_mb"):
             print(f"  {key.removesuffix('_mb'):<10} {stats[key]:12.3f} MiB")
         print(f"  {leak_sentence(stats)}")
 
@@ -153,9 +153,9 @@ def leak_sentence(stats: Mapping[str, Any]) -> str:
 
 
 class MemoryTracker:
-    """``with MemoryTracker() as m:`` then ``m.peak_usage``, bytes that the body allocated at its worst.
+    """``with MemoryTracker() as m:`` then ``m.peak_usage``, MiB that the body allocated at its worst.
 
-    Also ``m.peak_usage_mb`` (MiB) and ``m.current_usage``, the bytes that it left. All three are counted from
+    Also ``m.peak_bytes``, the same in bytes, and ``m.current_bytes``, those that it left. All three are counted from
     the entry on, by tracemalloc; before the exit they are those so far.
     """
 
@@ -172,19 +172,19 @@ class MemoryTracker:
         self._open = False
 
     @property
-    def peak_usage(self) -> int:
+    def peak_usage(self) -> float:
+        """`peak_bytes` in MiB."""
+        return self.peak_bytes / MIB
+
+    @property
+    def peak_bytes(self) -> int:
         """Most bytes allocated since the entry."""
         if self._open:
             self._tracing.read()
         return self._tracing.highest - self._tracing.baseline
 
     @property
-    def peak_usage_mb(self) -> float:
-        """`peak_usage` in MiB."""
-        return self.peak_usage / MIB
-
-    @property
-    def current_usage(self) -> int:
+    def current_bytes(self) -> int:
         """Bytes that are still allocated of what the body allocated; below 0 if it freed more."""
         if self._open:
             self._now = self._tracing.read()[0]

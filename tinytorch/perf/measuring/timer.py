@@ -68,6 +68,11 @@ class Timer:
         self.measurement = sample(lambda: func(*args, **named), name, warmup=warmup, runs=runs)
         return milliseconds_of(self.measurement)
 
+    @property
+    def measurements(self) -> list[float]:
+        """Samples of the last `measure`, in seconds; none before."""
+        return list(self.measurement.samples) if hasattr(self, "measurement") else []
+
     def print_report(self, name: str = "Function") -> None:
         """Print what the last `measure` found.
 
@@ -76,13 +81,21 @@ class Timer:
         """
         if not hasattr(self, "measurement"):
             raise RuntimeError("print_report needs a measurement: call measure(func) first")
-        shown = milliseconds_of(self.measurement)
-        print(f"{name}: median {shown['p50_ms']:.4f} ms, mean {shown['mean_ms']:.4f} ms, runs {self.measurement.n}")
-        print(f"  range {shown['min_ms']:.4f} to {shown['max_ms']:.4f} ms, standard deviation {shown['std_ms']:.4f} ms")
-        print("  " + ", ".join(_percentile_words(shown, q) for q in (95, 99)))
-        if self.measurement.n > 1:
-            low, high, confidence = shown["ci_low_ms"], shown["ci_high_ms"], shown["ci_confidence"]
-            print(f"  median between {low:.4f} and {high:.4f} ms ({confidence:.1%} interval)")
+        print("\n".join(report_lines(self.measurement, name)))
+
+
+def report_lines(measurement: Measurement, name: str) -> list[str]:
+    """Return lines that tell of times in seconds: median, mean, range, percentiles, interval; of one run its time."""
+    shown = milliseconds_of(measurement)
+    if measurement.n == 1:
+        return [f"{name}: {shown['p50_ms']:.4f} ms, one run, so that no interval is known"]
+    low, high, confidence = shown["ci_low_ms"], shown["ci_high_ms"], shown["ci_confidence"]
+    return [
+        f"{name}: median {shown['p50_ms']:.4f} ms, mean {shown['mean_ms']:.4f} ms, runs {measurement.n}",
+        f"  range {shown['min_ms']:.4f} to {shown['max_ms']:.4f} ms, standard deviation {shown['std_ms']:.4f} ms",
+        "  " + ", ".join(_percentile_words(shown, q) for q in (95, 99)),
+        f"  median between {low:.4f} and {high:.4f} ms ({confidence:.1%} interval)",
+    ]
 
 
 def _percentile_words(shown: Mapping[str, float], q: int) -> str:

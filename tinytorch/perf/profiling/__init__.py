@@ -5,7 +5,7 @@ from tinytorch.perf.measuring import Timer
 from tinytorch.perf.measuring.memory import MemoryProfiler, MemoryTracker
 from tinytorch.perf.profiling.breakdown import LayerRow, OpRow
 from tinytorch.perf.profiling.function_profile import ProfilerContext, SimpleProfiler, profile, profile_function
-from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.profiling.profiler import Profiler, count_flops
 
 __all__ = [
     "FLOPCounter",
@@ -17,6 +17,7 @@ __all__ = [
     "ProfilerContext",
     "SimpleProfiler",
     "Timer",
+    "count_flops",
     "profile",
     "profile_function",
 ]

@@ -6,6 +6,7 @@ import functools
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
@@ -19,6 +20,7 @@ from tinytorch.perf.machine import store
 from tinytorch.perf.measuring import Measurement, Timer, collector_off, current_blas_threads
 from tinytorch.perf.measuring.memory import MemoryProfiler, Tracing
 from tinytorch.perf.measuring.model_io import MIB
+from tinytorch.perf.measuring.timer import milliseconds_of, report_lines
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,7 +97,7 @@ class SimpleProfiler:
         result = self._time(func, found, least_seconds=0.0)
         if self.track_memory:
             self._trace(func, found)
-            found["result_size_mb"] = result_bytes(result) / MIB
+        found["result_size_mb"] = result_bytes(result) / MIB
         return result, found
 
     def _time(self, call: Callable[[], R], found: dict[str, Any], least_seconds: float = _LEAST_SECONDS) -> R:
@@ -143,13 +145,13 @@ class Profiled(Protocol[P, R_co]):
 @overload
 def profile(func: Callable[P, R], /) -> Profiled[P, R]: ...
 @overload
-def profile(*, name: str | None = None, track_memory: bool = True) -> Callable[[Callable[P, R]], Profiled[P, R]]: ...
-def profile(func: Callable[P, R] | None = None, /, *, name: str | None = None, track_memory: bool = True) -> Any:
+def profile(*, name: str | None = None, track_memory: bool = False) -> Callable[[Callable[P, R]], Profiled[P, R]]: ...
+def profile(func: Callable[P, R] | None = None, /, *, name: str | None = None, track_memory: bool = False) -> Any:
     """Decorate a function: it returns what it did, and ``function.last_profile`` is what its last call cost.
 
-    The keys are those of `SimpleProfiler.profile` without ``result``. Each call runs the function once for
-    time and once more for memory, because they are never measured in one run. Give ``track_memory=False`` to
-    run it once, where a second run would do harm.
+    The keys are those of `SimpleProfiler.profile` without ``result``. Each call runs the function once, so that what
+    it does to the world is done once: time and memory are never measured in one run, so that ``track_memory=True``
+    runs it a second time, for the two keys of memory.
     """
 
     def decorated(function: Callable[P, R]) -> Profiled[P, R]:
@@ -172,13 +174,18 @@ def profile(func: Callable[P, R] | None = None, /, *, name: str | None = None, t
 class ProfilerContext:
     """``with ProfilerContext("name") as p: p.profile_function(func, args)``; the report prints at exit.
 
+    A body that does not call `profile_function`, as ``with ProfilerContext("name"): model(x)``, is itself what is
+    reported: the time of this one run, without an interval, and with ``enable_flops`` the FLOPs of its ops. Memory is
+    not measured then, because tracing it would slow down the run that is timed.
+
     Args:
         name: what the report calls it.
         timing_runs, timing_warmup: samples, and calls before them; see `timing.sample`.
         enable_memory: measure memory in runs of their own.
         enable_flops: count FLOPs of the ops in one more run; with it the report has the rate.
 
-    After `profile_function`, ``timing``, ``memory`` and ``flops`` hold what was measured, None where it was not.
+    ``timing``, ``memory``, ``flops`` and ``flops_by_hand`` hold what was measured or given, None where nothing was;
+    ``timing_stats`` is the timing as `Timer.measure` returns it.
     """
 
     def __init__(
@@ -199,16 +206,47 @@ class ProfilerContext:
         self.timing: Measurement | None = None
         self.memory: dict[str, Any] | None = None
         self.flops: int | None = None
-        self._timer = Timer()
+        self.flops_by_hand: int | None = None
+        self._parts_by_hand: dict[str, int] = {}
+        self._body = ExitStack()
 
     def __enter__(self) -> Self:
+        self._body = ExitStack()
+        self._recording = self._body.enter_context(recording(timed=False)) if self.enable_flops else None
+        self._began = time.perf_counter_ns()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.timing is not None:
-            self.print_report()
+        seconds = (time.perf_counter_ns() - self._began) * 1e-9
+        self._body.close()
+        if kind is not None:
+            return
+        if self.timing is None:
+            self.timing = Measurement(self.name, (seconds,), "s", {"inner_loops": 1, "warmup_runs": 0})
+            if self._recording is not None:
+                self.flops = flops_of(self._recording.profile)
+        self.generate_report()
+
+    @property
+    def timing_stats(self) -> dict[str, float]:
+        """`timing` in ms, with the keys of `Timer.measure`; empty before anything was measured."""
+        return {} if self.timing is None else milliseconds_of(self.timing)
+
+    def add_flop_count(self, flops: int, breakdown: Mapping[str, int] | None = None) -> None:
+        """Take FLOPs of a call that were counted by hand, and their parts, into the report, beside those of its ops.
+
+        Raises:
+            ValueError: if ``flops`` is below 0, or the parts do not sum to it.
+        """
+        parts = dict(breakdown or {})
+        if flops < 0:
+            raise ValueError(f"flops must be at least 0, not {flops}")
+        if parts and sum(parts.values()) != flops:
+            raise ValueError(f"breakdown must sum to the {flops} flops, not to {sum(parts.values())}")
+        self.flops_by_hand = (self.flops_by_hand or 0) + flops
+        self._parts_by_hand |= parts
 
     def profile_function(
         self, func: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -219,8 +257,10 @@ class ProfilerContext:
             UncountedError: with ``enable_flops``, if an op declares no formula.
         """
         named = dict(kwargs or {})
-        self._timer.measure(func, self.timing_warmup, self.timing_runs, args, named)
-        self.timing = self._timer.measurement
+        self._body.close()  # what it does to be seen by an observer is no part of the function
+        timer = Timer()
+        timer.measure(func, self.timing_warmup, self.timing_runs, args, named)
+        self.timing = timer.measurement
         self.memory = MemoryProfiler().profile(func, args, named, calls=1) if self.enable_memory else None
         if not self.enable_flops:
             return self.memory["result"] if self.memory else func(*args, **named)
@@ -229,20 +269,22 @@ class ProfilerContext:
         self.flops = flops_of(recorded.profile)
         return result
 
-    def print_report(self) -> None:
+    def generate_report(self) -> None:
         """Print time, memory, FLOPs, rate and what follows from them.
 
         Raises:
             RuntimeError: if nothing was measured.
         """
         if self.timing is None:
-            raise RuntimeError("print_report needs a measurement: call profile_function(func) first")
-        self._timer.print_report(self.name)
+            raise RuntimeError("generate_report needs a measurement: call profile_function(func) first")
+        print("\n".join(report_lines(self.timing, self.name)))
         if self.memory is not None:
-            print(f"  memory: {self.memory['allocated_mb']:.3f} MiB at most, {self.memory['retained_mb']:.3f} MiB left")
-        if self.flops is not None:
-            rate = self.flops / self.timing.median * 1e-9
-            print(f"  FLOPs: {self.flops:,} in ops, {rate:.2f} GFLOP/s")
+            print(f"  memory: {self.memory['needed_mb']:.3f} MiB at most, {self.memory['allocated_mb']:.3f} MiB left")
+        for flops, of in ((self.flops, "in ops"), (self.flops_by_hand, "counted by hand")):
+            if flops is not None:
+                print(f"  FLOPs: {flops:,} {of}, {flops / self.timing.median * 1e-9:.2f} GFLOP/s")
+        for part, flops in self._parts_by_hand.items():
+            print(f"    {part}: {flops:,}")
         for insight in self.insights():
             print(f"  {insight}")
 
@@ -258,10 +300,11 @@ class ProfilerContext:
             said.append(f"{self.timing.n} runs are too few for a 95 % interval; six would do")
         elif self.timing.spread > _NOISY:
             said.append(f"noisy: the median is known to ±{self.timing.spread:.0%} only")
-        known = store.kept_ceilings(current_blas_threads()) if self.flops else None
-        if self.flops and known is not None:
-            share = self.flops / self.timing.median / known.fp32_peak.median
+        flops = self.flops_by_hand if self.flops is None else self.flops
+        known = store.kept_ceilings(current_blas_threads()) if flops else None
+        if flops and known is not None:
+            share = flops / self.timing.median / known.fp32_peak.median
             said.append(f"{share:.1%} of this machine's FP32 peak, {known.threads} threads")
-        if self.memory is not None and self.memory["retained_mb"] > result_bytes(self.memory["result"]) / MIB + 0.1:
+        if self.memory is not None and self.memory["allocated_mb"] > result_bytes(self.memory["result"]) / MIB + 0.1:
             said.append("it leaves more memory than its result takes")
         return said

@@ -14,10 +14,11 @@ from tinytorch.core.optimizers import SGD, Adam, Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.array_life import MemoryProfile, recording_memory
 from tinytorch.perf.events.flops import flops_of, loss_of, record_forward, record_training
-from tinytorch.perf.events.stream import Profile
+from tinytorch.perf.events.stream import Profile, recording
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import Ceilings, store
 from tinytorch.perf.measuring import Measurement, collector_off, current_blas_threads, measure, sample
+from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB, callable_of, checked_shape, parameters_of, undisturbed, zeros_for
 from tinytorch.perf.measuring.repeats import as_repeated
 from tinytorch.perf.roofline.placement import checked_threads, place
@@ -30,12 +31,23 @@ _WARMUP = 3
 _RECORDED = 5
 _RECORDED_SECONDS = 2.0
 
+#: What bounds a call whose work nobody counted.
+NOT_COUNTED = "not counted"
+
 LossFunction = Callable[[Any], Tensor] | None
 
 
 def count_parameters(model: Any) -> int:
-    """Return how many numbers training can change; a shared parameter counts once."""
-    return sum(parameter.size for parameter in parameters_of(model))
+    """Return how many numbers training can change: not those of frozen parameters; a shared one counts once.
+
+    What has no ``parameters()``, such as a function, has none.
+
+    Raises:
+        TypeError: if ``model`` cannot be run either.
+    """
+    callable_of(model)
+    found = parameters_of(model) if _has_parameters(model) else []
+    return sum(parameter.size for parameter in found if parameter.requires_grad)
 
 
 def count_flops(model: Any, input_shape: Shape) -> int:
@@ -52,6 +64,8 @@ def _unobserved(what: str) -> None:
 def forward_latency(model: Any, value: Tensor, warmup: int, iterations: int) -> Measurement:
     """Return the wall time of a forward without gradients, in seconds, ``iterations`` samples."""
     _unobserved("latency")
+    if iterations < 1:
+        raise ValueError(f"iterations must be at least 1, not {iterations}")
     run = callable_of(model)
     with undisturbed(model), no_grad():
         return sample(lambda: run(value), f"forward of {type(model).__name__}", warmup=warmup, runs=iterations)
@@ -87,6 +101,39 @@ def memory_keys(memory: MemoryProfile) -> dict[str, float]:
     }
 
 
+def runs_ops(model: Any, value: Tensor) -> bool:
+    """Return whether a forward of ``model`` runs ops of the framework; a plain function may compute outside of them."""
+    run = callable_of(model)
+    with undisturbed(model), no_grad(), recording(timed=False) as done:
+        run(value)
+    return bool(done.profile.events)
+
+
+def plain_pass(model: Any, value: Tensor) -> dict[str, Any]:
+    """Return the keys of `Profiler.profile_forward_pass` of what runs no op: time and memory, and None for the rest."""
+    _unobserved("profile_forward_pass")
+    run = callable_of(model)
+    latency = measure(lambda: run(value), f"call of {_name_of(model)}", repeats=_SAMPLES, at_most_seconds=_SECONDS)
+    memory = MemoryProfiler().profile(run, (value,), calls=1)
+    unknown = (
+        *("flops", "batch_flops", "gflops_per_second", "memory_bandwidth_mbs", "computational_efficiency"),
+        *("share_of_roof", "verdict"),
+    )
+    return {
+        "parameters": count_parameters(model),
+        **dict.fromkeys(unknown),
+        "latency_ms": latency.median * 1e3,
+        "latency": latency,
+        "bottleneck": NOT_COUNTED,
+        **dict.fromkeys(("is_memory_bound", "is_compute_bound", "is_overhead_bound"), False),
+        "peak_memory_mb": memory["needed_mb"],
+    }
+
+
+def _name_of(model: Any) -> str:
+    return getattr(model, "__name__", type(model).__name__)
+
+
 def typical(record: Callable[[], Profile]) -> Profile:
     """Return the recorded run whose wall time is the median of up to five, fewer once two seconds are over."""
     runs: list[Profile] = []
@@ -111,7 +158,7 @@ def forward_pass(model: Any, value: Tensor, ceilings: Ceilings | None) -> tuple[
     placed = place(name, profile.events, latency, known)
     found = placed.verdict
     keys = {
-        "parameters": count_parameters(model) if _has_parameters(model) else 0,
+        "parameters": count_parameters(model),
         "flops": flops_of(record_forward(model, one)),
         "batch_flops": batch_flops,
         "latency_ms": latency.median * 1e3,

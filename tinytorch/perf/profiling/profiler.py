@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Shape
@@ -250,20 +250,25 @@ class Profiler:
         return breakdown.amdahl(own / (run.end - run.start), speedup)
 
     def count_parameters(self, model: Any) -> int:
-        """Return how many numbers training can change; a shared parameter counts once."""
+        """Return how many numbers training can change: frozen ones do not count, a shared one counts once."""
         return passes.count_parameters(model)
 
-    def count_flops(self, model: Any, input_shape: Shape) -> int:
+    @overload
+    def count_flops(self, model: Module, input_shape: Shape) -> int: ...
+    @overload
+    def count_flops(self, model: Callable[..., Any], input_shape: Shape) -> int | None: ...
+    def count_flops(self, model: Any, input_shape: Shape) -> int | None:
         """Return FLOPs of one sample's forward: 2 for each multiply-accumulate of a contraction, without bias.
 
         ``input_shape`` has the batch first (one axis alone is a sample); the batch does not change the result,
-        a sequence's length does. The model runs on zeros; see `subject.zeros_for` for their dtype.
+        a sequence's length does. The model runs on zeros; see `model_io.zeros_for` for their dtype. None of what is no
+        Module and runs no op of the framework, such as a function of arrays: its work is not counted.
 
         Raises:
             UncountedError: if an op declares no formula.
-            ValueError: if the shape is none, or no op ran.
+            ValueError: if the shape is none, or a Module ran no op.
         """
-        return passes.count_flops(model, input_shape)
+        return count_flops(model, input_shape)
 
     def measure_memory(self, model: Any, input_shape: Shape) -> dict[str, float]:
         """Return the memory of a forward with gradients on, on zeros of ``input_shape``, in MiB.
@@ -305,14 +310,19 @@ class Profiler:
         behind it (see `bounds.Verdict`), which may also be "none" or "unclear"; and the keys of
         `measure_memory`, for this input.
 
-        Ceilings that are neither given nor kept from earlier are measured first, which takes some seconds.
+        Ceilings that are neither given nor kept from earlier are measured first, which takes some seconds. Of what is
+        no Module and runs no op, time and memory are measured; what rests on counted work is None, and ``bottleneck``
+        is "not counted".
 
         Raises:
             UncountedError: if an op declares no formula.
             ValueError: if the ceilings given are for another number of threads.
             RuntimeError: inside the body of a Profiler, whose cost would be measured too.
         """
-        keys, run = passes.forward_pass(model, tensor_of(input_tensor), self._ceilings)
+        value = tensor_of(input_tensor)
+        if not isinstance(model, Module) and not passes.runs_ops(model, value):
+            return passes.plain_pass(model, value)
+        keys, run = passes.forward_pass(model, value, self._ceilings)
         return self._kept(keys, run)
 
     def profile_backward_pass(
@@ -336,6 +346,17 @@ class Profiler:
         """Keep the run of a study for the tables; return its keys."""
         self._profile, self._memory, self._timed = run, None, True
         return keys
+
+
+@overload
+def count_flops(model: Module, input_shape: Shape) -> int: ...
+@overload
+def count_flops(model: Callable[..., Any], input_shape: Shape) -> int | None: ...
+def count_flops(model: Any, input_shape: Shape) -> int | None:
+    """Return FLOPs of one sample's forward, as `Profiler.count_flops` does, which is called without a Profiler here."""
+    if not isinstance(model, Module) and not passes.runs_ops(model, zeros_for(model, input_shape)):
+        return None
+    return passes.count_flops(model, input_shape)
 
 
 def _filled(columns: Sequence[Column], profiler: Profiler, rows: Sequence[OpRow] | Sequence[LayerRow]) -> list[Column]:
