@@ -8,9 +8,12 @@ from tinytorch.chapters.compression.accuracy import (
     record_n_m,
     record_pruned,
     record_small,
+    record_small_gpt,
     scores,
 )
+from tinytorch.chapters.compression.drawings import show_csr, show_distillation, show_low_rank, show_patterns
 from tinytorch.chapters.compression.speed import (
+    low_rank_mlp,
     low_rank_speedups,
     model_speedups,
     record_answers,
@@ -26,6 +29,7 @@ from tinytorch.chapters.compression.speed import (
 
 __all__ = [
     "begin",
+    "low_rank_mlp",
     "low_rank_speedups",
     "mlp_change",
     "model_speedups",
@@ -36,11 +40,16 @@ __all__ = [
     "record_n_m",
     "record_pruned",
     "record_small",
+    "record_small_gpt",
     "record_sparse",
     "record_structured",
     "record_units",
     "record_zeros",
     "scores",
+    "show_csr",
+    "show_distillation",
+    "show_low_rank",
+    "show_patterns",
     "sparse_speed",
     "thinner_versions",
     "zeros_in_dense",

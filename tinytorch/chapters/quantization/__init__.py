@@ -2,15 +2,19 @@
 
 from tinytorch.chapters.quantization.codes import (
     by_observer,
+    confined,
     normals_with_outlier,
     record_answers,
     record_codes,
     record_integer_product,
     record_outliers,
+    record_shared,
+    record_signal,
 )
+from tinytorch.chapters.quantization.drawings import show_lanes, show_product, show_ruler, show_sharing
 from tinytorch.chapters.quantization.speed import (
+    layer_gain,
     layer_parts,
-    layer_speedup,
     numpy_products,
     one_row,
     record_instruction,
@@ -20,23 +24,26 @@ from tinytorch.chapters.quantization.speed import (
     streaming_speedup,
 )
 from tinytorch.chapters.quantization.versions import (
+    BASELINES,
     begin,
-    granularity_rows,
     mixed_versions,
     record_calibration,
+    record_eight_bits,
+    record_gpt,
     record_granularity,
     record_mixed,
     record_pareto,
-    record_tradeoffs,
+    record_trained_on,
     scored,
 )
 
 __all__ = [
+    "BASELINES",
     "begin",
     "by_observer",
-    "granularity_rows",
+    "confined",
+    "layer_gain",
     "layer_parts",
-    "layer_speedup",
     "mixed_versions",
     "normals_with_outlier",
     "numpy_products",
@@ -44,6 +51,8 @@ __all__ = [
     "record_answers",
     "record_calibration",
     "record_codes",
+    "record_eight_bits",
+    "record_gpt",
     "record_granularity",
     "record_instruction",
     "record_integer_product",
@@ -53,7 +62,13 @@ __all__ = [
     "record_one_row",
     "record_outliers",
     "record_pareto",
-    "record_tradeoffs",
+    "record_shared",
+    "record_signal",
+    "record_trained_on",
     "scored",
+    "show_lanes",
+    "show_product",
+    "show_ruler",
+    "show_sharing",
     "streaming_speedup",
 ]
