@@ -12,7 +12,6 @@ from scipy.stats import norm
 from tests.chapters.made_turns import made, records
 from tinytorch.chapters.quantization import codes as chapter
 from tinytorch.chapters.quantization.codes import (
-    PER,
     Outlier,
     by_observer,
     confined,
@@ -20,6 +19,7 @@ from tinytorch.chapters.quantization.codes import (
     predicted_decibels,
 )
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.ops.affine import Granularity
 from tinytorch.perf.quantization import (
     MeanSquaredErrorObserver,
     MinMaxObserver,
@@ -53,7 +53,8 @@ def test_an_outlier_costs_the_rest_what_its_step_says() -> None:
 
 def test_an_outlier_reaches_no_further_than_its_scale() -> None:
     weight = normals_with_outlier(128 * 16, 50).reshape(128, 16)
-    shared = {per: confined(weight, per) for per in PER}
+    pers: tuple[Granularity, ...] = ("tensor", "channel", "group")
+    shared = {per: confined(weight, per) for per in pers}
     assert [each.reached for each in shared.values()] == [1, 1 / 16, 1 / 64]
     # A float32 of 32 bits for all numbers, for 128 of them, for 32 of them.
     assert [each.bits for each in shared.values()] == [8 + 32 / 2048, 8 + 32 / 128, 9]
@@ -62,7 +63,7 @@ def test_an_outlier_reaches_no_further_than_its_scale() -> None:
     step = 50 / 127
     assert shared["tensor"].predicted_db == pytest.approx(10 * np.log10(12 / step**2), abs=0.3)
     page = Page("quantization")
-    chapter.record_shared(page, shared)
+    chapter.record_shared(page, {str(per): each for per, each in shared.items()})
     rows = records(page)["shared"]["rows"]
     assert [row["per"] for row in rows] == ["the whole tensor", "each channel", "each group"]
     assert rows[1]["rest"]["value"] == shared["channel"].rest_db

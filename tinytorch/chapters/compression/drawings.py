@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -56,20 +57,32 @@ def csr_drawing(matrix: tuple[tuple[int, ...], ...] = SMALL) -> Drawing:
         return colors[row] if weights[row, column] else None
 
     drawing.text(left, 18, "one row for each output", anchor="start", bold=True)
-    drawing.cells(left, 30, *weights.shape, size, color=of_row, label=lambda row, column: str(weights[row, column]))
-    rows = (
-        (162.0, "values", values, lambda _, at: colors[outputs[at]]),
-        (212.0, "inputs", inputs, lambda _, at: colors[outputs[at]]),
-        (282.0, "starts", starts, None),
+    drawing.cells(
+        left,
+        30,
+        len(weights),
+        weights.shape[1],
+        size,
+        color=of_row,
+        label=lambda row, column: str(weights[row, column]),
     )
+
+    def of_value(_row: int, at: int) -> str:
+        return colors[outputs[at]]
+
+    rows = ((162.0, "values", values, of_value), (212.0, "inputs", inputs, of_value), (282.0, "starts", starts, None))
     for top, name, numbers, color in rows:
         drawing.text(left - 14, top + 21, name, anchor="end")
-        drawing.cells(left, top, 1, len(numbers), size, color=color, label=lambda _, at, row=numbers: str(row[at]))
+        drawing.cells(left, top, 1, len(numbers), size, color=color, label=partial(_nth, numbers.tolist()))
     for at in range(len(values)):
         drawing.line((left + (at + 0.5) * size, 194), (left + (at + 0.5) * size, 212))
     for at, start in enumerate(starts[:-1]):
         drawing.line((left + (at + 0.5) * size, 282), (left + (start + 0.5) * size, 246), arrow=True)
     return drawing
+
+
+def _nth(numbers: Sequence[int], _row: int, at: int) -> str:
+    return str(numbers[at])
 
 
 def low_rank_drawing() -> Drawing:

@@ -260,7 +260,7 @@ def record_outliers(page: Page, found: Mapping[str, Outlier]) -> None:
     page.word("worst-observer", worst, because="it leaves the rest {rest-worst}, the least of the five")
 
 
-def record_shared(page: Page, found: Mapping[Granularity, Shared]) -> None:
+def record_shared(page: Page, found: Mapping[str, Shared]) -> None:
     """Show how far an outlier's step reaches where a scale is shared by a tensor, a channel and a group."""
     page.table(
         "shared",

@@ -38,7 +38,7 @@ def ruler_drawing(low: float, high: float, number: float) -> Drawing:
         for code in (scheme.low, zero, scheme.high):
             drawing.text(_at(marks[code]), top + 102, _signed(code))
         drawing.text(_at(0), top + 120, "zero")
-        nearest = step * (encode(np.float32([number]), step, zero, scheme).item() - zero)
+        nearest = step * (encode(np.array([number], np.float32), step, zero, scheme).item() - zero)
         drawing.line((_at(number), top + 46), (_at(nearest), top + 64), color="2-bit", arrow=True, width=2)
         drawing.text(_at(number), top + 42, f"{number:g}", color="2-bit")
     return drawing
@@ -65,9 +65,7 @@ def product_drawing(inputs: Sequence[int], weights: Sequence[int], scale: float)
     )
     for top, name, numbers, color in rows:
         drawing.text(left - 12, top + 21, name, anchor="end")
-        drawing.cells(
-            left, top, 1, len(numbers), (wide, 30), color=color, label=lambda _, at, row=numbers: _signed(row[at])
-        )
+        drawing.cells(left, top, 1, len(numbers), (wide, 30), color=color, label=partial(_nth, numbers))
     for at in range(len(inputs)):
         middle = left + (at + 0.5) * wide
         drawing.text(middle, 55, "×")
@@ -80,6 +78,10 @@ def product_drawing(inputs: Sequence[int], weights: Sequence[int], scale: float)
     drawing.text(left - 12, 246, "output, float32", anchor="end")
     drawing.box(left, 226, wide * len(inputs), 30, _signed(round(sum(products) * scale, 4)), color="float32")
     return drawing
+
+
+def _nth(numbers: Sequence[int], _row: int, at: int) -> str:
+    return _signed(numbers[at])
 
 
 def lanes_drawing(bits: int = 512) -> Drawing:
