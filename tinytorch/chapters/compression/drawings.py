@@ -96,7 +96,7 @@ def low_rank_drawing() -> Drawing:
     drawing.text(224, 120, "m", anchor="end")
     drawing.box(232, 40, 34, 150, "L", color="numpy")
     drawing.text(249, 30, "r")
-    drawing.text(284, 120, "×")
+    drawing.text(288, 63, "×")
     drawing.text(312, 64, "r", anchor="end")
     drawing.box(320, 40, 120, 34, "R", color="compiled")
     drawing.text(380, 30, "n")
