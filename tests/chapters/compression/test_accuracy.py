@@ -14,7 +14,7 @@ from tests.perf.quantization.small_zoo import make
 from tinytorch import models
 from tinytorch.chapters.compression import accuracy as chapter
 from tinytorch.chapters.compression.accuracy import differences, over_seeds
-from tinytorch.perf.compression import Compression, StepReport, magnitude_prune
+from tinytorch.perf.compression import Compression, StepReport, magnitude_prune, structured_prune
 from tinytorch.perf.measuring import current_blas_threads
 from tinytorch.perf.quantization import paired_accuracy, stored_bytes
 from tinytorch.report import Page
@@ -180,6 +180,18 @@ def test_a_tenth_of_the_memory_is_three_times_as_fast(fewer: float, speed: float
     said = records(page)
     assert said["distilled-attention"]["verdict"] == verdict
     assert (said["small-gpt-bytes"]["value"], said["small-gpt-speed"]["value"]) == (fewer, speed)
+
+
+def test_methods_are_compared_with_the_whole_model_in_bytes_time_and_accuracy() -> None:
+    whole = make("mlp")
+    half = structured_prune(whole, 0.5)
+    page = Page("compression")
+    chapter.record_methods(page, whole, {"half": half}, {"half": made(1.5)})
+    (row,) = records(page)["methods"]["rows"]
+    assert (row["method"], row["speedup"]["value"]) == ("half", 1.5)
+    assert row["stored"]["value"] == stored_bytes(half) / stored_bytes(whole)
+    assert row["score"]["value"] == models.accuracy(half, "mlp")
+    assert row["change"]["value"] == pytest.approx(models.accuracy(half, "mlp") - models.accuracy(whole, "mlp"))
 
 
 def right(correct: int) -> npt.NDArray[np.bool_]:

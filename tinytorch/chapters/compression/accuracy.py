@@ -29,6 +29,13 @@ COMBINED = (
     Column("score", "Accuracy", "%"),
     Column("change", "Change, paired"),
 )
+METHODS = (
+    Column("method", "The MLP with"),
+    Column("stored", "Stored, of the whole", "%"),
+    Column("speedup", "Speedup"),
+    Column("score", "Accuracy", "%"),
+    Column("change", "Change, paired"),
+)
 #: What the page calls the steps of `compress_model`.
 _STEPS = {
     ORIGINAL: "as trained",
@@ -211,6 +218,36 @@ def record_small_gpt(page: Page, fewer: float, faster: Measurement) -> None:
         evidence="A GPT of the same depth with {small-gpt-bytes} fewer bytes ran {small-gpt-speed} as fast on 64 "
         "sequences. What it learned changes neither. Most of the memory of the source's model is attention; that of "
         "this one is weights, which the test leaves aside.",
+    )
+
+
+def record_methods(page: Page, whole: Module, versions: Mapping[str, Module], gains: Mapping[str, Measurement]) -> None:
+    """Show what each method makes of the MLP: bytes, speed and accuracy of one run.
+
+    Args:
+        page: where to.
+        whole: the MLP, trained on for as long as its versions.
+        versions: of it, by what the page calls them; ``gains``, their speedups.
+    """
+    right = models.correct(whole, "mlp")
+    rows = []
+    for method, version in versions.items():
+        accuracy = paired_accuracy(right, models.correct(version, "mlp"))
+        rows.append(
+            {
+                "method": method,
+                "stored": stored_bytes(version) / stored_bytes(whole),
+                "speedup": gains[method],
+                "score": accuracy.candidate,
+                "change": accuracy_change(accuracy, f"change of test accuracy, {method}"),
+            }
+        )
+    page.table(
+        "methods",
+        rows,
+        METHODS,
+        caption="Every method on the MLP, from one run: bytes, speedup for 64 images, and accuracy, against the whole "
+        "model trained as long.",
     )
 
 

@@ -25,6 +25,8 @@ from tinytorch.chapters.quantization.speed import (
 )
 from tinytorch.chapters.quantization.versions import (
     BASELINES,
+    LONGER,
+    RETRAINED,
     begin,
     mixed_versions,
     record_calibration,
@@ -39,6 +41,8 @@ from tinytorch.chapters.quantization.versions import (
 
 __all__ = [
     "BASELINES",
+    "LONGER",
+    "RETRAINED",
     "begin",
     "by_observer",
     "confined",

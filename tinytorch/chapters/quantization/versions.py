@@ -275,7 +275,8 @@ def record_gpt(page: Page, by_label: Mapping[str, Tradeoff]) -> None:
         [_gpt_row(label, each) for label, each in by_label.items()],
         GPT_SIDES,
         caption="Every version of the GPT, from one run: bytes, time of a forward pass of 64 sequences, share of "
-        "sequences that are all right, and the Kullback-Leibler divergence of its next token.",
+        "sequences that are all right, and the Kullback-Leibler divergence of its next token. Two bits retrained are "
+        "compared with the model trained as long, all others with float32.",
     )
     for key, label in (("weights", WEIGHTS), ("four", FOUR_BITS)):
         page.number(f"gpt-{key}-speedup", by_label[label].speedup)
