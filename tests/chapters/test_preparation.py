@@ -15,6 +15,7 @@ from tinytorch.chapters.compression import trained
 from tinytorch.chapters.preparation import STEPS, make, steps_of
 from tinytorch.chapters.quantization import retrained
 from tinytorch.core.module import Module
+from tinytorch.perf import compression as perf_compression
 from tinytorch.perf.benchmarking import zoo
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
@@ -77,9 +78,7 @@ def test_all_that_the_page_on_compression_trains_on_is_prepared(
         list(each)
 
     def compressed(model: Module, plan: dict[str, Any], *_: Any, **__: Any) -> None:
-        from tinytorch.perf.compression import structured_prune
-
-        plan["fine_tune"](structured_prune(model, plan["structured_prune"]))
+        plan["fine_tune"](perf_compression.structured_prune(model, plan["structured_prune"]))
 
     def nothing(*_: Any, **__: Any) -> tuple[()]:
         return ()
@@ -88,14 +87,17 @@ def test_all_that_the_page_on_compression_trains_on_is_prepared(
         return None, {name: untrained(name) for name in models.ZOO}
 
     monkeypatch.setattr(compression, "begin", begin)
-    first, *cells = cells_with("compression", "trained_on(", "compress_model(", "pruned = magnitude_prune")
-    space: dict[str, Any] = {}
+    monkeypatch.setattr(compression, "scores", consumed)
+    monkeypatch.setattr(compression, "low_rank_speedups", nothing)
+    monkeypatch.setattr(perf_compression, "compress_model", compressed)
+    first, *cells = cells_with("compression", "trained_on(", "predicted = {", "pruned = magnitude_prune")
+    space: dict[str, Any] = {"images": None}
+    space |= {name: getattr(perf_compression, name) for name in ("structured_prune", "sparse_model")}
     exec(first, space)
-    space |= {"scores": consumed, "compress_model": compressed, "low_rank_speedups": nothing, "images": None}
     for code in cells:
         exec(code, space)
     wanted = set(no_training)
-    assert len(wanted) == 7 * 8 + 4
+    assert len(wanted) == 7 * 8 + 5
     assert (
         prepared_for("compression", no_training, "pruned MLPs")
         | prepared_for("compression", no_training, "compressed models")
@@ -107,10 +109,16 @@ def test_all_that_the_page_on_quantization_trains_on_is_prepared(no_training: li
     _, cell = cells_with("quantization", "learned = {")
     from tinytorch.perf.quantization import Plan, Scheme
 
-    exec(cell, {"Plan": Plan, "Scheme": Scheme, "retrained": retrained.retrained})
+    space: dict[str, Any] = {"Plan": Plan, "Scheme": Scheme, "retrained": retrained.retrained}
+    space |= {"trained_on": trained.trained_on, "trained": {name: untrained(name) for name in models.ZOO}}
+    exec(cell, space)
     wanted = set(no_training)
-    assert len(wanted) == len(models.ZOO)
-    assert prepared_for("quantization", no_training, "in two bits") == wanted
+    assert len(wanted) == 2 * len(models.ZOO)
+    assert (
+        prepared_for("quantization", no_training, "in two bits")
+        | prepared_for("quantization", no_training, "trained as long")
+        == wanted
+    )
 
 
 def test_all_trained_variants_of_the_suites_are_prepared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,14 @@ def _train_rounded(name: str, epochs: int, examples: int) -> object:
     return retrained(name, two_bits, epochs=epochs, learning_rate=1e-3, examples=examples)
 
 
+def _train_longer(name: str, epochs: int, examples: int) -> object:
+    """Train a float model on as long as its rounded rival."""
+    from tinytorch import models
+    from tinytorch.chapters.compression.trained import trained_on
+
+    return trained_on(name, models.trained(name), epochs, learning_rate=1e-3, examples=examples)
+
+
 def _train_pruned(seed: int) -> None:
     """Train on what the page on compression makes of the MLP of one seed, and the small one beside it."""
     from tinytorch import models
@@ -106,7 +114,9 @@ def _train_compressed() -> None:
     trained_on("mlp", n_m_prune(large, n=2, m=4), 10, learning_rate=2e-3)
     for share in (0.5, 0.25):
         trained_on("mlp", low_rank_model(large, share, keep=["5"]), 10, learning_rate=2e-3)
-    trained_on("cnn", structured_prune(models.trained("cnn"), 0.5), 4, learning_rate=1e-3)
+    whole = models.trained("cnn")
+    for model in (whole, structured_prune(whole, 0.5)):
+        trained_on("cnn", model, 4, learning_rate=1e-3)
 
 
 def _compile_loops() -> None:
@@ -250,6 +260,8 @@ def _trainings() -> Iterable[Step]:
     for name, (epochs, examples) in _ROUNDED.items():
         work = partial(_train_rounded, name, epochs, examples)
         yield Step(f"{name.upper()} in two bits", "training", work, {"quantization"}, (_zoo(name),))
+        work = partial(_train_longer, name, epochs, examples)
+        yield Step(f"{name.upper()} trained as long", "training", work, {"quantization"}, (_zoo(name),))
     for seed in range(7):
         yield Step(
             f"pruned MLPs of seed {seed}", "training", partial(_train_pruned, seed), {"compression"}, (_zoo("mlp"),)

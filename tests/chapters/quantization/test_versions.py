@@ -13,7 +13,19 @@ from tests.perf.made_ceilings import made_ceilings
 from tests.perf.quantization.small_zoo import make
 from tinytorch import models
 from tinytorch.chapters.quantization import versions as chapter
-from tinytorch.chapters.quantization.versions import DARK, DYNAMIC, FOUR_BITS, RETRAINED, TWO_BITS, UNCALIBRATED
+from tinytorch.chapters.quantization.versions import (
+    BASELINES,
+    DARK,
+    DYNAMIC,
+    FEWEST,
+    FOUR_BITS,
+    LONGER,
+    RETRAINED,
+    STATIC,
+    TWO_BITS,
+    UNCALIBRATED,
+    WEIGHTS,
+)
 from tinytorch.core.module import Module
 from tinytorch.perf.measuring import Statistic, current_blas_threads
 from tinytorch.perf.quantization import (
@@ -55,36 +67,14 @@ def test_it_begins_with_one_thread_and_the_trained_zoo(monkeypatch: pytest.Monke
     assert current_blas_threads() == 1
 
 
-def test_rows_of_granularity_are_errors_and_bytes_of_four_bits() -> None:
-    seen: list[int] = []
-
-    def version(name: str, bits: int, per: str) -> Module:
-        seen.append(bits)
-        return quantized(bits, per)
-
-    (row,) = chapter.granularity_rows({"mlp": make("mlp")}, version)
-    assert row["model"] == "MLP"
-    expected = models.held_out_logits(make("mlp"), "mlp").astype(np.float64)
-    for per in ("tensor", "channel", "group"):
-        off = np.linalg.norm(models.held_out_logits(quantized(4, per), "mlp") - expected)
-        assert row[per] == pytest.approx(off / np.linalg.norm(expected), rel=1e-5)
-    assert row["tensor-bytes"] < row["channel-bytes"] < row["group-bytes"] == stored_bytes(quantized(4, "group"))
-    assert set(seen) == {4}
-
-
-@pytest.mark.parametrize(
-    ("least", "noise", "verdict"),
-    [(1.5, 0.0, "supported"), (0.8, 0.0, "refuted"), (1.0, 0.1, "cannot tell here")],
-)
-def test_channels_are_better_only_where_they_are_for_every_model(least: float, noise: float, verdict: str) -> None:
-    against = {(name, bits): made(3.0) for name in NAMES for bits in (8, 4)} | {("gpt", 4): made(least, noise=noise)}
-    row = {"model": "MLP", **dict.fromkeys(("tensor", "channel", "group"), 0.1)}
-    row |= dict.fromkeys(("tensor-bytes", "channel-bytes", "group-bytes"), 1000)
+def test_every_model_has_a_row_for_each_scale() -> None:
+    one = chapter.Scored(1000, 0.1, change(0.85))
+    found = {name: dict.fromkeys(("tensor", "channel", "group"), one) for name in ("mlp", "gpt")}
     page = Page("quantization")
-    chapter.record_granularity(page, [row], against)
-    said = records(page)
-    assert said["per-channel"]["verdict"] == verdict
-    assert said["gpt-tensor-over-channel-4"]["value"] == least
+    chapter.record_granularity(page, found)
+    rows = records(page)["granularity"]["rows"]
+    assert [(row["model"], row["per"]) for row in rows[2:4]] == [("MLP", "each group"), ("GPT", "the whole tensor")]
+    assert (rows[0]["stored"]["value"], rows[0]["change"]["value"]) == (1000, pytest.approx(-0.05))
 
 
 def test_a_version_is_scored_on_the_test_set() -> None:
@@ -93,59 +83,88 @@ def test_a_version_is_scored_on_the_test_set() -> None:
     expected, got = (models.held_out_logits(each, "mlp").astype(np.float64) for each in (model, two))
     assert found.error == pytest.approx(np.linalg.norm(got - expected) / np.linalg.norm(expected), rel=1e-5)
     assert found.change.median == pytest.approx(models.accuracy(two, "mlp") - models.accuracy(model, "mlp"))
+    assert found.stored == stored_bytes(two)
 
 
-@pytest.mark.parametrize(
-    ("dynamic", "dark", "verdict"),
-    [(0.9, 0.9, "supported"), (0.9, 0.6, "refuted"), (0.6, 0.9, "refuted"), (0.9, 0.88, "cannot tell here")],
-)
-def test_no_calibration_is_needed_only_if_neither_loses_two_points(dynamic: float, dark: float, verdict: str) -> None:
-    found = {label: chapter.Scored(0.01, change(after)) for label, after in ((UNCALIBRATED, dynamic), (DARK, dark))}
+@pytest.mark.parametrize(("few", "dark", "word"), [(0.06, 0.4, DARK), (0.5, 0.4, FEWEST)])
+def test_the_worse_calibration_is_the_one_with_the_larger_error(few: float, dark: float, word: str) -> None:
+    found = {
+        label: chapter.Scored(1000, error, change(after))
+        for label, error, after in ((FEWEST, few, 0.9), (UNCALIBRATED, 0.01, 0.9), (DARK, dark, 0.8))
+    }
     page = Page("quantization")
     chapter.record_calibration(page, found)
     said = records(page)
-    assert said["no-calibration"]["verdict"] == verdict
-    assert said["dark-change"]["value"] == pytest.approx(dark - 0.9)
-    assert said["dynamic-change"]["value"] == pytest.approx(dynamic - 0.9)
+    assert said["worse-calibration"]["word"] == word
+    assert (said["dark-change"]["value"], said["dynamic-change"]["value"]) == (pytest.approx(-0.1), 0)
+    assert (said["few-error"]["value"], said["dark-error"]["value"]) == (few, dark)
 
 
 def sides(
-    scores: Mapping[str, float], eighth: int = 250, examples: int = 1000, gpt: Mapping[str, float] | None = None
+    scores: Mapping[str, float],
+    eighth: int = 250,
+    examples: int = 1000,
+    gpt: Mapping[str, float] | None = None,
+    speedup: float = 1.5,
+    noise: float = 0.0,
 ) -> dict[str, dict[str, Tradeoff]]:
     """Return tradeoffs of the three models, which get nine tenths right in float, with scores by version."""
-    stored = {FLOAT: 1000, DYNAMIC: eighth, FOUR_BITS: 150, TWO_BITS: 80, RETRAINED: 80}
-    whole = right(0.9, examples)
+    stored = {FLOAT: 1000, DYNAMIC: eighth, STATIC: eighth, WEIGHTS: eighth, FOUR_BITS: 150, TWO_BITS: 80}
+    stored |= {RETRAINED: 80, LONGER: 1000}
+
+    def score(label: str, name: str) -> float:
+        return {**scores, **(gpt or {} if name == "gpt" else {})}.get(label, 0.9)
 
     def side(label: str, name: str) -> Tradeoff:
-        after = {**scores, **(gpt or {} if name == "gpt" else {})}.get(label, 0.9)
-        accuracy = paired_accuracy(whole, right(after, examples))
+        baseline = score(BASELINES.get(label, FLOAT), name)
+        accuracy = paired_accuracy(right(baseline, examples), right(score(label, name), examples))
         divergence = change(0.5) if name == "gpt" and label != FLOAT else None
-        return Tradeoff(stored[label], made(1e-3, "s"), made(1.5), accuracy, 0.1, divergence)
+        return Tradeoff(stored[label], made(1e-3, "s"), made(speedup, noise=noise), accuracy, 0.1, divergence)
 
     return {name: {label: side(label, name) for label in stored} for name in NAMES}
 
 
-def tradeoff_records(made_sides: dict[str, dict[str, Tradeoff]]) -> dict[str, Json]:
+def eight_bit_records(made_sides: dict[str, dict[str, Tradeoff]]) -> dict[str, Json]:
     page = Page("quantization")
-    chapter.record_tradeoffs(page, made_sides)
+    chapter.record_eight_bits(page, made_sides)
     return records(page)
 
 
-def test_the_table_compares_every_version_with_float() -> None:
-    said = tradeoff_records(sides({DYNAMIC: 0.85}))
-    rows = said["three-sides"]["rows"]
-    assert len(rows) == 15
-    assert [row["change"] for row in rows if row["version"] == FLOAT] == [None] * 3
-    assert [row["version"] for row in said["divergence"]["rows"]] == [DYNAMIC, FOUR_BITS, TWO_BITS, RETRAINED]
+def test_eight_bits_of_all_models_stand_in_one_table() -> None:
+    said = eight_bit_records(sides({DYNAMIC: 0.85}))
+    rows = said["eight-bits"]["rows"]
+    assert [row["model"] for row in rows] == ["MLP", "CNN", "GPT"]
+    assert (rows[1]["stored"]["value"], rows[1]["change"]["value"]) == (0.25, pytest.approx(-0.05))
     assert said["cnn-change"]["value"] == pytest.approx(-0.05)
-    assert said["gpt-speedup"]["value"] == 1.5
+    assert (said["gpt-speedup"]["value"], said["gpt-static-change"]["value"]) == (1.5, 0)
+
+
+def test_every_version_of_the_gpt_has_a_row() -> None:
+    page = Page("quantization")
+    chapter.record_gpt(page, sides({FOUR_BITS: 0.88})["gpt"])
+    said = records(page)
+    rows = said["gpt-sides"]["rows"]
+    assert [row["version"] for row in rows][:2] == [FLOAT, DYNAMIC]
+    assert (rows[0]["change"], rows[0]["divergence"]) == (None, None)
+    assert rows[1]["divergence"]["value"] == pytest.approx(-0.4)
+    assert (said["gpt-four"]["value"], said["gpt-two-bytes"]["value"]) == (pytest.approx(-0.02), 0.08)
+    assert (said["gpt-weights-speedup"]["value"], said["gpt-four-speedup"]["value"]) == (1.5, 1.5)
 
 
 @pytest.mark.parametrize(("stored", "verdict"), [(260, "supported"), (300, "refuted"), (200, "refuted")])
 def test_four_times_smaller_is_within_a_tenth(stored: int, verdict: str) -> None:
-    said = tradeoff_records(sides({}, eighth=stored))
-    assert said["four-times-smaller"]["verdict"] == verdict
+    said = eight_bit_records(sides({}, eighth=stored))
+    assert (said["four-times-smaller"]["verdict"], said["four-times-smaller"]["counted"]) == (verdict, True)
     assert said["mlp-smaller"]["value"] == pytest.approx(1000 / stored)
+
+
+@pytest.mark.parametrize(
+    ("speedup", "noise", "verdict"),
+    [(2.5, 0.0, "supported"), (1.5, 0.0, "refuted"), (2.0, 0.1, "cannot tell here"), (5.0, 0.0, "supported")],
+)
+def test_inference_must_be_twice_as_fast_in_all_models(speedup: float, noise: float, verdict: str) -> None:
+    said = eight_bit_records(sides({}, speedup=speedup, noise=noise))
+    assert said["inference-two-to-four"]["verdict"] == verdict
 
 
 @pytest.mark.parametrize(
@@ -158,13 +177,51 @@ def test_four_times_smaller_is_within_a_tenth(stored: int, verdict: str) -> None
     ],
 )
 def test_a_loss_below_one_point_needs_examples_enough(after: float, examples: int, verdict: str) -> None:
-    said = tradeoff_records(sides({DYNAMIC: after}, examples=examples))
+    said = eight_bit_records(sides({STATIC: after}, examples=examples))
     assert said["loss-below-one"]["verdict"] == verdict
-    assert said["mlp-change"]["value"] == pytest.approx(after - 0.9)
+    assert said["mlp-static-change"]["value"] == pytest.approx(after - 0.9)
 
 
 def test_one_model_that_loses_refutes_it_for_all() -> None:
-    assert tradeoff_records(sides({}, gpt={DYNAMIC: 0.7}))["loss-below-one"]["verdict"] == "refuted"
+    assert eight_bit_records(sides({}, gpt={STATIC: 0.7}))["loss-below-one"]["verdict"] == "refuted"
+    assert eight_bit_records(sides({}, gpt={DYNAMIC: 0.7}))["loss-below-one"]["verdict"] == "supported"
+
+
+@pytest.mark.parametrize(
+    ("scores", "gpt", "examples", "verdict"),
+    [
+        ({}, {STATIC: 0.9}, 1000, "supported"),
+        ({}, {STATIC: 0.7}, 1000, "supported"),
+        ({STATIC: 0.7}, {STATIC: 0.9}, 1000, "refuted"),
+        ({}, {}, 60, "cannot tell here"),
+    ],
+)
+def test_most_cases_are_two_of_three(
+    scores: Mapping[str, float], gpt: Mapping[str, float], examples: int, verdict: str
+) -> None:
+    assert eight_bit_records(sides(scores, gpt=gpt, examples=examples))["push-button"]["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("after", "examples", "verdict"),
+    [(0.9, 1000, "supported"), (0.8, 1000, "refuted"), (0.9, 60, "cannot tell here"), (0.96, 1000, "refuted")],
+)
+def test_the_cnn_stays_within_two_points(after: float, examples: int, verdict: str) -> None:
+    said = eight_bit_records(sides({STATIC: after}, gpt={STATIC: 0.5}, examples=examples))
+    assert said["within-two"]["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "most"),
+    [
+        (["supported", "supported", "refuted"], "supported"),
+        (["refuted", "supported", "refuted"], "refuted"),
+        (["supported", "cannot tell here", "refuted"], "cannot tell here"),
+        (["supported", "refuted"], "refuted"),
+    ],
+)
+def test_most_is_more_than_half(verdicts: list[str], most: str) -> None:
+    assert chapter.verdict_of_most(verdicts) == most
 
 
 @pytest.mark.parametrize(
@@ -179,22 +236,35 @@ def test_one_model_that_loses_refutes_it_for_all() -> None:
 )
 def test_what_training_recovers_is_a_share_of_what_the_gpt_lost(learned: float, word: str) -> None:
     page = Page("quantization")
-    chapter.record_pareto(page, sides({FOUR_BITS: 0.88}, gpt={TWO_BITS: 0.5, RETRAINED: learned}))
+    chapter.record_trained_on(page, sides({}, gpt={TWO_BITS: 0.5, RETRAINED: learned}))
     said = records(page)
     assert said["recovers"]["word"] == word
     assert said["gpt-recovered"]["value"] == pytest.approx((learned - 0.5) / 0.4)
-    assert said["gpt-two-bytes"]["value"] == 0.08
-    assert (said["gpt-four"]["value"], said["gpt-two"]["value"]) == (pytest.approx(-0.02), pytest.approx(-0.4))
-    assert "pareto" in said
+    assert (said["gpt-two"]["value"], said["gpt-longer"]["value"]) == (pytest.approx(-0.4), 0)
+
+
+def test_what_is_trained_is_compared_with_what_was_trained_as_long() -> None:
+    """Both gain three points by more training: two bits cost nothing then, and gain nothing either."""
+    page = Page("quantization")
+    chapter.record_trained_on(page, sides({TWO_BITS: 0.5, RETRAINED: 0.93, LONGER: 0.93}))
+    row = records(page)["trained-on"]["rows"][0]
+    found = [row[key]["value"] for key in ("two", "learned", "longer")]
+    assert found == [pytest.approx(-0.4), 0, pytest.approx(0.03)]
 
 
 @pytest.mark.parametrize("rounded", [0.9, 0.899, 0.95])
 def test_nothing_is_recovered_where_nothing_is_proven_lost(rounded: float) -> None:
     page = Page("quantization")
-    chapter.record_pareto(page, sides({}, gpt={TWO_BITS: rounded, RETRAINED: 0.9}))
+    chapter.record_trained_on(page, sides({}, gpt={TWO_BITS: rounded, RETRAINED: 0.9}))
     said = records(page)
     assert said["recovers"]["word"] == "cannot tell here"
     assert "gpt-recovered" not in said
+
+
+def test_bits_against_accuracy_are_drawn_for_each_model() -> None:
+    page = Page("quantization")
+    chapter.record_pareto(page, sides({}))
+    assert records(page)["pareto"]["kind"] == "figure"
 
 
 def test_what_is_recovered_is_as_uncertain_as_both_changes() -> None:
@@ -216,19 +286,9 @@ def mixed_records(none: float, fifth: float) -> dict[str, Json]:
     return records(page)
 
 
-@pytest.mark.parametrize(
-    ("none", "fifth", "verdict"), [(0.5, 0.8, "refuted"), (0.8, 0.5, "supported"), (0.8, 0.801, "cannot tell here")]
-)
-def test_to_quantize_everything_is_best_where_float_layers_bring_nothing(
-    none: float, fifth: float, verdict: str
-) -> None:
-    said = mixed_records(none, fifth)
-    assert said["quantize-everything"]["verdict"] == verdict
-    assert said["mixed-gain"]["value"] == pytest.approx(fifth - none)
-
-
 def test_layers_are_named_and_counted() -> None:
     said = mixed_records(0.5, 0.8)
+    assert said["mixed-gain"]["value"] == pytest.approx(0.3)
     assert [row["kept"] for row in said["mixed"]["rows"]] == ["none", "blocks.0"]
     assert said["mixed"]["rows"][0]["change"]["value"] == pytest.approx(-0.4)
     assert (said["mixed-kept"]["value"], said["all-layers"]["value"]) == (1, 2)

@@ -12,7 +12,6 @@ from scipy.special import rel_entr, softmax
 from tests.perf.quantization.small_zoo import make
 from tinytorch import datasets, models
 from tinytorch.chapters.quantization import retrained as training_study
-from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.perf.quantization import (
     Plan,
@@ -21,7 +20,7 @@ from tinytorch.perf.quantization import (
     quantize_model,
     stored_bytes,
 )
-from tinytorch.perf.quantization.tradeoff import FLOAT, accuracy_change, error_ratios, tradeoffs
+from tinytorch.perf.quantization.tradeoff import FLOAT, accuracy_change, tradeoffs
 
 TWO_BITS = Plan("weight-only", Scheme(2, per="channel"), ranges="mse")
 
@@ -70,19 +69,18 @@ def test_a_change_of_accuracy_keeps_its_examples() -> None:
     assert change.interval.low < change.median < change.interval.high
 
 
-def test_error_ratios_are_of_each_example() -> None:
-    model = make("mlp")
-    worse, better = quantize_model(model, plan=TWO_BITS), quantize_model(model)
-    found = error_ratios(model, worse, better, "mlp")
-    x = models.as_input(models.entry("mlp").data().test_inputs)
-    with no_grad():
-        wanted, off, near = (each(x).data.astype(np.float64) for each in (model, worse, better))
-    by_hand = np.linalg.norm(off - wanted, axis=1) / np.linalg.norm(near - wanted, axis=1)
-    # BLAS rounds a batch of the whole set otherwise than its parts, which small errors feel.
-    assert found.samples == pytest.approx(by_hand.tolist(), rel=1e-3)
-    assert found.interval.low > 1
-    with pytest.raises(ValueError, match="better must differ"):
-        error_ratios(model, worse, model, "mlp")
+@pytest.mark.usefixtures("few_examples")
+def test_a_version_may_have_a_baseline_of_its_own() -> None:
+    model = make("gpt")
+    eight, two = quantize_model(model), quantize_model(model, plan=TWO_BITS)
+    found = tradeoffs("gpt", model, {"8": eight, "2": two}, {"2": "8"}, batch=4, repeats=6)
+    logits = {key: models.held_out_logits(each, "gpt").astype(np.float64) for key, each in (("8", eight), ("2", two))}
+    off = np.linalg.norm(logits["2"] - logits["8"]) / np.linalg.norm(logits["8"])
+    assert found["2"].output_error == pytest.approx(off, rel=1e-5)
+    assert found["2"].accuracy.baseline == found["8"].accuracy.candidate == models.accuracy(eight, "gpt")
+    for baselines in ({"2": "4"}, {"4": "2"}):
+        with pytest.raises(ValueError, match="baselines must name versions"):
+            tradeoffs("gpt", model, {"2": two}, baselines)
 
 
 def test_training_with_rounding_brings_back_what_two_bits_lost_and_is_kept(

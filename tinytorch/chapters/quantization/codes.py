@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
+from tinytorch.chapters import sources
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.ops.affine import Quantized, Scheme, decode, encode, quantize, quantize_int8
+from tinytorch.perf.measuring.judge import REFUTED, SUPPORTED
+from tinytorch.perf.ops.affine import Granularity, Quantized, Scheme, decode, encode, quantize, quantize_int8, spread
 from tinytorch.perf.ops.quantized import EXACT_DEPTH, GREATEST_DEPTH
 from tinytorch.perf.profiling.breakdown import amdahl
 from tinytorch.perf.quantization.accuracy import paired_difference_interval
 from tinytorch.perf.quantization.convert import decibels, relative_error
-from tinytorch.perf.quantization.observers import MeanSquaredErrorObserver, RangeObserver
-from tinytorch.report import Column, Page, color, subplots
+from tinytorch.perf.quantization.observers import RangeObserver
+from tinytorch.report import Column, Page
 
 CODES = (
     Column("x", "Number", "1"),
@@ -27,16 +29,40 @@ CODES = (
     Column("back", "Comes back as", "1"),
     Column("error", "Error", "1"),
 )
+SIGNAL = (
+    Column("bits", "Bits", "1"),
+    Column("codes", "Codes", "1"),
+    Column("predicted", "Signal to noise, predicted", "dB", modelled=True),
+    Column("found", "found", "dB"),
+)
 OBSERVERS = (
     Column("observer", "Observer"),
-    Column("low", "Range from", "1"),
-    Column("high", "to", "1"),
+    Column("high", "Range up to", "1"),
     Column("step", "Step", "1"),
-    Column("rest", "Signal to noise of the rest", "dB"),
+    Column("predicted", "The rest, predicted", "dB", modelled=True),
+    Column("rest", "The rest, found", "dB"),
     Column("became", "The 50 became", "1"),
 )
+SHARED = (
+    Column("per", "A scale for"),
+    Column("reached", "Numbers that share the outlier's step", "%"),
+    Column("predicted", "The rest, predicted", "dB", modelled=True),
+    Column("rest", "The rest, found", "dB"),
+    Column("bits", "Bits a number", "1"),
+)
+#: What shares a scale, as tables call it.
+PER = {"tensor": "the whole tensor", "channel": "each channel", "group": "each group"}
 #: The observer that minimizes the squared error, as the page calls it.
 ERROR_BASED = "mean squared error"
+
+
+def predicted_decibels(numbers: Array, steps: Array | float) -> float:
+    """Return the signal to noise of rounded numbers if each error lies anywhere within half a step with equal chance.
+
+    Such an error has the mean square step² / 12; nothing is clipped.
+    """
+    signal = np.mean(numbers.astype(np.float64) ** 2)
+    return float(10 * np.log10(signal / np.mean(np.square(steps, dtype=np.float64) / 12)))
 
 
 @dataclass(frozen=True)
@@ -44,15 +70,16 @@ class Outlier:
     """Result of an observer on normal numbers with one outlier among them.
 
     Attributes:
-        low, high: the range that it found.
+        high: the upper end of the range that it found.
         step: the scale.
-        rest_db: signal-to-noise ratio of the numbers that count, by default all but the outlier, in dB.
+        predicted_db: signal to noise of all but the outlier by `predicted_decibels`.
+        rest_db: the same as found.
         became: the number that stands for the outlier.
     """
 
-    low: float
     high: float
     step: float
+    predicted_db: float
     rest_db: float
     became: float
 
@@ -71,68 +98,69 @@ def normals_with_outlier(count: int, outlier: float, seed: int = 0) -> Array:
 
 
 def by_observer(
-    numbers: Array,
-    observers: Mapping[str, Callable[[Scheme], RangeObserver]],
-    bits: int = 8,
-    batches: int = 10,
-    counted: npt.NDArray[np.bool_] | None = None,
+    numbers: Array, observers: Mapping[str, Callable[[Scheme], RangeObserver]], bits: int = 8, batches: int = 10
 ) -> dict[str, Outlier]:
     """Return what each observer, shown flat ``numbers`` in so many batches, does to the largest and to the rest.
 
-    Codes are affine, one scale for all. ``counted`` says which numbers are the rest: all but the largest if None.
+    Codes are affine, one scale for all.
 
     Raises:
         ValueError: if the numbers are none that an observer takes.
     """
     scheme = Scheme(bits, symmetric=False)
     largest = int(np.argmax(np.abs(numbers)))
-    rest = np.arange(len(numbers)) != largest if counted is None else counted
+    rest = np.arange(len(numbers)) != largest
     found = {}
     for name, make in observers.items():
         observer = make(scheme)
         for batch in np.array_split(numbers, batches):
             observer.observe(batch)
-        low, high = observer.range()
         scale, zero_point = observer.parameters()
         back = decode(encode(numbers, scale, zero_point, scheme), scale, zero_point)
         found[name] = Outlier(
-            float(low), float(high), float(scale), decibels(numbers[rest], back[rest]), float(back[largest])
+            float(observer.range()[1]),
+            float(scale),
+            predicted_decibels(numbers[rest], float(scale)),
+            decibels(numbers[rest], back[rest]),
+            float(back[largest]),
         )
     return found
 
 
-def _squared_error(step: float, count: int) -> float:
-    """Return the mean squared error on N(0, 1) of ``count`` levels, ``step`` apart and symmetric about 0."""
-    levels = step * (np.arange(count) - (count - 1) / 2)
-    edges = (levels[1:] + levels[:-1]) / 2
-    heights = np.exp(-(edges**2) / 2) / np.sqrt(2 * np.pi)
-    density = np.concatenate([[0.0], heights, [0.0]])
-    moment = np.concatenate([[0.0], edges * heights, [0.0]])
-    mass = np.diff(ndtr(edges), prepend=0.0, append=1.0)
-    return float((mass * (1 + levels**2) - np.diff(moment) + 2 * levels * np.diff(density)).sum())
+@dataclass(frozen=True)
+class Shared:
+    """A matrix with one outlier in eight bits, by what shares a scale.
 
-
-def normal_optimum(bits: int) -> tuple[float, float]:
-    """Return the best step of ``2**bits`` even levels on N(0, 1), and the signal to noise with it in decibels.
-
-    The step is the minimum of the closed form of the error, as J. Max set it up (Quantizing for minimum distortion,
-    IRE Transactions on Information Theory 6, 1960); his table ends at 36 levels.
-
-    Raises:
-        ValueError: if ``bits`` is not from 1 to 16.
+    Attributes:
+        reached: share of the numbers, 0 to 1, whose scale is the outlier's.
+        predicted_db: signal to noise of all but the outlier by `predicted_decibels`; ``rest_db``, as found.
+        bits: stored for each number, scales included.
     """
-    if not 1 <= bits <= 16:
-        raise ValueError(f"bits must be from 1 to 16, not {bits}")
-    from scipy.optimize import minimize_scalar  # takes longer to import than all else here
 
-    count = 2**bits
-    # Levels never reach beyond 8 standard deviations, where hardly one number in 1e15 lies.
-    best = minimize_scalar(_squared_error, bounds=(1 / count, 16 / count), args=(count,), method="bounded")
-    return float(best.x), float(-10 * np.log10(best.fun))
+    reached: float
+    predicted_db: float
+    rest_db: float
+    bits: float
+
+
+def confined(weight: Array, per: Granularity) -> Shared:
+    """Return what the largest number of a matrix does to the others in eight symmetric bits."""
+    scheme = Scheme(8, per=per)
+    made = quantize(weight, scheme)
+    steps = np.broadcast_to(spread(made.scale, made.zero_point, weight.shape, scheme)[0], weight.shape)
+    largest = np.unravel_index(np.argmax(np.abs(weight)), weight.shape)
+    rest = np.ones(weight.shape, bool)
+    rest[largest] = False
+    return Shared(
+        float((steps == steps[largest]).mean()),
+        predicted_decibels(weight[rest], steps[rest]),
+        decibels(weight[rest], made.dequantize()[rest]),
+        8 * made.nbytes / weight.size,
+    )
 
 
 def record_codes(page: Page, x: Tensor, q: Tensor, scale: float, back: Tensor) -> None:
-    """Show numbers, their codes and what these stand for, and the staircases of two, four and eight bits."""
+    """Show numbers, their codes and what these stand for."""
     errors = np.abs(back.data - x.data)
     page.table(
         "codes",
@@ -145,21 +173,32 @@ def record_codes(page: Page, x: Tensor, q: Tensor, scale: float, back: Tensor) -
     )
     page.number("half-step", scale / 2, unit="1", what="half of the scale")
     page.number("worst-error", float(errors.max()), unit="1", what="largest error of the six")
-    ruler = np.linspace(-1, 1.6, 400, dtype=np.float32)
-    figure, ax = subplots(height=2.8)
-    for bits, variant in ((2, "2-bit"), (4, "4-bit"), (8, "8-bit")):
-        stairs = quantize(ruler, Scheme(bits, symmetric=False)).dequantize()
-        ax.plot(ruler, stairs, color=color(variant), label=f"{bits} bits")
-    ax.set_xlabel("number (unitless)")
-    ax.set_ylabel("comes back as (unitless)")
-    ax.legend(loc="upper left")
-    page.figure(
-        "staircase",
-        figure,
-        caption="What a number comes back as: a staircase whose steps are one scale wide. Each bit less doubles the "
-        "steps.",
-        alt="Three staircases of what a number comes back as over the number: four wide steps for 2 bits, sixteen for "
-        "4, nearly a straight line for 8.",
+
+
+def record_signal(page: Page, found: Mapping[int, float]) -> None:
+    """Show the signal to noise in dB of numbers spread evenly, by bits, eight among them, and the course's claim on it.
+
+    Predicted is what errors spread evenly over a step leave of such numbers: (2**bits - 1)² times their square.
+    """
+    predicted = {bits: 20 * math.log10(2**bits - 1) for bits in found}
+    page.table(
+        "signal",
+        [{"bits": bits, "codes": 2**bits, "predicted": predicted[bits], "found": each} for bits, each in found.items()],
+        SIGNAL,
+        caption="Numbers spread evenly over their range: signal to noise by the formula, and after rounding them.",
+    )
+    page.number("signal-eight", found[8], unit="dB", what="signal to noise of evenly spread numbers in eight bits")
+    page.claim(
+        "six-decibels",
+        statement="Eight bits give a signal-to-noise ratio of about 48 dB.",
+        source=sources.COURSE_QUANTIZATION,
+        source_url=sources.COURSE_QUANTIZATION_URL,
+        quote="For weights uniformly distributed … For 8-bit quantization, theoretical SNR is approximately 6 dB per "
+        "bit × 8 bits = 48 dB.",
+        verdict=SUPPORTED if abs(found[8] - 48) <= 1 else REFUTED,
+        evidence="Rounded to eight bits, evenly spread numbers kept {signal-eight}. The test allows one decibel to "
+        "either side.",
+        counted=True,
     )
 
 
@@ -177,6 +216,14 @@ def record_integer_product(
         unit="%",
         what="relative error of the product of codes, rescaled",
     )
+    noise = [10 ** (-predicted_decibels(x.dequantize(), x.scale) / 10) for x in (a, b)]
+    page.number(
+        "product-error-predicted",
+        math.sqrt(sum(noise)),
+        unit="%",
+        modelled=True,
+        what="the same, if errors lie anywhere within half a step and add in squares",
+    )
     page.number(
         "numpy-wrong",
         float(((a.codes @ b.codes) != exact).mean()),
@@ -185,54 +232,52 @@ def record_integer_product(
     )
 
 
-def record_outliers(page: Page, numbers: Array, found: Mapping[str, Outlier]) -> None:
-    """Show what each observer made of ``numbers``, the middle one an outlier, beside the best without it.
-
-    Args:
-        page: where to.
-        numbers: flat, of `normals_with_outlier`.
-        found: what `by_observer` says of them, `ERROR_BASED` among the observers.
-    """
+def record_outliers(page: Page, found: Mapping[str, Outlier]) -> None:
+    """Show what each observer made of normal numbers with an outlier, `ERROR_BASED` among the observers."""
     page.table(
         "outliers",
         [
             {
                 "observer": name,
-                "low": each.low,
                 "high": each.high,
                 "step": each.step,
+                "predicted": each.predicted_db,
                 "rest": each.rest_db,
                 "became": each.became,
             }
             for name, each in found.items()
         ],
         OBSERVERS,
-        caption="One outlier among 100,000 normal numbers, in eight bits: what each observer makes of it, and of the "
-        "rest.",
+        caption="One outlier among normal numbers, in eight bits: the range that each observer chose, and the signal "
+        "to noise of all other numbers.",
     )
-    calm = np.delete(numbers, len(numbers) // 2)
-    without = by_observer(calm, {"mse": MeanSquaredErrorObserver}, counted=np.ones(len(calm), bool))
     worst, best = (choose(found, key=lambda name: found[name].rest_db) for choose in (min, max))
     signal = "signal to noise of the rest"
     page.number("rest-worst", found[worst].rest_db, unit="dB", what=f"{signal}, {worst}")
     page.number("rest-best", found[best].rest_db, unit="dB", what=f"{signal}, {best}")
     page.number("rest-error-based", found[ERROR_BASED].rest_db, unit="dB", what=f"{signal}, {ERROR_BASED}")
-    page.number(
-        "no-outlier",
-        without["mse"].rest_db,
-        unit="dB",
-        what=f"signal to noise without the outlier, {ERROR_BASED}",
-    )
-    page.number(
-        "even-levels",
-        normal_optimum(8)[1],
-        unit="dB",
-        modelled=True,
-        what="signal to noise of the best evenly spaced levels on normal numbers, eight bits, by the closed form of "
-        "their error",
-    )
     page.word("best-observer", best, because="it leaves the rest {rest-best}, the most of the five")
     page.word("worst-observer", worst, because="it leaves the rest {rest-worst}, the least of the five")
+
+
+def record_shared(page: Page, found: Mapping[str, Shared]) -> None:
+    """Show how far an outlier's step reaches where a scale is shared by a tensor, a channel and a group."""
+    page.table(
+        "shared",
+        [
+            {
+                "per": PER[per],
+                "reached": each.reached,
+                "predicted": each.predicted_db,
+                "rest": each.rest_db,
+                "bits": each.bits,
+            }
+            for per, each in found.items()
+        ],
+        SHARED,
+        caption="The same numbers as a weight with one outlier, in eight symmetric bits: who shares its step, and the "
+        "signal to noise of all others.",
+    )
 
 
 def record_answers(page: Page, product: Measurement, digits: int) -> None:

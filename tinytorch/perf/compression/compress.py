@@ -150,6 +150,7 @@ class StepReport:
         seconds: of one forward pass of the inputs, in turns with the models of all other steps; None without inputs.
         speedup: time of the original over this one's, above 1 is faster; None without inputs.
         accuracy: paired with the original's on the same examples; None without ``score``.
+        right: which of these examples it gets right; None without ``score``.
     """
 
     step: str
@@ -160,6 +161,7 @@ class StepReport:
     seconds: Measurement | None
     speedup: Measurement | None
     accuracy: PairedAccuracy | None
+    right: npt.NDArray[np.bool_] | None
 
 
 @dataclass(frozen=True)
@@ -301,6 +303,7 @@ def _reports(
                 None if seconds is None else seconds[at],
                 speedup,
                 None if right is None else paired_accuracy(right[0], right[at]),
+                None if right is None else right[at],
             )
         )
     return rows

@@ -44,7 +44,7 @@ from tinytorch.perf.quantization.observers import (
     RangeObserver,
 )
 from tinytorch.perf.quantization.state import load_quantized, save_quantized
-from tinytorch.perf.quantization.tradeoff import accuracy_change, error_ratios, tradeoffs
+from tinytorch.perf.quantization.tradeoff import accuracy_change, tradeoffs
 from tinytorch.perf.quantization.training import fake_quantize, finish_training, prepare_training
 
 __all__ = [
@@ -71,7 +71,6 @@ __all__ = [
     "dequantize_blocks",
     "dequantize_int8",
     "encode",
-    "error_ratios",
     "fake_quantize",
     "finish_training",
     "integer_product",

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from tinytorch import datasets, models
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
@@ -34,9 +31,9 @@ class Tradeoff:
         stored: bytes of its state.
         seconds: of one forward pass of the batch, in turns with those of the other versions.
         speedup: time of the float model over this one's, above 1 is faster.
-        accuracy: on the whole test part, paired with the float model's.
-        output_error: root of the summed squared difference of all logits over that of the float model's.
-        divergence: nats per token, of models that predict tokens: mean over the test sequences.
+        accuracy: on the whole test part, paired with its baseline's.
+        output_error: root of the summed squared difference of all logits over that of its baseline's.
+        divergence: nats per token, of models that predict tokens, from its baseline: mean over the test sequences.
     """
 
     stored: int
@@ -48,16 +45,35 @@ class Tradeoff:
 
 
 def tradeoffs(
-    name: str, model: Module, versions: Mapping[str, Module], batch: int = 64, repeats: int = 15
+    name: str,
+    model: Module,
+    versions: Mapping[str, Module],
+    baselines: Mapping[str, str] | None = None,
+    batch: int = 64,
+    repeats: int = 15,
 ) -> dict[str, Tradeoff]:
     """Return the tradeoff of a float model of the zoo, as `FLOAT`, and of each of its ``versions`` under their names.
 
+    Args:
+        name: which model of the zoo ``model`` is.
+        model: in float.
+        versions: of it, by name.
+        baselines: with which version each of these is compared; with `FLOAT`, those that it does not name. Speedups
+            are all over `FLOAT`.
+        batch: inputs of a forward pass.
+        repeats: timed samples of each version.
+
     Raises:
-        ValueError: if the zoo has no such model, a version is called `FLOAT`, or there is none.
+        ValueError: if the zoo has no such model, a version is called `FLOAT`, there is none, or ``baselines`` names
+            one that there is not.
     """
     if not versions or FLOAT in versions:
         raise ValueError(f"versions must name at least one model, none of them {FLOAT!r}, not {[*versions]}")
     every = {FLOAT: model, **versions}
+    against = {label: (baselines or {}).get(label, FLOAT) for label in every}
+    unknown = {*(baselines or {}), *against.values()} - {*every}
+    if unknown:
+        raise ValueError(f"baselines must name versions, but {sorted(unknown)} are not in {[*every]}")
     seconds = _seconds(every, models.example(name, batch), repeats)
     right = {label: models.correct(each, name) for label, each in every.items()}
     logits = {label: models.held_out_logits(each, name) for label, each in every.items()}
@@ -66,9 +82,9 @@ def tradeoffs(
             stored_bytes(each),
             seconds[label],
             _speedup(seconds, label),
-            paired_accuracy(right[FLOAT], right[label]),
-            relative_error(logits[FLOAT], logits[label]),
-            _divergence(logits[FLOAT], logits[label], name, label),
+            paired_accuracy(right[against[label]], right[label]),
+            relative_error(logits[against[label]], logits[label]),
+            _divergence(logits[against[label]], logits[label], name, label),
         )
         for label, each in every.items()
     }
@@ -117,25 +133,3 @@ def accuracy_change(accuracy: PairedAccuracy, name: str) -> Statistic:
         "p_value": accuracy.p_value,
     }
     return Statistic(name, samples, "points", how, value=accuracy.difference, bounds=accuracy.interval)
-
-
-def error_ratios(model: Module, worse: Module, better: Module, name: str) -> Measurement:
-    """Return, for each test example, how much larger the output error of ``worse`` is than that of ``better``.
-
-    An error is the root of the summed squared difference of an example's logits to those of ``model``.
-
-    Raises:
-        ValueError: if an output of ``better`` is exact, so that nothing can be a multiple of its error.
-    """
-    expected = models.held_out_logits(model, name)
-
-    def errors(candidate: Module) -> npt.NDArray[np.float64]:
-        difference = models.held_out_logits(candidate, name).astype(np.float64) - expected
-        return np.asarray(np.sqrt((difference**2).reshape(len(difference), -1).sum(axis=1)))
-
-    below = errors(better)
-    if not below.all():
-        raise ValueError("better must differ from model on every test example, but some outputs are equal")
-    ratios = errors(worse) / below
-    how = {"samples_are": "examples"}
-    return Measurement(f"output error over output error, {name}", tuple(ratios.tolist()), "", how)
