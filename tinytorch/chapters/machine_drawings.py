@@ -46,21 +46,15 @@ def turns_and_blocks() -> Drawing:
     """Return two orders in which two versions meet a slow moment, and the blocks in which samples are taken."""
     drawing = Drawing(322)
     cell, left = 32.0, 70.0
-    slow = (left + 6 * cell, 6 * cell)
-    drawing.box(slow[0], 28, 4 * cell, 140, color="waiting", dashed=True)
-    drawing.text(slow[0] + 2 * cell, 18, "a slow moment")
+    slow = left + 6 * cell
+    drawing.box(slow, 28, 4 * cell, 140, color="waiting", dashed=True)
+    drawing.text(slow + 2 * cell, 18, "a slow moment")
     orders = (("in a row", 44.0, "AAAAAABBBBBB"), ("in turns", 134.0, "ABBABAABABBA"))
     for name, y, order in orders:
         drawing.text(left - 6, y + 22, name, anchor="end")
-        drawing.cells(
-            left,
-            y,
-            1,
-            12,
-            cell,
-            color=lambda _, at, order=order: "forward" if order[at] == "A" else "backward",
-            label=lambda _, at, order=order: order[at],
-        )
+        for at, version in enumerate(order):
+            color = "forward" if version == "A" else "backward"
+            drawing.box(left + at * cell, y, cell, cell, version, color=color)
     drawing.text(left, 96, "hits B: it looks slow", anchor="start")
     for pair in range(6):
         drawing.brace((left + 2 * pair * cell + 3, 170), (left + 2 * (pair + 1) * cell - 3, 170), "")
