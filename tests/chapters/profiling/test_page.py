@@ -43,5 +43,5 @@ def test_the_table_has_every_instrument() -> None:
 @pytest.mark.parametrize(("calls", "used"), [row for row in rows() if row[1] != "here"])
 def test_an_instrument_is_used_where_the_table_says(calls: str, used: str) -> None:
     name = names_in(calls)[-1] if calls.startswith("`Profiler()") else names_in(calls)[0]
-    for chapter in re.findall(r"\{ref\}`(\w+)`", used):
+    for chapter in re.findall(r"\{ref\}`\w+ <(\w+)>`", used):
         assert re.search(rf"\b{name}\b", code_of(chapter)), f"{chapter} does not use {name}"

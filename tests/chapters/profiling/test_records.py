@@ -290,6 +290,7 @@ def test_architectures_are_in_order_if_they_are_at_every_size(cnn: float, verdic
 
     found = made(lambda page: chapter.record_architectures(page, {64: at(2e-3), 256: at(2e-3), 1024: at(cnn)}))
     assert found["architecture-order"]["verdict"] == verdict
+    assert found["transformer-growth"]["value"] == pytest.approx(1)
     assert found["cnn-over-mlp-1024"]["value"] == pytest.approx(cnn / 1e-3)
     assert len(found["architecture-order"]["numbers"]) == 6
     # 24 n d² + 4 n² d at 1,024 positions over 256, 32 wide.
@@ -384,7 +385,8 @@ def test_a_decision_is_worked_out_from_two_batches_and_a_rate() -> None:
     placed = made_place("forward", 10**6, 10**6, 0.9)
     forward = {"latency": placed.seconds, "verdict": placed.verdict}
     peaks = {2: 2 * mebi, 4: 3 * mebi, 8: 6 * mebi}
-    found = made(lambda page: chapter.record_decision(page, forward, peaks, noisy(1000, "items/s"), noisy(0.25, "s")))
+    seconds = {64: {"gpt": noisy(0.064, "s")}, 256: {"gpt": noisy(0.25, "s")}}
+    found = made(lambda page: chapter.record_decision(page, forward, peaks, seconds))
     assert found["case-bound"]["word"] == "memory-bound"
     assert found["case-each"]["value"] == mebi / 2
     assert found["case-predicted"]["value"] == 5 * mebi

@@ -511,6 +511,10 @@ def record_architectures(page: Page, grown: Mapping[int, Grown]) -> None:
     counts = list(grown)
     last, before = grown[counts[-1]], grown[counts[-2]]
     names = {"mlp": "MLP", "cnn": "CNN", "transformer": "Transformer"}
+    timed = {
+        name: quotient(last.seconds[name], before.seconds[name], f"growth of the time, {label}")
+        for name, label in names.items()
+    }
     page.table(
         "architectures",
         [
@@ -518,7 +522,7 @@ def record_architectures(page: Page, grown: Mapping[int, Grown]) -> None:
                 "model": label,
                 **{str(count): grown[count].seconds[name] for count in counts},
                 "counted": last.flops[name] / before.flops[name],
-                "timed": quotient(last.seconds[name], before.seconds[name], f"growth of the time, {label}"),
+                "timed": timed[name],
             }
             for name, label in names.items()
         ],
@@ -531,6 +535,7 @@ def record_architectures(page: Page, grown: Mapping[int, Grown]) -> None:
         caption="A forward pass of three small models on one input, as the input grows fourfold twice. The last two "
         "columns say by which factor the last step multiplies arithmetic and time.",
     )
+    page.number("transformer-growth", timed["transformer"])
     width, length = TRANSFORMER_WIDTH, counts[-2]
     page.number(
         "block-fourfold",
@@ -776,7 +781,10 @@ def record_throughput(page: Page, seconds: Mapping[int, Mapping[str, Measurement
 
 
 def record_decision(
-    page: Page, forward: Mapping[str, Any], peaks: Mapping[int, int], rate: Measurement, latency: Measurement
+    page: Page,
+    forward: Mapping[str, Any],
+    peaks: Mapping[int, int],
+    seconds: Mapping[int, Mapping[str, Measurement]],
 ) -> None:
     """Record the worked case: from a profile of the GPT to a verdict, the batch that fits, the wait and the bill.
 
@@ -784,8 +792,7 @@ def record_decision(
         page: that records.
         forward: what `Profiler.profile_forward_pass` says of it in a batch of 64.
         peaks: most bytes of a forward pass by batch, of which the first two predict the third.
-        rate: its throughput in a batch of 64.
-        latency: seconds of a pass of the largest batch that was timed.
+        seconds: of a pass by batch and by model; a batch of 64 gives the bill, one of 256 the wait.
     """
     (small, low), (middle, high), (large, most) = peaks.items()
     each = (high - low) / (middle - small)
@@ -810,9 +817,9 @@ def record_decision(
     page.number(
         "case-fits", fits, unit="sequences", what="largest batch that fits into a device's memory", modelled=True
     )
-    bill = rate.per(CASE_SEQUENCES, "s", "time of one core for a million sequences")
+    bill = seconds[64]["gpt"].scaled(CASE_SEQUENCES / 64, name="time of one core for a million sequences")
     page.number("case-bill", bill)
-    page.number("case-wait", latency)
+    page.number("case-wait", seconds[256]["gpt"])
 
 
 def record_answers(
