@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tinytorch.chapters import in_pytorch
-from tinytorch.perf.engines import NotMeasured, snippets
+from tinytorch.perf.engines import NotMeasured
 from tinytorch.report import Page
 from tinytorch.report.records import ABSENT
 
@@ -13,13 +13,6 @@ from tinytorch.report.records import ABSENT
 def greet() -> None:
     """Print two lines."""
     print("one\ntwo")
-
-
-def test_a_snippet_prints_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snippets, "missing", lambda name: None)
-    assert snippets.printed_by(greet) == "one\ntwo\n"
-    with pytest.raises(ValueError, match="snippet must be a function at the top level"):
-        snippets.printed_by(lambda: None)
 
 
 def test_what_was_printed_is_shown_and_counted(

@@ -36,6 +36,13 @@ def test_memory_of_a_step_holds_what_the_model_and_adamw_hold() -> None:
     assert found.highest["optimizer"] == 2 * parameters
 
 
+def test_activations_are_less_than_half_of_the_mlp_and_more_of_the_gpt_as_the_page_says() -> None:
+    for name, most in (("mlp", False), ("gpt", True)):
+        highest = studies.training_memory(name, batch=64).highest
+        kept = sum(highest[what] for what in ("parameters", "gradients", "optimizer"))
+        assert (highest["activations"] > kept) == most
+
+
 def test_first_calls_come_from_as_many_processes_as_asked() -> None:
     calls = first_calls("mlp", batch=1, calls=4, processes=2)
     assert [call.n for call in calls] == [2, 2, 2, 2]

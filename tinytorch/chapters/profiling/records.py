@@ -726,7 +726,8 @@ def _memory_timeline(found: MemoryProfile) -> Figure:
         below = below + layer
     ax.set_xlabel("operation of the step (count)")
     ax.set_ylabel("memory (MiB)")
-    ax.legend(loc="upper right")
+    ax.set_ylim(top=1.35 * float(below.max()))
+    ax.legend(loc="upper center", ncols=2)
     return figure
 
 
@@ -769,7 +770,8 @@ def record_throughput(page: Page, seconds: Mapping[int, Mapping[str, Measurement
     ax.set_yscale("log")
     ax.set_xticks(batches, [str(b) for b in batches])
     ax.set_xlabel("batch (examples)")
-    ax.legend()
+    ax.set_ylim(bottom=0.05 * min(one.per(batch, "").median for batch in batches for one in seconds[batch].values()))
+    ax.legend(loc="lower right", ncols=3)
     page.figure(
         "throughput",
         figure,
