@@ -174,7 +174,7 @@ def busiest_fifth(
                 spent = sorted((event.self_ns for event in profile.events), reverse=True)
                 samples.append(sum(spent[: -(-len(spent) // 5)]) / sum(spent))
             taken = Measurement(f"share of the busiest fifth of calls, {name}", tuple(samples), "%", one_by_one(began))
-            found[name] = as_repeated(taken, is_share=True)
+            found[name] = as_repeated(taken)
     return found
 
 
