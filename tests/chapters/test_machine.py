@@ -49,19 +49,17 @@ def test_on_every_machine_the_text_finds_what_it_names(one: Ceilings, several: C
 
 def test_on_one_core_nothing_is_said_of_a_second() -> None:
     made = records(ONE, None)
-    for key in ("cores", "cores-arithmetic", "cores-bandwidth", "second-core"):
+    for key in ("cores", "cores-arithmetic", "cores-bandwidth"):
         assert made[key]["kind"] == "absent"
         assert "one core only" in made[key]["reason"]
     assert [column["key"] for column in made["peaks"]["columns"]] == ["what", "one"]
 
 
-@pytest.mark.parametrize(
-    ("peak", "bandwidth", "verdict"), [(2.0, 2.0, "supported"), (2.0, 1.1, "refuted"), (1.0, 2.0, "refuted")]
-)
-def test_two_cores_double_speed_only_if_both_ceilings_do(peak: float, bandwidth: float, verdict: str) -> None:
-    fast = replace(ONE.levels[-1], read=ONE.levels[-1].read.scaled(bandwidth))
-    two = replace(TWO, fp32_peak=ONE.fp32_peak.scaled(peak), levels=(*ONE.levels[:-1], fast))
-    assert records(ONE, two)["second-core"]["verdict"] == verdict
+def test_all_cores_stand_over_one() -> None:
+    fast = replace(ONE.levels[-1], read=ONE.levels[-1].read.scaled(1.25))
+    made = records(ONE, replace(TWO, fp32_peak=ONE.fp32_peak.scaled(2), levels=(*ONE.levels[:-1], fast)))
+    assert made["cores-arithmetic"]["value"] == pytest.approx(2)
+    assert made["cores-bandwidth"]["value"] == pytest.approx(1.25)
 
 
 def test_a_peak_over_a_peak_has_the_uncertainty_of_both() -> None:
@@ -121,6 +119,7 @@ def test_a_cache_that_its_bandwidth_does_not_tell_is_judged_by_its_latency_or_no
     made = records(replace(ONE, levels=(ONE.levels[0], untold, *ONE.levels[2:])), TWO)
     claim = made["caches-are-yours"]
     assert claim["verdict"] == verdict
+    assert claim["quote"].split(", ")[0].startswith("L1: ")
     assert ("L2 could not be told from the next level." in claim["evidence"]) == (walk is None)
     assert ("capacity-l2" in made) == (walk is not None)
     told = {row["name"]: row["told"] for row in made["levels"]["rows"]}
@@ -198,10 +197,10 @@ def fresh(large: float, noise: float = 1.001) -> dict[str, Json]:
     return made(record)
 
 
-@pytest.mark.parametrize(("ratio", "verdict"), [(3.0, "refuted"), (1.0, "supported"), (0.3, "cannot tell here")])
-def test_fresh_memory_is_free_only_if_the_large_sum_takes_as_long(ratio: float, verdict: str) -> None:
+@pytest.mark.parametrize(("ratio", "word"), [(3.0, "faster"), (1.0, "equivalent"), (0.3, "slower")])
+def test_writing_into_what_is_there_is_compared_with_a_new_array(ratio: float, word: str) -> None:
     found = fresh(ratio)
-    assert found["fresh-is-free"]["verdict"] == verdict
+    assert word in found["fresh-large-verdict"]["word"]
     assert found["fresh-large"]["value"] == pytest.approx(ratio, rel=0.01)
     assert found["fresh-large-faults"]["value"] == 7.5 * ratio
     assert [row["size"]["value"] for row in found["fresh"]["rows"]] == [400, 4000]
@@ -215,8 +214,7 @@ def ratios(last: float) -> dict[str, Measurement]:
 
 def test_fresh_memory_is_judged_as_the_page_says_of_the_comparison() -> None:
     """A ratio that the page's noise hides decides nothing, whatever its interval says."""
-    found = fresh(1.2, noise=1.5)
-    assert found["fresh-large-verdict"]["word"] == found["fresh-is-free"]["verdict"] == "cannot tell here"
+    assert fresh(1.2, noise=1.5)["fresh-large-verdict"]["word"] == "cannot tell here"
 
 
 @pytest.mark.parametrize(("last", "word"), [(1.0, "none of them can be told from 1"), (1.2, "not all of them are 1")])

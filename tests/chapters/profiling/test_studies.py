@@ -5,7 +5,7 @@ import pytest
 
 from tinytorch import models
 from tinytorch.chapters.profiling import studies
-from tinytorch.chapters.profiling.first_calls import cold_start_ratio, first_calls, steady_state
+from tinytorch.chapters.profiling.first_calls import first_calls, over_steady_state, steady_state
 from tinytorch.perf.measuring import Measurement
 
 
@@ -36,6 +36,13 @@ def test_memory_of_a_step_holds_what_the_model_and_adamw_hold() -> None:
     assert found.highest["optimizer"] == 2 * parameters
 
 
+def test_activations_are_less_than_half_of_the_mlp_and_more_of_the_gpt_as_the_page_says() -> None:
+    for name, most in (("mlp", False), ("gpt", True)):
+        highest = studies.training_memory(name, batch=64).highest
+        kept = sum(highest[what] for what in ("parameters", "gradients", "optimizer"))
+        assert (highest["activations"] > kept) == most
+
+
 def test_first_calls_come_from_as_many_processes_as_asked() -> None:
     calls = first_calls("mlp", batch=1, calls=4, processes=2)
     assert [call.n for call in calls] == [2, 2, 2, 2]
@@ -49,7 +56,10 @@ def test_first_calls_come_from_as_many_processes_as_asked() -> None:
 def test_settled_calls_are_medians_within_a_process() -> None:
     calls = [Measurement(f"call {i}", (first, first / 10), "s") for i, first in enumerate((30.0, 3.0, 1.0, 2.0))]
     assert steady_state(calls, first=1).samples == pytest.approx((2.0, 0.2))
-    assert cold_start_ratio(calls, first=1).samples == pytest.approx((15.0, 15.0))
+    assert over_steady_state(calls, 1, 1, first=1).samples == pytest.approx((15.0, 15.0))
+    assert over_steady_state(calls, 2, 4, first=1).samples == pytest.approx((1.0, 1.0))
+    with pytest.raises(ValueError, match="begin and end must be calls from 1 to 4, not 3 and 5"):
+        over_steady_state(calls, 3, 5, first=1)
     with pytest.raises(ValueError, match="first"):
         steady_state(calls, first=4)
 
@@ -76,3 +86,36 @@ def test_between_the_ops_of_one_sequence_and_of_many_passes_some_of_the_time() -
     found = studies.between_ops(models.gpt().eval())
     assert set(found) == {1, 64}
     assert all(0 < share.median < 1 for share in found.values())
+
+
+def test_architectures_count_what_their_layers_do() -> None:
+    """By hand, in multiply-accumulates: layer by layer, and a block of 12 d² N + 2 N² d between its ends."""
+    grown = studies.growing_inputs([4, 8])
+    assert list(grown) == [16, 64]
+    for n, found in grown.items():
+        macs = {
+            "mlp": 128 * n + 1280,
+            "cnn": 9 * 16 * 17 * n + 160 * n,
+            "transformer": 12 * 32**2 * n + 2 * 32 * n**2 + (32 + 320) * n,
+        }
+        assert found.flops == {name: 2 * count for name, count in macs.items()}
+        assert all(seconds.median > 0 for seconds in found.seconds.values())
+
+
+def test_the_busiest_fifth_is_the_largest_of_five_calls() -> None:
+    """An MLP makes six calls, two of which are the fifth rounded up: more than a third and less than all."""
+    found = studies.busiest_fifth({"mlp": models.mlp().eval()}, {"mlp": models.example("mlp", batch=64)}, repeats=3)
+    assert all(2 / 6 <= share < 1 for share in found["mlp"].samples)
+
+
+def test_memory_of_inference_holds_the_parameters_and_grows_with_the_batch() -> None:
+    found = studies.inference_memory("mlp", [64, 256])
+    parameters = sum(parameter.nbytes for parameter in models.mlp().parameters())
+    hidden = 4 * (256 + 64)  # one input and the widest output of each example are alive at one moment
+    assert found[64] >= parameters + 64 * hidden
+    assert found[256] - found[64] >= (256 - 64) * hidden
+
+
+def test_attention_has_a_part_of_a_training_step() -> None:
+    share = studies.attention_of_training(length=16, repeats=1)
+    assert 0.1 < share.median < 0.9

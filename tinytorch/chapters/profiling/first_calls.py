@@ -53,10 +53,20 @@ def steady_state(calls: list[Measurement], first: int = 20) -> Measurement:
     return Measurement(f"calls {first + 1} to {len(calls)}", tuple(medians), "s", calls[-1].how)
 
 
-def cold_start_ratio(calls: list[Measurement], first: int = 20) -> Measurement:
-    """Return, for each process, how many times as long as its `steady_state` calls its first call took."""
-    quotients = np.divide(calls[0].samples, steady_state(calls, first).samples)
-    return Measurement("first call over settled calls", tuple(quotients), "", calls[0].how)
+def over_steady_state(calls: list[Measurement], begin: int, end: int, first: int = 20) -> Measurement:
+    """Return, for each process, how many times as long as its `steady_state` its calls ``begin`` to ``end`` took.
+
+    Of more than one call it is their median, in each process; the first call is number 1.
+
+    Raises:
+        ValueError: if ``begin`` to ``end`` are no calls, or there are none after the ``first``.
+    """
+    if not 1 <= begin <= end <= len(calls):
+        raise ValueError(f"begin and end must be calls from 1 to {len(calls)}, not {begin} and {end}")
+    taken = np.median([call.samples for call in calls[begin - 1 : end]], axis=0)
+    quotients = np.divide(taken, steady_state(calls, first).samples)
+    which = f"call {begin}" if begin == end else f"calls {begin} to {end}"
+    return Measurement(f"{which} over settled calls", tuple(quotients), "", calls[begin - 1].how)
 
 
 def _timed_calls(name: str, batch: int, calls: int) -> list[float]:

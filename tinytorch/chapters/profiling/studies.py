@@ -11,16 +11,31 @@ from typing import Any
 import numpy as np
 
 from tinytorch import models
+from tinytorch.core.activations import ReLU
 from tinytorch.core.dispatch import no_grad
-from tinytorch.core.module import Module
+from tinytorch.core.layers import Flatten, Linear
+from tinytorch.core.module import Module, Sequential
 from tinytorch.core.optimizers import AdamW
+from tinytorch.core.spatial import Conv2d
+from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import train_step
+from tinytorch.core.transformers import TransformerBlock
 from tinytorch.perf.events.array_life import MemoryProfile, recording_memory
 from tinytorch.perf.events.stream import Event
-from tinytorch.perf.measuring import Measurement, collector_off
+from tinytorch.perf.measuring import Measurement, collector_off, interleave
 from tinytorch.perf.measuring.repeats import as_repeated
 from tinytorch.perf.profiling.passes import count_flops, count_parameters
-from tinytorch.perf.profiling.shares import WARM_RUNS, cpu_and_wall, one_by_one, shares, time_between_ops
+from tinytorch.perf.profiling.shares import (
+    WARM_RUNS,
+    cpu_and_wall,
+    one_by_one,
+    recordings,
+    shares,
+    time_between_ops,
+)
+
+#: Width of the transformer of `architectures`, and of the hidden layer of its MLP.
+TRANSFORMER_WIDTH, MLP_WIDTH = 32, 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +140,102 @@ def training_memory(name: str, batch: int) -> MemoryProfile:
     with recording_memory(model, optimizer) as memory:
         train_step(model, inputs, targets, loss, optimizer)
     return memory.profile
+
+
+def inference_memory(name: str, batches: Sequence[int]) -> dict[int, int]:
+    """Return, by batch, the most bytes that stood at one moment of a forward pass of a trained model, no gradients.
+
+    Parameters and the input count with it; each batch runs once before the run that is recorded.
+    """
+    model, found = models.trained(name), {}
+    with no_grad():
+        for batch in batches:
+            inputs = models.example(name, batch)
+            model(inputs)
+            with recording_memory(model) as memory:
+                model(inputs)
+            found[batch] = memory.profile.peak
+    return found
+
+
+def busiest_fifth(
+    trained: Mapping[str, Module], inputs: Mapping[str, Any], repeats: int = 15
+) -> dict[str, Measurement]:
+    """Return, for each model, the share of the ops' time that the busiest fifth of its calls of ops take.
+
+    A fifth of a number of calls that five does not divide is rounded up. Each run of ``repeats`` is one sample.
+    """
+    found = {}
+    with no_grad():
+        for name, model in trained.items():
+            began = cpu_and_wall()
+            samples = []
+            for profile in recordings(partial(model, inputs[name]), repeats):
+                spent = sorted((event.self_ns for event in profile.events), reverse=True)
+                samples.append(sum(spent[: -(-len(spent) // 5)]) / sum(spent))
+            taken = Measurement(f"share of the busiest fifth of calls, {name}", tuple(samples), "%", one_by_one(began))
+            found[name] = as_repeated(taken)
+    return found
+
+
+def architectures(side: int) -> dict[str, tuple[Module, Tensor]]:
+    """Return an MLP, a CNN and a transformer, untrained, each with an input of ``side`` x ``side`` numbers.
+
+    The MLP has one hidden layer, the CNN two convolutions. To the transformer each number is a position: a linear layer
+    widens it, and one block follows.
+    """
+    count, draw = side * side, np.random.default_rng(0)
+    image = Tensor(draw.standard_normal((1, 1, side, side), np.float32))
+    mlp = Sequential(Flatten(), Linear(count, MLP_WIDTH, seed=0), ReLU(), Linear(MLP_WIDTH, 10, seed=0))
+    cnn = Sequential(
+        Conv2d(1, 16, 3, padding=1, seed=0),
+        ReLU(),
+        Conv2d(16, 16, 3, padding=1, seed=0),
+        ReLU(),
+        Flatten(),
+        Linear(16 * count, 10, seed=0),
+    )
+    transformer = Sequential(
+        Linear(1, TRANSFORMER_WIDTH, seed=0),
+        TransformerBlock(TRANSFORMER_WIDTH, 4, seed=0),
+        Linear(TRANSFORMER_WIDTH, 10, seed=0),
+    )
+    positions = Tensor(image.data.reshape(1, count, 1))
+    made = {"mlp": (mlp, image), "cnn": (cnn, image), "transformer": (transformer, positions)}
+    return {name: (model.eval(), inputs) for name, (model, inputs) in made.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """Three architectures on an input of one size: FLOPs and seconds of a forward pass, by name, taken in turns."""
+
+    flops: Mapping[str, int]
+    seconds: Mapping[str, Measurement]
+
+
+def growing_inputs(sides: Sequence[int]) -> dict[int, Grown]:
+    """Return, by the count of numbers in the input, what `architectures` of these sides cost."""
+    found = {}
+    for side in sides:
+        made = architectures(side)
+        flops = {name: count_flops(model, inputs.shape) for name, (model, inputs) in made.items()}
+        with no_grad():
+            seconds = interleave({name: partial(model, inputs) for name, (model, inputs) in made.items()})
+        found[side * side] = Grown(flops, seconds)
+    return found
+
+
+def attention_of_training(length: int, repeats: int = 6) -> Measurement:
+    """Return the share of attention, projections included, in the time of ops of a training step.
+
+    The step is forward and backward of one block of BERT-base's size, 768 wide with 12 heads, on one sequence.
+    """
+    block = TransformerBlock(768, 12, seed=0)
+    inputs = Tensor(np.ones((1, length, 768), np.float32), requires_grad=True)
+    found = shares(
+        lambda: block(inputs).sum().backward(), {"module": lambda e: ".attention" in e.path}, repeats=repeats
+    )
+    return found["module"]
 
 
 def spread_of_means_over_medians(samples: Sequence[float], block: int = 20, groups: int = 15) -> Measurement:

@@ -1,0 +1,24 @@
+"""A snippet for another engine: it runs in a fresh process, by its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from tinytorch.perf.engines import NotMeasured, snippets
+
+
+def greet() -> None:
+    """Print two lines."""
+    print("one\ntwo")
+
+
+def test_a_snippet_prints_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snippets, "missing", lambda name: None)
+    assert snippets.printed_by(greet) == "one\ntwo\n"
+    with pytest.raises(ValueError, match="snippet must be a function at the top level"):
+        snippets.printed_by(lambda: None)
+
+
+def test_without_the_engine_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snippets, "missing", lambda name: NotMeasured(f"{name} is not here"))
+    assert snippets.printed_by(greet) == NotMeasured("PyTorch eager is not here")
