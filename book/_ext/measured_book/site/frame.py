@@ -24,6 +24,7 @@ from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
 from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.report.colors import ON_DARK
 
 LOGGER = logging.getLogger(__name__)
 THEME = "measured"
@@ -122,11 +123,21 @@ def _also_without_script(css: str) -> str:
     return f"{css}\n@media screen and (prefers-color-scheme: dark) {{\n{rules}\n}}\n"
 
 
+def _drawings_on_dark() -> str:
+    """Return the rules that give the colours of drawings their other shade on dark pages; paper is light."""
+    return "\n".join(
+        f'{_DARK} .measured-figure [{what}="{light}"] {{ {what}: {dark} }}'
+        for light, dark in ON_DARK.items()
+        for what in ("fill", "stroke")
+    )
+
+
 def stylesheet(folder: Path) -> str:
     """Return the book's style sheet, whose parts are in ``folder``."""
     parts = {name: (folder / f"{name}.css").read_text("utf-8") for name in STYLE_PARTS}
     light, dark = CODE_STYLES
     parts["code"] += _also_without_script(_pygments(light, "") + "\n" + _pygments(dark, f"{_DARK} "))
+    parts["figures"] += f"@media screen {{\n{_also_without_script(_drawings_on_dark())}}}\n"
     parts["tokens"] = _also_without_script(parts["tokens"])
     return "\n".join(_shortened(text) for text in parts.values()) + "\n"
 
