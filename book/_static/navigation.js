@@ -1,4 +1,4 @@
-// Marks the section that is being read in the page's contents, closes menus behind links, and finds the search.
+// Marks the section that is being read and the chapters that were, closes menus behind links, and finds the search.
 "use strict";
 
 {
@@ -24,15 +24,43 @@
     if (sections.length) addEventListener("scroll", later, { passive: true });
   };
 
+  /** A browser may keep nothing for a page; then nothing is marked. */
+  const readPages = (added) => {
+    try {
+      const read = new Set(JSON.parse(localStorage.getItem("book-read") ?? "[]"));
+      if (added && !read.has(added)) localStorage.setItem("book-read", JSON.stringify([...read.add(added)]));
+      return read;
+    } catch {
+      return new Set();
+    }
+  };
+
+  /** Marks the chapters whose end was on the screen once. */
+  const markRead = () => {
+    const links = [...document.querySelectorAll(".bd-sidebar-primary li a:not(.unnumbered)")];
+    const mark = (read) => {
+      for (const link of links) link.classList.toggle("read", read.has(link.pathname));
+    };
+    mark(readPages());
+    const end = document.querySelector(".prev-next-footer");
+    if (!end || !links.some((link) => link.getAttribute("aria-current"))) return;
+    new IntersectionObserver((seen, observer) => {
+      if (!seen.some((one) => one.isIntersecting)) return;
+      observer.disconnect();
+      mark(readPages(location.pathname));
+    }).observe(end);
+  };
+
   document.addEventListener("DOMContentLoaded", () => {
     markSections();
+    markRead();
     document.getElementById("page-contents")?.addEventListener("click", (event) => {
       const menu = event.currentTarget;
       if (event.target.closest("a") && menu.matches(":popover-open")) menu.hidePopover();
     });
     addEventListener("keydown", (event) => {
       const field = document.querySelector("input[name='q']");
-      if (event.key !== "k" || !event.ctrlKey || event.altKey || !field) return;
+      if (event.key !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey || !field) return;
       event.preventDefault();
       if (field.offsetParent) field.focus();
       else document.querySelector("a.open-search")?.click();

@@ -19,6 +19,7 @@ from measured_book.execution.parts import parts_of
 from measured_book.execution.runs import CellRun, PageRun
 from measured_book.notebooks.downloads import figure_path
 from measured_book.pages.elements import LateHtml
+from measured_book.pages.numbering import named, page_numbers
 from measured_book.records.card import time_html
 from measured_book.records.store import PageRecords
 from measured_book.state import reading_order, state_of
@@ -52,12 +53,17 @@ _NONE = (
 )
 
 
-def _item(page: PageRecords, key: str, caption: str, kind: str, address: str, up: str) -> str:
-    link = f'<a href="{escape(address)}#{kind}-{key}">{escape(caption)}</a>'
+def _item(page: PageRecords, key: str, said: str, kind: str, address: str, up: str) -> str:
+    link = f'<a href="{escape(address)}#{kind}-{key}">{escape(said)}</a>'
     if kind != "figure":
         return f"<li>{link}</li>"
     drawing = f'<a href="{escape(up + figure_path(page.docname, key))}" download aria-label="SVG of {key}">SVG</a>'
     return f"<li>{link} ({drawing})</li>"
+
+
+def _said(record: Json, number: str | None, kind: str) -> str:
+    """Return a caption with its number, if the page shows what it is of."""
+    return f"{named(kind, number)}: {record['caption']}" if number else str(record["caption"])
 
 
 class Listing(LateHtml):
@@ -77,7 +83,11 @@ class Listing(LateHtml):
             count += len(records)
             address = app.builder.get_relative_uri(docname, page.docname)
             title = app.env.titles[page.docname].astext()
-            items = "\n".join(_item(page, r["key"], r["caption"], kind, address, up) for r in records)
+            numbers = page_numbers(app.env, page.docname)
+            items = "\n".join(
+                _item(page, r["key"], _said(r, numbers.get(f"{kind}-{r['key']}"), kind), kind, address, up)
+                for r in records
+            )
             parts.append(
                 f'<p class="listing-page"><a href="{escape(address)}">{escape(title)}</a></p>\n<ul>\n{items}\n</ul>'
             )

@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import shutil
+from html import escape
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,7 +45,10 @@ SCRIPTS_FOR = {
     "tables.js": 'class="sortable',
     "figures.js": "measured-figure",
     "code.js": 'class="highlight',
+    "details.js": "popovertarget=",
 }
+#: Sections behind a chapter's text, which the contents set apart.
+END_MATTER = ("Questions", "Exercises", "Further reading", "What comes next", "How this was measured")
 SCRIPT_FOR_ALL = "navigation.js"
 #: What the page of the search needs, in this order. All but the first are Sphinx's.
 SEARCH_SCRIPTS = (
@@ -75,12 +79,20 @@ def choose_theme(_: Sphinx, config: Config) -> None:
 
 
 def contents_html(app: Sphinx, docname: str) -> str:
-    """Return a list of links to the sections of the page; empty for one without sections."""
+    """Return links to the sections of the page, in two levels; empty for one without sections."""
     contents = cast(nodes.bullet_list | None, TocTree(app.env).get_toc_for(docname, app.builder))
     if contents is not None and len(contents) == 1:  # the page's title, above its sections
         contents = next(iter(contents.findall(nodes.bullet_list, include_self=False)), None)
+    if contents is None:
+        return ""
+    for item in contents.children:
+        if item.astext().partition("\n")[0].strip() in END_MATTER and isinstance(item, nodes.Element):
+            item["classes"] = ["end-matter"]
+        for deeper in list(item.findall(nodes.bullet_list)):
+            if isinstance(deeper.parent, nodes.list_item) and deeper.parent is not item:
+                deeper.parent.remove(deeper)
     builder = cast(StandaloneHTMLBuilder, app.builder)
-    return "" if contents is None else str(builder.render_partial(contents)["fragment"])
+    return str(builder.render_partial(contents)["fragment"])
 
 
 def add_frame(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
@@ -94,9 +106,26 @@ def add_frame(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctr
 
 
 def visit_table(self: HTML5Translator, node: nodes.table) -> None:
-    """Begin a table in a box, in which it scrolls when it is wider than the page."""
-    self.body.append('<div class="scrolled-table">')
+    """Begin a table in a box, in which it scrolls when it is wider than the page; a phone stacks three columns."""
+    head = next(iter(node.findall(nodes.thead)), None)
+    names = [] if head is None else [entry.astext() for entry in head.findall(nodes.entry)]
+    for row in next(iter(node.findall(nodes.tbody))).findall(nodes.row):
+        for name, entry in zip(names, row.findall(nodes.entry), strict=False):
+            entry["label"] = name
+    self.body.append(f'<div class="scrolled-table{" stack" if len(names) > 2 else ""}">')
     HTML5Translator.visit_table(self, node)
+
+
+def visit_entry(self: HTML5Translator, node: nodes.entry) -> None:
+    """Begin a cell, which knows the name of its column: it stands beside it where rows are stacked."""
+    HTML5Translator.visit_entry(self, node)
+    if label := node.get("label"):
+        self.body[-1] = self.body[-1].replace("<td", f'<td data-label="{escape(label)}"', 1)
+
+
+def depart_entry(self: HTML5Translator, node: nodes.entry) -> None:
+    """End a cell."""
+    HTML5Translator.depart_entry(self, node)
 
 
 def depart_table(self: HTML5Translator, node: nodes.table) -> None:
@@ -222,6 +251,7 @@ def setup(app: Sphinx) -> None:
     """Register the theme and connect to the events of a build."""
     app.add_html_theme(THEME, str(Path(app.srcdir, THEME_FOLDER)))
     app.add_node(nodes.table, override=True, html=(visit_table, depart_table))
+    app.add_node(nodes.entry, override=True, html=(visit_entry, depart_entry))
     app.add_config_value("site_digest", "", "html", str)
     app.connect("config-inited", choose_theme)
     app.connect("config-inited", prepare)
