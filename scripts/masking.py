@@ -204,24 +204,3 @@ def mask_notebook(text: str) -> Masked:
         else:
             cell["source"] = MASK
     return Masked(json.dumps(content, indent=1), set())
-
-
-def mask_search_index(text: str, words: set[str]) -> Masked:
-    """Return Sphinx's index for searching without the words in ``words`` and without numbers.
-
-    Raises:
-        ValueError: if the text is no such index.
-    """
-    found = _SEARCH_INDEX.match(text)
-    if found is None:
-        raise ValueError("the index for searching must be one call of Search.setIndex")
-    content = json.loads(found[1])
-    known = {word.lower() for word in words}
-    for part in ("terms", "titleterms"):
-        content[part] = {
-            term: pages
-            for term, pages in content[part].items()
-            # Words stand there as their stem: "measur" for "measured".
-            if not re.search(r"\d", term) and not any(word.startswith(term.lower()[:-1]) for word in known)
-        }
-    return Masked(json.dumps(content, indent=0), set())

@@ -87,8 +87,9 @@
       button.type = "button";
       button.className = "cell-number";
       button.tabIndex = -1;
-      button.append(...cell.childNodes);
-      cell.append(button);
+      // Not the interval, which may stand on a line of its own.
+      button.append(...[...cell.childNodes].filter((part) => !part.classList?.contains("spread")));
+      cell.prepend(button);
       cell.removeAttribute("title");
       const fill = () => {
         if (current !== watched && shared.matches(":popover-open")) shared.hidePopover(); // it stands beside another

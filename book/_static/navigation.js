@@ -51,7 +51,25 @@
     }).observe(end);
   };
 
+  /** Marks the words that a search came with, where the browser can without changing the page. */
+  const highlightFound = () => {
+    const words = (new URLSearchParams(location.search).get("highlight") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+    if (!words.length || !globalThis.CSS?.highlights) return;
+    const texts = document.createTreeWalker(document.querySelector("article"), NodeFilter.SHOW_TEXT);
+    const ranges = [];
+    while (texts.nextNode())
+      for (const part of texts.currentNode.data.matchAll(/[\p{L}\p{N}_]+/gu)) {
+        if (!words.some((word) => part[0].toLowerCase().startsWith(word))) continue;
+        const range = new Range();
+        range.setStart(texts.currentNode, part.index);
+        range.setEnd(texts.currentNode, part.index + part[0].length);
+        ranges.push(range);
+      }
+    CSS.highlights.set("found", new Highlight(...ranges));
+  };
+
   document.addEventListener("DOMContentLoaded", () => {
+    highlightFound();
     markSections();
     markRead();
     document.getElementById("page-contents")?.addEventListener("click", (event) => {

@@ -500,6 +500,7 @@ def _thin_ticks(ax: Axes, axis: Axis, *, level: bool) -> None:
         _figure_of(ax).draw_without_rendering()
         low, high = sorted(axis.get_view_interval())
         ticks = [t for t in axis.get_major_ticks() if low <= t.get_loc() <= high and t.label1.get_text()]
+        ticks = [tick for tick in ticks if tick.label1.get_visible()]  # of shared axes those at the edge
         boxes = [tick.label1.get_window_extent() for tick in ticks]
         ends = sorted((box.x0, box.x1) if level else (box.y0, box.y1) for box in boxes)
         if not any(one[1] + _BETWEEN > other[0] for one, other in pairwise(ends)):

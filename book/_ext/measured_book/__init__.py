@@ -29,7 +29,7 @@ def setup_content(app: Sphinx) -> None:
     from measured_book.execution import cache, events, parts
     from measured_book.machines import cluster, explorers, repeated_builds, table
     from measured_book.notebooks import downloads
-    from measured_book.pages import elements, exercises, glossary, lists, numbering, reading, references
+    from measured_book.pages import elements, exercises, front, glossary, lists, numbering, reading, references
     from measured_book.records import agreement, card, predictions, roles
     from measured_book.site import repository
 
@@ -45,6 +45,7 @@ def setup_content(app: Sphinx) -> None:
     predictions.setup(app)
     references.setup(app)
     lists.setup(app)
+    front.setup(app)
     agreement.setup(app)
     numbering.setup(app)
     explorers.setup(app)
@@ -59,10 +60,11 @@ def setup_content(app: Sphinx) -> None:
 
 def setup_site(app: Sphinx) -> None:
     """Connect what the site makes of pages: its address, formulas, drawings, assets and policy."""
-    from measured_book.site import drawings, frame, math, search, security
+    from measured_book.site import drawings, frame, math, search, sections, security
 
     math.setup(app)
     search.setup(app)
+    sections.setup(app)
     drawings.setup(app)
     frame.setup(app)
     security.setup(app)

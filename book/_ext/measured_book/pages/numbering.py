@@ -15,7 +15,7 @@ from html import escape
 from typing import Any
 
 from docutils import nodes
-from measured_book.state import split_reference, state_of
+from measured_book.state import reading_order, split_reference, state_of
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -46,10 +46,10 @@ class Part:
 
 
 def parts_of(env: BuildEnvironment) -> list[Part]:
-    """Return the parts of the book in order, with each page's number; none where a build lists no pages so."""
+    """Return the parts of the book in order, with each page's number; one without a name where pages list others."""
     site_map = getattr(env.config, "external_site_map", None)
     if site_map is None:
-        return []
+        return [Part("", tuple((name, None) for name in reading_order(env) if name != env.config.root_doc))]
     found, count = [], 0
     for subtree in site_map.root.subtrees:
         name, pages = subtree.caption or "", []

@@ -50,17 +50,8 @@ SCRIPTS_FOR = {
 #: Sections behind a chapter's text, which the contents set apart.
 END_MATTER = ("Questions", "Exercises", "Further reading", "What comes next", "How this was measured")
 SCRIPT_FOR_ALL = "navigation.js"
-#: What the page of the search needs, in this order. All but the first are Sphinx's.
-SEARCH_SCRIPTS = (
-    "documentation_options.js",
-    "search-offline.js",
-    "doctools.js",
-    "sphinx_highlight.js",
-    "searchtools.js",
-    "language_data.js",
-)
 #: Loaded by the page's template, before the style sheet.
-TEMPLATE_FILES = ("theme.js", "icon.svg")
+TEMPLATE_FILES = ("theme.js", "icon.svg", "search.js")
 #: Whatever a page is made of besides its text: pages are written again when a byte of it changes.
 DIGESTED = ("_static", "_style", "_theme", "_ext")
 
@@ -224,7 +215,6 @@ def choose_files(app: Sphinx, pagename: str, _: str, context: dict[str, Any], __
             )
     body = context.get("body", "")
     common = [SCRIPT_FOR_ALL, *(name for name, mark in SCRIPTS_FOR.items() if mark in body)]
-    common += SEARCH_SCRIPTS if pagename == "search" else ()
     context["css_files"].clear()
     context["script_files"].clear()
     app.add_css_file(STYLESHEET)
@@ -239,7 +229,7 @@ def remove_unused(app: Sphinx, exception: Exception | None) -> None:
     if exception is not None or app.builder.format != "html":
         return
     folder = Path(app.outdir, "_static")
-    used = own_files(Path(app.srcdir)) | {STYLESHEET, *SEARCH_SCRIPTS}
+    used = own_files(Path(app.srcdir)) | {STYLESHEET}
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_file() and path.relative_to(folder).as_posix() not in used:
             path.unlink()
