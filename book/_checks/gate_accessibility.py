@@ -21,11 +21,20 @@ def describe_violation(violation: dict[str, Any]) -> list[str]:
     return lines
 
 
-def check(page: Page) -> list[str]:
-    """Return what axe-core finds against WCAG on an open page, a line for each element."""
+#: What depends on the colour scheme.
+COLORS = ["color-contrast", "link-in-text-block"]
+
+
+def check(page: Page, *, colors_only: bool = False) -> list[str]:
+    """Return what axe-core finds against WCAG on an open page, a line for each element.
+
+    Args:
+        page: open.
+        colors_only: whether all else was found already, in the other colour scheme.
+    """
     page.evaluate(AXE_SCRIPT)
     options = {
-        "runOnly": {"type": "tag", "values": WCAG_TAGS},
+        "runOnly": {"type": "rule", "values": COLORS} if colors_only else {"type": "tag", "values": WCAG_TAGS},
         "resultTypes": ["violations"],
         # Else axe fetches the style sheets itself and looks for imported ones in the wrong folder.
         "preload": False,

@@ -28,7 +28,7 @@ LOGGER = logging.getLogger(__name__)
 REFERENCE = "Reference"
 #: What is numbered, with its word; an equation's number stands in parentheses.
 WORDS = {"figure": "Figure", "table": "Table", "equation": "Equation"}
-_LABEL = re.compile(r'\sid="(?P<label>(?P<kind>figure|table)-[a-z0-9-]+?)"')
+_LABEL = re.compile(r'<(?:figure|div) class="measured-(?:figure|table)[^"]*" id="((?:figure|table)-[a-z0-9-]+)"')
 #: Where the number of a figure or table goes, and the label that it is of.
 _PLACE = re.compile(
     r'(?P<before><figure\b[^>]*\sid="(?P<figure>figure-[a-z0-9-]+)".*?<figcaption>'
@@ -75,8 +75,8 @@ def labels_in(doctree: nodes.document) -> tuple[str, ...]:
         if isinstance(node, nodes.math_block):
             found.append(_equation_id(node, sum(label.startswith("equation-") for label in found) + 1))
         elif node.get("format") == "html":  # type: ignore[attr-defined]
-            found += [match["label"] for match in _LABEL.finditer(node.astext())]
-    return tuple(dict.fromkeys(label for label in found if not label.endswith(("-alt", "-caption"))))
+            found += _LABEL.findall(node.astext())
+    return tuple(dict.fromkeys(found))
 
 
 def _equation_id(node: nodes.math_block, place: int) -> str:

@@ -16,6 +16,7 @@ from measured_book.pages.elements import Fold, LateHtml, add_nothing
 from measured_book.records.roles import Pending, warn
 from measured_book.state import split_reference, state_of
 from sphinx.application import Sphinx
+from sphinx.transforms import DoctreeReadEvent, SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 
 from tinytorch.perf.measuring.judge import CANNOT_TELL
@@ -32,7 +33,7 @@ _ANSWERS = (*NUMBER_KINDS, "verdict", "claim", ABSENT)
 
 
 class Prediction(nodes.General, nodes.Element):
-    """Group of question, form and answer. Attributes: ``label`` and ``ident``."""
+    """Group of question, form and answer. Attributes: ``label``, ``ident`` and ``reference``."""
 
 
 def _open(self: Any, node: Prediction) -> None:
@@ -219,7 +220,7 @@ class PredictDirective(SphinxDirective):
         state_of(self.env).of(self.env.docname).uses.add(split_reference(reference, self.env.docname)[0])
         ident = f"predict-{self.env.new_serialno('predict') + 1}"
         about = {"reference": reference, "choices": self.options.get("choices"), "ident": ident}
-        prediction = Prediction("", label=self.options.get("label", LABEL), ident=ident)
+        prediction = Prediction("", label=self.options.get("label", LABEL), ident=ident, reference=reference)
         self._parse(0, place, prediction)
         form = PredictionForm("", **about, scale=self.options.get("scale"))
         answer = PredictionAnswer("", **about)
@@ -241,6 +242,45 @@ class PredictDirective(SphinxDirective):
         return nodes.paragraph("", "It is ", number, answer, nodes.Text("."))
 
 
+class FoldAnswers(SphinxTransform):
+    """Folding of what follows a prediction and shows its answer, until the reader guesses or asks for it."""
+
+    # As the exercises, which are arranged before the collectors look at the page.
+    default_priority = DoctreeReadEvent.default_priority - 1
+
+    def apply(self, **_: Any) -> None:
+        """Fold behind every prediction of the page."""
+        for prediction in list(self.document.findall(Prediction)):
+            siblings = prediction.parent.children
+            first = siblings.index(prediction) + 1
+            behind = siblings[first:]
+            ends = (place for place, node in enumerate(behind) if isinstance(node, nodes.section | Prediction))
+            behind = behind[: next(ends, len(behind))]
+            outputs = [place for place, node in enumerate(behind) if _is_output(node)][:1]
+            told = [place for place, node in enumerate(behind) if _tells(node, prediction["reference"])]
+            inside = behind[: max([*outputs, *told], default=-1) + 1]
+            if not inside:
+                continue
+            for node in inside:
+                prediction.parent.remove(node)
+            fold = Fold("", *inside, summary="Show what was measured", classes=["predict-later"])
+            prediction.parent.insert(first, fold)
+
+
+def _is_output(node: nodes.Node) -> bool:
+    """Return whether the block is a claim, or shows a figure or table that its cell made."""
+    if isinstance(node, Pending):
+        return bool(node["role"] == "claim")
+    return isinstance(node, nodes.Element) and any(
+        'class="measured-' in raw.astext() for raw in node.findall(nodes.raw)
+    )
+
+
+def _tells(node: nodes.Node, reference: str) -> bool:
+    """Return whether the block holds the number or word that was asked for."""
+    return isinstance(node, nodes.Element) and any(one["reference"] == reference for one in node.findall(Pending))
+
+
 def add_files(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
     """Load style and script on pages that ask."""
     if 'class="predict"' in context.get("body", ""):
@@ -253,4 +293,5 @@ def setup(app: Sphinx) -> None:
     nothing = (add_nothing, add_nothing)
     app.add_node(Prediction, html=(_open, _close), text=nothing, latex=nothing)
     app.add_directive("predict", PredictDirective)
+    app.add_transform(FoldAnswers)
     app.connect("html-page-context", add_files)
