@@ -104,8 +104,9 @@
     } else {
       form.dataset.rightly = String(said.endsWith(`${form.dataset.right ?? "right"}.`));
       if (unfold) form.parentElement.querySelector("details.predict-answer").open = true;
-      const later = form.parentElement.nextElementSibling;
-      if (unfold && later?.matches("details.predict-later")) later.open = true;
+      if (unfold)
+        for (let next = form.parentElement.nextElementSibling; next && !next.matches(".predict, section"); next = next.nextElementSibling)
+          if (next.matches("details.predict-later")) next.open = true;
       tally();
     }
     return said !== null;

@@ -29,6 +29,8 @@ SEPARATOR = "---"
 LABEL = "Predict before you look"
 #: The unit that stands first where one can choose among prefixes: the answer's own would give it away.
 ASKED_IN = {"s": "ms", "B": "MiB", "B/s": "GB/s", "FLOP": "MFLOP", "FLOP/s": "GFLOP/s", "OP/s": "GOP/s"}
+#: Blocks from one that shows an answer to the next that is folded with it.
+_APART = 2
 _ANSWERS = (*NUMBER_KINDS, "verdict", "claim", ABSENT)
 
 
@@ -243,7 +245,10 @@ class PredictDirective(SphinxDirective):
 
 
 class FoldAnswers(SphinxTransform):
-    """Folding of what follows a prediction and shows its answer, until the reader guesses or asks for it."""
+    """Folding of what shows the answer of a prediction behind it, until the reader guesses or asks for it.
+
+    That is the first claim, figure or table, and the paragraphs that tell the number; what leads there stays in sight.
+    """
 
     # As the exercises, which are arranged before the collectors look at the page.
     default_priority = DoctreeReadEvent.default_priority - 1
@@ -258,13 +263,17 @@ class FoldAnswers(SphinxTransform):
             behind = behind[: next(ends, len(behind))]
             outputs = [place for place, node in enumerate(behind) if _is_output(node)][:1]
             told = [place for place, node in enumerate(behind) if _tells(node, prediction["reference"])]
-            inside = behind[: max([*outputs, *told], default=-1) + 1]
-            if not inside:
+            answering = sorted({*outputs, *told})
+            if not answering:
                 continue
+            last = answering[0]
+            for place in answering:
+                last = place if place - last <= _APART else last
+            inside = behind[answering[0] : last + 1]
             for node in inside:
                 prediction.parent.remove(node)
             fold = Fold("", *inside, summary="Show what was measured", classes=["predict-later"])
-            prediction.parent.insert(first, fold)
+            prediction.parent.insert(first + answering[0], fold)
 
 
 def _is_output(node: nodes.Node) -> bool:

@@ -50,6 +50,8 @@ SCRIPTS_FOR = {
 #: Sections behind a chapter's text, which the contents set apart.
 END_MATTER = ("Questions", "Exercises", "Further reading", "What comes next", "How this was measured")
 SCRIPT_FOR_ALL = "navigation.js"
+#: What `make pdf` prints; relative to the site's root.
+PDF = "measured.pdf"
 #: Loaded by the page's template, before the style sheet.
 TEMPLATE_FILES = ("theme.js", "icon.svg", "search.js")
 #: Whatever a page is made of besides its text: pages are written again when a byte of it changes.
@@ -92,6 +94,7 @@ def add_frame(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctr
     source = f"{pagename}{context.get('page_source_suffix', '')}" if is_page else None
     runs = is_page and "kernelspec" in app.env.metadata[pagename]
     context["author"] = app.config.author
+    context["pdf"] = app.config.book_pdf
     context["contents"] = contents_html(app, pagename) if is_page else ""
     context["tools"] = tools(app.config.book_repository, source, runs=runs)
 
@@ -175,6 +178,7 @@ def digest(source: Path) -> str:
 def prepare(app: Sphinx, config: Config) -> None:
     """Note the digest, whose change makes Sphinx write all pages again, and add no file for its folder alone."""
     config.site_digest = digest(Path(app.srcdir))
+    config.book_pdf = PDF if os.environ.get("TINYTORCH_PDF") else ""
     # Jupyter Book lists every file of _static here, for all pages.
     config.html_css_files = []
     config.html_js_files = []
@@ -243,6 +247,7 @@ def setup(app: Sphinx) -> None:
     app.add_node(nodes.table, override=True, html=(visit_table, depart_table))
     app.add_node(nodes.entry, override=True, html=(visit_entry, depart_entry))
     app.add_config_value("site_digest", "", "html", str)
+    app.add_config_value("book_pdf", "", "html", str)
     app.connect("config-inited", choose_theme)
     app.connect("config-inited", prepare)
     app.connect("builder-inited", write_stylesheet)
