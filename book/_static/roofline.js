@@ -6,7 +6,7 @@
   const FIELDS = [
     ["operations", "Operations (FLOP)", "such as 2 G"],
     ["bytes", "Bytes that it moves", "such as 12 Mi"],
-    ["seconds", "Time in seconds, if known", "such as 5 m for milliseconds"],
+    ["seconds", "Time in seconds, if known", "such as 5 ms"],
   ];
   let count = 0;
 

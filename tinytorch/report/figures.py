@@ -523,10 +523,10 @@ def _place_legends(figure: Figure, layout: Layout) -> float:
         for text in legend.get_texts():
             text.set_text(_wrapped(text.get_text(), 24 if layout is WIDE else 44 / legend._ncols))  # type: ignore[attr-defined]
     for ax in figure.axes:
-        legend = ax.get_legend()
-        if legend is None:
+        of_axes = ax.get_legend()
+        if of_axes is None:
             continue
-        beside = layout is WIDE
+        legend, beside = of_axes, layout is WIDE
         legend.set_in_layout(beside)
         legend.set_loc("upper left" if beside else "lower left")
         if beside:
@@ -553,7 +553,7 @@ def laid_out(figure: Figure, layout: Layout) -> Iterator[Figure]:
         figure.set_size_inches(layout.width, height if named or layout is NARROW else height * _HIGHER)
         lines = sum(_wrap_names(ax, layout) for ax in figure.axes if ax.yaxis.get_visible())
         more = _place_legends(figure, layout) + lines * 0.17
-        rows = max((ax.get_subplotspec().get_gridspec().nrows for ax in figure.axes if ax.get_subplotspec()), default=1)
+        rows = max((place.get_gridspec().nrows for ax in figure.axes if (place := ax.get_subplotspec())), default=1)
         figure.set_figheight(figure.get_figheight() + more)
         for ax in figure.axes:
             ax.xaxis.set_label_text(_wrapped(ax.xaxis.get_label_text(), (layout.width - 0.8) / layout.letter))

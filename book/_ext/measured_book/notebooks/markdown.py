@@ -200,8 +200,8 @@ class _Renderer:
         if name in ("numref", "eq"):
             label = f"equation-{text.strip()}" if name == "eq" else text.strip()
             page, label = split_reference(label, self.docname)
-            number = page_numbers(self.env, page).get(label)
-            return named(label, number) if number else label
+            found_number = page_numbers(self.env, page).get(label)
+            return named(label, found_number) if found_number else label
         titled = _TITLED.fullmatch(text)
         if name == "math":
             return f"${text}$"
