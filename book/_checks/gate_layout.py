@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from playwright.sync_api import Page
+from playwright.sync_api import TimeoutError as TookTooLong
 
 #: The least size of a figure's words in CSS pixels, on a phone and elsewhere.
 LEAST_TEXT = {"phone": 11.0, "screen": 12.0}
@@ -58,8 +59,8 @@ def hover(page: Page) -> list[str]:
         first.scroll_into_view_if_needed()
         first.hover()
         try:
-            page.wait_for_function("!!document.querySelector('.measured-detail:popover-open')", timeout=PATIENCE)
-        except Exception:
+            page.wait_for_selector(".measured-detail:popover-open", timeout=PATIENCE)
+        except TookTooLong:
             problems.append(f"{kind} {first.inner_text()[:40]!r} shows nothing while the pointer rests on it")
         page.mouse.move(0, 0)
         page.keyboard.press("Escape")
