@@ -50,11 +50,11 @@ def _raw_svg(figure: Figure, key: str) -> str:
     return buffer.getvalue()
 
 
-def page_png(figure: Figure) -> bytes:
-    """Return the figure as a PNG on white, laid out as for a desk, twice as large as its words need."""
+def _bitmap(figure: Figure) -> bytes:
+    """Return the figure as a PNG on white, twice as large as its words need, laid out as it is."""
     buffer = io.BytesIO()
-    with laid_out(figure, WIDE):
-        figure.savefig(buffer, format="png", dpi=2 * _PIXELS_PER_INCH, facecolor="white", metadata={"Software": None})
+    figure.set_layout_engine("none")  # it has been; else it would all be laid out once more
+    figure.savefig(buffer, format="png", dpi=2 * _PIXELS_PER_INCH, facecolor="white", metadata={"Software": None})
     return buffer.getvalue()
 
 
@@ -154,6 +154,8 @@ SMALLEST_TEXT = 9.0
 _HIGHER = 1.2
 #: Pixels between the ends of two ticks' labels, at matplotlib's 72 an inch.
 _BETWEEN = 3.0
+#: How often labels of ticks are thinned at most: each round leaves half of them.
+_MOST_ROUNDS = 5
 #: Inches of a line of a title of ten points.
 _TITLE_LINE = 10 * 1.2 / 72
 #: Stands for the page's text colour until the SVG is written: matplotlib knows no ``currentColor``.
@@ -481,10 +483,8 @@ def _wrapped(text: str, letters: float) -> str:
 
 
 def _wrap_names(ax: Axes, layout: Layout) -> int:
-    """Break long names of categories at the side into lines, and return the lines that this adds."""
+    """Break long names of categories at the side of drawn axes into lines, and return the lines that this adds."""
     axis = ax.yaxis
-    figure = _figure_of(ax)
-    figure.draw_without_rendering()
     shown = [(tick.get_loc(), tick.label1.get_text()) for tick in axis.get_major_ticks()]
     if not any(re.search("[a-z]{2}", words) for _, words in shown):
         return 0
@@ -494,26 +494,26 @@ def _wrap_names(ax: Axes, layout: Layout) -> int:
     return max(0, sum(name.count("\n") for name in names) - len(names))  # a bar has room for two lines
 
 
-def _thin_ticks(ax: Axes, axis: Axis, *, level: bool) -> None:
-    """Leave out labels of ticks that would touch: of a logarithmic axis all but decades, then each second."""
-    for _ in range(4):
-        _figure_of(ax).draw_without_rendering()
-        low, high = sorted(axis.get_view_interval())
-        ticks = [t for t in axis.get_major_ticks() if low <= t.get_loc() <= high and t.label1.get_text()]
-        ticks = [tick for tick in ticks if tick.label1.get_visible()]  # of shared axes those at the edge
-        boxes = [tick.label1.get_window_extent() for tick in ticks]
-        ends = sorted((box.x0, box.x1) if level else (box.y0, box.y1) for box in boxes)
-        if not any(one[1] + _BETWEEN > other[0] for one, other in pairwise(ends)):
-            return
-        locator = axis.get_major_locator()
-        if isinstance(locator, LogLocator) and len(locator._subs or ()) > 1:  # type: ignore[attr-defined]
-            axis.set_major_locator(LogLocator(subs=(1,)))
-            continue
-        if _has_categories(axis):
-            return
-        kept = sorted((tick.get_loc(), tick.label1.get_text()) for tick in ticks)[::2]
-        axis.set_major_locator(FixedLocator([at for at, _ in kept]))
-        axis.set_major_formatter(FixedFormatter([words for _, words in kept]))
+def _thin_ticks(axis: Axis, *, level: bool) -> bool:
+    """Leave out labels of a drawn axis if some touch: of a logarithmic one all but decades, then each second.
+
+    Returns whether any was left out, so that what is left is to be drawn and looked at again.
+    """
+    low, high = sorted(axis.get_view_interval())
+    ticks = [t for t in axis.get_major_ticks() if low <= t.get_loc() <= high and t.label1.get_text()]
+    ticks = [tick for tick in ticks if tick.label1.get_visible()]  # of shared axes those at the edge
+    boxes = [tick.label1.get_window_extent() for tick in ticks]
+    ends = sorted((box.x0, box.x1) if level else (box.y0, box.y1) for box in boxes)
+    if _has_categories(axis) or not any(one[1] + _BETWEEN > other[0] for one, other in pairwise(ends)):
+        return False
+    locator = axis.get_major_locator()
+    if isinstance(locator, LogLocator) and len(locator._subs or ()) > 1:  # type: ignore[attr-defined]
+        axis.set_major_locator(LogLocator(subs=(1,)))
+        return True
+    kept = sorted((tick.get_loc(), tick.label1.get_text()) for tick in ticks)[::2]
+    axis.set_major_locator(FixedLocator([at for at, _ in kept]))
+    axis.set_major_formatter(FixedFormatter([words for _, words in kept]))
+    return True
 
 
 def _place_legends(figure: Figure, layout: Layout) -> float:
@@ -551,6 +551,7 @@ def laid_out(figure: Figure, layout: Layout) -> Iterator[Figure]:
             legend.set_in_layout(legend in figure.legends)  # until it has its place
         figure.set_layout_engine("constrained")
         figure.set_size_inches(layout.width, height if named or layout is NARROW else height * _HIGHER)
+        figure.draw_without_rendering()
         lines = sum(_wrap_names(ax, layout) for ax in figure.axes if ax.yaxis.get_visible())
         more = _place_legends(figure, layout) + lines * 0.17
         rows = max((place.get_gridspec().nrows for ax in figure.axes if (place := ax.get_subplotspec())), default=1)
@@ -559,27 +560,31 @@ def laid_out(figure: Figure, layout: Layout) -> Iterator[Figure]:
             ax.xaxis.set_label_text(_wrapped(ax.xaxis.get_label_text(), (layout.width - 0.8) / layout.letter))
             upright = (figure.get_figheight() - more) / rows - 0.5
             ax.yaxis.set_label_text(_wrapped(ax.yaxis.get_label_text(), upright / layout.letter))
-        for ax in figure.axes:
-            if ax.axison:
-                _thin_ticks(ax, ax.xaxis, level=True)
-                _thin_ticks(ax, ax.yaxis, level=False)
+        shown = [ax for ax in figure.axes if ax.axison]
+        for _ in range(_MOST_ROUNDS):
+            figure.draw_without_rendering()
+            thinned = [_thin_ticks(axis, level=axis is ax.xaxis) for ax in shown for axis in (ax.xaxis, ax.yaxis)]
+            if not any(thinned):
+                break
         yield figure
 
 
-def both_layouts(figure: Figure, *, key: str, alt: str) -> str:
+def both_layouts(figure: Figure, *, key: str, alt: str, bitmap: bool = False) -> tuple[str, bytes | None]:
     """Return the figure as two ``<svg>`` elements, of which the style sheet shows one; it stays as it was.
 
     Args:
         figure: what to draw.
         key: goes before each id.
         alt: what a reader who does not see the figure is told.
+        bitmap: whether the wide one is to be returned as a PNG, too.
     """
-    drawn = []
+    drawn, png = [], None
     for layout in (WIDE, NARROW):
         with laid_out(figure, layout):
             svg = page_svg(figure, key=key if layout is WIDE else f"{key}-{layout.name}", alt=alt, ink=INK)
             drawn.append(svg.replace("<svg ", f'<svg class="{layout.name}" ', 1))
-    return "\n".join(drawn)
+            png = _bitmap(figure) if bitmap and layout is WIDE else png
+    return "\n".join(drawn), png
 
 
 def to_html(svg: str, *, caption: str, key: str) -> str:
