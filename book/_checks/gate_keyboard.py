@@ -12,7 +12,8 @@ from playwright.sync_api import Page
 
 _WALK = Path(__file__).with_name("keyboard.js").read_text("utf-8")
 # Where a walk before this one ended is where Tab would go on.
-_FROM_THE_TOP = """() => {
+_FROM_THE_TOP_AGAIN = """() => {
+  if (!window.keyboardWalk) return;
   scrollTo(0, 0);
   document.body.tabIndex = -1;
   document.body.focus();
@@ -25,7 +26,7 @@ _SPARE = 50
 
 def walk(page: Page, *, popovers: bool = True) -> list[str]:
     """Return what Tab does wrong on an open page, and with ``popovers`` what Enter and Escape do, a line for each."""
-    page.evaluate(_FROM_THE_TOP)
+    page.evaluate(_FROM_THE_TOP_AGAIN)
     page.evaluate(_WALK)
     problems: list[str] = []
     for _ in range(page.evaluate("keyboardWalk.count") + _SPARE):

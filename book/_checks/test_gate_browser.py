@@ -188,9 +188,9 @@ def test_a_table_that_is_cut_is_reported(chromium: Browser, tmp_path: Path, widt
 
 
 def drawing(size: float, x: float) -> str:
-    """A figure 300 pixels wide with a word of this size at x."""
+    """A figure 200 pixels wide with a word of this size at x."""
     text = f"<text x='{x}' y='50' font-size='{size}'>word</text>"
-    svg = f"<svg role='img' aria-label='a' viewBox='0 0 300 100' style='width: 300px'>{text}</svg>"
+    svg = f"<svg role='img' aria-label='a' viewBox='0 0 200 100' style='width: 200px'>{text}</svg>"
     return f"<figure class='measured-figure' id='figure-f'>{svg}</figure>"
 
 
@@ -200,7 +200,7 @@ def drawing(size: float, x: float) -> str:
         (11, 10, PHONE, ""),
         (10, 10, PHONE, "figure-f has words of 10.0 px, 11 are right: word"),
         (11, 10, SCREEN, "figure-f has words of 11.0 px, 12 are right: word"),
-        (12, 290, SCREEN, "figure-f is left by its words: word"),
+        (12, 190, SCREEN, "figure-f is left by its words: word"),
     ],
 )
 def test_words_of_figures_are_large_enough_and_inside(

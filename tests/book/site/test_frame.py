@@ -265,8 +265,8 @@ def test_drawings_have_their_other_shade_on_dark_screens_alone() -> None:
     )
     text = tinycss2.serialize(dark.content)
     for light, shade in ON_DARK.items():
-        assert f'html[data-theme="dark"] .measured-figure [fill="{light}"]{{fill:{shade}}}' in text
-        assert f'html:not([data-theme]) .measured-figure [stroke="{light}"]{{stroke:{shade}}}' in text
+        assert f'html[data-theme="dark"] .measured-figure [fill="{light}"]{{fill: {shade}}}' in text
+        assert f'html:not([data-theme]) .measured-figure [stroke="{light}"]{{stroke: {shade}}}' in text
 
 
 def test_dark_systems_get_dark_pages_without_a_script() -> None:

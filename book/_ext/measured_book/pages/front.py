@@ -31,7 +31,6 @@ from tinytorch.report.records import NUMBER_KINDS, Json
 #: Relative to the book's sources.
 CITATION = "../CITATION.cff"
 _LANE, _TOP, _BOTTOM = 82.0, 8.0, 26.0
-_COLORS = ("grey", "teal")
 
 
 class Evidence(LateHtml):
