@@ -11,7 +11,7 @@ PHONE_UP_TO = 640
 
 # A table of machines is as wide as there are facts of a machine: it scrolls, and casts a shadow where it goes on.
 CUT_TABLES = """() => [...document.querySelectorAll('.measured-table, .scrolled-table')]
-  .filter(box => box.checkVisibility() && box.scrollWidth > box.clientWidth + 1 && !box.querySelector('table.machines'))
+  .filter(box => box.checkVisibility() && box.scrollWidth > box.clientWidth + 1 && !box.matches('.machines'))
   .map(box => `table ${box.id || box.textContent.trim().slice(0, 40)} is cut: `
     + `${box.clientWidth} of ${box.scrollWidth} px are seen`)"""
 

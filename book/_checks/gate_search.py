@@ -31,11 +31,11 @@ def check(browser: Browser, base: str) -> list[str]:
             problems.append(otherwise)
             return False
 
-        page.goto(f"{base}/{PAGE}?q={WORD}", wait_until="load")
+        page.goto(f"{base}/{PAGE}?q={WORD}", wait_until="networkidle")
         excerpt = "document.querySelector('#search-results li p.context mark')"
         if wait(f"!!{excerpt}", f"the search for {WORD!r} shows no excerpt with the word marked"):
             page.locator("#search-results li a").first.click()
-            page.wait_for_load_state("load")
+            page.wait_for_load_state("networkidle")
             wait(
                 "location.search.includes('highlight') && CSS.highlights.has('found')",
                 "the page that the search leads to does not mark the words",

@@ -148,6 +148,5 @@
       search(field.value);
       history.replaceState(null, "", `?q=${encodeURIComponent(field.value)}`);
     });
-    if (!field.value) field.focus();
   });
 }

@@ -54,10 +54,6 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll("table.sortable").forEach(makeSortable);
-    // What is stacked on a phone is laid out as blocks, which would take its meaning as a table from it.
-    const roles = { TABLE: "table", CAPTION: "caption", THEAD: "rowgroup", TBODY: "rowgroup", TR: "row", TD: "cell" };
-    for (const part of document.querySelectorAll(".stack :is(table, caption, thead, tbody, tr, th, td)"))
-      part.setAttribute("role", roles[part.tagName] ?? (part.scope === "row" ? "rowheader" : "columnheader"));
     // A browser leaves the focus where a pixel of it shows at the edge of a box that scrolls; a press moves nothing.
     for (const box of document.querySelectorAll(".measured-table, .scrolled-table"))
       box.addEventListener("focusin", ({ target }) => {

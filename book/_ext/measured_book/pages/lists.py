@@ -13,7 +13,7 @@ from docutils.parsers.rst import directives
 from measured_book.execution.parts import parts_of
 from measured_book.execution.runs import CellRun, PageRun
 from measured_book.notebooks.downloads import figure_path
-from measured_book.pages.elements import LateHtml
+from measured_book.pages.elements import LateHtml, labelled
 from measured_book.pages.numbering import named, page_numbers
 from measured_book.records.card import time_html
 from measured_book.records.store import PageRecords
@@ -126,11 +126,13 @@ def _cell_row(number: int, cell: CellRun) -> str:
 
 
 def _table(key: str, caption: str, head: Iterable[tuple[str, str]], rows: Iterable[str]) -> str:
-    names = "".join(f'<th scope="col" class="{css}">{name}</th>' for name, css in head)
+    columns = list(head)
+    names = "".join(f'<th scope="col" class="{css}">{name}</th>' for name, css in columns)
     return (
-        f'<div class="measured-table" role="region" tabindex="0" aria-labelledby="{key}">\n<table class="sortable">\n'
+        f'<div class="measured-table stack" role="region" tabindex="0" aria-labelledby="{key}">\n'
+        '<table class="sortable">\n'
         f'<caption id="{key}">{escape(caption)}</caption>\n<thead><tr>{names}</tr></thead>\n<tbody>\n'
-        + "\n".join(rows)
+        + "\n".join(labelled(row, [name for name, _ in columns]) for row in rows)
         + "\n</tbody>\n</table>\n</div>"
     )
 
