@@ -87,8 +87,8 @@
       button.type = "button";
       button.className = "cell-number";
       button.tabIndex = -1;
-      // Not the interval, which may stand on a line of its own.
-      button.append(...[...cell.childNodes].filter((part) => !part.classList?.contains("spread")));
+      // Not the interval, which may stand on a line of its own, nor the space before it.
+      button.append(...[...cell.childNodes].filter((part) => !part.classList?.contains("spread") && part.textContent.trim()));
       cell.prepend(button);
       cell.removeAttribute("title");
       const fill = () => {

@@ -235,6 +235,12 @@ def test_the_list_of_tables_leads_to_each(story: Story) -> None:
     assert (text(number), number["href"]) == ("Table 1", "#table-ops")
 
 
+def test_a_reference_by_number_leads_to_what_has_it(story: Story) -> None:
+    link = story.fresh.page("second.html").select_one('a[href="first.html#table-ops"]')
+    assert isinstance(link, Tag)
+    assert text(link) == "Table 1"
+
+
 def executions(build: Build) -> dict[str, list[str]]:
     rows = build.page("index.html").select("table:has(#last-executions) > tbody > tr")
     return {text(cells[0]): [text(cell) for cell in cells[2:]] for row in rows if (cells := row.select("th, td"))}
