@@ -83,6 +83,6 @@ globalThis.machines ??= {};
     const factors = { "": 1, k: 1e3, K: 1e3, M: 1e6, G: 1e9, T: 1e12, m: 1e-3, u: 1e-6, µ: 1e-6, n: 1e-9 };
     const binary = { Ki: 2 ** 10, ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
     const value = Number(digits.replaceAll(",", "")) * (factors[prefix] ?? binary[prefix]);
-    return value > 0 && value < 1e100 ? value : null;
+    return value > 1e-30 && value < 1e30 ? value : null;
   };
 }

@@ -145,13 +145,32 @@
           input.setAttribute("aria-invalid", String(wrong));
           said.textContent = wrong ? `must be a number above 0, ${hint}` : hint;
           this.values[name] = value;
+          this.keepInAddress(name, wrong ? "" : input.value.trim());
           this.draw();
         });
+        const given = new URLSearchParams(location.search).get(name);
+        if (given !== null) {
+          input.value = given;
+          this.values[name] = machines.typedNumber(given);
+        }
         return place;
       });
       const held = element("p", {}, element("label", { for: "roofline-held" }, "Where its data lives"), this.held);
       const kind = element("p", {}, element("label", { for: "roofline-arithmetic" }, "Its arithmetic"), this.arithmetic);
       return explorers.form("roofline-kernel", "Your own kernel", explorers.fieldset("Your own kernel", ...fields, kind, held));
+    }
+
+    /** Keeps what was typed in the page's address, so that it can be handed on; from a folder a browser may refuse. */
+    keepInAddress(name, text) {
+      const query = new URLSearchParams(location.search);
+      if (text) query.set(name, text);
+      else query.delete(name);
+      const said = query.toString();
+      try {
+        history.replaceState(null, "", `${location.pathname}${said ? `?${said}` : ""}#explore`);
+      } catch {
+        // The address stays as it is.
+      }
     }
 
     kernel() {

@@ -146,7 +146,11 @@
       event.preventDefault();
       clearTimeout(timer);
       search(field.value);
-      history.replaceState(null, "", `?q=${encodeURIComponent(field.value)}`);
+      try {
+        history.replaceState(null, "", `?q=${encodeURIComponent(field.value)}`);
+      } catch {
+        // From a folder a page may not change its address.
+      }
     });
   });
 }

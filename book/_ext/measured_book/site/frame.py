@@ -46,6 +46,7 @@ SCRIPTS_FOR = {
     "figures.js": "measured-figure",
     "code.js": 'class="highlight',
     "details.js": "popovertarget=",
+    "ledger.js": 'class="measured-table ledger',
 }
 #: Sections behind a chapter's text, which the contents set apart.
 END_MATTER = ("Questions", "Exercises", "Further reading", "What comes next", "How this was measured")
