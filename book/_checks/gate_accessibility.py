@@ -25,16 +25,17 @@ def describe_violation(violation: dict[str, Any]) -> list[str]:
 COLORS = ["color-contrast", "link-in-text-block"]
 
 
-def check(page: Page, *, colors_only: bool = False) -> list[str]:
+def check(page: Page, *, colors: bool | None = None) -> list[str]:
     """Return what axe-core finds against WCAG on an open page, a line for each element.
 
     Args:
         page: open.
-        colors_only: whether all else was found already, in the other colour scheme.
+        colors: True for what depends on colours alone, False for all else, None for both.
     """
     page.evaluate(AXE_SCRIPT)
     options = {
-        "runOnly": {"type": "rule", "values": COLORS} if colors_only else {"type": "tag", "values": WCAG_TAGS},
+        "runOnly": {"type": "rule", "values": COLORS} if colors else {"type": "tag", "values": WCAG_TAGS},
+        "rules": {name: {"enabled": colors is not False} for name in COLORS},
         "resultTypes": ["violations"],
         # Else axe fetches the style sheets itself and looks for imported ones in the wrong folder.
         "preload": False,

@@ -77,21 +77,23 @@ def look(browser: Browser, base: str, site: Path, seen: Seen, widths: Sequence[i
         seen.add(seen.timed("weight", lambda: gate_weight.check(site, seen.address, asked)), "first load")
         for width in widths:
             page.set_viewport_size({"width": width, "height": HEIGHT})
-            _look_at(page, seen, width)
+            _look_at(page, seen, width, colors=width == widths[-1])
         page.emulate_media(color_scheme="dark")
-        dark = seen.timed("accessibility", lambda: gate_accessibility.check(page, colors_only=True))
+        dark = seen.timed("accessibility", lambda: gate_accessibility.check(page, colors=True))
         seen.add(dark, f"{widths[-1]} px dark")
         seen.add(traffic.problems, "as it loads or is used")
 
 
-def _look_at(page: Page, seen: Seen, width: int) -> None:
-    """Add what is wrong with an open page that is this wide."""
+def _look_at(page: Page, seen: Seen, width: int, *, colors: bool) -> None:
+    """Add what is wrong with an open page that is this wide, and with its ``colors``, which are alike at all widths."""
     where = f"{width} px"
     wide = seen.timed("width", lambda: gate_width.check(page, WIDTHS[width]))
     for problem, found in wide.items():
         seen.add([problem], ", ".join(f"{each} px" for each in found))
     seen.add(seen.timed("layout", lambda: gate_layout.check(page)), where)
-    seen.add(seen.timed("accessibility", lambda: gate_accessibility.check(page)), where)
+    seen.add(
+        seen.timed("accessibility", lambda: gate_accessibility.check(page, colors=None if colors else False)), where
+    )
     if width == SCREEN:
         seen.add(seen.timed("hover", lambda: gate_layout.hover(page)), where)
     if width == SCREEN or seen.address in KEYBOARD_ON_PHONE:

@@ -24,7 +24,7 @@
       this.place = place;
       this.all = [
         { ...machines.roofline(data.measurements, "the book's machine", "book"), short: "book" },
-        ...data.published.map((one) => ({ ...machines.published(one), short: one.short })),
+        ...data.published.map((one, place) => ({ ...machines.published(one), short: one.short, look: place ? "published other" : "published" })),
       ];
       this.on = new Set([this.all[0].name]);
       this.allThreads = false;

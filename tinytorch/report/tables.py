@@ -30,7 +30,7 @@ _ONE_UNIT_UP_TO = 1e4
 #: A column of whole counts below this is shown exactly; above it, in prefixes.
 _COUNTED_BELOW = 1e6
 #: Pixels that a phone of 390 has for a table; that a letter, the space beside a cell and a column at least take.
-_PHONE, _LETTER, _SPACE_BESIDE, _LEAST = 358, 7.8, 15, 48
+_PHONE, _LETTER, _SPACE_BESIDE, _LEAST = 358, 8.2, 15, 52
 #: Units whose whole numbers are never shown exactly in a column.
 _READ_IN_PREFIXES = frozenset({"B", "s"}) | FRACTIONS
 Rows = Sequence[Mapping[str, Any]]
