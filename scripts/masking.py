@@ -51,7 +51,6 @@ _QUOTED = re.compile(r"\*\*[^*]+\*\*(?: \[[^\]]*\])? in the book")
 _CLOCK = re.compile(r"\d\s?(ns|µs|ms|s|min)$")
 _CLOCK_UNIT = re.compile(r"\((ns|µs|ms|s|min)\)")
 _WORD = re.compile(r"\w+")
-_SEARCH_INDEX = re.compile(r"^Search\.setIndex\((.*)\)\s*$", re.DOTALL)
 
 
 class Masked:
@@ -105,6 +104,8 @@ def mask_page(html: str) -> Masked:
     # Sphinx adds a checksum where the file is there already; this one's name has one.
     for link in page.select('link[href*="/mystnb."]'):
         link["href"] = str(link["href"]).partition("?")[0]
+    for box in page.select(".measured-table.stack"):  # as wide as the numbers in it
+        box["class"] = [name for name in box.get_attribute_list("class") if name != "stack"]
     for table in page.select(".measured-table table"):
         if _is_measured_table(table):
             for part in table.select("tbody, .unit"):

@@ -67,7 +67,8 @@
   const found = (words) => sections
     .map((section) => {
       const scores = words.map((word) => 8 * begun(section.named, word) + begun(section.words, word));
-      return { section, score: scores.every(Boolean) ? scores.reduce((sum, one) => sum + one, 0) : 0 };
+      const weight = /^\d+\. /.test(section.title) ? 2 : 1; // what explains before what lists
+      return { section, score: scores.every(Boolean) ? weight * scores.reduce((sum, one) => sum + one, 0) : 0 };
     })
     .filter(({ score }) => score > 0)
     .sort((one, other) => other.score - one.score);

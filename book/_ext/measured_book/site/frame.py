@@ -40,13 +40,13 @@ STYLE_PARTS = (
 )  # fmt: skip
 #: Pygments styles for code on light pages and on dark ones, whose contrast is that of WCAG AAA.
 CODE_STYLES = ("a11y-high-contrast-light", "a11y-high-contrast-dark")
-#: Scripts that only some pages need, with the text in a page's HTML that tells.
+#: Scripts that only some pages need, with the texts in a page's HTML of which one tells.
 SCRIPTS_FOR = {
-    "tables.js": 'class="sortable',
-    "figures.js": "measured-figure",
-    "code.js": 'class="highlight',
-    "details.js": "popovertarget=",
-    "ledger.js": 'class="measured-table ledger',
+    "tables.js": ('class="sortable', 'class="scrolled-table'),
+    "figures.js": ("measured-figure",),
+    "code.js": ('class="highlight',),
+    "details.js": ("popovertarget=", "data-detail="),
+    "ledger.js": ('class="measured-table ledger',),
 }
 #: Sections behind a chapter's text, which the contents set apart.
 END_MATTER = ("Questions", "Exercises", "Further reading", "What comes next", "How this was measured")
@@ -219,7 +219,7 @@ def choose_files(app: Sphinx, pagename: str, _: str, context: dict[str, Any], __
                 type="site",
             )
     body = context.get("body", "")
-    common = [SCRIPT_FOR_ALL, *(name for name, mark in SCRIPTS_FOR.items() if mark in body)]
+    common = [SCRIPT_FOR_ALL, *(name for name, marks in SCRIPTS_FOR.items() if any(mark in body for mark in marks))]
     context["css_files"].clear()
     context["script_files"].clear()
     app.add_css_file(STYLESHEET)

@@ -26,6 +26,7 @@ PAGE, TEMPLATE = "search", "search.html"
 _SKIPPED_TAGS = {"svg", "script", "style", "math", "form", "select"}
 _SKIPPED_CLASSES = {
     "measured-detail",
+    "exercise-start",
     "headerlink",
     "page-line",
     "predict-outcome",
@@ -35,7 +36,7 @@ _SKIPPED_CLASSES = {
     "chapter-number",
 }
 #: What differs from build to build.
-_MEASURED_CLASSES = {"measured", "claim-verdict", "numeric", "spread"}
+_MEASURED_CLASSES = {"measured", "claim-verdict", "numeric", "spread", "predict-result"}
 _VOID = {"br", "img", "hr", "input", "meta", "link", "wbr", "col", "source"}
 _HEADINGS = {"h1", "h2", "h3", "h4"}
 _BLOCKS = {
@@ -92,11 +93,11 @@ class _Reader(HTMLParser):
             return
         if tag in _SKIPPED_TAGS or classes & _SKIPPED_CLASSES or classes & _MEASURED_CLASSES:
             self._skipping = 1
-            if classes & _MEASURED_CLASSES and "spread" not in classes and tag != "th":
-                self._say("…")
-            elif tag == "th":
+            if tag == "th":  # the head of a column of numbers
                 self._skipping = 0
                 self._open.append((tag, False))
+            elif "measured" in classes:
+                self._say("…")
             return
         is_section = tag == "section"
         if is_section:
