@@ -169,19 +169,19 @@ globalThis.machines ??= {};
     const far = Math.max(2, ...ratios.map(({ value }) => Math.max(value, 1 / value)));
     const across = (value) => middle + (middle - 70) * Math.log(value) / Math.log(far);
     const svg = drawn("svg", { viewBox: `0 0 ${width} ${ratios.length * lane + 8}`, role: "img" });
-    const said = ratios.map(({ name, value }) => `${name}: ${machines.formatNumber(value, "", null, true).text}`).join("; ");
+    const said = ratios.map(({ name, value }) => `${name}: ${machines.formatNumber(value, "").text}`).join("; ");
     svg.setAttribute("aria-label", `Rates of your machine over the book's. ${said}`);
     ratios.forEach(({ name, value }, place) => {
       const top = place * lane;
       const [left, right] = [across(Math.min(value, 1)), across(Math.max(value, 1))];
       svg.append(
+        drawn("line", { x1: middle, x2: middle, y1: top + 19, y2: top + 39, stroke: "currentColor", "stroke-width": 1 }),
         drawn("text", { x: 0, y: top + 15, "font-size": 15 }, name.length > 52 ? `${name.slice(0, 50)}…` : name),
         drawn("rect", { x: left, y: top + 21, width: Math.max(right - left, 1), height: 16, class: "ratio-bar" }),
         drawn("text", { x: value < 1 ? left - 6 : right + 6, y: top + 34, "font-size": 15, "text-anchor": value < 1 ? "end" : "start" },
-          machines.formatNumber(value, "", null, true).text),
+          machines.formatNumber(value, "").text),
       );
     });
-    svg.append(drawn("line", { x1: middle, x2: middle, y1: 20, y2: ratios.length * lane, stroke: "currentColor", "stroke-width": 1 }));
     const figure = element("figure", { class: "measured-figure beside-ratios" });
     figure.append(svg, element("figcaption", {}, "Your machine over the book's, to the right where it is faster."));
     return figure;
@@ -189,7 +189,7 @@ globalThis.machines ??= {};
 
   /** The first rate in a sentence. */
   const headline = ([first]) => {
-    const said = machines.formatNumber(first.value, "", null, true).text.replace("×", " times");
+    const said = machines.formatNumber(first.value, "").text.replace("×", " times");
     const same = first.low !== null && first.low <= 1 && first.high >= 1;
     return same ? `Your machine cannot be told from the book's in ${first.name}.` : `Your machine is ${said} as fast in ${first.name}.`;
   };
