@@ -36,13 +36,17 @@ LOCK := $(COMPILE) --universal --fork-strategy fewest $(LOCK_FLAGS)
 # They choose slower kernels of a BLAS, and other last bits: tests and book are to share the models that they train.
 unexport OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS
 
-.PHONY: help environment peers-environment book live test serve lint lock clean peers bench check-site check-links check-notebooks pictures node-environment
+.PHONY: help environment peers-environment book pdf live test serve lint lock clean peers bench check-site check-links check-notebooks pictures node-environment
 
 help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
 
 book: environment $(if $(WITH_PEERS),peers-environment)  ## run the chapters and write the site to _build/html (PEERS=1: beside PyTorch, ONNX Runtime, JAX; PAGES="profiling ...": only these; CPU=avx2: as that CPU would)
 	@$(if $(WITH_PEERS),TINYTORCH_PEERS="$(CURDIR)/$(PEERS_VENV)/bin/python" )$(VENV)/bin/python -m scripts.build_book $(if $(CPU),--cpu "$(CPU)") $(PAGES)
+
+pdf: environment  ## build the book and print it into _build/html/measured.pdf, to which its menu links (needs Chromium)
+	@TINYTORCH_PDF=1 $(VENV)/bin/python -m scripts.build_book
+	@$(VENV)/bin/python -m scripts.print_book
 
 test: environment  ## run all tests (TESTS="tests/core ...": only these; CPU=avx2: as that CPU would)
 	@$(if $(CPU),$(VENV)/bin/python -m scripts.building.older_cpu "$(CPU)" )$(VENV)/bin/python -m pytest --numprocesses logical --dist worksteal $(TESTS)

@@ -24,7 +24,6 @@ from scripts.masking import (
     mask_page,
     mask_quotations,
     mask_records,
-    mask_search_index,
 )
 from scripts.site_numbers import read_site
 from tinytorch.perf.measuring.atomic_io import write_whole
@@ -33,7 +32,6 @@ from tinytorch.perf.measuring.atomic_io import write_whole
 SHOWN = 6
 #: How the names of notebooks end that hold nothing that was measured.
 _UNEXECUTED = ("-empty", "-colab")
-_SEARCH_INDEX = "searchindex.js"
 #: Files of measurements that the build makes; others were sent in.
 _OF_THE_BOOK = ("book", "roofs")
 #: Sphinx's note to its next build, of settings and where the packages are.
@@ -78,23 +76,17 @@ def compare_sites(first: Path, second: Path) -> Iterator[tuple[str, list[str]]]:
     ours, theirs = _files(first), _files(second)
     for name in sorted(ours ^ theirs):
         yield name, [f"is only in {first if name in ours else second}"]
-    words: set[str] = set()
-    # The index last: it holds the words that were taken out of the pages.
-    for name in sorted(ours & theirs, key=lambda name: (name == _SEARCH_INDEX, name)):
+    for name in sorted(ours & theirs):
         one, other = first / name, second / name
         masker = _masker(name)
         if one.read_bytes() == other.read_bytes() and masker is not mask_page:
             continue
         if name.endswith(".zip"):
             different = _difference("\n".join(_names_in(one)), "\n".join(_names_in(other)))
-        elif name == _SEARCH_INDEX:
-            masked = [mask_search_index(path.read_text("utf-8"), words).text for path in (one, other)]
-            different = _difference(*masked)
         elif masker is None:
             different = ["differs"]
         else:
             results = [masker(path.read_text("utf-8")) for path in (one, other)]
-            words = words.union(*(result.words for result in results))
             different = _difference(*(result.text for result in results))
         if different:
             yield name, different

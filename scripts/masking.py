@@ -51,7 +51,6 @@ _QUOTED = re.compile(r"\*\*[^*]+\*\*(?: \[[^\]]*\])? in the book")
 _CLOCK = re.compile(r"\d\s?(ns|µs|ms|s|min)$")
 _CLOCK_UNIT = re.compile(r"\((ns|µs|ms|s|min)\)")
 _WORD = re.compile(r"\w+")
-_SEARCH_INDEX = re.compile(r"^Search\.setIndex\((.*)\)\s*$", re.DOTALL)
 
 
 class Masked:
@@ -105,6 +104,8 @@ def mask_page(html: str) -> Masked:
     # Sphinx adds a checksum where the file is there already; this one's name has one.
     for link in page.select('link[href*="/mystnb."]'):
         link["href"] = str(link["href"]).partition("?")[0]
+    for box in page.select(".measured-table.stack"):  # as wide as the numbers in it
+        box["class"] = [name for name in box.get_attribute_list("class") if name != "stack"]
     for table in page.select(".measured-table table"):
         if _is_measured_table(table):
             for part in table.select("tbody, .unit"):
@@ -204,24 +205,3 @@ def mask_notebook(text: str) -> Masked:
         else:
             cell["source"] = MASK
     return Masked(json.dumps(content, indent=1), set())
-
-
-def mask_search_index(text: str, words: set[str]) -> Masked:
-    """Return Sphinx's index for searching without the words in ``words`` and without numbers.
-
-    Raises:
-        ValueError: if the text is no such index.
-    """
-    found = _SEARCH_INDEX.match(text)
-    if found is None:
-        raise ValueError("the index for searching must be one call of Search.setIndex")
-    content = json.loads(found[1])
-    known = {word.lower() for word in words}
-    for part in ("terms", "titleterms"):
-        content[part] = {
-            term: pages
-            for term, pages in content[part].items()
-            # Words stand there as their stem: "measur" for "measured".
-            if not re.search(r"\d", term) and not any(word.startswith(term.lower()[:-1]) for word in known)
-        }
-    return Masked(json.dumps(content, indent=0), set())

@@ -126,6 +126,14 @@ def broken_links(page: BeautifulSoup, path: Path, root: Path) -> Iterator[str]:
             yield f"a link leads to no anchor: {address}"
 
 
+def unaddressed(page: BeautifulSoup) -> Iterator[str]:
+    """Yield each figure, table and equation that has no number which leads to it."""
+    for part in page.select("figure.measured-figure[id], .measured-table[id^=table-], .math-block"):
+        name = str(part.get("id", ""))
+        if not name or part.find("a", class_=["number", "eqno"], href=f"#{name}") is None:
+            yield f"{name or 'a formula'} has no number that leads to it"
+
+
 def doubled_ids(path: Path) -> Iterator[str]:
     """Yield each id that a page uses more than once."""
     for name, count in _ids(path).items():
@@ -144,6 +152,7 @@ def check_page(path: Path, root: Path) -> list[str]:
         *foreign_resources(page),
         *broken_links(page, path, root),
         *doubled_ids(path),
+        *unaddressed(page),
     ]
 
 

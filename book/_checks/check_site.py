@@ -73,9 +73,9 @@ class Run:
         return {seen.address: seen.lines() for seen in looked}
 
     def lighthouse(self) -> Problems:
-        """Look at pages with Lighthouse."""
+        """Look at some pages of each kind with Lighthouse."""
         with serve(self.site) as base:
-            return gate_lighthouse.check(base, self.pages, NODE)
+            return gate_lighthouse.check(base, gate_lighthouse.chosen(self.site, self.pages), NODE)
 
     def hold(self, name: str, gate: Callable[[], Problems]) -> None:
         """Run a gate, keep what it finds, and print a line."""

@@ -21,11 +21,21 @@ def describe_violation(violation: dict[str, Any]) -> list[str]:
     return lines
 
 
-def check(page: Page) -> list[str]:
-    """Return what axe-core finds against WCAG on an open page, a line for each element."""
+#: What depends on the colour scheme.
+COLORS = ["color-contrast", "link-in-text-block"]
+
+
+def check(page: Page, *, colors: bool | None = None) -> list[str]:
+    """Return what axe-core finds against WCAG on an open page, a line for each element.
+
+    Args:
+        page: open.
+        colors: True for what depends on colours alone, False for all else, None for both.
+    """
     page.evaluate(AXE_SCRIPT)
     options = {
-        "runOnly": {"type": "tag", "values": WCAG_TAGS},
+        "runOnly": {"type": "rule", "values": COLORS} if colors else {"type": "tag", "values": WCAG_TAGS},
+        "rules": {name: {"enabled": colors is not False} for name in COLORS},
         "resultTypes": ["violations"],
         # Else axe fetches the style sheets itself and looks for imported ones in the wrong folder.
         "preload": False,

@@ -1,8 +1,8 @@
 """Looks at every page of a built site in a real browser, as a reader on a phone and at a desk would see it.
 
-Each page is loaded at two widths in light and in dark, with every folded part open, and once from its folder; each
-load serves several gates. Problems are: an error on the console, a request that fails, a request to another host
-(blocked), and what the gates of width, weight, keyboard, accessibility and folder find.
+Each page is opened once, with every folded part open, and then made as wide as a phone and a desk and dark; and once
+more from its folder. Problems are: an error on the console, a request that fails, a request to another host (blocked),
+and what the gates of weight, width, layout, accessibility, keyboard, folder and search find.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from typing import TypeVar
 import gate_accessibility
 import gate_folder
 import gate_keyboard
+import gate_layout
+import gate_search
 import gate_weight
 import gate_width
 from built_site import serve
-from chromium import Mode, launched, opened, watch
-from playwright.sync_api import Browser
+from chromium import HEIGHT, Mode, launched, opened, watch
+from playwright.sync_api import Browser, Page
 
 PHONE, SCREEN = 390, 1280
 #: The widths that a page loaded at a width is then tried at.
 WIDTHS = {PHONE: (320, 390), SCREEN: (768, 1280, 1920)}
-MODES = tuple(Mode(width, scheme) for width in WIDTHS for scheme in ("light", "dark"))
+#: Pages that the keyboard also leads through on a phone: what differs there, the header, is alike on all.
+KEYBOARD_ON_PHONE = ("index.html", gate_search.PAGE)
 #: More browsers at once than cores only hold one another up.
 MOST_PROCESSES = 2
 OPEN_FOLDED_PARTS = "document.querySelectorAll('details').forEach(part => part.open = true)"
@@ -61,39 +64,49 @@ class Seen:
 
     def lines(self) -> list[str]:
         """Return each problem with its places, a line each."""
-        everywhere = [str(mode) for mode in MODES]
-        return [
-            f"[{'everywhere' if places == everywhere else ', '.join(places)}] {problem}"
-            for problem, places in self.problems.items()
-        ]
+        return [f"[{', '.join(places)}] {problem}" for problem, places in self.problems.items()]
 
 
-def look(browser: Browser, base: str, site: Path, seen: Seen, mode: Mode) -> None:
-    """Load a page in one mode, and add what is wrong with it in that mode to ``seen``."""
-    with opened(browser, mode) as page:
+def look(browser: Browser, base: str, site: Path, seen: Seen, widths: Sequence[int] = (PHONE, SCREEN)) -> None:
+    """Load a page once, try it at each of these widths, and add what is wrong with it to ``seen``."""
+    with opened(browser, Mode(widths[0], "light")) as page:
         traffic = watch(page, base)
         seen.timed("load", lambda: page.goto(f"{base}/{seen.address}", wait_until="networkidle"))
         asked = [address.removeprefix(base) for address in traffic.requests if address.startswith(base)]
         page.evaluate(OPEN_FOLDED_PARTS)
-        if mode == MODES[0]:
-            seen.add(seen.timed("weight", lambda: gate_weight.check(site, seen.address, asked)), "first load")
-        if mode.scheme == "light":
-            wide = seen.timed("width", lambda: gate_width.check(page, WIDTHS[mode.width]))
-            for problem, widths in wide.items():
-                seen.add([problem], ", ".join(f"{width} px" for width in widths))
-        seen.add(seen.timed("accessibility", lambda: gate_accessibility.check(page)), mode)
-        if mode.scheme == "light":
-            popovers = mode.width == SCREEN
-            seen.add(seen.timed("keyboard", lambda: gate_keyboard.walk(page, popovers=popovers)), mode)
-        seen.add(traffic.problems, mode)
+        seen.add(seen.timed("weight", lambda: gate_weight.check(site, seen.address, asked)), "first load")
+        for width in widths:
+            page.set_viewport_size({"width": width, "height": HEIGHT})
+            _look_at(page, seen, width, colors=width == widths[-1])
+        page.emulate_media(color_scheme="dark")
+        dark = seen.timed("accessibility", lambda: gate_accessibility.check(page, colors=True))
+        seen.add(dark, f"{widths[-1]} px dark")
+        seen.add(traffic.problems, "as it loads or is used")
+
+
+def _look_at(page: Page, seen: Seen, width: int, *, colors: bool) -> None:
+    """Add what is wrong with an open page that is this wide, and with its ``colors``, which are alike at all widths."""
+    where = f"{width} px"
+    wide = seen.timed("width", lambda: gate_width.check(page, WIDTHS[width]))
+    for problem, found in wide.items():
+        seen.add([problem], ", ".join(f"{each} px" for each in found))
+    seen.add(seen.timed("layout", lambda: gate_layout.check(page)), where)
+    seen.add(
+        seen.timed("accessibility", lambda: gate_accessibility.check(page, colors=None if colors else False)), where
+    )
+    if width == SCREEN:
+        seen.add(seen.timed("hover", lambda: gate_layout.hover(page)), where)
+    if width == SCREEN or seen.address in KEYBOARD_ON_PHONE:
+        seen.add(seen.timed("keyboard", lambda: gate_keyboard.walk(page, popovers=width == SCREEN)), where)
 
 
 def check_page(browser: Browser, base: str, site: Path, address: str) -> Seen:
-    """Return what is wrong with one page in all modes and from its folder."""
+    """Return what is wrong with one page, at all widths and from its folder."""
     seen = Seen(address)
-    for mode in MODES:
-        look(browser, base, site, seen, mode)
+    look(browser, base, site, seen)
     seen.add(seen.timed("folder", lambda: gate_folder.check(browser, site, address)), "from a folder")
+    if address == gate_search.PAGE:
+        seen.add(seen.timed("search", lambda: gate_search.check(browser, base)), "over http")
     return seen
 
 

@@ -42,7 +42,7 @@ def check(browser: Browser, site: Path, address: str) -> list[str]:
 def _search(page: Page) -> list[str]:
     """Return what is wrong with the search: it must list pages that hold a common word."""
     try:
-        page.wait_for_selector("#search-results li a", timeout=SECONDS * 1000)
+        page.wait_for_selector("#search-results li p.context", timeout=SECONDS * 1000)
     except TookTooLong:
-        return [f"the search for {WORD!r} lists no page within {SECONDS} s"]
+        return [f"the search for {WORD!r} lists no section within {SECONDS} s"]
     return []

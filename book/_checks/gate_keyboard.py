@@ -11,12 +11,22 @@ from typing import Any
 from playwright.sync_api import Page
 
 _WALK = Path(__file__).with_name("keyboard.js").read_text("utf-8")
+# Where a walk before this one ended is where Tab would go on.
+_FROM_THE_TOP_AGAIN = """() => {
+  if (!window.keyboardWalk) return;
+  scrollTo(0, 0);
+  document.body.tabIndex = -1;
+  document.body.focus();
+  document.body.blur();
+  document.body.removeAttribute('tabindex');
+}"""
 #: Tab comes to more than can be counted before, such as what scrolls; more than this is a trap.
 _SPARE = 50
 
 
 def walk(page: Page, *, popovers: bool = True) -> list[str]:
     """Return what Tab does wrong on an open page, and with ``popovers`` what Enter and Escape do, a line for each."""
+    page.evaluate(_FROM_THE_TOP_AGAIN)
     page.evaluate(_WALK)
     problems: list[str] = []
     for _ in range(page.evaluate("keyboardWalk.count") + _SPARE):

@@ -1,7 +1,8 @@
-"""Gate: Lighthouse, with the settings of a phone, gives every page full marks, and counts nothing that makes it slow.
+"""Gate: Lighthouse, with the settings of a phone, gives pages full marks, and counts nothing that makes them slow.
 
-What it scores as speed depends on the machine that runs the gate and on what else runs there. It is printed, and
-nothing is decided by it. Its causes are, as far as they count alike anywhere; bytes are the gate of weight's.
+It looks at some pages of each kind: the frame is the same on all. What it scores as speed depends on the machine that
+runs the gate and on what else runs there: where Lighthouse itself finds the machine too slow to judge by, the score is
+only printed. Its causes are judged anywhere, as far as they count alike; bytes are the gate of weight's.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ MOST = {
     "unused_styles": (10_000, "bytes of styles that the page does not use"),
     "unused_scripts": (10_000, "bytes of scripts that the page does not run"),
 }
+#: The least score for speed, of 100, and the host's benchmark below which Lighthouse warns that it cannot tell.
+LEAST_SPEED, SLOW_HOST = 95, 1000
+#: Pages of which there is one of a kind; of chapters the heaviest are looked at.
+OF_A_KIND = ("index.html", "search.html", "claims.html", "your_machine.html", "glossary.html")
+CHAPTERS = 2
 #: How many reasons of a low score are told.
 _REASONS = 4
 
@@ -38,12 +44,14 @@ class Visit:
 
     Attributes:
         speed: its score for performance, of 100, on this machine at this moment.
+        host: how fast Lighthouse found this machine.
         scores: those of `FULL`, of 100.
         reasons: why they are not higher.
         counts: those of `MOST`.
     """
 
     speed: int
+    host: float
     scores: dict[str, int]
     reasons: dict[str, list[str]]
     counts: dict[str, float]
@@ -64,6 +72,7 @@ def read_visit(line: str) -> Visit:
         raise RuntimeError(f"Lighthouse says nothing of {', '.join(missing)} of {said['address']}")
     return Visit(
         round(100 * (said["speed"] or 0)),
+        float(said["host"]),
         {name: round(100 * said["scores"][name]["score"]) for name in FULL},
         {name: [_reason(audit) for audit in said["scores"][name]["reasons"]] for name in FULL},
         {name: said["counts"][name] for name in MOST},
@@ -89,8 +98,12 @@ def visit(addresses: Sequence[str], node: Path) -> list[Visit]:
 
 
 def judge(seen: Visit) -> list[str]:
-    """Return what is wrong with a page after a visit, a line for each; its speed is never."""
+    """Return what is wrong with a page after a visit, a line for each; its speed only where it can be told."""
     low = [
+        f"Lighthouse performance is {seen.speed}, at least {LEAST_SPEED} is right"
+        for _ in range(seen.speed < LEAST_SPEED and seen.host >= SLOW_HOST)
+    ]
+    low += [
         f"Lighthouse {name} is {seen.scores[name]}, 100 is right: "
         f"{'; '.join(seen.reasons[name][:_REASONS]) or 'no audit says why'}"
         for name in FULL
@@ -101,6 +114,13 @@ def judge(seen: Visit) -> list[str]:
         for name, (most, what) in MOST.items()
         if seen.counts[name] > most
     ]
+
+
+def chosen(site: Path, pages: Sequence[str]) -> list[str]:
+    """Return some of these pages of each kind, the heaviest chapters among them."""
+    alone = [page for page in pages if page in OF_A_KIND]
+    others = sorted(set(pages) - set(alone), key=lambda page: (-(site / page).stat().st_size, page))
+    return [*alone, *others[:CHAPTERS]]
 
 
 def check(
@@ -119,5 +139,7 @@ def check(
     """
     visits = dict(zip(pages, look([f"{base}/{page}" for page in pages], node), strict=True))
     speeds = ", ".join(f"{page} {seen.speed}" for page, seen in sorted(visits.items(), key=lambda each: each[1].speed))
-    print(f"  speed of 100, on this machine at this moment, for information: {speeds}", flush=True)
+    hosts = [seen.host for seen in visits.values()]
+    told = "" if min(hosts, default=0) >= SLOW_HOST else "; this machine is too slow just now to judge by it"
+    print(f"  speed of 100: {speeds}{told}", flush=True)
     return {page: problems for page, seen in visits.items() if (problems := judge(seen))}

@@ -56,7 +56,8 @@ try {
       const category = lhr.categories[name];
       scores[name] = { score: category.score, reasons: reasons(category, lhr.audits) };
     }
-    const said = { address, error: lhr.runtimeError?.message ?? null, speed: lhr.categories.performance.score, scores };
+    const error = lhr.runtimeError?.message ?? null;
+    const said = { address, error, speed: lhr.categories.performance.score, host: lhr.environment?.benchmarkIndex ?? 0, scores };
     console.log(JSON.stringify({ ...said, counts: said.error ? {} : counts(lhr.audits) }));
   }
 } finally {

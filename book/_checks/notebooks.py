@@ -2,31 +2,25 @@
 
 The environment is made of `binder/` alone. Problems are: a page that does not open as a notebook, a cell that fails or
 writes to standard error, and an output of the book that is not seen or not legible in the light or the dark theme.
-How long it took until the first result is written as JSON beside the environment.
+How long it took until the first result is printed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from chromium import launched
 from notebook_lab import ROOT, Lab, make, running
 from playwright.sync_api import Page, TimeoutError
 
-from tinytorch.perf.host.identity import identity
-
 FOLDER = ROOT / "_build" / "binder"
-TIMES = "launch.json"
 THEMES = ("JupyterLab Light", "JupyterLab Dark")
 #: Milliseconds for a page to open on a busy machine.
 OPENS = 120_000
@@ -154,26 +148,6 @@ def run_page(page: Page, lab: Lab, name: str) -> Ran:
     return Ran(problems, opened, first, opened + times["all"] / 1e3)
 
 
-def write_times(path: Path, made: float, started: float, ran: dict[str, Ran]) -> None:
-    """Write how long a reader waits, in seconds, with the machine and the time, as JSON."""
-    machine = identity()
-    document: dict[str, Any] = {
-        "schema": "tinytorch-launch",
-        "schema_version": 1,
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {"cpu": machine.cpu, "cores": machine.cores_usable, "system": machine.system, "load": machine.load},
-        "environment_seconds": made,
-        "start_seconds": started,
-        "pages": {
-            name: {"open_seconds": one.opened, "first_output_seconds": one.first, "all_seconds": one.total}
-            for name, one in ran.items()
-        },
-    }
-    aside = path.with_suffix(".part")
-    aside.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
-    aside.replace(path)
-
-
 def check(names: Sequence[str], folder: Path) -> int:
     """Make the environment, open the pages one after the other, print a line for each; return how many problems.
 
@@ -186,19 +160,18 @@ def check(names: Sequence[str], folder: Path) -> int:
     made = time.monotonic() - began
     print(f"The environment of binder/ was made in {made:.0f} s.", flush=True)
     ran: dict[str, Ran] = {}
-    began = time.monotonic()
     with running(place) as lab, launched() as browser:
-        started = time.monotonic() - began
         for name in names:
             context = browser.new_context(viewport={"width": 1280, "height": 1000})
             page = context.new_page()
             ran[name] = run_page(page, lab, name)
             context.close()
-            said = f"{len(ran[name].problems)} problems" if ran[name].problems else "ran"
-            print(f"{name}: {said} ({ran[name].total:.0f} s)", flush=True)
+            one = ran[name]
+            said = f"{len(one.problems)} problems" if one.problems else "ran"
+            first = "" if one.first is None else f", first output after {one.first:.0f} s"
+            print(f"{name}: {said} ({one.total:.0f} s{first})", flush=True)
             for problem in ran[name].problems:
                 print(f"  {problem}", flush=True)
-    write_times(folder / TIMES, made, started, ran)
     return sum(len(one.problems) for one in ran.values())
 
 

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import gate_browser
 import gate_folder
+import gate_layout
+import gate_search
 import pytest
 from broken_pages import GOOD_BODY, write_page
 from built_site import serve
-from chromium import Mode, launched
+from chromium import launched
 from gate_browser import Seen, check_page, look
 from playwright.sync_api import Browser
 
-PHONE = Mode(390, "light")
-SCREEN = Mode(1280, "light")
+PHONE, SCREEN = 390, 1280
 NO_OUTLINE = "<style>button:focus-visible { outline: none }</style>"
 
 
@@ -28,10 +29,10 @@ def chromium() -> Iterator[Browser]:
         yield browser
 
 
-def problems_of(chromium: Browser, site: Path, mode: Mode = PHONE) -> str:
+def problems_of(chromium: Browser, site: Path, width: int = PHONE) -> str:
     seen = Seen("index.html")
     with serve(site) as base:
-        look(chromium, base, site, seen, mode)
+        look(chromium, base, site, seen, (width,))
     return "\n".join(seen.lines())
 
 
@@ -118,15 +119,15 @@ def test_what_scrolls_inside_the_page_is_no_fault(chromium: Browser, tmp_path: P
 
 
 @pytest.mark.parametrize("above", [0, 300, 700, 860, 5000])
-@pytest.mark.parametrize("mode", [PHONE, SCREEN])
+@pytest.mark.parametrize("width", [PHONE, SCREEN])
 def test_what_is_taller_than_the_screen_has_its_focus_on_it(
-    chromium: Browser, tmp_path: Path, mode: Mode, above: int
+    chromium: Browser, tmp_path: Path, width: int, above: int
 ) -> None:
     box = "<div style='overflow-x: auto; height: 9000px' tabindex='0' role='region' aria-label='tall'>"
     write_page(
         tmp_path, f"{GOOD_BODY}<div style='height: {above}px'></div>{box}<div style='width: 2000px'>x</div></div>"
     )
-    assert problems_of(chromium, tmp_path, mode) == ""
+    assert problems_of(chromium, tmp_path, width) == ""
 
 
 def test_one_radio_button_of_a_group_is_reached(chromium: Browser, tmp_path: Path) -> None:
@@ -135,12 +136,12 @@ def test_one_radio_button_of_a_group_is_reached(chromium: Browser, tmp_path: Pat
     assert problems_of(chromium, tmp_path) == ""
 
 
-def test_every_mode_is_looked_at(chromium: Browser, tmp_path: Path) -> None:
+def test_every_width_is_looked_at_and_dark(chromium: Browser, tmp_path: Path) -> None:
     dark = "<style>@media (prefers-color-scheme: dark) { p { color: #ddd } }</style>"
     write_page(tmp_path, f"{GOOD_BODY}<div style='width: 800px'>x</div>", dark)
     with serve(tmp_path) as base:
         found = "\n".join(check_page(chromium, base, tmp_path, "index.html").lines())
-    assert "[390 px dark, 1280 px dark] axe color-contrast: " in found
+    assert "[1280 px dark] axe color-contrast: " in found
     assert "[320 px] scrolls sideways by 480 px: div" in found
     assert "[768 px] scrolls sideways by 32 px: div" in found
 
@@ -151,7 +152,7 @@ def test_every_mode_is_looked_at(chromium: Browser, tmp_path: Path) -> None:
         ("index.html", "", "<link rel='stylesheet' href='/root.css'>", "leaves its folder: file:///root.css"),
         ("index.html", "", "<link rel='stylesheet' href='gone.css'>", "failed: /gone.css"),
         ("index.html", "<script>fetch('index.html').catch(() => 0)</script>", "", "console: Access to fetch"),
-        ("search.html", "", "", "the search for 'page' lists no page"),
+        ("search.html", "", "", "the search for 'page' lists no section"),
     ],
 )
 def test_what_a_folder_cannot_serve_is_reported(
@@ -174,3 +175,84 @@ def test_pages_are_shared_out_by_size(tmp_path: Path) -> None:
         (tmp_path / name).write_text("x" * size)
     assert gate_browser.shares(tmp_path, ["a", "b", "c"], 2) == [["a"], ["b", "c"]]
     assert gate_browser.shares(tmp_path, ["a"], 2) == [["a"]]
+
+
+TABLE = "<div class='measured-table' id='table-t' style='overflow-x: auto; width: 200px' "
+TABLE += "tabindex='0' role='region' aria-label='t'>"
+
+
+@pytest.mark.parametrize("width", [PHONE, SCREEN])
+def test_a_table_that_is_cut_is_reported(chromium: Browser, tmp_path: Path, width: int) -> None:
+    write_page(tmp_path, f"{GOOD_BODY}{TABLE}<div style='width: 300px'>x</div></div>")
+    assert "table table-t is cut: 200 of 300 px are seen" in problems_of(chromium, tmp_path, width)
+
+
+def drawing(size: float, x: float) -> str:
+    """A figure 200 pixels wide with a word of this size at x."""
+    text = f"<text x='{x}' y='50' font-size='{size}'>word</text>"
+    svg = f"<svg role='img' aria-label='a' viewBox='0 0 200 100' style='width: 200px'>{text}</svg>"
+    return f"<figure class='measured-figure' id='figure-f'>{svg}</figure>"
+
+
+@pytest.mark.parametrize(
+    ("size", "x", "width", "said"),
+    [
+        (11, 10, PHONE, ""),
+        (10, 10, PHONE, "figure-f has words of 10.0 px, 11 are right: word"),
+        (11, 10, SCREEN, "figure-f has words of 11.0 px, 12 are right: word"),
+        (12, 190, SCREEN, "figure-f is left by its words: word"),
+    ],
+)
+def test_words_of_figures_are_large_enough_and_inside(
+    chromium: Browser, tmp_path: Path, size: float, x: float, width: int, said: str
+) -> None:
+    write_page(tmp_path, GOOD_BODY + drawing(size, x))
+    found = problems_of(chromium, tmp_path, width)
+    assert said in found
+    assert bool(said) == bool(found)
+
+
+@pytest.mark.parametrize("opens", [True, False])
+def test_a_number_that_shows_nothing_at_hover_is_reported(
+    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: bool
+) -> None:
+    monkeypatch.setattr(gate_layout, "PATIENCE", 300)
+    number = "<article><p><button class='measured' popovertarget='d'>5 ms</button>"
+    number += "<span popover class='measured-detail' id='d'>more</span></p></article>"
+    opening = "document.querySelector('.measured').onpointerenter = () => document.getElementById('d').showPopover()"
+    write_page(tmp_path, f"{GOOD_BODY}{number}<script>{opening if opens else ''}</script>")
+    assert ("shows nothing while the pointer" in problems_of(chromium, tmp_path, SCREEN)) != opens
+
+
+SEARCH = """
+<form><input name="q" id="q"></form><p id="search-progress"></p><div id="search-results"></div>
+<script>
+const word = new URLSearchParams(location.search).get("q");
+if (word === "page") document.getElementById("search-results").innerHTML = ITEM;
+else document.getElementById("search-progress").textContent = "Nothing";
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey) event.preventDefault() || document.getElementById("q")?.focus();
+});
+</script>
+"""
+
+
+@pytest.mark.parametrize(
+    ("item", "target", "said"),
+    [
+        ("<li>page</li>", "", "shows no excerpt"),
+        (
+            "<li><a href='other.html?highlight=page'>p</a><p class='context'><mark>page</mark></p></li>",
+            "",
+            "does not mark",
+        ),
+    ],
+)
+def test_a_search_that_shows_too_little_is_reported(
+    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, item: str, target: str, said: str
+) -> None:
+    monkeypatch.setattr(gate_search, "SECONDS", 0.5)
+    write_page(tmp_path, GOOD_BODY + SEARCH.replace("ITEM", repr(item)), name="search.html")
+    write_page(tmp_path, GOOD_BODY + target, name="other.html")
+    with serve(tmp_path) as base:
+        assert said in "\n".join(gate_search.check(chromium, base))

@@ -153,7 +153,7 @@ def test_within_the_glossary_words_are_links(built: Build) -> None:
 
 def test_the_script_is_loaded_where_there_are_words(built: Build) -> None:
     def loads(name: str) -> bool:
-        return any("glossary.js" in str(script["src"]) for script in built.page(name).find_all("script", src=True))
+        return any("details.js" in str(script["src"]) for script in built.page(name).find_all("script", src=True))
 
     assert loads("page.html")
     assert not loads("words.html")

@@ -349,6 +349,24 @@ def test_what_is_no_number_is_said_beside_its_field(tab: Tab) -> None:
     assert "must be a number above 0" in tab.locator("#roofline-bytes-hint").inner_text()
 
 
+@pytest.mark.parametrize("text", ["12 MiB", "12Mi", "5 ms", "2 GFLOP", "1e6", "12,000 B"])
+def test_a_number_may_have_its_unit(tab: Tab, text: str) -> None:
+    tab.locator("#roofline-bytes").fill(text)
+    assert tab.locator("#roofline-bytes").get_attribute("aria-invalid") == "false"
+
+
+def test_numbers_that_no_paper_holds_are_refused(tab: Tab) -> None:
+    tab.locator("#roofline-operations").fill("2 G")
+    tab.locator("#roofline-bytes").fill("1e-308")
+    assert tab.locator("#roofline-bytes").get_attribute("aria-invalid") == "true"
+
+
+def test_one_press_shows_the_book_s_own_file_and_a_headline(tab: Tab) -> None:
+    tab.get_by_role("button", name="Show the book's own").click()
+    tab.locator("details.beside-page").first.wait_for()
+    assert "beside the book's" in said_by(tab.locator(".your-machine-status"))
+
+
 def test_it_fits_and_everyone_can_use_it(tab: Tab) -> None:
     give(tab, changed(label="Mine"))
     tab.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")

@@ -16,8 +16,6 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     for (const block of document.querySelectorAll("div.highlight pre")) {
-      // Code that is wider than the page can be scrolled with the keyboard only when it can have the focus.
-      block.tabIndex = 0;
       if (block.closest(".cell_output")) continue;
       const button = document.createElement("button");
       button.type = "button";
@@ -27,5 +25,12 @@
       button.addEventListener("click", () => copy(block, button));
       block.parentElement.append(button);
     }
+    // Code that is wider than the page can be scrolled with the keyboard only when it can have the focus.
+    const blocks = [...document.querySelectorAll("div.highlight pre")];
+    const stops = () => {
+      for (const [block, cut] of blocks.map((block) => [block, block.scrollWidth > block.clientWidth])) block.tabIndex = cut ? 0 : -1;
+    };
+    stops();
+    addEventListener("resize", stops);
   });
 }

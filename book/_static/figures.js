@@ -2,11 +2,17 @@
 "use strict";
 
 {
-  /** Saves the drawing in the colours in which it is seen. */
+  /** Saves the drawing that is seen, of two layouts, in the colours in which it is. */
   const saveFigure = (figure) => {
-    const drawing = figure.querySelector("svg").cloneNode(true);
-    const seen = getComputedStyle(figure.querySelector("svg"));
+    const shown = [...figure.querySelectorAll("svg")].find((drawing) => drawing.checkVisibility());
+    const drawing = shown.cloneNode(true);
+    const seen = getComputedStyle(shown);
     drawing.setAttribute("color", seen.color);
+    const [parts, copies] = [shown, drawing].map((root) => [...root.querySelectorAll("[fill^='#'], [stroke^='#']")]);
+    parts.forEach((part, place) => {
+      for (const what of ["fill", "stroke"])
+        if (part.getAttribute(what)?.startsWith("#")) copies[place].setAttribute(what, getComputedStyle(part)[what]);
+    });
     drawing.setAttribute("font-family", "sans-serif");
     const text = new XMLSerializer().serializeToString(drawing);
     const address = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));

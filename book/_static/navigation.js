@@ -1,4 +1,4 @@
-// Marks the section that is being read in the page's contents, closes menus behind links, and finds the search.
+// Marks the section that is being read and the chapters that were, closes menus behind links, and finds the search.
 "use strict";
 
 {
@@ -24,15 +24,61 @@
     if (sections.length) addEventListener("scroll", later, { passive: true });
   };
 
+  /** A browser may keep nothing for a page; then nothing is marked. */
+  const readPages = (added) => {
+    try {
+      const read = new Set(JSON.parse(localStorage.getItem("book-read") ?? "[]"));
+      if (added && !read.has(added)) localStorage.setItem("book-read", JSON.stringify([...read.add(added)]));
+      return read;
+    } catch {
+      return new Set();
+    }
+  };
+
+  /** Marks the chapters whose end was on the screen once. */
+  const markRead = () => {
+    const links = [...document.querySelectorAll(".bd-sidebar-primary li a:not(.unnumbered)")];
+    const mark = (read) => {
+      for (const link of links) link.classList.toggle("read", read.has(link.pathname));
+    };
+    mark(readPages());
+    const end = document.querySelector(".prev-next-footer");
+    if (!end || !links.some((link) => link.getAttribute("aria-current"))) return;
+    new IntersectionObserver((seen, observer) => {
+      if (!seen.some((one) => one.isIntersecting)) return;
+      observer.disconnect();
+      mark(readPages(location.pathname));
+    }).observe(end);
+  };
+
+  /** Marks the words that a search came with, where the browser can without changing the page. */
+  const highlightFound = () => {
+    const words = (new URLSearchParams(location.search).get("highlight") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+    if (!words.length || !globalThis.CSS?.highlights) return;
+    const texts = document.createTreeWalker(document.querySelector("article"), NodeFilter.SHOW_TEXT);
+    const ranges = [];
+    while (texts.nextNode())
+      for (const part of texts.currentNode.data.matchAll(/[\p{L}\p{N}_]+/gu)) {
+        if (!words.some((word) => part[0].toLowerCase().startsWith(word))) continue;
+        const range = new Range();
+        range.setStart(texts.currentNode, part.index);
+        range.setEnd(texts.currentNode, part.index + part[0].length);
+        ranges.push(range);
+      }
+    CSS.highlights.set("found", new Highlight(...ranges));
+  };
+
   document.addEventListener("DOMContentLoaded", () => {
+    highlightFound();
     markSections();
+    markRead();
     document.getElementById("page-contents")?.addEventListener("click", (event) => {
       const menu = event.currentTarget;
       if (event.target.closest("a") && menu.matches(":popover-open")) menu.hidePopover();
     });
     addEventListener("keydown", (event) => {
       const field = document.querySelector("input[name='q']");
-      if (event.key !== "k" || !event.ctrlKey || event.altKey || !field) return;
+      if (event.key !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey || !field) return;
       event.preventDefault();
       if (field.offsetParent) field.focus();
       else document.querySelector("a.open-search")?.click();

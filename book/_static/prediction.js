@@ -80,6 +80,20 @@
     for (const choice of form.querySelectorAll('input[type="radio"]')) choice.checked = choice.value === state.value;
   };
 
+  /** Says at the page's end how many were guessed, and how many of these rightly. */
+  const tally = () => {
+    const forms = [...document.querySelectorAll("form.predict-form")];
+    const guessed = forms.filter((form) => form.dataset.rightly !== undefined);
+    let line = document.querySelector(".predict-tally");
+    if (!line) {
+      line = document.createElement("p");
+      line.className = "predict-tally";
+      document.querySelector("article, main").append(line);
+    }
+    const right = guessed.filter((form) => form.dataset.rightly === "true").length;
+    line.textContent = `You guessed ${guessed.length} of this page's ${forms.length} questions, ${right} of them rightly.`;
+  };
+
   const check = (form, unfold) => {
     const isNumber = form.dataset.low !== undefined;
     const said = isNumber ? numberOutcome(form) : choiceOutcome(form);
@@ -87,8 +101,13 @@
     outcome.textContent = said ?? (isNumber ? "Type a number, such as 2.5." : "Choose one of the answers.");
     if (said === null) {
       form.querySelector("input").focus();
-    } else if (unfold) {
-      form.parentElement.querySelector("details.predict-answer").open = true;
+    } else {
+      form.dataset.rightly = String(said.endsWith(`${form.dataset.right ?? "right"}.`));
+      if (unfold) form.parentElement.querySelector("details.predict-answer").open = true;
+      if (unfold)
+        for (let next = form.parentElement.nextElementSibling; next && !next.matches(".predict, section"); next = next.nextElementSibling)
+          if (next.matches("details.predict-later")) next.open = true;
+      tally();
     }
     return said !== null;
   };

@@ -7,6 +7,7 @@ globalThis.machines ??= {};
   const { svg, target } = globalThis.explorers;
   const MARGIN = { left: 58, right: 14, top: 14, bottom: 44 };
   const LINE = 14; // pixels between two names, so that both can be read
+  const LETTER = 6.5; // pixels that a letter of a name takes
   const REACH = 24; // pixels of a target, as WCAG 2.2 asks (2.5.8)
   const LINE_REACH = 14; // of a roof: more would cover the next one, and the tables below say the same
 
@@ -18,6 +19,7 @@ globalThis.machines ??= {};
     constructor(width, xs, ys) {
       this.width = width;
       this.height = Math.round(Math.min(Math.max(width * 0.62, 300), 460));
+      this.names = 0; // pixels at the left that the names of slopes take
       [this.xs, this.ys] = [xs, ys].map(([low, high]) => [Math.log10(low), Math.log10(high)]);
     }
     x(value) {
@@ -31,6 +33,12 @@ globalThis.machines ??= {};
       return this.height - MARGIN.bottom - (inner * (Math.log10(value) - low)) / (high - low);
     }
   }
+
+  /** The intensity at which slopes begin: right of their names. */
+  const slopesBegin = (paper) => {
+    const [low, high] = paper.xs;
+    return 10 ** (low + (high - low) * paper.names / (paper.width - MARGIN.left - MARGIN.right));
+  };
 
   const tickText = (value) => {
     const prefix = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]].find(([factor]) => value >= factor);
@@ -73,13 +81,13 @@ globalThis.machines ??= {};
   };
 
   const slope = (paper, level, peaks, one, onShow) => {
-    const begin = 10 ** paper.xs[0];
+    const begin = slopesBegin(paper);
     const top = Math.max(...peaks.map((peak) => peak.value));
     const at = (x, rate) => [paper.x(x), paper.y(x * rate)];
     const ends = [at(begin, level.value), at(top / level.value, level.value)];
     const band = [at(begin, level.low), at(top / level.value, level.low), at(top / level.value, level.high), at(begin, level.high)];
     return target(
-      `roof slope ${one.kind}`,
+      `roof slope ${one.look ?? one.kind}`,
       words(level, one.name),
       onShow,
       svg("path", { class: "reach", d: path(ends), "stroke-width": LINE_REACH }),
@@ -92,7 +100,7 @@ globalThis.machines ??= {};
     const from = Math.min(...levels.map((level) => peak.value / level.value));
     const ends = [[paper.x(from), paper.y(peak.value)], [paper.x(10 ** paper.xs[1]), paper.y(peak.value)]];
     return target(
-      `roof flat ${one.kind}`,
+      `roof flat ${one.look ?? one.kind}`,
       words(peak, one.name),
       onShow,
       svg("path", { class: "reach", d: path(ends), "stroke-width": LINE_REACH }),
@@ -133,10 +141,10 @@ globalThis.machines ??= {};
     const many = shown.length > 1;
     const named = (roof, one) => (many ? `${roof.name}, ${one.short}` : roof.name);
     const left = shown.flatMap((one) =>
-      one.levels.map((level) => ({ text: named(level, one), kind: one.kind, x: MARGIN.left + 6, y: paper.y(level.value * 10 ** paper.xs[0]) - 10 })),
+      one.levels.map((level) => ({ text: named(level, one), kind: one.look ?? one.kind, x: MARGIN.left + 4, y: paper.y(level.value * slopesBegin(paper)) + 4 })),
     );
     const right = shown.flatMap((one) =>
-      one.peaks.map((peak) => ({ text: named(peak, one), kind: one.kind, x: paper.width - MARGIN.right, y: paper.y(peak.value) - 5 })),
+      one.peaks.map((peak) => ({ text: named(peak, one), kind: one.look ?? one.kind, x: paper.width - MARGIN.right, y: paper.y(peak.value) - 5 })),
     );
     return [names(paper, left, "start"), names(paper, right, "end")];
   };
@@ -156,6 +164,8 @@ globalThis.machines ??= {};
    */
   machines.drawRoofline = (width, shown, kernel, onShow) => {
     const paper = new Paper(width, ...ranges(shown, kernel));
+    const longest = Math.max(...shown.flatMap((one) => one.levels.map(({ name }) => `${name}${shown.length > 1 ? `, ${one.short}` : ""}`.length)));
+    paper.names = Math.min(longest * LETTER + 10, width / 3);
     const drawing = svg("svg", { viewBox: `0 0 ${paper.width} ${paper.height}`, width: paper.width, height: paper.height, role: "group", "aria-label": "Roofline: each roof and each point can be reached with the tab key and says its value" });
     const inside = svg("rect", { x: MARGIN.left, y: 0, width: paper.width - MARGIN.left, height: paper.height - MARGIN.bottom });
     drawing.append(svg("clipPath", { id: "roofline-clip" }, inside), axes(paper));

@@ -75,14 +75,14 @@ globalThis.machines ??= {};
     return { intensity, rate, leastSeconds: operations / rate, bound, attained, share: attained === null ? null : attained / rate };
   };
 
-  /** A number as a reader types it: "1e9", "2.5 G", "64 Ki"; null if it is none above 0. */
+  /** A number as a reader types it: "1e9", "2.5 G", "64 KiB", "5 ms"; null if it is none above 0. */
   machines.typedNumber = (text) => {
-    const found = /^([0-9][0-9,]*\.?[0-9]*(?:e[+-]?[0-9]+)?)\s*([kKMGT]i?|m|u|µ|n)?$/.exec(text.trim());
+    const found = /^([0-9][0-9,]*\.?[0-9]*(?:e[+-]?[0-9]+)?)\s*([kKMGT]i?|m|u|µ|n)?(?:s|B|FLOPs?|OPs?)?$/.exec(text.trim());
     if (!found) return null;
     const [, digits, prefix = ""] = found;
     const factors = { "": 1, k: 1e3, K: 1e3, M: 1e6, G: 1e9, T: 1e12, m: 1e-3, u: 1e-6, µ: 1e-6, n: 1e-9 };
     const binary = { Ki: 2 ** 10, ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
     const value = Number(digits.replaceAll(",", "")) * (factors[prefix] ?? binary[prefix]);
-    return value > 0 && value < 1e100 ? value : null;
+    return value > 1e-30 && value < 1e30 ? value : null;
   };
 }

@@ -6,7 +6,7 @@
   const FIELDS = [
     ["operations", "Operations (FLOP)", "such as 2 G"],
     ["bytes", "Bytes that it moves", "such as 12 Mi"],
-    ["seconds", "Time in seconds, if known", "such as 5 m for milliseconds"],
+    ["seconds", "Time in seconds, if known", "such as 5 ms"],
   ];
   let count = 0;
 
@@ -24,7 +24,7 @@
       this.place = place;
       this.all = [
         { ...machines.roofline(data.measurements, "the book's machine", "book"), short: "book" },
-        ...data.published.map((one) => ({ ...machines.published(one), short: one.short })),
+        ...data.published.map((one, place) => ({ ...machines.published(one), short: one.short, look: place ? "published other" : "published" })),
       ];
       this.on = new Set([this.all[0].name]);
       this.allThreads = false;
@@ -145,13 +145,32 @@
           input.setAttribute("aria-invalid", String(wrong));
           said.textContent = wrong ? `must be a number above 0, ${hint}` : hint;
           this.values[name] = value;
+          this.keepInAddress(name, wrong ? "" : input.value.trim());
           this.draw();
         });
+        const given = new URLSearchParams(location.search).get(name);
+        if (given !== null) {
+          input.value = given;
+          this.values[name] = machines.typedNumber(given);
+        }
         return place;
       });
       const held = element("p", {}, element("label", { for: "roofline-held" }, "Where its data lives"), this.held);
       const kind = element("p", {}, element("label", { for: "roofline-arithmetic" }, "Its arithmetic"), this.arithmetic);
       return explorers.form("roofline-kernel", "Your own kernel", explorers.fieldset("Your own kernel", ...fields, kind, held));
+    }
+
+    /** Keeps what was typed in the page's address, so that it can be handed on; from a folder a browser may refuse. */
+    keepInAddress(name, text) {
+      const query = new URLSearchParams(location.search);
+      if (text) query.set(name, text);
+      else query.delete(name);
+      const said = query.toString();
+      try {
+        history.replaceState(null, "", `${location.pathname}${said ? `?${said}` : ""}#explore`);
+      } catch {
+        // The address stays as it is.
+      }
     }
 
     kernel() {

@@ -15,8 +15,11 @@
     return String(a).localeCompare(String(b), "en", { numeric: true });
   };
 
-  /** Sorts numbers from large to small first, since the largest is what one looks for, and text from A to Z. */
-  const sortBy = (header, index) => {
+  /**
+   * Sorts numbers from large to small first, since the largest is what one looks for, and text from A to Z; then the
+   * other way round; then as it was.
+   */
+  const sortBy = (header, index, written) => {
     const table = header.closest("table");
     const body = table.tBodies[0];
     const numeric = header.classList.contains("numeric");
@@ -25,6 +28,11 @@
     const second = numeric ? "ascending" : "descending";
     const order = before === first ? second : first;
     const sign = order === "ascending" ? 1 : -1;
+    if (before === second) {
+      header.removeAttribute("aria-sort");
+      body.append(...written);
+      return;
+    }
     const rows = [...body.rows].map((row) => [sortKey(row.cells[index]), row]);
     rows.sort(([a], [b]) => (a === null || b === null ? compareKeys(a, b) : sign * compareKeys(a, b)));
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
@@ -33,13 +41,14 @@
   };
 
   const makeSortable = (table) => {
+    const written = [...table.tBodies[0].rows];
     [...table.tHead.rows[0].cells].forEach((header, index) => {
       const button = document.createElement("button");
       button.type = "button";
       button.className = "sort";
       button.append(...header.childNodes);
       header.append(button);
-      button.addEventListener("click", () => sortBy(header, index));
+      button.addEventListener("click", () => sortBy(header, index, written));
     });
   };
 
@@ -51,7 +60,12 @@
         if (target !== box && target.matches(":focus-visible")) target.scrollIntoView({ block: "nearest", inline: "nearest" });
       });
     // A table wider than the page can be scrolled with the keyboard only when it can have the focus.
-    for (const box of document.querySelectorAll(".scrolled-table"))
-      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+    // One that fits is no stop.
+    const boxes = [...document.querySelectorAll(".measured-table, .scrolled-table")];
+    const stops = () => {
+      for (const [box, cut] of boxes.map((box) => [box, box.scrollWidth > box.clientWidth])) box.tabIndex = cut ? 0 : -1;
+    };
+    stops();
+    addEventListener("resize", stops);
   });
 }

@@ -24,10 +24,10 @@ globalThis.machines ??= {};
     const classed = (name) => (name ? { class: name } : {});
     const head = element("tr", {}, ...heads.map((text, i) => element("th", { scope: "col", ...classed(i ? headClass : "") }, text)));
     const body = rows.map(([first, ...rest]) =>
-      element("tr", {}, element("th", { scope: "row" }, first), ...rest.map((cell) => element("td", classed(cellClass), cell))),
+      element("tr", {}, element("th", { scope: "row" }, first), ...rest.map((cell, i) => element("td", { ...classed(cellClass), "data-label": heads[i + 1] }, cell))),
     );
     const table = element("table", {}, element("caption", { id }, ...[caption].flat()), element("thead", {}, head), element("tbody", {}, ...body));
-    return element("div", { class: "measured-table", role: "region", tabindex: "0", "aria-labelledby": id }, table);
+    return element("div", { class: "measured-table stack", role: "region", tabindex: "0", "aria-labelledby": id }, table);
   };
 
   const numberCell = (number) => {
@@ -140,6 +140,60 @@ globalThis.machines ??= {};
     return machines.table("The two machines", ["", ...HEADS], names.map((name, i) => [name, theirs[i], mine[i]]));
   };
 
+  const RATES = ["FLOP/s", "OP/s", "B/s"];
+  const MOST_BARS = 10;
+
+  /** What both machines can do at most, by name: the ratios of rates in the tables that both have. */
+  const rateRatios = (shared) => shared.flatMap(([mine, theirs]) =>
+    pairs(mine, theirs, (record) => record.kind === "table").flatMap(([myTable, theirTable]) => {
+      const rows = new Map(myTable.rows.map((row) => [String(row[0]), row]));
+      return theirTable.rows.flatMap((row) => row.flatMap((cell, index) => {
+        const other = rows.get(String(row[0]))?.[index];
+        if (index === 0 || !RATES.includes(cell?.unit) || other?.unit !== cell.unit) return [];
+        const ratio = machines.ratio(other, cell);
+        return ratio === null ? [] : [{ name: `${row[0]}: ${theirTable.columns[index].label}`, ...ratio }];
+      }));
+    })).slice(0, MOST_BARS);
+
+  const SVG = "http://www.w3.org/2000/svg";
+  const drawn = (name, attributes, text) => {
+    const made = document.createElementNS(SVG, name);
+    for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
+    if (text) made.textContent = text;
+    return made;
+  };
+
+  /** A bar for each ratio from 1 on a logarithmic line, to the right where the reader's machine is faster. */
+  const ratioPicture = (ratios) => {
+    const [width, lane, middle] = [480, 44, 240];
+    const far = Math.max(2, ...ratios.map(({ value }) => Math.max(value, 1 / value)));
+    const across = (value) => middle + (middle - 70) * Math.log(value) / Math.log(far);
+    const svg = drawn("svg", { viewBox: `0 0 ${width} ${ratios.length * lane + 8}`, role: "img" });
+    const said = ratios.map(({ name, value }) => `${name}: ${machines.formatNumber(value, "").text}`).join("; ");
+    svg.setAttribute("aria-label", `Rates of your machine over the book's. ${said}`);
+    ratios.forEach(({ name, value }, place) => {
+      const top = place * lane;
+      const [left, right] = [across(Math.min(value, 1)), across(Math.max(value, 1))];
+      svg.append(
+        drawn("line", { x1: middle, x2: middle, y1: top + 19, y2: top + 39, stroke: "currentColor", "stroke-width": 1 }),
+        drawn("text", { x: 0, y: top + 15, "font-size": 15 }, name.length > 52 ? `${name.slice(0, 50)}…` : name),
+        drawn("rect", { x: left, y: top + 21, width: Math.max(right - left, 1), height: 16, class: "ratio-bar" }),
+        drawn("text", { x: value < 1 ? left - 6 : right + 6, y: top + 34, "font-size": 15, "text-anchor": value < 1 ? "end" : "start" },
+          machines.formatNumber(value, "").text),
+      );
+    });
+    const figure = element("figure", { class: "measured-figure beside-ratios" });
+    figure.append(svg, element("figcaption", {}, "Your machine over the book's, to the right where it is faster."));
+    return figure;
+  };
+
+  /** The first rate in a sentence. */
+  const headline = ([first]) => {
+    const said = machines.formatNumber(first.value, "").text.replace("×", " times");
+    const same = first.low !== null && first.low <= 1 && first.high >= 1;
+    return same ? `Your machine cannot be told from the book's in ${first.name}.` : `Your machine is ${said} as fast in ${first.name}.`;
+  };
+
   const counted = (count, one, many) => `${count} ${count === 1 ? one : many}`;
 
   /** Two lists of pages that both sides have, in the book's order: [yours, the book's] for each. */
@@ -169,10 +223,12 @@ globalThis.machines ??= {};
         ? `Of ${counted(claims.length, "claim", "claims")} both judge ${claims.length - differing.length} alike and ${differing.length} differently.`
         : "It judges no claim.");
     const notes = [yours.note, sameCode(shared) ? null : "It was measured with other code than the book: keys are the same, what ran may differ."];
+    const ratios = rateRatios(shared);
     const rows = differing.map(([mine, theirs]) => [theirs.statement, theirs.verdict, mine.verdict]);
     return {
       summary,
       nodes: [
+        ...(ratios.length ? [element("p", { class: "beside-headline" }, headline(ratios)), ratioPicture(ratios)] : []),
         ...notes.filter(Boolean).map((note) => element("p", { class: "beside-note" }, note)),
         cardTable(yours, book),
         rows.length ? machines.table("Claims on which the two machines differ", ["Claim", ...HEADS], rows) : null,

@@ -58,6 +58,8 @@
         element("label", { for: "your-machine-file" }, "Drop your file here, or choose it:"),
         this.input,
       );
+      this.own = element("button", { type: "button", class: "your-machine-own" }, "No file yet? Show the book's own");
+      this.zone.append(this.own);
       this.options.hidden = true;
       place.replaceChildren(this.zone, this.status, this.options, this.results);
       this.listen();
@@ -71,6 +73,7 @@
     listen() {
       this.input.addEventListener("change", () => this.take(this.input.files[0]));
       this.forget.addEventListener("click", () => this.clear());
+      this.own.addEventListener("click", () => this.showOwn());
       this.keep.addEventListener("change", () => this.remember());
       // A file that misses the zone must not replace the page.
       for (const event of ["dragover", "drop"]) addEventListener(event, (dragged) => dragged.preventDefault());
@@ -95,6 +98,15 @@
         this.refuse(UNREADABLE);
       }
       this.input.value = ""; // else the same file, changed, could not be chosen again
+    }
+
+    async showOwn() {
+      try {
+        const { measurements } = await loadBook(this.place.dataset.book);
+        await this.show(JSON.stringify(measurements));
+      } catch {
+        this.refuse(UNREADABLE);
+      }
     }
 
     async show(text) {

@@ -157,6 +157,8 @@ page.number("total", 41, unit="ops", what="operations of a model")
 samples = (2.0e-3, 2.1e-3, 2.2e-3, 2.05e-3, 2.15e-3, 2.3e-3, 2.12e-3)
 page.number("forward", Measurement("forward", samples, "s", {"call": "forward"}))
 ```
+
+As {numref}`first:table-ops` shows.
 """
 
 INDEX = """

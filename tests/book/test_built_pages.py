@@ -42,6 +42,11 @@ def test_a_good_page_has_no_problem(tmp_path: Path) -> None:
             '<figure class="measured-figure"><svg role="img" aria-label="A plot"></svg></figure>',
             "has no caption",
         ),
+        ('<div class="measured-table" id="table-a"></div>', "table-a has no number that leads to it"),
+        (
+            '<div class="math-block" id="equation-1"><a class="eqno" href="#equation-2">(1)</a></div>',
+            "equation-1 has no",
+        ),
         ('<script src="https://cdn.example.org/x.js"></script>', "comes from another host"),
         ('<script src="//cdn.example.org/x.js"></script>', "comes from another host"),
         ("<style>@import 'https://example.org/a.css';</style>", "comes from another host"),

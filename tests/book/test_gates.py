@@ -19,7 +19,7 @@ import pytest
 from broken_pages import GOOD_BODY, POLICY, POLICY_META, page_html, write_page
 from bs4 import BeautifulSoup
 from built_site import serve
-from gate_lighthouse import Visit, judge
+from gate_lighthouse import Visit, chosen, judge
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Column, Page
@@ -124,9 +124,11 @@ def test_the_server_compresses_text_alone(tmp_path: Path) -> None:
 FEW = {"requests": 20, "elements": 4000, "shift": 0.0007, "unused_styles": 0, "unused_scripts": 0}
 
 
-def visit(speed: int = 50, seo: int = 100, counts: dict[str, float] | None = None) -> Visit:
+def visit(speed: int = 50, seo: int = 100, counts: dict[str, float] | None = None, host: float = 400) -> Visit:
     scores = {"accessibility": 100, "best-practices": 100, "seo": seo}
-    return Visit(speed, scores, {name: ["is-slow 9 s (It is slow)"] for name in scores}, {**FEW, **(counts or {})})
+    return Visit(
+        speed, host, scores, {name: ["is-slow 9 s (It is slow)"] for name in scores}, {**FEW, **(counts or {})}
+    )
 
 
 def test_a_low_score_is_told_with_its_reason() -> None:
@@ -140,8 +142,22 @@ def test_what_makes_a_page_slow_anywhere_is_counted(name: str, count: float) -> 
     assert said == f"Lighthouse counts {count:g} {what}, at most {most:g} are right"
 
 
+@pytest.mark.parametrize(("speed", "host", "count"), [(95, 2000, 0), (94, 2000, 1), (94, 999, 0)])
+def test_a_speed_decides_where_the_machine_is_fast_enough_to_tell(speed: int, host: float, count: int) -> None:
+    assert len(judge(visit(speed=speed, host=host))) == count
+
+
+def test_lighthouse_looks_at_each_page_of_a_kind_and_at_the_heaviest_chapters(tmp_path: Path) -> None:
+    for name, size in {"index.html": 1, "claims.html": 1, "a.html": 9, "b.html": 5, "c.html": 7}.items():
+        (tmp_path / name).write_text("x" * size)
+    pages = ["a.html", "b.html", "c.html", "claims.html", "index.html"]
+    assert chosen(tmp_path, pages) == ["claims.html", "index.html", "a.html", "c.html"]
+
+
 @pytest.mark.parametrize("speed", [0, 50, 100])
-def test_a_speed_on_this_machine_is_printed_and_decides_nothing(speed: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_speed_on_a_slow_machine_is_printed_and_decides_nothing(
+    speed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     def look(addresses: Sequence[str], node: Path) -> list[Visit]:
         return [visit(speed) for _ in addresses]
 
@@ -151,7 +167,9 @@ def test_a_speed_on_this_machine_is_printed_and_decides_nothing(speed: int, caps
 
 def told(**changed: object) -> str:
     scores = {name: {"score": 1, "reasons": []} for name in gate_lighthouse.FULL}
-    return json.dumps({"address": "a", "error": None, "speed": 0.9, "scores": scores, "counts": FEW, **changed})
+    return json.dumps(
+        {"address": "a", "error": None, "speed": 0.9, "host": 400, "scores": scores, "counts": FEW, **changed}
+    )
 
 
 def test_a_visit_that_saw_no_page_or_counted_nothing_is_an_error() -> None:

@@ -227,7 +227,18 @@ def test_the_list_of_tables_leads_to_each(story: Story) -> None:
     assert "1 table." in text(listing)
     link = listing.select_one('a[href="first.html#table-ops"]')
     assert isinstance(link, Tag)
-    assert text(link) == "Where the time goes"
+    assert text(link) == "Table 1: Where the time goes"
+    table = story.fresh.page("first.html").select_one("#table-ops")
+    assert isinstance(table, Tag)
+    number = table.select_one("caption > a.number")
+    assert isinstance(number, Tag)
+    assert (text(number), number["href"]) == ("Table 1", "#table-ops")
+
+
+def test_a_reference_by_number_leads_to_what_has_it(story: Story) -> None:
+    link = story.fresh.page("second.html").select_one('a[href="first.html#table-ops"]')
+    assert isinstance(link, Tag)
+    assert text(link) == "Table 1"
 
 
 def executions(build: Build) -> dict[str, list[str]]:

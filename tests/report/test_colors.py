@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tinytorch.report.colors import BACKGROUNDS, GROUPS, VARIANTS, color, variant
+from tinytorch.report.colors import BACKGROUNDS, GROUPS, ON_DARK, VARIANTS, color, variant
 
 Array = npt.NDArray[np.float64]
 #: Full dichromacy. Source: Machado, Oliveira and Fernandes, IEEE TVCG 15(6), 2009, table 1, severity 1.0.
@@ -52,18 +52,25 @@ def oklab(light: Array) -> Array:
     return np.asarray(np.array(to_lab) @ np.cbrt(np.array(to_cones) @ np.clip(light, 0, 1)))
 
 
+def seen_on(name: str, mode: str) -> str:
+    """The colour of a variant as a page shows it."""
+    return color(name) if mode == "light" else ON_DARK[color(name)]
+
+
 @pytest.mark.parametrize("mode", BACKGROUNDS)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_variant_stands_out_from_the_page(name: str, mode: str) -> None:
-    assert contrast(color(name), BACKGROUNDS[mode]) >= 3
+    assert contrast(seen_on(name, mode), BACKGROUNDS[mode]) >= 3
 
 
 @pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("mode", BACKGROUNDS)
 @pytest.mark.parametrize("vision", ["normal", *DICHROMACY])
-def test_variants_that_meet_are_told_apart(group: str, vision: str) -> None:
+def test_variants_that_meet_are_told_apart(group: str, mode: str, vision: str) -> None:
     seen = np.eye(3) if vision == "normal" else np.array(DICHROMACY[vision])
     for a, b in combinations(GROUPS[group], 2):
-        distance = float(np.linalg.norm(oklab(seen @ linear(color(a))) - oklab(seen @ linear(color(b)))))
+        shown = [oklab(seen @ linear(seen_on(name, mode))) for name in (a, b)]
+        distance = float(np.linalg.norm(shown[0] - shown[1]))
         assert distance >= APART, f"{a} and {b} look alike: {distance:.3f}"
 
 

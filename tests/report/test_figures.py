@@ -6,6 +6,8 @@ import math
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import matplotlib as mpl
@@ -13,11 +15,27 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
+from matplotlib.transforms import Bbox
 
 from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report.colors import color
-from tinytorch.report.figures import INK, alt_of, bars, check_figure, line, page_svg, settle, subplots, to_body
+from tinytorch.report.figures import (
+    INK,
+    NARROW,
+    WIDE,
+    Layout,
+    alt_of,
+    bars,
+    both_layouts,
+    check_figure,
+    laid_out,
+    line,
+    page_svg,
+    settle,
+    subplots,
+    to_body,
+)
 
 ALT = "Two bars; the first is twice as long."
 SVG = "{http://www.w3.org/2000/svg}"
@@ -264,3 +282,98 @@ def test_the_style_stays_in_the_figure() -> None:
     before = dict(mpl.rcParams)
     subplots()
     assert dict(mpl.rcParams) == before
+
+
+def two_lines() -> Figure:
+    figure, axes = subplots()
+    for name, factor in (("numpy", 1.0), ("compiled", 0.5)):
+        times = [run(factor * 1e-3 * 3**k) for k in range(6)]
+        words = f"{name}, a product of the weights with all inputs of a batch"
+        line(
+            axes,
+            [10**k for k in range(6)],
+            times,
+            quantity="latency of one call of the whole model",
+            variant=name,
+            label=words,
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("length of the sequence (tokens)")
+    axes.legend()
+    settle(figure)
+    return figure
+
+
+def long_names() -> Figure:
+    figure, axes = subplots(height=2.0)
+    names = ["attention: NumPy to compiled kernel", "plain", "a layer with a name that no phone has room for"]
+    bars(axes, names, [run(1e-3 * k) for k in (1, 2, 3)], quantity="latency", variants="numpy")
+    settle(figure)
+    return figure
+
+
+def test_a_page_gets_a_figure_for_a_desk_and_one_for_a_phone_with_ids_of_their_own() -> None:
+    drawn, png = both_layouts(two_lines(), key="two", alt=ALT)
+    assert png is None
+    pair = drawn.splitlines()
+    roots = [ET.fromstring(svg) for svg in pair]
+    assert [root.get("class") for root in roots] == ["wide", "narrow"]
+    ids = [{element.get("id") for element in root.iter() if element.get("id")} for root in roots]
+    assert ids[0].isdisjoint(ids[1])
+    assert {root.get("aria-labelledby") for root in roots} == {"figure-two-alt", "figure-two-narrow-alt"}
+
+
+@pytest.mark.parametrize(("layout", "pixels", "least", "most"), [(WIDE, 720, 13, 15), (NARROW, 358, 11, 13)])
+def test_words_have_the_size_of_the_text_around_them(layout: Layout, pixels: int, least: int, most: int) -> None:
+    with laid_out(two_lines(), layout) as figure:
+        root = drawn(figure)
+    width = float((root.get("viewBox") or "").split()[2])
+    sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px", ET.tostring(root, encoding="unicode"))]
+    assert sizes
+    assert all(least <= size * pixels / width <= most for size in sizes)
+
+
+@pytest.mark.parametrize("layout", [WIDE, NARROW], ids=lambda layout: layout.name)
+@pytest.mark.parametrize("make", [two_lines, long_names])
+def test_nothing_leaves_a_layout_and_no_two_labels_touch(make: Callable[[], Figure], layout: Layout) -> None:
+    with laid_out(make(), layout) as figure:
+        figure.draw_without_rendering()
+        (ax,) = figure.axes
+        ends: dict[str, list[Bbox]] = {"x": [], "y": []}
+        for name, axis in (("x", ax.xaxis), ("y", ax.yaxis)):
+            low, high = sorted(axis.get_view_interval())
+            ticks = (tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high)
+            ends[name] = [tick.label1.get_window_extent() for tick in ticks]
+        legend = ax.get_legend()
+        labels = [label for label in (ax.xaxis.label, ax.yaxis.label) if label.get_text()]
+        parts = [*labels, *([legend] if legend else [])]
+        boxes = [*ends["x"], *ends["y"], *(part.get_window_extent() for part in parts)]
+        assert all(box.x0 >= -1 and box.x1 <= figure.bbox.width + 1 for box in boxes)
+        assert all(box.y0 >= -1 and box.y1 <= figure.bbox.height + 1 for box in boxes)
+        assert all(one.x1 < other.x0 for one, other in pairwise(sorted(ends["x"], key=lambda box: box.x0)))
+        assert all(one.y1 < other.y0 for one, other in pairwise(sorted(ends["y"], key=lambda box: box.y0)))
+        if legend is not None:
+            inside = ax.get_window_extent()
+            box = legend.get_window_extent()
+            assert box.x0 >= inside.x1 if layout is WIDE else box.y0 >= inside.y1
+        assert ax.get_window_extent().width > 0.35 * figure.bbox.width
+
+
+def legend_words(figure: Figure) -> list[str]:
+    legend = figure.axes[0].get_legend()
+    assert legend is not None
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def test_a_layout_leaves_the_figure_as_it_was() -> None:
+    figure = two_lines()
+    words = legend_words(figure)
+    with laid_out(figure, NARROW):
+        assert legend_words(figure) != words
+    assert legend_words(figure) == words
+    assert figure.axes[0].get_title() == ""
+    again, fresh = (both_layouts(one, key="two", alt=ALT)[0] for one in (figure, two_lines()))
+    assert re.findall("<text.*?</text>", re.sub(r"[\d.]+", "", again)) == re.findall(
+        "<text.*?</text>", re.sub(r"[\d.]+", "", fresh)
+    )

@@ -14,6 +14,7 @@ from tests.report.made_numbers import bounded
 from tinytorch.perf.measuring import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Page, bars, subplots
+from tinytorch.report.figures import WIDE
 from tinytorch.report.notebook_view import BUILDING, Shown, view
 
 RUN = bounded(1.12e-3, 1.0e-3, 1.3e-3, "s", name="a <run>")
@@ -111,7 +112,7 @@ def test_a_build_keeps_a_bitmap_of_a_figure_for_the_notebook(page: Page, monkeyp
     drawn = page.figure("bars", figure, caption="The message.", alt="One bar.")
     assert drawn.png is not None
     image = Image.open(io.BytesIO(drawn.png)).convert("RGB")
-    assert image.width == int(figure.get_figwidth() * 192)
+    assert image.width == int(WIDE.width * 192)
     assert image.getpixel((0, 0)) == (255, 255, 255)
     assert len(image.getcolors(100_000) or ()) > 10
     assert "<style>" not in drawn._repr_mimebundle_()["text/html"]

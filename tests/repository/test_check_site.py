@@ -66,10 +66,10 @@ def test_a_page_that_is_not_there_is_named(site: Path, capsys: pytest.CaptureFix
 
 def test_a_report_says_where_each_problem_shows() -> None:
     seen = gate_browser.Seen("a.html")
-    for mode in gate_browser.MODES:
-        seen.add(["too wide"] if mode.width == gate_browser.PHONE else [], mode)
-        seen.add(["pale", "pale"], mode)
-    assert seen.lines() == ["[390 px light, 390 px dark] too wide", "[everywhere] pale"]
+    for width in (gate_browser.PHONE, gate_browser.SCREEN):
+        seen.add(["too wide"] if width == gate_browser.PHONE else [], f"{width} px")
+        seen.add(["pale", "pale"], f"{width} px")
+    assert seen.lines() == ["[390 px] too wide", "[390 px, 1280 px] pale"]
 
 
 def test_problems_of_a_gate_are_told_by_page_and_counted(site: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,9 +75,7 @@ def made(folder: Path, values: dict[str, str]) -> Path:
     (folder / "_figures" / "curve.svg").write_text(f"<svg>{values['ms']}</svg>")
     with zipfile.ZipFile(folder / "_figures" / "all.zip", "w") as archive:
         archive.writestr("curve.svg", values["ms"])
-    terms = {"text": 0, values["word"]: 0, values["ms"]: 0}
-    index = json.dumps({"terms": terms, "titleterms": {}})
-    (folder / "searchindex.js").write_text(f"Search.setIndex({index})")
+    (folder / "search-index.js").write_text('globalThis.searchIndex = [["Page", "index.html", []]];')
     (folder / "style.css").write_text("a { color: red }")
     return folder
 
@@ -115,7 +113,7 @@ def replaced(name: str, old: str, new: str) -> Callable[[Path], None]:
         ("_records/index.json", replaced("_records/index.json", '"key": "a"', '"key": "z"')),
         ("_notebooks/index.ipynb", replaced("_notebooks/index.ipynb", "cell-0", "f3a1")),
         ("_notebooks/index.ipynb", replaced("_notebooks/index.ipynb", "x = 1", "x = 2")),
-        ("searchindex.js", replaced("searchindex.js", '"text"', '"context"')),
+        ("search-index.js", replaced("search-index.js", "Page", "Side")),
         ("index.html", replaced("index.html", "Module", "Part")),
         ("index.html", replaced("index.html", 'data-key="a"', 'data-key="b"')),
         ("index.html", replaced("index.html", "Code: 1", "Code: 2")),

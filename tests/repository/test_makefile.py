@@ -28,6 +28,7 @@ JOBS = {
     "lock",
     "clean",
     "pictures",
+    "pdf",
 }
 
 

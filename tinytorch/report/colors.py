@@ -1,8 +1,9 @@
-"""One colour per variant across the book, legible on light and dark and told apart without colour vision.
+"""One colour per variant across the book, for light pages and for dark ones, told apart without colour vision.
 
-Eight hues of middle luminance, chosen so that each stands out by 3:1 or more from the theme's white and from its
-dark background (WCAG 2.2, 1.4.11), and so that any two differ for normal and for the three kinds of dichromatic
-vision. Variants that meet in one figure belong to one group of `GROUPS` and have different hues there; markers
+Nine calm hues around the teal of the site's links, of which none is the red that says "refuted" or the green that says
+"supported". Each stands out from its page by 3:1 or more (WCAG 2.2, 1.4.11), and any two differ for normal and for the
+three kinds of dichromatic vision. Drawings hold the colours for light pages, for which the style sheet has others where
+a page is dark. Variants that meet in one figure belong to one group of `GROUPS` and have different hues there; markers
 and hatches differ too, so that nothing rests on colour alone.
 """
 
@@ -10,24 +11,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: The page backgrounds that every colour must stand out from: the theme's light and dark.
+#: The page backgrounds that colours must stand out from: the theme's light and dark.
 BACKGROUNDS = {"light": "#ffffff", "dark": "#121212"}
 
+#: Each hue on a light page and on a dark one.
 _HUES = {
-    "grey": "#878778",
-    "slate": "#69695a",
-    "blue": "#2d96f0",
-    "indigo": "#4b4bff",
-    "amber": "#c3870f",
-    "red": "#d20f0f",
-    "purple": "#b41eb4",
-    "pink": "#ff3cc3",
+    "grey": ("#74776a", "#8f9386"),
+    "deep": ("#19444e", "#addae6"),
+    "teal": ("#076375", "#72bed1"),
+    "blue": ("#4a71c7", "#658ee6"),
+    "lilac": ("#7d8ae8", "#5e68c3"),
+    "rose": ("#b381a7", "#916185"),
+    "orange": ("#ba6700", "#c36f14"),
+    "brown": ("#5b3106", "#f9c59c"),
+    "olive": ("#6e541c", "#c9ad75"),
 }
+#: What a colour of a drawing becomes on a dark page.
+ON_DARK: dict[str, str] = dict(_HUES.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Style of a variant in figures: ``color`` as #rrggbb, and matplotlib's ``marker``, ``linestyle`` and ``hatch``."""
+    """Style of a variant: ``color`` on a light page, and matplotlib's ``marker``, ``linestyle`` and ``hatch``."""
 
     color: str
     marker: str
@@ -43,58 +48,58 @@ _HATCHES = ("", "//", "\\\\", "xx", "..", "++", "--", "oo")
 GROUPS: dict[str, dict[str, str]] = {
     "implementation": {
         "baseline": "grey",
-        "numpy": "blue",
-        "compiled": "amber",
-        "cached": "purple",
-        "quantized": "red",
-        "pruned": "pink",
-        "distilled": "indigo",
-        "reference": "slate",
+        "numpy": "teal",
+        "compiled": "orange",
+        "cached": "blue",
+        "quantized": "rose",
+        "pruned": "brown",
+        "distilled": "lilac",
+        "reference": "deep",
     },
     "phase": {
-        "forward": "blue",
-        "backward": "amber",
-        "update": "purple",
-        "waiting": "red",
-        "unserved": "pink",
-        "moving": "indigo",
+        "forward": "teal",
+        "backward": "orange",
+        "update": "blue",
+        "waiting": "rose",
+        "unserved": "brown",
+        "moving": "lilac",
         "in-flight": "grey",
     },
-    "model": {"mlp": "indigo", "cnn": "amber", "gpt": "red"},
+    "model": {"mlp": "lilac", "cnn": "orange", "gpt": "teal"},
     "part": {
-        "attention": "red",
-        "linear": "blue",
-        "convolution": "amber",
-        "embedding": "pink",
-        "normalization": "purple",
-        "activation": "indigo",
+        "attention": "rose",
+        "linear": "teal",
+        "convolution": "orange",
+        "embedding": "brown",
+        "normalization": "blue",
+        "activation": "lilac",
         "other": "grey",
     },
     "memory": {
-        "parameters": "blue",
-        "gradients": "amber",
-        "optimizer-state": "purple",
-        "activations": "red",
+        "parameters": "teal",
+        "gradients": "orange",
+        "optimizer-state": "blue",
+        "activations": "rose",
         "temporaries": "grey",
     },
-    "bits": {"float32": "grey", "8-bit": "blue", "4-bit": "amber", "2-bit": "red", "retrained": "purple"},
+    "bits": {"float32": "grey", "8-bit": "teal", "4-bit": "orange", "2-bit": "rose", "retrained": "blue"},
     "collective": {
         "point-to-point": "grey",
-        "between-hosts": "slate",
-        "broadcast": "purple",
-        "all-gather": "amber",
-        "reduce-scatter": "red",
-        "all-reduce": "blue",
-        "ring-all-reduce": "pink",
+        "between-hosts": "deep",
+        "broadcast": "blue",
+        "all-gather": "orange",
+        "reduce-scatter": "rose",
+        "all-reduce": "teal",
+        "ring-all-reduce": "brown",
     },
-    "scaling": {"strong": "blue", "weak": "amber"},
-    "certainty": {"measured": "indigo", "modelled": "grey"},
+    "scaling": {"strong": "teal", "weak": "orange"},
+    "certainty": {"measured": "teal", "modelled": "grey"},
 }
 
 
 def _variants() -> dict[str, Variant]:
     return {
-        name: Variant(_HUES[hue], _SHAPES[index], _LINES[index], _HATCHES[index])
+        name: Variant(_HUES[hue][0], _SHAPES[index], _LINES[index], _HATCHES[index])
         for group in GROUPS.values()
         for index, (name, hue) in enumerate(group.items())
     }
@@ -116,5 +121,5 @@ def variant(name: str) -> Variant:
 
 
 def color(name: str) -> str:
-    """Return the colour of the variant ``name`` as #rrggbb; raises ValueError if there is no such variant."""
+    """Return the colour of the variant ``name`` on a light page, as #rrggbb; raises ValueError if there is none."""
     return variant(name).color

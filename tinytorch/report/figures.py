@@ -1,13 +1,19 @@
-"""Figures: drawn with error bars and units, checked, and written as SVG that follows light and dark."""
+"""Figures: drawn with error bars and units, checked, and written as SVG that follows light and dark.
+
+A page holds each figure twice, of which its style sheet shows one: as wide as the column, and laid out for a phone.
+"""
 
 from __future__ import annotations
 
 import io
 import math
 import re
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
 from xml.etree import ElementTree as ET
@@ -17,8 +23,10 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.category import StrCategoryFormatter
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogFormatter, LogLocator, NullFormatter
+from matplotlib.transforms import blended_transform_factory
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report.colors import variant as variant_named
@@ -42,10 +50,10 @@ def _raw_svg(figure: Figure, key: str) -> str:
     return buffer.getvalue()
 
 
-def page_png(figure: Figure) -> bytes:
-    """Return the figure as a PNG on white, twice as large as on the page, laid out as `page_svg` has left it."""
+def _bitmap(figure: Figure) -> bytes:
+    """Return the figure as a PNG on white, twice as large as its words need, laid out as it is."""
     buffer = io.BytesIO()
-    figure.set_layout_engine("none")
+    figure.set_layout_engine("none")  # it has been; else it would all be laid out once more
     figure.savefig(buffer, format="png", dpi=2 * _PIXELS_PER_INCH, facecolor="white", metadata={"Software": None})
     return buffer.getvalue()
 
@@ -117,11 +125,39 @@ def page_svg(figure: Figure, *, key: str, alt: str, ink: str) -> str:
     return re.sub(r">\s+<", "><", ET.tostring(root, encoding="unicode"))
 
 
-#: Inches. A figure this wide is shown at about its own size on a phone, so that ten points stay ten pixels.
-WIDTH = 4.8
-WIDEST = 5.0
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a figure is laid out for one kind of screen.
+
+    Attributes:
+        name: class of its ``<svg>``, by which the style sheet chooses.
+        width: in inches; a point of text is shown the larger, the fewer there are.
+        category: letters of a category's name in one line.
+        letter: inches that a letter of an axis's label takes.
+    """
+
+    name: str
+    width: float
+    category: int
+    letter: float = 0.075
+
+
+#: On 720 pixels ten points are 14 pixels.
+WIDE = Layout("wide", 7.2, 36)
+#: On the 358 pixels that a phone of 390 has for text, nine points are eleven pixels.
+NARROW = Layout("narrow", 4.0, 19)
+#: Inches of a figure as its page draws it.
+WIDTH = NARROW.width
 #: Points; what is set smaller cannot be read at 390 pixels.
 SMALLEST_TEXT = 9.0
+#: A plot without names at its side is this much higher where it is wide.
+_HIGHER = 1.2
+#: Pixels between the ends of two ticks' labels, at matplotlib's 72 an inch.
+_BETWEEN = 3.0
+#: How often labels of ticks are thinned at most: each round leaves half of them.
+_MOST_ROUNDS = 5
+#: Inches of a line of a title of ten points.
+_TITLE_LINE = 10 * 1.2 / 72
 #: Stands for the page's text colour until the SVG is written: matplotlib knows no ``currentColor``.
 INK = "#010203"
 _IMAGE_NAME = re.compile(r"\S+\.(svg|png|jpe?g|gif|pdf)", re.IGNORECASE)
@@ -380,9 +416,9 @@ def check_figure(figure: Figure, *, caption: str, alt: str, key: str) -> None:
     units; no title inside; the book's width, and no text too small for a phone.
     """
     check_words(caption=caption, alt=alt, key=key)
-    if figure.get_figwidth() > WIDEST:
+    if figure.get_figwidth() > WIDTH:
         raise ValueError(
-            f"figure {key!r} must be at most {WIDEST:g} inches wide to be read on a phone, "
+            f"figure {key!r} must be at most {WIDTH:g} inches wide to be read on a phone, "
             f"not {figure.get_figwidth():g}: make it with tinytorch.report.subplots"
         )
     titles = [ax.get_title(where) for ax in figure.axes for where in ("left", "center", "right")]
@@ -414,8 +450,145 @@ def settle(figure: Figure) -> None:
                 axis.set_minor_formatter(NullFormatter())
 
 
+@contextmanager
+def _kept(figure: Figure) -> Iterator[None]:
+    """Put back what a layout changes of a figure: height, ticks, and the lines of its words."""
+    height = figure.get_figheight()
+    axes = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)]
+    ticks = [(axis, axis.get_major_locator(), axis.get_major_formatter(), axis.get_label_text()) for axis in axes]
+    named = [(text, text.get_text()) for legend in _legends(figure) for text in legend.get_texts()]
+    try:
+        yield
+    finally:
+        for ax in figure.axes:
+            ax.set_title("")
+        figure.set_figheight(height)
+        for axis, locator, formatter, label in ticks:
+            axis.set_major_locator(locator)
+            axis.set_major_formatter(formatter)
+            axis.set_label_text(label)
+        for text, words in named:
+            text.set_text(words)
+
+
+def _legends(figure: Figure) -> list[Legend]:
+    return [*filter(None, (ax.get_legend() for ax in figure.axes)), *figure.legends]
+
+
+def _wrapped(text: str, letters: float) -> str:
+    """Return a line in several of at most so many letters; a formula or what is broken already stays."""
+    if "\n" in text or "$" in text or len(text) <= letters:
+        return text
+    return textwrap.fill(text, max(int(letters), 8), break_long_words=False)
+
+
+def _wrap_names(ax: Axes, layout: Layout) -> int:
+    """Break long names of categories at the side of drawn axes into lines, and return the lines that this adds."""
+    axis = ax.yaxis
+    shown = [(tick.get_loc(), tick.label1.get_text()) for tick in axis.get_major_ticks()]
+    if not any(re.search("[a-z]{2}", words) for _, words in shown):
+        return 0
+    names = [_wrapped(words, layout.category) for _, words in shown]
+    axis.set_major_locator(FixedLocator([at for at, _ in shown]))
+    axis.set_major_formatter(FixedFormatter(names))
+    return max(0, sum(name.count("\n") for name in names) - len(names))  # a bar has room for two lines
+
+
+def _thin_ticks(axis: Axis, *, level: bool) -> bool:
+    """Leave out labels of a drawn axis if some touch: of a logarithmic one all but decades, then each second.
+
+    Returns whether any was left out, so that what is left is to be drawn and looked at again.
+    """
+    low, high = sorted(axis.get_view_interval())
+    ticks = [t for t in axis.get_major_ticks() if low <= t.get_loc() <= high and t.label1.get_text()]
+    ticks = [tick for tick in ticks if tick.label1.get_visible()]  # of shared axes those at the edge
+    boxes = [tick.label1.get_window_extent() for tick in ticks]
+    ends = sorted((box.x0, box.x1) if level else (box.y0, box.y1) for box in boxes)
+    if _has_categories(axis) or not any(one[1] + _BETWEEN > other[0] for one, other in pairwise(ends)):
+        return False
+    locator = axis.get_major_locator()
+    if isinstance(locator, LogLocator) and len(locator._subs or ()) > 1:  # type: ignore[attr-defined]
+        axis.set_major_locator(LogLocator(subs=(1,)))
+        return True
+    kept = sorted((tick.get_loc(), tick.label1.get_text()) for tick in ticks)[::2]
+    axis.set_major_locator(FixedLocator([at for at, _ in kept]))
+    axis.set_major_formatter(FixedFormatter([words for _, words in kept]))
+    return True
+
+
+def _place_legends(figure: Figure, layout: Layout) -> float:
+    """Put the legends of axes beside these where there is room, else above them; return the inches that this takes."""
+    taken = 0.0
+    for legend in _legends(figure):
+        for text in legend.get_texts():
+            text.set_text(_wrapped(text.get_text(), 24 if layout is WIDE else 44 / legend._ncols))  # type: ignore[attr-defined]
+    for ax in figure.axes:
+        of_axes = ax.get_legend()
+        if of_axes is None:
+            continue
+        legend, beside = of_axes, layout is WIDE
+        legend.set_in_layout(beside)
+        legend.set_loc("upper left" if beside else "lower left")
+        if beside:
+            legend.set_bbox_to_anchor((1.01, 1.0), ax.transAxes)
+            continue
+        # From the figure's left edge on, so that long names do not narrow the axes; an empty title keeps its room.
+        legend.set_bbox_to_anchor((0.0, 1.0), blended_transform_factory(figure.transFigure, ax.transAxes))
+        figure.draw_without_rendering()
+        height = legend.get_window_extent().height / figure.dpi
+        ax.set_title("\n".join(" " * math.ceil(height / _TITLE_LINE)), fontsize=10)
+        taken += height
+    return taken
+
+
+@contextmanager
+def laid_out(figure: Figure, layout: Layout) -> Iterator[Figure]:
+    """Lay a figure out for one kind of screen, with everything that was drawn in it; as it was, afterwards."""
+    with _kept(figure):
+        height = figure.get_figheight()
+        named = any(_has_categories(ax.yaxis) for ax in figure.axes)
+        for legend in _legends(figure):
+            legend.set_in_layout(legend in figure.legends)  # until it has its place
+        figure.set_layout_engine("constrained")
+        figure.set_size_inches(layout.width, height if named or layout is NARROW else height * _HIGHER)
+        figure.draw_without_rendering()
+        lines = sum(_wrap_names(ax, layout) for ax in figure.axes if ax.yaxis.get_visible())
+        more = _place_legends(figure, layout) + lines * 0.17
+        rows = max((place.get_gridspec().nrows for ax in figure.axes if (place := ax.get_subplotspec())), default=1)
+        figure.set_figheight(figure.get_figheight() + more)
+        for ax in figure.axes:
+            ax.xaxis.set_label_text(_wrapped(ax.xaxis.get_label_text(), (layout.width - 0.8) / layout.letter))
+            upright = (figure.get_figheight() - more) / rows - 0.5
+            ax.yaxis.set_label_text(_wrapped(ax.yaxis.get_label_text(), upright / layout.letter))
+        shown = [ax for ax in figure.axes if ax.axison]
+        for _ in range(_MOST_ROUNDS):
+            figure.draw_without_rendering()
+            thinned = [_thin_ticks(axis, level=axis is ax.xaxis) for ax in shown for axis in (ax.xaxis, ax.yaxis)]
+            if not any(thinned):
+                break
+        yield figure
+
+
+def both_layouts(figure: Figure, *, key: str, alt: str, bitmap: bool = False) -> tuple[str, bytes | None]:
+    """Return the figure as two ``<svg>`` elements, of which the style sheet shows one; it stays as it was.
+
+    Args:
+        figure: what to draw.
+        key: goes before each id.
+        alt: what a reader who does not see the figure is told.
+        bitmap: whether the wide one is to be returned as a PNG, too.
+    """
+    drawn, png = [], None
+    for layout in (WIDE, NARROW):
+        with laid_out(figure, layout):
+            svg = page_svg(figure, key=key if layout is WIDE else f"{key}-{layout.name}", alt=alt, ink=INK)
+            drawn.append(svg.replace("<svg ", f'<svg class="{layout.name}" ', 1))
+            png = _bitmap(figure) if bitmap and layout is WIDE else png
+    return "\n".join(drawn), png
+
+
 def to_html(svg: str, *, caption: str, key: str) -> str:
-    """Return the HTML of a figure around its ``svg``."""
+    """Return the HTML of a figure around its ``svg``, or its two."""
     return (
         f'<figure class="measured-figure" id="figure-{key}">\n{svg}\n'
         f"<figcaption>{escape(caption)}</figcaption>\n</figure>"

@@ -89,8 +89,10 @@ _STYLE = """<style>
 .measured-table tbody th {font-weight: 500}
 .measured-table :is(.unit, .spread) {font-weight: 400; opacity: 0.75}
 .measured-table td.modelled {font-style: italic}
-.measured-figure {max-width: 36rem; margin: 0.5em 0}
-.measured-figure svg {display: block; width: 100%; height: auto; color: inherit}
+.measured-figure {max-width: 45rem; margin: 0.5em 0}
+.measured-figure svg {display: block; width: 100%; max-width: 36rem; height: auto; color: inherit}
+.measured-figure svg.wide {max-width: none}
+.measured-figure svg.narrow {display: none}
 </style>
 """
 

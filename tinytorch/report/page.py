@@ -19,7 +19,7 @@ from tinytorch.perf.measuring.repeat_workloads import look
 from tinytorch.report import figures, tables
 from tinytorch.report.claims import Claim, placeholders
 from tinytorch.report.drawings import Drawing
-from tinytorch.report.figures import page_png, page_svg
+from tinytorch.report.figures import both_layouts
 from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, number_text, view, words
 from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, is_disturbed, provenance
 from tinytorch.report.records import (
@@ -222,8 +222,7 @@ class Page:
         figures.check_figure(figure, caption=caption, alt=alt, key=key)
         alt = figures.alt_of(figure, alt)
         body = figures.to_body(figure, caption=caption, alt=alt, key=key)
-        svg = page_svg(figure, key=key, alt=alt, ink=figures.INK)
-        png = page_png(figure) if is_building() else None
+        svg, png = both_layouts(figure, key=key, alt=alt, bitmap=is_building())
         pyplot = sys.modules.get("matplotlib.pyplot")
         if pyplot is not None:
             pyplot.close(figure)  # else the notebook's backend shows it a second time, as a bitmap

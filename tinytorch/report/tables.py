@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -29,6 +29,8 @@ from tinytorch.report.records import Json, checked_text, measurement_from_record
 _ONE_UNIT_UP_TO = 1e4
 #: A column of whole counts below this is shown exactly; above it, in prefixes.
 _COUNTED_BELOW = 1e6
+#: Pixels that a phone of 390 has for a table; that a letter, the space beside a cell and a column at least take.
+_PHONE, _LETTER, _SPACE_BESIDE, _LEAST = 358, 8.2, 15, 52
 #: Units whose whole numbers are never shown exactly in a column.
 _READ_IN_PREFIXES = frozenset({"B", "s"}) | FRACTIONS
 Rows = Sequence[Mapping[str, Any]]
@@ -215,11 +217,33 @@ def _header_html(laid: _Laid) -> str:
     return f'<th scope="col"{classes}>{label}</th>'
 
 
-def _cell_html(cell: _Cell, laid: _Laid, first: bool) -> str:
+def _head_text(laid: _Laid) -> str:
+    return laid.column.label + (f" ({laid.unit})" if laid.unit else "")
+
+
+def _is_too_wide_for_a_phone(columns: Sequence[_Laid]) -> bool:
+    """Return whether a phone cannot show the table side by side, so that it stacks what belongs to a row."""
+
+    def letters(laid: _Laid) -> float:
+        words = [*(word + "  " for word in _head_text(laid).split()), *(cell.spread for cell in laid.cells)]
+        numbers = [cell.text for cell in laid.cells] if laid.numeric else []
+        # Words wrap, but not into a line each.
+        texts = [] if laid.numeric else [" " * min(len(cell.text), 14) for cell in laid.cells]
+        return max(map(len, [*words, *numbers, *texts, ""]))
+
+    widths = (max(_LEAST, letters(laid) * _LETTER) + _SPACE_BESIDE for laid in columns)
+    return sum(widths) > _PHONE
+
+
+def _cell_html(cell: _Cell, laid: _Laid, first: bool, detail: Sequence[str]) -> str:
     classes = [name for name, on in (("numeric", laid.numeric), ("modelled", laid.column.modelled)) if on]
     attributes = f' class="{" ".join(classes)}"' if classes else ""
     if cell.value is not None:
         attributes += f' data-value="{cell.value!r}"'
+    if not first:
+        attributes += f' data-label="{escape(_head_text(laid))}"'
+    if detail:
+        attributes += f' data-detail="{escape(chr(10).join(detail)).replace(chr(10), "&#10;")}"'
     if cell.title:
         attributes += f' title="{escape(cell.title)}"'
     spread = f' <span class="spread">{escape(cell.spread)}</span>' if cell.spread else ""
@@ -228,16 +252,34 @@ def _cell_html(cell: _Cell, laid: _Laid, first: bool) -> str:
     return f"<{tag}{scope}{attributes}>{text}{spread}</{tag}>"
 
 
-def to_html(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, caption: str, key: str) -> str:
-    """Return the table as HTML: a caption, header cells with scope, in a region that scrolls when too wide."""
+def to_html(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[Column],
+    *,
+    caption: str,
+    key: str,
+    detail: Callable[[int, Column], Sequence[str]] | None = None,
+) -> str:
+    """Return the table as HTML: a caption, header cells with scope, in a region that scrolls when too wide.
+
+    Args:
+        rows, columns: as `checked_rows` and `checked_columns` return them.
+        caption: what the table says.
+        key: of its address.
+        detail: what stands behind a cell, by the row's place and the column, a sentence each; none if empty.
+    """
     laid = [_laid(rows, column) for column in columns]
+    behind = detail or (lambda _row, _column: ())
     head = "".join(_header_html(column) for column in laid)
     body = "\n".join(
-        "<tr>" + "".join(_cell_html(column.cells[i], column, j == 0) for j, column in enumerate(laid)) + "</tr>"
+        "<tr>"
+        + "".join(_cell_html(one.cells[i], one, j == 0, behind(i, one.column)) for j, one in enumerate(laid))
+        + "</tr>"
         for i in range(len(rows))
     )
     return (
-        f'<div class="measured-table" id="table-{key}" role="region" tabindex="0" '
+        f'<div class="measured-table{" stack" if _is_too_wide_for_a_phone(laid) else ""}" id="table-{key}" '
+        f'role="region" tabindex="0" '
         f'aria-labelledby="table-{key}-caption">\n'
         f'<table class="sortable">\n<caption id="table-{key}-caption">{escape(caption)}</caption>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
@@ -247,7 +289,7 @@ def to_html(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, cap
 def to_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, caption: str) -> str:
     """Return the table as text in a fixed-width font, numbers right-aligned, the caption below."""
     laid = [_laid(rows, column) for column in columns]
-    lines: list[list[str]] = [[c.column.label + (f" ({c.unit})" if c.unit else "") for c in laid]]
+    lines: list[list[str]] = [[_head_text(c) for c in laid]]
     lines += [[f"{c.cells[i].text} {c.cells[i].spread}".strip() for c in laid] for i in range(len(rows))]
     return f"{aligned(lines, [c.numeric for c in laid])}\n\n{caption}"
 
@@ -255,7 +297,7 @@ def to_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, cap
 def to_markdown(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
     """Return the table in GitHub's Markdown, numbers right-aligned, signs that Markdown reads escaped."""
     laid = [_laid(rows, column) for column in columns]
-    head = [c.column.label + (f" ({c.unit})" if c.unit else "") for c in laid]
+    head = [_head_text(c) for c in laid]
     body = [[f"{c.cells[i].text} {c.cells[i].spread}".strip() for c in laid] for i in range(len(rows))]
     rule = ["---:" if c.numeric else "---" for c in laid]
     escaped = ([cell.replace("\\", "\\\\").replace("|", "\\|") for cell in line] for line in [head, *body])
@@ -289,8 +331,8 @@ def to_body(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, cap
     }
 
 
-def html_of(body: Json, key: str) -> str:
-    """Return the table of a record's body as `to_html` wrote it, for who has changed an interval in it."""
+def html_of(body: Json, key: str, detail: Callable[[int, Column], Sequence[str]] | None = None) -> str:
+    """Return the table of a record's body as `to_html` wrote it, with ``detail`` behind its cells."""
     columns = [Column(**column) for column in body["columns"]]
 
     def again(cell: Any, column: Column) -> Any:
@@ -300,4 +342,4 @@ def html_of(body: Json, key: str) -> str:
         return cell["value"] if is_bare else measurement_from_record(cell)
 
     rows = [{column.key: again(row[column.key], column) for column in columns} for row in body["rows"]]
-    return to_html(rows, columns, caption=body["caption"], key=key)
+    return to_html(rows, columns, caption=body["caption"], key=key, detail=detail)

@@ -15,7 +15,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     setup_site(app)
     return {
         "version": "1",
-        "env_version": 2,
+        "env_version": 3,
         # A page runs when it is read, and one that runs beside another disturbs its timing.
         "parallel_read_safe": False,
         "parallel_write_safe": True,
@@ -29,7 +29,7 @@ def setup_content(app: Sphinx) -> None:
     from measured_book.execution import cache, events, parts
     from measured_book.machines import cluster, explorers, repeated_builds, table
     from measured_book.notebooks import downloads
-    from measured_book.pages import elements, exercises, glossary, lists, reading, references
+    from measured_book.pages import elements, exercises, front, glossary, lists, numbering, reading, references
     from measured_book.records import agreement, card, predictions, roles
     from measured_book.site import repository
 
@@ -45,7 +45,9 @@ def setup_content(app: Sphinx) -> None:
     predictions.setup(app)
     references.setup(app)
     lists.setup(app)
+    front.setup(app)
     agreement.setup(app)
+    numbering.setup(app)
     explorers.setup(app)
     cluster.setup(app)
     table.setup(app)
@@ -58,10 +60,11 @@ def setup_content(app: Sphinx) -> None:
 
 def setup_site(app: Sphinx) -> None:
     """Connect what the site makes of pages: its address, formulas, drawings, assets and policy."""
-    from measured_book.site import drawings, frame, math, search, security
+    from measured_book.site import drawings, frame, math, search, sections, security
 
     math.setup(app)
     search.setup(app)
+    sections.setup(app)
     drawings.setup(app)
     frame.setup(app)
     security.setup(app)

@@ -36,6 +36,7 @@ class PageState:
         words: name and meaning of each word that its glossary explains, by the word's id.
         uses_words: whether it uses words of a glossary.
         sources: the addresses that it links to.
+        labels: the ids of its figures, tables and equations, in their order.
     """
 
     key: str | None = None
@@ -51,6 +52,7 @@ class PageState:
     words: dict[str, tuple[str, str]] = field(default_factory=dict)
     uses_words: bool = False
     sources: Sources | None = None
+    labels: tuple[str, ...] = ()
 
 
 @dataclass

@@ -151,7 +151,8 @@ def test_a_modelled_number_says_so_in_words() -> None:
 def test_what_could_not_be_decided_is_set_apart_from_its_sentence() -> None:
     for word, classes in (("faster", ["measured", "verdict"]), (CANNOT_TELL, ["measured", "verdict", "undecided"])):
         button = BeautifulSoup(
-            verdict_html({"page": "page", "key": "key", "word": word}, "it is so", Idents()), "html.parser"
+            verdict_html({"page": "page", "key": "key", "kind": "verdict", "word": word}, "it is so", Idents()),
+            "html.parser",
         ).button
         assert button is not None
         assert (button.get_text(), button.get_attribute_list("class")) == (word, classes)

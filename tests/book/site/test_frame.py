@@ -20,6 +20,8 @@ from measured_book.site.frame import DIGESTED, STYLE_FOLDER, STYLE_PARTS, digest
 from measured_book.site.security import POLICY
 from PIL import Image
 
+from tinytorch.report.colors import ON_DARK
+
 BOOK = Path(__file__).resolve().parents[3] / "book"
 ADDRESS = "https://example.org/book/"
 DARK_SYSTEM = "prefers-color-scheme: dark"
@@ -173,7 +175,7 @@ def test_a_page_carries_the_policy_and_keeps_it(unknown: Site, name: str) -> Non
 def test_the_frame_names_its_parts(unknown: Site) -> None:
     page = unknown.page("chapter")
     assert [link.get_text(strip=True) for link in page.select("#page-contents a")] == ["First", "Second"]
-    current = page.select_one("#site-contents a.current")
+    current = page.select_one("#site-contents a[aria-current]")
     assert current is not None
     assert current.get_text(strip=True) == "Where does the time go?"
     for button in page.select("button[popovertarget]"):
@@ -251,7 +253,20 @@ def test_shortening_changes_no_rule() -> None:
         name for part in STYLE_PARTS for name in selectors((BOOK / STYLE_FOLDER / f"{part}.css").read_text("utf-8"))
     ]
     made = (".highlight .", DARK_SYSTEM)
-    assert [name for name in selectors(text) if not any(part in name for part in made)] == written
+    kept = [name for name in selectors(text) if not any(part in name for part in made)]
+    kept.remove("screen")  # the colours of drawings on dark pages
+    assert kept == written
+
+
+def test_drawings_have_their_other_shade_on_dark_screens_alone() -> None:
+    rules = tinycss2.parse_stylesheet(stylesheet(BOOK / STYLE_FOLDER), skip_comments=True, skip_whitespace=True)
+    dark = next(
+        rule for rule in rules if rule.type == "at-rule" and tinycss2.serialize(rule.prelude).strip() == "screen"
+    )
+    text = tinycss2.serialize(dark.content)
+    for light, shade in ON_DARK.items():
+        assert f'html[data-theme="dark"] .measured-figure [fill="{light}"]{{fill: {shade}}}' in text
+        assert f'html:not([data-theme]) .measured-figure [stroke="{light}"]{{stroke: {shade}}}' in text
 
 
 def test_dark_systems_get_dark_pages_without_a_script() -> None:

@@ -63,8 +63,6 @@ class YourMachineNode(LateHtml):
             "<p>A browser with JavaScript takes your file here, and sends it nowhere. Without, compare it with "
             f'<a href="{up}{FOLDER}/book.json" download>the file of the book’s machine</a> line by line: '
             "each record has a line of its own.</p>\n</div>\n"
-            f'<p class="your-machine-try">No file yet? Try it with <a href="{up}{FOLDER}/book.json" download>the '
-            "book’s own</a>.</p>"
         )
 
 

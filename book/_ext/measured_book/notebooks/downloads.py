@@ -32,7 +32,7 @@ SOURCES_FOLDER = "_sources"
 # As the root of a file of its own, without a prefix before each element's name.
 ET.register_namespace("", "http://www.w3.org/2000/svg")
 
-_DRAWING = re.compile(r"<svg\b.*</svg>", re.DOTALL)
+_DRAWING = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
 #: On the page a drawing takes its colours and font from the text around it; a file of its own has none around.
 _ALONE = "color: #1b1f24; background: #fff; font-family: sans-serif"
 #: Archives hold no date but the earliest that the format knows, so that equal figures make equal files.
@@ -99,7 +99,7 @@ def standing_alone(drawing: str) -> str:
 
 
 def drawings_in(notebook: nbformat.NotebookNode) -> Iterator[tuple[str, str]]:
-    """Yield key and drawing of each figure that the notebook's cells recorded, as an SVG file's text."""
+    """Yield key and drawing of each figure that the cells recorded, as an SVG file's text: of two the wide."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             data = output.get("data", {})

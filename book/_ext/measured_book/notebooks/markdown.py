@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from measured_book.notebooks.myst import Fence, fences
+from measured_book.pages.numbering import named, page_numbers
 from measured_book.records.html import ICONS
 from measured_book.state import BookState, split_reference, state_of
 from sphinx.environment import BuildEnvironment
@@ -196,6 +197,11 @@ class _Renderer:
             number, _, source = (part.strip() for part in text.partition("|"))
             found = _TITLED.fullmatch(source)
             return f"{number} ([{found['title']}]({found['target']}))" if found else f"{number} ({source})"
+        if name in ("numref", "eq"):
+            label = f"equation-{text.strip()}" if name == "eq" else text.strip()
+            page, label = split_reference(label, self.docname)
+            found_number = page_numbers(self.env, page).get(label)
+            return named(label, found_number) if found_number else label
         titled = _TITLED.fullmatch(text)
         if name == "math":
             return f"${text}$"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -37,6 +38,12 @@ class ResolveLateHtml(SphinxPostTransform):
                 node.replace_self(nodes.raw("", html, format="html"))
             else:
                 node.parent.remove(node)
+
+
+def labelled(row: str, heads: Sequence[str]) -> str:
+    """Return a row of a table whose cells say the name of their column, for where rows are stacked."""
+    names = iter(heads[1:] if "<th" in row else heads)
+    return re.sub(r"<td\b", lambda _: f'<td data-label="{escape(next(names, ""))}"', row)
 
 
 def has_late_html(doctree: nodes.document) -> bool:

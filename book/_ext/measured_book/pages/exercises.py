@@ -7,10 +7,13 @@ their check. Both run when the book is built, so that a solution that its check 
 from __future__ import annotations
 
 import ast
+from html import escape
 from typing import Any
 
 from docutils import nodes
-from measured_book.pages.elements import Fold
+from measured_book.notebooks.package import source_of
+from measured_book.pages.elements import Fold, LateHtml
+from measured_book.site.repository import binder_address
 from sphinx.application import Sphinx
 from sphinx.transforms import DoctreeReadEvent, SphinxTransform
 from sphinx.util import logging
@@ -19,6 +22,37 @@ LOGGER = logging.getLogger(__name__)
 SOLUTION = "solution"
 CHECK = "check"
 STYLE = "exercise.css"
+#: Of the notebooks in the site; `measured_book.notebooks.files` makes them.
+FOLDER = "_notebooks"
+
+
+class ExerciseStart(LateHtml):
+    """Line above each exercise: where to do it, what that needs, and which cells to run first."""
+
+    def html(self, app: Sphinx, docname: str) -> str:
+        """Return the ways to do the exercises of a page."""
+        up = "../" * docname.count("/")
+        files = [f"{up}{FOLDER}/{docname}-{kind}.ipynb" for kind in ("empty", "colab")]
+        repository = app.config.book_repository
+        ways = []
+        if repository is not None:
+            address = binder_address(repository, f"book/{docname}.md")
+            ways.append(f'<a class="way" href="{escape(address)}" rel="noopener">Open in Binder</a>')
+        ways.append(f'<a class="way" href="{escape(files[0])}" download>Download the notebook</a>')
+        source = source_of(app.env)
+        if source is not None:
+            ways.append(f'<a class="way" href="{escape(files[1])}" download>For Colab</a>')
+        there = "On Binder a session is temporary: download what you wrote. " if repository is not None else ""
+        if source is not None and source.wheel is not None:
+            wheel = escape(f"{up}{FOLDER}/{source.wheel}")
+            there += f'Upload the one for Colab there, with <a href="{wheel}" download>the package</a>. '
+        return (
+            f'<div class="exercise-start"><p>{" ".join(ways)}</p>\n<details><summary>How to start</summary>\n'
+            f"<p>{there}On your own machine, <code>make environment</code> in a clone of the repository installs all "
+            "that the notebook needs; <code>.venv/bin/jupyter lab</code> opens it. Run its first cell, which makes the "
+            "page, then the cell with the empty function, then the one with its check: it fails until you have written "
+            "the function.</p></details></div>"
+        )
 
 
 def _functions(source: str) -> list[ast.FunctionDef]:
@@ -108,7 +142,12 @@ def _arrange(solution: nodes.container, check: nodes.container) -> None:
         "", solution, *said, *outputs[1:], summary="A solution, and what its check says", classes=["exercise-solution"]
     )
     exercise = nodes.container(
-        "", *_labelled("Begin with", empty), *_labelled("Check it with", check), fold, classes=["exercise"]
+        "",
+        ExerciseStart(),
+        *_labelled("Begin with", empty),
+        *_labelled("Check it with", check),
+        fold,
+        classes=["exercise"],
     )
     parent.insert(place, exercise)
 

@@ -12,8 +12,6 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-SCRIPT = "glossary.js"
-
 
 def _is_term(node: nodes.Node) -> bool:
     return isinstance(node, nodes.inline) and "std-term" in node.get("classes", [])
@@ -60,7 +58,7 @@ class ShowMeanings(SphinxPostTransform):
         meanings: dict[str, tuple[str, str]] = {}
         for page in state_of(self.env).pages.values():
             meanings |= page.words
-        uses: Counter[str] = Counter()
+        uses: Counter[str] = Counter()  # each popover has an id of its own
         for link in list(self.document.findall(nodes.reference)):
             address = str(link.get("refuri") or f"#{link.get('refid', '')}")
             ident = address.partition("#")[2]
@@ -74,8 +72,6 @@ class ShowMeanings(SphinxPostTransform):
                 f"{escape(link.astext())}</button>"
             )
             link.replace_self(nodes.raw("", html + meaning_html(popover, *found, address), format="html"))
-        if uses:
-            self.document["uses_glossary"] = True
 
 
 def _in_glossary(node: nodes.Node) -> bool:
@@ -88,13 +84,6 @@ def _in_glossary(node: nodes.Node) -> bool:
     return False
 
 
-def add_script(app: Sphinx, _: str, __: str, ___: dict[str, Any], doctree: nodes.document | None) -> None:
-    """Load the script on the pages that use words of the glossary."""
-    if doctree is not None and doctree.get("uses_glossary"):
-        app.add_js_file(SCRIPT, loading_method="defer")
-
-
 def setup(app: Sphinx) -> None:
-    """Connect to the writing of pages."""
+    """Register the transform."""
     app.add_post_transform(ShowMeanings)
-    app.connect("html-page-context", add_script)

@@ -1,35 +1,28 @@
-"""Lists that the book makes of itself: its figures and tables, its pages' executions, the time to a first result.
+"""Lists that the book makes of itself: its figures and tables, and its pages' executions.
 
-``{listing} figures`` and ``{listing} tables``; ``{executions}``, when each page ran, for how long and in what memory;
-``{launch-times}``, how long a reader waits in JupyterLab, as `make check-notebooks` measured it.
+``{listing} figures`` and ``{listing} tables``; ``{executions}``, when each page ran, for how long and in what memory.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from datetime import datetime
 from html import escape
-from pathlib import Path
-from statistics import median
 
 from docutils import nodes
 from docutils.parsers.rst import directives
 from measured_book.execution.parts import parts_of
 from measured_book.execution.runs import CellRun, PageRun
 from measured_book.notebooks.downloads import figure_path
-from measured_book.pages.elements import LateHtml
+from measured_book.pages.elements import LateHtml, labelled
+from measured_book.pages.numbering import named, page_numbers
 from measured_book.records.card import time_html
 from measured_book.records.store import PageRecords
 from measured_book.state import reading_order, state_of
 from sphinx.application import Sphinx
-from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-from tinytorch.report import tables
 from tinytorch.report.numbers import NO_BREAK, format_number
 from tinytorch.report.records import Json
-from tinytorch.report.tables import Column
 
 #: What can be listed: its kind of record, and the word for one.
 KINDS = {"figures": "figure", "tables": "table"}
@@ -44,20 +37,19 @@ _HEAD = (
 )
 _PARTS_HEAD = (("Part", "text"), ("What", "text"), ("Time", "numeric"))
 _CELLS_HEAD = (("Cell", "numeric"), ("Time", "numeric"), ("Begins with", "text"))
-#: Kept from a run of the check in a quiet hour, beside what it checks; relative to the book's sources.
-TIMES = "../binder/launch.json"
-_NONE = (
-    '<p class="not-measured" role="note">Nobody has measured yet how long this takes: '
-    "<code>make check-notebooks</code> does, and its times belong into <code>binder/launch.json</code>.</p>"
-)
 
 
-def _item(page: PageRecords, key: str, caption: str, kind: str, address: str, up: str) -> str:
-    link = f'<a href="{escape(address)}#{kind}-{key}">{escape(caption)}</a>'
+def _item(page: PageRecords, key: str, said: str, kind: str, address: str, up: str) -> str:
+    link = f'<a href="{escape(address)}#{kind}-{key}">{escape(said)}</a>'
     if kind != "figure":
         return f"<li>{link}</li>"
     drawing = f'<a href="{escape(up + figure_path(page.docname, key))}" download aria-label="SVG of {key}">SVG</a>'
     return f"<li>{link} ({drawing})</li>"
+
+
+def _said(record: Json, number: str | None, kind: str) -> str:
+    """Return a caption with its number, if the page shows what it is of."""
+    return f"{named(kind, number)}: {record['caption']}" if number else str(record["caption"])
 
 
 class Listing(LateHtml):
@@ -77,7 +69,11 @@ class Listing(LateHtml):
             count += len(records)
             address = app.builder.get_relative_uri(docname, page.docname)
             title = app.env.titles[page.docname].astext()
-            items = "\n".join(_item(page, r["key"], r["caption"], kind, address, up) for r in records)
+            numbers = page_numbers(app.env, page.docname)
+            items = "\n".join(
+                _item(page, r["key"], _said(r, numbers.get(f"{kind}-{r['key']}"), kind), kind, address, up)
+                for r in records
+            )
             parts.append(
                 f'<p class="listing-page"><a href="{escape(address)}">{escape(title)}</a></p>\n<ul>\n{items}\n</ul>'
             )
@@ -130,11 +126,13 @@ def _cell_row(number: int, cell: CellRun) -> str:
 
 
 def _table(key: str, caption: str, head: Iterable[tuple[str, str]], rows: Iterable[str]) -> str:
-    names = "".join(f'<th scope="col" class="{css}">{name}</th>' for name, css in head)
+    columns = list(head)
+    names = "".join(f'<th scope="col" class="{css}">{name}</th>' for name, css in columns)
     return (
-        f'<div class="measured-table" role="region" tabindex="0" aria-labelledby="{key}">\n<table class="sortable">\n'
+        f'<div class="measured-table stack" role="region" tabindex="0" aria-labelledby="{key}">\n'
+        '<table class="sortable">\n'
         f'<caption id="{key}">{escape(caption)}</caption>\n<thead><tr>{names}</tr></thead>\n<tbody>\n'
-        + "\n".join(rows)
+        + "\n".join(labelled(row, [name for name, _ in columns]) for row in rows)
         + "\n</tbody>\n</table>\n</div>"
     )
 
@@ -182,58 +180,7 @@ class ExecutionsDirective(SphinxDirective):
         return [node]
 
 
-def read_times(path: Path) -> Json | None:
-    """Return the times that the check wrote; None if there is no file.
-
-    Raises:
-        ExtensionError: if it is not a file of these times.
-    """
-    if not path.is_file():
-        return None
-    try:
-        document: Json = json.loads(path.read_text("utf-8"))
-        if (document["schema"], document["schema_version"]) != ("tinytorch-launch", 1) or not document["pages"]:
-            raise ValueError("it is of another kind or names no page")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ExtensionError(f"{path.name} must be what `make check-notebooks` writes: {error}") from None
-    return document
-
-
-def launch_times_html(document: Json) -> str:
-    """Return the table of the steps from nothing to a result, with the machine and the day in its caption."""
-    pages = list(document["pages"].values())
-    firsts = [page["first_output_seconds"] for page in pages if page["first_output_seconds"] is not None]
-    steps = [
-        ("Install the packages, downloads included", document["environment_seconds"]),
-        ("Start JupyterLab", document["start_seconds"]),
-        ("Open a chapter as a notebook", median(page["open_seconds"] for page in pages)),
-        ("Open it and see its first output", median(firsts) if firsts else None),
-        ("Open it and run all its cells", median(page["all_seconds"] for page in pages)),
-    ]
-    machine, count = document["machine"], len(pages)
-    load = "" if machine["load"] is None else f", load {machine['load']:.2g}"
-    caption = (
-        f"From nothing to a result in JupyterLab, measured once on {machine['cpu']}, {machine['cores']} cores{load}, "
-        f"on {datetime.fromisoformat(document['when']):%d %B %Y}; of a chapter, the median of {count}."
-    )
-    columns = [Column("step", "Step"), Column("time", "Time", "s")]
-    rows = [{"step": step, "time": time} for step, time in steps]
-    return tables.to_html(rows, columns, caption=caption, key="launch-times")
-
-
-class LaunchTimesDirective(SphinxDirective):
-    """``{launch-times}``: the table, or a note that nobody has measured yet."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return the table; the page is read again when the file changes."""
-        path = (Path(self.env.srcdir) / TIMES).resolve()
-        self.env.note_dependency(str(path))
-        document = read_times(path)
-        return [nodes.raw("", _NONE if document is None else launch_times_html(document), format="html")]
-
-
 def setup(app: Sphinx) -> None:
     """Register the directives."""
     app.add_directive("listing", ListingDirective)
     app.add_directive("executions", ExecutionsDirective)
-    app.add_directive("launch-times", LaunchTimesDirective)

@@ -8,17 +8,22 @@ were measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 
 from docutils import nodes
+from measured_book.records.html import detail_lines
 from measured_book.records.store import PageRecords, Place, Widened
 from measured_book.state import BookState, state_of
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
+from tinytorch.perf.measuring.judge import CANNOT_TELL
 from tinytorch.report.notebook_view import number_text
+from tinytorch.report.numbers import format_record
+from tinytorch.report.page import NOISE_KEY
 from tinytorch.report.records import NUMBER_KINDS, Json
-from tinytorch.report.tables import html_of
+from tinytorch.report.tables import Column, html_of
 
 
 def timed_calls(page: PageRecords) -> Iterator[tuple[Place, Json]]:
@@ -80,8 +85,31 @@ def widen(state: BookState) -> set[str]:
     }
 
 
-class WidenTables(SphinxPostTransform):
-    """Replacement of each table that has a widened interval: its HTML was made when its page ran."""
+_TABLE = re.compile(r'\sid="table-([a-z0-9-]+)"')
+
+
+def _details(page: PageRecords, body: Json) -> Callable[[int, Column], list[str]]:
+    """Return what gives the sentences behind each cell of a table: those of its number, or why a word is what it is."""
+    noise = page.records.get(NOISE_KEY)
+    resolved = f" (ratios nearer to 1 than {format_record(noise).text})" if noise is not None else ""
+    undecided = (
+        "Cannot tell here: the interval of what is judged reaches to the boundary, or the difference is smaller than "
+        f"what this machine resolves{resolved}, or other programs took its time."
+    )
+
+    def behind(row: int, column: Column) -> list[str]:
+        cell = body["rows"][row][column.key]
+        if isinstance(cell, dict):
+            return detail_lines(cell)
+        if not column.judged or cell is None:
+            return []
+        return [undecided if cell == CANNOT_TELL else "The word was chosen by code from the numbers of its row."]
+
+    return behind
+
+
+class ShowTables(SphinxPostTransform):
+    """Writing of each table anew from its record: with widened intervals, and with what stands behind its cells."""
 
     default_priority = 7
 
@@ -90,12 +118,14 @@ class WidenTables(SphinxPostTransform):
         page = state_of(self.env).of(self.env.docname).records
         if page is None:
             return
-        for key in {place.key for place in page.widened if place.row is not None}:
-            for node in list(self.document.findall(nodes.raw)):
-                if f'id="table-{key}"' in node.astext():
-                    node.replace_self(nodes.raw("", html_of(page.shown(key), key), format="html"))
+        for node in list(self.document.findall(nodes.raw)):
+            found = _TABLE.search(node.astext())
+            if found is None or page.records.get(found[1], {}).get("kind") != "table":
+                continue
+            body = page.shown(found[1])
+            node.replace_self(nodes.raw("", html_of(body, found[1], _details(page, body)), format="html"))
 
 
 def setup(app: Sphinx) -> None:
     """Register the transform."""
-    app.add_post_transform(WidenTables)
+    app.add_post_transform(ShowTables)

@@ -41,14 +41,25 @@ ICONS = {"supported": "✓", "refuted": "✗", "cannot tell here": "?"}
 
 @dataclass
 class Idents:
-    """Counter of ids that are unique on one page."""
+    """Counter of ids that are unique on one page, of which ``docname`` is the name."""
 
+    docname: str = ""
     count: int = field(default=0)
+    addressed: set[str] = field(default_factory=set)
 
     def new(self, stem: str) -> str:
         """Return the next id that begins with ``stem``."""
         self.count += 1
         return f"{stem}-{self.count}"
+
+    def address(self, record: Json) -> str:
+        """Return the attribute that gives a number or word of this page its address where it first stands."""
+        stem = "word" if record["kind"] == "verdict" else "number"
+        address = f"{stem}-{record['key']}"
+        if record["page"] != self.docname or address in self.addressed:
+            return ""
+        self.addressed.add(address)
+        return f' id="{address}"'
 
 
 def _how_words(how: Json) -> str:
@@ -117,7 +128,9 @@ def _value_html(shown: Formatted) -> str:
     return f'{value}{shown.joiner}<span class="unit">{escape(shown.unit)}</span>' if shown.unit else value
 
 
-def _with_detail(record: Json, inner: str, classes: str, lines: list[str], ident: str, extra: str = "") -> str:
+def _with_detail(
+    record: Json, inner: str, classes: str, lines: list[str], ident: str, extra: str = "", address: str = ""
+) -> str:
     """Return a button that opens its detail: phrasing content only, so that it may stand in a paragraph.
 
     ``data-key`` says which record it shows, for who reads the page with its records: see `measured_book.pages.reading`.
@@ -125,7 +138,8 @@ def _with_detail(record: Json, inner: str, classes: str, lines: list[str], ident
     said = " ".join(f'<span class="line">{escape(line)}</span>' for line in lines)
     key = f"{record['page']}:{record['key']}"
     return (
-        f'<button type="button" class="{classes}" data-key="{key}" popovertarget="{ident}">{inner}</button>'
+        f'<button type="button" class="{classes}"{address} data-key="{key}" popovertarget="{ident}" '
+        f'popovertargetaction="show">{inner}</button>'
         f'<span popover class="measured-detail" id="{ident}"> {said}{extra}</span>'
     )
 
@@ -144,7 +158,8 @@ def number_html(record: Json, idents: Idents, origin: tuple[str, str] | None = N
         extra = f' <span class="line">From <a href="{escape(address)}">{escape(title)}</a>.</span>'
     classes = " ".join(dict.fromkeys(["measured", record["kind"], *([] if shown.is_resolved else ["unresolved"])]))
     tag = '<span class="kind-tag">model</span>' if record["kind"] == "modelled" else ""
-    return _with_detail(record, _value_html(shown) + tag, classes, detail_lines(record), idents.new("measured"), extra)
+    ident, address = idents.new("measured"), idents.address(record)
+    return _with_detail(record, _value_html(shown) + tag, classes, detail_lines(record), ident, extra, address)
 
 
 def absent_html(record: Json, idents: Idents) -> str:
@@ -164,7 +179,8 @@ def verdict_html(record: Json, reason: str, idents: Idents) -> str:
     inner = escape(record["word"])
     lines = [f"Because {reason.rstrip('.')}.", "The word was chosen by code from these numbers."]
     undecided = " undecided" if record["word"] == CANNOT_TELL else ""
-    return _with_detail(record, inner, f"measured verdict{undecided}", lines, idents.new("verdict"))
+    ident, address = idents.new("verdict"), idents.address(record)
+    return _with_detail(record, inner, f"measured verdict{undecided}", lines, ident, address=address)
 
 
 _BEFORE = re.compile(r"[(\[“‘„]+$")
@@ -254,7 +270,8 @@ def claim_html(record: Json, evidence: str, also: list[str], ledger: str | None)
     label = "Claim, counted" if record.get("counted") else "Claim"
     return (
         f'<div class="claim claim-{name}" id="claim-{key}" role="group" aria-labelledby="claim-{key}-statement">\n'
-        f'<p class="claim-head"><span class="claim-label">{label}</span> {verdict_mark(record["verdict"])}</p>\n'
+        f'<p class="claim-head"><a class="claim-label" href="#claim-{key}">{label}</a> '
+        f"{verdict_mark(record['verdict'])}</p>\n"
         f'<p class="claim-statement" id="claim-{key}-statement">{escape(record["statement"])}</p>\n'
         f'{quotation_html(record)}<p class="claim-evidence">{evidence}</p>\n{more}'
         f'<p class="claim-source">Source: {source_html(record)}.{link}</p>\n</div>'

@@ -16,6 +16,7 @@ from measured_book.pages.elements import Fold, LateHtml, add_nothing
 from measured_book.records.roles import Pending, warn
 from measured_book.state import split_reference, state_of
 from sphinx.application import Sphinx
+from sphinx.transforms import DoctreeReadEvent, SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 
 from tinytorch.perf.measuring.judge import CANNOT_TELL
@@ -28,11 +29,13 @@ SEPARATOR = "---"
 LABEL = "Predict before you look"
 #: The unit that stands first where one can choose among prefixes: the answer's own would give it away.
 ASKED_IN = {"s": "ms", "B": "MiB", "B/s": "GB/s", "FLOP": "MFLOP", "FLOP/s": "GFLOP/s", "OP/s": "GOP/s"}
+#: Blocks from one that shows an answer to the next that is folded with it.
+_APART = 2
 _ANSWERS = (*NUMBER_KINDS, "verdict", "claim", ABSENT)
 
 
 class Prediction(nodes.General, nodes.Element):
-    """Group of question, form and answer. Attributes: ``label`` and ``ident``."""
+    """Group of question, form and answer. Attributes: ``label``, ``ident`` and ``reference``."""
 
 
 def _open(self: Any, node: Prediction) -> None:
@@ -219,7 +222,7 @@ class PredictDirective(SphinxDirective):
         state_of(self.env).of(self.env.docname).uses.add(split_reference(reference, self.env.docname)[0])
         ident = f"predict-{self.env.new_serialno('predict') + 1}"
         about = {"reference": reference, "choices": self.options.get("choices"), "ident": ident}
-        prediction = Prediction("", label=self.options.get("label", LABEL), ident=ident)
+        prediction = Prediction("", label=self.options.get("label", LABEL), ident=ident, reference=reference)
         self._parse(0, place, prediction)
         form = PredictionForm("", **about, scale=self.options.get("scale"))
         answer = PredictionAnswer("", **about)
@@ -241,6 +244,52 @@ class PredictDirective(SphinxDirective):
         return nodes.paragraph("", "It is ", number, answer, nodes.Text("."))
 
 
+class FoldAnswers(SphinxTransform):
+    """Folding of what shows the answer of a prediction behind it, until the reader guesses or asks for it.
+
+    That is the first claim, figure or table, and the paragraphs that tell the number; what leads there stays in sight.
+    """
+
+    # As the exercises, which are arranged before the collectors look at the page.
+    default_priority = DoctreeReadEvent.default_priority - 1
+
+    def apply(self, **_: Any) -> None:
+        """Fold behind every prediction of the page."""
+        for prediction in list(self.document.findall(Prediction)):
+            siblings = prediction.parent.children
+            first = siblings.index(prediction) + 1
+            behind = siblings[first:]
+            ends = (place for place, node in enumerate(behind) if isinstance(node, nodes.section | Prediction))
+            behind = behind[: next(ends, len(behind))]
+            outputs = [place for place, node in enumerate(behind) if _is_output(node)][:1]
+            told = [place for place, node in enumerate(behind) if _tells(node, prediction["reference"])]
+            answering = sorted({*outputs, *told})
+            if not answering:
+                continue
+            last = answering[0]
+            for place in answering:
+                last = place if place - last <= _APART else last
+            inside = behind[answering[0] : last + 1]
+            for node in inside:
+                prediction.parent.remove(node)
+            fold = Fold("", *inside, summary="Show what was measured", classes=["predict-later"])
+            prediction.parent.insert(first + answering[0], fold)
+
+
+def _is_output(node: nodes.Node) -> bool:
+    """Return whether the block is a claim, or shows a figure or table that its cell made."""
+    if isinstance(node, Pending):
+        return bool(node["role"] == "claim")
+    return isinstance(node, nodes.Element) and any(
+        'class="measured-' in raw.astext() for raw in node.findall(nodes.raw)
+    )
+
+
+def _tells(node: nodes.Node, reference: str) -> bool:
+    """Return whether the block holds the number or word that was asked for."""
+    return isinstance(node, nodes.Element) and any(one["reference"] == reference for one in node.findall(Pending))
+
+
 def add_files(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
     """Load style and script on pages that ask."""
     if 'class="predict"' in context.get("body", ""):
@@ -253,4 +302,5 @@ def setup(app: Sphinx) -> None:
     nothing = (add_nothing, add_nothing)
     app.add_node(Prediction, html=(_open, _close), text=nothing, latex=nothing)
     app.add_directive("predict", PredictDirective)
+    app.add_transform(FoldAnswers)
     app.connect("html-page-context", add_files)

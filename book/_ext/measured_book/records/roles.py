@@ -167,7 +167,7 @@ class ResolveRecords(SphinxPostTransform):
         """Resolve every node of the page."""
         self._docname = self.env.docname
         self._state = state_of(self.env)
-        self._idents = Idents()
+        self._idents = Idents(self._docname)
         makers: dict[str, Callable[[Pending], str]] = {
             "measured": self._number,
             "verdict": self._verdict,

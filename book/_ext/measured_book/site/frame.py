@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import shutil
+from html import escape
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
 from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.report.colors import ON_DARK
 
 LOGGER = logging.getLogger(__name__)
 THEME = "measured"
@@ -38,24 +40,21 @@ STYLE_PARTS = (
 )  # fmt: skip
 #: Pygments styles for code on light pages and on dark ones, whose contrast is that of WCAG AAA.
 CODE_STYLES = ("a11y-high-contrast-light", "a11y-high-contrast-dark")
-#: Scripts that only some pages need, with the text in a page's HTML that tells.
+#: Scripts that only some pages need, with the texts in a page's HTML of which one tells.
 SCRIPTS_FOR = {
-    "tables.js": 'class="sortable',
-    "figures.js": "measured-figure",
-    "code.js": 'class="highlight',
+    "tables.js": ('class="sortable', 'class="scrolled-table'),
+    "figures.js": ("measured-figure",),
+    "code.js": ('class="highlight',),
+    "details.js": ("popovertarget=", "data-detail="),
+    "ledger.js": ('class="measured-table ledger',),
 }
+#: Sections behind a chapter's text, which the contents set apart.
+END_MATTER = ("Questions", "Exercises", "Further reading", "What comes next", "How this was measured")
 SCRIPT_FOR_ALL = "navigation.js"
-#: What the page of the search needs, in this order. All but the first are Sphinx's.
-SEARCH_SCRIPTS = (
-    "documentation_options.js",
-    "search-offline.js",
-    "doctools.js",
-    "sphinx_highlight.js",
-    "searchtools.js",
-    "language_data.js",
-)
+#: What `make pdf` prints; relative to the site's root.
+PDF = "measured.pdf"
 #: Loaded by the page's template, before the style sheet.
-TEMPLATE_FILES = ("theme.js", "icon.svg")
+TEMPLATE_FILES = ("theme.js", "icon.svg", "search.js")
 #: Whatever a page is made of besides its text: pages are written again when a byte of it changes.
 DIGESTED = ("_static", "_style", "_theme", "_ext")
 
@@ -74,12 +73,20 @@ def choose_theme(_: Sphinx, config: Config) -> None:
 
 
 def contents_html(app: Sphinx, docname: str) -> str:
-    """Return a list of links to the sections of the page; empty for one without sections."""
+    """Return links to the sections of the page, in two levels; empty for one without sections."""
     contents = cast(nodes.bullet_list | None, TocTree(app.env).get_toc_for(docname, app.builder))
     if contents is not None and len(contents) == 1:  # the page's title, above its sections
         contents = next(iter(contents.findall(nodes.bullet_list, include_self=False)), None)
+    if contents is None:
+        return ""
+    for item in contents.children:
+        if item.astext().partition("\n")[0].strip() in END_MATTER and isinstance(item, nodes.Element):
+            item["classes"] = ["end-matter"]
+        for deeper in list(item.findall(nodes.bullet_list)):
+            if isinstance(deeper.parent, nodes.list_item) and deeper.parent is not item:
+                deeper.parent.remove(deeper)
     builder = cast(StandaloneHTMLBuilder, app.builder)
-    return "" if contents is None else str(builder.render_partial(contents)["fragment"])
+    return str(builder.render_partial(contents)["fragment"])
 
 
 def add_frame(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
@@ -88,14 +95,32 @@ def add_frame(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctr
     source = f"{pagename}{context.get('page_source_suffix', '')}" if is_page else None
     runs = is_page and "kernelspec" in app.env.metadata[pagename]
     context["author"] = app.config.author
+    context["pdf"] = app.config.book_pdf
     context["contents"] = contents_html(app, pagename) if is_page else ""
     context["tools"] = tools(app.config.book_repository, source, runs=runs)
 
 
 def visit_table(self: HTML5Translator, node: nodes.table) -> None:
-    """Begin a table in a box, in which it scrolls when it is wider than the page."""
-    self.body.append('<div class="scrolled-table">')
+    """Begin a table in a box, in which it scrolls when it is wider than the page; a phone stacks three columns."""
+    head = next(iter(node.findall(nodes.thead)), None)
+    names = [] if head is None else [entry.astext() for entry in head.findall(nodes.entry)]
+    for row in next(iter(node.findall(nodes.tbody))).findall(nodes.row):
+        for name, entry in zip(names, row.findall(nodes.entry), strict=False):
+            entry["label"] = name
+    self.body.append(f'<div class="scrolled-table{" stack" if len(names) > 2 else ""}">')
     HTML5Translator.visit_table(self, node)
+
+
+def visit_entry(self: HTML5Translator, node: nodes.entry) -> None:
+    """Begin a cell, which knows the name of its column: it stands beside it where rows are stacked."""
+    HTML5Translator.visit_entry(self, node)
+    if label := node.get("label"):
+        self.body[-1] = self.body[-1].replace("<td", f'<td data-label="{escape(label)}"', 1)
+
+
+def depart_entry(self: HTML5Translator, node: nodes.entry) -> None:
+    """End a cell."""
+    HTML5Translator.depart_entry(self, node)
 
 
 def depart_table(self: HTML5Translator, node: nodes.table) -> None:
@@ -122,11 +147,21 @@ def _also_without_script(css: str) -> str:
     return f"{css}\n@media screen and (prefers-color-scheme: dark) {{\n{rules}\n}}\n"
 
 
+def _drawings_on_dark() -> str:
+    """Return the rules that give the colours of drawings their other shade on dark pages; paper is light."""
+    return "\n".join(
+        f'{_DARK} .measured-figure [{what}="{light}"] {{ {what}: {dark} }}'
+        for light, dark in ON_DARK.items()
+        for what in ("fill", "stroke")
+    )
+
+
 def stylesheet(folder: Path) -> str:
     """Return the book's style sheet, whose parts are in ``folder``."""
     parts = {name: (folder / f"{name}.css").read_text("utf-8") for name in STYLE_PARTS}
     light, dark = CODE_STYLES
     parts["code"] += _also_without_script(_pygments(light, "") + "\n" + _pygments(dark, f"{_DARK} "))
+    parts["figures"] += f"@media screen {{\n{_also_without_script(_drawings_on_dark())}}}\n"
     parts["tokens"] = _also_without_script(parts["tokens"])
     return "\n".join(_shortened(text) for text in parts.values()) + "\n"
 
@@ -144,6 +179,7 @@ def digest(source: Path) -> str:
 def prepare(app: Sphinx, config: Config) -> None:
     """Note the digest, whose change makes Sphinx write all pages again, and add no file for its folder alone."""
     config.site_digest = digest(Path(app.srcdir))
+    config.book_pdf = PDF if os.environ.get("TINYTORCH_PDF") else ""
     # Jupyter Book lists every file of _static here, for all pages.
     config.html_css_files = []
     config.html_js_files = []
@@ -183,8 +219,7 @@ def choose_files(app: Sphinx, pagename: str, _: str, context: dict[str, Any], __
                 type="site",
             )
     body = context.get("body", "")
-    common = [SCRIPT_FOR_ALL, *(name for name, mark in SCRIPTS_FOR.items() if mark in body)]
-    common += SEARCH_SCRIPTS if pagename == "search" else ()
+    common = [SCRIPT_FOR_ALL, *(name for name, marks in SCRIPTS_FOR.items() if any(mark in body for mark in marks))]
     context["css_files"].clear()
     context["script_files"].clear()
     app.add_css_file(STYLESHEET)
@@ -199,7 +234,7 @@ def remove_unused(app: Sphinx, exception: Exception | None) -> None:
     if exception is not None or app.builder.format != "html":
         return
     folder = Path(app.outdir, "_static")
-    used = own_files(Path(app.srcdir)) | {STYLESHEET, *SEARCH_SCRIPTS}
+    used = own_files(Path(app.srcdir)) | {STYLESHEET}
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_file() and path.relative_to(folder).as_posix() not in used:
             path.unlink()
@@ -211,7 +246,9 @@ def setup(app: Sphinx) -> None:
     """Register the theme and connect to the events of a build."""
     app.add_html_theme(THEME, str(Path(app.srcdir, THEME_FOLDER)))
     app.add_node(nodes.table, override=True, html=(visit_table, depart_table))
+    app.add_node(nodes.entry, override=True, html=(visit_entry, depart_entry))
     app.add_config_value("site_digest", "", "html", str)
+    app.add_config_value("book_pdf", "", "html", str)
     app.connect("config-inited", choose_theme)
     app.connect("config-inited", prepare)
     app.connect("builder-inited", write_stylesheet)

@@ -12,7 +12,6 @@ from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.util import logging
-from sphinx.util.math import get_node_equation_number
 from sphinx.writers.html5 import HTML5Translator
 
 LOGGER = logging.getLogger(__name__)
@@ -68,11 +67,13 @@ def visit_inline(self: HTML5Translator, node: nodes.math) -> None:
 
 def visit_block(self: HTML5Translator, node: nodes.math_block) -> None:
     """Write a displayed formula, in a group that scrolls when it is wider than the page."""
-    attributes: dict[str, Any] = {"role": "group", "tabindex": "0", "aria-label": "formula"}
+    number = node.get("eqno")
+    label = f"equation {number}" if number else "formula"
+    attributes: dict[str, Any] = {"role": "group", "tabindex": "0", "aria-label": label}
     self.body.append(self.starttag(node, "div", CLASS="math-block", **attributes))
-    if node["number"]:
-        self.body.append(f'<span class="eqno">({get_node_equation_number(self, node)})</span>')
     self.body.append(_written(node, block=True))
+    if number:
+        self.body.append(f'<a class="eqno" href="#{node["ids"][0]}">({number})</a>')
     self.body.append("</div>\n")
     raise nodes.SkipNode
 

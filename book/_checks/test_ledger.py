@@ -1,0 +1,41 @@
+"""The filter of the ledger: what a reader chooses stays, and sources without claims go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from made_page import made_page, opened_page
+from playwright.sync_api import Browser
+
+ROW = (
+    '<tr><th scope="row">{name}</th><td><span class="claim-verdict"><span class="icon" aria-hidden="true">x</span> '
+    '{verdict}</span></td><td>It took long.</td><td><a href="#">{chapter}</a></td></tr>'
+)
+ROWS = [("a", "supported", "Roofs"), ("b", "refuted", "Roofs"), ("c", "supported", "Codes")]
+SOURCE = '<tr class="ledger-source"><th scope="rowgroup" colspan="4">{}</th></tr>'
+
+
+def ledger() -> str:
+    rows = [ROW.format(name=name, verdict=verdict, chapter=chapter) for name, verdict, chapter in ROWS]
+    bodies = f"<tbody>{SOURCE.format('One')}{rows[0]}{rows[1]}</tbody><tbody>{SOURCE.format('Other')}{rows[2]}</tbody>"
+    return f'<div class="measured-table ledger"><table>{bodies}</table></div>'
+
+
+@pytest.mark.parametrize(
+    ("verdict", "chapter", "left", "said"),
+    [
+        ("any", "any", ["One", "a", "b", "Other", "c"], ""),
+        ("supported", "any", ["One", "a", "Other", "c"], "2 of 3 claims"),
+        ("supported", "Codes", ["Other", "c"], "1 of 3 claims"),
+        ("refuted", "Codes", [], "0 of 3 claims"),
+    ],
+)
+def test_what_is_chosen_stays(
+    browser: Browser, tmp_path: Path, verdict: str, chapter: str, left: list[str], said: str
+) -> None:
+    with opened_page(browser, made_page(tmp_path, [], ["ledger.js"], ledger())) as page:
+        page.get_by_label("Verdict").select_option(verdict)
+        page.get_by_label("Chapter").select_option(chapter)
+        assert page.locator("tr:visible th").all_inner_texts() == left
+        assert page.get_by_role("status").inner_text() == said

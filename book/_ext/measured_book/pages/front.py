@@ -1,0 +1,236 @@
+"""What the first page is made of: a picture of numbers with all their evidence, cards of the chapters, how to cite.
+
+``{evidence} key key``: each number as its samples, its interval and its value, on one logarithmic line. ``{chapters}``:
+parts and chapters as cards, each with its first sentence and a drawing. ``{citation}``: what CITATION.cff says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+from docutils import nodes
+from docutils.parsers.rst import directives
+from measured_book.pages.elements import LateHtml
+from measured_book.pages.numbering import sidebar
+from measured_book.records.roles import warn
+from measured_book.site.search import description_of
+from measured_book.state import split_reference, state_of
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from tinytorch.report.colors import color
+from tinytorch.report.drawings import WIDTH, Drawing
+from tinytorch.report.numbers import format_record
+from tinytorch.report.records import NUMBER_KINDS, Json
+
+#: Relative to the book's sources.
+CITATION = "../CITATION.cff"
+_LANE, _TOP, _BOTTOM = 82.0, 8.0, 26.0
+
+
+class Evidence(LateHtml):
+    """Picture of numbers. Attributes: ``references``, ``labels`` and ``caption``."""
+
+    def html(self, app: Sphinx, docname: str) -> str:
+        """Return the picture; nothing where one of its numbers is not known to lie anywhere."""
+        found = [state_of(app.env).find(reference, docname, *NUMBER_KINDS) for reference in self["references"]]
+        records = [record for record in found if record is not None and record["interval"]]
+        if len(records) < len(found):
+            return ""
+        drawing = evidence_drawing(records, self["labels"])
+        said = "; ".join(
+            f"{label}: {format_record(record).text}" for label, record in zip(self["labels"], records, strict=True)
+        )
+        alt = f"Samples, interval and value of each number on one logarithmic line. {said}."
+        return (
+            f'<figure class="measured-figure evidence">\n{drawing.svg(key="evidence", alt=alt)}\n'
+            f"<figcaption>{escape(self['caption'])}</figcaption>\n</figure>"
+        )
+
+
+def evidence_drawing(records: Sequence[Json], labels: Sequence[str]) -> Drawing:
+    """Return a lane for each number: its samples as ticks, its interval as a box, its value above; one axis for all."""
+    height = _TOP + len(records) * _LANE + _BOTTOM
+    drawing = Drawing(height)
+    ends = [end for one in records for end in (one["interval"]["low"], one["interval"]["high"], *one["samples"])]
+    low, high = min(min(ends), 1.0) / 1.15, max(ends) * 1.25
+    span = math.log(high / low)
+
+    def across(value: float) -> float:
+        return 14 + (WIDTH - 28) * math.log(value / low) / span
+
+    bottom = _TOP + len(records) * _LANE
+    drawing.line((14, bottom), (WIDTH - 14, bottom), width=1)
+    for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1):
+        at = across(10.0**power)
+        drawing.line((at, bottom), (at, bottom + 5), width=1)
+        drawing.text(at, bottom + 20, f"{10.0**power:,g}×")
+    for place, (record, label) in enumerate(zip(records, labels, strict=True)):
+        top, hue = _TOP + place * _LANE, ("baseline", "numpy")[place % 2]
+        interval = record["interval"]
+        left, right = across(interval["low"]), max(across(interval["high"]), across(interval["low"]) + 2)
+        middle = across(record["value"])
+        for sample in record["samples"]:
+            drawing.line((across(sample), top + 48), (across(sample), top + 70), color=hue, width=1)
+        drawing.box(left, top + 44, right - left, 30, color=hue)
+        drawing.line((middle, top + 40), (middle, top + 78), color=hue, width=3)
+        shown = format_record(record)
+        words = f"{label}: {shown.text}"
+        end = middle > WIDTH / 2
+        drawing.text(WIDTH - 14 if end else 14, top + 18, words, anchor="end" if end else "start", bold=True)
+        if shown.digits:
+            of = f"{shown.interval}, {record['n']:,} samples"
+            drawing.text(WIDTH - 14 if end else 14, top + 36, of, anchor="end" if end else "start")
+    return drawing
+
+
+class EvidenceDirective(SphinxDirective):
+    """``{evidence} key key``, with their ``:labels:`` separated by bars; the body is the caption."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+    has_content = True
+    option_spec: ClassVar[dict[str, Any]] = {"labels": directives.unchanged_required}
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place of the picture."""
+        references = self.arguments[0].split()
+        labels = [label.strip() for label in self.options.get("labels", "").split("|")]
+        node = Evidence(references=references, labels=labels, caption=" ".join(self.content))
+        self.set_source_info(node)
+        if len(labels) != len(references):
+            warn("evidence needs a label for each of its numbers", node)
+            return []
+        uses = state_of(self.env).of(self.env.docname).uses
+        uses.update(split_reference(reference, self.env.docname)[0] for reference in references)
+        return [node]
+
+
+def _svg(*parts: str) -> str:
+    return f'<svg viewBox="0 0 96 48" aria-hidden="true" focusable="false">{"".join(parts)}</svg>'
+
+
+def _box(x: float, y: float, width: float, height: float, hue: str | None = None, opacity: float = 0.3) -> str:
+    fill = "none" if hue is None else color(hue)
+    stroke = "currentColor" if hue is None else color(hue)
+    return (
+        f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="1.5" fill="{fill}" '
+        f'fill-opacity="{opacity:g}" stroke="{stroke}" stroke-width="1.5"/>'
+    )
+
+
+def _path(path: str, hue: str | None = None, width: float = 2) -> str:
+    stroke = "currentColor" if hue is None else color(hue)
+    return f'<path d="{path}" fill="none" stroke="{stroke}" stroke-width="{width:g}"/>'
+
+
+def _dot(x: float, y: float, hue: str) -> str:
+    return f'<circle cx="{x:g}" cy="{y:g}" r="3" fill="{color(hue)}"/>'
+
+
+def _grid(x: float, y: float, size: float, rows: int, columns: int, kept: Callable[[int, int], bool]) -> str:
+    return "".join(
+        _box(x + column * size, y + row * size, size, size, "numpy" if kept(row, column) else None, 0.5)
+        for row in range(rows)
+        for column in range(columns)
+    )
+
+
+def _thumbnails() -> dict[str, str]:
+    """Return the drawing of each chapter's card: what its mechanism looks like from afar."""
+    layers = [_box(x, 18, 14, 12, "numpy") for x in (6, 26, 46)]
+    steps = [("baseline", 36), ("numpy", 28), ("numpy", 16), ("compiled", 4)]
+    ladder = [_box(8 + 20 * place, top, 12, 44 - top, hue) for place, (hue, top) in enumerate(steps)]
+    ranks = [_dot(x, y, "numpy") for x in (30, 66) for y in (12, 36)]
+    codes = _path("M6 26h14v-8h14v10h14v-6h14v-6h14v6h14", "numpy")
+    apart = [_path("M14 12h34M14 7v10M48 7v10", "baseline"), _path("M50 34h26M50 29v10M76 29v10", "numpy")]
+    return {
+        "machine": _svg(_path("M6 10h22v10h22v10h22v10h18", "numpy"), _path("M6 4v40h86")),
+        "profiling": _svg(_box(6, 8, 56, 8, "compiled"), _box(6, 20, 30, 8, "numpy"), _box(6, 32, 14, 8, "cached")),
+        "roofline": _svg(_path("M6 42L46 12h44", "numpy", 2.5), _dot(28, 34, "compiled"), _dot(66, 20, "compiled")),
+        "quantization": _svg(_path("M6 30C26 4 36 44 52 22S80 10 90 24"), codes),
+        "compression": _svg(_grid(24, 4, 8, 5, 6, lambda row, column: (row * 5 + column * 3) % 4 == 0)),
+        "acceleration": _svg(*ladder),
+        "whole_model": _svg(*layers, _path("M64 24h8"), _box(76, 10, 14, 28, "compiled")),
+        "memoization": _svg(_grid(24, 4, 8, 5, 5, lambda row, column: column < row), _box(70, 4, 8, 40, "compiled")),
+        "benchmarking": _svg(*apart, _dot(30, 12, "baseline"), _dot(62, 34, "numpy")),
+        "distributed": _svg(_path("M30 12h36a12 12 0 0 1 0 24H30a12 12 0 0 1 0-24z"), *ranks),
+        "capstone": _svg(_path("M8 42h16V32h18V22h18V12h18V4h12", "compiled", 2.5)),
+    }
+
+
+class Chapters(LateHtml):
+    """Cards of all chapters, by part."""
+
+    def html(self, app: Sphinx, docname: str) -> str:
+        """Return a heading for each part with numbered chapters, and its cards."""
+        parts = []
+        for part in sidebar(app, docname):
+            cards = [_card(app, page) for page in part["pages"] if page["number"]]
+            if cards:
+                inside = "\n".join(cards)
+                parts.append(f'<p class="part">{escape(part["name"])}</p>\n<ol class="cards">\n{inside}\n</ol>')
+        return "\n".join(parts)
+
+
+def _card(app: Sphinx, page: dict[str, Any]) -> str:
+    about = description_of(app.env.get_doctree(page["name"]))
+    drawing = _thumbnails().get(page["name"], _svg(_path("M6 42L46 12h44", "numpy")))
+    return (
+        f'<li class="card measured-figure">{drawing}<p class="card-title"><span class="chapter-number">{page["number"]}'
+        f'</span> <a href="{escape(page["address"])}">{escape(page["title"])}</a></p><p>{escape(about)}</p></li>'
+    )
+
+
+class ChaptersDirective(SphinxDirective):
+    """``{chapters}``."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place of the cards."""
+        node = Chapters()
+        self.set_source_info(node)
+        return [node]
+
+
+def bibtex(cited: dict[str, Any]) -> str:
+    """Return an entry for BibTeX of what a CITATION.cff holds."""
+    names = " and ".join(
+        f"{{{author['name']}}}" if "name" in author else f"{author['family-names']}, {author['given-names']}"
+        for author in cited["authors"]
+    )
+    fields = {"author": names, "title": f"{{{cited['title']}}}", "note": f"Version {cited['version']}"}
+    if "date-released" in cited:
+        fields["year"] = str(cited["date-released"])[:4]
+    for name in ("doi", "url", "repository-code"):
+        if name in cited:
+            fields[name.replace("repository-code", "howpublished")] = str(cited[name])
+    inside = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
+    return f"@misc{{measured,\n{inside}\n}}"
+
+
+class CitationDirective(SphinxDirective):
+    """``{citation}``: the authors, and an entry for BibTeX."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return both; the page is read again when the file changes."""
+        path = (Path(self.env.srcdir) / CITATION).resolve()
+        self.env.note_dependency(str(path))
+        cited = yaml.safe_load(path.read_text("utf-8"))
+        names = [
+            author.get("name") or f"{author['given-names']} {author['family-names']}" for author in cited["authors"]
+        ]
+        said = nodes.paragraph("", f"By {', '.join(names)}; version {cited['version']}. To cite it:")
+        entry = bibtex(cited)
+        return [said, nodes.literal_block(entry, entry, language="bibtex")]
+
+
+def setup(app: Sphinx) -> None:
+    """Register the directives."""
+    app.add_directive("evidence", EvidenceDirective)
+    app.add_directive("chapters", ChaptersDirective)
+    app.add_directive("citation", CitationDirective)

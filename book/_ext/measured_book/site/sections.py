@@ -1,0 +1,189 @@
+"""Index of the book's own search: the text of every section, in one script that also works from a folder.
+
+What a build measured is left out, so that the same text gives the same index: in place of a number, a word that code
+chose and a numeric cell stands an ellipsis.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from measured_book.pages.numbering import chapter_number
+from measured_book.state import reading_order
+from sphinx.application import Sphinx
+
+from tinytorch.perf.measuring.atomic_io import write_whole
+
+#: Relative to the site's root; `book/_static/search.js` reads it.
+INDEX = "search-index.js"
+PAGE, TEMPLATE = "search", "search.html"
+#: What says nothing to who searches, or stands behind something else.
+_SKIPPED_TAGS = {"svg", "script", "style", "math", "form", "select"}
+_SKIPPED_CLASSES = {
+    "measured-detail",
+    "exercise-start",
+    "headerlink",
+    "page-line",
+    "predict-outcome",
+    "measured-card",
+    "eqno",
+    "copy",
+    "chapter-number",
+}
+#: What differs from build to build.
+_MEASURED_CLASSES = {"measured", "claim-verdict", "numeric", "spread", "predict-result"}
+_VOID = {"br", "img", "hr", "input", "meta", "link", "wbr", "col", "source"}
+_HEADINGS = {"h1", "h2", "h3", "h4"}
+_BLOCKS = {
+    "p",
+    "li",
+    "td",
+    "th",
+    "tr",
+    "pre",
+    "dt",
+    "dd",
+    "caption",
+    "figcaption",
+    "div",
+    "summary",
+    "label",
+} | _HEADINGS
+
+
+@dataclass
+class Section:
+    """A section of a page: its address on it, its heading, and its text without that of sections inside."""
+
+    anchor: str
+    heading: str = ""
+    text: list[str] = field(default_factory=list)
+
+    def entry(self) -> list[str]:
+        """Return the section as the index holds it."""
+        return [self.anchor, " ".join(self.heading.split()), " ".join("".join(self.text).split())]
+
+
+class _Reader(HTMLParser):
+    """Reader of a page's article, section by section."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.sections: list[Section] = []
+        self._open: list[tuple[str, bool]] = []  # each open element, and whether it ends a section
+        self._inside: list[Section] = []
+        self._skipping = 0  # depth of what is left out
+        self._in_article = False
+        self._in_heading = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        classes = set((given.get("class") or "").split())
+        if tag == "article":
+            self._in_article = True
+        if tag in _VOID or not self._in_article:
+            return
+        if self._skipping:
+            self._skipping += 1
+            return
+        if tag in _SKIPPED_TAGS or classes & _SKIPPED_CLASSES or classes & _MEASURED_CLASSES:
+            self._skipping = 1
+            if tag == "th":  # the head of a column of numbers
+                self._skipping = 0
+                self._open.append((tag, False))
+            elif "measured" in classes:
+                self._say("…")
+            return
+        is_section = tag == "section"
+        if is_section:
+            section = Section(given.get("id") or "")
+            self.sections.append(section)
+            self._inside.append(section)
+        self._open.append((tag, is_section))
+        self._in_heading |= tag in _HEADINGS
+        if tag in _BLOCKS:
+            self._say(" ")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "article":
+            self._in_article = False
+        if tag in _VOID or not self._in_article:
+            return
+        if self._skipping:
+            self._skipping -= 1
+            return
+        if self._open:
+            _, is_section = self._open.pop()
+            if is_section:
+                self._inside.pop()
+        if tag in _HEADINGS:
+            self._in_heading = False
+        if tag in _BLOCKS:
+            self._say(" ")
+
+    def handle_data(self, data: str) -> None:
+        if self._in_article and not self._skipping:
+            self._say(data)
+
+    def _say(self, text: str) -> None:
+        if not self._inside:
+            return
+        if self._in_heading:
+            self._inside[-1].heading += text
+        else:
+            self._inside[-1].text.append(text)
+
+
+def sections_of(html: str) -> list[Section]:
+    """Return the sections of a page in their order."""
+    reader = _Reader()
+    reader.feed(html)
+    return reader.sections
+
+
+def index_of(pages: list[tuple[str, str, str]]) -> str:
+    """Return the script that holds the text of these pages: of each its title, its address and its HTML."""
+    made = [[title, address, [section.entry() for section in sections_of(html)]] for title, address, html in pages]
+    return f"globalThis.searchIndex = {json.dumps(made, ensure_ascii=False, separators=(',', ':'))};\n"
+
+
+def write_index(app: Sphinx, exception: Exception | None) -> None:
+    """Write the index of all pages, unless none is newer than it."""
+    if exception is not None or app.builder.format != "html":
+        return
+    site = Path(app.outdir)
+    names = [name for name in reading_order(app.env) if name in app.env.titles]
+    paths = [site / app.builder.get_target_uri(name) for name in names]
+    index = site / INDEX
+    if index.is_file() and all(path.stat().st_mtime < index.stat().st_mtime for path in paths):
+        return
+    pages = []
+    for name, path in zip(names, paths, strict=True):
+        number = chapter_number(app.env, name)
+        title = app.env.titles[name].astext()
+        said = title if number is None else f"{number}. {title}"
+        pages.append((said, app.builder.get_target_uri(name), path.read_text("utf-8")))
+    write_whole(index, index_of(pages))
+
+
+def no_other_search(app: Sphinx) -> None:
+    """Have Sphinx make no index and no page of its own for a search."""
+    if app.builder.format == "html":
+        app.builder.search = False  # type: ignore[attr-defined]
+
+
+def search_page(_: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield the page for Sphinx to write."""
+    yield PAGE, {"title": "Search"}, TEMPLATE
+
+
+def setup(app: Sphinx) -> None:
+    """Connect to a build."""
+    app.connect("builder-inited", no_other_search)
+    app.connect("html-collect-pages", search_page)
+    app.connect("build-finished", write_index)

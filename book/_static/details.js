@@ -1,0 +1,136 @@
+// Shows what stands behind a number, a word or a table's cell while the pointer rests on it or the keyboard's focus is
+// there. A press shows it without this; of cells only this does.
+"use strict";
+
+{
+  const WAIT_TO_SHOW = 250; // ms: a pointer on its way elsewhere opens nothing
+  const WAIT_TO_HIDE = 300; // ms: time to move from the word into its meaning
+
+  /** Opens what stands behind `word`, beside it where the browser can. */
+  const show = (word, meaning) => {
+    if (meaning.matches(":popover-open")) return;
+    try {
+      meaning.showPopover({ source: word });
+    } catch {
+      // The page is being left, or the element is gone: there is nothing to show.
+    }
+  };
+
+  /** Lets a popover open while the pointer or the focus is on its button; `fill` puts into it what it shows. */
+  const watch = (word, meaning, fill = () => {}) => {
+    let timer = 0;
+    const later = (wait, action) => {
+      clearTimeout(timer);
+      timer = setTimeout(action, wait);
+    };
+    const open = () => {
+      fill();
+      show(word, meaning);
+    };
+    const hide = () => {
+      if (meaning.matches(":popover-open") && !meaning.contains(document.activeElement)) meaning.hidePopover();
+    };
+    // Where the focus goes on to something else, nothing may lie over that; a press in the meaning's text leads nowhere.
+    const left = (event) => {
+      const next = event.relatedTarget;
+      if (!next) later(WAIT_TO_HIDE, hide);
+      else if (next !== word && !meaning.contains(next) && meaning.matches(":popover-open")) meaning.hidePopover();
+    };
+    word.addEventListener("pointerenter", (event) => {
+      if (event.pointerType === "mouse") later(WAIT_TO_SHOW, open);
+    });
+    word.addEventListener("pointerleave", (event) => {
+      if (event.pointerType === "mouse") later(WAIT_TO_HIDE, hide);
+    });
+    word.addEventListener("focus", () => {
+      if (word.matches(":focus-visible")) open();
+    });
+    word.addEventListener("blur", left);
+    word.addEventListener("click", () => clearTimeout(timer));
+    return { stay: () => clearTimeout(timer), leave: () => later(WAIT_TO_HIDE, hide), left };
+  };
+
+  /** Adds to what is behind a number of this page a link to it, when it is first opened. */
+  const linkTo = (word, meaning) => {
+    meaning.addEventListener("beforetoggle", () => {
+      const line = document.createElement("span");
+      const link = document.createElement("a");
+      line.className = "line";
+      link.href = `#${word.id}`;
+      link.textContent = "Link to this";
+      line.append(link);
+      meaning.append(" ", line);
+    }, { once: true });
+  };
+
+  const watchPopover = (word) => {
+    const meaning = document.getElementById(word.getAttribute("popovertarget"));
+    const { stay, leave, left } = watch(word, meaning);
+    meaning.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && stay());
+    meaning.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && leave());
+    meaning.addEventListener("focusout", left);
+    if (word.id) linkTo(word, meaning);
+  };
+
+  /** One popover serves all cells. Of a table one cell can have the focus with Tab, and arrows lead to the others. */
+  const watchCells = (cells) => {
+    const shared = document.createElement("div");
+    shared.popover = "auto";
+    shared.className = "measured-detail";
+    shared.id = "cell-detail";
+    document.querySelector("main").append(shared);
+    let current = null;
+    shared.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && current?.stay());
+    shared.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && current?.leave());
+    for (const cell of cells) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "cell-number";
+      button.tabIndex = -1;
+      // Not the interval, which may stand on a line of its own, nor the space before it.
+      button.append(...[...cell.childNodes].filter((part) => !part.classList?.contains("spread") && part.textContent.trim()));
+      cell.prepend(button);
+      cell.removeAttribute("title");
+      const fill = () => {
+        if (current !== watched && shared.matches(":popover-open")) shared.hidePopover(); // it stands beside another
+        current = watched;
+        shared.replaceChildren(...cell.dataset.detail.split("\n").map((text) => {
+          const line = document.createElement("span");
+          line.className = "line";
+          line.textContent = text;
+          return line;
+        }));
+      };
+      const watched = watch(button, shared, fill);
+      button.popoverTargetElement = shared;
+      button.popoverTargetAction = "show";
+      button.addEventListener("click", fill);
+    }
+    const isSeen = (button) => button.checkVisibility();
+    for (const table of new Set(cells.map((cell) => cell.closest("table")))) {
+      table.querySelector("button.cell-number").tabIndex = 0;
+      table.addEventListener("keydown", (event) => {
+        const here = event.target.closest("button.cell-number");
+        const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+        if (!here || !step) return;
+        event.preventDefault();
+        const rows = [...table.rows];
+        let row = rows.indexOf(here.closest("tr"));
+        let column = here.closest("td, th").cellIndex;
+        let next = null;
+        while (!next && rows[row += step[0]]?.cells[column += step[1]])
+          next = [rows[row].cells[column].querySelector("button.cell-number")].find((one) => one && isSeen(one));
+        if (!next) return;
+        here.tabIndex = -1;
+        next.tabIndex = 0;
+        next.focus();
+      });
+    }
+  };
+
+  document.addEventListener("DOMContentLoaded", () => {
+    for (const word of document.querySelectorAll("button:is(.term, .measured)[popovertarget]")) watchPopover(word);
+    const cells = [...document.querySelectorAll("[data-detail]")];
+    if (cells.length) watchCells(cells);
+  });
+}

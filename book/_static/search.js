@@ -1,0 +1,157 @@
+// Searches the text of all sections, which search-index.js holds: over http and from a folder alike, with excerpts.
+"use strict";
+
+{
+  const MOST = 40; // results that are shown
+  const AROUND = 110; // letters of an excerpt to each side of what was found
+
+  /** A word as it is compared: small, without accents, -ise as -ize. */
+  const folded = (word) => word.toLowerCase().normalize("NFD").replace(/\p{M}/gu, "").replace(/is(e[ds]?|er|ing|ations?)$/, "iz$1");
+  const wordsOf = (text) => (text.match(/[\p{L}\p{N}_]+/gu) ?? []).map(folded);
+
+  const countsOf = (text) => {
+    const counts = new Map();
+    for (const word of wordsOf(text)) counts.set(word, (counts.get(word) ?? 0) + 1);
+    return counts;
+  };
+
+  const sections = globalThis.searchIndex.flatMap(([title, address, parts]) =>
+    parts.map(([anchor, heading, text]) => ({ title, address, anchor, heading, text })));
+  let vocabulary = null;
+
+  /** Counts words when they are first asked for. */
+  const prepare = () => {
+    if (vocabulary) return;
+    vocabulary = new Set();
+    for (const section of sections) {
+      section.words = countsOf(section.text);
+      section.named = countsOf(section.heading);
+      for (const word of [...section.words.keys(), ...section.named.keys()]) vocabulary.add(word);
+    }
+  };
+
+  /** How many letters have to be changed, left out or put in to make one word of the other; more than `most` is `most` + 1. */
+  const distance = (one, other, most) => {
+    if (Math.abs(one.length - other.length) > most) return most + 1;
+    let before = Array.from({ length: other.length + 1 }, (_, place) => place);
+    for (let row = 1; row <= one.length; row++) {
+      const line = [row];
+      for (let column = 1; column <= other.length; column++)
+        line.push(Math.min(before[column] + 1, line[column - 1] + 1, before[column - 1] + (one[row - 1] !== other[column - 1])));
+      if (Math.min(...line) > most) return most + 1;
+      before = line;
+    }
+    return before.at(-1);
+  };
+
+  /** The word of the book that is nearest to one that it does not have; null if none is near. */
+  const nearest = (word) => {
+    const most = word.length < 5 ? 1 : 2;
+    let found = null;
+    let least = most + 1;
+    for (const other of vocabulary) {
+      const far = distance(word, other, most);
+      if (far < least) [found, least] = [other, far];
+    }
+    return found;
+  };
+
+  const begun = (counts, word) => {
+    let score = 0;
+    for (const [other, count] of counts)
+      if (other.startsWith(word)) score += (other === word ? 3 : 1) * Math.log2(1 + count);
+    return score;
+  };
+
+  /** The sections that hold all words, the best first. */
+  const found = (words) => sections
+    .map((section) => {
+      const scores = words.map((word) => 8 * begun(section.named, word) + begun(section.words, word));
+      const weight = /^\d+\. /.test(section.title) ? 2 : 1; // what explains before what lists
+      return { section, score: scores.every(Boolean) ? weight * scores.reduce((sum, one) => sum + one, 0) : 0 };
+    })
+    .filter(({ score }) => score > 0)
+    .sort((one, other) => other.score - one.score);
+
+  const element = (name, content, properties = {}) => {
+    const made = Object.assign(document.createElement(name), properties);
+    made.append(...[content].flat());
+    return made;
+  };
+
+  /** Text with the words that were asked for marked. */
+  const marked = (text, words) => text.split(/([\p{L}\p{N}_]+)/u).map((part) =>
+    part && words.some((word) => folded(part).startsWith(word)) ? element("mark", part) : part);
+
+  const excerpt = (section, words) => {
+    const text = section.text;
+    const places = [...text.matchAll(/[\p{L}\p{N}_]+/gu)];
+    const first = places.find(([part]) => words.some((word) => folded(part).startsWith(word)))?.index ?? 0;
+    const start = first <= AROUND ? 0 : text.indexOf(" ", first - AROUND) + 1;
+    const end = first + 2 * AROUND >= text.length ? text.length : text.lastIndexOf(" ", first + 2 * AROUND);
+    return marked(`${start ? "… " : ""}${text.slice(start, end)}${end < text.length ? " …" : ""}`, words);
+  };
+
+  const item = (section, words) => {
+    const address = `${section.address}?highlight=${encodeURIComponent(words.join(" "))}${section.anchor ? `#${section.anchor}` : ""}`;
+    const where = section.heading === section.title.replace(/^\d+\. /, "") ? [] : [element("span", section.title, { className: "result-page" })];
+    return element("li", [
+      element("a", marked(section.heading, words), { href: address }), " ", ...where,
+      element("p", excerpt(section, words), { className: "context" }),
+    ]);
+  };
+
+  const search = (query) => {
+    prepare();
+    const results = document.getElementById("search-results");
+    const said = document.getElementById("search-progress");
+    const asked = [...new Set(wordsOf(query))];
+    results.replaceChildren();
+    if (!asked.length) {
+      said.textContent = "";
+      return;
+    }
+    const changed = [];
+    const words = asked.map((word) => {
+      if ([...vocabulary].some((other) => other.startsWith(word))) return word;
+      const near = nearest(word);
+      if (near) changed.push(`“${near}” in the place of “${word}”`);
+      return near ?? word;
+    });
+    const all = found(words);
+    const pages = new Set(all.map(({ section }) => section.address)).size;
+    const count = all.length === 1 ? "One section" : `${all.length} sections in ${pages} page${pages === 1 ? "" : "s"}`;
+    const instead = changed.length ? `, with ${changed.join(" and ")}, which the book does not have` : "";
+    if (!all.length) {
+      said.textContent = words.length > 1 ? "No section has all of these words." : `Nothing in the book has “${asked[0]}”.`;
+      results.append(element("p", [
+        "Try fewer words, or the beginning of one; or look for the idea in the ",
+        element("a", "glossary", { href: "glossary.html" }), " or among the ", element("a", "figures and tables", { href: "lists.html" }), ".",
+      ]));
+      return;
+    }
+    said.textContent = `${count}${instead}${all.length > MOST ? `; the best ${MOST} are` : ""}:`;
+    results.append(element("ul", all.slice(0, MOST).map(({ section }) => item(section, words)), { className: "search" }));
+  };
+
+  document.addEventListener("DOMContentLoaded", () => {
+    const field = document.getElementById("search-words");
+    field.value = new URLSearchParams(location.search).get("q") ?? "";
+    search(field.value);
+    let timer = 0;
+    field.addEventListener("input", () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => search(field.value), 150);
+    });
+    field.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      clearTimeout(timer);
+      search(field.value);
+      try {
+        history.replaceState(null, "", `?q=${encodeURIComponent(field.value)}`);
+      } catch {
+        // From a folder a page may not change its address.
+      }
+    });
+  });
+}

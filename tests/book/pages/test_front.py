@@ -1,0 +1,35 @@
+"""The parts of the first page: the picture of numbers, and the entry to cite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from measured_book.pages.front import CITATION, bibtex, evidence_drawing
+
+from tinytorch.perf.measuring import Measurement
+from tinytorch.report import Page
+
+BOOK = Path(__file__).resolve().parents[3] / "book"
+
+
+def test_each_number_has_its_samples_and_its_value_in_the_picture() -> None:
+    page = Page("made")
+    for key, factor in (("straw", 100.0), ("fair", 3.0)):
+        page.number(key, Measurement(key, tuple(factor * (1 + 0.01 * k) for k in range(-4, 5)), ""))
+    records = [record.to_json() for record in page.records if record.key in ("straw", "fair")]
+    text = evidence_drawing(records, ["Over a straw man", "Over honest code"]).svg(key="e", alt="two numbers")
+    assert "Over a straw man: 100×" in text
+    assert "9 samples" in text
+    assert text.count("<polyline") > 2 * 9
+    assert [tick in text for tick in ("1×", "10×", "100×")] == [True] * 3
+
+
+def test_the_entry_to_cite_names_authors_title_and_version() -> None:
+    cited = yaml.safe_load((BOOK / CITATION).read_text("utf-8"))
+    entry = bibtex(cited)
+    assert cited["title"] in entry
+    assert cited["version"] in entry
+    assert entry.count("{") == entry.count("}")
+    people = [{"family-names": "Doe", "given-names": "Jo"}, {"name": "A group"}]
+    assert "author = {Doe, Jo and {A group}}" in bibtex({**cited, "authors": people})

@@ -1,0 +1,46 @@
+"""Numbers of figures, tables and equations, and the labels that they are of."""
+
+from __future__ import annotations
+
+from docutils import nodes
+from docutils.utils import new_document
+from measured_book.pages.numbering import labels_in, named, numbers_of
+
+from tinytorch.report import Page, subplots
+
+LABELS = ("figure-roof", "table-ops", "figure-ladder", "equation-1", "table-levels")
+
+
+def test_each_kind_is_counted_by_itself_within_its_chapter() -> None:
+    assert numbers_of(LABELS, 3) == {
+        "figure-roof": "3.1",
+        "table-ops": "3.1",
+        "figure-ladder": "3.2",
+        "equation-1": "3.1",
+        "table-levels": "3.2",
+    }
+    assert numbers_of(LABELS, None)["table-levels"] == "2"
+
+
+def test_an_equation_s_number_stands_in_parentheses() -> None:
+    assert named("figure-roof", "3.1") == "Figure\u00a03.1"
+    assert named("equation-1", "3.2") == "Equation\u00a0(3.2)"
+
+
+def test_the_labels_of_a_page_are_those_of_its_outputs_and_formulas_in_order() -> None:
+    page = Page("made")
+    rows = [{"op": "add", "count": 3}]
+    table = page.table("ops", rows, [("op", "Op"), ("count", "Count", "1")], caption="Counts")
+    figure, axes = subplots()
+    axes.plot([1, 2], [1, 2])
+    axes.set_xlabel("length (tokens)")
+    axes.set_ylabel("ratio, unitless")
+    drawn = page.figure("roof", figure, caption="A line.", alt="A line that rises.")
+    document = new_document("made")
+    document += nodes.raw("", table.html, format="html")
+    document += nodes.math_block("x", "x")
+    document += nodes.math_block("y", "y", ids=["equation-known"])
+    document += nodes.raw("", drawn.html, format="html")
+    document += nodes.raw("", "<p id='figure-other'>Not measured.</p>", format="html")
+    assert labels_in(document) == ("table-ops", "equation-1", "equation-known", "figure-roof")
+    assert [block["ids"] for block in document.findall(nodes.math_block)] == [["equation-1"], ["equation-known"]]

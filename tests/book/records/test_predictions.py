@@ -1,0 +1,47 @@
+"""What is folded behind a prediction: the first output and what tells the number, and nothing that leads there."""
+
+from __future__ import annotations
+
+from docutils import nodes
+from docutils.utils import new_document
+from measured_book.pages.elements import Fold
+from measured_book.records.predictions import FoldAnswers, Prediction
+from measured_book.records.roles import Pending
+
+
+def said(text: str, *numbers: str) -> nodes.paragraph:
+    return nodes.paragraph("", text, *(Pending(role="measured", reference=number) for number in numbers))
+
+
+def folded(*behind: nodes.Node) -> list[str]:
+    """Return what stands behind a prediction of `gain`, what is folded in brackets."""
+    document = new_document("page")
+    section = nodes.section("", Prediction("", reference="gain"), *behind)
+    document += section
+    FoldAnswers(document).apply()
+    shown = []
+    for node in section.children[1:]:
+        inside = node.children if isinstance(node, Fold) else []
+        shown.append(f"[{' '.join(one.astext()[:1] for one in inside)}]" if inside else node.astext()[:1])
+    return shown
+
+
+def figure() -> nodes.container:
+    return nodes.container("", nodes.raw("", 'F<figure class="measured-figure" id="figure-a">', format="html"))
+
+
+def test_what_leads_to_the_answer_stays() -> None:
+    assert folded(said("a"), said("b"), figure(), said("c", "gain"), said("d")) == ["a", "b", "[F c]", "d"]
+
+
+def test_a_second_output_and_another_number_stay() -> None:
+    assert folded(figure(), said("a", "other"), figure()) == ["[F]", "a", "F"]
+
+
+def test_another_section_ends_it_and_another_prediction_has_its_own() -> None:
+    assert folded(nodes.section("", said("a", "gain"))) == ["a"]
+    assert folded(said("a"), Prediction("", said("b", "gain"), reference="gain"), figure()) == ["a", "b", "[F]"]
+
+
+def test_where_nothing_tells_nothing_is_folded() -> None:
+    assert folded(said("a"), said("b", "other")) == ["a", "b"]

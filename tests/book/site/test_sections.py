@@ -1,0 +1,38 @@
+"""The index of the search: the text of each section, without what a build measured."""
+
+from __future__ import annotations
+
+import json
+
+from measured_book.site.sections import index_of, sections_of
+
+PAGE = """<html><nav><p>Menu</p></nav><article>
+<section id="top"><h1><span class="chapter-number">3</span> Roofs<a class="headerlink" href="#top">#</a></h1>
+<p>A product takes <button class="measured">5 ms</button><span popover class="measured-detail">Of 30.</span>,<br>
+and an <em>addition</em> less.</p>
+<section id="ridge"><h2>The ridge</h2><table><thead><tr><th class="numeric">Time</th></tr></thead>
+<tbody><tr><th>add</th><td class="numeric">7</td></tr></tbody></table>
+<svg><desc>A plot</desc></svg><p>Compute&nbsp;more &amp; move less.</p></section>
+<p>At the end.</p></section></article><footer>Foot</footer></html>"""
+
+
+def test_each_section_has_its_own_text_alone() -> None:
+    found = [section.entry() for section in sections_of(PAGE)]
+    assert found == [
+        ["top", "Roofs", "A product takes …, and an addition less. At the end."],
+        ["ridge", "The ridge", "Time add Compute more & move less."],
+    ]
+
+
+def test_the_index_is_a_script_of_pages_and_sections() -> None:
+    text = index_of([("3. Roofs", "roofline.html", PAGE)])
+    name, _, value = text.partition(" = ")
+    assert name == "globalThis.searchIndex"
+    [[title, address, sections]] = json.loads(value.rstrip(";\n"))
+    assert (title, address) == ("3. Roofs", "roofline.html")
+    assert [section[0] for section in sections] == ["top", "ridge"]
+
+
+def test_another_measurement_gives_the_same_index() -> None:
+    other = PAGE.replace("5 ms", "9 ms").replace(">7<", ">8<")
+    assert index_of([("a", "b", PAGE)]) == index_of([("a", "b", other)])
