@@ -105,8 +105,8 @@ def test_each_operation_has_its_numbers_and_its_word() -> None:
 
 
 def crossing(first: float, last: float, rows: int = 64) -> list[Placed]:
-    """Return products of 1, 16 and ``rows`` rows, whose first and last take so many seconds."""
-    made = {1: first, 16: 1.0, rows: last}
+    """Return products of 1, 2, 16 and ``rows`` rows, whose first and last take so many seconds."""
+    made = {1: first, 2: 2.5 * first, 16: 3.0, rows: last}
     places = {
         count: replace(
             one := made_place(f"{count} rows", 2 * count * MIB, 4 * MIB, 0.5),
@@ -134,6 +134,8 @@ def test_the_crossing_is_where_one_row_and_a_row_of_many_meet(last: float, rows:
     assert found["crossing-1024-predicted"]["value"] == pytest.approx(20)
     assert found["crossing-1024-measured"]["value"] == pytest.approx(rows, rel=0.02)
     assert found["crossing-1024-verdict"]["word"] == word
+    assert found["two-rows-1024"]["value"] == pytest.approx(2.5, rel=0.02)
+    assert found["crossing-1024-copied"]["value"] == pytest.approx(2.5 * rows, rel=0.02)
     assert (found["crossing-1024-predicted"]["kind"], found["crossing-1024-measured"]["kind"]) == (
         "modelled",
         "measured",
@@ -146,7 +148,7 @@ def test_the_crossing_is_drawn_with_both_predictions() -> None:
     found = made(lambda page: chapter.record_crossing(page, {1024: crossing(1.0, 2.0)}, MACHINE))
     series = {one["label"].split(", ")[1]: one for one in found["crossing"]["series"]}
     overlap, none = ([number["value"] for number in series[name]["numbers"]] for name in ("overlap", "no overlap"))
-    arithmetic, traffic = np.array([2, 32, 128]) * MIB / 100e9, 4 * MIB / 10e9
+    arithmetic, traffic = np.array([2, 4, 32, 128]) * MIB / 100e9, 4 * MIB / 10e9
     assert overlap == pytest.approx(np.maximum(arithmetic, traffic).tolist())
     assert none == pytest.approx((arithmetic + traffic).tolist())
     assert {number["kind"] for number in series["overlap"]["numbers"]} == {"modelled"}
@@ -154,7 +156,7 @@ def test_the_crossing_is_drawn_with_both_predictions() -> None:
 
 def additions(eight: float = 1.02) -> dict[int, Placed]:
     """Return additions whose calls cost a microsecond each; that of eight takes ``eight`` times that of four."""
-    times = {4: 1.0, 8: eight, 4096: 1.2}
+    times = {4: 1.0, 8: eight, 1024: 1.2}
     return together(
         {
             count: replace(
@@ -169,10 +171,10 @@ def additions(eight: float = 1.02) -> dict[int, Placed]:
 def test_a_call_is_added_to_the_roof_of_an_addition() -> None:
     found = made(lambda page: chapter.record_additions(page, additions(), MACHINE))
     assert found["call-cost"]["value"] == pytest.approx(1e-6)
-    assert found["addition-predicted"]["value"] == pytest.approx(1e-6 + 12 * 4096 / 400e9)
+    assert found["addition-predicted"]["value"] == pytest.approx(1e-6 + 12 * 1024 / 400e9)
     assert found["doubled"]["value"] == pytest.approx(1.02, rel=0.01)
     assert found["bound-add-of-4-numbers"]["word"] == "overhead-bound"
-    assert found["time-add-of-4096-numbers"]["value"] == pytest.approx(1.32e-6)
+    assert found["time-add-of-1024-numbers"]["value"] == pytest.approx(1.32e-6)
     # 1 µs is 33,333 numbers of L1, which holds 2,730; 8,333 of L2, which holds 87,381.
     assert (found["call-until"]["value"], found["level-call-until"]["word"]) == (pytest.approx(1e-6 * 100e9 / 12), "L2")
 
@@ -268,6 +270,7 @@ def test_answers_are_what_the_model_of_the_roofline_says() -> None:
     found = answers()
     assert (found["q-gelu-intensity"]["value"], found["q-gelu-ridge"]["value"]) == (1.0, pytest.approx(10))
     assert found["q-rows"]["value"] == pytest.approx(5), "2 r operations on one byte: the ridge of 10 over 2"
+    assert found["q-width"]["value"] == pytest.approx(40)
     assert found["q-gain-vector"]["value"] == pytest.approx(2)
     assert found["q-gain-matrix"]["value"] == pytest.approx(1)
     assert found["q-floor"]["value"] == pytest.approx(2048 * MIB / 100e9)

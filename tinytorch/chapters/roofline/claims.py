@@ -90,9 +90,9 @@ def claim_doubling(page: Page, additions: Mapping[int, Placed]) -> None:
         source="H. He, Making Deep Learning Go Brrrr From First Principles, 2022",
         source_url="https://horace.io/brrr_intro.html",
         verdict=_is_bound_by(additions[least], "overhead") if is_met else CANNOT_TELL,
-        evidence="An addition of eight numbers took {doubled} the time of one of four. By the three times that the "
-        "chapter adds up, what bounds the smaller one can be told by {time-add-of-4-numbers} against a call's least "
-        "cost, {call-cost}. The source speaks of a GPU; this is one core.",
+        evidence="An addition of eight numbers took {doubled} the time of one of four. That one took "
+        "{time-add-of-4-numbers}, of which a call alone takes {call-cost} at least. The source speaks of a GPU; this "
+        "is one core.",
     )
 
 
@@ -106,7 +106,8 @@ def claim_intensity_of_add(page: Page, add: Placed) -> None:
         source_url=sources.COURSE_ACCELERATION_URL,
         verdict=verdict_between(_counted(add.intensity), low=0.33, high=0.34),
         evidence="One operation for three numbers of four bytes is {intensity-add}. A third is the operations for each "
-        "number moved. The course's own exercise multiplies by four bytes, its question forgets to.",
+        "number moved. The course's exercise multiplies by four bytes, its question does not; nor does its formula for "
+        "a product, 2N/3, which in bytes is N/6.",
         counted=True,
     )
 

@@ -120,6 +120,7 @@ def roof(peak: float, levels: Sequence[tuple[str, float]]) -> Drawing:
         beyond = max(beyond, corner)
         drawing.circle(corner, flat, 4.5, color=ARITHMETIC)
         drawing.text(corner, bottom + 18, name)
+    drawing.text(left + 8, flat + 20, "bytes\ndecide", anchor="start")
     drawing.text((beyond + right) / 2, 140, "arithmetic\ndecides")
     return drawing
 

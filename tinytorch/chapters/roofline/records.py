@@ -205,8 +205,15 @@ def record_crossing(page: Page, crossings: Mapping[int, Sequence[Placed]], machi
             because=f"predicted were {{crossing-{width}-predicted}}, measured {{crossing-{width}-measured}}; a factor "
             "of two is what overlap can hide",
         )
-        page.number(f"of-peak-first-{width}", first.verdict.compute.share, what=f"share of the peak, {first.name}")
-        page.number(f"of-peak-last-{width}", last.verdict.compute.share, what=f"share of the peak, {last.name}")
+        second = crossing[1]
+        page.number(f"two-rows-{width}", ratio(second.seconds, first.seconds, f"two rows over one, {width:,} wide"))
+        copied = ratio(second.seconds, last.seconds).scaled(
+            rows_of(last), "rows", f"crossing from two rows on, {width:,} wide"
+        )
+        page.number(f"crossing-{width}-copied", copied)
+        for key, one in (("first", first), ("last", last)):
+            what = f"share of the peak, {rows_of(one)} rows, weights {width:,} wide"
+            page.number(f"of-peak-{key}-{width}", one.verdict.compute.share, what=what)
         page.number(f"intensity-first-{width}", first.intensity, unit="FLOP/B", what=f"intensity, {first.name}")
         page.number(f"intensity-last-{width}", last.intensity, unit="FLOP/B", what=f"intensity, {last.name}")
         if width == _BY_HAND[0]:
@@ -217,10 +224,10 @@ def record_crossing(page: Page, crossings: Mapping[int, Sequence[Placed]], machi
         "crossing",
         _crossing_figure(crossings),
         caption="Time of a product over its rows, above with weights 1,024 wide, below 4,096 wide: level while the "
-        "weights' bytes decide, then in proportion to the rows. With full overlap the dashed line with circles is the "
-        "least, without any the other.",
-        alt="Two log-log plots of time over rows. In each a dashed line is level and then rises, a second one lies up "
-        "to a factor of two above it at the bend, and the measured points follow.",
+        "weights' bytes decide, then in proportion to the rows. The lower dashed line has full overlap, the upper "
+        "none.",
+        alt="Two log-log plots of time over rows. In each a dashed line is level and then rises, and a second one lies "
+        "up to a factor of two above it at the bend; the measured points meet them at both ends.",
     )
 
 
@@ -274,10 +281,10 @@ def record_additions(page: Page, additions: Mapping[int, Placed], machine: Ceili
     page.number("call-until", until, modelled=True)
     size = math.ceil(until.median) * _ADDITION
     page.word("level-call-until", machine.level_of(size).name, because="the three vectors of {call-until} fit there")
-    middle = additions[4096]
-    page.number("addition-predicted", predicted_time(middle), what="predicted time, 4,096 numbers", modelled=True)
-    record_by_hand(page, {"add of 4096 numbers": middle})
-    record_placed(page, {"add of 4 numbers": additions[least], "add of 4096 numbers": middle})
+    middle = additions[1024]
+    page.number("addition-predicted", predicted_time(middle), what="predicted time, 1,024 numbers", modelled=True)
+    record_by_hand(page, {"add of 1024 numbers": middle})
+    record_placed(page, {"add of 4 numbers": additions[least], "add of 1024 numbers": middle})
     page.number("doubled", ratio(additions[2 * least].seconds, additions[least].seconds, "8 numbers over 4"))
     figure, ax = subplots(height=3.0)
     line(
@@ -440,6 +447,8 @@ def record_answers(
     page.number("q-gelu-ridge", quotient(machine.fp32_peak, gelu.slope.bandwidth, "ridge point of GELU", "FLOP/B"))
     narrow = ridge(machine, machine.levels[-1]).scaled(0.5, "rows", "crossing with 8-bit weights from memory")
     page.number("q-rows", narrow, modelled=True)
+    wide = ridge(machine, machine.levels[-1]).scaled(4, "numbers", "least width of weights from memory")
+    page.number("q-width", wide, modelled=True)
     for key, name in (("q-gain-matrix", "matrix × matrix"), ("q-gain-vector", "matrix × vector")):
         gain = _gain_of_twice_the_bandwidth(placed[name], machine)
         page.number(key, gain, unit="", what="predicted speedup with twice the bandwidth", modelled=True)
