@@ -171,7 +171,7 @@ def draw_roofline(page: Page, placed: Mapping[str, Placed], machine: Ceilings) -
     """Draw the roofline with the operations of the page."""
     page.figure(
         "roofline",
-        roofline_figure(list(placed.values()), machine),
+        roofline_figure([replace(one, name=name) for name, one in placed.items()], machine),
         caption="The roofline of one core of this machine: a slope for each level of the memory, a flat roof of floats "
         "and, where the processor multiplies 8-bit integers, one of theirs, and operations below them.",
         alt="Log-log plot of rate over arithmetic intensity: sloped lines for caches and memory meet flat lines; "
@@ -235,7 +235,7 @@ def _crossing_figure(crossings: Mapping[int, Sequence[Placed]]) -> Figure:
     figure, axes = subplots(len(crossings), height=2.6 * len(crossings), sharex=True, squeeze=False)
     for ax, (width, crossing) in zip(axes[:, 0], crossings.items(), strict=True):
         rows = [rows_of(one) for one in crossing]
-        lines = {
+        lines: dict[str, tuple[str, Sequence[Measurement]]] = {
             "overlap": ("modelled", [one.roof for one in crossing]),
             "no overlap": (
                 "reference",
