@@ -212,7 +212,7 @@ def record_crossing(page: Page, crossings: Mapping[int, Sequence[Placed]], machi
         )
         page.number(f"crossing-{width}-copied", copied)
         for key, one in (("first", first), ("last", last)):
-            what = f"share of the peak, {rows_of(one)} rows, weights {width:,} wide"
+            what = f"share of the peak, r = {rows_of(one)}, weights {width:,} wide"
             page.number(f"of-peak-{key}-{width}", one.verdict.compute.share, what=what)
         page.number(f"intensity-first-{width}", first.intensity, unit="FLOP/B", what=f"intensity, {first.name}")
         page.number(f"intensity-last-{width}", last.intensity, unit="FLOP/B", what=f"intensity, {last.name}")
