@@ -24,6 +24,7 @@ def limit_of_same_ends(intensity: float, peak: Interval, bandwidth: Interval) ->
 RIGHT: list[Answer] = [
     (exercises.check_intensity, lambda m, k, n: 2 * m * k * n / (4 * (m * k + k * n + m * n))),
     (exercises.check_least_seconds, lambda flops, traffic, peak, bandwidth: max(flops / peak, traffic / bandwidth)),
+    (exercises.check_rows_to_the_ridge, lambda peak, bandwidth, width: width / 2 * peak / bandwidth),
     (exercises.check_limit, limit),
 ]
 
@@ -32,6 +33,8 @@ WRONG: list[Answer] = [
     (exercises.check_intensity, lambda m, k, n: 2 * m * k * n / (4 * (m * k + k * n))),
     (exercises.check_least_seconds, lambda flops, traffic, peak, bandwidth: flops / peak + traffic / bandwidth),
     (exercises.check_least_seconds, lambda flops, traffic, peak, bandwidth: None),
+    (exercises.check_rows_to_the_ridge, lambda peak, bandwidth, width: 2 * peak / bandwidth),
+    (exercises.check_rows_to_the_ridge, lambda peak, bandwidth, width: width * peak / bandwidth),
     (exercises.check_limit, limit_of_middles),
     (exercises.check_limit, limit_of_same_ends),
 ]

@@ -153,4 +153,5 @@ def test_the_tables_hold_what_was_placed() -> None:
         assert (roof["name"], roof["slope"]) == (one.name, one.slope.of)
         assert roof["operations"]["value"] == one.demand.operations
         assert roof["bandwidth"]["value"] == pytest.approx(one.slope.bandwidth.median)
+        assert roof["least"]["value"] == pytest.approx(one.roof.median)
     assert "compute-bound" in {row["bound"] for row in reached}

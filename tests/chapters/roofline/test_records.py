@@ -1,10 +1,10 @@
-"""What the page on rooflines would say of places that were made up: each word and verdict, on all of its sides."""
+"""What the page on rooflines would say of places that were made up: each number and word, on all of its sides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +12,11 @@ import pytest
 from tests.chapters.made_places import made_place
 from tests.perf.made_ceilings import made_ceilings, spread
 from tinytorch.chapters.roofline import records as chapter
-from tinytorch.core.op import Spec, Work
-from tinytorch.perf.events.stream import Event, OpKey
-from tinytorch.perf.roofline.bounds import Bottleneck
-from tinytorch.perf.roofline.placement import Placed, place
+from tinytorch.core.ops import elementwise
+from tinytorch.perf.engines.presence import NotMeasured
+from tinytorch.perf.events.stream import OpKey
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.roofline.placement import Placed
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 
@@ -31,134 +32,223 @@ def made(record: Callable[[Page], None]) -> dict[str, Json]:
     return {one.key: one.to_json() for one in page.records[before:]}
 
 
-def operations(
-    of_roof: float = 0.8,
-    small: Bottleneck = "overhead",
-    softmax: Bottleneck = "memory",
-    product: Bottleneck = "compute",
-) -> dict[str, Placed]:
-    """Return the page's operations; softmax reaches ``of_roof``, and it, the small one and the product are so bound."""
+def together(placed: Mapping[Any, Placed]) -> dict[Any, Placed]:
+    """Return the places as those of one measurement in turns, with noise that differs from one to another."""
+    names = {key: one.name for key, one in placed.items()}
+    found = {}
+    for index, (key, one) in enumerate(placed.items()):
+        how = {**one.seconds.how, "interleaved_with": [name for other, name in names.items() if other != key]}
+        samples = tuple(np.roll(one.seconds.samples, index).tolist())
+        found[key] = replace(one, seconds=Measurement(one.name, samples, "s", how))
+    return found
+
+
+def by_hand() -> dict[str, Placed]:
+    """Return the page's operations by hand."""
     return {
         "add": made_place("add", MIB, 12 * MIB, 0.9),
-        "GELU": made_place("GELU", 8 * MIB, 8 * MIB, 0.8),
-        "softmax": made_place("softmax", 5 * MIB, 8 * MIB, of_roof, softmax),
-        "matrix × vector": made_place("matrix × vector", 2 * MIB, 4 * MIB, 0.9),
-        "matrix × matrix": made_place("matrix × matrix", 2048 * MIB, 12 * MIB, 0.9, product),
-        "add of 4 numbers": made_place("add of 4 numbers", 4, 48, 0.01, small, "L1"),
+        "matrix × vector": made_place("matrix × vector", 2 * MIB, 4 * MIB, 0.8),
+        "matrix × matrix": made_place("matrix × matrix", 2048 * MIB, 12 * MIB, 0.9, "compute"),
     }
 
 
-def record_all(page: Page, placed: dict[str, Placed]) -> None:
-    """Record what the page says of its operations, in its order."""
-    chapter.show_operations(page, placed)
-    chapter.record_operations(page, placed, MACHINE)
-    chapter.record_bounds(page, placed)
+def slow(of_roof: float = 0.1) -> dict[str, Placed]:
+    """Return the operations that lie below every roof."""
+    return {
+        "GELU": made_place("GELU", 8 * MIB, 8 * MIB, of_roof, "none"),
+        "tanh": made_place("tanh", MIB, 8 * MIB, 0.5, "unclear"),
+        "softmax": made_place("softmax", 5 * MIB, 8 * MIB, 0.2, "none"),
+    }
 
 
 def test_the_ridge_of_each_level_is_peak_over_bandwidth() -> None:
-    found = made(lambda page: chapter.record_ceilings(page, MACHINE))
+    found = made(lambda page: chapter.show_ladder(page, MACHINE))
     assert (found["peak"]["value"], found["memory-bandwidth"]["value"]) == (100e9, 10e9)
     ridges = {key: record["value"] for key, record in found.items() if key.startswith("ridge-")}
     assert ridges == pytest.approx({"ridge-l1": 0.25, "ridge-l2": 1.0, "ridge-memory": 10.0})
+    assert [row["ridge"]["value"] for row in found["ladder"]["rows"]] == pytest.approx([0.25, 1.0, 10.0])
+    assert [row["holds"] and row["holds"]["value"] for row in found["ladder"]["rows"]] == [32 * 1024, MIB, None]
+
+
+def test_the_data_of_the_page_come_from_the_innermost_level_that_holds_them() -> None:
+    rows = made(lambda page: chapter.show_ladder(page, MACHINE))["sets"]["rows"]
+    assert [(row["bytes"]["value"], row["slope"]) for row in rows] == [
+        (48, "L1"),
+        (4 * MIB, "memory"),
+        (12 * MIB, "memory"),
+        (64 * MIB, "memory"),
+    ]
+    assert [row["ridge"]["value"] for row in rows] == pytest.approx([0.25, 10, 10, 10])
+
+
+def test_every_line_of_a_calculation_is_recorded() -> None:
+    found = made(lambda page: chapter.show_asked(page, by_hand()))
+    assert (found["flops-add"]["value"], found["bytes-add"]["value"]) == (MIB, 12 * MIB)
+    assert found["intensity-add"]["value"] == pytest.approx(1 / 12)
+    assert found["level-add"]["word"] == "memory"
+    assert found["arithmetic-add"]["value"] == pytest.approx(MIB / 100e9)
+    assert found["moving-add"]["value"] == found["least-add"]["value"] == pytest.approx(12 * MIB / 10e9)
+    assert found["least-matrix-matrix"]["value"] == found["arithmetic-matrix-matrix"]["value"]
+    assert {found[f"{line}-add"]["kind"] for line in ("arithmetic", "moving", "least")} == {"modelled"}
+    roofs = {row["name"]: (row["slope"], row["bandwidth"]["value"]) for row in found["ops-roofs"]["rows"]}
+    assert roofs["add"] == ("memory", pytest.approx(10e9))
 
 
 def test_each_operation_has_its_numbers_and_its_word() -> None:
-    found = made(lambda page: record_all(page, operations()))
-    assert found["bound-matrix-matrix"]["word"] == "compute-bound"
+    found = made(lambda page: chapter.show_reached(page, by_hand()))
+    assert (found["bound-matrix-matrix"]["word"], found["bound-add"]["word"]) == ("compute-bound", "memory-bound")
+    assert found["of-roof-add"]["value"] == pytest.approx(0.9)
+    assert found["of-peak-add"]["value"] == pytest.approx(0.9 / 120)
+    assert found["time-matrix-vector"]["value"] == pytest.approx(4 * MIB / 10e9 / 0.8)
+    assert "1,024 wide" in found["time-add"]["how"]["call"]
+    assert len(found["ops"]["rows"]) == 3
+
+
+def crossing(first: float, last: float, rows: int = 64) -> list[Placed]:
+    """Return products of 1, 2, 16 and ``rows`` rows, whose first and last take so many seconds."""
+    made = {1: first, 2: 2.5 * first, 16: 3.0, rows: last}
+    places = {
+        count: replace(
+            one := made_place(f"{count} rows", 2 * count * MIB, 4 * MIB, 0.5),
+            seconds=replace(spread(seconds, "s", 0.005), how=one.seconds.how),
+        )
+        for count, seconds in made.items()
+    }
+    return list(together(places).values())
+
+
+@pytest.mark.parametrize(
+    ("last", "rows", "word"),
+    [
+        (64 / 20, 20, "within a factor of two"),
+        (64 / 38, 38, "within a factor of two"),
+        (64 / 60, 60, "at more rows"),
+        (64 / 40, 40, "cannot tell here"),
+        (64 / 5, 5, "at fewer rows"),
+    ],
+)
+def test_the_crossing_is_where_one_row_and_a_row_of_many_meet(last: float, rows: float, word: str) -> None:
+    """Weights of 4 MiB come from memory, whose ridge is at 10: predicted are 20 rows."""
+    found = made(lambda page: chapter.record_crossing(page, {1024: crossing(1.0, last)}, MACHINE))
+    assert (found["level-1024"]["word"], found["ridge-1024"]["value"]) == ("memory", pytest.approx(10))
+    assert found["crossing-1024-predicted"]["value"] == pytest.approx(20)
+    assert found["crossing-1024-measured"]["value"] == pytest.approx(rows, rel=0.02)
+    assert found["crossing-1024-verdict"]["word"] == word
+    assert found["two-rows-1024"]["value"] == pytest.approx(2.5, rel=0.02)
+    assert found["crossing-1024-copied"]["value"] == pytest.approx(2.5 * rows, rel=0.02)
+    assert (found["crossing-1024-predicted"]["kind"], found["crossing-1024-measured"]["kind"]) == (
+        "modelled",
+        "measured",
+    )
+    assert found["intensity-last-1024"]["value"] == 32
+    assert found["flops-16-rows"]["value"] == 32 * MIB
+
+
+def test_the_crossing_is_drawn_with_both_predictions() -> None:
+    found = made(lambda page: chapter.record_crossing(page, {1024: crossing(1.0, 2.0)}, MACHINE))
+    series = {one["label"].split(", ")[1]: one for one in found["crossing"]["series"]}
+    overlap, none = ([number["value"] for number in series[name]["numbers"]] for name in ("overlap", "no overlap"))
+    arithmetic, traffic = np.array([2, 4, 32, 128]) * MIB / 100e9, 4 * MIB / 10e9
+    assert overlap == pytest.approx(np.maximum(arithmetic, traffic).tolist())
+    assert none == pytest.approx((arithmetic + traffic).tolist())
+    assert {number["kind"] for number in series["overlap"]["numbers"]} == {"modelled"}
+
+
+def additions(eight: float = 1.02) -> dict[int, Placed]:
+    """Return additions whose calls cost a microsecond each; that of eight takes ``eight`` times that of four."""
+    times = {4: 1.0, 8: eight, 1024: 1.2}
+    return together(
+        {
+            count: replace(
+                made_place(f"{count} numbers", count, 12 * count, 0.01, "overhead", "L1"),
+                seconds=replace(spread(factor * 1.1e-6, "s", 0.002), how={"blas_threads": 1}),
+            )
+            for count, factor in times.items()
+        }
+    )
+
+
+def test_a_call_is_added_to_the_roof_of_an_addition() -> None:
+    found = made(lambda page: chapter.record_additions(page, additions(), MACHINE))
+    assert found["call-cost"]["value"] == pytest.approx(1e-6)
+    assert found["addition-predicted"]["value"] == pytest.approx(1e-6 + 12 * 1024 / 400e9)
+    assert found["doubled"]["value"] == pytest.approx(1.02, rel=0.01)
     assert found["bound-add-of-4-numbers"]["word"] == "overhead-bound"
-    assert found["of-roof-gelu"]["value"] == pytest.approx(0.8)
-    assert found["time-matrix-vector"]["value"] == pytest.approx(4 * MIB / 10e9 / 0.9)
-    assert len(found["ops"]["rows"]) == 6
+    assert found["time-add-of-1024-numbers"]["value"] == pytest.approx(1.32e-6)
+    # 1 µs is 33,333 numbers of L1, which holds 2,730; 8,333 of L2, which holds 87,381.
+    assert (found["call-until"]["value"], found["level-call-until"]["word"]) == (pytest.approx(1e-6 * 100e9 / 12), "L2")
 
 
-def test_each_row_has_the_bandwidth_that_its_roof_is_made_of() -> None:
-    found = made(lambda page: record_all(page, operations()))
-    roofs = {row["name"]: (row["slope"], row["bandwidth"]["value"]) for row in found["ops-roofs"]["rows"]}
-    assert roofs["add"] == ("memory", pytest.approx(10e9))
-    assert roofs["add of 4 numbers"] == ("L1", pytest.approx(400e9))
+@pytest.mark.parametrize(("cost", "numbers"), [(5e-8, 5e-8 * 400e9 / 12), (1e-3, 1e-3 * 10e9 / 12)])
+def test_the_size_where_calls_stop_to_count_is_of_the_level_that_holds_it(cost: float, numbers: float) -> None:
+    assert chapter.until_bytes_take_as_long(spread(cost, "s"), MACHINE).median == pytest.approx(numbers)
 
 
-@pytest.mark.parametrize(("of_roof", "word"), [(1.2, "softmax"), (1.005, "none of them"), (0.8, "none of them")])
-def test_what_surely_beats_its_roof_is_named(of_roof: float, word: str) -> None:
-    """The time is known to a hundredth."""
-    assert made(lambda page: record_all(page, operations(of_roof)))["above-roof"]["word"] == word
+def test_passes_calls_and_tanh_predict_a_gelu() -> None:
+    found = made(lambda page: chapter.record_slow(page, slow(), MACHINE))
+    # 17 arrays of 4 MiB at the bandwidth of L2, which holds three blocks; tanh takes twice its 8 MiB from memory.
+    # Each of 8 steps is called for each of 64 blocks of 16,384 numbers.
+    passes, tanh, every = 17 * 4 * MIB / 100e9, 2 * 8 * MIB / 10e9, 8 * 64 * 0.5e-6
+    assert (found["level-block"]["word"], found["level-gelu"]["word"]) == ("L2", "memory")
+    assert found["gelu-moved"]["value"] == 19 * 4 * MIB
+    assert found["gelu-passes"]["value"] == pytest.approx(passes)
+    assert (found["gelu-calls"]["value"], found["gelu-calls-time"]["value"]) == (512, pytest.approx(every))
+    assert found["gelu-predicted"]["value"] == pytest.approx(passes + tanh + every)
+    assert found["gelu-explained"]["value"] == pytest.approx((passes + tanh + every) / (10 * 8 * MIB / 10e9))
+    assert found["bound-gelu"]["word"] == "below every roof"
 
 
-@pytest.mark.parametrize(
-    ("softmax", "product", "verdict"),
-    [
-        ("memory", "compute", "supported"),
-        ("none", "compute", "refuted"),
-        ("overhead", "compute", "refuted"),
-        ("unclear", "compute", "cannot tell here"),
-        ("memory", "memory", "refuted"),
-        ("unclear", "memory", "refuted"),
-    ],
-)
-def test_elementwise_operations_are_memory_bound_if_all_are(
-    softmax: Bottleneck, product: Bottleneck, verdict: str
-) -> None:
-    found = made(lambda page: record_all(page, operations(softmax=softmax, product=product)))
-    assert found["elementwise-memory-bound"]["verdict"] == verdict
+class _Counting(np.ndarray[Any, Any]):
+    """An array that counts the steps that NumPy takes with it, and the arrays that these read and write."""
+
+    steps = arrays = 0
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (), **kwargs: Any) -> Any:
+        plain = [one.view(np.ndarray) if isinstance(one, _Counting) else one for one in inputs]
+        _Counting.steps += 1
+        _Counting.arrays += sum(isinstance(one, np.ndarray) for one in plain) + 1
+        getattr(ufunc, method)(*plain, out=tuple(one.view(np.ndarray) for one in out), **kwargs)
+        return out[0]
 
 
-@pytest.mark.parametrize(
-    ("bottleneck", "verdict"),
-    [
-        ("overhead", "supported"),
-        ("memory", "refuted"),
-        ("compute", "refuted"),
-        ("none", "refuted"),
-        ("unclear", "cannot tell here"),
-    ],
-)
-def test_small_tensors_are_bound_by_what_their_addition_is(bottleneck: Bottleneck, verdict: str) -> None:
-    found = made(lambda page: record_all(page, operations(small=bottleneck)))
-    assert found["small-tensors"]["verdict"] == verdict
+def test_a_gelu_takes_as_many_steps_as_the_page_says() -> None:
+    _Counting.steps = _Counting.arrays = 0
+    x, output, scratch = (np.ones(8, np.float32).view(_Counting) for _ in range(3))
+    elementwise._gelu_block(x, output, None, scratch)
+    assert (_Counting.steps, _Counting.arrays) == (chapter.GELU_STEPS, chapter.GELU_ARRAYS)
 
 
-def crossing(left: float, right: float) -> list[Placed]:
-    """Return products of three numbers of rows whose first and last reach these shares of the peak."""
-    few = made_place("1 rows", 8 * MIB, 4 * MIB, left * 100e9 / (2 * 10e9))
-    some = made_place("16 rows", 48 * MIB, 4 * MIB, 0.9, "compute")
-    return [few, some, made_place("512 rows", 1024 * MIB, 8 * MIB, right, "compute")]
+def squares() -> dict[int, Placed]:
+    """Return products of square matrices, of which the small one waits for its call."""
+    return {
+        64: made_place("64 wide", 2 * 64**3, 12 * 64**2, 0.1, "overhead", "L2"),
+        2048: made_place("2048 wide", 2 * 2048**3, 12 * 2048**2, 0.9, "compute"),
+    }
 
 
-@pytest.mark.parametrize(
-    ("left", "right", "verdict"),
-    [
-        (0.1, 0.95, "supported"),
-        (0.9, 0.95, "refuted"),
-        (0.9, 0.5, "refuted"),
-        (0.1, 0.5, "cannot tell here"),
-        (0.8, 0.95, "cannot tell here"),
-        (0.1, 0.8, "cannot tell here"),
-    ],
-)
-def test_the_ridge_is_where_the_peak_begins_if_both_sides_say_so(left: float, right: float, verdict: str) -> None:
-    found = made(lambda page: chapter.record_crossing(page, crossing(left, right)))
-    assert found["ridge-point"]["verdict"] == verdict
-    assert (found["first-share"]["value"], found["last-share"]["value"]) == pytest.approx((left, right))
-    assert (found["first-intensity"]["value"], found["last-intensity"]["value"]) == pytest.approx((2.0, 128.0))
-    roof = next(series for series in found["crossing"]["series"] if series["label"] == "roof")
-    assert {number["kind"] for number in roof["numbers"]} == {"modelled"}
+def test_products_have_a_row_for_each_size() -> None:
+    found = made(lambda page: chapter.record_sizes(page, squares()))
+    small, large = found["sizes"]["rows"]
+    assert (small["width"], large["width"]) == ("64", "2,048")
+    assert small["intensity"]["value"] == pytest.approx(64 / 6)
+    assert large["of_peak"]["value"] == pytest.approx(0.9)
+    assert large["rate"]["value"] == pytest.approx(90e9)
+    assert large["bytes"]["value"] == pytest.approx(90e9 / (2048 / 6))
+    assert (found["bound-64"]["word"], found["bound-2048"]["word"]) == ("overhead-bound", "compute-bound")
 
 
-def test_the_uncertainty_of_the_peak_is_in_a_share_of_it() -> None:
-    """What reaches 0.83 of a peak that is known to a twentieth may reach less than four fifths."""
-    for noise, verdict in ((0.0, "supported"), (0.05, "cannot tell here")):
-        places = [*crossing(0.1, 0.9)[:-1], product_of_share(0.83, noise)]
-        found = made(partial(chapter.record_crossing, crossing=places))
-        assert found["last-share"]["value"] == pytest.approx(0.83)
-        assert found["ridge-point"]["verdict"] == verdict
-        assert (found["last-share"]["interval"]["low"] < 0.8) == (noise > 0)
+def test_the_roofline_has_a_point_for_each_operation() -> None:
+    found = made(lambda page: chapter.draw_roofline(page, by_hand() | slow(), MACHINE))
+    assert len(found["roofline"]["series"]) == 2 + 6
 
 
-def product_of_share(share: float, noise: float) -> Placed:
-    """Return a product that takes a peak's time over ``share``, to half a per cent, where the peak is so noisy."""
-    event = Event("matmul", "numpy", "forward", "", (), Spec((1,), np.dtype(np.float32)), Work(2**30), 8 * MIB, 0, 1, 1)
-    seconds = replace(spread(2**31 / 100e9 / share, "s", 0.005), how={"blas_threads": 1})
-    return place("512 rows", [event], seconds, made_ceilings(noise, threads=1))
+def test_what_pytorch_prints_is_recorded_or_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chapter, "missing", lambda name: NotMeasured("no PyTorch here"))
+    absent = made(chapter.record_pytorch)["pytorch-intensity"]
+    assert (absent["kind"], absent["reason"]) == ("absent", "no PyTorch here")
+    monkeypatch.setattr(chapter, "missing", lambda name: None)
+    monkeypatch.setattr(chapter, "output_of", lambda arguments, python: "7.75\n")
+    assert made(chapter.record_pytorch)["pytorch-intensity"]["value"] == 7.75
 
 
 def by_op(softmax: float = 0.9) -> dict[OpKey, Placed]:
@@ -170,16 +260,17 @@ def by_op(softmax: float = 0.9) -> dict[OpKey, Placed]:
     }
 
 
-def answers(products: list[Placed], softmax: float = 0.9) -> dict[str, Json]:
-    """Return the records of the answers, with these products of more and more rows."""
+def answers(softmax: float = 0.9) -> dict[str, Json]:
+    """Return the records of the answers."""
     gpt = made_place("GPT, 64", 2048 * MIB, 64 * MIB, 0.25)
-    return made(lambda page: chapter.record_answers(page, MACHINE, operations(), products, gpt, by_op(softmax)))
+    return made(lambda page: chapter.record_answers(page, MACHINE, by_hand() | slow(), gpt, by_op(softmax)))
 
 
 def test_answers_are_what_the_model_of_the_roofline_says() -> None:
-    found = answers(crossing(0.1, 0.9))
-    assert found["q-gelu-intensity"]["value"] == 1.0
-    assert found["q-rows"]["value"] == 16
+    found = answers()
+    assert (found["q-gelu-intensity"]["value"], found["q-gelu-ridge"]["value"]) == (1.0, pytest.approx(10))
+    assert found["q-rows"]["value"] == pytest.approx(5), "2 r operations on one byte: the ridge of 10 over 2"
+    assert found["q-width"]["value"] == pytest.approx(40)
     assert found["q-gain-vector"]["value"] == pytest.approx(2)
     assert found["q-gain-matrix"]["value"] == pytest.approx(1)
     assert found["q-floor"]["value"] == pytest.approx(2048 * MIB / 100e9)
@@ -191,25 +282,19 @@ def test_answers_are_what_the_model_of_the_roofline_says() -> None:
 
 def test_words_name_all_that_the_intervals_cannot_tell_from_the_first() -> None:
     """Softmax and GELU, of as many operations and bytes, are known to a hundredth each."""
-    assert answers(crossing(0.1, 0.9), softmax=0.11)["q-farthest"]["word"] == "gelu"
-    assert answers(crossing(0.1, 0.9), softmax=0.1005)["q-farthest"]["word"] == "gelu or softmax"
-    assert answers(crossing(0.1, 0.9), softmax=0.09)["q-farthest"]["word"] == "softmax"
+    assert answers(softmax=0.11)["q-farthest"]["word"] == "gelu"
+    assert answers(softmax=0.1005)["q-farthest"]["word"] == "gelu or softmax"
+    assert answers(softmax=0.09)["q-farthest"]["word"] == "softmax"
     # GELU and softmax take MIB / 10e9 s at the roof. What is 1024 MIB / 100e9 s above it: linear.
-    alike = answers(crossing(0.1, 0.9), softmax=1 / (102.4 * 1.005 + 1))
+    alike = answers(softmax=1 / (102.4 * 1.005 + 1))
     assert alike["q-most-to-gain"]["word"] == "softmax or linear"
-    assert answers(crossing(0.1, 0.9), softmax=1 / 110)["q-most-to-gain"]["word"] == "softmax"
+    assert answers(softmax=1 / 110)["q-most-to-gain"]["word"] == "softmax"
 
 
 def test_time_above_the_roof_has_the_intervals_of_both() -> None:
-    found = answers(crossing(0.1, 0.9))["q-most-seconds"]
+    found = answers()["q-most-seconds"]
     time = 2 * 1024 * MIB / 100e9
     assert (found["interval"]["low"], found["interval"]["high"]) == pytest.approx((0.99 * time - time / 2, 0.51 * time))
-
-
-def test_where_no_product_is_right_of_the_ridge_no_count_is_given() -> None:
-    few = [made_place(f"{rows} rows", 8 * MIB, 4 * MIB, 0.9) for rows in (1, 2, 3)]
-    found = answers(few)["q-rows"]
-    assert (found["kind"], found["reason"]) == ("absent", "of up to 3 rows none is surely right of the ridge")
 
 
 def test_whole_models_have_a_word_and_a_share_by_batch() -> None:

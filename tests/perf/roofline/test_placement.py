@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,13 +17,14 @@ from tinytorch.core.dispatch import apply
 from tinytorch.core.op import UncountedError
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import Profile, recording
-from tinytorch.perf.measuring import Measurement, current_blas_threads
+from tinytorch.perf.measuring import Measurement, current_blas_threads, ratio
 from tinytorch.perf.roofline.bounds import best_bandwidth, demand_of
 from tinytorch.perf.roofline.placement import (
     attainable,
     checked_threads,
     place,
     place_call,
+    place_calls,
     place_layers,
     place_ops,
     ridge,
@@ -155,6 +157,25 @@ def test_a_call_is_timed_without_the_recorder_and_counted_with_it() -> None:
     assert (placed.name, placed.seconds.n, placed.demand.flops) == ("product", 7, 2 * 8**3)
     assert len(seen) > placed.seconds.n
     assert not any(seen), "no gradients are recorded"
+
+
+def test_calls_are_timed_in_turns_on_operands_that_they_share() -> None:
+    weight = Tensor(np.ones((8, 8), np.float32))
+    seen: dict[str, set[int]] = {"few": set(), "many": set()}
+
+    def product(name: str, x: Tensor, weight: Tensor) -> None:
+        seen[name].add(id(weight))
+        x @ weight
+
+    calls = {
+        name: (partial(product, name), Tensor(np.ones((rows, 8), np.float32)), weight)
+        for name, rows in {"few": 2, "many": 16}.items()
+    }
+    placed = place_calls(calls, made_ceilings(), repeats=7)
+    assert {name: one.demand.flops for name, one in placed.items()} == {"few": 2 * 2 * 64, "many": 2 * 16 * 64}
+    assert ratio(placed["many"].seconds, placed["few"].seconds).n == 7
+    assert seen["few"] == seen["many"]
+    assert len(seen["few"]) > 1, "each block has copies of its own"
 
 
 # --- threads ---------------------------------------------------------------------------------------------------------

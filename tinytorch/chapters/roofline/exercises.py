@@ -52,6 +52,25 @@ def check_least_seconds(function: Callable[[float, float, float, float], float])
 
 
 @exercise_check
+def check_rows_to_the_ridge(function: Callable[[float, float, float], float]) -> str:
+    """Return "... passed" if ``function(peak, bandwidth, bytes_of_a_weight)`` rows take as long as the weights' bytes.
+
+    Raises:
+        AssertionError: with the case, the two times of a product of so many rows, and the answer.
+    """
+    draw = np.random.default_rng(0)
+    for width in (0.5, 1.0, 2.0, 4.0):
+        peak, bandwidth = (float(10 ** draw.uniform(9, 15)) for _ in range(2))
+        shown = f"{peak:.3g} FLOP/s, {bandwidth:.3g} B/s and {width:g} bytes a weight"
+        answer = returned_number(function(peak, bandwidth, width), shown)
+        arithmetic, traffic = 2 * answer / peak, width / bandwidth
+        assert math.isclose(arithmetic, traffic, rel_tol=1e-9), (
+            f"with {shown}, {answer:.4g} rows take {arithmetic:.3g} s of arithmetic a weight, not {traffic:.3g} s"
+        )
+    return "rows_to_the_ridge: passed"
+
+
+@exercise_check
 def check_limit(function: Callable[[float, Interval, Interval], str]) -> str:
     """Return "... passed" if ``function(intensity, peak, bandwidth)`` says what limits an op, where that can be told.
 

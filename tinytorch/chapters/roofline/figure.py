@@ -46,6 +46,7 @@ _ASKED = (
     Column("bytes", "Compulsory traffic", "B"),
     Column("slope", "Bytes from"),
     Column("bandwidth", "At most"),
+    Column("least", "Least time", modelled=True),
 )
 
 
@@ -56,6 +57,23 @@ def placed_table(page: Page, key: str, placed: Sequence[Placed], *, caption: str
 
     Raises:
         ValueError: if ``placed`` is empty or a key is taken.
+    """
+    reached_table(page, key, placed, caption=caption)
+    asked_table(
+        page,
+        f"{key}-roofs",
+        placed,
+        caption=f"What they ask for, from {placed[0].name} to {placed[-1].name}, and where their roof takes the bytes "
+        "from: the level that holds them, at its bandwidth; between two levels, at the ladder's; or several, at the "
+        "mean over all bytes.",
+    )
+
+
+def reached_table(page: Page, key: str, placed: Sequence[Placed], *, caption: str) -> None:
+    """Show and record how fast what is ``placed`` is, its share of its roof and its verdict.
+
+    Raises:
+        ValueError: if ``placed`` is empty or the key is taken.
     """
     page.table(
         key,
@@ -73,8 +91,16 @@ def placed_table(page: Page, key: str, placed: Sequence[Placed], *, caption: str
         _COLUMNS,
         caption=caption,
     )
+
+
+def asked_table(page: Page, key: str, placed: Sequence[Placed], *, caption: str) -> None:
+    """Show and record what is ``placed`` asks for, the bandwidth of its roof, and the least time that this makes.
+
+    Raises:
+        ValueError: if ``placed`` is empty or the key is taken.
+    """
     page.table(
-        f"{key}-roofs",
+        key,
         [
             {
                 "name": one.name,
@@ -82,13 +108,12 @@ def placed_table(page: Page, key: str, placed: Sequence[Placed], *, caption: str
                 "bytes": one.demand.bytes,
                 "slope": one.slope.of,
                 "bandwidth": one.slope.bandwidth,
+                "least": one.roof,
             }
             for one in placed
         ],
         _ASKED,
-        caption=f"What they ask for, from {placed[0].name} to {placed[-1].name}, and where their roof takes the bytes "
-        "from: the level that holds them, at its bandwidth; between two levels, at the ladder's; or several, at the "
-        "mean over all bytes.",
+        caption=caption,
     )
 
 

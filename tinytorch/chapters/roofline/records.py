@@ -1,4 +1,4 @@
-"""The records of the page on rooflines: numbers, words, tables, figures and claims, from what was placed."""
+"""The records of the page on rooflines: numbers, words, tables and figures, from what was placed."""
 
 from __future__ import annotations
 
@@ -6,19 +6,61 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from matplotlib.figure import Figure
+
 from tinytorch.chapters import calls
-from tinytorch.chapters.roofline.figure import placed_table, roofline_figure
+from tinytorch.chapters.roofline.figure import asked_table, placed_table, reached_table, roofline_figure
+from tinytorch.chapters.words import word_between
+from tinytorch.core.ops.elementwise import BLOCK
+from tinytorch.perf.engines.presence import missing, peers_python
 from tinytorch.perf.events.stream import OpKey
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Measurement, Statistic, quotient
-from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
+from tinytorch.perf.machine.call_costs import call_key
+from tinytorch.perf.machine.reach import added, at_cost, at_rate
+from tinytorch.perf.measuring import Measurement, Statistic, quotient, ratio
+from tinytorch.perf.measuring.judge import SUPPORTED
+from tinytorch.perf.measuring.processes import output_of
 from tinytorch.perf.measuring.statistics import Interval
-from tinytorch.perf.roofline.bounds import Ceiling, best_bandwidth
+from tinytorch.perf.roofline.bounds import Slope, bandwidth_at, best_bandwidth, share_of, slope_at
 from tinytorch.perf.roofline.placement import Placed, ridge
-from tinytorch.report import Page, line, subplots, verdict_between, verdict_of_all
+from tinytorch.report import Column, Page, line, subplots, verdict_between
 
-#: Share of the peak that right of the ridge is reached, and left of it is not.
-_MOST_OF_THE_PEAK = 0.8
+#: What other pages time, too.
+_ON_A_MILLION = ("add", "GELU", "matrix × vector", "matrix × matrix")
+#: What the page speaks of, with its bytes.
+_SETS = {
+    "two vectors of four numbers, their sum": 3 * 4 * 4,
+    "a matrix 1,024 wide": 4 * 1024**2,
+    "three such matrices": 3 * 4 * 1024**2,
+    "a matrix 4,096 wide": 4 * 4096**2,
+}
+_LADDER = (
+    Column("level", "Level"),
+    Column("holds", "Holds", "B"),
+    Column("bandwidth", "Bandwidth"),
+    Column("ridge", "Ridge point"),
+)
+_OF_SETS = (
+    Column("what", "What moves"),
+    Column("bytes", "Bytes", "B"),
+    Column("slope", "Bytes from"),
+    Column("bandwidth", "At most"),
+    Column("ridge", "Ridge point"),
+)
+_SIZES = (
+    Column("width", "Width"),
+    Column("intensity", "Intensity (FLOP/B)", "1"),
+    Column("seconds", "Time"),
+    Column("rate", "Rate"),
+    Column("bytes", "Bytes a second"),
+    Column("of_peak", "Of the peak"),
+)
+#: Width and rows of the product whose calculation is recorded line by line.
+_BY_HAND = (1024, 16)
+#: Bytes of a number, and of the three that an addition moves.
+_NUMBER, _ADDITION = 4, 12
+#: NumPy's steps of a GELU, and the arrays that they read and write; `tests.chapters.roofline` counts them.
+GELU_STEPS, GELU_ARRAYS = 8, 19
 
 
 def record_ceilings(page: Page, machine: Ceilings) -> None:
@@ -29,131 +71,323 @@ def record_ceilings(page: Page, machine: Ceilings) -> None:
         page.number(f"ridge-{level.name.lower()}", ridge(machine, level))
 
 
-def show_operations(page: Page, placed: Mapping[str, Placed]) -> None:
-    """Show the operations of the page as a table."""
-    placed_table(
-        page,
-        "ops",
-        [calls.on_a_million(one) for one in placed.values()],
-        caption="Operations on 1024 × 1024 numbers, and one on four: what they do, how fast, how near to their roof, "
-        "and what bounds them.",
+def show_ladder(page: Page, machine: Ceilings) -> None:
+    """Show what each level of the memory holds, its bandwidth and its ridge point, and where the page's data lies."""
+    record_ceilings(page, machine)
+    page.table(
+        "ladder",
+        [
+            {
+                "level": level.name,
+                "holds": level.capacity,
+                "bandwidth": best_bandwidth(level),
+                "ridge": ridge(machine, level),
+            }
+            for level in machine.levels
+        ],
+        _LADDER,
+        caption="The memory of one core here: how many bytes a level holds, how many a second it moves at most (the "
+        "best of reading, copying and combining), and the intensity from which on the peak is the limit.",
+    )
+    page.table(
+        "sets",
+        [
+            {
+                "what": what,
+                "bytes": size,
+                "slope": slope_at(size, machine).of,
+                "bandwidth": bandwidth_at(size, machine),
+                "ridge": quotient(machine.fp32_peak, bandwidth_at(size, machine), f"ridge point of {what}", "FLOP/B"),
+            }
+            for what, size in _SETS.items()
+        ],
+        _OF_SETS,
+        caption="The data of this page, float32, and the level that its bytes come from.",
     )
 
 
-def record_operations(page: Page, placed: Mapping[str, Placed], machine: Ceilings) -> None:
-    """Draw the roofline with the operations of the page, and record of each what bounds it."""
+def _said(slope: Slope) -> str:
+    """Return whose bandwidth it is, as a sentence says it: "L3", or "L3 and memory"."""
+    return slope.outer if slope.inner == slope.outer else f"{slope.inner} and {slope.outer}"
+
+
+def key_of(name: str) -> str:
+    """Return the part of a record's key that names an operation."""
+    return name.lower().replace(" × ", "-").replace(" ", "-").replace(",", "")
+
+
+def record_by_hand(page: Page, placed: Mapping[str, Placed]) -> None:
+    """Record every line of a calculation: operations, bytes, the level of these, and the two times."""
+    for name, one in placed.items():
+        key = key_of(name)
+        page.number(f"flops-{key}", one.demand.operations, unit="FLOP", what=f"operations of {name}")
+        page.number(f"bytes-{key}", one.demand.bytes, unit="B", what=f"compulsory bytes of {name}")
+        page.number(f"intensity-{key}", one.intensity, unit="FLOP/B", what=f"intensity of {name}")
+        page.word(f"level-{key}", _said(one.slope), because=f"{{bytes-{key}}} fit there, and in no faster level")
+        page.number(f"arithmetic-{key}", one.verdict.compute.seconds, modelled=True)
+        page.number(f"moving-{key}", one.verdict.memory.seconds, modelled=True)
+        page.number(f"least-{key}", one.roof, what=f"least time of {name}", modelled=True)
+
+
+def record_placed(page: Page, placed: Mapping[str, Placed]) -> None:
+    """Record how long operations took, their share of roof and peak, and what bounds each."""
+    for name, one in placed.items():
+        key = key_of(name)
+        page.number(f"of-roof-{key}", one.of_roof)
+        page.number(f"of-peak-{key}", one.verdict.compute.share, what=f"share of the peak, {name}")
+        page.number(f"time-{key}", _named(name, one).seconds)
+        page.word(f"bound-{key}", one.verdict.sentence_word, because=one.verdict.because, numbers=[f"time-{key}"])
+
+
+def _named(name: str, one: Placed) -> Placed:
+    """Return it with the name of its call, where other pages time that call, too."""
+    return calls.on_a_million(one) if name in _ON_A_MILLION else one
+
+
+def show_asked(page: Page, placed: Mapping[str, Placed]) -> None:
+    """Record the calculations by hand, and show what they come to: the least time of each operation."""
+    record_by_hand(page, placed)
+    asked_table(
+        page,
+        "ops-roofs",
+        list(placed.values()),
+        caption="Three operations before they are timed: arithmetic, bytes, the level that the bytes come from, its "
+        "bandwidth, and the longer of the two times.",
+    )
+
+
+def show_reached(page: Page, placed: Mapping[str, Placed]) -> None:
+    """Record and show how long the operations by hand took."""
+    record_placed(page, placed)
+    reached_table(
+        page,
+        "ops",
+        [_named(name, one) for name, one in placed.items()],
+        caption="The same three operations, timed.",
+    )
+
+
+def draw_roofline(page: Page, placed: Mapping[str, Placed], machine: Ceilings) -> None:
+    """Draw the roofline with the operations of the page."""
     page.figure(
         "roofline",
-        roofline_figure(list(placed.values()), machine),
+        roofline_figure([replace(one, name=name) for name, one in placed.items()], machine),
         caption="The roofline of one core of this machine: a slope for each level of the memory, a flat roof of floats "
         "and, where the processor multiplies 8-bit integers, one of theirs, and operations below them.",
         alt="Log-log plot of rate over arithmetic intensity: sloped lines for caches and memory meet flat lines; "
         "numbered points are the operations.",
     )
-    for name, one in placed.items():
-        key = _key(name)
-        page.number(f"of-roof-{key}", one.of_roof)
-        page.number(f"time-{key}", calls.on_a_million(one).seconds)
-        page.word(f"bound-{key}", one.verdict.sentence_word, because=one.verdict.because, numbers=[f"time-{key}"])
 
 
-def _key(name: str) -> str:
-    """Return the part of a record's key that names an operation."""
-    return name.lower().replace(" × ", "-").replace(" ", "-")
+def rows_of(one: Placed) -> int:
+    """Return the rows of a product that is named after them."""
+    return int(one.name.split()[0])
 
 
-def record_bounds(page: Page, placed: Mapping[str, Placed]) -> None:
-    """Record which operations beat their roof, and the claims on what bounds large and small ones."""
-    shares = {name: one.of_roof for name, one in placed.items()}
-    above = [name for name, one in shares.items() if verdict_between(one, high=1, together=len(shares)) == REFUTED]
-    page.word(
-        "above-roof",
-        ", ".join(above) or "none of them",
-        because="it names what surely beats its roof, by the intervals of both: then the ceilings were measured in a "
-        "slower moment, or the operands live nearer than their size says",
-        numbers=[f"of-roof-{_key(name)}" for name in placed],
+def record_crossing(page: Page, crossings: Mapping[int, Sequence[Placed]], machine: Ceilings) -> None:
+    """Record products of more and more rows with the same weights: predicted and measured crossing of each width.
+
+    The measured one is where the time of one row and the time of a row among many meet.
+    """
+    for width, crossing in crossings.items():
+        first, last = crossing[0], crossing[-1]
+        weights = slope_at(first.demand.bytes, machine)
+        page.word(f"level-{width}", _said(weights), because=f"the weights are {width:,} × {width:,} floats")
+        corner = quotient(machine.fp32_peak, weights.bandwidth, f"ridge point of {weights.of}", "FLOP/B")
+        page.number(f"ridge-{width}", corner)
+        predicted = corner.scaled(2, "rows", f"predicted crossing, {width:,} wide")
+        measured = ratio(first.seconds, last.seconds).scaled(rows_of(last), "rows", f"crossing, {width:,} wide")
+        page.number(f"crossing-{width}-predicted", predicted, modelled=True)
+        page.number(f"crossing-{width}-measured", measured)
+        page.word(
+            f"crossing-{width}-verdict",
+            _beside(quotient(measured, predicted, "measured over predicted crossing")),
+            because=f"predicted were {{crossing-{width}-predicted}}, measured {{crossing-{width}-measured}}; a factor "
+            "of two is what overlap can hide",
+        )
+        second = crossing[1]
+        page.number(f"two-rows-{width}", ratio(second.seconds, first.seconds, f"two rows over one, {width:,} wide"))
+        copied = ratio(second.seconds, last.seconds).scaled(
+            rows_of(last), "rows", f"crossing from two rows on, {width:,} wide"
+        )
+        page.number(f"crossing-{width}-copied", copied)
+        for key, one in (("first", first), ("last", last)):
+            what = f"share of the peak, r = {rows_of(one)}, weights {width:,} wide"
+            page.number(f"of-peak-{key}-{width}", one.verdict.compute.share, what=what)
+        page.number(f"intensity-first-{width}", first.intensity, unit="FLOP/B", what=f"intensity, {first.name}")
+        page.number(f"intensity-last-{width}", last.intensity, unit="FLOP/B", what=f"intensity, {last.name}")
+        if width == _BY_HAND[0]:
+            by_hand = {one.name: one for one in crossing if rows_of(one) == _BY_HAND[1]}
+            record_by_hand(page, by_hand)
+            record_placed(page, by_hand)
+    page.figure(
+        "crossing",
+        _crossing_figure(crossings),
+        caption="Time of a product over its rows, above with weights 1,024 wide, below 4,096 wide: level while the "
+        "weights' bytes decide, then in proportion to the rows. The lower dashed line has full overlap, the upper "
+        "none.",
+        alt="Two log-log plots of time over rows. In each a dashed line is level and then rises, and a second one lies "
+        "up to a factor of two above it at the bend; the measured points meet them at both ends.",
     )
-    page.claim(
-        "elementwise-memory-bound",
-        statement="Elementwise operations are memory-bound and matrix products are compute-bound.",
-        source="A. Ivanov et al., Data Movement Is All You Need, MLSys 2021",
-        source_url="https://arxiv.org/abs/2007.00072",
-        verdict=verdict_of_all(
-            [
-                *(_is_bound_by(placed[name], "memory") for name in ("add", "GELU", "softmax")),
-                _is_bound_by(placed["matrix × matrix"], "compute"),
-            ]
-        ),
-        evidence="The addition of a million numbers reached {of-roof-add} of its roof, and the product of matrices "
-        "{of-roof-matrix-matrix}. GELU reached {of-roof-gelu}, softmax {of-roof-softmax}. A ceiling that explains "
-        "less than half of the time does not bound it.",
+
+
+def _crossing_figure(crossings: Mapping[int, Sequence[Placed]]) -> Figure:
+    figure, axes = subplots(len(crossings), height=2.6 * len(crossings), sharex=True, squeeze=False)
+    for ax, (width, crossing) in zip(axes[:, 0], crossings.items(), strict=True):
+        rows = [rows_of(one) for one in crossing]
+        lines: dict[str, tuple[str, Sequence[Measurement]]] = {
+            "overlap": ("modelled", [one.roof for one in crossing]),
+            "no overlap": (
+                "reference",
+                [_in_a_row(one.verdict.compute.seconds, one.verdict.memory.seconds) for one in crossing],
+            ),
+            "measured": ("measured", [one.seconds for one in crossing]),
+        }
+        for label, (variant, seconds) in lines.items():
+            line(
+                ax,
+                rows,
+                seconds,
+                quantity="time",
+                variant=variant,
+                label=f"{width:,} wide, {label}",
+                modelled=label != "measured",
+            )
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log")
+        ax.legend()
+    axes[-1, 0].set_xlabel("rows (unitless)")
+    return figure
+
+
+def _in_a_row(*parts: Measurement) -> Statistic:
+    """Return the seconds of one part after the other."""
+    return added(at_cost(1, part) for part in parts).statistic(" and ".join(part.name for part in parts))
+
+
+def _beside(over: Measurement) -> str:
+    """Return how a measured count lies beside its prediction, of which it is ``over`` as much."""
+    return word_between(
+        over, {"within a factor of two": (0.5, 2.0), "at more rows": (2.0, None), "at fewer rows": (None, 0.5)}
     )
-    page.claim(
-        "small-tensors",
-        statement="Small tensors are bound neither by arithmetic nor by memory, but by the overhead of the call.",
-        source="H. He, Making Deep Learning Go Brrrr From First Principles, 2022",
-        source_url="https://horace.io/brrr_intro.html",
-        verdict=_is_bound_by(placed["add of 4 numbers"], "overhead"),
-        evidence="An addition of four numbers took {time-add-of-4-numbers}; at the roof it would have taken "
-        "{of-roof-add-of-4-numbers} of that.",
-    )
 
 
-def _is_bound_by(one: Placed, ceiling: Ceiling) -> str:
-    """Return the verdict on whether ``ceiling`` bounds it."""
-    return {ceiling: SUPPORTED, "unclear": CANNOT_TELL}.get(one.verdict.bottleneck, REFUTED)
-
-
-def record_crossing(page: Page, crossing: Sequence[Placed]) -> None:
-    """Record products of more and more rows with the same weights, and the claim on the ridge point."""
+def record_additions(page: Page, additions: Mapping[int, Placed], machine: Ceilings) -> None:
+    """Record additions of more and more numbers: the call's cost, until where it counts, and prediction beside time."""
+    least = min(additions)
+    cost = additions[least].verdict.overhead.seconds
+    until = until_bytes_take_as_long(cost, machine)
+    page.number("call-cost", cost, what="least cost of a call of add")
+    page.number("call-until", until, modelled=True)
+    size = math.ceil(until.median) * _ADDITION
+    page.word("level-call-until", machine.level_of(size).name, because="the three vectors of {call-until} fit there")
+    middle = additions[1024]
+    page.number("addition-predicted", predicted_time(middle), what="predicted time, 1,024 numbers", modelled=True)
+    record_by_hand(page, {"add of 1024 numbers": middle})
+    record_placed(page, {"add of 4 numbers": additions[least], "add of 1024 numbers": middle})
+    page.number("doubled", ratio(additions[2 * least].seconds, additions[least].seconds, "8 numbers over 4"))
     figure, ax = subplots(height=3.0)
-    intensities = [one.intensity for one in crossing]
     line(
         ax,
-        intensities,
-        [one.attained for one in crossing],
-        quantity="rate",
+        list(additions),
+        [predicted_time(one) for one in additions.values()],
+        quantity="time",
+        variant="modelled",
+        label="call and bytes",
+        modelled=True,
+    )
+    line(
+        ax,
+        list(additions),
+        [one.seconds for one in additions.values()],
+        quantity="time",
         variant="measured",
         label="measured",
     )
-    roofs = [one.attainable for one in crossing]
-    line(ax, intensities, roofs, quantity="rate", variant="modelled", label="roof", modelled=True)
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ax.set_xlabel("arithmetic intensity (FLOP/B)")
+    ax.set_xlabel("numbers added (unitless)")
     ax.legend()
     page.figure(
-        "crossing",
+        "additions",
         figure,
-        caption="Products of more and more rows with the same weights, and the roof above each.",
-        alt="Measured rate over intensity for 1 to 512 rows, with the roof at each intensity as a dashed line.",
-    )
-    first, last = (one.verdict.compute.share for one in (crossing[0], crossing[-1]))
-    page.number("first-share", first, what=f"share of the peak, {crossing[0].name}")
-    page.number("last-share", last, what=f"share of the peak, {crossing[-1].name}")
-    page.number("first-intensity", crossing[0].intensity, unit="FLOP/B", what="intensity of the product of one row")
-    page.number("last-intensity", crossing[-1].intensity, unit="FLOP/B", what="intensity of the product of 512 rows")
-    page.claim(
-        "ridge-point",
-        statement="A kernel can reach the peak only right of the ridge point.",
-        source="S. Williams, A. Waterman and D. Patterson, Roofline, Communications of the ACM, 2009",
-        source_url="https://doi.org/10.1145/1498765.1498785",
-        verdict=_verdict_on_ridge(first, last),
-        evidence="At {first-intensity} the product reached {first-share} of the peak. At {last-intensity} it reached "
-        "{last-share}; the test asks for less than four fifths on the left, and for at least that on the right.",
+        caption="Time of an addition over how many numbers it adds: the cost of a call, then that of the bytes.",
+        alt="Log-log plot of time over size: predicted and measured times are level for small sizes and then rise.",
     )
 
 
-def _verdict_on_ridge(left: Measurement, right: Measurement) -> str:
-    """Return the verdict on the claim from the shares of the peak that were reached left and right of the ridge.
+def predicted_time(one: Placed) -> Statistic:
+    """Return the time of the calls and, after them, the time at the roof."""
+    return _in_a_row(one.verdict.overhead.seconds, one.roof)
 
-    What is reached on the left refutes it. What is not reached on the right does not: that is no promise.
+
+def until_bytes_take_as_long(cost: Measurement, machine: Ceilings) -> Statistic:
+    """Return how many numbers an addition has whose bytes alone take as long as its call, in the level they fit into.
+
+    Args:
+        cost: of the call, in seconds.
+        machine: its ceilings.
     """
-    below = verdict_between(left, high=_MOST_OF_THE_PEAK, strict=True)
-    reached = verdict_between(right, low=_MOST_OF_THE_PEAK)
-    if below == REFUTED or below == reached == SUPPORTED:
-        return below
-    return CANNOT_TELL
+    for level in machine.levels:
+        found = quotient(
+            cost, best_bandwidth(level).per(_ADDITION, "s"), "numbers whose bytes take a call's time", "numbers"
+        )
+        if level.capacity is None or found.median * _ADDITION <= level.capacity:
+            break
+    return found
+
+
+def record_slow(page: Page, slow: Mapping[str, Placed], machine: Ceilings) -> None:
+    """Record what bounds GELU, tanh and softmax, and what the passes, the calls and tanh of a GELU predict.
+
+    NumPy takes `GELU_STEPS` steps over blocks of the array, which read and write `GELU_ARRAYS` arrays of its size.
+    """
+    record_placed(page, slow)
+    gelu, tanh = slow["GELU"], slow["tanh"]
+    block, array = 3 * _NUMBER * BLOCK, gelu.demand.bytes // 2
+    moved = (GELU_ARRAYS - 2) * array  # those of tanh are in its own time
+    passes = at_rate(moved, bandwidth_at(block, machine)).statistic(f"{GELU_STEPS - 1} passes over blocks in a cache")
+    blocks = math.ceil(array / (_NUMBER * BLOCK))
+    costs = machine.calls.kernel
+    cost = costs.get(call_key("multiply", "numpy", "forward", 2)) or min(costs.values(), key=lambda one: one.median)
+    every = added([at_cost(GELU_STEPS * blocks, cost)]).statistic("calls of GELU's steps, each at its least cost")
+    predicted = _in_a_row(passes, tanh.seconds, every)
+    page.number("gelu-compulsory", gelu.demand.bytes, unit="B", what="compulsory bytes of GELU")
+    page.number("gelu-moved", GELU_ARRAYS * array, unit="B", what="bytes that GELU's steps read and write")
+    page.number("gelu-least", gelu.roof, what="least time of GELU", modelled=True)
+    page.word("level-gelu", _said(gelu.slope), because="{gelu-compulsory} fit there, and in no faster level")
+    page.number("gelu-block", block, unit="B", what="bytes of three blocks")
+    page.word("level-block", _said(slope_at(block, machine)), because="{gelu-block} fit there, and in no faster level")
+    page.number("gelu-passes", passes, modelled=True)
+    page.number("gelu-calls", GELU_STEPS * blocks, unit="calls", what="calls of NumPy in a GELU")
+    page.number("gelu-calls-time", every, modelled=True)
+    page.number("gelu-predicted", predicted, what="predicted time of GELU", modelled=True)
+    page.number("gelu-explained", share_of(predicted, gelu.seconds, "share of GELU's time that is predicted"))
+
+
+def record_sizes(page: Page, products: Mapping[int, Placed]) -> None:
+    """Show products of square matrices by their width, as the course's exercise asks."""
+    page.table(
+        "sizes",
+        [
+            {
+                "width": f"{width:,}",
+                "intensity": one.intensity,
+                "seconds": one.seconds,
+                "rate": one.attained,
+                "bytes": one.seconds.per(one.demand.bytes, "B/s", f"compulsory bytes a second, {width:,} wide"),
+                "of_peak": one.verdict.compute.share,
+            }
+            for width, one in products.items()
+        ],
+        _SIZES,
+        caption="Products of two square matrices by NumPy on one thread; bytes are compulsory ones.",
+    )
+    for width, one in (min(products.items()), max(products.items())):
+        page.number(f"of-peak-{width}", one.verdict.compute.share, what=f"share of the peak, {width:,} wide")
+        page.word(
+            f"bound-{width}", one.verdict.sentence_word, because=one.verdict.because, numbers=[f"of-peak-{width}"]
+        )
 
 
 def show_gpt(page: Page, by_op: Mapping[OpKey, Placed]) -> None:
@@ -185,13 +419,18 @@ def record_models(page: Page, wholes: Mapping[tuple[str, int], Placed]) -> None:
         )
 
 
+def record_pytorch(page: Page) -> None:
+    """Record the intensity that PyTorch prints of the product of 16 rows, or that this build did not ask it."""
+    lacks = missing("PyTorch eager")
+    if lacks is not None:
+        page.absent("pytorch-intensity", reason=lacks.reason)
+        return
+    printed = output_of(("-m", "tinytorch.chapters.roofline.in_pytorch"), python=peers_python())
+    page.number("pytorch-intensity", float(printed), unit="FLOP/B", what="intensity of a product, by PyTorch's count")
+
+
 def record_answers(
-    page: Page,
-    machine: Ceilings,
-    placed: Mapping[str, Placed],
-    crossing: Sequence[Placed],
-    gpt: Placed,
-    by_op: Mapping[OpKey, Placed],
+    page: Page, machine: Ceilings, placed: Mapping[str, Placed], gpt: Placed, by_op: Mapping[OpKey, Placed]
 ) -> None:
     """Record the answers to the page's questions.
 
@@ -199,17 +438,17 @@ def record_answers(
         page: that records.
         machine: its ceilings for one thread.
         placed: the operations of the page by name.
-        crossing: products of more and more rows, whose names begin with how many.
         gpt: the forward pass of the GPT on 64 sequences.
         by_op: the operations of that pass.
     """
-    right = [one for one in crossing if _is_right_of_the_ridge(one, together=len(crossing))]
-    if right:
-        rows = int(right[0].name.split()[0])
-        page.number("q-rows", rows, unit="rows", what="fewest measured rows right of the ridge", derived=True)
-    else:
-        page.absent("q-rows", reason=f"of up to {crossing[-1].name} none is surely right of the ridge")
-    page.number("q-gelu-intensity", placed["GELU"].intensity, unit="FLOP/B", what="intensity of GELU")
+    record_pytorch(page)
+    gelu = placed["GELU"]
+    page.number("q-gelu-intensity", gelu.intensity, unit="FLOP/B", what="intensity of GELU")
+    page.number("q-gelu-ridge", quotient(machine.fp32_peak, gelu.slope.bandwidth, "ridge point of GELU", "FLOP/B"))
+    narrow = ridge(machine, machine.levels[-1]).scaled(0.5, "rows", "crossing with 8-bit weights from memory")
+    page.number("q-rows", narrow, modelled=True)
+    wide = ridge(machine, machine.levels[-1]).scaled(4, "numbers", "least width of weights from memory")
+    page.number("q-width", wide, modelled=True)
     for key, name in (("q-gain-matrix", "matrix × matrix"), ("q-gain-vector", "matrix × vector")):
         gain = _gain_of_twice_the_bandwidth(placed[name], machine)
         page.number(key, gain, unit="", what="predicted speedup with twice the bandwidth", modelled=True)
@@ -231,13 +470,6 @@ def record_answers(
         because=f"by the medians it is {most[0].name}, which spends {{q-most-seconds}} above its roof; others are "
         "named where the intervals cannot tell them from it",
     )
-
-
-def _is_right_of_the_ridge(one: Placed, together: int) -> bool:
-    """Return whether its arithmetic surely takes as long as its bytes, or longer."""
-    arithmetic, traffic = one.verdict.compute.seconds, one.verdict.memory.seconds
-    over = quotient(arithmetic, traffic, f"time of arithmetic over that of bytes, {one.name}")
-    return verdict_between(over, low=1, together=together) == SUPPORTED
 
 
 def _first_and_alike(ranked: Sequence[Placed], beyond: Callable[[Placed, Placed], Measurement], low: float) -> str:

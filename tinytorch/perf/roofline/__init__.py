@@ -1,12 +1,22 @@
 """The roofline: what bounds a run, and where its ops, layers and models lie between the measured roofs."""
 
-from tinytorch.perf.roofline.placement import Placed, attainable, place, place_call, place_layers, place_ops, ridge
+from tinytorch.perf.roofline.placement import (
+    Placed,
+    attainable,
+    place,
+    place_call,
+    place_calls,
+    place_layers,
+    place_ops,
+    ridge,
+)
 
 __all__ = [
     "Placed",
     "attainable",
     "place",
     "place_call",
+    "place_calls",
     "place_layers",
     "place_ops",
     "ridge",

@@ -1,7 +1,7 @@
 """The roofline: an op, a layer or a whole model between the roofs that this machine was measured to have.
 
-What `place` and `place_call` time with the timer is the whole of a call, Python and the seam included. What
-`place_ops` and `place_layers` take from recorded runs is the ops' own time; each recording gives one sample.
+What `place`, `place_call` and `place_calls` time with the timer is the whole of a call, Python and the seam included.
+What `place_ops` and `place_layers` take from recorded runs is the ops' own time; each recording gives one sample.
 How arithmetic, bytes and the roof are counted is said in `bounds`.
 
 Source: S. Williams, A. Waterman and D. Patterson, Roofline, Communications of the ACM 52(4), 2009; with a roof for
@@ -136,15 +136,36 @@ def place_call(
         UncountedError, ValueError: as `place`.
         RuntimeError: inside the body of a Profiler, whose cost would be measured too.
     """
+    calls = {name: (function, *operands)}
+    return place_calls(calls, ceilings, repeats=repeats, at_most_seconds=at_most_seconds)[name]
+
+
+def place_calls(
+    calls: Mapping[str, Sequence[Any]],
+    ceilings: Ceilings,
+    *,
+    repeats: int = 30,
+    at_most_seconds: float = 5.0,
+) -> dict[str, Placed]:
+    """Return where several calls stand that are timed in turns, so that their times can be divided; see `place_call`.
+
+    Args:
+        calls: by name, a function and its operands; what several of them share they share in each block's copies, too.
+        ceilings, repeats, at_most_seconds: as `place_call`; the seconds are for all calls together.
+    """
+
+    def made() -> dict[str, Callable[[], Any]]:
+        copied = copy.deepcopy({name: list(operands) for name, (_, *operands) in calls.items()})
+        return {name: partial(function, *copied[name]) for name, (function, *_) in calls.items()}
+
+    found: dict[str, Placed] = {}
     with no_grad():
-        seconds = interleave(
-            lambda: {name: partial(function, *copy.deepcopy(operands))},
-            repeats=repeats,
-            at_most_seconds=at_most_seconds,
-        )[name]
-        with recording(timed=False) as recorded:
-            function(*operands)
-    return place(name, recorded.profile.events, seconds, ceilings)
+        seconds = interleave(made, repeats=repeats, at_most_seconds=at_most_seconds)
+        for name, (function, *operands) in calls.items():
+            with recording(timed=False) as recorded:
+                function(*operands)
+            found[name] = place(name, recorded.profile.events, seconds[name], ceilings)
+    return found
 
 
 def place_ops(runs: Profile | Sequence[Profile], ceilings: Ceilings) -> dict[OpKey, Placed]:

@@ -1,0 +1,105 @@
+"""Drawings of the page on rooflines: they are drawn to the scale of what they show, whatever the machine."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings
+from tinytorch.chapters.roofline import drawings
+from tinytorch.report import Drawing, Page, color
+
+SVG = "{http://www.w3.org/2000/svg}"
+MANY = [("L1", 1e12), ("L2", 5e11), ("L3", 2e11), ("memory", 2e10)]
+
+
+def elements(drawing: Drawing, tag: str) -> list[ET.Element]:
+    return list(ET.fromstring(drawing.svg(key="key", alt="alt")).iter(f"{SVG}{tag}"))
+
+
+def points(element: ET.Element) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for x, y in (pair.split(",") for pair in element.attrib["points"].split())]
+
+
+def solid(drawing: Drawing, variant: str) -> list[list[tuple[float, float]]]:
+    """Return the points of each line in the colour of ``variant`` that is not dashed."""
+    lines = [one for one in elements(drawing, "polyline") if one.get("stroke") == color(variant)]
+    return [points(one) for one in lines if one.get("stroke-dasharray") is None]
+
+
+@pytest.mark.parametrize("levels", [MANY, MANY[:1], [(name, bandwidth) for name, _, bandwidth in LEVELS]])
+def test_each_slope_meets_the_flat_roof_at_its_ridge(levels: list[tuple[str, float]]) -> None:
+    drawn = drawings.roof(PEAK, levels)
+    (flat,) = solid(drawn, drawings.ARITHMETIC)
+    slopes = solid(drawn, drawings.BYTES)
+    assert len(slopes) == len(levels)
+    assert {end[1] for _, end in slopes} == {flat[0][1]}
+    steepness = {round((y0 - y1) / (x1 - x0), 2) for (x0, y0), (x1, y1) in slopes}
+    assert len(steepness) == 1, "slopes on logarithmic axes are parallel"
+    corners = [end[0] for _, end in slopes]
+    assert corners == sorted(corners)
+    if len(levels) > 2:
+        apart = [math.log(one[1] / other[1]) for one, other in itertools.pairwise(levels)]
+        drawn_apart = [b - a for a, b in itertools.pairwise(corners)]
+        assert drawn_apart[0] / drawn_apart[1] == pytest.approx(apart[0] / apart[1], rel=0.01)
+
+
+def test_the_farther_a_level_the_wider_its_box_and_the_thinner_its_arrow() -> None:
+    drawn = drawings.hierarchy([(name, "holds so much", "so fast", bandwidth) for name, bandwidth in MANY])
+    boxes = [float(box.attrib["width"]) for box in elements(drawn, "rect")][1:]
+    arrows = [float(one.attrib["stroke-width"]) for one in elements(drawn, "polyline")]
+    assert boxes == sorted(boxes)
+    assert arrows == sorted(arrows, reverse=True)
+    assert arrows[0] / arrows[1] == pytest.approx(2, rel=0.01)
+
+
+def test_a_machine_with_one_level_has_a_hierarchy() -> None:
+    assert len(elements(drawings.hierarchy([("memory", "all the rest", "so fast", 1e9)]), "rect")) == 2
+
+
+def test_the_time_lies_above_both_of_its_parts_and_farthest_where_these_are_alike() -> None:
+    drawn = drawings.call()
+    level, slope = (
+        next(points(one) for one in elements(drawn, "polyline") if one.get("stroke") == color(variant))
+        for variant in (drawings.CALLS, drawings.BYTES)
+    )
+    curve = max((points(one) for one in elements(drawn, "polyline")), key=len)
+
+    def above(x: float, y: float) -> float:
+        (x0, y0), (x1, y1) = slope
+        rising = y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+        return min(level[0][1], rising) - y
+
+    heights = [above(x, y) for x, y in curve]
+    assert min(heights) >= -0.02
+    (crossing,) = [points(one)[0] for one in elements(drawn, "polyline") if points(one)[0][1] == level[0][1]][1:2]
+    highest = curve[heights.index(max(heights))]
+    assert abs(highest[0] - crossing[0]) <= 8
+
+
+def test_one_weight_meets_one_number_of_each_row() -> None:
+    drawn = drawings.rows(count=3, inner=4, outer=5)
+    marked = [box.get("fill") for box in elements(drawn, "rect")]
+    assert len(marked) == 3 * 4 + 4 * 5 + 3 * 5
+    assert marked.count(color(drawings.BYTES)) == 1
+    assert marked.count(color(drawings.ARITHMETIC)) == 3 + 3
+
+
+def test_the_sum_is_drawn_as_long_as_both_parts() -> None:
+    first, second, third, fourth = (box.attrib for box in elements(drawings.two_times(), "rect"))
+    assert (first["x"], first["width"], second["width"]) == (second["x"], fourth["width"], third["width"])
+    assert float(third["x"]) + float(third["width"]) == float(fourth["x"])
+
+
+def test_every_drawing_has_a_place_on_the_page() -> None:
+    page = Page("roofline")
+    machine = made_ceilings(threads=1)
+    drawings.show_two_times(page)
+    drawings.show_hierarchy(page, machine)
+    drawings.show_roof(page, machine)
+    drawings.show_rows(page)
+    drawings.show_call(page)
+    assert [one.key for one in page.records[-5:]] == ["two-times", "hierarchy", "roof", "rows", "call"]
