@@ -49,7 +49,7 @@ def test_the_arithmetic_of_a_text_is_told_by_part() -> None:
     again = {"products": 1005, "attention": 802, "logits": 10}
     found = made(lambda page: chapter.record_arithmetic(page, again, {"products": 10, "attention": 6, "logits": 10}))
     ratios = [row["ratio"]["value"] for row in found["arithmetic"]["rows"]]
-    assert ratios == pytest.approx([100.5, 802 / 6, 1.0, 1817 / 26])
+    assert ratios == pytest.approx([100.5, 802 / 6, 1817 / 26])
     assert (found["saved-products"]["value"], found["saved"]["value"]) == (100.5, 1817 / 26)
     assert found["saved-attention"]["value"] == 802 / 6
 
@@ -70,7 +70,7 @@ def course(small: Mapping[int, float], larger: Mapping[int, float]) -> dict[str,
 
     def record(page: Page) -> None:
         chapter.record_speedups(page, times, some, MODEL)
-        chapter.record_memory(page, GPT2, MODEL)
+        chapter.record_memory(page, GPT2)
         chapter.record_course(page, times, some)
 
     return made(record)
@@ -124,18 +124,13 @@ def test_the_figure_sets_time_beside_the_arithmetic_of_the_same_text() -> None:
 
 
 def test_memory_follows_the_formula() -> None:
-    found = made(lambda page: chapter.record_memory(page, GPT2, MODEL))
-    a_position = 2 * 2 * 96 * 4
-    weights = 4 * sum(parameter.size for parameter in MODEL.parameters())
-    assert found["position-bytes"]["value"] == a_position
-    assert found["positions-of-weights"]["value"] == pytest.approx(weights / a_position)
+    found = made(lambda page: chapter.record_memory(page, GPT2))
     assert found["gpt2-bytes"]["value"] == 2 * 12 * 768 * 1024 * 4
-    # Kwon et al. 2023, section 3: 800 KB for a token of OPT-13B, and as much as 1.6 GB for a request.
-    assert found["opt-bytes"]["value"] == 800 * 1024
     one, eight, most, shared = found["opt"]["rows"]
-    assert one["long"]["value"] == pytest.approx(1.6 * 2**30, rel=0.03)
-    assert eight["all"]["value"] < 40e9 < most["all"]["value"]
-    assert shared["long"]["value"] == most["long"]["value"] / 5
+    # Kwon et al. 2023, section 3: 800 KB for a token of OPT-13B, of 2,048 in the longest request.
+    assert one["long"]["value"] == pytest.approx(2048 * 800 * 1024 / 1e9)
+    assert eight["all"]["value"] < 40 < most["all"]["value"]
+    assert shared["long"]["value"] == pytest.approx(most["long"]["value"] / 5)
     assert shared["rate"]["value"] > found["opt-limit"]["value"] > most["rate"]["value"]
 
 
@@ -174,9 +169,8 @@ def test_a_kept_prefix_is_compared_with_the_whole_prompt(rest: float, word: str)
     times = together({"whole": 1.0, "rest": rest, "step": 0.05})
     found = made(lambda page: chapter.record_prompt(page, Prompt(400, 20, *times.values())))
     assert found["prefix-verdict"]["word"] == word
-    assert found["prefix-arithmetic"]["value"] == 21
     assert found["prompt-token"]["value"] == pytest.approx(1 / 420, rel=0.05)
-    assert found["token-gain"]["value"] == pytest.approx(0.05 * 420, rel=0.05)
+    assert found["prompt-step"]["value"] == pytest.approx(0.05, rel=0.05)
 
 
 @pytest.mark.parametrize(("coded", "word"), [(2e-3, "slower"), (0.5e-3, "faster"), (1.01e-3, "cannot tell here")])
@@ -187,15 +181,14 @@ def test_a_step_with_codes_is_as_fast_as_its_comparison_says(coded: float, word:
     assert found["code-speed-verdict"]["word"] == word
     assert found["code-speed"]["value"] == pytest.approx(1e-3 / coded, rel=0.05)
     assert found["code-bytes-ratio"]["value"] == 3.2
-    assert (found["float-score"]["value"], found["code-score"]["value"]) == (0.9, 0.8)
     assert [row["score"]["value"] for row in found["codes"]["rows"]] == [0.9, 0.8]
 
 
 def test_batches_gain_what_the_last_has_over_the_first() -> None:
     steps = [*together({"batch 1": 1 / 100, "batch 64": 64 / 300}).values()]
     found = made(lambda page: chapter.record_batches(page, [1, 64], steps, MODEL, made_ceilings()))
-    assert found["batch-one"]["value"] == pytest.approx(100, rel=0.05)
-    assert found["batch-most"]["value"] == pytest.approx(300, rel=0.05)
+    rates = [number["value"] for number in found["batches"]["series"][0]["numbers"]]
+    assert rates == pytest.approx([100, 300], rel=0.05)
     assert found["batch-gain"]["value"] == pytest.approx(3, rel=0.05)
     bound = found["batches"]["series"][1]
     # 63 further caches of 255 positions, from the memory of the made machine.
@@ -219,7 +212,7 @@ def decodings(gain: float) -> list[Decoding]:
 def test_weights_of_codes_are_as_fast_as_their_comparison_says(gain: float, word: str) -> None:
     call = spread(1e-4, "s")
     found = made(lambda page: chapter.record_weights(page, decodings(3.0), decodings(gain), call, made_ceilings()))
-    assert (found["narrow-gain-verdict"]["word"], found["wide-gain-verdict"]["word"]) == ("faster", word)
+    assert found["wide-gain-verdict"]["word"] == word
     assert found["wide-gain"]["value"] == pytest.approx(gain, rel=0.05)
     assert found["wide-error"]["value"] == 0.02
     rows = found["weights"]["rows"]
@@ -272,7 +265,7 @@ def test_stored_scores_are_a_square_for_each_head(share: float, verdict: str) ->
 
 
 def test_answers_follow_from_shapes() -> None:
-    found = made(lambda page: chapter.record_answers(page, GPT2, MODEL, {"same": 0.9, "growing": 0.5}))
+    found = made(lambda page: chapter.record_answers(page, GPT2, MODEL, made_ceilings(), {"same": 0.9, "growing": 0.5}))
     assert found["q-with-queries"]["value"] == 1.5 * GPT2.nbytes
     assert found["q-equal"]["value"] == 6 * 96
     assert 1 - 1 / 100 < found["q-repeated"]["value"] < 1 - 1 / 134
@@ -280,4 +273,5 @@ def test_answers_follow_from_shapes() -> None:
     # 4 · 124,439,808 bytes of weights leave 502 MB, and a full cache has 75.5 MB.
     assert found["q-phone"]["value"] == 6
     assert found["q-phone-rate"]["value"] == pytest.approx(10 * (4 * 124_439_808 + GPT2.nbytes))
+    assert found["q-seven"]["value"] == pytest.approx(10 / 7)  # the made machine's memory delivers 10 GB/s
     assert (found["hits-same"]["value"], found["hits-growing"]["value"]) == (0.9, 0.5)

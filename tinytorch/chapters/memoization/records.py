@@ -59,9 +59,9 @@ STEPS = (
 )
 OPT = (
     Column("batch", "Sequences"),
-    Column("short", "Caches, 512 positions", "B", modelled=True),
-    Column("long", "Caches, 2,048 positions", "B", modelled=True),
-    Column("all", "With the weights", "B", modelled=True),
+    Column("short", "Caches, 512 positions", "GB", modelled=True),
+    Column("long", "Caches, 2,048 positions", "GB", modelled=True),
+    Column("all", "With the weights", "GB", modelled=True),
     Column("step", "Step at 2,048", "s", modelled=True),
     Column("rate", "All together", "tokens/s", modelled=True),
 )
@@ -89,18 +89,17 @@ PEAKS = (
 
 def record_arithmetic(page: Page, again: Mapping[str, int], once: Mapping[str, int]) -> None:
     """Record the arithmetic of a text by part, counted without a cache, ``again``, and with one, ``once``."""
-    names = {"products": "products with weights", "attention": "attention", "logits": "logits"}
+    names = {"products": "products with weights", "attention": "attention"}
     rows = [(said, again[part], once[part]) for part, said in names.items()]
-    rows.append(("together", sum(again.values()), sum(once.values())))
+    rows.append(("with the logits, together", sum(again.values()), sum(once.values())))
     page.table(
         "arithmetic",
         [{"part": part, "again": float(a), "once": float(o), "ratio": a / o} for part, a, o in rows],
         ARITHMETIC,
         caption=f"Arithmetic of a text of {TEXT} tokens, counted on the operations that ran.",
     )
-    for key, (said, a, o) in zip(("saved-products", "saved-attention", "", "saved"), rows, strict=True):
-        if key:
-            page.number(key, a / o, unit="", what=f"{said}: FLOPs of {TEXT} tokens without a cache over those with one")
+    for key, (said, a, o) in zip(("saved-products", "saved-attention", "saved"), rows, strict=True):
+        page.number(key, a / o, unit="", what=f"{said}: FLOPs of {TEXT} tokens without a cache over those with one")
 
 
 def record_logits(page: Page, error: float, whole: Array) -> None:
@@ -224,7 +223,6 @@ def _record_calls(page: Page, found: Calls, ceilings: Ceilings) -> None:
     page.number("arithmetic-alone", arithmetic)
     slope = slope_at(found.nbytes, ceilings)
     page.number("bytes-alone", slope.bandwidth.per(found.nbytes, "s", f"a step's bytes at the bandwidth of {slope.of}"))
-    page.number("step-bytes", found.nbytes, unit="B", what="weights, keys and values that a step reads")
     page.number("calls-share", ratio(found.calls, found.step, "calls of a step over the step").scaled(1, "%"))
     page.number("one-call", found.one_call)
     page.number("step-fused", found.fused)
@@ -234,38 +232,22 @@ def _record_calls(page: Page, found: Calls, ceilings: Ceilings) -> None:
 def record_prompt(page: Page, found: Prompt) -> None:
     """Record a prompt read whole, with a kept prefix, and a step."""
     total = found.kept + found.new
-    page.number("prompt-whole", found.whole)
-    page.number("prompt-rest", found.rest)
     page.compare("prefix", compare_paired(found.whole, found.rest))
-    page.number("prefix-arithmetic", total / found.new, unit="", what="rows of the whole prompt over the new ones")
     per_token = found.whole.scaled(1 / total, "s", f"a token of a prompt of {total}")
     page.number("prompt-token", per_token)
     page.number("prompt-step", found.step)
-    page.number("token-gain", ratio(found.step, found.whole, "a step over a token of the prompt").scaled(total))
 
 
-def record_memory(page: Page, gpt2: KVCache, model: GPT) -> None:
-    """Record what caches hold: one of GPT-2's shape, as made, one of the page's ``model``, and those of OPT-13B."""
+def record_memory(page: Page, gpt2: KVCache) -> None:
+    """Record what caches hold: one of GPT-2's shape, as made, and those of OPT-13B by the formula."""
     page.number(
         "gpt2-bytes",
         gpt2.nbytes,
         unit="B",
         what="a cache of GPT-2's shape at 1024 positions, float32, as allocated",
     )
-    a_position = KVCache(*cache_shape(model, 1)).nbytes // model.max_seq_len
-    page.number(
-        "position-bytes", a_position, unit="B", what="bytes of one position in the cache of the model of this chapter"
-    )
-    weights = 4 * sum(parameter.size for parameter in model.parameters())
-    page.number(
-        "positions-of-weights",
-        weights / a_position,
-        unit="positions",
-        what="positions whose cache takes as much memory as the weights",
-    )
     layers, heads, size = OPT_SHAPE
     opt, all_weights = 2 * layers * heads * size * HALF, OPT_PARAMETERS * HALF
-    page.number("opt-bytes", opt, unit="B", what="bytes of one position of OPT-13B by the formula", modelled=True)
     page.number(
         "opt-limit",
         A100 / (opt * OPT_LENGTH),
@@ -275,14 +257,14 @@ def record_memory(page: Page, gpt2: KVCache, model: GPT) -> None:
     )
     rows = []
     for batch, shared in ((1, 1), (8, 1), (32, 1), (32, 5)):
-        long = batch * opt * OPT_LENGTH // shared
+        long = batch * opt * OPT_LENGTH / shared
         seconds = (all_weights + long) / A100
         rows.append(
             {
                 "batch": f"{batch}, five heads share a key" if shared > 1 else str(batch),
-                "short": long * 512 // OPT_LENGTH,
-                "long": long,
-                "all": all_weights + long,
+                "short": long * 512 / OPT_LENGTH / 1e9,
+                "long": long / 1e9,
+                "all": (all_weights + long) / 1e9,
                 "step": seconds,
                 "rate": batch / seconds,
             }
@@ -337,8 +319,6 @@ def record_batches(
         "step of one sequence and the bytes of all would allow.",
         alt="Throughput over batch size from 1 to 64, measured and predicted.",
     )
-    page.number("batch-one", rates[0])
-    page.number("batch-most", rates[-1])
     gain = ratio(steps[0], steps[-1], f"throughput of {batches[-1]} sequences over that of one")
     page.number("batch-gain", gain.scaled(batches[-1] / batches[0]))
 
@@ -378,8 +358,7 @@ def record_weights(
         caption="A step at position 129 in one compiled operation: what it reads, the speedup that one call and these "
         "bytes predict, the speedup, and the largest error of a logit as a share of the largest logit.",
     )
-    for key, found, gains in zip(("narrow", "wide"), (narrow, broad), compared, strict=True):
-        page.compare(f"{key}-gain", gains[found[1].step.name])
+    page.compare("wide-gain", compared[1][broad[1].step.name])
     page.number(
         "wide-error",
         broad[1].error,
@@ -420,8 +399,6 @@ def record_codes(page: Page, scores: Mapping[str, float], error: float, steps: M
         unit="",
         what="bytes of a float32 cache over those of one of codes, head size 24",
     )
-    page.number("code-score", scores["int8"], unit="%", what="exact sequences with a cache of codes, of 500")
-    page.number("float-score", scores["float32"], unit="%", what="exact sequences with a float32 cache, of 500")
     page.compare("code-speed", compare_paired(plain.step, coded.step))
 
 
@@ -500,13 +477,14 @@ def record_peaks(
     )
 
 
-def record_answers(page: Page, gpt2: KVCache, model: GPT, hits: Mapping[str, float]) -> None:
+def record_answers(page: Page, gpt2: KVCache, model: GPT, ceilings: Ceilings, hits: Mapping[str, float]) -> None:
     """Record the answers to the page's questions.
 
     Args:
         page: that records.
         gpt2: a cache of GPT-2's shape.
         model: the page's.
+        ceilings: of this machine.
         hits: share of masks that were found kept over the "same" positions, and while a text is "growing".
     """
     page.number("hits-same", hits["same"], unit="%", what="masks found kept in eight passes over 64 positions")
@@ -536,6 +514,8 @@ def record_answers(page: Page, gpt2: KVCache, model: GPT, hits: Mapping[str, flo
         what="positions at which attention does as many FLOPs as the layers' products",
         modelled=True,
     )
+    memory = best_bandwidth(ceilings.levels[-1])
+    page.number("q-seven", memory.scaled(1 / 7e9, "tokens/s", "tokens per second that read seven billion bytes each"))
     course = 2 * 12 * 8 * 12 * 2048 * 64 * 4
     page.number(
         "q-course",
