@@ -117,6 +117,10 @@ def test_steps_stand_beside_what_their_bytes_predict() -> None:
         rate = 400e9 if each.level == "L1" else 100e9
         assert each.predicted.median == pytest.approx(1e-5 + total / rate)
     assert {each.level for each in found} == {"L1", "L2"}
+    assert [each.alone is not None for each in found] == 2 * [False, False, True]
+    last = found[-1]
+    assert last.alone is not None
+    assert last.alone.name in last.step.how["interleaved_with"]
     assert found[1].step.name in found[2].step.how["interleaved_with"]
 
 

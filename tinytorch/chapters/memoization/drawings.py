@@ -82,7 +82,7 @@ def show_step(page: Page) -> None:
 def layout(layers: int = 2, heads: int = 3, kept: int = 5, room: int = 8) -> Drawing:
     """Return the arrays of a cache: for each layer keys and values, by head and position."""
     wide, high, gap = 23.0, 22.0, 34.0
-    drawing = Drawing(46 + layers * (heads * high + gap) + 34)
+    drawing = Drawing(30 + layers * (heads * high + gap))
     block = heads * high
     for layer in range(layers):
         top = 30 + layer * (block + gap)
@@ -121,7 +121,7 @@ def phases(prompt: int = 5, steps: int = 4) -> Drawing:
     """Return prefill and steps on an axis of time, with the rows that each call reads."""
     left, first, each, row = 56.0, 132.0, 66.0, 22.0
     base = 34 + prompt * row
-    drawing = Drawing(base + 92)
+    drawing = Drawing(base + 70)
     drawing.text(2, 34 + row * prompt / 2 - 4, "rows\nread", anchor="start")
     drawing.cells(left, 34, prompt, 1, (first, row), color=_QUERY)
     drawing.text(left + first / 2, 22, "prefill", bold=True)
@@ -135,7 +135,7 @@ def phases(prompt: int = 5, steps: int = 4) -> Drawing:
         drawing.text(min(x, 470), base + 42, str(index + 1))
     drawing.text(left + first + steps * each / 2, base + 64, "tokens written")
     drawing.text(476, base + 64, "time", anchor="end")
-    drawing.brace((left, base + 14), (left + first - 6, base + 14), "until the first token", depth=6)
+    drawing.brace((left, base + 14), (left + first - 6, base + 14), "first token", depth=6)
     return drawing
 
 

@@ -195,10 +195,10 @@ def record_steps(page: Page, calls: Calls, steps: Sequence[ReadStep], ceilings: 
     by_model: dict[str, list[ReadStep]] = {}
     for each in steps:
         by_model.setdefault(each.model, []).append(each)
-    for key, found in zip(("narrow", "wide", "largest"), by_model.values(), strict=True):
-        last = found[-1]
-        page.number(f"{key}-over", quotient(last.step, last.predicted, f"step over its prediction, {last.model}"))
-    first, last = by_model[steps[-1].model][0], steps[-1]
+    narrow, _, (first, *_, last) = by_model.values()
+    assert last.alone is not None
+    page.number("narrow-over", quotient(narrow[-1].step, narrow[-1].predicted, "step over its prediction"))
+    page.number("largest-over", ratio(last.step, last.alone, "step over one product that reads as many bytes"))
     page.number("largest-grown", ratio(last.step, first.step, "step with all positions kept over that with none"))
     page.number(
         "largest-grown-predicted",

@@ -290,6 +290,7 @@ class ReadStep:
         level: whose bandwidth they are held against, such as "L3".
         predicted: seconds of one call, and of the bytes at that bandwidth.
         step: seconds, measured.
+        alone: seconds of one product of a row and a matrix of as many bytes, in turns; None but of a model's last step.
     """
 
     model: str
@@ -299,6 +300,7 @@ class ReadStep:
     level: str
     predicted: Measurement
     step: Measurement
+    alone: Measurement | None = None
 
 
 def predicted_step(nbytes: int, call: Measurement, ceilings: Ceilings) -> Measurement:
@@ -310,7 +312,8 @@ def predicted_step(nbytes: int, call: Measurement, ceilings: Ceilings) -> Measur
 def read_steps(models: Mapping[str, GPT], call: Measurement, ceilings: Ceilings, repeats: int = 18) -> list[ReadStep]:
     """Return steps of each model in one compiled op beside what the bytes predict: none, half and all positions kept.
 
-    One model after the other, that none takes another's place in the caches; its positions in turns.
+    One model after the other, that none takes another's place in the caches; its positions in turns, and with them one
+    product of a row and a matrix of as many bytes as the last of these steps reads.
     """
     made = []
     for name, model in models.items():
@@ -318,15 +321,20 @@ def read_steps(models: Mapping[str, GPT], call: Measurement, ceilings: Ceilings,
         cache, token = enable_kv_cache(fused), np.zeros((1, 1), np.int64)
         positions = (0, model.max_seq_len // 2, model.max_seq_len - 1)
         steps = {f"{position} kept": _stepping(fused, cache, token, position) for position in positions}
+        rows = sum(step_bytes(model, cache, positions[-1])) // (4 * model.embed_dim)
+        matrix = np.ones((rows, model.embed_dim), np.float32)
+        steps["one product"] = partial(np.matmul, np.ones(rows, np.float32), matrix)
         within = {key: partial(_warm, step) for key, step in steps.items()}
         with accelerated():
             times = interleave(steps, repeats=repeats, warmup_seconds=_WARMUP_SECONDS, within=within)
         disable_kv_cache(fused)
-        for position, step in zip(positions, times.values(), strict=True):
+        for position in positions:
             weights, cached = step_bytes(model, cache, position)
             total = weights + cached
             predicted = predicted_step(total, call, ceilings)
-            made.append(ReadStep(name, position, weights, cached, slope_at(total, ceilings).of, predicted, step))
+            level, step = slope_at(total, ceilings).of, times[f"{position} kept"]
+            alone = times["one product"] if position == positions[-1] else None
+            made.append(ReadStep(name, position, weights, cached, level, predicted, step, alone))
     return made
 
 

@@ -137,11 +137,11 @@ class KVCache:
         keys, values = self.append(layer_idx, *self._checked(layer_idx, key, value))
         return Tensor(keys), Tensor(values)
 
-    def append(self, layer: int, keys: Array, values: Array) -> tuple[Array, Array]:
-        """Write new positions of a layer, (batch, heads, T, size) of this cache; return views of all so far."""
-        start, end = self._position, self._position + keys.shape[2]
-        self._keys[layer, :, :, start:end] = keys
-        self._values[layer, :, :, start:end] = values
+    def append(self, layer: int, k: Array, v: Array) -> tuple[Array, Array]:
+        """Write new positions (B, H, T, D) of a layer; return views of all."""
+        start, end = self._position, self._position + k.shape[2]
+        self._keys[layer, :, :, start:end] = k
+        self._values[layer, :, :, start:end] = v
         self._written[layer] = end
         return self._keys[layer, :, :, :end], self._values[layer, :, :, :end]
 
@@ -396,9 +396,9 @@ class QuantizedKVCache(KVCache):
             self._scales[index][:, :, :, self._position] = scales[index]
         self.stand_at(self._position + 1)
 
-    def append(self, layer: int, keys: Array, values: Array) -> tuple[Array, Array]:
+    def append(self, layer: int, k: Array, v: Array) -> tuple[Array, Array]:
         """Write the codes of new positions of a layer; return what the codes of all so far stand for."""
-        return self._read(layer, self._remember(layer, keys, values))
+        return self._read(layer, self._remember(layer, k, v))
 
     def _remember(self, layer: int, keys: Array, values: Array) -> int:
         """Write the codes of new positions of a layer; return where they end."""
