@@ -137,7 +137,7 @@ def test_memory_follows_the_formula() -> None:
 def calls_of(step: float, calls: float) -> Calls:
     """Return a step of 1 MB and 100 MFLOP op by op, and in one op a ninth of it."""
     times = together({"step": step, "calls": calls, "fused": step / 9, "one call": step / 10})
-    return Calls(*times.values(), flops=10**8, nbytes=10**6)
+    return Calls(times["step"], times["calls"], times["fused"], times["one call"], 10**8, 10**6)
 
 
 def read_step(model: str, position: int, predicted: float, step: Measurement, alone: Measurement | None) -> ReadStep:

@@ -116,7 +116,7 @@ def _flops(run: Callable[[], Any]) -> int:
 
 
 def generation_times(
-    model: GPT, prompt: Tokens, new_tokens: Sequence[int], repeats: int = 9
+    model: GPT, prompt: Tokens, new_tokens: Sequence[int], repeats: int = 7
 ) -> dict[int, tuple[Measurement, Measurement]]:
     """Return, by number of new tokens, the seconds of `generate` without and with a cache, sampled in turns."""
     cache = enable_kv_cache(model, batch_size=len(prompt))
@@ -264,8 +264,8 @@ def cost_of_calls(model: GPT, position: int, repeats: int = 30) -> Calls:
     times = interleave(steps, repeats=repeats, warmup_seconds=_WARMUP_SECONDS, within=within)
     for one in served:
         disable_kv_cache(one)
-    step, calls = (times[f"{name}, op by op"] for name in ("step", "calls"))
-    return Calls(step, calls, times["step, one op"], times["calls, one op"], flops, nbytes)
+    plain, calls = (times[f"{name}, op by op"] for name in ("step", "calls"))
+    return Calls(plain, calls, times["step, one op"], times["calls, one op"], flops, nbytes)
 
 
 def step_bytes(model: GPT, cache: KVCache, position: int) -> tuple[int, int]:
