@@ -151,6 +151,6 @@ def test_each_step_names_pages_of_the_book_and_comes_after_what_it_starts_from()
         before.add(step.name)
 
 
-@pytest.mark.parametrize("name", ["kernels of packing", "kernels of sparse weights", "kernels of texts, 8 bits"])
+@pytest.mark.parametrize("name", ["kernels of sparse weights", "kernels of texts, 8 bits"])
 def test_what_is_compiled_runs(name: str) -> None:
     make(name)

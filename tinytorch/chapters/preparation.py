@@ -213,8 +213,7 @@ def _compile_decoding(bits: int) -> None:
     model = GPT(11, 96, 2, 4, 20, seed=0).eval()
     weights: Any = model
     if bits < 32:
-        scheme = Scheme(bits, per="channel") if bits == 8 else Scheme(bits, per="group", group=32)
-        weights = quantize_model(model, plan=Plan("weight-only", scheme))
+        weights = quantize_model(model, plan=Plan("weight-only", Scheme(bits, per="channel")))
     with accelerated(), no_grad():
         for each in (fuse_decoding(weights), *([fuse(model), model] if bits == 32 else [])):
             for cache in (KVCache(2, 20, 2, 4, 24), QuantizedKVCache(2, 20, 2, 4, 24)):
@@ -222,15 +221,6 @@ def _compile_decoding(bits: int) -> None:
                 each(np.zeros((2, 4), np.int64))
                 each(np.zeros((2, 1), np.int64), last=True)
                 disable_kv_cache(each)
-
-
-def _compile_packing() -> None:
-    """Compile what puts weights into the order in which products read them."""
-    import numpy as np
-
-    from tinytorch.perf.kernels.gemm.packing import pack
-
-    pack(np.ones((64, 64), np.float32))
 
 
 def _compile_sparse() -> None:
@@ -276,7 +266,7 @@ def _zoo(name: str) -> str:
 def _compilations() -> Iterable[Step]:
     first = "kernels of the GPT"
     yield Step(first, "compiling", partial(_compile_pass, "gpt"), {"acceleration", "benchmarking", "capstone"})
-    texts = {32: {"memoization", "benchmarking", "capstone"}, 8: {"memoization", "capstone"}, 4: {"memoization"}}
+    texts = {32: {"memoization", "benchmarking", "capstone"}, 8: {"memoization", "capstone"}}
     for bits, pages in texts.items():
         work = partial(_compile_decoding, bits)
         after = (first,) if bits == 32 else (first, "kernels of texts, 32 bits")
@@ -286,7 +276,6 @@ def _compilations() -> Iterable[Step]:
     for bits in (8, 4, 2):
         pages = {"quantization", "capstone"} if bits == 8 else {"quantization"}
         yield Step(f"kernels of {bits}-bit weights", "compiling", partial(_compile_weights, bits), pages)
-    yield Step("kernels of packing", "compiling", _compile_packing, {"memoization"})
     yield Step("kernels of loops", "compiling", _compile_loops, {"acceleration"})
     yield Step("kernels of sparse weights", "compiling", _compile_sparse, {"compression", "benchmarking", "capstone"})
     for name in ("cnn", "mlp"):

@@ -34,6 +34,10 @@ def _append_without_limit(memory: Any, position: int, new: Any) -> Any:
     return memory[:, : position + new.shape[1]]
 
 
+def _rate(weights: float, cache: float, batch: int, bandwidth: float, calls: float) -> float:
+    return batch / (calls + (weights + batch * cache) / bandwidth)
+
+
 @pytest.mark.parametrize(
     ("check", "right", "wrong"),
     [
@@ -42,6 +46,9 @@ def _append_without_limit(memory: Any, position: int, new: Any) -> Any:
         (exercises.check_append, _append, lambda *each: _append(*each).copy()),
         (exercises.check_append, _append, _append_without_limit),
         (exercises.check_append, _append, lambda m, p, new: np.concatenate([m[:, :p], new], axis=1)),
+        (exercises.check_tokens_per_second, _rate, lambda w, c, n, rate, calls: 1 / (calls + (w + n * c) / rate)),
+        (exercises.check_tokens_per_second, _rate, lambda w, c, n, rate, calls: _rate(w, c / n, n, rate, calls)),
+        (exercises.check_tokens_per_second, _rate, lambda w, c, n, rate, calls: _rate(w, c, n, rate, n * calls)),
     ],
 )
 def test_exercises_pass_right_answers_and_fail_wrong_ones(

@@ -6,12 +6,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.perf.made_ceilings import made_ceilings, spread
 from tests.perf.memoization.small_gpt import small_gpt, tokens_of
 from tinytorch.chapters.memoization import studies
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.engines import NotMeasured, Raced
-from tinytorch.perf.memoization import KVCache, cache_of, enable_kv_cache, fuse_decoding
+from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.memoization import KVCache, QuantizedKVCache, cache_of
 
 
 def test_step_flops_are_the_closed_form() -> None:
@@ -59,18 +61,6 @@ def test_peaks_hold_the_scores_when_a_backward_will_follow() -> None:
     assert large < 2 * 256 * 256 * 4 + 20 * 256 * 16 * 4
 
 
-def test_attention_times_and_recomputed_name_what_they_ran() -> None:
-    two, four = studies.attention_times([2, 4], 1, 4, repeats=2)
-    assert (two.name, four.how["interleaved_with"]) == ("2 keys", ["2 keys"])
-    made = studies.recomputed(small_gpt(), 8, repeats=3)
-    mask, rows, head, packed, floats = (each.nbytes for each in made)
-    assert (mask, rows, head) == (8 * 8 * 4, 8 * 20 * 4, 13 * 20 * 4)
-    assert floats == 2 * 12 * 20 * 20 * 4
-    assert packed >= floats  # the last vector of a row is filled up
-    assert all(each.share.n == 3 and -1 < each.share.median < 1 for each in made)
-    assert all(each.share.unit == "%" for each in made)
-
-
 def test_masks_of_one_length_are_found_and_of_growing_ones_are_not() -> None:
     model = small_gpt()
     with no_grad():
@@ -80,17 +70,73 @@ def test_masks_of_one_length_are_found_and_of_growing_ones_are_not() -> None:
         studies.mask_hits(lambda: None)
 
 
-def test_decoding_variants_hold_fewer_bytes_and_make_larger_errors() -> None:
+def test_decoding_variants_read_fewer_bytes_and_make_larger_errors() -> None:
     model = GPT(13, 96, 1, 4, 6, seed=0).eval()
-    made = {each.name: each for each in studies.decoding_variants(model, 3, repeats=6)}
-    plain, eight, both, four = made.values()
-    assert plain.error < 1e-5 < eight.error < four.error < 0.5
-    assert plain.weight_bytes == 4 * sum(parameter.size for parameter in model.parameters())
-    assert four.weight_bytes < eight.weight_bytes < plain.weight_bytes / 3
-    assert both.cache_bytes < eight.cache_bytes == plain.cache_bytes == 2 * 6 * 96 * 4
-    assert all(each.name in eight.step.how["interleaved_with"] for each in (plain, both, four))
+    made = studies.decoding_variants(model, 3, repeats=6)
+    assert [each.name for each in made] == ["float32", "8-bit weights", "8-bit weights and cache"]
+    plain, eight, both = made
+    assert plain.error < 1e-5 < eight.error < 0.5
+    # All parameters but five of the six rows of positions, and three positions of keys and values.
+    assert plain.nbytes == 4 * (sum(parameter.size for parameter in model.parameters()) - 5 * 96) + 3 * 2 * 96 * 4
+    assert both.nbytes < eight.nbytes < plain.nbytes / 3
+    assert all(each.name in eight.step.how["interleaved_with"] for each in (plain, both))
     with pytest.raises(ValueError, match=r"position must lie in 1\.\.5"):
         studies.decoding_variants(model, 6)
+
+
+@pytest.mark.parametrize("kind", [KVCache, QuantizedKVCache])
+def test_a_step_reads_all_weights_and_the_positions_before_it(kind: type[KVCache]) -> None:
+    model = small_gpt()
+    weights, cached = studies.step_bytes(model, kind(3, 12, 2, 2, 10), 5)
+    assert weights == 4 * (sum(parameter.size for parameter in model.parameters()) - 11 * 20)
+    assert cached == 5 * 2 * 2 * 2 * (10 * 4 if kind is KVCache else 10 + 4)
+
+
+def test_calls_are_those_of_a_model_with_fewer_numbers() -> None:
+    model = small_gpt()
+    found = studies.cost_of_calls(model, 4, repeats=6)
+    others = found.step.how["interleaved_with"]
+    assert {found.calls.name, found.fused.name, found.one_call.name} == set(others)
+    assert found.flops == studies.step_flops(model, 4, cached=True)
+    assert found.nbytes == sum(studies.step_bytes(model, KVCache(1, 12, 2, 2, 10), 4))
+    assert cache_of(model) is None
+
+
+def test_steps_stand_beside_what_their_bytes_predict() -> None:
+    machine: Ceilings = made_ceilings()  # whose L1 of 32 KiB delivers 400 GB/s, and its L2 100 GB/s
+    call = spread(1e-5, "s")
+    small = GPT(13, 8, 1, 2, 8, seed=0).eval()
+    found = studies.read_steps({"small": small, "wider": small_gpt()}, call, machine, repeats=6)
+    assert [(each.model, each.position) for each in found] == [
+        *(("small", position) for position in (0, 4, 7)),
+        *(("wider", position) for position in (0, 6, 11)),
+    ]
+    for each in found:
+        total = each.weights + each.cache
+        assert each.level == ("L1" if total <= 32 * 1024 else "L2")
+        rate = 400e9 if each.level == "L1" else 100e9
+        assert each.predicted.median == pytest.approx(1e-5 + total / rate)
+    assert {each.level for each in found} == {"L1", "L2"}
+    assert [each.alone is not None for each in found] == 2 * [False, False, True]
+    last = found[-1]
+    assert last.alone is not None
+    assert last.alone.name in last.step.how["interleaved_with"]
+    assert found[1].step.name in found[2].step.how["interleaved_with"]
+
+
+def test_a_kept_prompt_reads_the_new_tokens_alone() -> None:
+    model = small_gpt()
+    found = studies.reused_prompt(model, kept=8, new=3, repeats=6)
+    assert (found.kept, found.new) == (8, 3)
+    assert {found.rest.name, found.step.name} == set(found.whole.how["interleaved_with"])
+    assert cache_of(model) is None
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_the_counter_finds_the_arithmetic_of_a_text_that_the_formula_gives(cached: bool) -> None:
+    model = small_gpt()
+    assert studies.counted_text(model, tokens_of(1, 1), 9, cached) == studies.text_flops(model, 9, cached)
+    assert cache_of(model) is None
 
 
 @pytest.mark.parametrize("cached", [False, True])
@@ -98,7 +144,8 @@ def test_the_arithmetic_of_a_text_is_that_of_its_steps(cached: bool) -> None:
     model = GPT(11, 96, 2, 4, 512, seed=0).eval()
     for position in (0, 5, 63):
         step = studies.step_flops(model, position, cached)
-        assert studies.text_flops(model, position + 1, cached) - studies.text_flops(model, position, cached) == step
+        longer, shorter = (sum(studies.text_flops(model, n, cached).values()) for n in (position + 1, position))
+        assert longer - shorter == step
 
 
 def test_cached_steps_are_of_caches_of_one_sequence() -> None:
@@ -126,21 +173,6 @@ def test_codes_are_scored_on_answers_and_on_logits() -> None:
     assert scores == {"float32": 1.0, "int8": 0.5}
     assert 1e-6 < error < 0.1
     assert cache_of(model) is None
-
-
-def test_a_step_in_one_op_is_timed_in_turns_with_the_step_op_by_op() -> None:
-    model = small_gpt()
-    fused = fuse_decoding(model)
-    plain_cache, fused_cache = enable_kv_cache(model), enable_kv_cache(fused)
-
-    def stepping(model: GPT, cache: KVCache) -> None:
-        cache.stand_at(4)
-        model(np.array([[3]]), last=True)
-
-    between, step = studies.one_op_a_token(stepping, (model, plain_cache), (fused, fused_cache))
-    assert 0 < between.median < 1
-    assert "one op a token" in step["op by op"].how["interleaved_with"]
-    assert cache_of(model) is cache_of(fused) is None
 
 
 def test_the_race_is_run_or_says_why_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

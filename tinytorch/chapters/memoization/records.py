@@ -9,27 +9,61 @@ from tinytorch.chapters.memoization.studies import (
     NUMPY,
     PYTORCH,
     CachedStep,
+    Calls,
     Decoding,
-    Recomputed,
+    Prompt,
+    ReadStep,
     cache_shape,
+    predicted_step,
+    step_bytes,
     text_flops,
 )
 from tinytorch.chapters.sources import COURSE_MEMOIZATION, COURSE_MEMOIZATION_URL
 from tinytorch.core.op import Array
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.engines import NotMeasured, Raced
-from tinytorch.perf.machine import Level
+from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Measurement, quantity, quotient, ratio
 from tinytorch.perf.measuring.comparison import compare_all, compare_paired
 from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
 from tinytorch.perf.memoization import KVCache
-from tinytorch.report import Column, Page, color, line, subplots, verdict_between, verdict_between_all, verdict_of_all
+from tinytorch.perf.roofline.bounds import best_bandwidth, slope_at
+from tinytorch.report import Column, Page, line, subplots, verdict_between, verdict_between_all, verdict_of_all
 
-STEP_FLOPS = (
-    Column("position", "Token", "1"),
-    Column("again", "Reading all again", "FLOP"),
+#: Tokens of the text whose arithmetic is counted: the longest that is timed.
+TEXT = 200
+#: Parameters of GPT-2 (A. Radford et al., 2019).
+GPT2_PARAMETERS = 124_439_808
+#: What the course expects by length of text.
+COURSE_SPEEDUPS = {10: 7.5, 25: 12.5, 50: 16.0, 100: 16.7}
+#: The lengths that the course calls typical reach from the first to the last.
+TYPICAL = (50, 100, 200)
+#: OPT-13B: layers, heads and head size, and its parameters (W. Kwon et al., 2023); numbers of two bytes.
+OPT_SHAPE, OPT_PARAMETERS, HALF = (40, 40, 128), 13e9, 2
+#: Positions of OPT's longest text (W. Kwon et al., 2023), and B/s of the A100's memory of 40 GB (NVIDIA, 2020).
+OPT_LENGTH, A100 = 2048, 1555e9
+
+ARITHMETIC = (
+    Column("part", "Part"),
+    Column("again", "Without a cache", "FLOP"),
     Column("once", "With a cache", "FLOP"),
     Column("ratio", "Ratio", ""),
+)
+STEPS = (
+    Column("model", "Model"),
+    Column("kept", "Kept", "positions"),
+    Column("bytes", "Reads", "B"),
+    Column("level", "From"),
+    Column("predicted", "Predicted"),
+    Column("step", "Measured"),
+)
+OPT = (
+    Column("batch", "Sequences"),
+    Column("short", "Caches, 512 positions", "GB", modelled=True),
+    Column("long", "Caches, 2,048 positions", "GB", modelled=True),
+    Column("all", "With the weights", "GB", modelled=True),
+    Column("step", "Step at 2,048", "s", modelled=True),
+    Column("rate", "All together", "tokens/s", modelled=True),
 )
 CODES = (
     Column("cache", "Cache"),
@@ -40,10 +74,9 @@ CODES = (
 WEIGHTS = (
     Column("model", "Model"),
     Column("kept", "Kept as"),
-    Column("step", "Step", "s"),
+    Column("bytes", "Reads", "B"),
+    Column("predicted", "Predicted speedup"),
     Column("gain", "Speedup"),
-    Column("weights", "Weights", "B"),
-    Column("cache", "Cache", "B"),
     Column("error", "Logit error", "%"),
 )
 PEAKS = (
@@ -52,35 +85,21 @@ PEAKS = (
     Column("forward", "NumPy, forward alone", "B"),
     Column("compiled", "Compiled, forward alone", "B"),
 )
-RECOMPUTED = (
-    Column("what", "What"),
-    Column("anew", "Made anew", "s"),
-    Column("kept", "Looked up", "s"),
-    Column("bytes", "Bytes kept", "B"),
-    Column("share", "Of a forward pass", "%"),
-)
 
 
-def record_step_flops(page: Page, positions: Sequence[int], again: Sequence[int], once: Sequence[int]) -> None:
-    """Record the arithmetic of one more token at each of the ``positions``, reading all ``again`` and each ``once``."""
+def record_arithmetic(page: Page, again: Mapping[str, int], once: Mapping[str, int]) -> None:
+    """Record the arithmetic of a text by part, counted without a cache, ``again``, and with one, ``once``."""
+    names = {"products": "products with weights", "attention": "attention"}
+    rows = [(said, again[part], once[part]) for part, said in names.items()]
+    rows.append(("with the logits, together", sum(again.values()), sum(once.values())))
     page.table(
-        "step-flops",
-        [
-            {"position": p + 1, "again": a, "once": o, "ratio": a / o}
-            for p, a, o in zip(positions, again, once, strict=True)
-        ],
-        STEP_FLOPS,
-        caption="Arithmetic of one more token, counted on the operations that ran.",
+        "arithmetic",
+        [{"part": part, "again": float(a), "once": float(o), "ratio": a / o} for part, a, o in rows],
+        ARITHMETIC,
+        caption=f"Arithmetic of a text of {TEXT} tokens, counted on the operations that ran.",
     )
-    page.number(
-        "last-ratio",
-        again[-1] / once[-1],
-        unit="",
-        what="FLOPs of the last token without a cache over those with one",
-    )
-    page.number(
-        "once-growth", once[-1] / once[0], unit="", what="FLOPs of the last cached token over those of the first"
-    )
+    for key, (said, a, o) in zip(("saved-products", "saved-attention", "saved"), rows, strict=True):
+        page.number(key, a / o, unit="", what=f"{said}: FLOPs of {TEXT} tokens without a cache over those with one")
 
 
 def record_logits(page: Page, error: float, whole: Array) -> None:
@@ -104,163 +123,247 @@ def record_logits(page: Page, error: float, whole: Array) -> None:
 Times = Mapping[int, tuple[Measurement, Measurement]]
 
 
-def record_speedups(page: Page, times: Times, some: Times) -> None:
-    """Record how much faster a cache makes a text, by its length, and the claim on it.
+def record_speedups(page: Page, times: Times, some: Times, model: GPT) -> None:
+    """Record how much faster a cache makes a text, by its length, beside the arithmetic that it saves.
 
     Args:
         page: that records.
         times: of the page's model.
         some: of a larger model, for the shorter texts.
+        model: the page's.
     """
-    speedups = {n: ratio(*both, f"speedup at {n} tokens") for n, both in times.items()}
-    larger = {n: ratio(*both, f"speedup at {n} tokens, larger model") for n, both in some.items()}
     figure, ax = subplots(height=3.0)
+    for found, variant, label in ((times, "cached", "time, 2 layers of 96"), (some, "numpy", "time, 4 layers of 256")):
+        speedups = {n: ratio(*both, f"speedup at {n} tokens, {label[6:]}") for n, both in found.items()}
+        line(ax, list(speedups), list(speedups.values()), quantity="ratio", variant=variant, label=label)
+        for n, speedup in speedups.items():
+            page.number(f"speedup-{n}" if found is times else f"larger-speedup-{n}", speedup)
+    saved = [
+        quantity(_saved(model, n), "", f"arithmetic of {n} tokens without a cache over that with one") for n in times
+    ]
     line(
-        ax,
-        list(speedups),
-        list(speedups.values()),
-        quantity="speedup",
-        variant="cached",
-        label="the book's GPT, 2 layers of 96",
+        ax, list(times), saved, quantity="ratio", variant="modelled", label="arithmetic, 2 layers of 96", modelled=True
     )
-    line(ax, list(larger), list(larger.values()), quantity="speedup", variant="numpy", label="4 layers of 256")
     ax.set_xscale("log", base=2)
-    ax.set_xticks(list(speedups), [str(n) for n in speedups])
+    ax.set_yscale("log")
+    ax.set_xticks(list(times), [str(n) for n in times])
     ax.set_xlabel("text (tokens)")
     ax.legend()
     page.figure(
         "speedup",
         figure,
-        caption="How many times faster a text is written with a cache, by its length: medians of interleaved pairs "
+        caption="What a cache saves, by the length of the text: arithmetic, and time as medians of interleaved pairs "
         "with their intervals.",
-        alt="Speedup over the number of new tokens from 8 to 256, for two models.",
+        alt="Two ratios over the number of new tokens, on logarithmic axes: arithmetic without a cache over that with "
+        "one, and time, the latter for two models.",
     )
-    page.number("larger-speedup-64", larger[64])
-    for n, speedup in speedups.items():
-        page.number(f"speedup-{n}", speedup)
-    for n in (8, 256):
-        again, once = times[n]
-        page.number(f"rate-again-{n}", again.per(n, "tokens/s", f"tokens per second, uncached, {n} tokens"))
-        page.number(f"rate-once-{n}", once.per(n, "tokens/s", f"tokens per second, cached, {n} tokens"))
-    page.claim(
-        "kv-cache-speedup",
-        statement="A key-value cache makes text generation 10 to 15 times faster.",
-        source=COURSE_MEMOIZATION,
-        source_url=COURSE_MEMOIZATION_URL,
-        verdict=verdict_between_all(speedups.values(), low=10, high=15),
-        evidence="For the book's GPT the speedup was {speedup-8} at 8 new tokens and {speedup-64} at 64. At 256 it was "
-        "{speedup-256}: a length belongs to the number.",
-    )
-    for at, way in enumerate(("again", "once")):
-        what = f"time of 256 {'cached' if at else 'uncached'} tokens over that of 128"
-        page.number(f"growth-{way}", quotient(times[256][at], times[128][at], what))
 
 
-def record_cache_bytes(page: Page, hundred: float, gpt2: KVCache, model: GPT) -> None:
-    """Record what caches hold, and the claim on it.
+def _saved(model: GPT, count: int) -> float:
+    """Return the arithmetic of ``count`` tokens without a cache over that with one."""
+    again, once = (sum(text_flops(model, count, cached).values()) for cached in (False, True))
+    return again / once
+
+
+def record_steps(page: Page, calls: Calls, steps: Sequence[ReadStep], ceilings: Ceilings) -> None:
+    """Record where the time of a step goes, and steps beside what their bytes predict.
 
     Args:
         page: that records.
-        hundred: bytes of a cache of 100 positions of one head of 64.
-        gpt2: a cache of GPT-2's shape.
-        model: of this page.
+        calls: a step op by op and in one op, each beside its calls.
+        steps: of three models, from small to large, each with none to all positions kept.
+        ceilings: of this machine.
     """
-    page.number(
-        "hundred-bytes",
-        hundred,
-        unit="B",
-        what="a cache of 100 positions of one head of 64, float32, as allocated",
+    _record_calls(page, calls, ceilings)
+    page.table(
+        "steps",
+        [
+            {
+                "model": each.model,
+                "kept": each.position,
+                "bytes": each.weights + each.cache,
+                "level": each.level,
+                "predicted": each.predicted,
+                "step": each.step,
+            }
+            for each in steps
+        ],
+        STEPS,
+        caption="A step in one compiled operation: the bytes that it reads, the memory whose bandwidth they are held "
+        "against, the time that they predict, and the time.",
     )
+    by_model: dict[str, list[ReadStep]] = {}
+    for each in steps:
+        by_model.setdefault(each.model, []).append(each)
+    narrow, _, (first, *_, last) = by_model.values()
+    assert last.alone is not None
+    page.number("narrow-over", quotient(narrow[-1].step, narrow[-1].predicted, "step over its prediction"))
+    page.number("largest-over", ratio(last.step, last.alone, "step over one product that reads as many bytes"))
+    page.number("largest-grown", ratio(last.step, first.step, "step with all positions kept over that with none"))
+    page.number(
+        "largest-grown-predicted",
+        (last.weights + last.cache) / (first.weights + first.cache),
+        unit="",
+        what="bytes of the step with all positions kept over those with none",
+        modelled=True,
+    )
+    memory = best_bandwidth(ceilings.levels[-1])
+    page.number(
+        "ridge-rows",
+        quotient(
+            ceilings.fp32_peak, memory, "rows at which arithmetic takes as long as reading float32 weights"
+        ).scaled(2, "rows"),
+    )
+
+
+def _record_calls(page: Page, found: Calls, ceilings: Ceilings) -> None:
+    """Record what a step takes besides arithmetic: the calls, and what is left of them in one op."""
+    page.number("step-op-by-op", found.step)
+    arithmetic = ceilings.fp32_peak.per(found.flops, "s", "a step's arithmetic at the peak")
+    page.number("arithmetic-alone", arithmetic)
+    slope = slope_at(found.nbytes, ceilings)
+    page.number("bytes-alone", slope.bandwidth.per(found.nbytes, "s", f"a step's bytes at the bandwidth of {slope.of}"))
+    page.number("calls-share", ratio(found.calls, found.step, "calls of a step over the step").scaled(1, "%"))
+    page.number("one-call", found.one_call)
+    page.number("step-fused", found.fused)
+    page.compare("fused", compare_paired(found.step, found.fused))
+
+
+def record_prompt(page: Page, found: Prompt) -> None:
+    """Record a prompt read whole, with a kept prefix, and a step."""
+    total = found.kept + found.new
+    page.compare("prefix", compare_paired(found.whole, found.rest))
+    per_token = found.whole.scaled(1 / total, "s", f"a token of a prompt of {total}")
+    page.number("prompt-token", per_token)
+    page.number("prompt-step", found.step)
+
+
+def record_memory(page: Page, gpt2: KVCache) -> None:
+    """Record what caches hold: one of GPT-2's shape, as made, and those of OPT-13B by the formula."""
     page.number(
         "gpt2-bytes",
         gpt2.nbytes,
         unit="B",
         what="a cache of GPT-2's shape at 1024 positions, float32, as allocated",
     )
+    layers, heads, size = OPT_SHAPE
+    opt, all_weights = 2 * layers * heads * size * HALF, OPT_PARAMETERS * HALF
     page.number(
-        "opt-bytes",
-        2 * 40 * 5120 * 2,
-        unit="B",
-        what="bytes of one position of OPT-13B by the formula: 40 layers, 5,120 wide, half precision",
+        "opt-limit",
+        A100 / (opt * OPT_LENGTH),
+        unit="tokens/s",
+        what="tokens per second of OPT-13B that the caches of 2,048 positions alone allow on an A100",
         modelled=True,
     )
-    weights = 4 * sum(parameter.size for parameter in model.parameters())
-    page.number("weight-bytes", weights, unit="B", what="bytes of the parameters of the model of this chapter")
-    a_position = KVCache(*cache_shape(model, 1)).nbytes // model.max_seq_len
-    page.number(
-        "position-bytes", a_position, unit="B", what="bytes of one position in the cache of the model of this chapter"
-    )
-    page.number(
-        "positions-of-weights",
-        weights / a_position,
-        unit="positions",
-        what="positions whose cache takes as much memory as the weights",
-    )
-    page.claim(
-        "course-cache-bytes",
-        statement="For 100 positions and a head size of 64 the cache takes 6.4 KB a layer.",
-        source=COURSE_MEMOIZATION,
-        source_url=COURSE_MEMOIZATION_URL,
-        verdict=verdict_between(quantity(hundred, "B", "a cache of 100 positions"), high=6400 * 1.05),
-        evidence="A cache of one layer with one such head held {hundred-bytes}. "
-        "The sentence counts numbers instead of bytes, and keys without values.",
+    rows = []
+    for batch, shared in ((1, 1), (8, 1), (32, 1), (32, 5)):
+        long = batch * opt * OPT_LENGTH / shared
+        seconds = (all_weights + long) / A100
+        rows.append(
+            {
+                "batch": f"{batch}, five heads share a key" if shared > 1 else str(batch),
+                "short": long * 512 / OPT_LENGTH / 1e9,
+                "long": long / 1e9,
+                "all": (all_weights + long) / 1e9,
+                "step": seconds,
+                "rate": batch / seconds,
+            }
+        )
+    page.table(
+        "opt",
+        rows,
+        OPT,
+        caption="OPT-13B in numbers of two bytes on an A100: caches by sequences and length, and the least time of a "
+        "step that reads them and the weights. Worked from the two formulas, not measured.",
     )
 
 
-def record_fitting(
-    page: Page,
-    held: Sequence[int],
-    seconds: Sequence[Measurement],
-    levels: Sequence[Level],
-    gpt2: KVCache,
+def record_batches(
+    page: Page, batches: Sequence[int], steps: Sequence[Measurement], model: GPT, machine: Ceilings
 ) -> None:
-    """Record how fast the attention of a step reads its keys and values, by their size.
+    """Record the tokens a second that the ``model`` writes for so many sequences at a time, beside what bytes predict.
 
     Args:
         page: that records.
-        held: bytes of keys and values, from few to many; the second are those of 256 keys.
-        seconds: of one query over them, in turns.
-        levels: of the memory; the last is memory itself.
-        gpt2: a cache of GPT-2's shape at 1,024 positions.
+        batches: numbers of sequences, from one on.
+        steps: seconds of a step at position 255 of each, in turns.
+        model: of this page.
+        machine: its ceilings.
     """
-    rates = [
-        each.per(nbytes, "B/s", f"cache read by attention over {each.name}")
-        for nbytes, each in zip(held, seconds, strict=True)
+    _, cached = step_bytes(model, KVCache(*cache_shape(model, 1)), 255)
+    rates = [step.per(batch, "tokens/s", f"batch {batch}") for batch, step in zip(batches, steps, strict=True)]
+    bounds = [
+        predicted_step((batch - 1) * cached, steps[0], machine).per(batch, "tokens/s", f"batch {batch}, predicted")
+        for batch in batches
     ]
-    caches = {level.name: level.capacity_measured for level in levels if level.capacity_measured is not None}
-    figure, ax = subplots(height=3.0)
+    figure, ax = subplots(height=2.8)
+    line(ax, batches, rates, quantity="throughput", variant="cached", label="measured")
     line(
         ax,
-        [size / 2**20 for size in held],
-        rates,
-        quantity="rate",
-        variant="measured",
-        label="one layer of GPT-2's shape",
+        batches,
+        bounds,
+        quantity="throughput",
+        variant="reference",
+        label="one step, and the bytes of all caches",
+        modelled=True,
     )
-    for name, capacity in caches.items():
-        size = capacity / 2**20
-        ax.axvline(size, color=color("baseline"), linestyle=":", linewidth=1)
-        ax.text(size, ax.get_ylim()[0], f" {name}", rotation=90, va="bottom", ha="right")
     ax.set_xscale("log", base=2)
-    ax.set_xlabel("keys and values of one layer (MiB)")
+    ax.set_yscale("log")
+    ax.set_xticks(batches, [str(b) for b in batches])
+    ax.set_xlabel("batch (sequences)")
+    ax.legend()
     page.figure(
-        "fitting",
+        "batches",
         figure,
-        caption="How fast the attention of a step reads its keys and values, by their size; dotted where the levels "
-        "of the memory end.",
-        alt="Rate in gigabytes per second over the size of keys and values, with vertical lines at the measured ends "
-        "of the caches.",
+        caption="Tokens per second at position 256 by the number of sequences that are written together, and what a "
+        "step of one sequence and the bytes of all would allow.",
+        alt="Throughput over batch size from 1 to 64, measured and predicted.",
     )
-    page.number("rate-near", rates[1])
-    page.number("rate-largest", rates[-1])
-    near, far = (seconds[at].scaled(1 / held[at]) for at in (1, -1))  # for each byte
-    page.compare("rate-drop", compare_paired(far, near))
+    gain = ratio(steps[0], steps[-1], f"throughput of {batches[-1]} sequences over that of one")
+    page.number("batch-gain", gain.scaled(batches[-1] / batches[0]))
+
+
+def record_weights(
+    page: Page, narrow: Sequence[Decoding], broad: Sequence[Decoding], call: Measurement, ceilings: Ceilings
+) -> None:
+    """Record steps in one op with weights of codes, float32 first, of a ``narrow`` and of a ``broad`` model.
+
+    Args:
+        page: that records.
+        narrow, broad: the ways of each.
+        call: seconds of a step without bytes to read.
+        ceilings: of this machine.
+    """
+    compared = [compare_all(found[0].step, *(each.step for each in found[1:])) for found in (narrow, broad)]
+    rows = []
+    for name, found, gains in zip(("2 layers of 96", "4 layers of 256"), (narrow, broad), compared, strict=True):
+        before = predicted_step(found[0].nbytes, call, ceilings)
+        for each in found:
+            after = predicted_step(each.nbytes, call, ceilings)
+            plain = each is found[0]
+            rows.append(
+                {
+                    "model": name,
+                    "kept": each.name,
+                    "bytes": each.nbytes,
+                    "predicted": None if plain else quotient(before, after, f"predicted speedup, {name}, {each.name}"),
+                    "gain": None if plain else gains[each.step.name].ratio,
+                    "error": each.error,
+                }
+            )
+    page.table(
+        "weights",
+        rows,
+        WEIGHTS,
+        caption="A step at position 129 in one compiled operation: what it reads, the speedup that one call and these "
+        "bytes predict, the speedup, and the largest error of a logit as a share of the largest logit.",
+    )
+    page.compare("wide-gain", compared[1][broad[1].step.name])
     page.number(
-        "fits-l3",
-        list(caches.values())[-1] // (gpt2.nbytes // 1024),
-        unit="positions",
-        what="positions of all layers of GPT-2's shape that fit into the last cache",
-        derived=True,
+        "wide-error",
+        broad[1].error,
+        unit="%",
+        what="largest logit error of 8-bit weights, 4 layers of 256, as a share of the largest logit",
     )
 
 
@@ -296,83 +399,7 @@ def record_codes(page: Page, scores: Mapping[str, float], error: float, steps: M
         unit="",
         what="bytes of a float32 cache over those of one of codes, head size 24",
     )
-    page.number("code-score", scores["int8"], unit="%", what="exact sequences with a cache of codes, of 500")
-    page.number("float-score", scores["float32"], unit="%", what="exact sequences with a float32 cache, of 500")
     page.compare("code-speed", compare_paired(plain.step, coded.step))
-
-
-def record_batches(page: Page, batches: Sequence[int], steps: Sequence[Measurement], model: GPT) -> None:
-    """Record the tokens a second that the ``model`` writes for so many sequences at a time.
-
-    Args:
-        page: that records.
-        batches: numbers of sequences, from one on; ``steps``: seconds of a step of each, in turns.
-        model: of this page.
-    """
-    rates = [step.per(batch, "tokens/s", f"batch {batch}") for batch, step in zip(batches, steps, strict=True)]
-    figure, ax = subplots(height=2.8)
-    line(ax, batches, rates, quantity="throughput", variant="cached", label="cached")
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(batches, [str(b) for b in batches])
-    ax.set_xlabel("batch (sequences)")
-    page.figure(
-        "batches",
-        figure,
-        caption="Tokens per second at position 256 by the number of sequences that are written together.",
-        alt="Throughput over batch size from 1 to 64.",
-    )
-    page.number("batch-one", rates[0])
-    page.number("batch-most", rates[-1])
-    gain = ratio(steps[0], steps[-1], "throughput of 64 sequences over that of one")
-    page.number("batch-gain", gain.scaled(batches[-1] / batches[0]))
-    page.number(
-        "batch-bytes",
-        KVCache(*cache_shape(model, batches[-1])).nbytes,
-        unit="B",
-        what="bytes of the cache of 64 sequences of 512 positions",
-    )
-
-
-def record_fused(page: Page, between: Measurement, step: Mapping[str, Measurement]) -> None:
-    """Record the share of a step ``between`` ops, and the ``step`` "op by op" and in "one op a token"."""
-    page.number("between", between)
-    page.number("step-op-by-op", step["op by op"])
-    page.number("step-fused", step["one op a token"])
-    page.compare("fused", compare_paired(step["op by op"], step["one op a token"]))
-
-
-def record_weights(page: Page, narrow: Sequence[Decoding], broad: Sequence[Decoding]) -> None:
-    """Record steps in one op with weights of codes, float32 first, of a ``narrow`` and of a ``broad`` model."""
-    compared = [compare_all(found[0].step, *(each.step for each in found[1:])) for found in (narrow, broad)]
-    page.table(
-        "weights",
-        [
-            {
-                "model": name,
-                "kept": each.name,
-                "step": each.step,
-                "gain": None if each is found[0] else gains[each.step.name].ratio,
-                "weights": each.weight_bytes,
-                "cache": each.cache_bytes,
-                "error": each.error,
-            }
-            for name, found, gains in zip(("2 layers of 96", "4 layers of 256"), (narrow, broad), compared, strict=True)
-            for each in found
-        ],
-        WEIGHTS,
-        caption="A step at position 129 in one compiled operation: its time, what it reads, and the largest error of "
-        "a logit as a share of the largest logit.",
-    )
-    for key, found, gains in zip(("narrow", "wide"), (narrow, broad), compared, strict=True):
-        page.compare(f"{key}-gain", gains[found[1].step.name])
-    page.number(
-        "wide-error",
-        broad[1].error,
-        unit="%",
-        what="largest logit error of 8-bit weights, 4 layers of 256, as a share of the largest logit",
-    )
-    page.number("wide-bytes", broad[0].weight_bytes, unit="B", what="float32 weights of the model of 4 layers of 256")
-    page.number("narrow-bytes", narrow[0].weight_bytes, unit="B", what="float32 weights of the model of 2 layers of 96")
 
 
 def record_pytorch(page: Page, raced: Raced | NotMeasured) -> None:
@@ -397,16 +424,22 @@ def record_pytorch(page: Page, raced: Raced | NotMeasured) -> None:
 
 
 def record_peaks(
-    page: Page, sizes: Sequence[int], training: Sequence[int], forward: Sequence[int], compiled: Sequence[int]
+    page: Page,
+    sizes: Sequence[int],
+    training: Sequence[int],
+    forward: Sequence[int],
+    compiled: Sequence[int],
+    heads: int,
 ) -> None:
-    """Record the bytes that attention holds over so many positions, in three ways, and the claim on them.
+    """Record the bytes that attention holds over so many positions, in three ways, and the claim on the first.
 
     Args:
         page: that records.
         sizes: numbers of positions, each twice the one before.
-        training: bytes in NumPy, with what a backward needs.
+        training: bytes in NumPy, with what a backward needs: all scores.
         forward: bytes in NumPy without it.
         compiled: bytes of the compiled kernel.
+        heads: of the attention.
     """
     page.table(
         "peaks",
@@ -418,60 +451,42 @@ def record_peaks(
         caption="The most that attention of GPT-2's shape holds at a time beyond its input, its output included, "
         "by tracemalloc.",
     )
-    ways = {"training": training, "forward": forward, "compiled": compiled}
-    growth = {name: peaks[-1] / peaks[-2] for name, peaks in ways.items()}
-    for name, value in growth.items():
+    for name, peaks in {"training": training, "forward": forward, "compiled": compiled}.items():
         page.number(
             f"peak-growth-{name}",
-            value,
+            peaks[-1] / peaks[-2],
             unit="",
-            what=f"peak memory of 2,048 positions over that of 1,024, {name}",
+            what=f"peak memory of {sizes[-1]} positions over that of {sizes[-2]}, {name}",
         )
+    shares = [peak / (4 * heads * n * n) for n, peak in zip(sizes, training, strict=True)]
+    page.number("peak-squares", shares[-1], unit="", what="peak memory over that of one square of scores in each head")
     page.claim(
         "attention-square-memory",
-        statement="The memory of self-attention is quadratic in the length of the sequence.",
-        source="T. Dao et al., FlashAttention, 2022",
+        statement="Attention that stores its scores takes memory that is quadratic in the length.",
+        source="T. Dao et al., FlashAttention, 2022, section 2.2",
         source_url="https://arxiv.org/abs/2205.14135",
+        quote="Standard attention implementations materialize the matrices S and P to HBM, which takes O(N²) memory.",
+        counted=True,
         verdict=verdict_of_all(
-            verdict_between(quantity(peaks[-1], "B", way), low=3.5 * peaks[-2]) for way, peaks in ways.items()
+            verdict_between(quantity(peak, "B", f"{n} positions"), low=4 * heads * n * n)
+            for n, peak in zip(sizes, training, strict=True)
         ),
-        evidence="Twice the length took {peak-growth-training} the memory where all scores are kept for a backward, "
-        "and {peak-growth-forward} where one head at a time is scored and forgotten. In a kernel that stores no scores "
-        "it took {peak-growth-compiled}. The square belongs to a way of computing attention.",
+        evidence="Where all scores are kept, the peak is {peak-squares} of one square of scores for each head, and "
+        "twice the length takes {peak-growth-training} the memory. The same result without stored scores takes "
+        "{peak-growth-compiled} in the compiled kernel.",
     )
 
 
-def record_recomputed(page: Page, found: Sequence[Recomputed], hits: Mapping[str, float]) -> None:
-    """Record what a forward pass could look up instead of making it.
+def record_answers(page: Page, gpt2: KVCache, model: GPT, ceilings: Ceilings, hits: Mapping[str, float]) -> None:
+    """Record the answers to the page's questions.
 
     Args:
         page: that records.
-        found: what it makes anew.
+        gpt2: a cache of GPT-2's shape.
+        model: the page's.
+        ceilings: of this machine.
         hits: share of masks that were found kept over the "same" positions, and while a text is "growing".
     """
-    page.table(
-        "recomputed",
-        [
-            {
-                "what": each.name,
-                "anew": each.anew,
-                "kept": each.looked_up,
-                "bytes": each.nbytes,
-                "share": each.share,
-            }
-            for each in found
-        ],
-        RECOMPUTED,
-        caption="What a forward pass over 256 positions could look up instead, the share of the pass that making it "
-        "takes, and the bytes to keep it.",
-    )
-    by_name = {each.name: each for each in found}
-    packed, floats = by_name["packed weights"], by_name["8-bit weights as floats"]
-    page.number("memo-mask", by_name["causal mask"].share)
-    page.number("memo-packed", packed.share)
-    page.number("packed-bytes", packed.nbytes, unit="B", what="packed weights of the linear layers")
-    page.number("memo-floats", floats.share)
-    page.number("floats-bytes", floats.nbytes, unit="B", what="those weights kept as floats")
     page.number("hits-same", hits["same"], unit="%", what="masks found kept in eight passes over 64 positions")
     page.number(
         "hits-growing",
@@ -479,10 +494,6 @@ def record_recomputed(page: Page, found: Sequence[Recomputed], hits: Mapping[str
         unit="%",
         what="masks found kept while 64 tokens are generated without a cache",
     )
-
-
-def record_answers(page: Page, gpt2: KVCache, model: GPT) -> None:
-    """Record the answers to the page's questions: of a cache of GPT-2's shape, and of the page's ``model``."""
     page.number(
         "q-with-queries",
         gpt2.nbytes * 3 // 2,
@@ -490,32 +501,11 @@ def record_answers(page: Page, gpt2: KVCache, model: GPT) -> None:
         what="a cache of GPT-2's shape that keeps queries too",
         modelled=True,
     )
-    again, once = (text_flops(model, 256, cached) for cached in (False, True))
     page.number(
         "q-repeated",
-        1 - once / again,
+        1 - 1 / _saved(model, TEXT),
         unit="%",
-        what="share of the arithmetic of 256 uncached steps that a cache saves",
-    )
-    page.number(
-        "q-flop-ratio",
-        again / once,
-        unit="",
-        what="arithmetic of 256 uncached steps over that of cached ones",
-    )
-    page.number(
-        "q-users",
-        16 * gpt2.nbytes,
-        unit="B",
-        what="caches of sixteen full sequences of GPT-2's shape, float32",
-        modelled=True,
-    )
-    page.number(
-        "q-users-codes",
-        16 * gpt2.nbytes // 256 * 68,
-        unit="B",
-        what="the same in codes of 8 bits with a scale for each head and position",
-        modelled=True,
+        what=f"share of the arithmetic of {TEXT} uncached steps that a cache saves",
     )
     page.number(
         "q-equal",
@@ -523,4 +513,140 @@ def record_answers(page: Page, gpt2: KVCache, model: GPT) -> None:
         unit="positions",
         what="positions at which attention does as many FLOPs as the layers' products",
         modelled=True,
+    )
+    memory = best_bandwidth(ceilings.levels[-1])
+    page.number("q-seven", memory.scaled(1 / 7e9, "tokens/s", "tokens per second that read seven billion bytes each"))
+    course = 2 * 12 * 8 * 12 * 2048 * 64 * 4
+    page.number(
+        "q-course",
+        course,
+        unit="B",
+        what="a cache of 12 layers, 12 heads of 64, 2,048 positions and 8 sequences, float32",
+        modelled=True,
+    )
+    page.number("q-course-share", course / 500e6, unit="", what="that cache over the course's weights", modelled=True)
+    weights = 4 * GPT2_PARAMETERS
+    page.number(
+        "q-phone",
+        (10**9 - weights) // gpt2.nbytes,
+        unit="full texts",
+        what="caches of GPT-2's shape that fit beside its weights into a gigabyte, float32",
+        modelled=True,
+    )
+    page.number(
+        "q-phone-rate",
+        (weights + gpt2.nbytes) / 0.1,
+        unit="B/s",
+        what="bandwidth that reads GPT-2's weights and a full cache in a tenth of a second, float32",
+        modelled=True,
+    )
+
+
+def record_course(page: Page, times: Times, some: Times) -> None:
+    """Record what the course says of caches, beside what this page measured and counted.
+
+    Args:
+        page: that records, on which `record_speedups` has recorded the speedups.
+        times: of the page's model, without and with a cache, by tokens.
+        some: of the larger model, which gains more.
+    """
+    _claim_speedups(page, times, some)
+    tokens, size = 100, 64
+    computed = tokens * (tokens + 1) // 2
+    page.number("course-repeated", computed - tokens, unit="1", what="keys of 100 steps that were computed before")
+    page.claim(
+        "course-redundant",
+        statement="Without a cache, a text of 100 tokens computes 5,050 keys and values that it has computed before.",
+        source=COURSE_MEMOIZATION,
+        source_url=COURSE_MEMOIZATION_URL,
+        quote="Total: 1 + 2 + 3 + ... + n = n(n+1)/2 … For a 100-token sequence, this means 5,050 redundant "
+        "computations!",
+        counted=True,
+        verdict=verdict_between(quantity(computed - tokens, "1", "repeated"), low=5050, high=5050),
+        evidence="The sum is that of all computations. Each of the 100 positions has to be computed once, so that "
+        "{course-repeated} are redundant.",
+    )
+    page.number("course-products", computed / tokens, unit="", what="keys computed for 100 tokens over those needed")
+    page.claim(
+        "course-fifty",
+        statement="At 100 tokens a cache cuts the computations of keys and values to a fiftieth.",
+        source=COURSE_MEMOIZATION,
+        source_url=COURSE_MEMOIZATION_URL,
+        quote="For n=100, d_k=64: … Compute savings: 50x reduction in K,V computations",
+        counted=True,
+        verdict=verdict_between(quantity(2 * computed / tokens, "1", "twice the ratio"), low=2 * 50, high=2 * 50 + 1),
+        evidence="n(n+1)/2 computations become n, which is {course-products}.",
+    )
+    pairs = sum(n * n for n in range(1, tokens + 1)) / computed
+    page.number("course-pairs", pairs, unit="", what="pairs of query and key of 100 tokens without a cache over with")
+    page.claim(
+        "course-operations",
+        statement="Writing 100 tokens takes about 170 times fewer operations with a cache.",
+        source=COURSE_MEMOIZATION,
+        source_url=COURSE_MEMOIZATION_URL,
+        quote="100-token generation: ~170× fewer operations!",
+        counted=True,
+        verdict=verdict_between(quantity(max(pairs, computed / tokens), "1", "the larger"), low=165, high=175),
+        evidence="Products with weights fall by {course-products} and attention by {course-pairs}, whatever the model: "
+        "no mixture of the two reaches the number.",
+    )
+    hundred = KVCache(1, tokens, 1, 1, size).nbytes
+    page.number(
+        "hundred-bytes", hundred, unit="B", what="a cache of 100 positions of one head of 64, float32, as allocated"
+    )
+    page.claim(
+        "course-cache-bytes",
+        statement="For 100 positions and a head size of 64 the cache takes 6.4 KB a layer.",
+        source=COURSE_MEMOIZATION,
+        source_url=COURSE_MEMOIZATION_URL,
+        quote="For n=100, d_k=64: Memory cost: 6.4 KB per layer",
+        counted=True,
+        verdict=verdict_between(quantity(hundred, "B", "a cache of 100 positions"), low=6350, high=6450),
+        evidence="A cache of one layer with one such head held {hundred-bytes}. "
+        "The sentence counts numbers instead of bytes, and keys without values.",
+    )
+    page.claim(
+        "course-gpt2-bytes",
+        statement="A full cache of GPT-2's shape takes about 37 MB.",
+        source=COURSE_MEMOIZATION,
+        source_url=COURSE_MEMOIZATION_URL,
+        quote="Cache memory = batch_size × num_layers × num_heads × max_seq_len × head_dim × 4 bytes. For GPT-2 "
+        "(12 layers, 12 heads, seq_len=1024, head_dim=64): ~37 MB per sequence",
+        counted=True,
+        verdict=verdict_between(
+            quantity(KVCache(1, 1024, 12, 12, 64).nbytes, "B", "a full cache"), low=36.5e6, high=37.5 * 2**20
+        ),
+        evidence="The cache that was made holds {gpt2-bytes}: the formula counts keys without values.",
+    )
+
+
+def _claim_speedups(page: Page, times: Times, some: Times) -> None:
+    """Record the claims on speedups, on the larger model, or for a length that only the other wrote."""
+    tried = {n: some.get(n) or times[n] for n in (*COURSE_SPEEDUPS, *TYPICAL)}
+    speedups = {n: ratio(*both, f"speedup at {n} tokens") for n, both in tried.items()}
+    keys = {n: f"larger-speedup-{n}" if n in some else f"speedup-{n}" for n in tried}
+    page.claim(
+        "kv-cache-speedup",
+        statement="A KV cache makes generation 7.5 times as fast at 10 tokens, 12.5 at 25, 16.0 at 50 and 16.7 at 100.",
+        source=COURSE_MEMOIZATION,
+        source_url=COURSE_MEMOIZATION_URL,
+        quote="Expected Speedup by Sequence Length: 10 tokens … 7.5x; 25 tokens … 12.5x; 50 tokens … 16.0x; "
+        "100 tokens … 16.7x",
+        verdict=verdict_of_all(
+            verdict_between(speedups[n], low=said, together=len(COURSE_SPEEDUPS)) for n, said in COURSE_SPEEDUPS.items()
+        ),
+        evidence=f"Each row at its length, on the larger of two models: {{{keys[10]}}} at 10 tokens and "
+        f"{{{keys[100]}}} at 100. The table names no model, and the ratio depends on it.",
+        numbers=[keys[25], keys[50]],
+    )
+    page.claim(
+        "kv-cache-typical",
+        statement="For texts of 50 to 200 tokens a KV cache makes generation at least 10 times as fast.",
+        source=COURSE_MEMOIZATION,
+        source_url=COURSE_MEMOIZATION_URL,
+        quote="10x+ speedup for typical generation lengths (50-200 tokens)",
+        verdict=verdict_between_all((speedups[n] for n in TYPICAL), low=10),
+        evidence=f"It was {{{keys[50]}}} at 50 tokens on the larger model, and {{{keys[200]}}} at 200 tokens on the "
+        "smaller one.",
+        numbers=[keys[100]],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +12,6 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, no_grad
-from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
 from tinytorch.core.ops.attention import causal_mask
 from tinytorch.core.tensor import Tensor
@@ -21,25 +20,33 @@ from tinytorch.perf.acceleration import accelerated
 from tinytorch.perf.engines import NotMeasured, Raced, study
 from tinytorch.perf.events.flops import flops_of
 from tinytorch.perf.events.stream import recording
-from tinytorch.perf.kernels.gemm.packing import pack
-from tinytorch.perf.measuring import Measurement, interleave, ratio
+from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.machine.reach import added, at_cost, at_rate
+from tinytorch.perf.measuring import Measurement, interleave
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
-from tinytorch.perf.memoization import KVCache, QuantizedKVCache, disable_kv_cache, enable_kv_cache, fuse_decoding
+from tinytorch.perf.memoization import (
+    KVCache,
+    QuantizedKVCache,
+    disable_kv_cache,
+    enable_kv_cache,
+    fuse_decoding,
+)
 from tinytorch.perf.memoization.generation import Tokens, generate
-from tinytorch.perf.profiling.shares import time_between_ops
-from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme, quantize_model
+from tinytorch.perf.quantization import Plan, Scheme, quantize_model
+from tinytorch.perf.roofline.bounds import slope_at
 
 #: Enough to be warm; a call here is a whole text, so that a second of it would be long.
 _WARMUP_SECONDS = 0.1
-_EIGHT, _FOUR = Scheme(8, per="channel"), Scheme(4, per="group", group=32)
+_EIGHT = Scheme(8, per="channel")
 #: Name, scheme of the weights (None for float32) and kind of cache.
 _VARIANTS: tuple[tuple[str, Scheme | None, type[KVCache]], ...] = (
     ("float32", None, KVCache),
     ("8-bit weights", _EIGHT, KVCache),
     ("8-bit weights and cache", _EIGHT, QuantizedKVCache),
-    ("4-bit weights in groups of 32", _FOUR, KVCache),
 )
+#: Numbers of a head where a model is to make the same calls on hardly any numbers.
+_NARROWEST_HEAD = 4
 #: Engines that write the same text: ours on NumPy and in one op a token, and PyTorch with either kind of cache.
 NUMPY, COMPILED = "tinytorch", "tinytorch accelerated"
 PYTORCH = ("PyTorch eager", "PyTorch eager, cache concatenated")
@@ -51,12 +58,37 @@ def cache_shape(model: GPT, batch: int) -> tuple[int, int, int, int, int]:
     return batch, model.max_seq_len, len(model.blocks), heads, model.embed_dim // heads
 
 
-def text_flops(model: GPT, count: int, cached: bool) -> int:
-    """Return the FLOPs of contractions of ``count`` tokens that are written one by one from the first, by formula."""
+def text_flops(model: GPT, count: int, cached: bool) -> dict[str, int]:
+    """Return the FLOPs of contractions of ``count`` tokens that are written one by one from the first, by formula.
+
+    They are those of the layers' "products", of "attention", and of the "logits".
+    """
     width, layers = model.embed_dim, len(model.blocks)
-    products, scores, head = 2 * 12 * width * width * layers, 4 * width * layers, 2 * width * model.vocab_size
-    rows = [(1, p + 1) if cached else (p + 1, (p + 1) ** 2) for p in range(count)]
-    return sum(read * products + pairs * scores + head for read, pairs in rows)
+    rows = sum(1 if cached else length for length in range(1, count + 1))
+    pairs = sum(length if cached else length**2 for length in range(1, count + 1))
+    products, attention = 24 * width**2 * layers * rows, 4 * width * layers * pairs
+    return {"products": products, "attention": attention, "logits": 2 * width * model.vocab_size * count}
+
+
+def counted_text(model: GPT, prompt: Tokens, count: int, cached: bool) -> dict[str, int]:
+    """Return what `text_flops` does, counted on the ops that ran when ``count`` tokens were written after ``prompt``.
+
+    Raises:
+        ValueError: if the model has a cache already.
+    """
+    if cached:
+        enable_kv_cache(model, batch_size=len(prompt))
+    try:
+        with no_grad(), recording() as recorded:
+            generate(model, prompt, count)
+    finally:
+        disable_kv_cache(model)
+    found = {"products": 0, "attention": 0, "logits": 0}
+    for event in recorded.profile.events:
+        of_vocabulary = bool(event.output.shape) and event.output.shape[-1] == model.vocab_size
+        part = "attention" if "attention" in event.op else "logits" if of_vocabulary else "products"
+        found[part] += event.flops or 0
+    return found
 
 
 def step_flops(model: GPT, position: int, cached: bool) -> int:
@@ -84,7 +116,7 @@ def _flops(run: Callable[[], Any]) -> int:
 
 
 def generation_times(
-    model: GPT, prompt: Tokens, new_tokens: Sequence[int], repeats: int = 9
+    model: GPT, prompt: Tokens, new_tokens: Sequence[int], repeats: int = 7
 ) -> dict[int, tuple[Measurement, Measurement]]:
     """Return, by number of new tokens, the seconds of `generate` without and with a cache, sampled in turns."""
     cache = enable_kv_cache(model, batch_size=len(prompt))
@@ -192,28 +224,149 @@ def scored_codes(
     return scores, float(abs(coded - whole).max() / abs(whole).max())
 
 
-def one_op_a_token(
-    stepping: Callable[[GPT, KVCache], None], plain: tuple[GPT, KVCache], fused: tuple[GPT, KVCache]
-) -> tuple[Measurement, dict[str, Measurement]]:
-    """Return the share of a step that passes between ops, and the seconds of a step op by op and in one op.
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """A step at one position, op by op and in one op, each beside that of a model of the same calls and few numbers.
 
-    Args:
-        stepping: takes a step of a model with the cache that serves it.
-        plain: the model and its cache; neither has a cache afterwards.
-        fused: the same from `fuse_decoding`, and its cache.
+    Attributes:
+        step, fused: seconds of the model.
+        calls, one_call: seconds of the narrow model, which is all but the calls' cost.
+        flops, nbytes: what the model's step computes and reads.
     """
-    between = time_between_ops(lambda: stepping(*plain))
-    stepping(*fused)
 
-    @accelerated()
-    def compiled_step() -> None:
-        stepping(*fused)
+    step: Measurement
+    calls: Measurement
+    fused: Measurement
+    one_call: Measurement
+    flops: int
+    nbytes: int
 
-    runs = {"op by op": lambda: stepping(*plain), "one op a token": compiled_step}
-    step = interleave(runs, repeats=30, warmup_seconds=0.3)
-    disable_kv_cache(plain[0])
-    disable_kv_cache(fused[0])
-    return between, step
+
+def cost_of_calls(model: GPT, position: int, repeats: int = 30) -> Calls:
+    """Return the step at ``position``, its calls and what is left of both in one op, timed in turns.
+
+    Raises:
+        ValueError: if there is no such position, or the model has a cache.
+    """
+    heads = model.blocks[0].attention.num_heads
+    narrow = GPT(model.vocab_size, _NARROWEST_HEAD * heads, len(model.blocks), heads, model.max_seq_len, seed=0).eval()
+    flops = step_flops(model, position, cached=True)
+    steps: dict[str, Callable[[], Array]] = {}
+    within: dict[str, Callable[[], AbstractContextManager[None]]] = {}
+    served: list[GPT] = []
+    nbytes = sum(step_bytes(model, KVCache(*cache_shape(model, 1)), position))
+    for name, one in (("step", model), ("calls", narrow)):
+        for how, serving, warm in (("op by op", one, _warm), ("one op", fuse_decoding(one), _warm_compiled)):
+            cache = enable_kv_cache(serving)
+            steps[f"{name}, {how}"] = step = _stepping(serving, cache, np.zeros((1, 1), np.int64), position)
+            within[f"{name}, {how}"] = partial(warm, step)
+            served.append(serving)
+    times = interleave(steps, repeats=repeats, warmup_seconds=_WARMUP_SECONDS, within=within)
+    for one in served:
+        disable_kv_cache(one)
+    plain, calls = (times[f"{name}, op by op"] for name in ("step", "calls"))
+    return Calls(plain, calls, times["step, one op"], times["calls, one op"], flops, nbytes)
+
+
+def step_bytes(model: GPT, cache: KVCache, position: int) -> tuple[int, int]:
+    """Return the bytes of the weights and of the cache that the step of one sequence at ``position`` reads.
+
+    Of the position embedding that is one row; the token embedding is read whole, as it makes the logits.
+    """
+    weights = sum(
+        array.nbytes // (model.max_seq_len if name.startswith("position_embedding.") else 1)
+        for name, array in model.state_dict().items()
+    )
+    return weights, cache.nbytes // cache.max_seq_len // cache.batch_size * position
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStep:
+    """A step in one op at ``position``: the bytes that it reads and from where, and its seconds.
+
+    Attributes:
+        model: its name.
+        weights, cache: bytes.
+        level: whose bandwidth they are held against, such as "L3".
+        predicted: seconds of one call, and of the bytes at that bandwidth.
+        step: seconds, measured.
+        alone: seconds of one product of a row and a matrix of as many bytes, in turns; None but of a model's last step.
+    """
+
+    model: str
+    position: int
+    weights: int
+    cache: int
+    level: str
+    predicted: Measurement
+    step: Measurement
+    alone: Measurement | None = None
+
+
+def predicted_step(nbytes: int, call: Measurement, ceilings: Ceilings) -> Measurement:
+    """Return the seconds of a call and of so many bytes at the bandwidth of the memory that holds them."""
+    bandwidth = slope_at(nbytes, ceilings).bandwidth
+    return added([at_cost(1, call), at_rate(nbytes, bandwidth)]).statistic("one call and the bytes at their bandwidth")
+
+
+def read_steps(models: Mapping[str, GPT], call: Measurement, ceilings: Ceilings, repeats: int = 18) -> list[ReadStep]:
+    """Return steps of each model in one compiled op beside what the bytes predict: none, half and all positions kept.
+
+    One model after the other, that none takes another's place in the caches; its positions in turns, and with them one
+    product of a row and a matrix of as many bytes as the last of these steps reads.
+    """
+    made = []
+    for name, model in models.items():
+        fused = fuse_decoding(model)
+        cache, token = enable_kv_cache(fused), np.zeros((1, 1), np.int64)
+        positions = (0, model.max_seq_len // 2, model.max_seq_len - 1)
+        steps = {f"{position} kept": _stepping(fused, cache, token, position) for position in positions}
+        rows = sum(step_bytes(model, cache, positions[-1])) // (4 * model.embed_dim)
+        matrix = np.ones((rows, model.embed_dim), np.float32)
+        steps["one product"] = partial(np.matmul, np.ones(rows, np.float32), matrix)
+        within = {key: partial(_warm, step) for key, step in steps.items()}
+        with accelerated():
+            times = interleave(steps, repeats=repeats, warmup_seconds=_WARMUP_SECONDS, within=within)
+        disable_kv_cache(fused)
+        for position in positions:
+            weights, cached = step_bytes(model, cache, position)
+            total = weights + cached
+            predicted = predicted_step(total, call, ceilings)
+            level, step = slope_at(total, ceilings).of, times[f"{position} kept"]
+            alone = times["one product"] if position == positions[-1] else None
+            made.append(ReadStep(name, position, weights, cached, level, predicted, step, alone))
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt that is read whole, and one of which all but the last tokens were kept; beside a step.
+
+    Attributes:
+        kept, new: positions whose keys and values were kept, and that are read.
+        whole, rest: seconds to read all of them, and only the new ones.
+        step: seconds of a step behind the kept ones.
+    """
+
+    kept: int
+    new: int
+    whole: Measurement
+    rest: Measurement
+    step: Measurement
+
+
+def reused_prompt(model: GPT, kept: int, new: int, repeats: int = 18) -> Prompt:
+    """Return the times of a prompt with and without what was ``kept`` of an earlier one, and of a step, in turns."""
+    cache = enable_kv_cache(model)
+    tokens = np.zeros((1, kept + new), np.int64)
+
+    def read(position: int, count: int) -> Callable[[], Array]:
+        return _stepping(model, cache, tokens[:, :count], position)
+
+    steps = {"whole": read(0, kept + new), "rest": read(kept, new), "step": read(kept, 1)}
+    times = interleave(steps, repeats=repeats, warmup_seconds=_WARMUP_SECONDS)
+    disable_kv_cache(model)
+    return Prompt(kept, new, times["whole"], times["rest"], times["step"])
 
 
 def race_with_pytorch() -> Raced | NotMeasured:
@@ -222,34 +375,18 @@ def race_with_pytorch() -> Raced | NotMeasured:
     return found if isinstance(found, NotMeasured) else found[0]
 
 
-def attention_times(lengths: Sequence[int], heads: int, depth: int, repeats: int = 30) -> list[Measurement]:
-    """Return the seconds that one query takes over keys and values of each length, float32, in one layer, in turns.
-
-    Each turn begins with a call that is not timed: the other lengths have taken the caches.
-    """
-    draw = np.random.default_rng(0)
-    query = draw.standard_normal((1, heads, 1, depth), dtype=np.float32)
-    held: dict[int, list[Array]] = {}
-
-    def attend(length: int) -> None:
-        apply(ops.attention, query, *held[length], causal=True)
-
-    runs: dict[str, Callable[[], None]] = {f"{length} keys": partial(attend, length) for length in lengths}
-
-    def fresh() -> dict[str, Callable[[], None]]:
-        for length in lengths:
-            held[length] = [draw.standard_normal((1, heads, length, depth), dtype=np.float32) for _ in range(2)]
-        return runs
-
-    within = {name: partial(_warm, run) for name, run in runs.items()}
-    return [*interleave(fresh, repeats=repeats, warmup_seconds=_WARMUP_SECONDS, within=within).values()]
+@contextmanager
+def _warm(run: Callable[[], Any]) -> Iterator[None]:
+    """Begin the body with a call of ``run``: what else takes turns has taken the caches."""
+    run()
+    yield
 
 
 @contextmanager
-def _warm(run: Callable[[], None]) -> Iterator[None]:
-    """Begin the body with a call of ``run``."""
-    run()
-    yield
+def _warm_compiled(run: Callable[[], Any]) -> Iterator[None]:
+    """Run the body with compiled kernels, and begin it with a call of ``run``."""
+    with accelerated(), _warm(run):
+        yield
 
 
 def attention_peaks(lengths: Sequence[int], heads: int, depth: int, training: bool) -> list[int]:
@@ -268,55 +405,6 @@ def attention_peaks(lengths: Sequence[int], heads: int, depth: int, training: bo
         # Without a mask: it is kept from call to call. The first call may compile, which takes memory of its own.
         attend()
         made.append(round(MemoryProfiler().profile(attend, calls=1)["needed_mb"] * MIB))
-    return made
-
-
-@dataclass(frozen=True, slots=True)
-class Recomputed:
-    """Something that a forward pass makes again each time.
-
-    Attributes:
-        anew, looked_up: seconds to make it, and to find it where it was kept.
-        share: of the pass that making it takes.
-        nbytes: to keep it.
-    """
-
-    name: str
-    anew: Measurement
-    looked_up: Measurement
-    share: Measurement
-    nbytes: int
-
-
-def recomputed(model: GPT, length: int, repeats: int = 15) -> list[Recomputed]:
-    """Return what a pass of ``length`` positions can make anew that depends on the length or the weights alone.
-
-    All of it is timed in turns with the pass by NumPy. The last two are what a product needs before it starts: float
-    weights in the order that a kernel reads (`fuse` with ``frozen`` keeps them so), and 8-bit weights as floats.
-    """
-    rows, columns = np.arange(length), np.arange(length)[:, None]
-    weights = [layer.weight.data for _, layer in model.named_modules() if isinstance(layer, Linear)]
-    coded = [QuantizedLinear(layer, Plan("weight-only")) for _, layer in model.named_modules() if type(layer) is Linear]
-    table, tokens = model.token_embedding.weight.data, np.zeros((1, length), np.int64)
-    cases: dict[str, Callable[[], list[Array]]] = {
-        "causal mask": lambda: [np.where(rows > columns, np.float32(-np.inf), np.float32(0))],
-        "position embeddings": lambda: [model.position_embedding(np.arange(length)).data],
-        "transposed head": lambda: [np.ascontiguousarray(table.T)],
-        "packed weights": lambda: [pack(weight) for weight in weights],
-        "8-bit weights as floats": lambda: [layer.dequantized().data for layer in coded],
-    }
-    with no_grad():
-        kept = {name: {length: make()} for name, make in cases.items()}
-        runs: dict[str, Callable[[], Any]] = {"forward pass": lambda: model(tokens)}
-        for name, make in cases.items():
-            runs |= {name: make, f"{name}, looked up": partial(kept[name].__getitem__, length)}
-        times = interleave(runs, repeats=repeats, warmup_seconds=_WARMUP_SECONDS)
-    made = []
-    for name in cases:
-        anew, looked_up = times[name], times[f"{name}, looked up"]
-        share = ratio(anew, times["forward pass"], f"{name}: share of a forward pass").scaled(1, "%")
-        nbytes = sum(array.nbytes for array in kept[name][length])
-        made.append(Recomputed(name, anew, looked_up, share, nbytes))
     return made
 
 
@@ -343,15 +431,14 @@ def hits_of_growth(model: GPT, prompt: Tokens) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """One way to take a step: its seconds, bytes of all weights and of the cache, and its error.
+    """One way to take a step: its seconds, the bytes of weights and cache that it reads, and its error.
 
     ``error`` is the largest difference of a logit from the float32 model's without a cache, as a share of the largest.
     """
 
     name: str
     step: Measurement
-    weight_bytes: int
-    cache_bytes: int
+    nbytes: int
     error: float
 
 
@@ -367,18 +454,19 @@ def decoding_variants(model: GPT, position: int, repeats: int = 30) -> list[Deco
     with no_grad():
         whole = model(tokens).data
     steps: dict[str, Callable[[], Array]] = {}
-    held: dict[str, tuple[int, int, float]] = {}
+    held: dict[str, tuple[int, float]] = {}
     with accelerated():
         for name, scheme, kind in _VARIANTS:
             variant = model if scheme is None else quantize_model(model, plan=Plan("weight-only", scheme))
             assert isinstance(variant, GPT)
-            weights = sum(array.nbytes for array in variant.state_dict().values())
             fused, cache = fuse_decoding(variant), kind(*cache_shape(model, 1))
             enable_kv_cache(fused, cache=cache)
             made = np.concatenate([fused(tokens[:, at : at + 1]).data for at in range(position + 1)], axis=1)
-            held[name] = weights, cache.nbytes, float(np.abs(made - whole).max() / np.abs(whole).max())
+            read = sum(step_bytes(variant, cache, position))
+            held[name] = read, float(np.abs(made - whole).max() / np.abs(whole).max())
             steps[name] = _stepping(fused, cache, tokens[:, -1:], position)
-        times = interleave(steps, repeats=repeats, warmup_seconds=_WARMUP_SECONDS)
+        within = {name: partial(_warm, step) for name, step in steps.items()}
+        times = interleave(steps, repeats=repeats, warmup_seconds=_WARMUP_SECONDS, within=within)
     return [Decoding(name, times[name], *held[name]) for name in steps]
 
 

@@ -134,17 +134,16 @@ class KVCache:
             ValueError: if a shape or dtype does not fit, or T positions do not; nothing is written then.
             IndexError: if there is no such layer.
         """
-        end = self.remember(layer_idx, key, value)
-        made_keys, made_values = self._read(layer_idx, end)
-        return Tensor(made_keys), Tensor(made_values)
+        keys, values = self.append(layer_idx, *self._checked(layer_idx, key, value))
+        return Tensor(keys), Tensor(values)
 
-    def remember(self, layer_idx: int, key: Any, value: Any) -> int:
-        """Do what `update` does, and return where the new positions end."""
-        keys, values = self._checked(layer_idx, key, value)
-        end = self._position + keys.shape[2]
-        self._write(layer_idx, slice(self._position, end), keys, values)
-        self._written[layer_idx] = end
-        return end
+    def append(self, layer: int, k: Array, v: Array) -> tuple[Array, Array]:
+        """Write new positions (B, H, T, D) of a layer; return views of all."""
+        start, end = self._position, self._position + k.shape[2]
+        self._keys[layer, :, :, start:end] = k
+        self._values[layer, :, :, start:end] = v
+        self._written[layer] = end
+        return self._keys[layer, :, :, :end], self._values[layer, :, :, :end]
 
     def take(self, made: Array) -> None:
         """Write one new position of all layers and count it in.
@@ -226,12 +225,8 @@ class KVCache:
 
         q, k and v are (B, H, T, D) arrays; errors are those of `update`.
         """
-        end = self.remember(layer_idx, k, v)
-        return apply(ops.attention, q, *self._read(layer_idx, end), causal=True)
-
-    def _write(self, layer: int, where: slice, keys: Array, values: Array) -> None:
-        self._keys[layer, :, :, where] = keys
-        self._values[layer, :, :, where] = values
+        keys, values = self.append(layer_idx, *self._checked(layer_idx, k, v))
+        return apply(ops.attention, q, keys, values, causal=True)
 
     def _read(self, layer: int, end: int) -> tuple[Array, Array]:
         return self._keys[layer, :, :, :end], self._values[layer, :, :, :end]
@@ -380,7 +375,7 @@ class QuantizedKVCache(KVCache):
 
     def attend(self, layer_idx: int, q: Array, k: Array, v: Array) -> Tensor:
         """Write new positions and return their causal attention (B, H, T, D) over all codes so far."""
-        end = self.remember(layer_idx, k, v)
+        end = self._remember(layer_idx, *self._checked(layer_idx, k, v))
         held = [each[layer_idx, :, :, :end] for pair in zip(self._codes, self._scales, strict=True) for each in pair]
         return apply(quantized_attention, q, *held, causal=True)
 
@@ -401,11 +396,19 @@ class QuantizedKVCache(KVCache):
             self._scales[index][:, :, :, self._position] = scales[index]
         self.stand_at(self._position + 1)
 
-    def _write(self, layer: int, where: slice, keys: Array, values: Array) -> None:
+    def append(self, layer: int, k: Array, v: Array) -> tuple[Array, Array]:
+        """Write the codes of new positions of a layer; return what the codes of all so far stand for."""
+        return self._read(layer, self._remember(layer, k, v))
+
+    def _remember(self, layer: int, keys: Array, values: Array) -> int:
+        """Write the codes of new positions of a layer; return where they end."""
+        start, end = self._position, self._position + keys.shape[2]
         new = [quantized_rows(numbers, name) for name, numbers in (("key", keys), ("value", values))]
         for index, (codes, scales) in enumerate(new):
-            self._codes[index][layer, :, :, where] = codes
-            self._scales[index][layer, :, :, where] = scales
+            self._codes[index][layer, :, :, start:end] = codes
+            self._scales[index][layer, :, :, start:end] = scales
+        self._written[layer] = end
+        return end
 
     def _read(self, layer: int, end: int) -> tuple[Array, Array]:
         keys, values = (
