@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tinytorch.chapters.acceleration.plans import PlanStudy, record_plan, study_plan
 
 from tinytorch import models
-from tinytorch.chapters.acceleration.plans import PlanStudy, record_plan, study_plan
 from tinytorch.perf.acceleration.plans import StepTime, plan
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page

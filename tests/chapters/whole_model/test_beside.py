@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from tinytorch.chapters.acceleration.beside import EAGER, RACES, Beside, Libraries
 
 from tests.chapters.made_turns import in_turns, records
 from tests.perf.made_ceilings import PEAK, made_ceilings
 from tinytorch.chapters.acceleration import beside as chapter
-from tinytorch.chapters.acceleration.beside import EAGER, RACES, Beside, Libraries
 from tinytorch.perf.engines import ENGINES, NotMeasured, Raced
 from tinytorch.perf.host.blas import numpy_blas
 from tinytorch.report import Page

@@ -7,10 +7,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-
-from tests.chapters.made_turns import in_turns, records
-from tests.perf.made_ceilings import made_ceilings, placed
-from tinytorch.chapters.acceleration import expressions as chapter
 from tinytorch.chapters.acceleration.expressions import (
     EXPRESSIONS,
     Expression,
@@ -19,6 +15,10 @@ from tinytorch.chapters.acceleration.expressions import (
     power_cliff,
     study_expressions,
 )
+
+from tests.chapters.made_turns import in_turns, records
+from tests.perf.made_ceilings import made_ceilings, placed
+from tinytorch.chapters.acceleration import expressions as chapter
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
 from tinytorch.report.records import Json
