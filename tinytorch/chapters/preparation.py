@@ -152,6 +152,17 @@ def _compile_block() -> None:
     _compile_ways(block.make(), our_input(block.batch()[0]))
 
 
+def _compile_training() -> None:
+    """Compile a training step of the GPT, fused, on kernels."""
+    from tinytorch.perf.engines import AdamWSettings, subject
+    from tinytorch.perf.engines.ours import training
+    from tinytorch.perf.kernels.registry import accelerated
+
+    gpt = subject("gpt-64")
+    with accelerated():
+        training("fused", gpt.make(), gpt.batch(), gpt.loss, AdamWSettings()).step()
+
+
 def _compile_ways(model: Any, inputs: Any) -> None:
     """Compile a forward pass in each way: as it is, fused, and as a plan, the last also observed and on two threads."""
     from tinytorch.perf.acceleration import fuse
@@ -294,6 +305,7 @@ def _compilations() -> Iterable[Step]:
         pages = {"whole_model", "benchmarking"}
         yield Step(f"kernels of the {name.upper()}", "compiling", partial(_compile_pass, name), pages, (first,))
     yield Step("kernels of a block", "compiling", _compile_block, {"whole_model"}, (first,))
+    yield Step("kernels of a training step", "compiling", _compile_training, {"whole_model"}, (first,))
     yield Step("kernels of calls", "compiling", _compile_calls, _OF_CEILINGS, (first, "kernels of 8-bit layers"))
 
 

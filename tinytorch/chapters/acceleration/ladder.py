@@ -254,7 +254,9 @@ def record_peak(page: Page, machine: Ceilings) -> None:
     """Record what the peak is made of: the clock, the numbers of a vector, and the multiply-adds of a cycle."""
     page.number("peak", machine.fp32_peak)
     page.number("clock", machine.clock)
-    page.number("lanes", LANES, unit="numbers", what="float32 of a vector, by which the kernels of this CPU compute")
+    page.number(
+        "vector-lanes", LANES, unit="numbers", what="float32 of a vector, by which the kernels of this CPU compute"
+    )
     each = machine.fp32_peak.scaled(1 / (2 * LANES), "1/s", "multiply-adds of vectors a second, at the peak")
     page.number("vector-rate", quotient(each, machine.clock, "multiply-adds of vectors in a cycle, at the peak"))
 

@@ -340,7 +340,7 @@ def claim_fusion(page: Page, costs: Sequence[Expression]) -> None:
         quote="Total: 20GB memory traffic! … Total: 12GB memory traffic! 60% memory bandwidth reduction!",
         source=sources.COURSE_ACCELERATION,
         source_url=sources.COURSE_ACCELERATION_URL,
-        verdict=verdict_between(quantity(1 - 12 / 20, "%", "saving from 20 to 12"), low=0.595, high=0.605),
+        verdict=verdict_between(quantity(100 * (20 - 12), "", "saving from 20 to 12"), low=60 * 20, high=60 * 20),
         evidence="From 20 to 12 is {course-saving} less; what is left is the other part.",
         counted=True,
     )

@@ -68,10 +68,10 @@ _SAID = {
 }
 
 
-def begin() -> tuple[Page, Ceilings, np.random.Generator]:
-    """Return the page, the ceilings of one thread, to which BLAS is held, and a source of random numbers."""
+def begin() -> tuple[Page, Ceilings]:
+    """Return the page, and the ceilings of one thread, to which BLAS is held."""
     limit_blas_threads(1)
-    return Page("whole_model"), ceilings(threads=1), np.random.default_rng(0)
+    return Page("whole_model"), ceilings(threads=1)
 
 
 def whole_passes(model: Module, inputs: Any, loops: Chosen) -> dict[str, Measurement]:
