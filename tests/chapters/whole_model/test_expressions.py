@@ -150,14 +150,11 @@ def test_what_is_counted_is_said_to_be() -> None:
     assert (said["course-saving"]["value"], said["course-sixty"]["verdict"]) == (pytest.approx(0.4), "refuted")
 
 
-@pytest.mark.parametrize(("negative", "word"), [(60.0, "slower"), (10.0, "faster")])
-def test_the_power_of_negative_numbers_is_compared_with_that_of_positive_ones(negative: float, word: str) -> None:
+def test_a_power_is_compared_with_two_products_of_either_sign() -> None:
     page = Page("whole_model")
-    chapter.record_cliff(page, in_turns({**CLIFF, "x**3, negative": negative}))
+    chapter.record_cliff(page, in_turns(CLIFF))
     said = records(page)
-    assert (said["cliff-negative"]["value"], said["cliff-positive"]["value"]) == (negative / 2, 10)
-    assert said["cliff-sign"]["value"] == pytest.approx(20 / negative)
-    assert said["cliff-sign-verdict"]["word"] == word
+    assert (said["cliff-negative"]["value"], said["cliff-positive"]["value"]) == (30, 10)
 
 
 def test_a_way_without_page_faults_spends_no_time_in_them() -> None:

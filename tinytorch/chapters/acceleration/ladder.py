@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from tinytorch.perf.host.blas import limited_blas_threads, numpy_blas
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS
 from tinytorch.perf.kernels.runtime.vectors import cpu_features
 from tinytorch.perf.machine import Ceilings, ceilings, identity
-from tinytorch.perf.measuring import Measurement, blas_threads, interleave, limit_blas_threads, quotient, ratio
+from tinytorch.perf.measuring import Measurement, blas_threads, interleave, limit_blas_threads, measure, quotient, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.report import Column, Page, bars, color, subplots
 
@@ -65,21 +65,16 @@ STEPS = (
     Step(_ELEMENTS, products.array_element_loops, 48),
     Step(_LISTS, products.python_loops, 96),
     Step(_INNER, products.compiled_loops, rows=2),
-    Step(_ROWS, products.compiled_loops_by_rows, rows=48),
+    Step(_ROWS, products.compiled_loops_by_rows, rows=24),
     Step(_REGISTERS, products.register_tiles, rows=192),
     Step(_PACKED, products.packed_tiles, rows=192),
     Step(_BLAS, products.blas, rows=192),
 )
-#: Steps whose rates the text tells, by what their keys end in.
-_TOLD = {
-    "elements": _ELEMENTS,
-    "lists": _LISTS,
-    "inner": _INNER,
-    "ikj": _ROWS,
-    "registers": _REGISTERS,
-    "packed": _PACKED,
-    "blas": _BLAS,
-}
+#: How many sums show the wait for an addition by itself, and how many products each adds up.
+SUMS = (8, 4096)
+#: Steps whose rates and whose shares of the peak the text tells, by what their keys end in.
+_RATES = {"elements": _ELEMENTS, "lists": _LISTS, "ikj": _ROWS, "registers": _REGISTERS}
+_SHARES = {"inner": _INNER, "ikj": _ROWS, "registers": _REGISTERS, "packed": _PACKED, "blas": _BLAS}
 
 
 @dataclass(frozen=True)
@@ -118,11 +113,11 @@ class Ladder:
 
     Attributes:
         rungs: all of `STEPS`.
-        near: compiled loops in the order i, j, k on matrices that lie in the first cache.
+        sums: seconds of `SUMS` in the order i, j, k, whose operands lie in the first cache.
     """
 
     rungs: tuple[Rung, ...]
-    near: Rung
+    sums: Measurement
 
 
 def begin() -> tuple[Page, Ceilings]:
@@ -207,10 +202,11 @@ def _check_result(step: Step, a: Any, b: Any) -> None:
 
 
 def study_ladder(made: Ceilings) -> Ladder:
-    """Return all steps, with a second matrix that no cache holds, and the first loops where the nearest one does."""
-    near = [replace(step, rows=None) for step in STEPS if step.name == _INNER]
+    """Return all steps, with a second matrix that no cache holds, and long sums of numbers in the nearest one."""
     rungs = matmul_ladder(width_beyond(made), made=made, repeats=15, at_most_seconds=3.0)
-    return Ladder(tuple(rungs), matmul_ladder(48, steps=near, made=made, repeats=15)[0])
+    count, length = SUMS
+    run = partial(products.compiled_loops, drawn(count, length), drawn(length, 1))
+    return Ladder(tuple(rungs), measure(run, "long sums", repeats=15, at_most_seconds=0.5, warmup_seconds=0.05))
 
 
 def width_beyond(machine: Ceilings) -> int:
@@ -270,17 +266,21 @@ def record_ladder(page: Page, ladder: Ladder, machine: Ceilings) -> None:
         machine: ceilings of one thread.
     """
     rungs = {rung.step.name: rung for rung in ladder.rungs}
-    for key, name in _TOLD.items():
+    for key, name in _RATES.items():
         page.number(f"rate-{key}", rungs[name].rate)
+    for key, name in _SHARES.items():
         page.number(f"peak-{key}", rungs[name].of_peak)
-    what = "rate of BLAS over that of loops over"
-    page.number("loops-to-blas", quotient(rungs[_BLAS].rate, rungs[_ELEMENTS].rate, f"{what} elements of arrays"))
-    page.number("lists-to-blas", quotient(rungs[_BLAS].rate, rungs[_LISTS].rate, f"{what} lists"))
+    what = "rate of BLAS over that of loops over elements of arrays"
+    page.number("loops-to-blas", quotient(rungs[_BLAS].rate, rungs[_ELEMENTS].rate, what))
     what = "rate of the same loops, compiled, over that in Python"
     page.number("compiled-gain", quotient(rungs[_INNER].rate, rungs[_ELEMENTS].rate, what))
-    page.number("near-rate", ladder.near.rate)
-    what = "cycles of a step of the inner loop, 48 wide"
-    page.number("near-cycles", quotient(machine.clock, ladder.near.rate.scaled(0.5, "1/s", what), what))
+    steps = ladder.sums.per(SUMS[0] * SUMS[1], "1/s")
+    page.number("near-cycles", quotient(machine.clock, steps, "cycles of a step of a long sum in the first cache"))
+    steps, what = (
+        rungs[_INNER].rate.scaled(0.5, "1/s"),
+        "cycles of a step, i j k, second matrix in memory",
+    )
+    page.number("inner-cycles", quotient(machine.clock, steps, what))
     page.number("order-gain", _gain(rungs, _INNER, _ROWS))
     page.number("register-gain", _gain(rungs, _ROWS, _REGISTERS))
     page.number("pack-gain", _gain(rungs, _REGISTERS, _PACKED))
@@ -380,14 +380,13 @@ def show_shapes(page: Page) -> None:
 
 def record_second_core(page: Page, found: TwoCores | str, machine: Ceilings) -> None:
     """Record what BLAS reaches with a second core, or why nothing is said of it."""
-    keys = ("two-blas", "two-blas-peak", "two-gain", "two-peak-gain")
+    keys = ("two-blas", "two-gain", "two-peak-gain")
     if isinstance(found, str):
         page.absent(*keys, reason=found)
         page.word("one-only", found, because="so it is known before anything is measured")
         return
     rate = found.two.per(2 * _WIDE**3, "FLOP/s", "rate of BLAS on two threads, 2048 wide")
     page.number("two-blas", rate)
-    page.number("two-blas-peak", quotient(rate, found.peak, "share of the peak of two threads, BLAS", "%"))
     page.number("two-gain", ratio(found.one, found.two, "time of BLAS with one thread over two, 2048 wide"))
     page.number("two-peak-gain", quotient(found.peak, machine.fp32_peak, "peak of two threads over one"))
 

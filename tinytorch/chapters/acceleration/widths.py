@@ -12,7 +12,6 @@ import numpy as np
 from tinytorch.chapters import sources
 from tinytorch.chapters.acceleration.ladder import drawn
 from tinytorch.perf.acceleration import products
-from tinytorch.perf.kernels.gemm.product_tiles import WIDTH
 from tinytorch.perf.machine import Ceilings, Level
 from tinytorch.perf.measuring import Measurement, interleave, measure, quotient, ratio
 from tinytorch.perf.measuring.comparison import FASTER, compare_paired
@@ -25,7 +24,7 @@ _NARROWEST, _WIDEST = 192, 12_288
 _BEYOND = 4
 #: Rows of the result that are computed. A plain loop's rate does not depend on them: each row needs all of the second
 #: matrix. A packed panel must serve many.
-_ROWS, _TILE_ROWS = 48, 192
+_ROWS, _TILE_ROWS = 24, 96
 _LOOPS, _TILES, _REGISTERS, _PACKED = "i k j", "i k j in cache tiles", "tile in registers", "packed tile"
 _WAYS: Mapping[str, Callable[[Any, Any], Any]] = {
     _LOOPS: products.compiled_loops_by_rows,
@@ -83,7 +82,7 @@ def widths_beyond(last_cache: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def study_widths(machine: Ceilings, *, repeats: int = 15, at_most_seconds: float = 2.0) -> list[Width]:
+def study_widths(machine: Ceilings, *, repeats: int = 15, at_most_seconds: float = 1.5) -> list[Width]:
     """Return all ways at each width, from the first cache to well beyond the last one."""
     last = max((level.capacity or 0 for level in machine.levels), default=0)
     found = []
@@ -130,15 +129,13 @@ def record_widths(page: Page, widths: Sequence[Width], machine: Ceilings) -> Non
         "packed tiles, with dotted lines where the second matrix fills each cache.",
     )
     first, last = widths[0], widths[-1]
-    for key, way in (("loops", _LOOPS), ("tiles", _TILES), ("registers", _REGISTERS), ("packed", _PACKED)):
-        page.number(f"narrow-{key}", first.rate(way))
-        page.number(f"wide-{key}", last.rate(way))
+    page.number("narrow-loops", first.rate(_LOOPS))
+    for key, way in (("loops", _LOOPS), ("tiles", _TILES)):
         kept = quotient(last.rate(way), first.rate(way), f"rate of {way} at the largest width over the smallest", "%")
         page.number(f"kept-{key}", kept)
     page.number("widest", last.width, unit="numbers", what="width of the largest second matrix")
     page.number("widest-bytes", last.bytes, unit="B", what="bytes of the largest second matrix")
     page.number("tile-bytes", 4 * 32 * 1024, unit="B", what="bytes of a cache tile of 32 rows and 1,024 columns")
-    page.number("panel-bytes", 4 * WIDTH * last.width, unit="B", what="bytes of a packed panel of the largest width")
     _record_paying(page, widths, machine)
     for key, (before, after) in {"cache": (_LOOPS, _TILES), "panel": (_REGISTERS, _PACKED)}.items():
         gain = ratio(last.seconds[before], last.seconds[after], f"{before} over {after}, {last.width} wide")
@@ -222,7 +219,7 @@ def blas_by_width() -> dict[int, Measurement]:
         a, b = drawn(width, width), drawn(width, width)
         run = partial(np.matmul, a, b)
         name = f"product by BLAS, {width} wide"
-        found[width] = measure(run, name, repeats=15, at_most_seconds=1.2, warmup_seconds=0.1)
+        found[width] = measure(run, name, repeats=15, at_most_seconds=0.5, warmup_seconds=0.05)
     return found
 
 
@@ -252,7 +249,6 @@ def record_sizes(page: Page, times: Mapping[int, Measurement], machine: Ceilings
     needed = times[widest].per(12 * widest**2, "B/s", f"bytes a second that a product {widest} wide needs at least")
     share = quotient(needed, memory, f"bandwidth that a product {widest} wide needs at least, of that of memory", "%")
     page.number("large-needs", share)
-    page.number("large-intensity", widest / 6, unit="FLOP/B", what=f"intensity of a product {widest} wide")
     page.claim(
         "large-bandwidth",
         statement="Memory bandwidth limits the product of large matrices.",

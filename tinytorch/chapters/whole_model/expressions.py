@@ -293,7 +293,6 @@ def record_cliff(page: Page, cliff: Mapping[str, Measurement]) -> None:
     negative, positive = cliff["x**3, negative"], cliff["x**3, positive"]
     page.number("cliff-negative", ratio(negative, cliff["x*x*x, negative"], f"{over}, negative numbers"))
     page.number("cliff-positive", ratio(positive, cliff["x*x*x, positive"], f"{over}, positive numbers"))
-    page.compare("cliff-sign", compare_paired(positive, negative))
 
 
 def claim_fusion(page: Page, costs: Sequence[Expression]) -> None:

@@ -139,7 +139,6 @@ def record_climb(page: Page, climbed: Climb, finished: Mapping[str, Measurement]
         "first. The stages that they led to were timed once more, all in turns.",
     )
     loops, numpy = finished["loops"], finished["NumPy"]
-    page.number("one-numpy", numpy)
     page.number("loops-over-numpy", ratio(loops, numpy, "time of loops over NumPy, one sequence"))
     page.compare("numpy-over-kernels", compare_paired(numpy, finished["kernels"]))
     page.compare("numpy-over-fused", compare_paired(numpy, finished["fused"]))
@@ -224,7 +223,6 @@ def record_techniques(page: Page, tried: Sequence[Tried]) -> None:
     one = by_workload[_TOLD["gpt-one"]]
     held = one.held[FUSED] / one.held[BASELINE]
     page.number("plan-held", held, unit="", what="bytes that a plan of the GPT keeps with its model, over the model's")
-    page.number("plan-built", one.built[FUSED])
 
 
 def record_situations(

@@ -61,15 +61,11 @@ def record_plan(page: Page, study: PlanStudy) -> None:
     page.number("plan-calls", study.calls, unit="operations", what="operations of one sequence through the GPT")
     page.number("plan-steps", len(study.steps), unit="steps", what="steps of its plan")
     page.number("plan-inside", inside, unit="s", what="time inside of all steps of the plan, each by its median")
-    page.number("plan-call", study.call)
     page.number(
         "plan-predicted", inside + study.call.median, unit="s", what="the time inside of the steps and one call"
     )
     page.number("plan-time", study.planned)
     page.number("plan-op-by-op", study.op_by_op)
-    between = (study.op_by_op.median - inside) / study.calls
-    what = "time of a pass op by op, less that inside of the plan's steps, for each operation"
-    page.number("plan-between", between, unit="s", what=what)
     page.number("plan-gain", ratio(study.op_by_op, study.planned, "time op by op on the kernels over that of the plan"))
     figure, ax = subplots(height=1.9)
     for name, whole in (("plan", study.planned), ("op by op", study.op_by_op)):
