@@ -32,7 +32,7 @@ SHAPES = (
     Column("shape", "Rows × vectors"),
     Column("sums", "Sums", "1"),
     Column("registers", "Registers", "1"),
-    Column("operations", "Memory operations each", ""),
+    Column("operations", "Memory operations each", "1"),
     Column("fits", "Fits"),
 )
 ONE_CORE = "the process that built this page could use one core only"
@@ -254,7 +254,9 @@ def record_peak(page: Page, machine: Ceilings) -> None:
         "vector-lanes", LANES, unit="numbers", what="float32 of a vector, by which the kernels of this CPU compute"
     )
     each = machine.fp32_peak.scaled(1 / (2 * LANES), "1/s", "multiply-adds of vectors a second, at the peak")
-    page.number("vector-rate", quotient(each, machine.clock, "multiply-adds of vectors in a cycle, at the peak"))
+    page.number(
+        "vector-rate", quotient(each, machine.clock, "multiply-adds of vectors in a cycle, at the peak", "instructions")
+    )
 
 
 def record_ladder(page: Page, ladder: Ladder, machine: Ceilings) -> None:
@@ -275,12 +277,12 @@ def record_ladder(page: Page, ladder: Ladder, machine: Ceilings) -> None:
     what = "rate of the same loops, compiled, over that in Python"
     page.number("compiled-gain", quotient(rungs[_INNER].rate, rungs[_ELEMENTS].rate, what))
     steps = ladder.sums.per(SUMS[0] * SUMS[1], "1/s")
-    page.number("near-cycles", quotient(machine.clock, steps, "cycles of a step of a long sum in the first cache"))
+    page.number("near-cycles", quotient(machine.clock, steps, "a step of a long sum in the first cache", "cycles"))
     steps, what = (
         rungs[_INNER].rate.scaled(0.5, "1/s"),
-        "cycles of a step, i j k, second matrix in memory",
+        "a step in the order i, j, k, second matrix in memory",
     )
-    page.number("inner-cycles", quotient(machine.clock, steps, what))
+    page.number("inner-cycles", quotient(machine.clock, steps, what, "cycles"))
     page.number("order-gain", _gain(rungs, _INNER, _ROWS))
     page.number("register-gain", _gain(rungs, _ROWS, _REGISTERS))
     page.number("pack-gain", _gain(rungs, _REGISTERS, _PACKED))
@@ -320,15 +322,16 @@ def show_ladder(page: Page, ladder: Ladder, upto: int) -> None:
     scale = 1e9 if max(rung.rate.median for rung in rungs) >= 1e9 else 1e6
     peak = ladder.rungs[0].peak.median / scale
     ax.axvline(peak, color=color("reference"), linestyle=":")
-    ax.set_xlim(0, 1.08 * peak)
+    ax.set_xscale("log")
+    ax.set_xlim(1e6 / scale, 2 * peak)
     added = rungs[-1].step.name
     page.figure(
         f"ladder-{upto}",
         figure,
-        caption=f"The rate of one core, with a bar for each way so far; the last is “{added}”. The dotted line is the "
-        "peak. What Python reaches is too short to be seen.",
-        alt=f"Horizontal bars of the rate of each way to multiply so far, the last one {added}, and a dotted line at "
-        "the peak.",
+        caption=f"The rate of one core by each way so far, the last of which is “{added}”, on a logarithmic axis: a step "
+        "to the right is a factor. The dotted line is the peak.",
+        alt=f"Horizontal bars on a logarithmic axis: the rate of each way to multiply so far, the last one {added}, and "
+        "a dotted line at the peak.",
     )
 
 

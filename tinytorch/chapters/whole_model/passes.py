@@ -44,7 +44,7 @@ TECHNIQUES = (
     Column("technique", "Technique"),
     Column("gained", "Times as fast as NumPy"),
     Column("held", "Held", "B"),
-    Column("error", "Error", ""),
+    Column("error", "Error", "%"),
     Column("built", "Made in"),
 )
 SITUATIONS = (
@@ -219,7 +219,7 @@ def record_techniques(page: Page, tried: Sequence[Tried]) -> None:
     page.number(
         "wide-saved", wide.held[BASELINE] / wide.held[CODES], unit="", what="bytes of the block over 8-bit layers"
     )
-    page.number("wide-error", wide.errors[CODES], unit="", what="error of 8-bit layers, GPT-2 block")
+    page.number("wide-error", wide.errors[CODES], unit="%", what="error of 8-bit layers, GPT-2 block")
     one = by_workload[_TOLD["gpt-one"]]
     held = one.held[FUSED] / one.held[BASELINE]
     page.number("plan-held", held, unit="", what="bytes that a plan of the GPT keeps with its model, over the model's")

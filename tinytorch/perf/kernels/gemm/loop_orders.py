@@ -1,6 +1,8 @@
 """The matrix product as one teaches it, compiled: loops in two orders, tiles in a cache, in registers, and packed.
 
-These are to be read. The product to use is `packed_matmul.product`, which has the same tiles for any shape.
+These are to be read, on a page: what each of them costs, and why, stands there. The product to use is
+`packed_matmul.product`, which has the same tiles for any shape. Source of tiles in a cache: M. S. Lam, E. E. Rothberg
+and M. E. Wolf, The cache performance and optimizations of blocked algorithms, ASPLOS 1991.
 """
 
 from __future__ import annotations
@@ -15,11 +17,7 @@ from tinytorch.perf.kernels.runtime.compiling import kernel
 
 @kernel
 def rows_columns_inner(a: Any, b: Any, out: Any) -> None:
-    """Fill ``out = a @ b`` in the order i, j, k: each element is one sum, which must be added up in order.
-
-    A step of the inner loop waits for the sum of the step before, and goes down a column of ``b``, so that there is
-    nothing to make vectors of.
-    """
+    """Fill ``out = a @ b`` in the order i, j, k: each number is one sum."""
     for i in range(a.shape[0]):
         for j in range(b.shape[1]):
             total = np.float32(0)
@@ -30,11 +28,7 @@ def rows_columns_inner(a: Any, b: Any, out: Any) -> None:
 
 @kernel
 def rows_inner_columns(a: Any, b: Any, out: Any) -> None:
-    """Fill ``out = a @ b`` in the order i, k, j: the inner loop adds a multiple of a row of ``b`` to a row of ``out``.
-
-    It walks along memory, and its steps do not depend on each other, so the compiler makes vectors of it. But each
-    multiply-add loads two vectors and stores one.
-    """
+    """Fill ``out = a @ b`` in the order i, k, j: rows of b go into a row of out."""
     for i in range(a.shape[0]):
         line = out[i]
         line[:] = 0
@@ -46,11 +40,7 @@ def rows_inner_columns(a: Any, b: Any, out: Any) -> None:
 
 @kernel
 def in_cache_tiles(a: Any, b: Any, out: Any, depth: Any, width: Any) -> None:
-    """Fill ``out = a @ b`` in the order i, k, j, a part of ``b`` at a time, ``depth`` rows of ``width`` columns.
-
-    The part stays in a near cache while all rows of ``a`` go by. Source: M. S. Lam, E. E. Rothberg and M. E. Wolf, The
-    cache performance and optimizations of blocked algorithms, ASPLOS 1991.
-    """
+    """Fill ``out = a @ b`` in the order i, k, j, a part of b at a time."""
     out[:] = 0
     for top in range(0, b.shape[0], depth):
         for left in range(0, b.shape[1], width):
@@ -82,18 +72,20 @@ def fill_tile(a: Any, b: Any, out: Any) -> None:
 
 @kernel
 def in_register_tiles(a: Any, b: Any, out: Any) -> None:
-    """Fill ``out = a @ b`` tile by tile, of `ROWS` rows and `WIDTH` columns each, which must divide its shape."""
+    """Fill ``out = a @ b``, which is made of whole tiles, tile by tile."""
     for i in range(0, out.shape[0], ROWS):
         for j in range(0, out.shape[1], WIDTH):
-            fill_tile(a[i : i + ROWS], b[:, j : j + WIDTH], out[i : i + ROWS, j : j + WIDTH])
+            tile = out[i : i + ROWS, j : j + WIDTH]
+            fill_tile(a[i : i + ROWS], b[:, j : j + WIDTH], tile)
 
 
 @kernel
 def in_packed_tiles(a: Any, b: Any, out: Any) -> None:
-    """Fill ``out = a @ b`` in the same tiles, `WIDTH` columns of ``b`` at a time, which are copied together first."""
+    """Fill ``out = a @ b`` in the same tiles, from columns of b that were copied."""
     panel = np.empty((b.shape[0], WIDTH), np.float32)
     for j in range(0, out.shape[1], WIDTH):
         for k in range(b.shape[0]):
             panel[k] = b[k, j : j + WIDTH]
         for i in range(0, out.shape[0], ROWS):
-            fill_tile(a[i : i + ROWS], panel, out[i : i + ROWS, j : j + WIDTH])
+            tile = out[i : i + ROWS, j : j + WIDTH]
+            fill_tile(a[i : i + ROWS], panel, tile)

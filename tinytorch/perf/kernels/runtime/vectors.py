@@ -144,12 +144,22 @@ def add_product(builder: Any, total: Any, x: Any, y: Any) -> None:
     builder.store(fused_multiply_add(builder, x, y, builder.load(total)), total)
 
 
-def add_outer_product(builder: Any, sums: Sequence[Any], column: Sequence[Any], row: Sequence[Any]) -> None:
-    """Add each number of ``column`` (pointers) times each vector of ``row`` to the variables ``sums``, row by row."""
+def add_outer_product(
+    builder: Any,
+    sums: Sequence[Any],
+    column: Sequence[Any],
+    row: Sequence[Any],
+) -> None:
+    """Add each number of ``column`` times each vector of ``row`` to a sum.
+
+    The numbers are pointers, the sums variables, those of the first number first.
+    """
     for i, place in enumerate(column):
-        number = filled(builder, builder.load(place), row[0].type)  # one load, into all lanes of a vector
+        # One load, into all lanes of a vector.
+        number = filled(builder, builder.load(place), row[0].type)
         for j, vector in enumerate(row):
-            add_product(builder, sums[i * len(row) + j], number, vector)  # one instruction, all in registers
+            # One instruction, whose operands and sum are in registers.
+            add_product(builder, sums[i * len(row) + j], number, vector)
 
 
 def prefetch(builder: Any, pointer: Any, locality: int = 3) -> None:
