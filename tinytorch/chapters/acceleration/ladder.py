@@ -328,10 +328,10 @@ def show_ladder(page: Page, ladder: Ladder, upto: int) -> None:
     page.figure(
         f"ladder-{upto}",
         figure,
-        caption=f"The rate of one core by each way so far, the last of which is “{added}”, on a logarithmic axis: a step "
-        "to the right is a factor. The dotted line is the peak.",
-        alt=f"Horizontal bars on a logarithmic axis: the rate of each way to multiply so far, the last one {added}, and "
-        "a dotted line at the peak.",
+        caption=f"The rate of one core by each way so far, the last of which is “{added}”, on a logarithmic axis: a "
+        "step to the right is a factor. The dotted line is the peak.",
+        alt=f"Horizontal bars on a logarithmic axis: the rate of each way to multiply so far, the last one {added}, "
+        "and a dotted line at the peak.",
     )
 
 
