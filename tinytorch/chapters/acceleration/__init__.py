@@ -20,6 +20,7 @@ from tinytorch.chapters.acceleration.widths import (
     claim_tiling,
     record_sizes,
     record_widths,
+    show_caches,
     study_widths,
 )
 
@@ -38,6 +39,7 @@ __all__ = [
     "record_widths",
     "second_core",
     "show_all",
+    "show_caches",
     "show_ladder",
     "show_shapes",
     "study_ladder",

@@ -101,14 +101,13 @@ def _runs(width: int) -> dict[str, Callable[[], Any]]:
 
 
 def record_widths(page: Page, widths: Sequence[Width], machine: Ceilings) -> None:
-    """Show the caches with the bound that each sets to i k j, the rates over the width, and where tiles begin to pay.
+    """Show the rates of all ways over the width, and record where cache tiles should begin to pay, and where they do.
 
     Args:
         page: where to.
         widths: what `study_widths` returned.
         machine: ceilings of one thread.
     """
-    _show_caches(page, machine)
     figure, ax = subplots(height=3.4)
     for way in _WAYS:
         rates = [each.rate(way) for each in widths]
@@ -133,7 +132,6 @@ def record_widths(page: Page, widths: Sequence[Width], machine: Ceilings) -> Non
     for key, way in (("loops", _LOOPS), ("tiles", _TILES)):
         kept = quotient(last.rate(way), first.rate(way), f"rate of {way} at the largest width over the smallest", "%")
         page.number(f"kept-{key}", kept)
-    page.number("widest", last.width, unit="numbers", what="width of the largest second matrix")
     page.number("widest-bytes", last.bytes, unit="B", what="bytes of the largest second matrix")
     page.number("tile-bytes", 4 * 32 * 1024, unit="B", what="bytes of a cache tile of 32 rows and 1,024 columns")
     _record_paying(page, widths, machine)
@@ -144,7 +142,8 @@ def record_widths(page: Page, widths: Sequence[Width], machine: Ceilings) -> Non
         page.number(f"{key}-gain-narrow", gain)
 
 
-def _show_caches(page: Page, machine: Ceilings) -> None:
+def show_caches(page: Page, machine: Ceilings) -> None:
+    """Show the caches, the widest matrix that each holds, and the bound that it sets to i k j."""
     page.table(
         "caches",
         [
