@@ -63,7 +63,6 @@ def said_of(faster: Mapping[int, float], noise: float = 0.0) -> dict[str, Json]:
 def test_four_numbers_are_judged_by_their_comparison(four: float, noise: float, word: str) -> None:
     said = said_of({4: four, 64: 3.0, 4096: 100.0}, noise)
     assert said["call-few-verdict"]["word"] == word
-    assert said["call-many"]["value"] == pytest.approx(100, rel=0.01)
 
 
 def test_the_border_is_a_call_over_a_turn_and_the_first_size_that_is_faster_for_good() -> None:

@@ -255,7 +255,6 @@ def record_expressions(page: Page, costs: Sequence[Expression], machine: Ceiling
     page.number("fused-gain", ratio(best, fused.seconds, what))
     beyond = max(line.temporary_bytes, 0)
     page.number("line-beyond", beyond, unit="B", what="memory that one line holds beyond its result")
-    page.number("line-faults", line.page_faults, unit="faults", what="page faults of one call in one line")
     page.number("fault-cost", machine.page_fault)
     page.number("fault-share", _faulting(line, machine), modelled=True)
     what = "largest error of the compiled pass against float64, over the largest value"

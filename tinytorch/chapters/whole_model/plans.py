@@ -118,7 +118,6 @@ def record_calls(page: Page, times: Mapping[int, Mapping[str, Measurement]]) -> 
     """
     few, many = min(times), max(times)
     page.compare("call-few", compare_paired(times[few]["loop"], times[few]["vectorized"]))
-    page.number("call-many", ratio(times[many]["loop"], times[many]["vectorized"], f"loop over NumPy, {many} numbers"))
     call, each = times[few]["vectorized"], times[many]["loop"].scaled(1 / many, "s", "a turn of the loop")
     page.number("call-numpy", call)
     page.number("call-turn", each)

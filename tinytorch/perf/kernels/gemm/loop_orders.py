@@ -28,7 +28,7 @@ def rows_columns_inner(a: Any, b: Any, out: Any) -> None:
 
 @kernel
 def rows_inner_columns(a: Any, b: Any, out: Any) -> None:
-    """Fill ``out = a @ b`` in the order i, k, j: rows of b go into a row of out."""
+    """Fill ``out = a @ b`` in the order i, k, j: rows of b add to a row."""
     for i in range(a.shape[0]):
         line = out[i]
         line[:] = 0
@@ -81,7 +81,7 @@ def in_register_tiles(a: Any, b: Any, out: Any) -> None:
 
 @kernel
 def in_packed_tiles(a: Any, b: Any, out: Any) -> None:
-    """Fill ``out = a @ b`` in the same tiles, from columns of b that were copied."""
+    """Fill ``out = a @ b`` in the same tiles, of columns that were copied."""
     panel = np.empty((b.shape[0], WIDTH), np.float32)
     for j in range(0, out.shape[1], WIDTH):
         for k in range(b.shape[0]):
