@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -118,4 +119,5 @@ def test_large_products_are_held_against_the_bandwidth_of_memory(seconds: float,
 
 def test_blas_is_timed_at_each_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chapter, "measure", lambda run, name, **plan: (run().shape, name))
-    assert chapter.blas_by_width()[64] == ((64, 64), "product by BLAS, 64 wide")
+    found: Any = chapter.blas_by_width()
+    assert found[64] == ((64, 64), "product by BLAS, 64 wide")

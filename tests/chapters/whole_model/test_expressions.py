@@ -116,7 +116,7 @@ def test_numbers_are_ratios_of_what_was_measured() -> None:
     assert rows["in place"]["far"]["value"] == 19 * SIZE
     assert rows["one compiled pass"]["beyond"]["value"] == 0, "less than its result at the worst moment is nothing"
     assert rows["step by step"]["beyond"]["value"] == 2 * SIZE
-    assert 0 < value["fused-error"] < 1e-6
+    assert 0 < said["fused-error"]["value"] < 1e-6
 
 
 def test_the_baseline_is_the_better_of_numpys_ways() -> None:
