@@ -50,7 +50,7 @@ def gelu_in_steps(x: Array) -> Array:
 
 def gelu_expression(x: Array) -> Array:
     """GELU in one line of NumPy: every operator makes an array."""
-    return np.asarray(_HALF * x * (_ONE + np.tanh(_ROOT * (x + _CUBIC * (x * x * x)))))
+    return np.asarray(0.5 * x * (1 + np.tanh(_ROOT * (x + _CUBIC * (x * x * x)))))
 
 
 def gelu_in_place(x: Array) -> Array:
