@@ -200,7 +200,7 @@ def claim_tiling(page: Page, widths: Sequence[Width], machine: Ceilings) -> None
     page.claim(
         "tiling",
         statement="Cache tiles make a matrix product faster, most of all where matrices are larger than the cache.",
-        quote="Reduces cache misses by working on blocks that fit in L1/L2. Especially beneficial for matrices larger "
+        quote="Reduces cache misses by working on blocks that fit in L1/L2 … Especially beneficial for matrices larger "
         "than cache size",
         source=sources.COURSE_ACCELERATION,
         source_url=sources.COURSE_ACCELERATION_URL,

@@ -301,7 +301,7 @@ def claim_fusion(page: Page, costs: Sequence[Expression]) -> None:
     page.claim(
         "expression-tree",
         statement="NumPy optimizes an expression that stands in one line.",
-        quote="Keep entire expression in one line for maximum fusion. NumPy will optimize the expression tree "
+        quote="Keep entire expression in one line for maximum fusion … NumPy will optimize the expression tree "
         "automatically",
         source=sources.COURSE_ACCELERATION,
         source_url=sources.COURSE_ACCELERATION_URL,
