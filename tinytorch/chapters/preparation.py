@@ -14,10 +14,10 @@ from typing import Any, Literal
 #: The zoo, the longest training first.
 _MODELS = ("gpt", "cnn", "mlp")
 #: Pages that study all models of the zoo.
-_OF_ALL = {"profiling", "roofline", "quantization", "compression", "acceleration", "benchmarking"}
+_OF_ALL = {"profiling", "roofline", "quantization", "compression", "whole_model", "benchmarking"}
 #: Pages that ask for the ceilings of the machine.
-_OF_CEILINGS = {"machine", "roofline", "quantization", "compression", "acceleration", "memoization", "distributed"}
-_OF_CEILINGS |= {"capstone", "your_machine"}
+_OF_CEILINGS = {"machine", "roofline", "quantization", "compression", "acceleration", "whole_model", "memoization"}
+_OF_CEILINGS |= {"distributed", "capstone", "your_machine"}
 #: Passes and examples with which the page on quantization trains each model on, rounded.
 _ROUNDED = {"gpt": (1, 12_800), "cnn": (4, 1_437), "mlp": (8, 7_000)}
 
@@ -125,11 +125,12 @@ def _compile_loops() -> None:
 
     from tinytorch.perf.acceleration import products
 
-    square = np.ones((32, 32), np.float32)
+    square = np.ones((48, 48), np.float32)
     products.compiled_loops(square, square)
     products.compiled_loops_by_rows(square, square)
-    products.compiled_tiles(square, square)
-    products.compiled_four_steps(square, square)
+    products.cache_tiles(square, square)
+    products.register_tiles(square, square)
+    products.packed_tiles(square, square)
 
 
 def _compile_pass(name: str) -> None:
@@ -149,6 +150,17 @@ def _compile_block() -> None:
 
     block = subject("block-128")
     _compile_ways(block.make(), our_input(block.batch()[0]))
+
+
+def _compile_training() -> None:
+    """Compile a training step of the GPT, fused, on kernels."""
+    from tinytorch.perf.engines import AdamWSettings, subject
+    from tinytorch.perf.engines.ours import training
+    from tinytorch.perf.kernels.registry import accelerated
+
+    gpt = subject("gpt-64")
+    with accelerated():
+        training("fused", gpt.make(), gpt.batch(), gpt.loss, AdamWSettings()).step()
 
 
 def _compile_ways(model: Any, inputs: Any) -> None:
@@ -265,13 +277,13 @@ def _zoo(name: str) -> str:
 
 def _compilations() -> Iterable[Step]:
     first = "kernels of the GPT"
-    yield Step(first, "compiling", partial(_compile_pass, "gpt"), {"acceleration", "benchmarking", "capstone"})
+    yield Step(first, "compiling", partial(_compile_pass, "gpt"), {"whole_model", "benchmarking", "capstone"})
     texts = {32: {"memoization", "benchmarking", "capstone"}, 8: {"memoization", "capstone"}}
     for bits, pages in texts.items():
         work = partial(_compile_decoding, bits)
         after = (first,) if bits == 32 else (first, "kernels of texts, 32 bits")
         yield Step(f"kernels of texts, {bits} bits", "compiling", work, pages, after)
-    coded = {"quantization", "compression", "acceleration", "benchmarking", "capstone"}
+    coded = {"quantization", "compression", "whole_model", "benchmarking", "capstone"}
     yield Step("kernels of 8-bit layers", "compiling", _compile_layers, coded)
     for bits in (8, 4, 2):
         pages = {"quantization", "capstone"} if bits == 8 else {"quantization"}
@@ -279,9 +291,10 @@ def _compilations() -> Iterable[Step]:
     yield Step("kernels of loops", "compiling", _compile_loops, {"acceleration"})
     yield Step("kernels of sparse weights", "compiling", _compile_sparse, {"compression", "benchmarking", "capstone"})
     for name in ("cnn", "mlp"):
-        pages = {"acceleration", "benchmarking"}
+        pages = {"whole_model", "benchmarking"}
         yield Step(f"kernels of the {name.upper()}", "compiling", partial(_compile_pass, name), pages, (first,))
-    yield Step("kernels of a block", "compiling", _compile_block, {"acceleration"}, (first,))
+    yield Step("kernels of a block", "compiling", _compile_block, {"whole_model"}, (first,))
+    yield Step("kernels of a training step", "compiling", _compile_training, {"whole_model"}, (first,))
     yield Step("kernels of calls", "compiling", _compile_calls, _OF_CEILINGS, (first, "kernels of 8-bit layers"))
 
 

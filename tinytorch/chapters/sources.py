@@ -42,10 +42,7 @@ COURSE_PROFILING_TEXT_URL: Final = (
     "tinytorch/src/14_profiling/ABOUT.md"
 )
 COURSE_QUESTIONS: Final = "TinyTorch course, module 14, Profiling, question 3"
-COURSE_QUESTIONS_URL: Final = (
-    "https://github.com/harvard-edge/cs249r_book/blob/0d076aee267cae5608d486b4e7adb04a59c91665/"
-    "tinytorch/src/14_profiling/ABOUT.md"
-)
+COURSE_QUESTIONS_URL: Final = COURSE_PROFILING_TEXT_URL
 COURSE_QUANTIZATION: Final = "TinyTorch course, module 15, Quantization"
 COURSE_QUANTIZATION_URL: Final = (
     f"{_BLOB}/8b03ee8f23f1b16d0996472b8a29a35da7ff9eca/modules/15_quantization/quantization.py"

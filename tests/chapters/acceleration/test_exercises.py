@@ -2,76 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 
-from tinytorch.chapters.acceleration.exercises import check_fused_silu, check_moved_bytes, check_next_part
+from tinytorch.chapters.acceleration.exercises import check_best_tile, check_by_rows, check_panels
 from tinytorch.core.op import Array
-from tinytorch.perf.kernels.runtime.vector_math import sigmoid
 
 
-def _moved(expression: str, n: int) -> int:
-    arrays = {"x + x": 3, "x * 2 + 1": 4, "x * x * x": 6, "x / (1 + exp(-x))": 9}
-    return 4 * n * arrays[expression]
-
-
-def test_bytes_that_are_right_pass_and_those_of_one_pass_fail() -> None:
-    assert check_moved_bytes(_moved) == "moved_bytes: passed"
-    with pytest.raises(AssertionError, match=r"x \* 2 \+ 1 of 1000 numbers moves 16000 bytes, not 8000"):
-        check_moved_bytes(lambda expression, n: 12 * n if expression == "x + x" else 8 * n)
-
-
-def _one_silu(x: Any) -> Any:
-    return x * sigmoid(x)
-
-
-_silu: Any = numba.vectorize(["float32(float32)"])(_one_silu)
-
-
-def test_one_pass_is_right_and_its_speed_is_told() -> None:
-    assert check_fused_silu(_silu).startswith("fused_silu: ")
-
-
-def _plain(x: Array) -> Array:
-    return np.asarray(x / (np.float32(1) + np.exp(-x)))
-
-
-def _widened(x: Array) -> Array:
-    return np.asarray(_silu(x).astype(np.float64))
-
-
-def _crude(x: Array) -> Array:
-    return np.asarray(_silu(x) * np.float32(1.0001))
-
-
-def _in_place(x: Array) -> Array:
-    return np.asarray(_silu(x, out=x))
+def _best(registers: int) -> tuple[int, int]:
+    fitting = [
+        (rows, vectors)
+        for rows in range(1, registers)
+        for vectors in range(1, registers)
+        if rows * vectors + vectors + 1 <= registers and rows * vectors >= 8
+    ]
+    return min(fitting, key=lambda tile: sum(tile) / (tile[0] * tile[1]))
 
 
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        (_plain, "bytes at a time"),
-        (_widened, "float32"),
-        (_crude, "errs by"),
-        (_in_place, "write to its input"),
+        (lambda registers: (8, 3), "does not fit"),
+        (lambda registers: (2, 2), "fewer than 8 sums"),
+        (lambda registers: (8, 1), "memory operations"),
     ],
 )
-def test_what_is_not_fused_or_not_right_fails(wrong: Any, why: str) -> None:
+def test_a_tile_must_fit_be_large_enough_and_be_best(wrong: Any, why: str) -> None:
+    assert check_best_tile(_best) == "best_tile: passed"
     with pytest.raises(AssertionError, match=why):
-        check_fused_silu(wrong)
+        check_best_tile(wrong)
 
 
-def test_the_next_part_is_neither_the_slowest_nor_the_best_offer() -> None:
-    def saved(seconds: Mapping[str, float], possible: Mapping[str, float]) -> str:
-        return max(possible, key=lambda name: seconds[name] * (1 - 1 / possible[name]))
+def _by_rows(a: Array, b: Array) -> Array:
+    out = np.zeros((a.shape[0], b.shape[1]), a.dtype)
+    for i in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            out[i] += a[i, k] * b[k]
+    return out
 
-    assert check_next_part(saved) == "next_part: passed"
-    with pytest.raises(AssertionError, match="times faster"):
-        check_next_part(lambda seconds, possible: max(possible, key=lambda name: possible[name]))
-    with pytest.raises(AssertionError, match=r"times faster|on offer"):
-        check_next_part(lambda seconds, possible: max(seconds, key=lambda name: seconds[name]))
+
+def test_rows_must_be_right_and_are_timed() -> None:
+    assert check_by_rows(_by_rows).startswith("by_rows: ")
+    with pytest.raises(AssertionError, match="it errs by"):
+        check_by_rows(lambda a, b: a @ b + np.float32(0.01))
+    with pytest.raises(AssertionError, match="must have shape"):
+        check_by_rows(lambda a, b: (a @ b).T)
+
+
+def _panels(b: Array, width: int) -> Array:
+    rows, columns = b.shape
+    count = -(-columns // width)
+    padded = np.zeros((rows, count * width), b.dtype)
+    padded[:, :columns] = b
+    return np.ascontiguousarray(padded.reshape(rows, count, width).swapaxes(0, 1))
+
+
+def test_panels_must_lie_in_order_and_be_filled() -> None:
+    assert check_panels(_panels) == "panels: passed"
+    with pytest.raises(AssertionError, match="follow each other in memory"):
+        check_panels(lambda b, width: _panels(b, width).swapaxes(1, 2).copy().swapaxes(1, 2))
+    with pytest.raises(AssertionError, match="panel 0 has other numbers"):
+        check_panels(lambda b, width: 2 * _panels(b, width))
+    with pytest.raises(AssertionError, match="the shape is"):
+        check_panels(lambda b, width: b)

@@ -10,19 +10,28 @@ import pytest
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import products
+from tinytorch.perf.kernels.gemm.product_tiles import ROWS, WIDTH
 
 
 def drawn(*shape: int) -> Array:
     return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
 
 
-def test_prepacked_tiles_serve_many_calls() -> None:
-    b = drawn(9, 5)
-    multiply = products.prepacked_tiles(b)
-    expected = drawn(3, 9).astype(np.float64) @ b
-    b[...] = 0
-    for _ in range(2):
-        np.testing.assert_allclose(multiply(drawn(3, 9)), expected, rtol=0, atol=1e-5)
+@pytest.mark.parametrize("function", [products.register_tiles, products.packed_tiles])
+def test_tiles_in_registers_must_be_whole(function: Any) -> None:
+    a, b = drawn(ROWS, 5), drawn(5, 2 * WIDTH)
+    np.testing.assert_allclose(function(a, b), a.astype(np.float64) @ b, rtol=0, atol=1e-5)
+    with pytest.raises(ValueError, match="must have whole tiles"):
+        function(a[1:], b)
+    with pytest.raises(ValueError, match="must have whole tiles"):
+        function(a, b[:, 1:])
+
+
+def test_matrices_are_copied_only_if_they_must_be() -> None:
+    a = drawn(4, 4)
+    assert products._matrices(a, a)[0] is a
+    a.setflags(write=False)
+    assert products._matrices(a, a)[0].flags.writeable
 
 
 @pytest.mark.parametrize("function", [products.vectorized_matmul, products.tiled_matmul, products.compiled_loops])
@@ -50,6 +59,6 @@ def test_vectorized_matmul_broadcasts_and_keeps_tensors() -> None:
 def test_any_tile_gives_the_product(tile: int) -> None:
     a, b = drawn(10, 9), drawn(9, 11)
     np.testing.assert_allclose(products.tiled_matmul(a, b, tile), a @ b, rtol=0, atol=1e-5)
-    np.testing.assert_allclose(products.compiled_tiles(a, b, tile), a @ b, rtol=0, atol=1e-5)
-    with pytest.raises(ValueError, match="tile_size must be at least 1"):
+    np.testing.assert_allclose(products.cache_tiles(a, b, tile, 2 * tile), a @ b, rtol=0, atol=1e-5)
+    with pytest.raises(ValueError, match="tile must be at least 1"):
         products.tiled_matmul(a, b, 0)

@@ -1,60 +1,48 @@
-"""The page on acceleration: one product and one expression in every way, whole models, and other engines."""
+"""The page on one product: from loops to the peak of a core, step by step, and over its width."""
 
-from tinytorch.chapters.acceleration.beside import libraries, race_engines, record_engines
-from tinytorch.chapters.acceleration.expressions import (
-    EXPRESSIONS,
-    power_cliff,
-    record_expressions,
-    record_roof,
-    study_expressions,
-)
 from tinytorch.chapters.acceleration.ladder import (
     STEPS,
-    matmul_ladder,
-    record_ladder,
-    record_second_core,
-    record_vectorization,
-    second_core,
-    vectorization_scaling,
-)
-from tinytorch.chapters.acceleration.passes import (
-    batched_gains,
     begin,
-    placed_pass,
+    matmul_ladder,
     record_answers,
-    record_compile,
-    record_first_climb,
-    record_second_climb,
-    record_techniques,
-    whole_passes,
+    record_ladder,
+    record_peak,
+    record_second_core,
+    second_core,
+    show_all,
+    show_ladder,
+    show_shapes,
+    study_ladder,
 )
-from tinytorch.chapters.acceleration.plans import record_plan, study_plan
+from tinytorch.chapters.acceleration.sentences import record_sentences, study_sentences
+from tinytorch.chapters.acceleration.widths import (
+    blas_by_width,
+    claim_tiling,
+    record_sizes,
+    record_widths,
+    show_caches,
+    study_widths,
+)
 
 __all__ = [
-    "EXPRESSIONS",
     "STEPS",
-    "batched_gains",
     "begin",
-    "libraries",
+    "blas_by_width",
+    "claim_tiling",
     "matmul_ladder",
-    "placed_pass",
-    "power_cliff",
-    "race_engines",
     "record_answers",
-    "record_compile",
-    "record_engines",
-    "record_expressions",
-    "record_first_climb",
     "record_ladder",
-    "record_plan",
-    "record_roof",
-    "record_second_climb",
+    "record_peak",
     "record_second_core",
-    "record_techniques",
-    "record_vectorization",
+    "record_sentences",
+    "record_sizes",
+    "record_widths",
     "second_core",
-    "study_expressions",
-    "study_plan",
-    "vectorization_scaling",
-    "whole_passes",
+    "show_all",
+    "show_caches",
+    "show_ladder",
+    "show_shapes",
+    "study_ladder",
+    "study_sentences",
+    "study_widths",
 ]

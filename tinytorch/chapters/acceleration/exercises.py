@@ -1,104 +1,94 @@
-"""Checks for the exercises on acceleration: each passes or fails a reader's function, and says on what it failed."""
+"""Checks for the exercises on one product: each passes or fails a reader's function, and says on what it failed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tinytorch.chapters.acceleration.expressions import passes_bytes
 from tinytorch.chapters.checking import exercise_check, judged_faster
 from tinytorch.core.op import Array
+from tinytorch.perf.acceleration.products import array_element_loops
 from tinytorch.perf.measuring import interleave
 from tinytorch.perf.measuring.comparison import compare_paired
-from tinytorch.perf.measuring.memory import MemoryProfiler
-from tinytorch.perf.measuring.model_io import MIB
-from tinytorch.perf.profiling.breakdown import amdahl
 
-#: Largest error of a fused SiLU over the largest value: a few roundings of float32.
-SILU_TOLERANCE = 1e-6
-#: Bytes that a call may have allocated beyond its output: Python objects, but no array.
-_SMALL = 16_384
-_ONE, _TWO = np.float32(1), np.float32(2)
+#: Multiply-adds that must be on their way at once, in every exercise.
+CHAINS = 8
 
-#: Expressions to predict: how many bytes their operators read and write.
-EXPRESSIONS: dict[str, Callable[[Array], Any]] = {
-    "x + x": lambda x: x + x,
-    "x * 2 + 1": lambda x: x * _TWO + _ONE,
-    "x * x * x": lambda x: x * x * x,
-    "x / (1 + exp(-x))": lambda x: x / (_ONE + np.exp(-x)),
-}
+
+def _least_operations(registers: int) -> float:
+    """Return the fewest memory operations for each multiply-add of any tile that fits."""
+    fitting = [
+        (rows + vectors) / (rows * vectors)
+        for rows in range(1, registers)
+        for vectors in range(1, registers)
+        if rows * vectors + vectors + 1 <= registers and rows * vectors >= CHAINS
+    ]
+    return min(fitting)
 
 
 @exercise_check
-def check_moved_bytes(function: Callable[[str, int], float]) -> str:
-    """Return "... passed" if ``function(expression, n)`` is what NumPy's operators read and write for n float32.
+def check_best_tile(function: Callable[[int], tuple[int, int]]) -> str:
+    """Return "... passed" if ``function(registers)`` is a tile (rows, vectors) with the fewest memory operations.
 
-    The expressions are the keys of `EXPRESSIONS`; every operator reads each array among its operands once and writes
-    its result once. The truth is counted on the operators that run.
+    Its sums, a row of B and a number of A fit the registers, and it has at least `CHAINS` sums.
 
     Raises:
-        AssertionError: with the expression, what is counted, and the answer.
+        AssertionError: with the registers, the answer, and what is wrong with it.
     """
-    for size in (1000, 4096):
-        x = np.ones(size, np.float32)
-        for name, expression in EXPRESSIONS.items():
-            truth, answer = passes_bytes(expression, x), function(name, size)
-            assert answer == truth, f"{name} of {size} numbers moves {truth} bytes, not {answer}"
-    return "moved_bytes: passed"
+    for registers in (12, 16, 24, 32, 64):
+        rows, vectors = function(registers)
+        shown = f"with {registers} registers {rows} × {vectors}"
+        needed = rows * vectors + vectors + 1
+        assert needed <= registers, f"{shown} does not fit: it needs {needed}"
+        assert rows * vectors >= CHAINS, f"{shown} has fewer than {CHAINS} sums"
+        found, least = (rows + vectors) / (rows * vectors), _least_operations(registers)
+        assert found <= least + 1e-12, f"{shown} takes {found:.3f} memory operations for each, not {least:.3f}"
+    return "best_tile: passed"
 
 
 @exercise_check
-def check_fused_silu(function: Callable[[Array], Any]) -> str:
-    """Return "... passed" if ``function(x)`` is x / (1 + e**-x) of float32 x, fused, and faster than NumPy's operators.
+def check_by_rows(function: Callable[[Array, Array], Any]) -> str:
+    """Return "... passed" if ``function(a, b)`` is their product, and faster than loops over elements.
 
-    It keeps shape and float32, errs by at most `SILU_TOLERANCE` of the largest value, leaves x alone, and never has
-    more memory than its output. Where the interval of the speedup leaves it open, the result says to run it again.
-
-    Raises:
-        AssertionError: saying which of these fails, and by how much.
-    """
-    x = np.random.default_rng(0).normal(0, 4, (1000, 1000)).astype(np.float32)
-    before, wide = x.copy(), x.astype(np.float64)
-    function(x[:1])  # so that a compilation at the first call is not counted as the call's memory
-    found = function(x)
-    assert isinstance(found, np.ndarray), f"it must return an array, not {type(found).__name__}"
-    assert found.dtype == np.float32, f"it must keep float32, but returns {found.dtype}"
-    assert found.shape == x.shape, f"it must keep the shape {x.shape}, but returns {found.shape}"
-    assert np.array_equal(x, before), "it must not write to its input"
-    exact = wide / (1 + np.exp(-wide))
-    error = float(np.abs(found - exact).max() / np.abs(exact).max())
-    assert error <= SILU_TOLERANCE, f"it errs by {error:.2g} of the largest value, not {SILU_TOLERANCE:g} at most"
-    peak = round(MemoryProfiler().profile(function, (x,), calls=1)["needed_mb"] * MIB)
-    assert peak <= found.nbytes + _SMALL, f"it has {peak} bytes at a time, but its output takes {found.nbytes}"
-    functions = {"NumPy's operators": lambda: x / (_ONE + np.exp(-x)), "yours": lambda: function(x)}
-    times = interleave(functions, repeats=20, at_most_seconds=2.0, warmup_seconds=0.1)
-    return judged_faster("fused_silu", compare_paired(times["NumPy's operators"], times["yours"]))
-
-
-@exercise_check
-def check_next_part(function: Callable[[Mapping[str, float], Mapping[str, float]], str]) -> str:
-    """Return "... passed" if ``function(seconds, possible)`` names the part whose replacement helps the whole most.
-
-    ``seconds`` holds the time of each part, ``possible`` the speedup that is on offer for some of them.
+    Where the interval of the speedup leaves it open, the result says to run it again.
 
     Raises:
-        AssertionError: with the times, the offers, the answer, and what it and the best would give.
+        AssertionError: with the shapes and the largest error.
     """
     draw = np.random.default_rng(0)
-    for _ in range(50):
-        seconds = {name: float(draw.exponential()) for name in ("linear", "attention", "gelu", "norm", "between ops")}
-        possible = {name: float(draw.uniform(1.05, 20)) for name in draw.permutation(list(seconds))[:3]}
-        whole = sum(seconds.values())
-        gain = {name: amdahl(seconds[name] / whole, speedup) for name, speedup in possible.items()}
-        best, answer = max(gain, key=lambda name: gain[name]), function(dict(seconds), dict(possible))
-        shown = f"of {_rounded(seconds)} with offers {_rounded(possible)}"
-        assert answer in gain, f"{shown} it must name a part that is on offer, not {answer!r}"
-        wrong = f"{shown} {answer} makes the whole {gain[answer]:.2f} times faster, {best} {gain[best]:.2f} times"
-        assert answer == best, wrong
-    return "next_part: passed"
+    for rows, inner, columns in ((1, 1, 1), (5, 7, 3), (24, 16, 40)):
+        a = draw.standard_normal((rows, inner), dtype=np.float32)
+        b = draw.standard_normal((inner, columns), dtype=np.float32)
+        found = np.asarray(function(a, b))
+        assert found.shape == (rows, columns), f"the product must have shape {(rows, columns)}, not {found.shape}"
+        error = float(np.abs(found - a.astype(np.float64) @ b).max())
+        assert error <= 1e-4, f"of {a.shape} and {b.shape} it errs by {error:.2g}"
+    functions = {"elements": lambda: array_element_loops(a, b), "yours": lambda: function(a, b)}
+    times = interleave(functions, repeats=20, at_most_seconds=1.0, warmup_seconds=0.05)
+    return judged_faster("by_rows", compare_paired(times["elements"], times["yours"]))
 
 
-def _rounded(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(value, 2) for name, value in values.items()}
+@exercise_check
+def check_panels(function: Callable[[Array, int], Any]) -> str:
+    """Return "... passed" if ``function(b, width)`` lays ``b`` out in panels of ``width`` columns.
+
+    The result has the shape (panels, rows, width), lies in one piece of memory, and is zero beyond the last column.
+
+    Raises:
+        AssertionError: saying which of these fails.
+    """
+    for rows, columns, width in ((4, 6, 3), (5, 7, 3), (3, 2, 8), (96, 100, 48)):
+        b = np.arange(1, rows * columns + 1, dtype=np.float32).reshape(rows, columns)
+        found = np.asarray(function(b, width))
+        panels = -(-columns // width)
+        shown = f"{columns} columns in panels of {width}"
+        assert found.shape == (panels, rows, width), f"{shown}: the shape is {found.shape}"
+        assert found.flags.c_contiguous, f"{shown}: rows of a panel must follow each other in memory"
+        filled = np.zeros((rows, panels * width), np.float32)
+        filled[:, :columns] = b
+        for panel in range(panels):
+            expected = filled[:, panel * width : (panel + 1) * width]
+            assert np.array_equal(found[panel], expected), f"{shown}: panel {panel} has other numbers"
+    return "panels: passed"

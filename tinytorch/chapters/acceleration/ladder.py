@@ -1,111 +1,100 @@
-"""Ladder of matrix products, from loops in Python to BLAS and a second core, and what vectorization gains by size."""
+"""Ladder of matrix products, from loops in Python to BLAS and a second core, and the chart of it that grows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from tinytorch.chapters import sources
+from tinytorch.core.op import Array
 from tinytorch.perf.acceleration import products
 from tinytorch.perf.acceleration.techniques import with_threads
-from tinytorch.perf.host.blas import limited_blas_threads
-from tinytorch.perf.kernels.gemm.product_tiles import ROWS, VECTORS
+from tinytorch.perf.host.blas import limited_blas_threads, numpy_blas
+from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS
+from tinytorch.perf.kernels.runtime.vectors import cpu_features
 from tinytorch.perf.machine import Ceilings, ceilings, identity
-from tinytorch.perf.measuring import Measurement, blas_threads, interleave, quotient, ratio
+from tinytorch.perf.measuring import Measurement, blas_threads, interleave, limit_blas_threads, measure, quotient, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
-from tinytorch.report import Column, Page, bars, color, line, subplots, verdict_between_all
+from tinytorch.report import Column, Page, bars, color, subplots
 
-Kind = Literal["teaching", "real"]
 LADDER = (
     Column("step", "Way"),
-    Column("kind", "For"),
     Column("width", "Width", "1"),
+    Column("rows", "Rows", "1"),
     Column("seconds", "Time"),
     Column("rate", "Rate"),
     Column("share", "Of the peak"),
+)
+SHAPES = (
+    Column("shape", "Rows × vectors"),
+    Column("sums", "Sums", "1"),
+    Column("registers", "Registers", "1"),
+    Column("operations", "Memory operations each", "1"),
+    Column("fits", "Fits"),
 )
 ONE_CORE = "the process that built this page could use one core only"
 FREE_BLAS = "NumPy's BLAS chooses the number of its threads by itself here"
 #: Width of the product that a second core is given.
 _WIDE = 2048
+#: Tiles that the page weighs, rows by vectors, beside the one that is used.
+_SHAPES = ((1, 1), (2, 2), (4, 3), (6, 2), (6, 4), (8, 3), (8, 4))
 
 
 @dataclass(frozen=True)
 class Step:
-    """One way to multiply: what it is called, its function, and up to which width it is worth a reader's time.
+    """One way to multiply: what it is called, its function, and how much of a product is worth a reader's time.
 
-    ``kind`` is "teaching" for a way that nobody should use, "real" for one that people do.
+    ``widest`` is the width that it is tried with at most, None for any; ``rows`` are those of the result, None for all.
     """
 
     name: str
     function: Callable[[Any, Any], Any]
-    kind: Kind
-    widest: int
-
-    @property
-    def reason(self) -> str:
-        """Why it is as fast as it is: the function's own words."""
-        return " ".join((self.function.__doc__ or "").split())
+    widest: int | None = None
+    rows: int | None = None
 
 
-#: In the order of the page. The slow ones are measured at sizes that take them about a second at most.
+_ELEMENTS, _LISTS = "Python, array elements", "Python, lists"
+_INNER, _ROWS = "compiled, i j k", "compiled, i k j"
+_REGISTERS, _PACKED, _BLAS = "tile in registers", "packed tile", "BLAS"
+#: In the order of the page. Each row of a product needs all of the second matrix, so that a loop's rate does not depend
+#: on how many are computed; a packed panel must serve many.
 STEPS = (
-    Step("elements of arrays, Python", products.array_element_loops, "teaching", 64),
-    Step("lists, Python, i j k", products.python_loops, "teaching", 128),
-    Step("lists, Python, i k j", products.python_loops_by_rows, "teaching", 128),
-    Step("a dot product an element", products.dot_products, "teaching", 256),
-    Step("compiled loops, i j k", products.compiled_loops, "teaching", 512),
-    Step("einsum, default", products.einsum_loops, "teaching", 1024),
-    Step("compiled loops, i k j", products.compiled_loops_by_rows, "teaching", 1024),
-    Step("compiled loops in tiles", products.compiled_tiles, "teaching", 1024),
-    Step("compiled, four steps at once", products.compiled_four_steps, "teaching", 1024),
-    Step("a product a row, BLAS", products.row_products, "teaching", 1024),
-    Step("tiles of BLAS", products.tiled_matmul, "teaching", 2048),
-    Step("tiles in registers", products.register_tiles, "real", 2048),
-    Step("tiles in registers, packed", products.packed_tiles, "real", 2048),
-    Step("einsum, optimize=True", products.einsum_blas, "real", 2048),
-    Step("BLAS", products.blas, "real", 2048),
+    Step(_ELEMENTS, products.array_element_loops, 48),
+    Step(_LISTS, products.python_loops, 96),
+    Step(_INNER, products.compiled_loops, rows=2),
+    Step(_ROWS, products.compiled_loops_by_rows, rows=24),
+    Step(_REGISTERS, products.register_tiles, rows=192),
+    Step(_PACKED, products.packed_tiles, rows=192),
+    Step(_BLAS, products.blas, rows=192),
 )
-
-_ELEMENTS, _LISTS, _LISTS_BY_ROWS = "elements of arrays, Python", "lists, Python, i j k", "lists, Python, i k j"
-_LOOPS, _TILED_LOOPS = "compiled loops, i k j", "compiled loops in tiles"
-_BLAS, _TILED_BLAS = "BLAS", "tiles of BLAS"
-_REGISTERS, _PACKED = "tiles in registers", "tiles in registers, packed"
-#: Steps whose rates the text tells, by what their keys end in.
-_TOLD = {
-    "elements": _ELEMENTS,
-    "lists": _LISTS,
-    "einsum": "einsum, default",
-    "four": "compiled, four steps at once",
-    "rows": "a product a row, BLAS",
-    "registers": _REGISTERS,
-    "packed": _PACKED,
-    "einsum-blas": "einsum, optimize=True",
-    "blas": _BLAS,
-}
+#: How many sums show the wait for an addition by itself, and how many products each adds up.
+SUMS = (8, 4096)
+#: Steps whose rates and whose shares of the peak the text tells, by what their keys end in.
+_RATES = {"elements": _ELEMENTS, "lists": _LISTS, "ikj": _ROWS, "registers": _REGISTERS}
+_SHARES = {"inner": _INNER, "ikj": _ROWS, "registers": _REGISTERS, "packed": _PACKED, "blas": _BLAS}
 
 
 @dataclass(frozen=True)
 class Rung:
-    """A step that was measured: ``seconds`` of a product of float32 matrices ``width`` wide, on ``threads`` threads.
+    """A step that was measured: ``seconds`` of ``rows`` rows of a product of float32 matrices ``width`` wide.
 
-    ``peak`` is the FP32 ceiling of as many threads, which was measured too.
+    ``threads`` are those of BLAS, ``peak`` is the FP32 ceiling of as many, which was measured too.
     """
 
     step: Step
     width: int
+    rows: int
     threads: int
     seconds: Measurement
     peak: Measurement
 
     @property
     def flops(self) -> int:
-        """Floating-point operations: 2 width³."""
-        return 2 * self.width**3
+        """Floating-point operations: 2 rows width²."""
+        return 2 * self.rows * self.width**2
 
     @property
     def rate(self) -> Measurement:
@@ -116,6 +105,25 @@ class Rung:
     def of_peak(self) -> Measurement:
         """Share of the peak that the rate reaches, 0 to 1."""
         return quotient(self.rate, self.peak, f"share of the peak, {self.step.name}", "%")
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """What the page measures of one product.
+
+    Attributes:
+        rungs: all of `STEPS`.
+        sums: seconds of `SUMS` in the order i, j, k, whose operands lie in the first cache.
+    """
+
+    rungs: tuple[Rung, ...]
+    sums: Measurement
+
+
+def begin() -> tuple[Page, Ceilings]:
+    """Return the page, and the ceilings of one thread, to which BLAS is held."""
+    limit_blas_threads(1)
+    return Page("acceleration"), ceilings(threads=1)
 
 
 def square_matrices(width: int, seed: int = 0) -> tuple[Any, Any]:
@@ -131,7 +139,7 @@ def square_matrices(width: int, seed: int = 0) -> tuple[Any, Any]:
 
 
 def matmul_ladder(
-    width: int = 512,
+    width: int = 480,
     *,
     threads: int = 1,
     steps: Sequence[Step] = STEPS,
@@ -144,36 +152,44 @@ def matmul_ladder(
     Steps of one width are sampled in turns. Each is checked against float64 before it is timed.
 
     Args:
-        width: rows and columns of both matrices.
-        threads: of BLAS and of the packed product; the other steps know only one.
+        width: rows and columns of both matrices; a multiple of 48 has whole tiles.
+        threads: of BLAS; the other steps know only one.
         steps: which.
         made: the ceilings that rates are held against; by default those of this machine.
         repeats: samples of each; at_most_seconds: for the samples of one width.
 
     Raises:
-        ValueError: if ``width`` is below 1.
+        ValueError: if ``width`` is below 1, or has no whole tiles and a step needs them.
         ArithmeticError: if a step's result is wrong.
     """
     made = made or ceilings(threads)
     by_width: dict[int, list[Step]] = {}
     for step in steps:
-        by_width.setdefault(min(width, step.widest), []).append(step)
+        by_width.setdefault(min(width, step.widest or width), []).append(step)
     rungs: dict[str, Rung] = {}
     with blas_threads(threads):
         for each, group in sorted(by_width.items()):
+            a, b = square_matrices(min(each, 96))
             for step in group:
-                _check_result(step, *square_matrices(each))
+                _check_result(step, a, b)
             fresh = partial(_runs, group, each)
-            times = interleave(fresh, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=0.3)
+            times = interleave(fresh, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=0.1)
             for step in group:
-                rungs[step.name] = Rung(step, each, threads, times[step.name], made.fp32_peak)
+                rows = min(each, step.rows or each)
+                rungs[step.name] = Rung(step, each, rows, threads, times[step.name], made.fp32_peak)
     return [rungs[step.name] for step in steps]
 
 
 def _runs(steps: Sequence[Step], width: int) -> dict[str, Callable[[], Any]]:
     """Return the product by each step, of matrices that lie elsewhere each time."""
-    a, b = square_matrices(width)
-    return {step.name: partial(step.function, a, b) for step in steps}
+    a, b = drawn(width, width), drawn(width, width)
+    return {step.name: partial(step.function, a[: step.rows], b) for step in steps}
+
+
+def drawn(rows: int, columns: int) -> Array:
+    """Return standard normal numbers, of which a large matrix repeats the first million: to draw them takes longer."""
+    few = np.random.default_rng(0).standard_normal(min(rows * columns, 1 << 20), dtype=np.float32)
+    return np.resize(few, (rows, columns))
 
 
 def _check_result(step: Step, a: Any, b: Any) -> None:
@@ -185,33 +201,28 @@ def _check_result(step: Step, a: Any, b: Any) -> None:
         raise ArithmeticError(f"{step.name} is wrong by up to {error.max():.3g}")
 
 
-def vectorization_scaling(
-    sizes: Sequence[int] = (4, 16, 64, 256, 1024, 16384, 262144), repeats: int = 20
-) -> dict[int, dict[str, Measurement]]:
-    """Return, for each number of elements, the time of ``x * y + z`` as a Python loop over lists and as NumPy has it.
-
-    The keys of each are "loop" and "vectorized", in seconds, sampled in turns; `timing.ratio` of them is the speedup.
-    A call of NumPy costs the same for one element as for a hundred, so that below some size the loop wins.
-
-    Raises:
-        ValueError: if a size is below 1.
-    """
-    found: dict[int, dict[str, Measurement]] = {}
-    for size in sizes:
-        if size < 1:
-            raise ValueError(f"sizes must be at least 1, not {size}")
-        found[size] = interleave(partial(_loop_and_vectorized, size), repeats=repeats, at_most_seconds=3.0)
-    return found
+def study_ladder(made: Ceilings) -> Ladder:
+    """Return all steps, with a second matrix that no cache holds, and long sums of numbers in the nearest one."""
+    rungs = matmul_ladder(width_beyond(made), made=made, repeats=15, at_most_seconds=3.0)
+    count, length = SUMS
+    run = partial(products.compiled_loops, drawn(count, length), drawn(length, 1))
+    return Ladder(tuple(rungs), measure(run, "long sums", repeats=15, at_most_seconds=0.5, warmup_seconds=0.05))
 
 
-def _loop_and_vectorized(size: int) -> dict[str, Callable[[], Any]]:
-    """Return ``x * y + z`` in both ways, of numbers that lie elsewhere each time."""
-    arrays = np.random.default_rng(size).standard_normal((3, size), dtype=np.float32)
-    lists = arrays.tolist()
-    return {
-        "loop": lambda: [x * y + z for x, y, z in zip(*lists, strict=True)],
-        "vectorized": lambda: arrays[0] * arrays[1] + arrays[2],
-    }
+def width_beyond(machine: Ceilings) -> int:
+    """Return the first multiple of 960 at which a matrix takes half more than the last cache, 7,680 at the most."""
+    last = max(level.capacity or 0 for level in machine.levels)
+    return next((width for width in range(960, 7680, 960) if 4 * width**2 >= 1.5 * last), 7680)
+
+
+def vector_registers() -> int:
+    """Return how many vectors of `LANES` floats the registers of this CPU hold; on NEON a vector takes two."""
+    return 32 if "avx512f" in cpu_features() else 16
+
+
+def memory_operations(rows: int, vectors: int) -> float:
+    """Return loads and stores for each multiply-add of vectors in a tile: in one step it loads a row and a column."""
+    return (rows + vectors) / (rows * vectors)
 
 
 @dataclass(frozen=True)
@@ -231,140 +242,171 @@ def second_core() -> TwoCores | str:
         return FREE_BLAS
     a, b = square_matrices(_WIDE)
     runs = {str(count): with_threads(lambda: np.matmul(a, b), count) for count in (1, 2)}
-    times = interleave(runs, repeats=9, at_most_seconds=3, warmup_seconds=0.3)
+    times = interleave(runs, repeats=9, at_most_seconds=2, warmup_seconds=0.2)
     return TwoCores(times["1"], times["2"], ceilings(2).fp32_peak)
 
 
-def record_ladder(page: Page, ladder: Sequence[Rung], orders: Sequence[Rung], machine: Ceilings) -> None:
-    """Show every way to multiply, its rate and its share of the peak, what each step gains, and the claim on tiles.
+def record_peak(page: Page, machine: Ceilings) -> None:
+    """Record what the peak is made of: the clock, the numbers of a vector, and the multiply-adds of a cycle."""
+    page.number("peak", machine.fp32_peak)
+    page.number("clock", machine.clock)
+    page.number(
+        "vector-lanes", LANES, unit="numbers", what="float32 of a vector, by which the kernels of this CPU compute"
+    )
+    each = machine.fp32_peak.scaled(1 / (2 * LANES), "1/s", "multiply-adds of vectors a second, at the peak")
+    page.number(
+        "vector-rate", quotient(each, machine.clock, "multiply-adds of vectors in a cycle, at the peak", "instructions")
+    )
+
+
+def record_ladder(page: Page, ladder: Ladder, machine: Ceilings) -> None:
+    """Record the rate of every way to multiply, its share of the peak, and what each step gains.
 
     Args:
         page: where to.
-        ladder: all of `STEPS`.
-        orders: compiled loops in the orders i, j, k and i, k, j, both 512 wide.
+        ladder: what `study_ladder` found.
         machine: ceilings of one thread.
     """
+    rungs = {rung.step.name: rung for rung in ladder.rungs}
+    for key, name in _RATES.items():
+        page.number(f"rate-{key}", rungs[name].rate)
+    for key, name in _SHARES.items():
+        page.number(f"peak-{key}", rungs[name].of_peak)
+    what = "rate of BLAS over that of loops over elements of arrays"
+    page.number("loops-to-blas", quotient(rungs[_BLAS].rate, rungs[_ELEMENTS].rate, what))
+    what = "rate of the same loops, compiled, over that in Python"
+    page.number("compiled-gain", quotient(rungs[_INNER].rate, rungs[_ELEMENTS].rate, what))
+    steps = ladder.sums.per(SUMS[0] * SUMS[1], "1/s")
+    page.number("near-cycles", quotient(machine.clock, steps, "a step of a long sum in the first cache", "cycles"))
+    steps, what = (
+        rungs[_INNER].rate.scaled(0.5, "1/s"),
+        "a step in the order i, j, k, second matrix in memory",
+    )
+    page.number("inner-cycles", quotient(machine.clock, steps, what, "cycles"))
+    page.number("order-gain", _gain(rungs, _INNER, _ROWS))
+    page.number("register-gain", _gain(rungs, _ROWS, _REGISTERS))
+    page.number("pack-gain", _gain(rungs, _REGISTERS, _PACKED))
+    page.compare("blas-gain", compare_paired(rungs[_PACKED].seconds, rungs[_BLAS].seconds))
+    page.word("our-blas", numpy_blas().label(), because="the library that NumPy loaded says so")
+    page.number("tile-rows", ROWS, unit="rows", what="rows of the tile that the registers of this CPU hold")
+    page.number("tile-vectors", VECTORS, unit="vectors", what="vectors of a row of that tile")
+    page.number("tile-sums", ROWS * VECTORS, unit="sums", what="vectors of that tile")
+    page.number("tile-loads", ROWS + VECTORS, unit="loads", what="loads of a step of that tile")
+    page.number("registers", vector_registers(), unit="vectors", what="vectors that the registers of this CPU hold")
+    what = "memory operations for each multiply-add of that tile"
+    page.number("tile-operations", memory_operations(ROWS, VECTORS), unit="operations", what=what)
+    width = rungs[_ROWS].width
+    page.number("width", width, unit="numbers", what="width of the second matrix, which no cache holds")
+    page.number("width-bytes", 4 * width**2, unit="B", what="bytes of that matrix")
+    memory, of = machine.levels[-1].read, "bandwidth of memory, at"
+    page.number("memory-read", memory)
+    what = f"{of} two operations for each number of four bytes"
+    page.number("ikj-bound", memory.scaled(0.5, "FLOP/s", what), modelled=True)
+    what = f"{of} two operations for each number of four bytes and each row of the tile"
+    page.number("register-bound", memory.scaled(0.5 * ROWS, "FLOP/s", what), modelled=True)
+
+
+def _gain(rungs: Mapping[str, Rung], before: str, after: str) -> Measurement:
+    """Return how many times the rate of one step another has at the same width; both were sampled in turns."""
+    one, other = rungs[before], rungs[after]
+    name = f"rate of {after} over {before}, {one.width} wide"
+    return ratio(one.seconds, other.seconds).scaled(other.rows / one.rows, "", name)
+
+
+def show_ladder(page: Page, ladder: Ladder, upto: int) -> None:
+    """Draw the chart as far as its first ``upto`` bars, the last of them in another colour, and the peak."""
+    rungs = ladder.rungs[:upto]
+    figure, ax = subplots(height=1.3 + 0.3 * len(rungs))
+    looks = [*["baseline"] * (len(rungs) - 1), "compiled"]
+    bars(ax, [rung.step.name for rung in rungs], [rung.rate for rung in rungs], quantity="rate", variants=looks)
+    scale = 1e9 if max(rung.rate.median for rung in rungs) >= 1e9 else 1e6
+    peak = ladder.rungs[0].peak.median / scale
+    ax.axvline(peak, color=color("reference"), linestyle=":")
+    ax.set_xscale("log")
+    ax.set_xlim(1e6 / scale, 2 * peak)
+    added = rungs[-1].step.name
+    page.figure(
+        f"ladder-{upto}",
+        figure,
+        caption=f"The rate of one core by each way so far, the last of which is “{added}”, on a logarithmic axis: a "
+        "step to the right is a factor. The dotted line is the peak.",
+        alt=f"Horizontal bars on a logarithmic axis: the rate of each way to multiply so far, the last one {added}, "
+        "and a dotted line at the peak.",
+    )
+
+
+def show_all(page: Page, ladder: Ladder) -> None:
+    """Show every way with its time, its rate and its share of the peak."""
     page.table(
         "ladder",
         [
             {
                 "step": rung.step.name,
-                "kind": {"teaching": "to learn", "real": "to use"}[rung.step.kind],
                 "width": rung.width,
+                "rows": rung.rows,
                 "seconds": rung.seconds,
                 "rate": rung.rate,
                 "share": rung.of_peak,
             }
-            for rung in ladder
+            for rung in ladder.rungs
         ],
         LADDER,
-        caption="One product of two float32 matrices on one thread, from loops in Python to the machine's peak. The "
-        "slow ways have narrower matrices; rates can be compared.",
-    )
-    rungs = {rung.step.name: rung for rung in ladder}
-    for key, name in _TOLD.items():
-        page.number(f"rate-{key}", rungs[name].rate)
-    page.number("peak-packed", rungs[_PACKED].of_peak)
-    page.number("peak-blas", rungs[_BLAS].of_peak)
-    page.number("peak", machine.fp32_peak)
-    blas, what = rungs[_BLAS].rate, "rate of BLAS over that of loops over"
-    page.number("left", quotient(machine.fp32_peak, blas, "peak over the rate of BLAS"))
-    page.number("loops-to-blas", quotient(blas, rungs[_ELEMENTS].rate, f"{what} elements of arrays"))
-    page.number("lists-to-blas", quotient(blas, rungs[_LISTS].rate, f"{what} lists"))
-    order = "time in the order i, j, k over that in the order i, k, j, 512 wide"
-    page.number("order-gain", ratio(orders[0].seconds, orders[1].seconds, order))
-    page.number("python-order-gain", _gain(rungs, _LISTS, _LISTS_BY_ROWS))
-    page.number("tile-gain", _gain(rungs, _LOOPS, _TILED_LOOPS))
-    page.number("blas-tile-gain", _gain(rungs, _BLAS, _TILED_BLAS))
-    page.number("register-gain", _gain(rungs, _LOOPS, _REGISTERS))
-    page.number("pack-gain", _gain(rungs, _REGISTERS, _PACKED))
-    page.number("tile-rows", ROWS, unit="rows", what="rows of the tile that the registers of this CPU hold")
-    page.number("tile-vectors", VECTORS, unit="vectors", what="vectors of a row of that tile")
-    operations = (ROWS + VECTORS) / (ROWS * VECTORS)
-    what = "memory operations for each multiply-add of that tile"
-    page.number("tile-operations", operations, unit="operations", what=what)
-    page.compare("blas-gain", compare_paired(rungs[_PACKED].seconds, rungs[_BLAS].seconds))
-    figure, ax = subplots(height=4.3)
-    looks = ["baseline" if rung.step.kind == "teaching" else "compiled" for rung in ladder]
-    bars(ax, [*rungs], [rung.rate for rung in ladder], quantity="rate", variants=looks)
-    ax.set_xscale("log")
-    ax.axvline(machine.fp32_peak.median / 1e9, color=color("reference"), linestyle=":")
-    page.figure(
-        "ladder-rates",
-        figure,
-        caption="The rate of each way, on a logarithmic axis; the dotted line is the machine's peak. Grey ways are "
-        "there to learn from.",
-        alt="Horizontal bars on a logarithmic axis: the rate of each way to multiply, from loops in Python to BLAS, "
-        "with a dotted line at the peak.",
-    )
-    _claim_tiling(page, rungs)
-
-
-def _claim_tiling(page: Page, rungs: Mapping[str, Rung]) -> None:
-    gains = (_gain(rungs, _LOOPS, _TILED_LOOPS), _gain(rungs, _BLAS, _TILED_BLAS))
-    page.claim(
-        "tiling",
-        statement="Breaking a matrix product into tiles that fit the cache makes it faster.",
-        source=f"{sources.COURSE_ACCELERATION}, whose tiled_matmul is said to be more cache-friendly for large "
-        "matrices",
-        source_url=sources.COURSE_ACCELERATION_URL,
-        verdict=verdict_between_all(gains, low=1.0, strict=True),
-        evidence="At 1,024 wide, compiled loops in tiles ran {tile-gain} as fast as without, and BLAS called tile by "
-        "tile {blas-tile-gain} as fast as called once. Tiles in registers ran {register-gain} as fast as plain loops. "
-        "The test asks for a gain in both of the first two.",
+        caption="One product of float32 matrices on one thread; the width is that of the square second matrix. Python "
+        "has narrow ones, and the slower of the others compute fewer rows; rates can be compared.",
     )
 
 
-def _gain(rungs: Mapping[str, Rung], before: str, after: str) -> Measurement:
-    return ratio(rungs[before].seconds, rungs[after].seconds, f"{before} over {after}, in time")
+def show_shapes(page: Page) -> None:
+    """Show what tiles of some shapes ask of registers and of memory, the one of this CPU among them."""
+    held = vector_registers()
+    rows: list[dict[str, Any]] = []
+    for shape in sorted({*_SHAPES, (ROWS, VECTORS)}):
+        needed = shape[0] * shape[1] + shape[1] + 1
+        fits = "yes" if needed <= held else "no"
+        rows.append(
+            {
+                "shape": f"{shape[0]} × {shape[1]}",
+                "sums": shape[0] * shape[1],
+                "registers": needed,
+                "operations": memory_operations(*shape),
+                "fits": f"{fits}, used here" if shape == (ROWS, VECTORS) else fits,
+            }
+        )
+    page.table(
+        "shapes",
+        rows,
+        SHAPES,
+        caption="Tiles of some shapes: the sums that they hold, the registers with a row of B and a number of A beside "
+        "them, the memory operations for each multiply-add, and whether the registers of this CPU are enough.",
+    )
 
 
 def record_second_core(page: Page, found: TwoCores | str, machine: Ceilings) -> None:
-    """Record what a second core brings to a product, beside what it brings to the peak; or why nothing is said."""
+    """Record what BLAS reaches with a second core, or why nothing is said of it."""
+    keys = ("two-blas", "two-gain", "two-peak-gain")
     if isinstance(found, str):
-        page.absent("two-blas", "two-blas-peak", "two-gain", "two-peak-gain", reason=found)
-        because = "a second core is measured where there are two and BLAS can be held to them"
-        page.word("one-only", found, because=because)
+        page.absent(*keys, reason=found)
+        page.word("one-only", found, because="so it is known before anything is measured")
         return
-    rate = found.two.per(2 * _WIDE**3, "FLOP/s", "rate of BLAS on two threads, 2,048 wide")
+    rate = found.two.per(2 * _WIDE**3, "FLOP/s", "rate of BLAS on two threads, 2048 wide")
     page.number("two-blas", rate)
-    page.number("two-blas-peak", quotient(rate, found.peak, "share of the peak of two threads, BLAS", "%"))
-    page.number("two-gain", ratio(found.one, found.two, "time of BLAS on one thread over two, 2,048 wide"))
-    page.number("two-peak-gain", quotient(found.peak, machine.fp32_peak, "peak of two threads over that of one"))
+    page.number("two-gain", ratio(found.one, found.two, "time of BLAS with one thread over two, 2048 wide"))
+    page.number("two-peak-gain", quotient(found.peak, machine.fp32_peak, "peak of two threads over one"))
 
 
-def record_vectorization(page: Page, times: Mapping[int, Mapping[str, Measurement]]) -> None:
-    """Show how many times faster NumPy is than a loop by the number of elements, and the claim on it.
+def record_answers(page: Page, ladder: Ladder, machine: Ceilings) -> None:
+    """Record the answers to the questions at the end.
 
     Args:
-        page: where to; it knows BLAS over lists by then.
-        times: what `vectorization_scaling` returned; 4, 64, 16,384 and 262,144 are among the numbers of elements.
+        page: where to.
+        ladder: whose first step is loops over elements.
+        machine: ceilings of one thread.
     """
-    compared = {size: compare_paired(each["loop"], each["vectorized"]) for size, each in times.items()}
-    faster = {size: each.ratio for size, each in compared.items()}
-    figure, ax = subplots(height=2.8)
-    line(ax, list(faster), list(faster.values()), quantity="speedup", variant="numpy", label="x * y + z")
-    ax.axhline(1, color=color("baseline"), linestyle=":", linewidth=1)
-    ax.set_xscale("log", base=4)
-    ax.set_yscale("log")
-    ax.set_xlabel("numbers (unitless)")
-    page.figure(
-        "vectorization-sizes",
-        figure,
-        caption="How many times faster NumPy computes x * y + z than a loop over Python's lists, by the number of "
-        "elements. Below the dotted line the loop wins.",
-        alt="Speedup of NumPy over a Python loop by the number of elements, on logarithmic axes, with a dotted line "
-        "at one.",
-    )
-    for size, each in compared.items():
-        page.compare(f"vectorized-{size}", each)
-    page.claim(
-        "vectorization",
-        statement="Vectorization makes code 2 to 5 times faster.",
-        source=sources.COURSE_ACCELERATION,
-        source_url=sources.COURSE_ACCELERATION_URL,
-        verdict=verdict_between_all(faster.values(), low=2.0, high=5.0),
-        evidence="Against a loop over lists NumPy's x * y + z ran {vectorized-4} as fast with 4 numbers and "
-        "{vectorized-64} with 64. With 16,384 it ran {vectorized-16384}: no one number describes it. "
-        "For products of matrices it was {lists-to-blas}.",
-    )
+    flops = 2 * 1024**3
+    page.number("q-least", machine.fp32_peak.per(flops, "s", "operations over the peak"), modelled=True)
+    what = "operations over the rate of loops over elements"
+    page.number("q-loops", ladder.rungs[0].rate.per(flops, "s", what), modelled=True)
+    per = "memory operations for each multiply-add of a tile of 4 × 3 vectors"
+    page.number("q-tile", memory_operations(4, 3), unit="operations", what=per)
+    page.number("q-rows", 1, unit="times", what="multiply-adds for each weight of a product with one row")
+    page.number("q-copy", 960, unit="multiply-adds", what="rows that a packed number meets, 960 wide")

@@ -46,8 +46,8 @@ class Step:
 #: Every step on one core. Steps that cannot be taken yet are offered later.
 STEPS = (
     Step("key-value cache", "cache", "float32", "memoization"),
-    Step("compiled kernels", "kernels", True, "acceleration"),
-    Step("fused layers", "fusion", "layers", "acceleration"),
+    Step("compiled kernels", "kernels", True, "whole_model"),
+    Step("fused layers", "fusion", "layers", "whole_model"),
     Step("one op a token", "fusion", "token", "memoization"),
     Step("8-bit weights", "weights", "8-bit weights", "quantization"),
     Step("8-bit layers", "weights", "8-bit layers", "quantization"),

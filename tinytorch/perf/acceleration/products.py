@@ -34,11 +34,11 @@ def _checked(a: tuple[int, ...], b: tuple[int, ...]) -> None:
 
 
 def _matrices(a: Any, b: Any) -> tuple[Array, Array]:
-    """Return both as C-ordered float32 matrices."""
+    """Return both as C-ordered float32 matrices, copied only if they are none."""
     _checked(np.shape(a), np.shape(b))
     if np.ndim(a) != 2 or np.ndim(b) != 2:
         raise ValueError(f"a and b must be matrices here, but their shapes are {np.shape(a)} and {np.shape(b)}")
-    return np.array(a, np.float32, order="C"), np.array(b, np.float32, order="C")
+    return np.require(a, np.float32, ["C", "W"]), np.require(b, np.float32, ["C", "W"])
 
 
 def python_loops(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
@@ -55,28 +55,13 @@ def python_loops(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     return np.array(out, np.float32)
 
 
-def python_loops_by_rows(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """The same loops in the order i, k, j: an interpreter's cost is not memory, so the order matters little."""
-    left, right = (np.asarray(x).tolist() for x in (a, b))
-    _checked(np.shape(left), np.shape(right))
-    out = [[0.0] * len(right[0]) for _ in left]
-    for i in range(len(left)):
-        line = out[i]
-        for k in range(len(right)):
-            factor, row = left[i][k], right[k]
-            for j in range(len(row)):
-                line[j] += factor * row[j]
-    return np.array(out, np.float32)
-
-
 def array_element_loops(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """Three loops that take elements of NumPy arrays: slower than lists, as each element becomes an object first."""
+    """The loops of `kernels.loop_orders.rows_columns_inner`, run by the interpreter: each element becomes an object."""
+    from tinytorch.perf.kernels.gemm import loop_orders
+
     left, right = _matrices(a, b)
-    out = np.zeros((left.shape[0], right.shape[1]), np.float32)
-    for i in range(left.shape[0]):
-        for j in range(right.shape[1]):
-            for k in range(left.shape[1]):
-                out[i, j] += left[i, k] * right[k, j]
+    out = np.empty((left.shape[0], right.shape[1]), np.float32)
+    loop_orders.rows_columns_inner.py_func(left, right, out)
     return out
 
 
@@ -90,29 +75,8 @@ def dot_products(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     return out
 
 
-def row_products(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """One product of vector and matrix for each row: compiled and vectorized, but ``b`` is read anew for each row."""
-    left, right = _matrices(a, b)
-    out = np.empty((left.shape[0], right.shape[1]), np.float32)
-    for i in range(left.shape[0]):
-        np.dot(left[i], right, out=out[i])
-    return out
-
-
-def einsum_loops(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """`numpy.einsum` as it is called by default: one compiled loop over i, j, k, without BLAS and without tiles."""
-    left, right = _matrices(a, b)
-    return np.einsum("ik,kj->ij", left, right, optimize=False)
-
-
-def einsum_blas(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """`numpy.einsum` with ``optimize=True``: it sees a matrix product, and calls BLAS."""
-    left, right = _matrices(a, b)
-    return np.asarray(np.einsum("ik,kj->ij", left, right, optimize=True))
-
-
-def tiled_matmul(a: npt.ArrayLike, b: npt.ArrayLike, tile_size: int = 64) -> Array:
-    """Return the product of two matrices in tiles of ``tile_size`` x ``tile_size``, each a call of BLAS; float32.
+def tiled_matmul(a: npt.ArrayLike, b: npt.ArrayLike, tile: int = 64) -> Array:
+    """Return the product of two matrices in tiles of ``tile`` x ``tile``, each a call of BLAS; float32.
 
     The textbook says that tiles make a product faster. BLAS has tiles of its own, chosen for the caches, so cutting
     its work into pieces only adds calls, sums of the parts, and edges.
@@ -157,50 +121,38 @@ def compiled_loops_by_rows(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     return _compiled("rows_inner_columns")(a, b)
 
 
-def compiled_tiles(a: npt.ArrayLike, b: npt.ArrayLike, tile: int = 128) -> Array:
-    """Compiled loops, tile by tile: see `kernels.loop_orders.in_tiles`."""
-    return _compiled("in_tiles", tile)(a, b)
+def cache_tiles(a: npt.ArrayLike, b: npt.ArrayLike, depth: int = 32, width: int = 1024) -> Array:
+    """Compiled loops in parts of ``b`` that stay in a near cache: see `kernels.loop_orders.in_cache_tiles`."""
+    return _compiled("in_cache_tiles", depth, width)(a, b)
 
 
-def compiled_four_steps(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """Compiled loops, four steps of the inner axis at once: see `kernels.loop_orders.four_steps_at_once`."""
-    return _compiled("four_steps_at_once")(a, b)
+def register_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+    """Tiles whose sums stay in registers, ``b`` read where it lies: see `kernels.loop_orders.in_register_tiles`.
 
-
-def register_tiles(a: Array, b: Array) -> Array:
-    """A tile of 8 x 48 numbers in registers while the inner axis goes by, ``b`` read where it lies, row by row.
-
-    Two memory operations for six multiply-adds or more; but each row of ``b`` is in another page of memory.
-    See `kernels.product_tiles`.
+    Raises:
+        ValueError: also if the result is not made of whole tiles.
     """
-    from tinytorch.perf.kernels.gemm.packed_matmul import direct_product
-
-    result: Array = direct_product(a, b)
-    return result
+    return _in_whole_tiles("in_register_tiles", a, b)
 
 
-def packed_tiles(a: Array, b: Array) -> Array:
-    """The same tiles, and ``b`` packed first, so that they walk along memory: see `kernels.packed_matmul.product`."""
-    from tinytorch.perf.kernels.gemm.packed_matmul import product
+def packed_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+    """The same tiles, and ``b`` packed first, panel by panel: see `kernels.loop_orders.in_packed_tiles`.
 
-    result: Array = product(a, b)
-    return result
+    Raises:
+        ValueError: also if the result is not made of whole tiles.
+    """
+    return _in_whole_tiles("in_packed_tiles", a, b)
 
 
-def prepacked_tiles(b: Array) -> Callable[[Array], Array]:
-    """Pack ``b`` now and return the function of ``a`` that multiplies by it: for a weight that serves many calls."""
-    from tinytorch.perf.kernels.gemm.packed_matmul import packed_product
-    from tinytorch.perf.kernels.gemm.packing import pack
+def _in_whole_tiles(name: str, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+    from tinytorch.perf.kernels.gemm.product_tiles import ROWS, WIDTH
 
-    panels = pack(b)
-
-    def multiply(a: Array) -> Array:
-        result: Array = packed_product(a, panels, b.shape[1])
-        return result
-
-    return multiply
+    rows, columns = np.shape(a)[0], np.shape(b)[-1]
+    if rows % ROWS or columns % WIDTH:
+        raise ValueError(f"a @ b must have whole tiles of {ROWS} x {WIDTH}, but has {rows} x {columns}")
+    return _compiled(name)(a, b)
 
 
 def blas(a: Array, b: Array) -> Array:
-    """The BLAS that NumPy was built with: the same idea, in assembly, tuned for each CPU."""
+    """The BLAS that NumPy was built with: the same idea, in assembly, tuned for families of CPUs."""
     return np.matmul(a, b)

@@ -1,4 +1,4 @@
-"""Techniques by workload: a model's forward pass with each of them, against NumPy, in turns."""
+"""Techniques by workload: what a model's forward pass takes, holds and errs with each of them, against NumPy."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Implementation, Op
 from tinytorch.perf.acceleration.climbing import ops_of, under
 from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.host.blas import ThreadSwitch
-from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.kernels.registry import kernel_implementations
-from tinytorch.perf.measuring import Measurement, blas_threads, interleave
+from tinytorch.perf.measuring import Measurement, blas_threads, interleave, measure
 from tinytorch.perf.measuring.comparison import FASTER, SLOWER, Comparison, compare_all
+from tinytorch.perf.measuring.memory import MemoryProfiler
+from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.quantization import quantize_model
+from tinytorch.perf.quantization.convert import stored_bytes
 
 #: What each technique is called.
 BASELINE = "NumPy"
 KERNELS = "compiled kernels"
 FUSED = "a plan"
 CODES = "8-bit layers"
-CORES = "a plan on two cores"
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,17 @@ class Tried:
         workload: its name.
         times: seconds of a pass, by technique, `BASELINE` among them; taken in turns.
         gained: how many times faster than NumPy, by technique.
+        held: bytes that a technique keeps between passes: the model's weights, and what it made of them.
+        errors: largest difference of the output from NumPy's, over NumPy's largest number.
+        built: seconds to make what runs out of the model, for techniques that make something.
     """
 
     workload: str
     times: Mapping[str, Measurement]
     gained: Mapping[str, Comparison]
+    held: Mapping[str, int]
+    errors: Mapping[str, float]
+    built: Mapping[str, Measurement]
 
     @property
     def fastest(self) -> tuple[str, ...]:
@@ -97,20 +106,37 @@ def with_threads(run: Callable[[], Any], count: int) -> Callable[[], Any]:
 def try_techniques(
     workload: str, model: Module, inputs: Any, *, repeats: int = 15, at_most_seconds: float = 3.0
 ) -> Tried:
-    """Return a forward pass of ``model`` in every way that there is here, on one thread unless it says otherwise.
-
-    A second core is tried where the process may use one.
-    """
-    fused = forward_pass(plan(model, inputs), inputs)
+    """Return a forward pass of ``model`` in every way that there is here, all of them on one thread."""
     plain = forward_pass(model, inputs)
-    runs = {
-        BASELINE: with_references(plain),
-        KERNELS: with_kernels(plain),
-        FUSED: fused,
-        CODES: forward_pass(quantize_model(model), inputs),
+    makes: dict[str, Callable[[], Module]] = {
+        FUSED: lambda: plan(model, inputs),
+        CODES: lambda: quantize_model(model),
     }
-    if len(usable_cores()) > 1:
-        runs[CORES] = with_threads(fused, 2)
     with blas_threads(1):
-        times = interleave(runs, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=0.2)
-    return Tried(workload, times, compare_all(times[BASELINE], *[times[name] for name in runs if name != BASELINE]))
+        made = {name: _made(make, inputs) for name, make in makes.items()}
+        runs = {BASELINE: with_references(plain), KERNELS: with_kernels(plain)}
+        runs |= {name: forward_pass(one, inputs) for name, (one, _) in made.items()}
+        outputs = {name: run().data for name, run in runs.items()}
+        times = interleave(runs, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=0.1)
+        built = {
+            name: measure(make, f"making of {name}, {workload}", repeats=9, at_most_seconds=0.3, warmup_seconds=0.0)
+            for name, make in makes.items()
+        }
+    weights, largest = stored_bytes(model), float(np.abs(outputs[BASELINE]).max())
+    held = {BASELINE: weights, KERNELS: weights, FUSED: weights + made[FUSED][1], CODES: made[CODES][1]}
+    errors = {name: float(np.abs(found - outputs[BASELINE]).max()) / largest for name, found in outputs.items()}
+    gained = compare_all(times[BASELINE], *[times[name] for name in runs if name != BASELINE])
+    return Tried(workload, times, gained, held, errors, built)
+
+
+def _made(make: Callable[[], Module], inputs: Any) -> tuple[Module, int]:
+    """Return what ``make`` makes, which has run once, and the bytes that it keeps."""
+
+    def ready() -> Module:
+        made = make()
+        forward_pass(made, inputs)()
+        return made
+
+    ready()  # what is made once in a process is no technique's
+    memory = MemoryProfiler().profile(ready, calls=1)
+    return memory["result"], round((memory["final_mb"] - memory["baseline_mb"]) * MIB)

@@ -1,6 +1,8 @@
-"""The matrix product of the textbook, compiled: what order of loops, tiles and registers each do to its speed.
+"""The matrix product as one teaches it, compiled: loops in two orders, tiles in a cache, in registers, and packed.
 
-These teach. The product to use is `packed_matmul.product`.
+These are to be read, on a page: what each of them costs, and why, stands there. The product to use is
+`packed_matmul.product`, which has the same tiles for any shape. Source of tiles in a cache: M. S. Lam, E. E. Rothberg
+and M. E. Wolf, The cache performance and optimizations of blocked algorithms, ASPLOS 1991.
 """
 
 from __future__ import annotations
@@ -9,16 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.perf.kernels.gemm.product_tiles import ROWS, VECTORS, WIDTH, multiply_tile
 from tinytorch.perf.kernels.runtime.compiling import kernel
 
 
 @kernel
 def rows_columns_inner(a: Any, b: Any, out: Any) -> None:
-    """Fill ``out = a @ b`` in the order i, j, k: each element is one sum, which must be added up in order.
-
-    A step of the inner loop goes down a column of ``b``: a new cache line for each number, and nothing to make
-    vectors of.
-    """
+    """Fill ``out = a @ b`` in the order i, j, k: each number is one sum."""
     for i in range(a.shape[0]):
         for j in range(b.shape[1]):
             total = np.float32(0)
@@ -29,15 +28,10 @@ def rows_columns_inner(a: Any, b: Any, out: Any) -> None:
 
 @kernel
 def rows_inner_columns(a: Any, b: Any, out: Any) -> None:
-    """Fill ``out = a @ b`` in the order i, k, j: the inner loop adds a multiple of a row of ``b`` to a row of ``out``.
-
-    It walks along memory, and its steps do not depend on each other, so the compiler makes vectors of it. But each
-    multiply-add loads two vectors and stores one.
-    """
+    """Fill ``out = a @ b`` in the order i, k, j: rows of b add to a row."""
     for i in range(a.shape[0]):
         line = out[i]
-        for j in range(line.size):
-            line[j] = 0
+        line[:] = 0
         for k in range(a.shape[1]):
             factor, row = a[i, k], b[k]
             for j in range(line.size):
@@ -45,43 +39,53 @@ def rows_inner_columns(a: Any, b: Any, out: Any) -> None:
 
 
 @kernel
-def in_tiles(a: Any, b: Any, out: Any, tile: Any) -> None:
-    """Fill ``out = a @ b`` tile by tile, i, k, j inside: the part of ``b`` that is used stays in a cache.
-
-    Source: M. S. Lam, E. E. Rothberg and M. E. Wolf, The cache performance and optimizations of blocked algorithms,
-    ASPLOS 1991.
-    """
-    rows, inner = a.shape
-    columns = b.shape[1]
+def in_cache_tiles(a: Any, b: Any, out: Any, depth: Any, width: Any) -> None:
+    """Fill ``out = a @ b`` in the order i, k, j, a part of b at a time."""
     out[:] = 0
-    for first in range(0, inner, tile):
-        for left in range(0, columns, tile):
-            for i in range(rows):
-                line = out[i, left : min(left + tile, columns)]
-                for k in range(first, min(first + tile, inner)):
-                    factor, row = a[i, k], b[k, left : min(left + tile, columns)]
+    for top in range(0, b.shape[0], depth):
+        for left in range(0, b.shape[1], width):
+            for i in range(a.shape[0]):
+                line = out[i, left : left + width]
+                for k in range(top, min(top + depth, b.shape[0])):
+                    factor, row = a[i, k], b[k, left : left + width]
                     for j in range(line.size):
                         line[j] += factor * row[j]
 
 
 @kernel
-def four_steps_at_once(a: Any, b: Any, out: Any) -> None:
-    """Fill ``out = a @ b`` in the order i, k, j, four steps of k at once: a vector of ``out`` stays for four of them.
+def fill_tile(a: Any, b: Any, out: Any) -> None:
+    """Fill ``out``, `ROWS` x `WIDTH` numbers of a larger matrix, with ``a @ b``, whose sums stay in registers."""
+    multiply_tile(
+        ROWS,
+        VECTORS,
+        a.ctypes.data,
+        a.strides[0] // 4,
+        a.strides[1] // 4,
+        b.ctypes.data,
+        b.strides[0] // 4,
+        out.ctypes.data,
+        out.strides[0] // 4,
+        b.shape[0],
+        0,
+    )
 
-    It is loaded and stored once for four multiply-adds, so there are 1.5 memory operations for each instead of 3.
-    """
-    inner = a.shape[1]
-    whole = inner // 4 * 4
-    for i in range(a.shape[0]):
-        line = out[i]
-        for j in range(line.size):
-            line[j] = 0
-        for k in range(0, whole, 4):
-            p, q, r, s = a[i, k], a[i, k + 1], a[i, k + 2], a[i, k + 3]
-            one, two, three, four = b[k], b[k + 1], b[k + 2], b[k + 3]
-            for j in range(line.size):
-                line[j] += p * one[j] + q * two[j] + r * three[j] + s * four[j]
-        for k in range(whole, inner):
-            factor, row = a[i, k], b[k]
-            for j in range(line.size):
-                line[j] += factor * row[j]
+
+@kernel
+def in_register_tiles(a: Any, b: Any, out: Any) -> None:
+    """Fill ``out = a @ b``, which is made of whole tiles, tile by tile."""
+    for i in range(0, out.shape[0], ROWS):
+        for j in range(0, out.shape[1], WIDTH):
+            tile = out[i : i + ROWS, j : j + WIDTH]
+            fill_tile(a[i : i + ROWS], b[:, j : j + WIDTH], tile)
+
+
+@kernel
+def in_packed_tiles(a: Any, b: Any, out: Any) -> None:
+    """Fill ``out = a @ b`` in the same tiles, of columns that were copied."""
+    panel = np.empty((b.shape[0], WIDTH), np.float32)
+    for j in range(0, out.shape[1], WIDTH):
+        for k in range(b.shape[0]):
+            panel[k] = b[k, j : j + WIDTH]
+        for i in range(0, out.shape[0], ROWS):
+            tile = out[i : i + ROWS, j : j + WIDTH]
+            fill_tile(a[i : i + ROWS], panel, tile)

@@ -282,18 +282,6 @@ def product(
     return _run(a, right, transposed, _NO_BIAS, b.shape[1], bias, residual, activation, slope, place)
 
 
-def direct_product(a: Array, b: Array) -> Array:
-    """Return ``a @ b`` as `product` does, but read a C-ordered ``b`` where it lies, however many rows ``a`` has.
-
-    Raises:
-        ValueError: also if ``b`` is not C-ordered.
-    """
-    _check(a, b.shape, (b.dtype,), None, None, "none")
-    if not b.flags.c_contiguous:
-        raise ValueError("b must be C-ordered to be read where it lies: use product, which packs it")
-    return _run(a, writable(b), False, _NO_BIAS, b.shape[1], None, None, "none", None, 2)
-
-
 def packed_product(
     a: Array,
     panels: Array,

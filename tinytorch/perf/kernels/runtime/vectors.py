@@ -139,15 +139,27 @@ def variables(builder: Any, vector: Any, count: int) -> list[Any]:
     return made
 
 
-def add_outer_product(builder: Any, sums: Sequence[Any], column: Sequence[Any], row: Sequence[Any]) -> None:
-    """Add each number of ``column`` (pointers) times each vector of ``row`` to the variables ``sums``.
+def add_product(builder: Any, total: Any, x: Any, y: Any) -> None:
+    """Add ``x * y`` to a variable."""
+    builder.store(fused_multiply_add(builder, x, y, builder.load(total)), total)
 
-    They lie row by row: those of the column's first number first.
+
+def add_outer_product(
+    builder: Any,
+    sums: Sequence[Any],
+    column: Sequence[Any],
+    row: Sequence[Any],
+) -> None:
+    """Add each number of ``column`` times each vector of ``row`` to a sum.
+
+    The numbers are pointers, the sums variables, those of the first number first.
     """
-    for index, pointer in enumerate(column):
-        factor = filled(builder, builder.load(pointer), row[0].type)
-        for slot, each in zip(sums[index * len(row) :], row, strict=False):
-            builder.store(fused_multiply_add(builder, factor, each, builder.load(slot)), slot)
+    for i, place in enumerate(column):
+        # One load, into all lanes of a vector.
+        number = filled(builder, builder.load(place), row[0].type)
+        for j, vector in enumerate(row):
+            # One instruction, whose operands and sum are in registers.
+            add_product(builder, sums[i * len(row) + j], number, vector)
 
 
 def prefetch(builder: Any, pointer: Any, locality: int = 3) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from tests.chapters.made_turns import in_turns, records
 from tests.perf.made_ceilings import PEAK, made_ceilings
-from tinytorch.chapters.acceleration import beside as chapter
-from tinytorch.chapters.acceleration.beside import EAGER, RACES, Beside, Libraries
+from tinytorch.chapters.whole_model import beside as chapter
+from tinytorch.chapters.whole_model.beside import EAGER, RACES, Beside, Libraries
 from tinytorch.perf.engines import ENGINES, NotMeasured, Raced
 from tinytorch.perf.host.blas import numpy_blas
 from tinytorch.report import Page
@@ -37,7 +37,7 @@ def others(eager: float = 1.0) -> Beside:
 def said_of(
     found: Beside | NotMeasured, loops: float = 100.0, noise: float = 0.0, called: Libraries = LIBRARIES
 ) -> dict[str, Json]:
-    page = Page("acceleration")
+    page = Page("whole_model")
     page.number("loops-over-numpy", loops, unit="", what="time over time")
     finished = in_turns({"loops": loops, "NumPy": 1.0}, noise={"loops": noise})
     chapter.record_engines(page, found, finished, made_ceilings(), called)

@@ -1,9 +1,10 @@
-"""The page's plan: a forward pass op by op and called once, and what each of its steps takes."""
+"""The page's plan, and the cost of calls: a pass op by op and called once, and a sum by a loop and by NumPy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,9 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.plans import Plan, StepTime
 from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels
 from tinytorch.perf.events.stream import recording
-from tinytorch.perf.measuring import Measurement, interleave, ratio
-from tinytorch.report import Column, Page, color, subplots
-
-#: Steps that the table shows.
-_SHOWN = 8
-STEPS = (Column("step", "Step"), Column("where", "In"), Column("seconds", "Takes", "s"))
+from tinytorch.perf.measuring import Measurement, interleave, quotient, ratio
+from tinytorch.perf.measuring.comparison import FASTER, compare_paired
+from tinytorch.report import Page, color, subplots
 
 
 @dataclass(frozen=True)
@@ -52,26 +50,22 @@ def study_plan(model: Any, planned: Plan, example: Any, repeats: int = 15) -> Pl
         "call": lambda: apply(ops.add, one, one),
     }
     with no_grad():
-        times = interleave(ways, repeats=repeats, at_most_seconds=4, warmup_seconds=0.2)
+        times = interleave(ways, repeats=repeats, at_most_seconds=1, warmup_seconds=0.05)
     calls = len(recorded.profile.events)
     return PlanStudy(calls, times["op by op"], times["plan"], times["call"], tuple(planned.step_times(example)))
 
 
 def record_plan(page: Page, study: PlanStudy) -> None:
-    """Record what the plan takes beside what one call and its steps predict, draw both, and list its longest steps."""
+    """Record what the plan takes beside what one call and its steps predict, and draw both."""
     inside = sum(step.seconds for step in study.steps)
     page.number("plan-calls", study.calls, unit="operations", what="operations of one sequence through the GPT")
     page.number("plan-steps", len(study.steps), unit="steps", what="steps of its plan")
     page.number("plan-inside", inside, unit="s", what="time inside of all steps of the plan, each by its median")
-    page.number("plan-call", study.call)
     page.number(
         "plan-predicted", inside + study.call.median, unit="s", what="the time inside of the steps and one call"
     )
     page.number("plan-time", study.planned)
     page.number("plan-op-by-op", study.op_by_op)
-    between = (study.op_by_op.median - inside) / study.calls
-    what = "time of a pass op by op, less that inside of the plan's steps, for each operation"
-    page.number("plan-between", between, unit="s", what=what)
     page.number("plan-gain", ratio(study.op_by_op, study.planned, "time op by op on the kernels over that of the plan"))
     figure, ax = subplots(height=1.9)
     for name, whole in (("plan", study.planned), ("op by op", study.op_by_op)):
@@ -86,11 +80,53 @@ def record_plan(page: Page, study: PlanStudy) -> None:
         alt="Two bars of time, by the plan and op by op: an amber part, the same for both, and a grey one up to the "
         "median of the whole.",
     )
-    longest = sorted(study.steps, key=lambda step: -step.seconds)[:_SHOWN]
-    rows = [{"step": step.name, "where": step.path or "the model", "seconds": step.seconds} for step in longest]
-    page.table(
-        "plan-steps-table",
-        rows,
-        STEPS,
-        caption="The longest steps of the plan, by a clock that is read inside of the compiled loop.",
-    )
+
+
+def calls_by_size(sizes: Sequence[int] = (4, 16, 64, 256, 1024, 4096)) -> dict[int, dict[str, Measurement]]:
+    """Return, for each number of elements, the time of ``x * y + z`` as a "loop" over lists and "vectorized" by NumPy.
+
+    A call of NumPy costs the same for one element as for a hundred, so that below some size the loop wins.
+
+    Raises:
+        ValueError: if a size is below 1.
+    """
+    found: dict[int, dict[str, Measurement]] = {}
+    for size in sizes:
+        if size < 1:
+            raise ValueError(f"sizes must be at least 1, not {size}")
+        fresh = partial(_loop_and_vectorized, size)
+        found[size] = interleave(fresh, repeats=20, at_most_seconds=0.4, warmup_seconds=0.02)
+    return found
+
+
+def _loop_and_vectorized(size: int) -> dict[str, Callable[[], Any]]:
+    """Return ``x * y + z`` in both ways, of numbers that lie elsewhere each time."""
+    arrays = np.random.default_rng(size).standard_normal((3, size), dtype=np.float32)
+    lists = arrays.tolist()
+    return {
+        "loop": lambda: [x * y + z for x, y, z in zip(*lists, strict=True)],
+        "vectorized": lambda: arrays[0] * arrays[1] + arrays[2],
+    }
+
+
+def record_calls(page: Page, times: Mapping[int, Mapping[str, Measurement]]) -> None:
+    """Record from how many elements on a call of NumPy should be faster than a loop, and from how many on it is.
+
+    Args:
+        page: where to.
+        times: what `calls_by_size` returned.
+    """
+    few, many = min(times), max(times)
+    page.compare("call-few", compare_paired(times[few]["loop"], times[few]["vectorized"]))
+    call, each = times[few]["vectorized"], times[many]["loop"].scaled(1 / many, "s", "a turn of the loop")
+    page.number("call-numpy", call)
+    page.number("call-turn", each)
+    what = "numbers whose turns of a loop take as long as both calls of NumPy for a few"
+    page.number("call-predicted", quotient(call, each, what, "numbers"), modelled=True)
+    faster = {size: compare_paired(one["loop"], one["vectorized"]).verdict == FASTER for size, one in times.items()}
+    paying = [size for size in times if all(faster[other] for other in times if other >= size)]
+    if not paying:
+        page.absent("call-measured", reason="for no number of elements is NumPy proven to be faster")
+        return
+    what = "smallest number of elements tried from which on NumPy is proven to be faster than a loop"
+    page.number("call-measured", paying[0], unit="numbers", what=what, derived=True)

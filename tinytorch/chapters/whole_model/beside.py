@@ -101,6 +101,7 @@ def record_engines(
     page.claim(
         "hundred-times-slower",
         statement="Your transformer is 100 times slower than PyTorch.",
+        quote="why is your transformer 100x slower than PyTorch?",
         source=sources.COURSE_PROFILING,
         source_url=sources.COURSE_PROFILING_URL,
         verdict=verdict,

@@ -1,0 +1,348 @@
+"""Passes of whole models: the climb from loops to kernels, what techniques cost, and which one a situation asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinytorch import models
+from tinytorch.core.module import Module
+from tinytorch.perf.acceleration.climbing import Chosen, Climb, Move, ops_of, under
+from tinytorch.perf.acceleration.fusion import fuse
+from tinytorch.perf.acceleration.techniques import (
+    BASELINE,
+    CODES,
+    FUSED,
+    KERNELS,
+    Tried,
+    forward_pass,
+    with_kernels,
+    with_references,
+)
+from tinytorch.perf.engines import AdamWSettings, subject
+from tinytorch.perf.engines.ours import references, training
+from tinytorch.perf.kernels.registry import accelerated
+from tinytorch.perf.machine import Ceilings, ceilings
+from tinytorch.perf.measuring import Measurement, interleave, limit_blas_threads, ratio
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.judge import SUPPORTED
+from tinytorch.perf.profiling.breakdown import amdahl
+from tinytorch.report import Column, Page, verdict_between
+
+MOVES = (
+    Column("op", "Move"),
+    Column("share", "Share before"),
+    Column("alone", "Faster alone"),
+    Column("predicted", "Whole, predicted", "", modelled=True),
+    Column("gained", "Whole, measured", total="sofar"),
+    Column("sofar", "So far"),
+)
+TECHNIQUES = (
+    Column("workload", "Model, examples"),
+    Column("technique", "Technique"),
+    Column("gained", "Times as fast as NumPy"),
+    Column("held", "Held", "B"),
+    Column("error", "Error", "%"),
+    Column("built", "Made in"),
+)
+SITUATIONS = (
+    Column("situation", "Situation"),
+    Column("asks", "What it asks"),
+    Column("choice", "Choice"),
+    Column("gained", "Times as fast"),
+    Column("price", "Price"),
+)
+#: Workloads whose fastest technique the text tells, by what their keys end in.
+_TOLD = {"mlp-one": "MLP, 1", "gpt-one": "GPT, 1", "gpt-many": "GPT, 64", "wide": "GPT-2 block, 128"}
+#: Names that a reader knows, of ops and of implementations.
+_SAID = {
+    "linear": "linear layers",
+    "self_attention": "attention",
+    "layer_norm": "normalization",
+    "gelu": "GELU",
+    "numba": "kernel",
+    "numpy": "NumPy",
+    "a dot product an element": "loops",
+}
+
+
+def begin() -> tuple[Page, Ceilings]:
+    """Return the page, and the ceilings of one thread, to which BLAS is held."""
+    limit_blas_threads(1)
+    return Page("whole_model"), ceilings(threads=1)
+
+
+def whole_passes(model: Module, inputs: Any, loops: Chosen) -> dict[str, Measurement]:
+    """Return the seconds of a forward pass by "loops", by "NumPy", by "kernels", and "fused" in a plan, in turns."""
+    run = forward_pass(model, inputs)
+    runs = {
+        "loops": under(run, loops),
+        "NumPy": with_references(run),
+        "kernels": with_kernels(run),
+        "fused": with_kernels(forward_pass(fuse(model, frozen=True), inputs)),
+    }
+    return interleave(runs, repeats=30, at_most_seconds=2, warmup_seconds=0.05)
+
+
+def training_steps() -> dict[str, Measurement]:
+    """Return the seconds of a training step of 64 sequences of the GPT by "NumPy", and fused on the "kernels"."""
+    gpt = subject("gpt-64")
+    steps = {
+        name: training(setting, gpt.make(), gpt.batch(), gpt.loss, AdamWSettings()).step
+        for name, setting in (("NumPy", "numpy"), ("kernels", "fused"))
+    }
+    within = {"NumPy": references, "kernels": accelerated}
+    return interleave(steps, repeats=15, at_most_seconds=1.5, warmup_seconds=0.1, within=within)
+
+
+def batched_gain() -> Measurement:
+    """Return sequences a second of the GPT in a batch of 64 over one at a time, by NumPy."""
+    runs = {str(batch): forward_pass(models.trained("gpt"), models.example("gpt", batch)) for batch in (1, 64)}
+    pair = interleave(runs, repeats=9, at_most_seconds=0.5, warmup_seconds=0.05)
+    called = "sequences a second in a batch of 64 over one at a time, GPT, NumPy"
+    return ratio(pair["1"], pair["64"]).scaled(64, "", called)
+
+
+def record_proof(page: Page, before: float, after: float) -> None:
+    """Record what a `Profiler` said: milliseconds of the GPT, and of its plan."""
+    what = "median latency of the GPT over that of its plan, one after the other, by a Profiler"
+    page.number("proof-gain", before / after, unit="", what=what)
+
+
+def record_climb(page: Page, climbed: Climb, finished: Mapping[str, Measurement]) -> None:
+    """Show the moves of one sequence that were kept from loops to kernels, and what the products' kernel did.
+
+    Args:
+        page: where to.
+        climbed: the moves, in the order in which they were made.
+        finished: `whole_passes`.
+    """
+    first, kept = climbed.stages[0], [move for move in climbed.moves if move.kept]
+    gains = [gain for move, gain in zip(climbed.moves, climbed.gains, strict=True) if move.kept]
+    page.table(
+        "climb",
+        [
+            {
+                "op": _named(move),
+                "share": move.share,
+                "alone": move.alone,
+                "predicted": move.predicted,
+                "gained": gained,
+                "sofar": ratio(first, stage, f"the whole as it began over {stage.name}"),
+            }
+            for move, gained, stage in zip(kept, gains, climbed.stages[1:], strict=True)
+        ],
+        MOVES,
+        caption="One sequence through the GPT, from loops to kernels: the moves that were kept, the largest share "
+        "first. The stages that they led to were timed once more, all in turns.",
+    )
+    loops, numpy = finished["loops"], finished["NumPy"]
+    page.number("loops-over-numpy", ratio(loops, numpy, "time of loops over NumPy, one sequence"))
+    page.compare("numpy-over-kernels", compare_paired(numpy, finished["kernels"]))
+    page.compare("numpy-over-fused", compare_paired(numpy, finished["fused"]))
+    off = [move.predicted / gained.median for move, gained in zip(kept, gains, strict=True)]
+    page.number(
+        "worst-prediction",
+        max((max(each, 1 / each) for each in off), default=1.0),
+        unit="",
+        what="largest ratio between prediction and median of a kept move, whichever is larger over the other",
+    )
+    page.number("moves", len(climbed.moves), unit="moves", what="moves tried for one sequence")
+    page.number("moves-kept", len(kept), unit="1", what="moves kept for one sequence", derived=True)
+    opening = climbed.moves[0]
+    page.number("first-share", opening.share)
+    page.number("first-alone", opening.alone)
+    what = "Amdahl's prediction for the first move"
+    page.number("first-predicted", opening.predicted, unit="", what=what, modelled=True)
+    page.number("first-gained", climbed.gains[0])
+    _record_products(page, climbed)
+
+
+def _named(move: Move) -> str:
+    """Return a move in a reader's words."""
+    op, before, after = (_SAID.get(name, name) for name in (move.op, move.before, move.after))
+    return f"{op}: {before} to {after}"
+
+
+def _record_products(page: Page, climbed: Climb) -> None:
+    """Record what the kernel of the products gained by itself and in the whole, where it was tried."""
+    keys = ("products-share", "products-alone", "products-whole", "products-whole-verdict")
+    tried = [move for move in climbed.moves if move.op == "linear" and move.after == "numba"]
+    if not tried:
+        page.absent(*keys, reason="the products take too little of a pass to try another kernel for them")
+        return
+    page.number("products-share", tried[0].share)
+    page.number("products-alone", tried[0].alone)
+    page.compare("products-whole", tried[0].gained)
+
+
+def record_techniques(page: Page, tried: Sequence[Tried]) -> None:
+    """Show what each technique gains, holds and errs on each workload, and which is the fastest.
+
+    Args:
+        page: where to.
+        tried: of each workload, the same techniques for all.
+    """
+    page.table(
+        "techniques",
+        [
+            {
+                "workload": each.workload,
+                "technique": name,
+                "gained": each.gained[name].ratio if name in each.gained else None,
+                "held": each.held[name],
+                "error": each.errors[name] if name != BASELINE else None,
+                "built": each.built.get(name),
+            }
+            for each in tried
+            for name in each.times
+        ],
+        TECHNIQUES,
+        caption="Forward passes with each technique, all on one thread and from one run: the speedup, the bytes kept "
+        "between passes, the largest difference from NumPy's output over its largest number, and the time to make what "
+        "runs out of the model.",
+    )
+    by_workload = {each.workload: each for each in tried}
+    for key, workload in _TOLD.items():
+        found = by_workload[workload]
+        for technique, called in {"kernels": KERNELS, "fused": FUSED, "codes": CODES}.items():
+            page.number(f"gain-{key}-{technique}", found.gained[called].ratio)
+        page.word(
+            f"fastest-{key}",
+            " or ".join(found.fastest),
+            because="of what is proven faster than NumPy, nothing else is proven faster than this",
+            numbers=[f"gain-{key}-{technique}" for technique in ("kernels", "fused", "codes")],
+        )
+    wide = by_workload[_TOLD["wide"]]
+    page.number(
+        "wide-saved", wide.held[BASELINE] / wide.held[CODES], unit="", what="bytes of the block over 8-bit layers"
+    )
+    page.number("wide-error", wide.errors[CODES], unit="%", what="error of 8-bit layers, GPT-2 block")
+    one = by_workload[_TOLD["gpt-one"]]
+    held = one.held[FUSED] / one.held[BASELINE]
+    page.number("plan-held", held, unit="", what="bytes that a plan of the GPT keeps with its model, over the model's")
+
+
+def record_situations(
+    page: Page,
+    tried: Sequence[Tried],
+    steps: Mapping[str, Measurement],
+    batched: Measurement,
+    taken: Mapping[str, float],
+) -> None:
+    """Show what the page's measurements answer in the course's five situations, and what compiling costs.
+
+    Args:
+        page: where to.
+        tried: what `record_techniques` showed.
+        steps: what `training_steps` returned.
+        batched: what `batched_gain` returned.
+        taken: seconds of compilation by kernel.
+    """
+    by_workload = {each.workload: each for each in tried}
+    one, many, wide = (by_workload[_TOLD[key]] for key in ("gpt-one", "gpt-many", "wide"))
+    compiled = sum(taken.values())
+    page.number("compile-all", compiled, unit="s", what="compile time of all kernels of this state of the sources")
+    page.number("batched-gpt", batched)
+    step = compare_paired(steps["NumPy"], steps["kernels"])
+    page.compare("training-gain", step)
+    saved = [before - after for before, after in zip(steps["NumPy"].samples, steps["kernels"].samples, strict=True)]
+    if verdict_between(step.ratio, low=1.0, strict=True) == SUPPORTED:
+        what = "training steps of 64 sequences after which all compile time is paid back"
+        page.number("payback", compiled / float(np.median(saved)), unit="steps", what=what, modelled=True)
+    else:
+        page.absent("payback", reason="in this build no training step is proven to gain anything")
+    page.table(
+        "situations",
+        [
+            {
+                "situation": "research",
+                "asks": "any model, changed daily",
+                "choice": "NumPy, a batch",
+                "gained": batched,
+                "price": "none",
+            },
+            {
+                "situation": "production training",
+                "asks": "many equal steps",
+                "choice": _chosen(page, step.ratio, "fused kernels", step.verdict == "faster"),
+                "gained": step.ratio,
+                "price": "compiling once",
+            },
+            {
+                "situation": "real time",
+                "asks": "one answer soon",
+                "choice": page.told(" or ".join(one.fastest), *(each.ratio for each in one.gained.values())),
+                "gained": one.gained[FUSED].ratio,
+                "price": "one shape, copied weights",
+            },
+            {
+                "situation": "edge",
+                "asks": "little memory",
+                "choice": CODES,
+                "gained": wide.gained[CODES].ratio,
+                "price": "an error",
+            },
+            {
+                "situation": "batch",
+                "asks": "most a second",
+                "choice": page.told(" or ".join(many.fastest), *(each.ratio for each in many.gained.values())),
+                "gained": many.gained[FUSED].ratio,
+                "price": "waiting for a batch",
+            },
+        ],
+        SITUATIONS,
+        caption="The course's five situations. The gain is against NumPy: of a batch of 64 for research, of fused "
+        "kernels for training, of a plan for real time and batches, of 8-bit layers in the wide block for the edge.",
+    )
+
+
+def _chosen(page: Page, gained: Measurement, choice: str, is_faster: bool) -> str:
+    return page.told(choice if is_faster else BASELINE, gained)
+
+
+def shares_of_kinds(model: Module, inputs: Any) -> dict[str, Measurement]:
+    """Return the share of a pass by NumPy that each kind of operation takes, by replaying its calls, in turns."""
+    run = forward_pass(model, inputs)
+    calls = ops_of(with_references(run))
+
+    def replay(op: Any) -> Any:
+        def again() -> None:
+            for arrays, params in calls[op]:
+                op.reference.forward(False, *arrays, **params)
+
+        return again
+
+    parts = {op.name: replay(op) for op in calls}
+    plan: dict[str, Any] = {"repeats": 15, "at_most_seconds": 1.0, "warmup_seconds": 0.05}
+    times = interleave({"whole": with_references(run), **parts}, **plan)
+    return {name: ratio(times[name], times["whole"], f"share of {name}").scaled(1, "%") for name in parts}
+
+
+def claim_twenty_eighty(page: Page, shares: Mapping[str, Measurement]) -> None:
+    """Record the claim that a fifth of the code takes four fifths of the time, of a pass by kinds of operations."""
+    largest = max(shares.values(), key=lambda share: share.median)
+    page.number("kinds", len(shares), unit="kinds", what="kinds of operations of the GPT")
+    page.number("fifth-share", largest)
+    page.claim(
+        "twenty-eighty",
+        statement="A fifth of the code takes four fifths of the time.",
+        quote="Bottleneck Identification: Find the 20% of code using 80% of time",
+        source="TinyTorch course, overview of the module on profiling",
+        verdict=verdict_between(largest, low=0.8),
+        evidence="The GPT has {kinds} of operations, a fifth of which is one. The one that takes most has "
+        "{fifth-share} of a pass of 64 sequences by NumPy. The test asks for four fifths.",
+    )
+
+
+def record_answers(page: Page, climbed: Climb) -> None:
+    """Record the answers to the questions at the end, the last of which are of the climb of one sequence."""
+    page.number("q-five", 5 * 3 * 4_000_000, unit="B", what="five operators, three arrays each")
+    page.number("q-ten", amdahl(0.3, 10), unit="", what="Amdahl's law", modelled=True)
+    page.number("q-vanish", amdahl(0.3, float("inf")), unit="", what="Amdahl's law", modelled=True)
+    share = min(max(climbed.moves[0].share.median, 0.0), 0.99)
+    page.number(
+        "q-limit", amdahl(share, float("inf")), unit="", what="Amdahl's limit for the first move", modelled=True
+    )
