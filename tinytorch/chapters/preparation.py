@@ -242,8 +242,8 @@ def _trainings() -> Iterable[Step]:
         pages = {*_OF_ALL, "memoization", "capstone"} if name == "gpt" else _OF_ALL
         yield Step(_zoo(name), "training", partial(_train, name), pages)
     for name in _MODELS:
-        pages = {"benchmarking", "capstone"} if name == "gpt" else {"benchmarking"}
-        for variant in ("distilled", "structured", "pruned", "low-rank"):
+        pages = {"capstone"} if name == "gpt" else {"benchmarking"}
+        for variant in ("distilled", "baseline", "structured", "pruned", "low-rank"):
             yield Step(
                 f"{variant} {name.upper()}", "training", partial(_train_variant, name, variant), pages, (_zoo(name),)
             )
@@ -263,8 +263,8 @@ def _zoo(name: str) -> str:
 
 def _compilations() -> Iterable[Step]:
     first = "kernels of the GPT"
-    yield Step(first, "compiling", partial(_compile_pass, "gpt"), {"acceleration", "benchmarking", "capstone"})
-    texts = {32: {"memoization", "benchmarking", "capstone"}, 8: {"memoization", "capstone"}, 4: {"memoization"}}
+    yield Step(first, "compiling", partial(_compile_pass, "gpt"), {"acceleration", "capstone"})
+    texts = {32: {"memoization", "capstone"}, 8: {"memoization", "capstone"}, 4: {"memoization"}}
     for bits, pages in texts.items():
         work = partial(_compile_decoding, bits)
         after = (first,) if bits == 32 else (first, "kernels of texts, 32 bits")
