@@ -128,6 +128,7 @@ def test_the_courses_sentences_are_judged_by_whole_intervals(
     how = {"samples_are": "processes"}
     after_ten = Measurement("after", tuple(np.linspace(0.9, 1.2, 8) if steady is None else (steady,) * 8), "", how)
     first = Measurement("first", (30.0,) * 8, "", how)
+    page.number("normal-coverage", held(covered))
     records.record_slips(page, series, held(covered), held(far, 3000 if far == 0 else 1000), (first, after_ten))
     made = by_key(page)
     found = tuple(made[key]["verdict"] for key in ("ten-runs-and-a-mean", "becomes-normal", "ten-warm-ups"))
@@ -138,6 +139,7 @@ def test_the_courses_sentences_are_judged_by_whole_intervals(
 
 def test_a_hundred_runs_cannot_bound_the_slowest_hundredth() -> None:
     page = Page("benchmarking")
+    page.number("normal-coverage", held(900))
     warm = (around(3.0, ""), around(1.0, ""))
     records.record_slips(page, Measurement("call", (1.0, 2.0), "s"), held(900), held(10), warm)
     made = by_key(page)

@@ -8,8 +8,11 @@ from itertools import pairwise
 import numpy as np
 
 from tinytorch.chapters.capstone.ladder import Ladder, Stage, Trial
-from tinytorch.chapters.roofline.figure import placed_table, roofline_figure
+from tinytorch.chapters.roofline.figure import roofline_figure
+from tinytorch.chapters.sources import COURSE_PROFILING, COURSE_PROFILING_URL
+from tinytorch.chapters.words import word_between
 from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.measuring import quotient
 from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
 from tinytorch.perf.quantization.tradeoff import accuracy_change as shown_change
 from tinytorch.report import Column, Page, verdict_of_all
@@ -27,7 +30,6 @@ TRIAL_COLUMNS = (
 )
 MOVE_COLUMNS = (
     Column("turn", "Turn"),
-    Column("tried", "Tried", "1"),
     Column("first", "Predicted to be best"),
     Column("taken", "Taken"),
     Column("predicted", "Predicted", "", modelled=True),
@@ -40,6 +42,13 @@ PAIR_COLUMNS = (
     Column("enabling", "Makes the other possible"),
     Column("alone", "Alone"),
     Column("together", "Both together"),
+)
+ALONE_COLUMNS = (
+    Column("step", "Step"),
+    Column("questions", "Questions"),
+    Column("alone", "Alone, from the plain start"),
+    Column("taken", "Where it was taken"),
+    Column("verdict", "The gain became", judged=True),
 )
 _FIRST_CAPTION = {
     "one": "The first turn for one question: every step that can be taken, in the order of the predictions. Measured "
@@ -119,7 +128,6 @@ def record_moves(page: Page, key: str, ladder: Ladder) -> None:
         rows.append(
             {
                 "turn": str(number),
-                "tried": len(stage.trials),
                 "first": stage.trials[0].name,
                 "taken": page.told(best.name if best else "none passes", *gains),
                 "predicted": best.forecast.speedup if best else None,
@@ -180,18 +188,11 @@ def record_server(page: Page, ladders: Ladders, machine: Ceilings) -> None:
     because = "configurations are equal if all their choices are"
     page.word("same-end", "the same configuration" if is_same else "another configuration", because=because)
     placed = [ladder.stages[at].profile.placed for ladder in (for_user, for_server) for at in (0, -1)]
-    placed_table(
-        page,
-        "roof",
-        placed,
-        caption="Where plain start and last rung stand under the roof of one core: first for one question, then "
-        "for 64.",
-    )
     page.figure(
         "roof-lines",
         roofline_figure(placed, machine, variants=["numpy", "compiled", "numpy", "compiled"]),
-        caption="The same four under the roof of one core. A cache takes arithmetic away as well as time, so that a "
-        "faster rung need not stand higher.",
+        caption="Where plain start and last rung stand under the roof of one core. A cache takes arithmetic away as "
+        "well as time, so that a faster rung need not stand higher.",
         alt="Log-log plot of rate over arithmetic intensity with the slopes of caches and memory and their flat peak, "
         "and four numbered points: plain start and last rung for one question, and for 64.",
     )
@@ -228,12 +229,44 @@ def record_pairs(page: Page, ladders: Ladders) -> None:
     )
 
 
+def record_alone(page: Page, ladders: Ladders) -> None:
+    """Record what steps that were taken in a later turn gained there, beside their gain in the first; absent if none.
+
+    A step that was taken first gained the same in both, and a pair was not tried in the first turn.
+    """
+    rows = []
+    for ladder in ladders.values():
+        first = {trial.name: trial for trial in ladder.stages[0].trials}
+        for taken in (stage.taken for stage in ladder.stages[1:]):
+            if taken is None or taken.name not in first:
+                continue
+            alone = first[taken.name].gained.ratio
+            became = quotient(taken.gained.ratio, alone, f"gain of {taken.name} over its gain alone")
+            rows.append(
+                {
+                    "step": taken.name,
+                    "questions": str(ladder.workload.questions),
+                    "alone": alone,
+                    "taken": taken.gained.ratio,
+                    "verdict": word_between(became, {"smaller": (None, 1.0), "larger": (1.0, None)}),
+                }
+            )
+    if not rows:
+        page.absent("alone", reason="in this run no single step was taken after another", instead_of="table")
+        return
+    page.table(
+        "alone",
+        rows,
+        ALONE_COLUMNS,
+        caption="What steps gained alone, in the first turn, and what they gained after the steps before them.",
+    )
+
+
 def record_choices(page: Page, ladders: Ladders) -> None:
-    """Record how often the profile chose right, how far predictions were off, and the claim on both."""
+    """Record how often the profile chose right, and how far predictions were off."""
     stages = [stage for ladder in ladders.values() for stage in ladder.stages]
     choices = [stage.choice for stage in stages if stage.choice is not None]
     of_roof = [stage.choice_of_roof for stage in stages if stage.choice is not None]
-    blind = [verdict for ladder in ladders.values() for verdict in blind_turns(ladder)]
     what = "turns of both ladders in which a move was taken"
     page.number("turns", len(choices), unit="1", what=what, derived=True)
     what = "turns in which the move predicted to be best passed and no other was proven to be faster"
@@ -241,17 +274,24 @@ def record_choices(page: Page, ladders: Ladders) -> None:
     what = "turns in which the same holds for the move that the roof would allow most for"
     page.number("turns-by-roof", of_roof.count(SUPPORTED), unit="1", what=what, derived=True)
     what = "turns in which no single step passed, but a pair did next"
-    page.number("blind", len(blind), unit="1", what=what, derived=True)
+    blind = sum(len(blind_turns(ladder)) for ladder in ladders.values())
+    page.number("blind", blind, unit="1", what=what, derived=True)
     _record_errors(page, [trial for stage in stages for trial in stage.trials])
+
+
+def record_profile_claim(page: Page, ladders: Ladders) -> None:
+    """Record the claim that the bottleneck is to be optimized first, judged by every turn of both ladders."""
+    choices = [stage.choice for ladder in ladders.values() for stage in ladder.stages if stage.choice is not None]
+    blind = [verdict for ladder in ladders.values() for verdict in blind_turns(ladder)]
     page.claim(
         "profile-chooses",
-        statement="The profile chooses the right next step.",
-        source="After D. E. Knuth, Structured Programming with go to Statements, 1974: optimize the critical code, "
-        "once measurement has identified it",
-        source_url="https://doi.org/10.1145/356635.356640",
+        statement="To optimize the bottleneck first has the largest effect.",
+        source=COURSE_PROFILING,
+        source_url=COURSE_PROFILING_URL,
+        quote="Amdahl's Law rules: Optimize the bottleneck first for maximum impact",
         verdict=verdict_of_all([*choices, *blind]),
-        evidence="In {turns} turns something was taken. The largest prediction was right in {turns-right} of them, the "
-        "roof alone in {turns-by-roof}. Turns in which no single step passed although a pair did next: "
+        evidence="In {turns} turns something was taken. What Amdahl's law put first had the largest effect, as far as "
+        "can be told, in {turns-right} of them. Turns in which no single step passed although a pair did next: "
         "{blind}; they refute it, unless one of their steps may have been faster. The test asks for every turn of both "
         "ladders.",
         numbers=gain_keys(ladders),
