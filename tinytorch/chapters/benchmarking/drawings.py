@@ -112,9 +112,12 @@ def turns() -> Drawing:
     for top, title, order in ((0, "one after the other", _SEQUENCE), (150, "in turns", _TURNS)):
         bottom = top + 128.0
         drawing.text(10, top + 20, title, anchor="start", bold=True)
-        drawing.line((40, bottom - drift(0) - 12), (348, bottom - drift(7) - 12), dashed=True)
         for moment, who in enumerate(order):
-            drawing.circle(40 + 44 * moment, bottom - drift(moment) - 12, 12, who, color=_COLORS[who])
+            x, y = 40 + 44.0 * moment, bottom - drift(moment) - 12
+            drawing.circle(x, y, 12, who, color=_COLORS[who])
+            if moment + 1 < len(order):
+                slope = (drift(moment) - drift(moment + 1)) / 44
+                drawing.line((x + 14, y + 14 * slope), (x + 30, y + 30 * slope))
         gap = abs(level(order, "B") - level(order, "A"))
         for who, right in (("A", 388), ("B", 420)):
             height = bottom - level(order, who) - 12
