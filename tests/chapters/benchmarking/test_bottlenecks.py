@@ -26,16 +26,15 @@ def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_batch_gives_what_a_loop_gives() -> None:
     found = bottlenecks.one_by_one()
     assert found.error < 1e-5
-    assert 0 < found.share.median < 1
     assert found.predicted > 1
-    assert (found.before.n, found.after.n) == (3, 3)
+    assert found.comparison.n == 3
 
 
 @pytest.mark.usefixtures("untrained")
 def test_the_cache_writes_the_same_tokens_with_less_arithmetic() -> None:
     found = bottlenecks.read_again()
     assert found.error == 0
-    assert 0.5 < found.share.median < 1
+    assert found.predicted > 1
 
 
 def recorded(op_ns: int, wall_ns: int, calls: int) -> Profile:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -13,15 +12,14 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import implementations, no_grad
 from tinytorch.core.op import Array
 from tinytorch.perf.benchmarking.variants import Variant, sorting_generation
-from tinytorch.perf.events.flops import flops_of
-from tinytorch.perf.events.stream import Profile, recording
+from tinytorch.perf.events.stream import Profile
 from tinytorch.perf.kernels.registry import kernel_implementations
-from tinytorch.perf.measuring import Measurement, interleave, quantity
+from tinytorch.perf.measuring import interleave
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.judge import corrected
 from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.profiling.breakdown import amdahl_of_parts
-from tinytorch.perf.profiling.shares import recordings, shares, time_between_ops
+from tinytorch.perf.profiling.shares import recordings
 
 _WARMUP_SECONDS = 0.2
 _BATCH = 64
@@ -38,20 +36,15 @@ class Bottleneck:
 
     Attributes:
         model: of the zoo; ``found`` says what took the time, ``fix`` what was done.
-        share: of the time, or of the arithmetic, that was found to be in it, 0 to 1.
         predicted: speedup of the whole by Amdahl's law, see `forecast`; computed, not observed.
-        before, after: seconds of a call, taken in turns.
-        comparison: of the two.
+        comparison: of the times of a call before and after, taken in turns.
         error: largest difference of a result, relative to the largest result.
     """
 
     model: str
     found: str
     fix: str
-    share: Measurement
     predicted: float
-    before: Measurement
-    after: Measurement
     comparison: Comparison
     error: float
 
@@ -73,11 +66,8 @@ def slow_convolution() -> Bottleneck:
         with implementations(compiled):
             return before()
 
-    def convolutions() -> Measurement:
-        return shares(before, {"convolutions": lambda event: event.op == "conv2d"})["convolutions"]
-
     after()  # compiles
-    return _fixed("cnn", "convolution", "a compiled kernel for that operation", convolutions(), before, after)
+    return _fixed("cnn", "convolutions", "a compiled kernel", before, after)
 
 
 def one_by_one() -> Bottleneck:
@@ -92,8 +82,7 @@ def one_by_one() -> Bottleneck:
         with no_grad():
             return np.asarray(model(models.as_input(images)).data)
 
-    share = time_between_ops(before)
-    return _fixed("mlp", "time between operations", "one batch instead of a loop", share, before, after)
+    return _fixed("mlp", "time between operations", "a batch instead of a loop", before, after)
 
 
 def read_again() -> Bottleneck:
@@ -109,14 +98,7 @@ def read_again() -> Bottleneck:
     def after() -> Array:
         return cached.call(task, prompts)
 
-    share = quantity(1 - _flops(after) / _flops(before), "%", "arithmetic that repeats")
-    return _fixed("gpt", "arithmetic done again", "a key-value cache", share, before, after)
-
-
-def _flops(run: Callable[[], Any]) -> int:
-    with recording() as recorded:
-        run()
-    return flops_of(recorded.profile)
+    return _fixed("gpt", "arithmetic done again", "a key-value cache", before, after)
 
 
 def forecast(before: Sequence[Profile], after: Sequence[Profile]) -> float:
@@ -140,7 +122,6 @@ def _fixed(
     model: str,
     found: str,
     fix: str,
-    share: Measurement,
     before: Callable[[], Array],
     after: Callable[[], Array],
 ) -> Bottleneck:
@@ -150,4 +131,4 @@ def _fixed(
     both = interleave({"before": before, "after": after}, repeats=_PAIRS, warmup_seconds=_WARMUP_SECONDS)
     confidence = corrected(CONFIDENCE, _TOGETHER)
     comparison = replace(compare_paired(both["before"], both["after"], confidence=confidence), compared=_TOGETHER)
-    return Bottleneck(model, found, fix, share, predicted, both["before"], both["after"], comparison, error)
+    return Bottleneck(model, found, fix, predicted, comparison, error)

@@ -35,10 +35,10 @@ COVERAGE_COLUMNS = (
 )
 BOTTLENECK_COLUMNS = (
     Column("model", "Found"),
-    Column("share", "Share"),
     Column("fix", "Fix"),
     Column("predicted", "Predicted", "", modelled=True),
     Column("ratio", "Measured"),
+    Column("verdict", "Verdict", judged=True),
     Column("error", "Largest change of a result", "%"),
 )
 #: What the keys of the flaws end with, in the order in which they are done.
@@ -189,21 +189,17 @@ def record_flaws(page: Page, done: Sequence[Flaw]) -> None:
 
 def record_bottlenecks(page: Page, fixed: Sequence[Bottleneck]) -> None:
     """Record three bottlenecks: what was found, predicted and done, and what that changed."""
-    rows = []
-    for one in fixed:
-        page.compare(f"fixed-{one.model}", one.comparison)
-        what = f"Amdahl's law for {one.found} in the {one.model.upper()}"
-        page.number(f"predicted-{one.model}", one.predicted, unit="", what=what, modelled=True)
-        rows.append(
-            {
-                "model": f"{one.model.upper()}: {one.found}",
-                "share": one.share,
-                "fix": one.fix,
-                "predicted": one.predicted,
-                "ratio": one.comparison.ratio,
-                "error": one.error,
-            }
-        )
+    rows = [
+        {
+            "model": f"{one.model.upper()}: {one.found}",
+            "fix": one.fix,
+            "predicted": one.predicted,
+            "ratio": one.comparison.ratio,
+            "verdict": page.noise.verdict(one.comparison)[0],
+            "error": one.error,
+        }
+        for one in fixed
+    ]
     page.table(
         "bottlenecks",
         rows,
