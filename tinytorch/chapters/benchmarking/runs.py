@@ -14,7 +14,7 @@ from tinytorch import models
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.benchmarking.scenarios import run_scenario
+from tinytorch.perf.benchmarking.scenarios import server, single_stream
 from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.processes import Fresh
@@ -33,10 +33,6 @@ Rule = Callable[[npt.NDArray[np.float64]], Interval]
 _NORMAL = 1.96
 #: Median absolute deviations in a standard deviation of the normal distribution.
 _DEVIATIONS = 1.4826
-#: Queries after which one load is measured: 299 have a 99th percentile.
-_LEAST_QUERIES = 600
-#: Seconds after which a load is given up.
-_AT_MOST_SECONDS = 10.0
 
 
 def share(outcomes: Sequence[bool] | npt.NDArray[np.bool_], name: str) -> Statistic:
@@ -243,27 +239,13 @@ def over_steady(found: Sequence[Fresh], first: int, last: int) -> Measurement:
     return Measurement(f"{calls} of a fresh process over its steady ones", tuple(quotients), "", how)
 
 
-def control(model: Any, data: Any, loads: tuple[float, float], seconds: float = 0.4) -> list[Measurement]:
-    """Return the slowest hundredth's wait at each of two loads, shares of what the model answers one by one.
-
-    Requests arrive at random, as a Poisson process, and are answered in their order; nothing is batched.
+def control(model: Any, data: Any, loads: tuple[float, float], queries: int = 600) -> list[Measurement]:
+    """Return what the slowest hundredth waits at each of two loads, shares of what the model answers one by one.
 
     Raises:
         ValueError: if a load is not above 0.
     """
     if not all(load > 0 for load in loads):
         raise ValueError(f"loads must be above 0, not {loads}")
-    per_second = 1 / run_scenario("single-stream", model, data, least_seconds=seconds).latencies.mean
-    return [
-        run_scenario(
-            "server",
-            model,
-            data,
-            rate=load * per_second,
-            latency_bound=5 / per_second,
-            least_seconds=seconds,
-            least_queries=_LEAST_QUERIES,
-            at_most_seconds=_AT_MOST_SECONDS,
-        ).latencies.tail(99)
-        for load in loads
-    ]
+    per_second = 1 / single_stream(model, data, queries=queries).mean
+    return [server(model, data, load * per_second, queries=queries).tail(99) for load in loads]

@@ -49,7 +49,7 @@ IMPROVEMENT_COLUMNS = (
     Column("questions", "Questions"),
     Column("speedup", "Speedup"),
     Column("verdict", "Verdict", judged=True),
-    Column("memory", "Memory reduction"),
+    Column("memory", "Memory reduction", ""),
     Column("accuracy", "Change of right answers"),
 )
 DROPPED_COLUMNS = (
@@ -241,7 +241,7 @@ def _record_improvement(page: Page, climbed: Mapping[str, _Climbed]) -> None:
                 "questions": str(one.ladder.workload.questions),
                 "speedup": change.speedup.ratio,
                 "verdict": page.noise.verdict(change.speedup)[0],
-                "memory": change.memory.ratio,
+                "memory": change.memory.ratio.median,
                 "accuracy": shown_change(change.accuracy, name),
             }
         )
