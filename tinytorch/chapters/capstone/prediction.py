@@ -160,7 +160,7 @@ def ops_alone(workload: Workload, made: Ready) -> float:
     """
     with made.running():
         replayed = _replayed(ops_of(workload.call(made)))
-        return sample(replayed, "ops alone", warmup=1, runs=4).minimum
+        return sample(replayed, "ops alone", warmup=1, runs=3).minimum
 
 
 def forecast(profile: Profile, before: float, after: float, demand: Counted) -> Forecast:
