@@ -8,8 +8,9 @@ import pytest
 from tinytorch import models
 from tinytorch.chapters.benchmarking import bottlenecks, regression
 from tinytorch.core.module import Module
+from tinytorch.core.op import Spec
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.events.stream import Event, Profile, Spec
+from tinytorch.perf.events.stream import Event, Profile
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.processes import Fresh
 

@@ -91,7 +91,7 @@ def record_example(page: Page, samples: Sequence[float], ends: tuple[float, floa
     page.number("alarms", 1 - 0.95**_TESTS, unit="%", what=what, modelled=True)
 
 
-def record_coverage(page: Page, found: Mapping[str, tuple[Measurement, Measurement]]) -> None:
+def record_coverage(page: Page, found: Mapping[str, Sequence[Measurement]]) -> None:
     """Record how often intervals hold the truth: of shuffled calls and of calls in a row, for "rank" and "normal"."""
     promised = {"rank": ("median, fifteen calls by ranks", 1 - missed(3)), "normal": ("mean, ten calls, 1.96", 0.95)}
     rows = []
