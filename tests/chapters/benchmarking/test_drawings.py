@@ -31,3 +31,10 @@ def test_the_tails_of_fifteen_samples_are_told() -> None:
 def test_the_method_names_its_three_steps_in_order() -> None:
     svg = drawings.method().svg(key="method", alt="made")
     assert svg.index("measure") < svg.index("transform") < svg.index("validate")
+
+
+def test_requests_wait_for_those_before_them() -> None:
+    # The second arrives before the first is answered, the third after the second is.
+    assert drawings.begun([1.0, 2.0, 9.0], 3.0) == [1.0, 4.0, 9.0]
+    svg = drawings.queue().svg(key="queue", alt="made")
+    assert svg.count("stroke-dasharray") == 4

@@ -125,3 +125,39 @@ def turns() -> Drawing:
             drawing.text(right, bottom + 12, who)
         drawing.text(404, top + 20, "means differ" if gap > 1 else "means agree")
     return drawing
+
+
+def show_queue(page: Page) -> None:
+    """Show requests that wait for one another."""
+    page.drawing(
+        "queue",
+        queue(),
+        caption="Six requests that arrive at random, and a server that takes equally long for each. Who arrives while "
+        "it is busy waits, as the dashed lines show.",
+        alt="A time line with six arrows for arrivals and six boxes of equal length for answers below. Two requests "
+        "are answered at once; four arrive while another is answered and have a dashed line until their box begins.",
+    )
+
+
+def begun(arrivals: Sequence[float], service: float) -> list[float]:
+    """Return when the answer to each request begins, if they are answered one by one in their order."""
+    free, found = 0.0, []
+    for arrived in arrivals:
+        found.append(max(arrived, free))
+        free = found[-1] + service
+    return found
+
+
+def queue() -> Drawing:
+    """Return a short queue: half of the time the server is busy, more or less."""
+    drawing, service = Drawing(150), 56.0
+    arrivals = (30.0, 62.0, 120.0, 246.0, 262.0, 290.0)
+    drawing.text(10, 18, "requests arrive", anchor="start")
+    for number, (arrived, start) in enumerate(zip(arrivals, begun(arrivals, service), strict=True), 1):
+        drawing.line((arrived, 28), (arrived, 52), arrow=True)
+        if start > arrived:
+            drawing.line((arrived, 58 + 3 * number), (start, 58 + 3 * number), color="quantized", dashed=True)
+        drawing.box(start, 84, service, 30, str(number), color="numpy")
+    drawing.line((10, 122), (470, 122), arrow=True)
+    drawing.text(470, 141, "time", anchor="end")
+    return drawing

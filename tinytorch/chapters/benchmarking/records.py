@@ -8,6 +8,7 @@ from tinytorch.chapters import calls
 from tinytorch.chapters.benchmarking.bottlenecks import Bottleneck
 from tinytorch.chapters.benchmarking.drawings import SAMPLES, missed
 from tinytorch.chapters.benchmarking.flaws import Flaw
+from tinytorch.chapters.benchmarking.runs import beyond_three_deviations
 from tinytorch.chapters.sources import (
     COURSE_BENCHMARKING,
     COURSE_BENCHMARKING_URL,
@@ -220,18 +221,16 @@ def record_regression(page: Page, again: Comparison, changed: Comparison) -> Non
     page.word("caught", "caught" if changed.verdict == SLOWER else "missed", because="the ratio is {changed}")
 
 
-def record_slips(
-    page: Page, series: Measurement, normal: Measurement, far: Measurement, warm: tuple[Measurement, Measurement]
-) -> None:
+def record_slips(page: Page, series: Measurement, normal: Measurement, warm: tuple[Measurement, Measurement]) -> None:
     """Record the course's sentences on repeats, each as a claim.
 
     Args:
         page: what records them.
         series: many calls of the MLP in a row.
         normal: share of textbook intervals of ten of these calls that hold the mean of all.
-        far: share of these calls that lie far above their median.
         warm: the first call of fresh processes, and calls 11 to 110, over their steady ones.
     """
+    far = beyond_three_deviations(series, "calls more than three deviations above the median")
     page.number("far", far)
     page.number("series-median", calls.zoo_pass(series, "mlp", 1))
     first, after_ten = warm
@@ -267,9 +266,9 @@ def record_slips(
         quote="When you run a model many times, the distribution of measurements approaches normal (regardless of the "
         "underlying noise distribution).",
         verdict=verdict_between(far, high=2 * _BEYOND_THREE),
-        evidence="Of all calls {far} lay more than three robust deviations above the median, where a normal "
-        "distribution has 0.13 in a hundred; twice that is allowed. It is the mean of many independent runs that "
-        "approaches normal, not the runs.",
+        evidence="Of all calls {far} lay more than three deviations above the median, each 1.4826 median absolute "
+        "ones. A normal distribution has 0.13 in a hundred there; twice that is allowed. It is the mean of many "
+        "independent runs that approaches normal, not the runs.",
     )
     what = "chance that a hundred independent calls hold none of the slowest hundredth"
     page.number("tail-unseen", 0.99**100, unit="%", what=what, modelled=True)
