@@ -129,7 +129,6 @@ def test_ten_times_is_asked_of_speed_or_memory(faster: float, smaller: float, ve
     # The baseline takes 1.25 ms.
     assert made["end-honest-one"]["value"] == pytest.approx(1.25 * 2.5 * faster**2, rel=0.01)
     assert made["end-honest-one-verdict"]["word"] == "faster"
-    assert made["rate-many"]["value"] == pytest.approx(64 / made["end-many"]["value"], rel=0.01)
 
 
 def test_the_end_is_held_in_three_numbers_against_the_honest_baseline() -> None:

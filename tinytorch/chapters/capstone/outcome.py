@@ -225,8 +225,6 @@ def _record_rungs(page: Page, key: str, climbed: _Climbed) -> None:
     else:
         page.number(f"end-gain-{key}", 1.0, unit="", what="no step passed: the last rung is the plain start")
     page.compare(f"end-honest-{key}", compare_paired(climbed.seconds(_BASELINE), seconds, delta=climbed.delta))
-    what = f"answers a second, last rung, {workload.words}"
-    page.number(f"rate-{key}", seconds.per(workload.questions, "answers/s", what))
 
 
 def _record_improvement(page: Page, climbed: Mapping[str, _Climbed]) -> None:

