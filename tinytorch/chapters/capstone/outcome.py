@@ -45,6 +45,12 @@ RESULT_COLUMNS = (
     Column("peak", "Peak memory"),
     Column("right", "Right of 2,000"),
 )
+_RESULT_CAPTION = {
+    "one": "Every rung for one question, on one core. A step's gain is over the rung above it: as predicted in the "
+    "turn that took it, and measured anew. Those measured anew multiply to the gain over the plain start. The last row "
+    "is no rung.",
+    "many": "The same for 64 questions.",
+}
 IMPROVEMENT_COLUMNS = (
     Column("questions", "Questions"),
     Column("speedup", "Speedup"),
@@ -194,7 +200,7 @@ def _of_any(verdicts: Sequence[str]) -> str:
 
 def _record_rungs(page: Page, key: str, climbed: _Climbed) -> None:
     """Record the rungs of one ladder, and how many times as fast the last one is as start and baseline."""
-    workload, gains, anew = climbed.ladder.workload, climbed.over_start(), climbed.anew()
+    gains, anew = climbed.over_start(), climbed.anew()
     rows = []
     for name in [*climbed.rungs, _BASELINE]:
         one, trial = climbed.found[name], climbed.taken.get(name)
@@ -213,9 +219,7 @@ def _record_rungs(page: Page, key: str, climbed: _Climbed) -> None:
         f"result-{key}",
         rows,
         RESULT_COLUMNS,
-        caption=f"Every rung for {workload.words}, on one core. A step's gain is over the rung above it: as predicted "
-        "in the turn that took it, and measured anew. Those measured anew multiply to the gain over the plain start. "
-        "The last row is no rung.",
+        caption=_RESULT_CAPTION[key],
     )
     end = climbed.rungs[-1]
     seconds = climbed.seconds(end)
