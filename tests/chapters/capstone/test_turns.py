@@ -64,7 +64,10 @@ def test_the_parts_of_the_start_are_shares_of_its_time() -> None:
     assert parts == pytest.approx({"between": 0.4, "calls": 0.2, "work": 0.4, "not-work": 0.6}, rel=0.01)
     assert made["ops-one"]["value"] == 100
     assert made["plain-one"]["value"] == pytest.approx(1e-3, rel=0.1)
-    assert "64 questions" in records(_WITH_PAIRS, made_ladder(64))["plain-many"]["what"]
+    # Of 0.4 for one question 64 times as much, beside 0.6 that stay.
+    many = records(_WITH_PAIRS, made_ladder(64))
+    assert many["work-predicted"]["value"] == pytest.approx(64 * 0.4 / (0.6 + 64 * 0.4), rel=0.01)
+    assert "64 questions" in many["plain-many"]["what"]
 
 
 def test_the_first_turn_tells_what_was_taken_and_what_was_dropped() -> None:

@@ -166,6 +166,10 @@ def record_server(page: Page, ladders: Ladders, machine: Ceilings) -> None:
     """Record the ladder for 64 questions, and both ladders' ends under the roof of one core."""
     for_user, for_server = ladders["one"], ladders["many"]
     _record_start(page, "many", for_server)
+    alone, times = for_user.stages[0].profile, for_server.workload.questions / for_user.workload.questions
+    what = "share of arithmetic and data for 64 questions, if all else takes as long as for one"
+    predicted = times * alone.work / (alone.whole - alone.work + times * alone.work)
+    page.number("work-predicted", predicted, unit="%", what=what, modelled=True)
     begin = for_server.stages[0]
     _record_trials(page, "many", begin)
     record_moves(page, "many", for_server)
