@@ -147,7 +147,7 @@ def profiled(workload: Workload, made: Ready, machine: Ceilings, name: str) -> P
     with made.running():
         calls = ops_of(call)
         parts = {op.name: _replayed({op: each}) for op, each in calls.items()}
-        times = interleave({_WHOLE: call, **parts}, repeats=12, at_most_seconds=1.5, warmup_seconds=0.05)
+        times = interleave({_WHOLE: call, **parts}, repeats=12, at_most_seconds=1.0, warmup_seconds=0.05)
     seconds = times.pop(_WHOLE)
     by_op = dict(sorted(times.items(), key=lambda item: -item[1].median))
     return Profile(seconds, by_op, place(name, demand.events, seconds, machine), demand)

@@ -17,7 +17,7 @@ def performances(
     configurations: Mapping[str, Configuration],
     *,
     repeats: int = 60,
-    at_most_seconds: float = 4.0,
+    at_most_seconds: float = 3.0,
 ) -> dict[str, Performance]:
     """Return what was measured of each configuration, by name: times in turns, bytes, and answers to all questions.
 
