@@ -44,6 +44,6 @@ def method() -> Drawing:
         drawing.line((x, y + high / 2), (end + wide, y + high / 2), arrow=True)
     drawing.line((405, 92), (405, 168), arrow=True)
     drawing.line((240, 168), (240, 130), (75, 130), (75, 92), arrow=True)
-    drawing.text(158, 122, "a step passes: take it")
+    drawing.text(166, 122, "a step passes: take it")
     drawing.text(240, 264, "nothing passes: pairs, then report")
     return drawing

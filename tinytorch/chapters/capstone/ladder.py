@@ -18,7 +18,7 @@ from tinytorch.perf.quantization import PairedAccuracy
 
 _BEFORE = "as it was"
 #: Rounds of a turn that are waited for where calls are slow: on fewer, noise that hits neighbours alike hides any gain.
-_LEAST_ROUNDS = 14
+_LEAST_ROUNDS = 12
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def climb_ladder(
         start: where to begin.
         steps: what may be tried.
         repeats, at_most_seconds: samples of each trial, and seconds for all trials of a turn; where calls are slow it
-            takes as long as some fourteen samples of each do.
+            takes as long as some twelve samples of each do.
 
     Raises:
         ValueError: if ``machine`` is for more than one thread, or no step can be taken from ``start``.
