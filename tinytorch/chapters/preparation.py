@@ -254,8 +254,8 @@ def _trainings() -> Iterable[Step]:
         pages = {*_OF_ALL, "memoization", "capstone"} if name == "gpt" else _OF_ALL
         yield Step(_zoo(name), "training", partial(_train, name), pages)
     for name in _MODELS:
-        pages = {"benchmarking", "capstone"} if name == "gpt" else {"benchmarking"}
-        for variant in ("distilled", "structured", "pruned", "low-rank"):
+        pages = {"capstone"} if name == "gpt" else {"benchmarking"}
+        for variant in ("distilled", "baseline", "structured", "pruned", "low-rank"):
             yield Step(
                 f"{variant} {name.upper()}", "training", partial(_train_variant, name, variant), pages, (_zoo(name),)
             )
@@ -277,8 +277,8 @@ def _zoo(name: str) -> str:
 
 def _compilations() -> Iterable[Step]:
     first = "kernels of the GPT"
-    yield Step(first, "compiling", partial(_compile_pass, "gpt"), {"whole_model", "benchmarking", "capstone"})
-    texts = {32: {"memoization", "benchmarking", "capstone"}, 8: {"memoization", "capstone"}}
+    yield Step(first, "compiling", partial(_compile_pass, "gpt"), {"whole_model", "capstone"})
+    texts = {32: {"memoization", "capstone"}, 8: {"memoization", "capstone"}}
     for bits, pages in texts.items():
         work = partial(_compile_decoding, bits)
         after = (first,) if bits == 32 else (first, "kernels of texts, 32 bits")

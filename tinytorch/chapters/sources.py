@@ -13,9 +13,6 @@ COURSE_ACCELERATION_URL: Final = (
 )
 COURSE_BENCHMARKING: Final = "TinyTorch course, module 19, Benchmarking"
 COURSE_BENCHMARKING_FOLDER_URL: Final = f"{_TREE}/4aeb3c9c694b46b216716c824800e747c0ac16a1/modules/19_benchmarking"
-COURSE_BENCHMARKING_TABLE_URL: Final = (
-    f"{_BLOB}/2f23f757e71dfe052d33418baf66dfb2cb6e3210/modules/19_benchmarking/README.md"
-)
 COURSE_BENCHMARKING_URL: Final = (
     f"{_BLOB}/4f06392de57b85b0566cc85993324d6ebb25a53e/modules/19_benchmarking/benchmarking.py"
 )

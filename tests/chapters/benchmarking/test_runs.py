@@ -11,8 +11,7 @@ from tinytorch import models
 from tinytorch.chapters.benchmarking import runs as studies
 from tinytorch.perf.benchmarking import scoring
 from tinytorch.perf.measuring import Measurement, interleave
-from tinytorch.perf.measuring.comparison import compare_paired
-from tinytorch.perf.measuring.processes import Replicas
+from tinytorch.perf.measuring.processes import Fresh
 from tinytorch.perf.measuring.statistics import median_interval
 
 
@@ -22,13 +21,12 @@ def series(samples: npt.NDArray[np.float64]) -> Measurement:
 
 def test_what_disturbed_a_series_is_told_of_what_is_counted_in_it() -> None:
     taken = series(np.random.default_rng(0).normal(5, 1, 1000))
-    reported = studies.percentile_of_blocks(taken, 50, 100)
-    counted = [
+    made = [
         studies.coverage(taken, 10, studies.mean_and_normal, 5.0, "coverage"),
         studies.beyond_three_deviations(taken, "far"),
-        studies.near(reported, 5.0, 0.1, "near"),
+        *studies.in_sequence_and_in_turns(taken, 50),
     ]
-    assert [one.how["cpu_per_wall"] for one in (reported, *counted)] == [0.5] * 4
+    assert [one.how["cpu_per_wall"] for one in made] == [0.5] * 4
 
 
 def test_share_has_the_exact_interval() -> None:
@@ -95,28 +93,59 @@ def test_more_pairs_resolve_less() -> None:
     assert 2.5 < few.median / many.median < 8
 
 
-def test_percentiles_of_blocks_are_numpys_and_near_counts_them() -> None:
-    samples = np.random.default_rng(0).exponential(1, 1000)
-    found = studies.percentile_of_blocks(series(samples), 99, 100)
-    assert np.allclose(found.samples, [np.percentile(part, 99) for part in np.split(samples, 10)])
-    about = Measurement("about 2", (1.7, 1.9, 2.1, 2.3), "s")
-    assert studies.near(about, 2.0, 0.1, "near").median == 0.5
+def walking(count: int, memory: float) -> npt.NDArray[np.float64]:
+    """Return times whose logs keep the share ``memory`` of what they were at the call before."""
+    draw, logs = np.random.default_rng(0), np.zeros(count)
+    for at in range(1, count):
+        logs[at] = memory * logs[at - 1] + draw.normal(0, 0.01)
+    return np.exp(logs)
 
 
-def replicated(medians: list[float], noise: float) -> Replicas:
+def test_shuffling_gives_intervals_their_promise_back() -> None:
+    taken = series(walking(20_000, 0.9))
+    shuffled = studies.shuffled(taken)
+    assert sorted(shuffled.samples) == sorted(taken.samples)
+    in_a_row = studies.coverage(taken, 15, median_interval, taken.median, "in a row")
+    mixed = studies.coverage(shuffled, 15, median_interval, taken.median, "shuffled")
+    assert in_a_row.interval.high < 0.8
+    # Of fifteen samples the 4th and the 12th hold the median with 1 - 2 * 576 / 2**15.
+    assert mixed.median == pytest.approx(1 - 2 * 576 / 2**15, abs=0.02)
+
+
+def test_turns_cancel_drift_and_do_nothing_to_noise() -> None:
+    drifting = studies.in_sequence_and_in_turns(series(np.linspace(1, 2, 4000)), 100)
+    # A slope of 1/4000 a call: halves a hundred calls apart differ by 100 of them, neighbours by one at the most.
+    assert drifting[0].samples[0] * (1 + 100 / 4000) == pytest.approx(100 / 4000, rel=0.01)
+    assert drifting[1].maximum < 1.01 / 4000
+    noisy = studies.in_sequence_and_in_turns(series(np.random.default_rng(0).normal(1, 0.01, 100_000)), 100)
+    assert noisy[0].median == pytest.approx(noisy[1].median, rel=0.15)
+    with pytest.raises(ValueError, match="from 2 to the 150 samples, not 200"):
+        studies.in_sequence_and_in_turns(series(np.ones(150)), 100)
+
+
+def timed(medians: list[float], noise: float) -> list[Measurement]:
     draw = np.random.default_rng(0)
-    times = [Measurement("baseline", tuple(draw.normal(m, noise, 30)), "s") for m in medians]
-    comparison = compare_paired(times[0].samples, times[0].samples)
-    return Replicas(comparison, comparison, tuple(times), tuple(times))
+    return [Measurement("base", tuple(draw.normal(m, noise, 30)), "s", {"cpu_per_wall": 0.9}) for m in medians]
 
 
 def test_processes_that_differ_are_seen_to() -> None:
-    apart, alike = replicated([1.0, 1.1, 1.2, 1.3], 0.001), replicated([1.0] * 4, 0.01)
-    assert studies.pairs_apart(apart) == studies.beyond_their_own(apart).median == 1
-    assert studies.pairs_apart(alike) < 0.5
+    apart, alike = timed([1.0, 1.1, 1.2, 1.3], 0.001), timed([1.0] * 4, 0.01)
+    assert studies.beyond_their_own(apart).median == 1
     assert studies.beyond_their_own(alike).median < 0.5
     assert studies.moved_between(apart).maximum == pytest.approx(0.15 / 1.15, abs=0.005)
     assert studies.known_within(apart).maximum < 0.001
+    for each in (studies.moved_between(apart), studies.known_within(apart), studies.beyond_their_own(apart)):
+        assert each.how["cpu_per_wall"] == 0.9
+
+
+def test_calls_are_held_against_the_steady_ones_of_their_process() -> None:
+    cold = [*(10.0,) * 2, *(4.0,) * 8, *(2.0,) * 10]
+    found = [Fresh(tuple(speed * each for each in cold), {"base": timed([1.0], 0.01)[0]}) for speed in (1.0, 3.0)]
+    assert studies.over_steady(found, 1, 1).samples == (5, 5)
+    assert studies.over_steady(found, 3, 10).samples == (2, 2)
+    assert studies.over_steady(found, 3, 10).how["samples_are"] == "processes"
+    with pytest.raises(ValueError, match="from 1 to 10, half of the calls, not 3, 11"):
+        studies.over_steady(found, 3, 11)
 
 
 def test_the_same_forward_pass_runs_twice() -> None:
@@ -125,17 +154,12 @@ def test_the_same_forward_pass_runs_twice() -> None:
     assert {one.n for one in both.values()} == {2}
 
 
-def test_each_load_is_offered_and_all_its_queries_are_answered() -> None:
+def test_a_control_offers_two_loads() -> None:
     model = models.mlp().eval()
     task = scoring(np.zeros((5, 1, 8, 8), np.float32), np.zeros(5, np.int64))
-    per_second = studies.capacity(model, task, seconds=0.02)
-    assert per_second > 0
-    low, high = studies.under_load(model, task, per_second, (0.1, 0.5), bound=1e-9, seconds=0.02)
-    assert low.rate == pytest.approx(0.1 * per_second)
-    assert high.rate == pytest.approx(0.5 * per_second)
-    assert min(low.latencies.minimum, high.latencies.minimum) > 0
-    # No call of a model takes a nanosecond.
-    assert not low.valid
-    assert low.missing is None
+    low, half = studies.control(model, task, (0.3, 0.6), queries=300)
+    assert low.n == half.n == 300
+    assert min(low.minimum, half.minimum) > 0
+    assert low.how["statistic"] == "percentile 99"
     with pytest.raises(ValueError, match="loads must be above 0"):
-        studies.under_load(model, task, per_second, (0.5, 0.0), bound=1.0)
+        studies.control(model, task, (0.5, 0.0))

@@ -1,4 +1,4 @@
-"""What the page says of its suite: rows of the course's table, fronts and products, on times whose ratios are known."""
+"""What the page says of its suite: three numbers of each variant, fronts and products, on times of known ratios."""
 
 from __future__ import annotations
 
@@ -9,21 +9,13 @@ import pytest
 from matplotlib.text import Annotation
 
 from tinytorch.chapters.benchmarking import variants
-from tinytorch.chapters.benchmarking.variants import Changes, Results
-from tinytorch.perf.benchmarking import (
-    ParetoFront,
-    Performance,
-    compare,
-    compare_with_first,
-    kept_of_product,
-    plot_performance_comparison,
-)
+from tinytorch.perf.benchmarking import ParetoFront, Performance, compare_with_first, kept_of_product
 from tinytorch.perf.measuring import Measurement, quantity
-from tinytorch.report import Page, color, figures, subplots
+from tinytorch.report import Page, figures, subplots
 from tinytorch.report.records import Json
 
-NAMES = ("baseline", "quantized", "pruned", "structured", "accelerated", "combined", "cached")
-#: Seconds and bytes of each variant: those of the course's table, and a combination that multiplies its parts' gains.
+NAMES = ("baseline", "quantized", "pruned", "structured", "accelerated", "combined")
+#: Seconds and bytes of each variant, with a combination that multiplies its parts' gains.
 TABLE = {
     "baseline": (12.0, 12_000),
     "quantized": (3.0, 3000),
@@ -31,9 +23,8 @@ TABLE = {
     "structured": (6.0, 6000),
     "accelerated": (4.0, 12_000),
     "combined": (2.0, 6000),
-    "cached": (2.2, 12_000),
 }
-PARTS = dict.fromkeys(("mlp", "cnn", "gpt"), ("structured", "accelerated"))
+PARTS = ("structured", "accelerated")
 
 
 def performance(name: str, seconds: float, right: int = 1900, nbytes: int = 1000, examples: int = 2000) -> Performance:
@@ -46,21 +37,13 @@ def performance(name: str, seconds: float, right: int = 1900, nbytes: int = 1000
     )
 
 
-def results(examples: int = 2000, **changed: tuple[float, int]) -> dict[str, dict[str, Performance]]:
-    """Return the suites of three models by `TABLE`, but for variants of the MLP that are ``changed``."""
+def results(**changed: tuple[float, int]) -> dict[str, dict[str, Performance]]:
+    """Return the suites of two models by `TABLE`, but for variants of the MLP that are ``changed``."""
 
     def suite(table: Mapping[str, tuple[float, int]]) -> dict[str, Performance]:
-        return {
-            name: performance(name, seconds, examples - 100, nbytes, examples)
-            for name, (seconds, nbytes) in table.items()
-        }
+        return {name: performance(name, seconds, 1900, nbytes) for name, (seconds, nbytes) in table.items()}
 
-    without_cache = {name: row for name, row in TABLE.items() if name != "cached"}
-    return {"mlp": suite({**without_cache, **changed}), "cnn": suite(without_cache), "gpt": suite(TABLE)}
-
-
-def changes_of(made: Results) -> Changes:
-    return {model: compare_with_first(measured) for model, measured in made.items()}
+    return {"mlp": suite({**TABLE, **changed}), "cnn": suite(TABLE)}
 
 
 def by_key(page: Page) -> dict[str, Json]:
@@ -68,114 +51,46 @@ def by_key(page: Page) -> dict[str, Json]:
 
 
 def test_each_variant_stands_beside_its_baseline() -> None:
-    page, measured = Page("benchmarking"), results()
-    variants.record_suite(page, measured, changes_of(measured))
+    page, measured = Page("benchmarking"), results()["cnn"]
+    variants.record_suite(page, measured, compare_with_first(measured))
     made = by_key(page)
-    rows = {row["variant"]: row for row in made["suite-mlp"]["rows"]}
+    rows = {row["variant"]: row for row in made["suite"]["rows"]}
     assert [*rows] == ["baseline", "quantized", "pruned", "structured", "accelerated", "combined"]
     assert (rows["baseline"]["speed"], rows["baseline"]["verdict"]) == (None, None)
     assert rows["quantized"]["verdict"] == "faster"
-    assert rows["quantized"]["speed"]["value"] == made["mlp-quantized-speed"]["value"] == pytest.approx(4, rel=0.01)
-    assert made["gpt-pruned-size"]["value"] == pytest.approx(10)
-    assert made["cnn-pruned-accuracy"]["value"] == 0
-    assert (rows["pruned"]["memory"]["value"], rows["pruned"]["bytes"]["value"]) == (6200, 1200)
+    assert rows["quantized"]["speed"]["value"] == pytest.approx(4, rel=0.01)
+    assert rows["pruned"]["memory"]["value"] == 6200
     assert rows["pruned"]["right"]["value"] == pytest.approx(0.95)
-    assert "mlp-cached-speed" not in made
-
-
-def test_the_dashboard_has_the_books_colour_of_each_variant(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: dict[str, str] = {}
-
-    def plot(made: Mapping[str, Performance], axes: object, colors: Mapping[str, str], ink: str) -> None:
-        assert made.keys() == colors.keys()
-        drawn.update(colors)
-        plot_performance_comparison(made, axes, colors, ink)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(variants, "plot_performance_comparison", plot)
-    page = Page("benchmarking")
-    variants.record_dashboard(page, results()["gpt"])
-    assert drawn["structured"] == drawn["pruned"] == color("pruned")
-    assert drawn["accelerated"] == color("compiled")
-    assert drawn["combined"] == color("numpy")
-    assert by_key(page)["dashboard"]["kind"] == "figure"
+    assert made["suite-compared"]["value"] == 5
 
 
 @pytest.mark.parametrize(
-    ("quantized", "examples", "verdict"),
-    [
-        ((3.0, 3000), 2000, "supported"),
-        ((12.0, 3000), 2000, "refuted"),
-        ((3.0, 6000), 2000, "refuted"),
-        # Of 200 examples, none lost does not prove that not half a point is.
-        ((3.0, 3000), 200, "cannot tell here"),
-    ],
+    ("combined", "word"),
+    [(2.0, "cannot tell here"), (4.0, "less than the product"), (1.0, "more than the product")],
 )
-def test_a_row_of_the_courses_table_holds_if_all_models_have_its_numbers(
-    quantized: tuple[float, int], examples: int, verdict: str
-) -> None:
-    page, measured = Page("benchmarking"), results(examples, quantized=quantized)
-    changes = changes_of(measured)
-    variants.record_suite(page, measured, changes)
-    variants.record_course_table(page, changes)
-    made = by_key(page)
-    assert made["course-quantized"]["verdict"] == verdict
-    others = "supported" if examples == 2000 else "cannot tell here"
-    assert made["course-pruned"]["verdict"] == others
-    assert made["course-cached"]["verdict"] == others
-
-
-@pytest.mark.parametrize(("combined", "verdict"), [(2.0, "supported"), (4.0, "refuted"), (1.0, "refuted")])
-def test_gains_multiply_if_they_do_in_all_models(combined: float, verdict: str) -> None:
+def test_a_combination_is_held_against_the_product_of_its_parts(combined: float, word: str) -> None:
     page, measured = Page("benchmarking"), results(combined=(combined, 6000))
-    changes = changes_of(measured)
     kept = {
-        model: kept_of_product(measured[model], "baseline", parts, "combined", batch=64)
-        for model, parts in PARTS.items()
+        model: kept_of_product(measured[model], "baseline", PARTS, "combined", batch=64) for model in ("mlp", "cnn")
     }
-    variants.record_suite(page, measured, changes)
     variants.record_products(page, kept)
     made = by_key(page)
     assert made["mlp-kept"]["value"] == pytest.approx(2 / combined, rel=0.01)
     assert made["cnn-kept"]["value"] == pytest.approx(1, rel=0.01)
-    assert made["gains-multiply"]["verdict"] == verdict
+    assert made["mlp-product"]["word"] == word
 
 
 def test_the_front_counts_who_is_on_it_and_names_who_is_not() -> None:
     fronts = {
         "mlp": ParetoFront(("pruned", "combined"), {"quantized": ("pruned", "combined")}, {"combined": ("pruned",)}),
         "cnn": ParetoFront(("baseline",), {}, {}),
-        "gpt": ParetoFront(("cached",), {"pruned": ("cached",), "quantized": ("cached",)}, {}),
     }
     page = Page("benchmarking")
     variants.record_fronts(page, results(), fronts)
     made = by_key(page)
-    rows = made["dominated"]["rows"]
-    assert rows[0] == {
-        "model": "MLP",
-        "front": "pruned, combined",
-        "out": "quantized by pruned, combined",
-        "open": "combined",
-    }
-    assert (rows[1]["out"], rows[1]["open"]) == ("none", "none")
-    assert rows[2]["out"] == "pruned by cached; quantized by cached"
-    assert made["front-size"]["value"] == 2 + 1 + 1
-    assert made["all-variants"]["value"] == 6 + 6 + 7
-
-
-def test_a_row_is_judged_number_by_number() -> None:
-    before = performance("baseline", 4.0, 190, 4000, 200)
-    after = compare(before, performance("quantized", 1.0, 190, 1000, 200))
-    held = variants.table_row_verdicts([after], faster=4, smaller=4, accuracy=-0.05, batch=64)
-    assert held == ("supported",) * 3
-    worse = compare(before, performance("quantized", 3.0, 150, 3000, 200))
-    assert variants.table_row_verdicts([worse], faster=4, smaller=4, accuracy=-0.05, batch=64) == ("refuted",) * 3
-    # One of two that is worse is enough.
-    assert (
-        variants.table_row_verdicts([after, worse], faster=4, smaller=4, accuracy=-0.05, batch=64) == ("refuted",) * 3
-    )
-    # Of 200 examples, none lost does not prove that not one in a thousand is.
-    judged = variants.table_row_verdicts([after], faster=4, smaller=4, accuracy=-0.0001, batch=64)
-    assert judged[2] == "cannot tell here"
+    assert made["front-size"]["value"] == 2 + 1
+    assert made["all-variants"]["value"] == 6 + 6
+    assert made["fronts"]["kind"] == "figure"
 
 
 def test_all_are_drawn_and_named() -> None:

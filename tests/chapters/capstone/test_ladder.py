@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chapters.capstone.made_trials import CACHE, KEPT, KERNELS, LOST, SMALL, TOKEN, in_turns, made_ladder
+from tests.chapters.capstone.made_trials import CACHE, KEPT, LOST, SMALL, TOKEN, in_turns, made_ladder
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.chapters.capstone.configuration import PLAIN, Configuration
 from tinytorch.chapters.capstone.ladder import climb_ladder
 from tinytorch.chapters.capstone.rule import Rule
-from tinytorch.chapters.capstone.rungs import COMBINED, product_configurations
 from tinytorch.chapters.capstone.steps import single_moves
 from tinytorch.chapters.capstone.workload import Workload
 from tinytorch.perf.measuring.comparison import compare_paired
@@ -84,13 +83,3 @@ def test_the_rule_looks_at_the_lower_end_of_what_is_lost() -> None:
         Rule(delta=1.0)
     with pytest.raises(ValueError, match="accuracy_budget must be"):
         Rule(accuracy_budget=-0.1)
-
-
-def test_a_product_needs_steps_that_stand_alone_and_together() -> None:
-    made = product_configurations([CACHE, KERNELS, SMALL])
-    assert made[COMBINED] == Configuration(model="distilled", cache="float32", kernels=True)
-    assert made["plain"] == PLAIN
-    with pytest.raises(ValueError, match="'one op a token' does not"):
-        product_configurations([CACHE, TOKEN])
-    with pytest.raises(ValueError, match="at least two"):
-        product_configurations([CACHE])

@@ -1,4 +1,4 @@
-"""What the capstone's page records of what came out: gains anew, right answers, bytes, cores, and what was left out."""
+"""What the capstone's page records of what came out: gains anew, right answers, bytes, and what was left out."""
 
 from __future__ import annotations
 
@@ -23,14 +23,11 @@ from tinytorch.chapters.capstone.configuration import GOOD_BASELINE, PLAIN, Conf
 from tinytorch.chapters.capstone.exercises import ALL_IN_CODES
 from tinytorch.chapters.capstone.ladder import Ladder
 from tinytorch.chapters.capstone.rule import Rule
-from tinytorch.chapters.capstone.rungs import COMBINED, product_configurations
 from tinytorch.chapters.capstone.steps import Step
-from tinytorch.chapters.capstone.turns import gain_keys
 from tinytorch.chapters.capstone.workload import Workload, predicted_bytes
 from tinytorch.perf.benchmarking import Performance
 from tinytorch.perf.engines import NotMeasured, Raced
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.quantization import PairedAccuracy
 from tinytorch.report import Page
@@ -43,14 +40,14 @@ def by_key(made: Sequence[Record]) -> dict[str, Json]:
     return {record.key: record.to_json() for record in made}
 
 
-def performances(seconds: Mapping[str, float], questions: int) -> dict[str, Performance]:
-    """Return performances with times in turns, ever fewer bytes, and 1,980 of 2,000 right answers."""
+def performances(seconds: Mapping[str, float], questions: int, smaller: float) -> dict[str, Performance]:
+    """Return performances with times in turns, each ``smaller`` times as small as the last, and 1,980 right answers."""
     return {
         name: Performance(
             name,
             "sort",
             {questions: (times,)},
-            {questions: Measurement(name, (2e6 / (1 + at),) * 6, "B")},
+            {questions: Measurement(name, (2e6 / smaller**at,) * 6, "B")},
             1000,
             np.arange(2000) < 1980,
             "run",
@@ -59,10 +56,11 @@ def performances(seconds: Mapping[str, float], questions: int) -> dict[str, Perf
     }
 
 
-def measured_anew(ladder: Ladder, faster: float = 1.0) -> dict[str, Performance]:
+def measured_anew(ladder: Ladder, faster: float, smaller: float) -> dict[str, Performance]:
     """Return the rungs as `made_seconds` has them, each step ``faster`` times as fast again, and the baseline."""
     seconds = {name: made_seconds(one) / faster**number for number, (name, one) in enumerate(ladder.rungs.items())}
-    return performances({**seconds, "NumPy with a cache": made_seconds(GOOD_BASELINE)}, ladder.workload.questions)
+    seconds["NumPy with a cache"] = made_seconds(GOOD_BASELINE)
+    return performances(seconds, ladder.workload.questions, smaller)
 
 
 @dataclass
@@ -84,16 +82,15 @@ def _no_models(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Workload, "ready", ready)
     monkeypatch.setattr(outcome, "accuracy_change", lambda before, after, new=False: KEPT)
-    monkeypatch.setattr(outcome, "usable_cores", lambda: [0, 1])
 
 
-def results(ladder: Ladder, faster: float = 1.0) -> dict[str, Json]:
+def results(ladder: Ladder, faster: float = 1.0, smaller: float = 1.0) -> dict[str, Json]:
     """Return the records of a ladder, both for one question and for 64, that was measured anew."""
     page = Page("capstone")
     ladders = {"one": ladder, "many": made_ladder(64, ladder_steps(ladder))}
-    for key in gain_keys(ladders):
-        page.number(key, 1.0, unit="", what="gain")
-    outcome.record_results(page, ladders, {key: measured_anew(each, faster) for key, each in ladders.items()}, _RULE)
+    found = {key: measured_anew(each, faster, smaller) for key, each in ladders.items()}
+    outcome.record_results(page, ladders, found, _RULE)
+    outcome.record_tenfold(page, ladders, found)
     return by_key(page.records)
 
 
@@ -116,19 +113,32 @@ def test_with_and_without_a_step_the_text_finds_what_it_names() -> None:
     assert without["ten-times-faster"]["verdict"] == "refuted"
 
 
-@pytest.mark.parametrize(("faster", "verdict"), [(1.0, "refuted"), (4.0, "supported")])
-def test_ten_times_is_asked_of_both_ladders(faster: float, verdict: str) -> None:
-    made = results(_THREE_RUNGS, faster)
+@pytest.mark.parametrize(
+    ("faster", "smaller", "verdict"),
+    [(1.0, 1.0, "refuted"), (4.0, 1.0, "supported"), (1.0, 4.0, "supported"), (1.9998, 1.0, "cannot tell here")],
+)
+def test_ten_times_is_asked_of_speed_or_memory(faster: float, smaller: float, verdict: str) -> None:
+    made = results(_THREE_RUNGS, faster, smaller)
     assert made["end-gain-one"]["value"] == pytest.approx(2.5 * faster**2, rel=0.01)
+    assert made["saved-many"]["value"] == pytest.approx(smaller**2)
     assert made["ten-times-faster"]["verdict"] == verdict
-    # It rests on the last turn of each ladder.
-    assert made["ten-times-faster"]["numbers"][:2] == ["gain-one-2", "gain-many-2"]
+    # It rests on what was measured anew, and on no trial.
+    assert not any(key.startswith("gain-") for key in made["ten-times-faster"]["numbers"])
     # Each step brought that many times what it did in the turn that took it.
     assert made["anew"]["value"] == pytest.approx(faster, rel=0.01)
     # The baseline takes 1.25 ms.
     assert made["end-honest-one"]["value"] == pytest.approx(1.25 * 2.5 * faster**2, rel=0.01)
     assert made["end-honest-one-verdict"]["word"] == "faster"
-    assert made["rate-many"]["value"] == pytest.approx(64 / made["end-many"]["value"], rel=0.01)
+
+
+def test_the_end_is_held_in_three_numbers_against_the_honest_baseline() -> None:
+    rows = results(_THREE_RUNGS, smaller=2.0)["improvement"]["rows"]
+    assert [row["questions"] for row in rows] == ["1", "64"]
+    assert rows[0]["speedup"]["value"] == pytest.approx(1.25 * 2.5, rel=0.01)
+    assert rows[0]["verdict"] == "faster"
+    # The baseline comes after the last rung, and is half as large again.
+    assert rows[0]["memory"]["value"] == pytest.approx(0.5)
+    assert rows[0]["accuracy"]["value"] == 0
 
 
 def test_every_rung_has_a_row_and_the_baseline_is_none() -> None:
@@ -146,7 +156,7 @@ def test_every_rung_has_a_row_and_the_baseline_is_none() -> None:
     assert rows[2]["speedup"]["value"] == pytest.approx(2.5, rel=0.01)
     assert {row["right"].partition(" (")[0] for row in rows} == {"99.0\u00a0%"}
     assert made["bytes-off"]["value"] == pytest.approx(0.1, abs=1e-3)
-    assert [series["label"] for series in made["ladder"]["series"]][:2] == ["the ladder", "NumPy with a cache"]
+    assert made["ladder"]["kind"] == "figure"
 
 
 #: Answers of which half a hundredth or three halves of one were lost, and the budget is one.
@@ -170,27 +180,6 @@ def test_answers_are_judged_on_questions_that_kept_no_step(
     assert made["end-right"]["value"] == pytest.approx(0.99)
 
 
-def product(together: float) -> dict[str, Json]:
-    """Return the records of a product of 1.25, 2 and 0.8 where all of them bring ``together``."""
-    page, parts = Page("capstone"), (CACHE, KERNELS, SMALL)
-    ladders = {"one": made_ladder(1, parts), "many": made_ladder(64, parts)}
-    seconds = {name: made_seconds(one) for name, one in product_configurations(parts).items()}
-    seconds[COMBINED] = 1e-3 / together
-    found = {key: performances(seconds, ladder.workload.questions) for key, ladder in ladders.items()}
-    outcome.record_product(page, ladders, parts, found)
-    return by_key(page.records)
-
-
-@pytest.mark.parametrize(("together", "verdict"), [(2.0, "supported"), (1.0, "refuted"), (3.0, "refuted")])
-def test_gains_multiply_if_all_together_bring_their_product(together: float, verdict: str) -> None:
-    made = product(together)
-    assert made["product"]["rows"][0]["product"]["value"] == pytest.approx(0.8 * 2 * 1.25, rel=0.01)
-    assert made["combined-many"]["value"] == pytest.approx(together, rel=0.01)
-    assert made["kept-many"]["value"] == pytest.approx(together / 2, rel=0.01)
-    assert made["optimizations-multiply"]["verdict"] == verdict
-    assert [row["questions"] for row in made["product"]["rows"]] == ["1", "64"]
-
-
 @pytest.mark.parametrize(("coded", "sparse", "verdict"), [(100, 40, "supported"), (100, 60, "refuted")])
 def test_forty_times_smaller_is_what_bytes_say(
     monkeypatch: pytest.MonkeyPatch, coded: int, sparse: int, verdict: str
@@ -206,24 +195,7 @@ def test_forty_times_smaller_is_what_bytes_say(
     assert made["eight-bits"]["value"] == 4
     assert made["bytes-product"]["value"] == pytest.approx(4 * 400 / sparse)
     assert made["forty-times-smaller"]["verdict"] == verdict
-
-
-@pytest.mark.parametrize("found", [None, "two"])
-def test_a_second_core_is_compared_or_said_to_be_missing(monkeypatch: pytest.MonkeyPatch, found: str | None) -> None:
-    times = in_turns({"one core": 2e-3, "all cores": 1e-3})
-    both = None if found is None else compare_paired(times["one core"], times["all cores"])
-    if both is None:
-        monkeypatch.setattr(outcome, "usable_cores", lambda: [0])
-    page = Page("capstone")
-    outcome.record_cores(page, {"one": _THREE_RUNGS, "many": _NO_STEP}, {"one": both, "many": both})
-    made = by_key(page.records)
-    # Arithmetic and data are 0.4 of the time: shared by two, 0.8 of it are left.
-    assert made["cores-predicted-one"]["value"] == pytest.approx(1 / 0.8 if both else 1, rel=0.01)
-    if both is None:
-        assert made["cores-one-verdict"]["reason"] == made["cores-many"]["reason"] == outcome.ONE_CORE
-    else:
-        assert made["cores-many"]["value"] == pytest.approx(2, rel=0.01)
-        assert made["cores-one-verdict"]["word"] == "faster"
+    assert made["forty-times-smaller"]["counted"]
 
 
 @pytest.mark.parametrize(("change", "word"), BUDGET)
@@ -266,7 +238,6 @@ def test_answers_to_the_questions_follow_from_the_ladders() -> None:
     made = by_key(page.records)
     # Arithmetic and data are 0.4 of the time.
     assert made["q-vanish"]["value"] == made["q-vanish-many"]["value"] == pytest.approx(1 / 0.6, rel=0.01)
-    assert made["q-cache-share"]["value"] == pytest.approx(0.25)
     assert made["held-many"]["value"] == pytest.approx(1.1 * predicted_bytes(cached.last, 64))
     assert made["held-codes"]["value"] == pytest.approx(1.1 * predicted_bytes(ALL_IN_CODES, 64))
     assert (made["budget"]["value"], made["q-ops"]["value"]) == (600_000, 100)

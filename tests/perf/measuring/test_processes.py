@@ -5,64 +5,73 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from tests.perf import replicated
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring import processes as replicas_module
-from tinytorch.perf.measuring.comparison import FASTER, SLOWER
-from tinytorch.perf.measuring.processes import Replicas, replicas
+from tinytorch.perf.measuring.comparison import FASTER, SLOWER, compare_paired
+from tinytorch.perf.measuring.processes import Fresh, compare_in_processes, fresh_processes
 
 
 @pytest.fixture(scope="module")
-def twice() -> Replicas:
-    return replicas(replicated.twice_the_work, processes=6, pairs=8, names=("long", "short"))
+def twice() -> list[Fresh]:
+    return fresh_processes(replicated.twice_the_work, processes=6, rounds=8, first=5)
 
 
-def test_each_process_gives_one_ratio(twice: Replicas) -> None:
-    assert twice.comparison.n == 6
-    assert twice.pooled.n == 6 * 8
-    for index, (before, after) in enumerate(zip(twice.baseline, twice.candidate, strict=True)):
-        logs = np.log(before.samples) - np.log(after.samples)
-        assert twice.comparison.ratio.samples[index] == pytest.approx(np.exp(np.median(logs)))
+def test_each_process_gives_its_first_calls_and_all_functions_in_turns(twice: list[Fresh]) -> None:
+    assert [len(one.first) for one in twice] == [5] * 6
+    assert min(min(one.first) for one in twice) > 0
+    for one in twice:
+        assert {name: times.n for name, times in one.times.items()} == {"long": 8, "short": 8}
+        assert one.times["long"].how["interleaved_with"] == ["short"]
+    assert len({one.times["long"].samples for one in twice}) == 6
 
 
-def test_the_sentence_counts_processes(twice: Replicas) -> None:
-    assert twice.comparison.ratio.median > 1
-    assert "short" in twice.comparison.sentence()
-    assert "6 processes" in twice.comparison.sentence()
-    assert twice.comparison.ratio.how["processes"] == 6
+def test_each_process_gives_one_ratio(twice: list[Fresh]) -> None:
+    found = compare_in_processes(twice, "long", "short")
+    assert found.n == 6
+    assert found.ratio.median > 1
+    assert found.ratio.how["processes"] == 6
+    assert "6 processes" in found.sentence()
+    for one, ratio in zip(twice, found.ratio.samples, strict=True):
+        logs = np.log(one.times["long"].samples) - np.log(one.times["short"].samples)
+        assert ratio == pytest.approx(np.exp(np.median(logs)))
 
 
-def test_what_belongs_to_the_process_is_noise_between_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_belongs_to_the_process_is_noise_between_processes() -> None:
     """Each process draws a ratio of its own around 1; only the interval over processes covers 1 as often as it says."""
     draw = np.random.default_rng(0)
 
-    def drawn(reference: str, pairs: int, seed: int) -> tuple[Measurement, Measurement]:
-        times = np.exp(draw.normal(0, 0.001, (2, pairs)))
+    def drawn() -> npt.NDArray[np.float64]:
+        times = np.exp(draw.normal(0, 0.001, (2, 12)))
         times[0] *= np.exp(draw.normal(0, 0.03))
-        before, after = (Measurement(name, tuple(row), "s") for name, row in zip(("a", "b"), times, strict=True))
-        return before, after
+        return times
 
-    monkeypatch.setattr(replicas_module, "_run", drawn)
-    found = [replicas(replicated.twice_the_work, processes=10, pairs=12, seed=seed) for seed in range(150)]
-    covered = sum(1.0 in one.comparison.interval for one in found)
+    def as_fresh(times: npt.NDArray[np.float64]) -> Fresh:
+        return Fresh((), {name: Measurement(name, tuple(row), "s") for name, row in zip("ab", times, strict=True)})
+
+    runs = [[drawn() for _ in range(10)] for _ in range(150)]
+    found = [compare_in_processes([as_fresh(times) for times in run], "a", "b") for run in runs]
+    covered = sum(1.0 in one.interval for one in found)
     assert covered >= 150 * 0.95 - 3 * math.sqrt(150 * 0.95 * 0.05)
-    assert sum(one.comparison.verdict in (FASTER, SLOWER) for one in found) <= 0.02 * 150
-    assert all(one.pooled.dependence.effective < 60 for one in found), "120 pairs are worth far fewer"
+    assert sum(one.verdict in (FASTER, SLOWER) for one in found) <= 0.02 * 150
+    # As if all pairs came from one process, 120 of them are worth far fewer.
+    pooled = [compare_paired(*np.concatenate(run, axis=1)) for run in runs]
+    assert all(one.dependence.effective < 60 for one in pooled)
 
 
 def test_what_a_new_process_cannot_import_is_refused() -> None:
-    def local() -> tuple[replicated.Function, replicated.Function]:
+    def local() -> replicated.Functions:
         return replicated.twice_the_work()
 
     for maker in (local, lambda: replicated.twice_the_work()):
         with pytest.raises(ValueError, match="top level of a module that a new process can import"):
-            replicas(maker)
-    with pytest.raises(ValueError, match="processes and pairs must be at least 1, not 0 and 20"):
-        replicas(replicated.twice_the_work, processes=0)
+            fresh_processes(maker)
+    with pytest.raises(ValueError, match="processes and rounds must be at least 1 and first at least 0, not 0, 20"):
+        fresh_processes(replicated.twice_the_work, processes=0)
 
 
 def test_a_process_that_fails_says_why() -> None:
     with pytest.raises(RuntimeError, match="a fresh process failed: ZeroDivisionError: nothing to compare"):
-        replicas(replicated.broken, processes=1)
+        fresh_processes(replicated.broken, processes=1)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -13,19 +12,20 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import implementations, no_grad
 from tinytorch.core.op import Array
 from tinytorch.perf.benchmarking.variants import Variant, sorting_generation
-from tinytorch.perf.events.flops import flops_of
-from tinytorch.perf.events.stream import recording
+from tinytorch.perf.events.stream import Profile
 from tinytorch.perf.kernels.registry import kernel_implementations
-from tinytorch.perf.measuring import Measurement, interleave, quantity
+from tinytorch.perf.measuring import interleave
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.judge import corrected
 from tinytorch.perf.measuring.measurement import CONFIDENCE
-from tinytorch.perf.profiling.breakdown import amdahl
-from tinytorch.perf.profiling.shares import shares, time_between_ops
+from tinytorch.perf.profiling.breakdown import amdahl_of_parts
+from tinytorch.perf.profiling.shares import recordings
 
 _WARMUP_SECONDS = 0.2
 _BATCH = 64
 _PAIRS = 30
+#: Recordings that a prediction is made of, with and without the fix.
+_RECORDINGS = 9
 #: Comparisons that a reader takes together, one of each bottleneck.
 _TOGETHER = 3
 
@@ -36,20 +36,15 @@ class Bottleneck:
 
     Attributes:
         model: of the zoo; ``found`` says what took the time, ``fix`` what was done.
-        share: of the time, or of the arithmetic, that was found to be in it, 0 to 1.
-        predicted: speedup of the whole by Amdahl's law; computed, not observed.
-        before, after: seconds of a call, taken in turns.
-        comparison: of the two.
+        predicted: speedup of the whole by Amdahl's law, see `forecast`; computed, not observed.
+        comparison: of the times of a call before and after, taken in turns.
         error: largest difference of a result, relative to the largest result.
     """
 
     model: str
     found: str
     fix: str
-    share: Measurement
     predicted: float
-    before: Measurement
-    after: Measurement
     comparison: Comparison
     error: float
 
@@ -71,25 +66,8 @@ def slow_convolution() -> Bottleneck:
         with implementations(compiled):
             return before()
 
-    def convolutions() -> Measurement:
-        return shares(before, {"convolutions": lambda event: event.op == "conv2d"})["convolutions"]
-
     after()  # compiles
-    share, between = convolutions(), time_between_ops(before).median
-    predicted = amdahl(share.median * (1 - between), _conv_speedup(before, after))
-    return _fixed("cnn", "convolution", "a compiled kernel for that operation", share, predicted, before, after)
-
-
-def _conv_speedup(before: Callable[[], Any], after: Callable[[], Any], repeats: int = 15) -> float:
-    """Return how many times as fast convolutions become, the median of several pairs of recordings in turns."""
-    return float(np.median([_conv_ns(before) / _conv_ns(after) for _ in range(repeats)]))
-
-
-def _conv_ns(run: Callable[[], Any]) -> int:
-    """Return the nanoseconds of convolutions in a run."""
-    with recording() as recorded:
-        run()
-    return sum(event.self_ns for event in recorded.profile.events if event.op == "conv2d")
+    return _fixed("cnn", "convolutions", "a compiled kernel", before, after)
 
 
 def one_by_one() -> Bottleneck:
@@ -104,9 +82,7 @@ def one_by_one() -> Bottleneck:
         with no_grad():
             return np.asarray(model(models.as_input(images)).data)
 
-    share = time_between_ops(before)
-    predicted = amdahl(share.median, _BATCH)
-    return _fixed("mlp", "time between operations", "one batch instead of a loop", share, predicted, before, after)
+    return _fixed("mlp", "time between operations", "a batch instead of a loop", before, after)
 
 
 def read_again() -> Bottleneck:
@@ -122,16 +98,19 @@ def read_again() -> Bottleneck:
     def after() -> Array:
         return cached.call(task, prompts)
 
-    again = 1 - _flops(after) / _flops(before)
-    share = quantity(again, "%", "arithmetic that repeats")
-    predicted = amdahl(again, np.inf)
-    return _fixed("gpt", "arithmetic done again", "a key-value cache", share, predicted, before, after)
+    return _fixed("gpt", "arithmetic done again", "a key-value cache", before, after)
 
 
-def _flops(run: Callable[[], Any]) -> int:
-    with recording() as recorded:
-        run()
-    return flops_of(recorded.profile)
+def forecast(before: Sequence[Profile], after: Sequence[Profile]) -> float:
+    """Return the speedup of a whole of two parts by Amdahl's law, from recordings with and without a fix.
+
+    The time in operations becomes what those of the fixed run take by themselves. The time between them is not asked:
+    it is taken to fall as their number does.
+    """
+    old, new = (float(np.median([one.op_seconds for one in each])) for each in (before, after))
+    whole = float(np.median([one.wall_seconds for one in before]))
+    calls = len(after[0].events) / len(before[0].events)
+    return amdahl_of_parts((whole - old, old), (calls, new / old))
 
 
 def bottlenecks() -> list[Bottleneck]:
@@ -143,14 +122,13 @@ def _fixed(
     model: str,
     found: str,
     fix: str,
-    share: Measurement,
-    predicted: float,
     before: Callable[[], Array],
     after: Callable[[], Array],
 ) -> Bottleneck:
+    predicted = forecast(recordings(before, _RECORDINGS), recordings(after, _RECORDINGS))
     right, now = before().astype(np.float64), after().astype(np.float64)
     error = float(np.abs(now - right).max() / np.abs(right).max())
     both = interleave({"before": before, "after": after}, repeats=_PAIRS, warmup_seconds=_WARMUP_SECONDS)
     confidence = corrected(CONFIDENCE, _TOGETHER)
     comparison = replace(compare_paired(both["before"], both["after"], confidence=confidence), compared=_TOGETHER)
-    return Bottleneck(model, found, fix, share, predicted, both["before"], both["after"], comparison, error)
+    return Bottleneck(model, found, fix, predicted, comparison, error)

@@ -24,9 +24,11 @@ from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.measuring.sampling import exceeding_bytes
 
 #: Runs from which a flawed experiment makes its one number, and how often it is done.
-_RUNS = 8
+_RUNS = 6
 _TIMES = 9
 _WARMUP_SECONDS = 0.1
+#: Of the product that is timed on other threads and beside neighbours.
+_WIDTH = 512
 #: Fair comparisons that a reader takes together, one of each flaw.
 _TOGETHER = 5
 #: Two, so that the core of the product is shared whatever core the system moves it to.
@@ -73,7 +75,7 @@ def typed_gelu(x: Array) -> Array:
 
 def unequal_threads() -> Flaw:
     """A product with one thread against the same product with all cores."""
-    a = np.ones((768, 768), np.float32)
+    a = np.ones((_WIDTH, _WIDTH), np.float32)
     cores, flawed = len(usable_cores()), []
 
     def product() -> Array:
@@ -115,7 +117,7 @@ def best_of_n() -> Flaw:
 
 def busy_neighbours(times: int = 6) -> Flaw:
     """A product while other programs keep every core busy, and again when they have gone; fairly, they stay."""
-    a = np.ones((768, 768), np.float32)
+    a = np.ones((_WIDTH, _WIDTH), np.float32)
     count, flawed = _NEIGHBOURS_PER_CORE * len(usable_cores()), []
 
     def product() -> Array:

@@ -1,20 +1,24 @@
-"""A regression to catch: the zoo's MLP, and the same one after somebody made each layer check its numbers."""
+"""A regression to catch: the zoo's MLP, the same code again, and one whose layers check their numbers."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from tinytorch import models
+from tinytorch.chapters.benchmarking.runs import forward
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.benchmarking.results import Plan, Results
-from tinytorch.perf.benchmarking.running import Side, run, started
+from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.judge import corrected
+from tinytorch.perf.measuring.measurement import CONFIDENCE
+from tinytorch.perf.measuring.processes import Fresh, compare_in_processes
 
-#: Fresh processes of each run; five are the fewest that can tell.
-PROCESSES = 6
 #: Examples in a call.
 BATCH = 64
+#: What a process calls its functions: the base, the same code again, and the change.
+BASE, AGAIN, CHANGED = "base", "again", "changed"
 
 
 class Checked(Module):
@@ -33,36 +37,15 @@ class Checked(Module):
         return x
 
 
-def base() -> Module:
-    """Return the MLP as it is."""
-    return models.mlp()
+def base_and_change() -> Mapping[str, Callable[[], object]]:
+    """Return a forward pass of the MLP, the same again, and one of the MLP with the check: what a process times."""
+    inputs = models.as_input(models.entry("mlp").example_input(BATCH))
+    made = {BASE: models.mlp(), AGAIN: models.mlp(), CHANGED: Checked(models.mlp())}
+    return {name: forward(model.eval(), inputs) for name, model in made.items()}
 
 
-def changed() -> Module:
-    """Return the MLP with the check."""
-    return Checked(models.mlp())
-
-
-def measured_runs(processes: int = PROCESSES, repeats: int = 12) -> dict[str, Performance]:
-    """Return three runs of the benchmark: ``base``, the same code ``again``, and ``changed``, by name.
-
-    Each is made of fresh processes, which alternate, so that they are what a change and its base are in one job.
-
-    Raises:
-        RuntimeError: if a process fails.
-    """
-    entry = models.entry("mlp")
-    shape = entry.example_input(1).shape[1:]
-    module = __name__
-    subjects = {"base": f"{module}:base", "again": f"{module}:base", "changed": f"{module}:changed"}
-    plans = {
-        name: Plan(subject, (BATCH,), processes=processes, repeats=repeats, input_shape=(1, *shape))
-        for name, subject in subjects.items()
-    }
-    sides = [Side(started(plan, {}), _not_kept) for plan in plans.values()]
-    return {name: next(iter(results.performances.values())) for name, results in zip(plans, run(sides), strict=True)}
-
-
-def _not_kept(results: Results) -> None:
-    """Write nothing: these runs are short enough to be begun anew."""
-    del results
+def judged_changes(found: Sequence[Fresh]) -> dict[str, Comparison]:
+    """Return the base against itself and against the change, over processes; their intervals hold together."""
+    others = (AGAIN, CHANGED)
+    each = corrected(CONFIDENCE, len(others))
+    return {name: compare_in_processes(found, BASE, name, confidence=each, compared=len(others)) for name in others}

@@ -1,4 +1,4 @@
-"""Experiments with one piece of code: what repeated runs of it tell, how many it takes, and what callers wait."""
+"""Experiments with one piece of code: what makes its repeats differ, and what intervals of them are worth."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import numpy.typing as npt
 
 from tinytorch import models
 from tinytorch.core.dispatch import no_grad
-from tinytorch.perf.benchmarking.scenarios import ScenarioResult, run_scenario
+from tinytorch.core.module import Module
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.benchmarking.scenarios import server, single_stream
 from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.comparison import compare_paired
-from tinytorch.perf.measuring.processes import Replicas
+from tinytorch.perf.measuring.processes import Fresh
 from tinytorch.perf.measuring.statistics import (
     Interval,
     Samples,
@@ -31,10 +33,6 @@ Rule = Callable[[npt.NDArray[np.float64]], Interval]
 _NORMAL = 1.96
 #: Median absolute deviations in a standard deviation of the normal distribution.
 _DEVIATIONS = 1.4826
-#: Queries after which one load is measured: 459 prove a bound that none exceeds, 299 have a 99th percentile.
-_LEAST_QUERIES = 600
-#: Seconds after which a load is given up.
-_AT_MOST_SECONDS = 30.0
 
 
 def share(outcomes: Sequence[bool] | npt.NDArray[np.bool_], name: str) -> Statistic:
@@ -137,28 +135,57 @@ def resolution(once: Measurement, again: Measurement, pairs: int, at_most: int =
     return Measurement(f"smallest difference that {pairs} pairs resolve", ends, "%", {**once.how, "pairs": pairs})
 
 
-def percentile_of_blocks(series: Measurement, q: float, size: int) -> Measurement:
-    """Return the ``q``-th percentile that each block of ``size`` neighbours would report, in the series' unit."""
-    reported = np.percentile(blocks(series.samples, size), q, axis=1)
-    how = {**series.how, "runs": size}
-    return Measurement(f"percentile {q:g} of {size} runs", tuple(reported.tolist()), series.unit, how)
+def shuffled(series: Measurement, seed: int = 0) -> Measurement:
+    """Return the same samples in an order drawn by ``seed``: as many fast and slow ones, but none beside its likes."""
+    drawn = np.random.default_rng(seed).permutation(series.samples)
+    return Measurement(f"{series.name}, shuffled", tuple(drawn.tolist()), series.unit, series.how)
 
 
-def near(measurement: Measurement, truth: float, tolerance: float, name: str) -> Statistic:
-    """Return the share of samples, in their order, within ``tolerance``, relative, of ``truth``."""
-    return share_in_series(np.abs(np.asarray(measurement.samples) / truth - 1) <= tolerance, name, measurement.how)
+def in_sequence_and_in_turns(series: Measurement, runs: int, seed: int = 0) -> tuple[Measurement, Measurement]:
+    """Return by how much two copies of one program seem to differ: one after the other, and in turns.
+
+    Each stretch of 2 ``runs`` calls in a row is dealt to the two in both ways: the former half to one and the latter to
+    the other; and of each two neighbours one to either, in an order drawn by ``seed``. A sample is the absolute
+    difference of the two medians, as a fraction of the stretch's.
+
+    Raises:
+        ValueError: if there are not enough calls for one stretch.
+    """
+    stretches = blocks(series.samples, 2 * runs)
+    middles = np.median(stretches, axis=1)
+    pairs = np.random.default_rng(seed).permuted(stretches.reshape(-1, runs, 2), axis=2)
+    dealt = {
+        "one after the other": (stretches[:, :runs], stretches[:, runs:]),
+        "in turns": (pairs[:, :, 0], pairs[:, :, 1]),
+    }
+    names = [f"difference of a program from itself, {way}" for way in dealt]
+    found = [
+        Measurement(
+            name,
+            tuple((np.abs(np.median(one, axis=1) - np.median(other, axis=1)) / middles).tolist()),
+            "%",
+            {**series.how, "runs": runs, "interleaved_with": [each for each in names if each != name]},
+        )
+        for name, (one, other) in zip(names, dealt.values(), strict=True)
+    ]
+    return found[0], found[1]
 
 
-def same_mlp() -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """Return a forward pass of the zoo's MLP on one image, twice: what a fresh process compares with itself."""
-    entry = models.entry("mlp")
-    model, inputs = entry.make(0).eval(), models.as_input(entry.example_input(1))
+def forward(model: Module, inputs: Tensor) -> Callable[[], None]:
+    """Return a forward pass without gradients."""
 
-    def forward() -> None:
+    def call() -> None:
         with no_grad():
             model(inputs)
 
-    return forward, forward
+    return call
+
+
+def same_mlp() -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Return a forward pass of the zoo's MLP on one image, twice."""
+    entry = models.entry("mlp")
+    call = forward(entry.make(0).eval(), models.as_input(entry.example_input(1)))
+    return call, call
 
 
 def own_interval(process: Measurement) -> Interval:
@@ -166,71 +193,59 @@ def own_interval(process: Measurement) -> Interval:
     return median_interval(process.samples)
 
 
-def known_within(found: Replicas) -> Measurement:
+def known_within(processes: Sequence[Measurement]) -> Measurement:
     """Return how well each process says that it knows its median: half its interval's width over it, 0 to 1."""
-    spreads = tuple(own_interval(one).half_width / one.median for one in found.baseline)
-    return Measurement("half-width of the interval in one process", spreads, "%")
+    spreads = tuple(own_interval(one).half_width / one.median for one in processes)
+    return Measurement("half-width of the interval in one process", spreads, "%", _of_processes(processes))
 
 
-def moved_between(found: Replicas) -> Measurement:
+def moved_between(processes: Sequence[Measurement]) -> Measurement:
     """Return how far the median of each process lies from that of all of them, relative, 0 to 1."""
-    medians = np.array([one.median for one in found.baseline])
+    medians = np.array([one.median for one in processes])
     off = np.abs(medians / np.median(medians) - 1)
-    return Measurement("distance of a process's median from that of all", tuple(off.tolist()), "%")
+    name = "distance of a process's median from that of all"
+    return Measurement(name, tuple(off.tolist()), "%", _of_processes(processes))
 
 
-def beyond_their_own(found: Replicas) -> Statistic:
+def beyond_their_own(processes: Sequence[Measurement]) -> Statistic:
     """Return the share of processes whose own interval does not hold the median of the other processes' medians."""
-    medians = np.array([one.median for one in found.baseline])
+    medians = np.array([one.median for one in processes])
     others = [float(np.median(np.delete(medians, at))) for at in range(medians.size)]
-    outside = [middle not in own_interval(one) for one, middle in zip(found.baseline, others, strict=True)]
+    outside = [middle not in own_interval(one) for one, middle in zip(processes, others, strict=True)]
     made = share(outside, "processes whose interval does not hold the median of the others")
-    return replace(made, how={**found.comparison.ratio.how, **made.how})
+    return replace(made, how={**_of_processes(processes), **made.how})
 
 
-def pairs_apart(found: Replicas) -> float:
-    """Return the share of pairs of processes, same code, whose intervals do not overlap: each a false difference.
+def _of_processes(processes: Sequence[Measurement]) -> dict[str, Any]:
+    """Return the conditions of what has a sample from each process: that, and the least of a core that one had."""
+    had = [one.how["cpu_per_wall"] for one in processes if "cpu_per_wall" in one.how]
+    return {"samples_are": "processes", **({"cpu_per_wall": min(had)} if had else {})}
 
-    Pairs share processes, so that the share has no interval.
+
+def over_steady(found: Sequence[Fresh], first: int, last: int) -> Measurement:
+    """Return, for each process, how many times as long as its steady calls its calls ``first`` to ``last`` took.
+
+    Steady are those of the second half of all calls that it timed one by one; of both the median is taken.
+
+    Raises:
+        ValueError: if ``first`` is below 1, or ``last`` not within the first half.
     """
-    intervals = [own_interval(one) for one in found.baseline]
-    apart = [a.high < b.low or b.high < a.low for i, a in enumerate(intervals) for b in intervals[i + 1 :]]
-    return sum(apart) / len(apart)
+    half = min(len(one.first) for one in found) // 2
+    if not 1 <= first <= last <= half:
+        raise ValueError(f"first and last must lie in order from 1 to {half}, half of the calls, not {first}, {last}")
+    quotients = [float(np.median(one.first[first - 1 : last]) / np.median(one.first[half:])) for one in found]
+    calls = f"call {first}" if first == last else f"calls {first} to {last}"
+    how = {**_of_processes([time for one in found for time in one.times.values()]), "warmup_runs": first - 1}
+    return Measurement(f"{calls} of a fresh process over its steady ones", tuple(quotients), "", how)
 
 
-def capacity(model: Any, data: Any, seconds: float = 0.5) -> float:
-    """Return the queries a second that ``model`` answers one after the other, each sent when the last is answered."""
-    alone = run_scenario("single-stream", model, data, least_seconds=seconds)
-    return 1 / alone.latencies.mean
-
-
-def under_load(
-    model: Any, data: Any, per_second: float, loads: Sequence[float], bound: float, seconds: float = 0.5
-) -> list[ScenarioResult]:
-    """Return the server scenario at each share of the capacity, with Poisson arrivals; nothing is batched.
-
-    Args:
-        model, data: those of `run_scenario`.
-        per_second: the capacity that ``loads`` are shares of.
-        loads: above 0; at 1 and above the queue only grows.
-        bound: seconds within which 99 of 100 are to be answered.
-        seconds: of each load, at least.
+def control(model: Any, data: Any, loads: tuple[float, float], queries: int = 600) -> list[Measurement]:
+    """Return what the slowest hundredth waits at each of two loads, shares of what the model answers one by one.
 
     Raises:
         ValueError: if a load is not above 0.
     """
     if not all(load > 0 for load in loads):
-        raise ValueError(f"loads must be above 0, not {list(loads)}")
-    return [
-        run_scenario(
-            "server",
-            model,
-            data,
-            rate=load * per_second,
-            latency_bound=bound,
-            least_seconds=seconds,
-            least_queries=_LEAST_QUERIES,
-            at_most_seconds=_AT_MOST_SECONDS,
-        )
-        for load in loads
-    ]
+        raise ValueError(f"loads must be above 0, not {loads}")
+    per_second = 1 / single_stream(model, data, queries=queries).mean
+    return [server(model, data, load * per_second, queries=queries).tail(99) for load in loads]

@@ -3,8 +3,8 @@
 from tinytorch.chapters.capstone.configuration import GOOD_BASELINE, PLAIN, Configuration
 from tinytorch.chapters.capstone.ladder import Ladder, climb_ladder
 from tinytorch.chapters.capstone.rule import Rule
-from tinytorch.chapters.capstone.rungs import on_all_cores, performances, product_configurations
-from tinytorch.chapters.capstone.steps import STEPS, Step, step_named
+from tinytorch.chapters.capstone.rungs import performances
+from tinytorch.chapters.capstone.steps import STEPS, Step
 from tinytorch.chapters.capstone.workload import Workload
 
 __all__ = [
@@ -17,8 +17,5 @@ __all__ = [
     "Step",
     "Workload",
     "climb_ladder",
-    "on_all_cores",
     "performances",
-    "product_configurations",
-    "step_named",
 ]

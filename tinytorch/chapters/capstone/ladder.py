@@ -18,7 +18,7 @@ from tinytorch.perf.quantization import PairedAccuracy
 
 _BEFORE = "as it was"
 #: Rounds of a turn that are waited for where calls are slow: on fewer, noise that hits neighbours alike hides any gain.
-_LEAST_ROUNDS = 30
+_LEAST_ROUNDS = 12
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def climb_ladder(
     start: Configuration = PLAIN,
     steps: Sequence[Step] = STEPS,
     repeats: int = 60,
-    at_most_seconds: float = 3.0,
+    at_most_seconds: float = 1.5,
 ) -> Ladder:
     """Return the ladder that the method climbs from ``start``, on one core.
 
@@ -158,7 +158,7 @@ def climb_ladder(
         start: where to begin.
         steps: what may be tried.
         repeats, at_most_seconds: samples of each trial, and seconds for all trials of a turn; where calls are slow it
-            takes as long as some thirty samples of each do.
+            takes as long as some twelve samples of each do.
 
     Raises:
         ValueError: if ``machine`` is for more than one thread, or no step can be taken from ``start``.

@@ -147,7 +147,7 @@ def profiled(workload: Workload, made: Ready, machine: Ceilings, name: str) -> P
     with made.running():
         calls = ops_of(call)
         parts = {op.name: _replayed({op: each}) for op, each in calls.items()}
-        times = interleave({_WHOLE: call, **parts}, repeats=12, at_most_seconds=1.5, warmup_seconds=0.05)
+        times = interleave({_WHOLE: call, **parts}, repeats=12, at_most_seconds=0.8, warmup_seconds=0.05)
     seconds = times.pop(_WHOLE)
     by_op = dict(sorted(times.items(), key=lambda item: -item[1].median))
     return Profile(seconds, by_op, place(name, demand.events, seconds, machine), demand)
@@ -159,8 +159,8 @@ def ops_alone(workload: Workload, made: Ready) -> float:
     It is the least of several runs: two configurations are not timed in turns here, and a neighbour would favour one.
     """
     with made.running():
-        replayed = _replayed(ops_of(workload.call(made)))
-        return sample(replayed, "ops alone", warmup=2, runs=5).minimum
+        replayed = _replayed(ops_of(workload.call(made)))  # which runs the call, so that it is warm
+        return sample(replayed, "ops alone", warmup=0, runs=3).minimum
 
 
 def forecast(profile: Profile, before: float, after: float, demand: Counted) -> Forecast:

@@ -94,8 +94,3 @@ def double_moves(before: Configuration, steps: Sequence[Step] = STEPS) -> dict[M
         for second in steps
         if second.field != move[0].field and (second,) not in alone and (after := second.after(between)) is not None
     }
-
-
-def taken_by_itself(step: Step) -> Configuration | None:
-    """Return the plain start with this step alone, or None where it needs another one first."""
-    return step.after(PLAIN)

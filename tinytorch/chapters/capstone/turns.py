@@ -8,9 +8,12 @@ from itertools import pairwise
 import numpy as np
 
 from tinytorch.chapters.capstone.ladder import Ladder, Stage, Trial
-from tinytorch.chapters.roofline.figure import placed_table, roofline_figure
+from tinytorch.chapters.roofline.figure import roofline_figure
+from tinytorch.chapters.sources import COURSE_PROFILING, COURSE_PROFILING_URL
+from tinytorch.chapters.words import word_between
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
+from tinytorch.perf.measuring import quotient
+from tinytorch.perf.measuring.judge import SUPPORTED
 from tinytorch.perf.quantization.tradeoff import accuracy_change as shown_change
 from tinytorch.report import Column, Page, verdict_of_all
 
@@ -27,7 +30,6 @@ TRIAL_COLUMNS = (
 )
 MOVE_COLUMNS = (
     Column("turn", "Turn"),
-    Column("tried", "Tried", "1"),
     Column("first", "Predicted to be best"),
     Column("taken", "Taken"),
     Column("predicted", "Predicted", "", modelled=True),
@@ -40,6 +42,13 @@ PAIR_COLUMNS = (
     Column("enabling", "Makes the other possible"),
     Column("alone", "Alone"),
     Column("together", "Both together"),
+)
+ALONE_COLUMNS = (
+    Column("step", "Step"),
+    Column("questions", "Questions"),
+    Column("alone", "Alone, from the plain start"),
+    Column("taken", "Where it was taken"),
+    Column("verdict", "The gain became", judged=True),
 )
 _FIRST_CAPTION = {
     "one": "The first turn for one question: every step that can be taken, in the order of the predictions. Measured "
@@ -119,7 +128,6 @@ def record_moves(page: Page, key: str, ladder: Ladder) -> None:
         rows.append(
             {
                 "turn": str(number),
-                "tried": len(stage.trials),
                 "first": stage.trials[0].name,
                 "taken": page.told(best.name if best else "none passes", *gains),
                 "predicted": best.forecast.speedup if best else None,
@@ -132,7 +140,7 @@ def record_moves(page: Page, key: str, ladder: Ladder) -> None:
         shown, turn = stage.taken or stage.trials[0], f"{ladder.workload.words}, turn {number}"
         what = f"gain of {shown.name}, {turn}" if stage.taken else f"{turn}, in which nothing passed: {shown.name}"
         page.number(f"gain-{key}-{number}", shown.gained.ratio, what=what)
-    if blind_turns(ladder):
+    if _stopped_short(ladder):
         word, because = (
             "no, they stopped short",
             "a turn in which no single step passed was followed by a pair of steps that did",
@@ -149,23 +157,19 @@ def gain_keys(ladders: Ladders) -> list[str]:
     return [f"gain-{key}-{number}" for key, ladder in ladders.items() for number in range(1, len(ladder.stages) + 1)]
 
 
-def blind_turns(ladder: Ladder) -> list[str]:
-    """Return for each turn without a single step that passes, but with a pair after it, what it says of the profile.
-
-    `REFUTED`, or `CANNOT_TELL` where one of its steps may be faster or not: then nobody can tell whether a single one
-    would have led on.
-    """
-    return [
-        CANNOT_TELL if any(trial.outcome == CANNOT_TELL for trial in stage.trials) else REFUTED
-        for stage, after in pairwise(ladder.stages)
-        if stage.taken is None and after.taken is not None
-    ]
+def _stopped_short(ladder: Ladder) -> bool:
+    """Return whether a turn in which no single step passed was followed by one in which a pair did."""
+    return any(stage.taken is None and after.taken is not None for stage, after in pairwise(ladder.stages))
 
 
 def record_server(page: Page, ladders: Ladders, machine: Ceilings) -> None:
     """Record the ladder for 64 questions, and both ladders' ends under the roof of one core."""
     for_user, for_server = ladders["one"], ladders["many"]
     _record_start(page, "many", for_server)
+    alone, times = for_user.stages[0].profile, for_server.workload.questions / for_user.workload.questions
+    what = "share of arithmetic and data for 64 questions, if all else takes as long as for one"
+    predicted = times * alone.work / (alone.whole - alone.work + times * alone.work)
+    page.number("work-predicted", predicted, unit="%", what=what, modelled=True)
     begin = for_server.stages[0]
     _record_trials(page, "many", begin)
     record_moves(page, "many", for_server)
@@ -180,18 +184,11 @@ def record_server(page: Page, ladders: Ladders, machine: Ceilings) -> None:
     because = "configurations are equal if all their choices are"
     page.word("same-end", "the same configuration" if is_same else "another configuration", because=because)
     placed = [ladder.stages[at].profile.placed for ladder in (for_user, for_server) for at in (0, -1)]
-    placed_table(
-        page,
-        "roof",
-        placed,
-        caption="Where plain start and last rung stand under the roof of one core: first for one question, then "
-        "for 64.",
-    )
     page.figure(
         "roof-lines",
         roofline_figure(placed, machine, variants=["numpy", "compiled", "numpy", "compiled"]),
-        caption="The same four under the roof of one core. A cache takes arithmetic away as well as time, so that a "
-        "faster rung need not stand higher.",
+        caption="Where plain start and last rung stand under the roof of one core. A cache takes arithmetic away as "
+        "well as time, so that a faster rung need not stand higher.",
         alt="Log-log plot of rate over arithmetic intensity with the slopes of caches and memory and their flat peak, "
         "and four numbered points: plain start and last rung for one question, and for 64.",
     )
@@ -228,32 +225,66 @@ def record_pairs(page: Page, ladders: Ladders) -> None:
     )
 
 
+def record_alone(page: Page, ladders: Ladders) -> None:
+    """Record what steps that were taken in a later turn gained there, beside their gain in the first; absent if none.
+
+    A step that was taken first gained the same in both, and a pair was not tried in the first turn.
+    """
+    rows = []
+    for ladder in ladders.values():
+        first = {trial.name: trial for trial in ladder.stages[0].trials}
+        for taken in (stage.taken for stage in ladder.stages[1:]):
+            if taken is None or taken.name not in first:
+                continue
+            alone = first[taken.name].gained.ratio
+            became = quotient(taken.gained.ratio, alone, f"gain of {taken.name} over its gain alone")
+            rows.append(
+                {
+                    "step": taken.name,
+                    "questions": str(ladder.workload.questions),
+                    "alone": alone,
+                    "taken": taken.gained.ratio,
+                    "verdict": word_between(became, {"smaller": (None, 1.0), "larger": (1.0, None)}),
+                }
+            )
+    if not rows:
+        page.absent("alone", reason="in this run no single step was taken after another", instead_of="table")
+        return
+    page.table(
+        "alone",
+        rows,
+        ALONE_COLUMNS,
+        caption="What steps gained alone, in the first turn, and what they gained after the steps before them.",
+    )
+
+
 def record_choices(page: Page, ladders: Ladders) -> None:
-    """Record how often the profile chose right, how far predictions were off, and the claim on both."""
+    """Record how often the profile chose right, and how far predictions were off."""
     stages = [stage for ladder in ladders.values() for stage in ladder.stages]
     choices = [stage.choice for stage in stages if stage.choice is not None]
     of_roof = [stage.choice_of_roof for stage in stages if stage.choice is not None]
-    blind = [verdict for ladder in ladders.values() for verdict in blind_turns(ladder)]
     what = "turns of both ladders in which a move was taken"
     page.number("turns", len(choices), unit="1", what=what, derived=True)
     what = "turns in which the move predicted to be best passed and no other was proven to be faster"
     page.number("turns-right", choices.count(SUPPORTED), unit="1", what=what, derived=True)
     what = "turns in which the same holds for the move that the roof would allow most for"
     page.number("turns-by-roof", of_roof.count(SUPPORTED), unit="1", what=what, derived=True)
-    what = "turns in which no single step passed, but a pair did next"
-    page.number("blind", len(blind), unit="1", what=what, derived=True)
     _record_errors(page, [trial for stage in stages for trial in stage.trials])
+
+
+def record_profile_claim(page: Page, ladders: Ladders) -> None:
+    """Record the claim that the bottleneck is to be optimized first, judged by every turn that took something."""
+    choices = [stage.choice for ladder in ladders.values() for stage in ladder.stages if stage.choice is not None]
     page.claim(
         "profile-chooses",
-        statement="The profile chooses the right next step.",
-        source="After D. E. Knuth, Structured Programming with go to Statements, 1974: optimize the critical code, "
-        "once measurement has identified it",
-        source_url="https://doi.org/10.1145/356635.356640",
-        verdict=verdict_of_all([*choices, *blind]),
-        evidence="In {turns} turns something was taken. The largest prediction was right in {turns-right} of them, the "
-        "roof alone in {turns-by-roof}. Turns in which no single step passed although a pair did next: "
-        "{blind}; they refute it, unless one of their steps may have been faster. The test asks for every turn of both "
-        "ladders.",
+        statement="To optimize the bottleneck first has the largest effect.",
+        source=COURSE_PROFILING,
+        source_url=COURSE_PROFILING_URL,
+        quote="Amdahl's Law rules: Optimize the bottleneck first for maximum impact",
+        verdict=verdict_of_all(choices),
+        evidence="In {turns} turns of the two ladders something was taken. In {turns-right} of them nothing had a "
+        "larger effect, as far as can be told, than what Amdahl's law put first. The test asks for all of them. Where "
+        "no single step passes, the law has nothing to put first.",
         numbers=gain_keys(ladders),
     )
 

@@ -22,32 +22,21 @@ from tinytorch.perf.benchmarking.results import (
     save_results,
 )
 from tinytorch.perf.benchmarking.running import Side, continued, run, started
-from tinytorch.perf.benchmarking.scenarios import (
-    AccuracyRun,
-    ScenarioResult,
-    accuracy_run,
-    fewest_queries,
-    fewest_within,
-    proven_percentile,
-    run_scenario,
-)
+from tinytorch.perf.benchmarking.scenarios import server, single_stream
 from tinytorch.perf.benchmarking.variants import Task, Variant, scoring, sorting_generation, task_of, zoo_task
 from tinytorch.perf.benchmarking.zoo import subject_of, suite, suite_names
 
 __all__ = [
-    "AccuracyRun",
     "Change",
     "ParetoFront",
     "Performance",
     "Plan",
     "Results",
     "ResultsChange",
-    "ScenarioResult",
     "Side",
     "SizeChange",
     "Task",
     "Variant",
-    "accuracy_run",
     "benchmark_suite",
     "compare",
     "compare_processes",
@@ -55,20 +44,18 @@ __all__ = [
     "compare_with_first",
     "continued",
     "differences",
-    "fewest_queries",
-    "fewest_within",
     "kept_of_product",
     "load_results",
     "measure_performance",
     "pareto_front",
     "plot_performance_comparison",
-    "proven_percentile",
     "results_from_json",
     "results_to_json",
     "run",
-    "run_scenario",
     "save_results",
     "scoring",
+    "server",
+    "single_stream",
     "sorting_generation",
     "started",
     "subject_of",

@@ -1,4 +1,4 @@
-"""Fresh processes: functions given by name, answers in JSON, and replicas of one comparison in new processes.
+"""Fresh processes: functions given by name, answers in JSON, and the same functions timed anew in several of them.
 
 Where memory lies, which core ran it and what was loaded before differ from process to process and are the same for
 all pairs in one, so the pairs of a single process look surer than they are.
@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,8 @@ import numpy as np
 
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave
-from tinytorch.perf.measuring.comparison import Comparison, compare_paired, judged
-from tinytorch.perf.measuring.measurement import conditions_of_processes
+from tinytorch.perf.measuring.comparison import Comparison, judged
+from tinytorch.perf.measuring.measurement import CONFIDENCE, conditions_of_processes
 
 
 def reference_to(argument: str, function: Callable[..., Any]) -> str:
@@ -108,90 +109,97 @@ def answer_of(module: str, asked: Any, folder: Path | None = None) -> Any:
     return json.loads(printed.splitlines()[-1])
 
 
-#: Makes the two functions to compare, baseline first, with all that they need.
-Maker = Callable[[], tuple[Callable[[], Any], Callable[[], Any]]]
+#: Makes the functions that a process times, by name, with all that they need.
+Maker = Callable[[], Mapping[str, Callable[[], Any]]]
 
 
 @dataclass(frozen=True)
-class Replicas:
-    """The same comparison in several fresh processes.
+class Fresh:
+    """What one fresh process timed.
 
     Attributes:
-        comparison: on the processes: one ratio, the median of its pairs, from each.
-        pooled: on all pairs as if they came from one process: what leaving out the processes would claim.
-        baseline, candidate: the times of each process, in seconds.
+        first: seconds of the first calls of the first function, one by one, from before anything was warm.
+        times: seconds of each function, by name, in turns and warm.
     """
 
-    comparison: Comparison
-    pooled: Comparison
-    baseline: tuple[Measurement, ...]
-    candidate: tuple[Measurement, ...]
+    first: tuple[float, ...]
+    times: Mapping[str, Measurement]
 
 
-def replicas(
-    maker: Maker,
-    *,
-    processes: int = 10,
-    pairs: int = 20,
-    delta: float | None = 0.01,
-    confidence: float = 0.95,
-    seed: int = 0,
-    names: tuple[str, str] = ("baseline", "candidate"),
-) -> Replicas:
-    """Return the comparison of two functions that ``maker`` makes anew in each of several fresh processes.
+def fresh_processes(
+    maker: Maker, *, processes: int = 10, rounds: int = 20, first: int = 0, seed: int = 0
+) -> list[Fresh]:
+    """Return what each of several fresh processes timed of the functions that ``maker`` makes anew in it.
 
-    Each process times its own ``pairs`` with `interleave`, in an order drawn from ``seed`` and its number, with the
-    BLAS threads of this process. The interval is that of the median of their medians.
+    Each takes its own ``rounds`` with `interleave`, in an order drawn from ``seed`` and its number, with the BLAS
+    threads of this process.
 
     Args:
-        maker: a function at the top level of a module that a new process can import; it returns the baseline and
-            the candidate, both called without arguments.
-        processes: how many are started, one after the other; verdicts take at least six.
-        pairs: timed in each.
-        delta, confidence: those of `compare_paired`.
+        maker: a function at the top level of a module that a new process can import.
+        processes: how many are started, one after the other.
+        rounds: of samples in turns, in each.
+        first: calls of the first function that are timed one by one before all else.
         seed: of the orders.
-        names: what the two are called.
 
     Raises:
-        ValueError: if ``maker`` cannot be imported by name, or a count is below 1.
+        ValueError: if ``maker`` cannot be imported by name, or a count is out of its range.
         RuntimeError: if a process fails; its last line of error is the message.
     """
-    if processes < 1 or pairs < 1:
-        raise ValueError(f"processes and pairs must be at least 1, not {processes} and {pairs}")
+    if processes < 1 or rounds < 1 or first < 0:
+        raise ValueError(
+            f"processes and rounds must be at least 1 and first at least 0, not {processes}, {rounds} and {first}"
+        )
     reference = reference_to("maker", maker)
-    runs = [_run(reference, pairs, seed + number) for number in range(processes)]
-    before, after = zip(*runs, strict=True)
-    logs = [np.log(one.samples) - np.log(other.samples) for one, other in runs]
-    medians = tuple(math.exp(np.median(one)) for one in logs)
-    pooled = compare_paired(
-        np.concatenate([one.samples for one in before]),
-        np.concatenate([one.samples for one in after]),
-        delta,
-        confidence=confidence,
-    )
-    how = {**conditions_of_processes(before, after), "pairs_per_process": pairs}
-    ratios = Measurement(f"{names[0]} / {names[1]}", medians, "", how)
-    comparison = judged(ratios, names, delta, confidence, pairs_are="processes")
-    return Replicas(comparison, pooled, before, after)
+    return [_run(reference, rounds, first, seed + number) for number in range(processes)]
 
 
-def _run(reference: str, pairs: int, seed: int) -> tuple[Measurement, Measurement]:
-    """Return the times of baseline and candidate from one fresh process."""
-    arguments = ("-m", __name__, reference, str(pairs), str(seed), str(thread_limit()))
-    printed = output_of(arguments, environment=_with_our_path())
-    before, after = (
-        Measurement(name, tuple(samples), "s", how) for name, samples, how in json.loads(printed.splitlines()[-1])
-    )
-    return before, after
+def compare_in_processes(
+    found: Sequence[Fresh],
+    baseline: str,
+    candidate: str,
+    delta: float | None = 0.01,
+    *,
+    confidence: float = CONFIDENCE,
+    compared: int = 1,
+) -> Comparison:
+    """Return the comparison of two functions whose unit is the process: one ratio, the median of its pairs, from each.
+
+    The interval is that of the median of these ratios; a verdict takes at least six processes.
+
+    Args:
+        found: of `fresh_processes`.
+        baseline, candidate: names of functions.
+        delta, confidence: those of `compare_paired`; the confidence is already corrected for ``compared`` comparisons.
+        compared: how many comparisons are taken together.
+    """
+    before, after = ([each.times[name] for each in found] for name in (baseline, candidate))
+    pairs = zip(before, after, strict=True)
+    medians = tuple(math.exp(np.median(np.log(old.samples) - np.log(new.samples))) for old, new in pairs)
+    how = {**conditions_of_processes(before, after), "pairs_per_process": before[0].n}
+    ratios = Measurement(f"{baseline} / {candidate}", medians, "", how)
+    return judged(ratios, (baseline, candidate), delta, confidence, compared=compared, pairs_are="processes")
 
 
-def _timed_pairs(reference: str, pairs: int, seed: int, threads: int) -> list[tuple[str, list[float], dict[str, Any]]]:
-    """Return name, samples and conditions of both functions, timed in this process."""
+def _run(reference: str, rounds: int, first: int, seed: int) -> Fresh:
+    """Return what one fresh process timed."""
+    arguments = ("-m", __name__, reference, str(rounds), str(first), str(seed), str(thread_limit()))
+    calls, times = json.loads(output_of(arguments, environment=_with_our_path()).splitlines()[-1])
+    return Fresh(tuple(calls), {name: Measurement(name, tuple(samples), "s", how) for name, samples, how in times})
+
+
+def _timed(reference: str, rounds: int, first: int, seed: int, threads: int) -> tuple[list[float], list[Any]]:
+    """Return the seconds of the first calls, and name, samples and conditions of all functions, in this process."""
+    calls = []
     with blas_threads(threads):
-        baseline, candidate = function_at(reference)()
-        both = interleave({"baseline": baseline, "candidate": candidate}, repeats=pairs, seed=seed)
-    return [(one.name, list(one.samples), dict(one.how)) for one in both.values()]
+        functions = function_at(reference)()
+        foremost = next(iter(functions.values()))
+        for _ in range(first):
+            start = time.perf_counter_ns()
+            foremost()
+            calls.append((time.perf_counter_ns() - start) * 1e-9)
+        times = interleave(functions, repeats=rounds, seed=seed)
+    return calls, [(one.name, list(one.samples), dict(one.how)) for one in times.values()]
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n" + json.dumps(_timed_pairs(sys.argv[1], *map(int, sys.argv[2:5]))))
+    sys.stdout.write("\n" + json.dumps(_timed(sys.argv[1], *map(int, sys.argv[2:6]))))
