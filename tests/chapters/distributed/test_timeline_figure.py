@@ -127,8 +127,7 @@ def test_the_table_has_a_row_for_each_way_and_rank() -> None:
     assert [row["way"] for row in body["rows"]] == ["on, rank 0", "on, rank 1", "off, rank 0", "off, rank 1"]
     first = body["rows"][0]
     assert first["computing"]["value"] == pytest.approx(11 / 32)
-    assert first["unserved"]["value"] == pytest.approx(4 / 32)
-    assert first["update"]["value"] == pytest.approx(5 / 32)
+    assert first["hidden"]["value"] == pytest.approx(6 / 32)
     assert first["wall"]["value"] == pytest.approx(0.048)
 
 

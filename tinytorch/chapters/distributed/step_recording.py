@@ -1,4 +1,4 @@
-"""One training step on ranks of this machine, recorded on all of them: with overlap and without, in turns."""
+"""Training steps on ranks of this machine, recorded on all: with overlap, without, and with one late rank, in turns."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from tinytorch.perf.measuring.repeats import as_repeated
 _WARM = 3
 #: Rows and columns of the matrices that a burdened rank multiplies.
 _BURDEN = 256
+#: The ways of a step, as `StepRecordings` has them.
+_WAYS = ("overlapped", "afterwards", "burdened")
 
 
 class Burden(Module):
@@ -60,10 +62,16 @@ class RecordedAdamW(AdamW):
 
 @dataclass(frozen=True)
 class StepRecordings:
-    """Timelines of single steps, those with overlap and those without taken in turns; equally many of both."""
+    """Timelines of single steps, taken in turns, equally many of each way.
+
+    Attributes:
+        overlapped, afterwards: gradients are sent while the backward runs, or after it.
+        burdened: overlapped, and one rank multiplies matrices before its step.
+    """
 
     overlapped: tuple[Timeline, ...]
     afterwards: tuple[Timeline, ...]
+    burdened: tuple[Timeline, ...]
 
 
 def record_steps(
@@ -73,11 +81,11 @@ def record_steps(
     batch: int = 64,
     steps: int = 12,
     bucket_bytes: int = 2**17,
-    burdened: int | None = None,
+    burdened: int,
     products: int = 24,
     seed: int = 0,
 ) -> StepRecordings:
-    """Return timelines of ``steps`` data-parallel training steps with overlap and as many without.
+    """Return timelines of ``steps`` data-parallel training steps of each way.
 
     The ranks are processes of this machine, with one BLAS thread each, kept on a core where they may be; the
     optimizer is AdamW.
@@ -87,7 +95,7 @@ def record_steps(
         model: of the zoo.
         batch: examples in a step, shared out evenly.
         bucket_bytes: at which a bucket of gradients is sent off.
-        burdened: a rank that multiplies matrices beside each of its steps, to be found in the timelines.
+        burdened: the rank that multiplies matrices before some of its steps, to be found in their timelines.
         products: how many it makes, of 256 rows and columns.
         seed: of the order of the turns.
 
@@ -99,8 +107,8 @@ def record_steps(
         raise ValueError(f"ranks must be at least 2, steps and products 1, not {ranks}, {steps} and {products}")
     if batch < ranks or batch % ranks:
         raise ValueError(f"batch must be a multiple of {ranks} ranks, not {batch}")
-    if burdened is not None and not 0 <= burdened < ranks:
-        raise ValueError(f"burdened must be one of the ranks 0 to {ranks - 1} or None, not {burdened}")
+    if not 0 <= burdened < ranks:
+        raise ValueError(f"burdened must be one of the ranks 0 to {ranks - 1}, not {burdened}")
     models.entry(model)
     asked = {
         "model": model,
@@ -112,11 +120,9 @@ def record_steps(
         "seed": seed,
     }
     found = launch(record_on_rank, ranks, asked, threads=1, pinned=True)[0]
-    overlapped, afterwards = (
-        tuple(from_json(json.loads(text), Timeline, "timeline") for text in found[way])
-        for way in ("overlapped", "afterwards")
+    return StepRecordings(
+        *(tuple(from_json(json.loads(text), Timeline, "timeline") for text in found[way]) for way in _WAYS)
     )
-    return StepRecordings(overlapped, afterwards)
 
 
 def record_on_rank(
@@ -126,7 +132,7 @@ def record_on_rank(
     steps: int,
     bucket_bytes: int,
     products: int,
-    burdened: int | None,
+    burdened: int,
     seed: int,
 ) -> dict[str, Any]:
     """Run `record_steps` on one rank; return the timelines by way on rank 0, as JSON."""
@@ -146,16 +152,17 @@ def record_on_rank(
         )
         for name, overlap in (("overlapped", True), ("afterwards", False))
     }
-    burden = Burden(products if communicator.rank == burdened else 0)
+    trainers["burdened"] = trainers["overlapped"]
+    burden, nothing = Burden(products if communicator.rank == burdened else 0), Burden(0)
     square = Tensor(np.random.default_rng(seed).standard_normal((_BURDEN, _BURDEN), np.float32))
     draw = np.random.default_rng(seed)  # the same on all ranks, as all have to take the same turn
-    order = [way for _ in range(steps) for way in draw.permutation(list(trainers)).tolist()]
-    for way in [*list(trainers) * _WARM]:
-        trainers[way].step((inputs, targets))
-    found: dict[str, list[str]] = {name: [] for name in trainers}
+    order = [way for _ in range(steps) for way in draw.permutation(_WAYS).tolist()]
+    for trainer in list(trainers.values()) * _WARM:
+        trainer.step((inputs, targets))
+    found: dict[str, list[str]] = {name: [] for name in _WAYS}
     for way in order:
         with recorded(communicator) as recording:
-            burden(square)
+            (burden if way == "burdened" else nothing)(square)
             trainers[way].step((inputs, targets))
         timeline = recording.gather()
         if timeline is not None:

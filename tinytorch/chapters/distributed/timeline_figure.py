@@ -56,10 +56,7 @@ _SHARES = {
     "computing": "Computes",
     "waiting": "Waits",
     "moving": "Moves",
-    "between": "Between ops",
-    "update": "Of it: updates",
-    "unserved": "Of the moving: not served",
-    "hidden": "Of the computing: hides",
+    "hidden": "Computes while a call is in flight",
 }
 
 
