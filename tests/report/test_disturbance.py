@@ -128,7 +128,7 @@ def test_what_nothing_withholds_says_why_it_is_undecided(monkeypatch: pytest.Mon
     page.absent("other", reason="It is not here.")
     page.word("open", CANNOT_TELL, because="it took {time}")
     page.word("missing", CANNOT_TELL, because="it took {time}", numbers=["other"])
-    told = {"statement": "Slow.", "source": "Folklore", "verdict": CANNOT_TELL}
+    told: dict[str, Any] = {"statement": "Slow.", "source": "Folklore", "verdict": CANNOT_TELL}
     page.claim("claim-open", evidence="It took {time}.", **told)
     page.claim("claim-missing", evidence="It took {other}.", **told)
     said = [record.to_json() for record in page.records[-4:]]

@@ -184,7 +184,7 @@ def test_the_straggler_is_the_burdened_rank_or_another(found: int, word: str) ->
     page = started()
     records.record_straggler(page, [straggler(found)], 1)
     assert bodies(page)["found-it"]["word"] == word
-    assert bodies(page)["straggler-op"]["word"] == "nothing"
+    assert bodies(page)["straggler-cost"]["value"] == 0.01
 
 
 @pytest.mark.parametrize(

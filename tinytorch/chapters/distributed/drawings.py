@@ -69,29 +69,29 @@ _FORWARD, _THIRD, _BUCKET, _UPDATE = 76.0, 46.0, 38.0, 66.0
 
 def overlap_drawing() -> Drawing:
     """Return a step whose three buckets are summed after the backward, and one whose buckets are summed meanwhile."""
-    left, high = 62.0, 30.0
-    drawing = Drawing(278)
+    left, high, gap, panel = 62.0, 30.0, 20.0, 142.0
+    drawing = Drawing(panel + 26 + 2 * high + gap + 4)
     ends = []
-    for top, said, overlaps in ((0.0, "sent afterwards", False), (132.0, "sent as each is ready", True)):
+    for top, said, overlaps in ((0.0, "sent afterwards", False), (panel, "sent as each is ready", True)):
         drawing.text(left, top + 16, said, anchor="start", bold=True)
-        core, link = top + 26, top + 26 + high + 8
+        core, link = top + 26, top + 26 + high + gap
         drawing.text(0, core + 20, "core", anchor="start")
         drawing.text(0, link + 20, "link", anchor="start")
         drawing.box(left, core, _FORWARD, high, "forward", color="forward")
         ready = [left + _FORWARD + third * _THIRD for third in (1, 2, 3)]
-        for moment in ready:
-            drawing.box(moment - _THIRD, core, _THIRD, high, color="backward")
-        drawing.text(left + _FORWARD + 1.5 * _THIRD, core + 20, "backward")
+        drawing.box(left + _FORWARD, core, 3 * _THIRD, high, "backward", color="backward")
         at = ready[0] if overlaps else ready[-1]
         for moment in ready:
             at = max(at, moment)
+            if overlaps:
+                drawing.line((moment, core + high), (moment, link), arrow=True)
             drawing.box(at, link, _BUCKET, high, "sum", color="moving")
             at += _BUCKET
         drawing.box(at, core, _UPDATE, high, "update", color="update")
         ends.append(at + _UPDATE)
-    bottom = 132.0 + 26 + high
-    drawing.line((ends[0], 26 + high), (ends[0], bottom + 8), dashed=True)
-    drawing.brace((ends[1], bottom + 4), (ends[0], bottom + 4), "saved")
+    bottom = panel + 26 + high + 4
+    drawing.line((ends[0], 26 + high), (ends[0], bottom), dashed=True)
+    drawing.brace((ends[1], bottom), (ends[0], bottom), "saved")
     return drawing
 
 

@@ -245,8 +245,7 @@ def record_straggler(page: Page, waits: Sequence[Straggler], late: int) -> None:
     """Record for whom the others waited where rank ``late`` was given more work."""
     page.number("late-rank", late, unit="1", what="the rank that was given more work")
     if not waits:
-        keys = ("found-rank", "found-it", "straggler-cost", "straggler-op")
-        page.absent(*keys, reason=NO_STRAGGLER)
+        page.absent("found-rank", "found-it", "straggler-cost", reason=NO_STRAGGLER)
         return
     found = waits[0]
     page.number("found-rank", found.rank, unit="1", what="the rank for which the others waited longest")
@@ -254,8 +253,6 @@ def record_straggler(page: Page, waits: Sequence[Straggler], late: int) -> None:
     page.word("found-it", "the burdened one" if found.rank == late else "another one", because=because)
     what = "time that the other ranks stood still for it in one step"
     page.number("straggler-cost", found.cost_seconds, unit="s", what=what)
-    because = "of all operations it spent most more time on this than the others did, who waited {straggler-cost}"
-    page.word("straggler-op", str(found.most_excess or "nothing"), because=because)
 
 
 def record_overlap(page: Page, both: Overlap) -> None:
@@ -386,7 +383,7 @@ def record_sharding(page: Page, stages: Sequence[PublishedResult]) -> None:
         "each instead of 120 GB.",
         source=_ZERO,
         source_url=_ZERO_ADDRESS,
-        quote="a 7.5 B parameter model requires 31.4GB of memory using Pos with 64-way DP (Nd = 64), while requiring "
+        quote="a 7.5 B parameter model requires 31.4GB of memory using P_os with 64-way DP (N_d = 64), while requiring "
         "120 GB with standard DP.",
         verdict=SUPPORTED if agree else REFUTED,
         evidence="16 bytes for each of the parameters are {zero-whole}. 4 bytes and a 64th of 12 are {zero-state}. "
