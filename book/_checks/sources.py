@@ -52,7 +52,7 @@ _QUESTIONS_HEADING, _EXERCISES_HEADING = "## Questions", "## Exercises"
 _BUILDS = "**What you will build.**"
 _HIDDEN = ("hide-input", "hide-cell", "remove-input", "remove-cell")
 #: Arguments that repeat what a source says, which stands beside them.
-_OF_A_SOURCE = {"statement", "source", "source_url"}
+_OF_A_SOURCE = {"statement", "source", "source_url", "quote"}
 
 
 @dataclass(frozen=True, order=True)

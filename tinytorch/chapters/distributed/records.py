@@ -386,8 +386,8 @@ def record_sharding(page: Page, stages: Sequence[PublishedResult]) -> None:
         quote="a 7.5 B parameter model requires 31.4GB of memory using P_os with 64-way DP (N_d = 64), while requiring "
         "120 GB with standard DP.",
         verdict=SUPPORTED if agree else REFUTED,
-        evidence="16 bytes for each of the parameters are {zero-whole}. 4 bytes and a 64th of 12 are {zero-state}. "
-        "The digits that the source prints would have to agree.",
+        evidence="Parameters, gradients and the whole state are {zero-whole}; with a 64th of the state they are "
+        "{zero-state}. The digits that the source prints would have to agree.",
         counted=True,
     )
 
