@@ -12,9 +12,8 @@ from tests.chapters.distributed import step_measuring
 from tinytorch import models
 from tinytorch.chapters.distributed import step_programs, step_recording, step_times
 from tinytorch.chapters.distributed.step_programs import owned_bytes
-from tinytorch.chapters.distributed.step_recording import record_steps, shares_over, typical
+from tinytorch.chapters.distributed.step_recording import record_steps, typical
 from tinytorch.perf.distributed.ranks.launch import launch
-from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.pinned_threads import usable_cores
 
 Told = list[dict[str, Any]]
@@ -112,22 +111,6 @@ def test_steps_are_recorded_with_and_without_overlap(told: Told, monkeypatch: py
             for timeline in (steps.overlapped[0], steps.burdened[0])
         )
         assert burdened - plain == more, "one product on the burdened rank alone"
-    shares = shares_over(steps.overlapped)
-    used = [sum(t.tracks[rank].cpu_ns for t in steps.overlapped) for rank in range(2)]
-    took = [sum(t.tracks[rank].profile.wall_seconds for t in steps.overlapped) for rank in range(2)]
-    least = min(cpu * 1e-9 / wall for cpu, wall in zip(used, took, strict=True))
-    assert shares[0]["wall"].how["cpu_per_wall"] == pytest.approx(least, rel=0.01)
-    assert least > 0
-    assert shares[0]["wall"].how["blas_threads"] == limited_blas_threads(1)
-    assert [len(parts["computing"].samples) for parts in shares] == [2, 2]
-    for rank, parts in enumerate(shares):
-        for index, timeline in enumerate(steps.overlapped):
-            one = timeline.shares()[rank]
-            assert parts["wall"].samples[index] == one.wall_seconds
-            assert parts["exposed"].samples[index] == pytest.approx(
-                (one.waiting_seconds + one.moving_seconds) / one.wall_seconds
-            )
-            assert 0 < parts["update"].samples[index] < parts["between"].samples[index]
     assert typical(steps.overlapped).wall_seconds == min(each.wall_seconds for each in steps.overlapped)
 
 
@@ -159,6 +142,5 @@ def test_wrong_recordings_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=said):
             record_steps(**wrong)
-    for function in (typical, shares_over):
-        with pytest.raises(ValueError, match="at least one"):
-            function([])
+    with pytest.raises(ValueError, match="at least one"):
+        typical([])

@@ -11,9 +11,9 @@ from tinytorch.chapters.distributed.fault_study import FATAL_STEP, Lost
 from tinytorch.chapters.distributed.figures import collective_figure, link_table, scaling_figure, size_words
 from tinytorch.chapters.distributed.published import PublishedResult
 from tinytorch.chapters.distributed.scaling_laws import amdahl_speedup, gustafson_speedup
-from tinytorch.chapters.distributed.step_recording import shares_over, typical
+from tinytorch.chapters.distributed.step_recording import typical
 from tinytorch.chapters.distributed.step_times import Overlap, Scaling, ShardedMemory
-from tinytorch.chapters.distributed.timeline_figure import shares_table, timeline_figure, timeline_words
+from tinytorch.chapters.distributed.timeline_figure import timeline_figure, timeline_words
 from tinytorch.perf.distributed.cluster_model.collective_costs import GivenLink, ring_all_reduce
 from tinytorch.perf.distributed.collectives.link_fit import FittedLink
 from tinytorch.perf.distributed.collectives.measured import Collectives
@@ -220,7 +220,7 @@ def _ring_table(page: Page, talk: Collectives) -> None:
 
 
 def record_timelines(page: Page, ways: Mapping[str, Sequence[Timeline]]) -> None:
-    """Show a typical step of each way on one time axis, and the shares of all of them."""
+    """Show a typical step of each way on one time axis."""
     shown = {way: typical(each) for way, each in ways.items()}
     words = " ".join(f"Gradients sent {way}: {timeline_words(each)}" for way, each in shown.items())
     page.figure(
@@ -229,13 +229,6 @@ def record_timelines(page: Page, ways: Mapping[str, Sequence[Timeline]]) -> None
         caption="One training step of the GPT on all ranks of this page, of middle length among several: gradients "
         "sent while the backward pass runs (overlapped), and after it (afterwards).",
         alt=f"A lane for each rank in two panels. {words}",
-    )
-    shares_table(
-        page,
-        "shares",
-        {way: shares_over(each) for way, each in ways.items()},
-        caption="Where the ranks' time goes in such steps, as shares of it: medians of several steps with their "
-        "intervals.",
     )
     what = "how wrong the distance of two events of different ranks can be, in the recorded step"
     page.number("clock-error", shown["overlapped"].error_seconds, unit="s", what=what)

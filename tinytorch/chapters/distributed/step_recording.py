@@ -18,9 +18,7 @@ from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.recording.timeline import Timeline, recorded
 from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets, examples
-from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.codec import from_json, to_json
-from tinytorch.perf.measuring.repeats import as_repeated
 
 #: Steps of each way before the first that counts.
 _WARM = 3
@@ -180,55 +178,3 @@ def typical(timelines: Sequence[Timeline]) -> Timeline:
     if not timelines:
         raise ValueError("timelines must hold at least one")
     return sorted(timelines, key=lambda timeline: timeline.wall_seconds)[(len(timelines) - 1) // 2]
-
-
-def shares_over(timelines: Sequence[Timeline]) -> list[dict[str, Measurement]]:
-    """Return for each rank what its time went to, a sample from each timeline.
-
-    ``computing waiting moving between``, of the moving ``unserved``, of the computing ``hidden_waiting
-    hidden_moving``, and the sums ``exposed`` and ``hidden`` are shares of the rank's wall time, 0 to 1; ``wall`` is
-    that time in seconds. See `Shares`. ``update``, of the time between ops, is that of `Update`.
-
-    Raises:
-        ValueError: if there are no timelines, or they are of different numbers of ranks.
-    """
-    if not timelines or len({len(timeline.tracks) for timeline in timelines}) > 1:
-        raise ValueError("timelines must be at least one, all of as many ranks")
-    tracks = [track for timeline in timelines for track in timeline.tracks]
-    threads = {track.profile.blas_threads for track in tracks}
-    how = {
-        "runs": len(timelines),
-        "blas_threads": threads.pop() if len(threads) == 1 else None,
-        "garbage_collector": "off",
-        "oversubscribed": any(timeline.oversubscribed for timeline in timelines),
-        "cpu_per_wall": float(f"{_least_cpu(timelines):.3g}"),
-    }
-    found = []
-    for each in zip(*(timeline.shares() for timeline in timelines), strict=True):
-        rank = each[0].rank
-        parts = [
-            {**one.of_wall(), "update": _update_seconds(timeline, rank) / one.wall_seconds}
-            for timeline, one in zip(timelines, each, strict=True)
-        ]
-        measured = {
-            name: as_repeated(
-                Measurement(f"rank {rank}: share of {name.replace('_', ' ')}", tuple(p[name] for p in parts), "%", how),
-                of="messages",
-            )
-            for name in parts[0]
-        }
-        walls = tuple(one.wall_seconds for one in each)
-        wall = as_repeated(Measurement(f"rank {rank}: time of a step", walls, "s", how))
-        found.append({**measured, "wall": wall})
-    return found
-
-
-def _least_cpu(timelines: Sequence[Timeline]) -> float:
-    """Return the CPU time over the wall time of all timelines, of the rank that had least."""
-    ranks = zip(*(timeline.tracks for timeline in timelines), strict=True)
-    return min(sum(t.cpu_ns for t in own) * 1e-9 / sum(t.profile.wall_seconds for t in own) for own in ranks)
-
-
-def _update_seconds(timeline: Timeline, rank: int) -> float:
-    spans = timeline.tracks[rank].profile.spans
-    return sum(span.end - span.start for span in spans if span.module == Update.__name__) * 1e-9
