@@ -251,7 +251,7 @@ def claim_html(record: Json, evidence: str, also: list[str], ledger: str | None)
     key, name = record["key"], record["verdict"].replace(" ", "-")
     more = f'<p class="claim-numbers">Rests on: {", ".join(also)}.</p>\n' if also else ""
     link = f' <a class="claim-ledger-link" href="{escape(ledger)}">All claims</a>' if ledger else ""
-    label = "Claim, counted" if record.get("counted") else "Claim, measured"
+    label = "Claim, counted" if record.get("counted") else "Claim"
     return (
         f'<div class="claim claim-{name}" id="claim-{key}" role="group" aria-labelledby="claim-{key}-statement">\n'
         f'<p class="claim-head"><span class="claim-label">{label}</span> {verdict_mark(record["verdict"])}</p>\n'
