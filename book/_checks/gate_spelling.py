@@ -17,7 +17,7 @@ from bs4 import BeautifulSoup
 CONFIGURATION = Path(__file__).with_name("cspell.json")
 _LEFT_OUT = (
     "pre, code, kbd, samp, script, style, math, template, .visually-hidden, "
-    ".kind-tag, a.external, .quoted-source, .claim-source, .reference-list, [translate=no], "
+    ".kind-tag, a.external, .quoted-source, .claim-source, .claim-quote, .reference-list, [translate=no], "
     # What a machine says of itself.
     "#how-this-was-measured, #table-identity"
 )

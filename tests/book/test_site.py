@@ -160,8 +160,12 @@ def test_the_claim_stands_where_it_is_discussed_and_in_the_ledger(story: Story, 
     ledger = story.fresh.page("index.html")
     counts = ledger.select_one(".ledger-counts")
     assert counts is not None
-    assert text(counts) == "2 claims: 0 supported, 1 refuted, 1 cannot tell here."
+    assert text(counts) == "2 claims measured: 0 supported, 1 refuted, 1 cannot tell here."
     assert ledger.select_one('.ledger a[href="first.html#claim-slow"]') is not None
+    link = box.select_one("a.claim-ledger-link")
+    assert link is not None
+    assert link["href"] == "index.html#ledger-first-slow"
+    assert ledger.find(id="ledger-first-slow") is not None
 
 
 def test_the_page_ends_with_how_it_was_measured(first: BeautifulSoup) -> None:

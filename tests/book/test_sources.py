@@ -96,6 +96,7 @@ def test_a_number_typed_in_code_is_found(code: str) -> None:
     "code",
     [
         'page.claim("c", statement="It takes 73 % of it.", source="S., 12 ms", verdict=v, evidence="It took {a}.")',
+        'page.claim("c", statement="Much.", source="S.", quote="takes 73 %", verdict=v, evidence="It took {a}.")',
         'label = f"{value:.1f} ms"',
         'axes.set_xlabel("latency (ms)")',
         "repeats = 12",

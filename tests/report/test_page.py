@@ -81,6 +81,19 @@ def test_a_claim_rests_on_numbers(page: Page) -> None:
     page.claim("c", statement="So.", source="Someone", verdict="supported", evidence="It took {other:latency}.")
 
 
+def test_what_was_measured_decides_no_counted_claim(page: Page) -> None:
+    page.number("latency", RUN)
+    page.number("parameters", 12345, unit="parameters", what="weights and biases")
+    said: dict[str, Any] = {"statement": "So.", "source": "Someone", "verdict": "supported"}
+    with pytest.raises(ValueError, match="'c' must not be counted, as it rests on what was measured: latency"):
+        page.claim("c", evidence="{parameters} took {latency}.", counted=True, **said)
+    with pytest.raises(ValueError, match="must not be counted"):
+        page.claim("c", evidence="It has {parameters}.", numbers=["latency"], counted=True, **said)
+    page.claim("c", evidence="It has {parameters}.", counted=True, **said)
+    page.claim("d", evidence="{parameters} took {latency}.", **said)
+    assert [record.body["counted"] for record in page.records if record.kind == "claim"] == [True, False]
+
+
 def test_a_count_of_what_was_modelled_says_so(page: Page) -> None:
     page.number("wish", 2.5, unit="s", what="a run on a faster machine", modelled=True)
     page.number("wish-too", RUN, modelled=True)

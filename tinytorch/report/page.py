@@ -278,8 +278,9 @@ class Page:
             counted: whether the verdict follows from definitions and shapes, so that no machine decides it otherwise.
 
         Raises:
-            ValueError: if something is empty or no verdict, a number is not recorded yet, the key is taken, or the
-                claim is judged although it rests on a number that this build did not measure.
+            ValueError: if something is empty or no verdict, a number is not recorded yet, the key is taken, the claim
+                is judged although it rests on a number that this build did not measure, or it is said to be counted
+                although it rests on a measured one.
         """
         self._check_new(key)
         body = Claim(key, statement, source, verdict, evidence, tuple(numbers), source_url, quote, counted).body()
@@ -290,6 +291,11 @@ class Page:
         if unmeasured and verdict != CANNOT_TELL:
             raise ValueError(
                 f"verdict of {key!r} must be {CANNOT_TELL!r}, not {verdict!r}: {', '.join(unmeasured)} was not measured"
+            )
+        measured = [name for name in body["numbers"] if name in self._keys("measured")]
+        if counted and measured:
+            raise ValueError(
+                f"claim {key!r} must not be counted, as it rests on what was measured: {', '.join(measured)}"
             )
         undecided = self._undecided(verdict, body["numbers"])
         if undecided is not None:

@@ -94,6 +94,19 @@ def test_a_page_whose_verdicts_all_decide_says_so_and_one_without_is_silent() ->
     assert lines_of(records_of(page))["Verdicts"] == "1 in all, none of them withheld or left open"
 
 
+def test_claims_that_are_counted_and_measured_are_told_apart() -> None:
+    page = Page("page")
+    assert "Claims" not in lines_of(records_of(page))
+    page.number("total", 3, unit="ops", what="operations")
+    for key in ("a", "b"):
+        page.claim(key, statement="So.", source="S.", verdict="supported", evidence="It has {total}.", counted=True)
+    page.number("latency", Measurement("a run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s"))
+    page.claim("c", statement="So.", source="S.", verdict="refuted", evidence="It takes {latency}.")
+    assert lines_of(records_of(page))["Claims"] == (
+        "2 counted, true or false wherever it is built; 1 measured on this machine"
+    )
+
+
 def test_calls_that_contradict_those_of_other_pages_are_counted() -> None:
     measured = page()
     assert "Same calls" not in lines_of(measured)

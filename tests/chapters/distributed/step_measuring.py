@@ -35,7 +35,7 @@ def measure(pair: Communicator) -> dict[str, Any]:
     plan: dict[str, Any] = {"repeats": 6, "at_most_seconds": 1e-9, "fewest": 6, "seed": 0}
     return {
         **take_turns(pair),
-        "scaling": step_programs.scaling_times(pair, "mlp", 8, [1, 2], weak=False, **plan),
+        "scaling": step_programs.scaling_times(pair, "mlp", [(False, 8), (True, 4)], [1, 2], **plan),
         "overlap": step_programs.overlap_times(pair, "mlp", 8, 2**16, **plan),
         "memory": step_programs.kept_memory(pair, "mlp", 7),
         **record_on_rank(pair, "mlp", 8, steps=2, bucket_bytes=2**14, products=1, burdened=1, seed=3),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from tinytorch.chapters.distributed import fault_study
-from tinytorch.chapters.distributed.fault_study import Trained, lose_a_rank
+from tinytorch.chapters.distributed.fault_study import Trained
 
 
 def trained(**weights: list[float]) -> Trained:
@@ -24,8 +22,3 @@ def test_the_difference_is_that_of_the_weight_that_is_farthest_off_in_the_scale_
 def test_a_rank_stops_between_two_checkpoints_and_before_the_end() -> None:
     assert fault_study.EVERY < fault_study.FATAL_STEP < fault_study.STEPS
     assert fault_study.FATAL_STEP % fault_study.EVERY != 0, "or nothing would be lost"
-
-
-def test_only_the_ways_to_stop_that_there_are_can_be_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="how must be 'dies' or 'hangs', not 'sleeps'"):
-        lose_a_rank(tmp_path, how="sleeps")

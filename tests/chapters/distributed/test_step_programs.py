@@ -10,11 +10,10 @@ import pytest
 
 from tests.chapters.distributed import step_measuring
 from tinytorch import models
-from tinytorch.chapters.distributed import step_recording, step_times
+from tinytorch.chapters.distributed import step_programs, step_recording, step_times
 from tinytorch.chapters.distributed.step_programs import owned_bytes
-from tinytorch.chapters.distributed.step_recording import record_steps, shares_over, typical
+from tinytorch.chapters.distributed.step_recording import record_steps, typical
 from tinytorch.perf.distributed.ranks.launch import launch
-from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.pinned_threads import usable_cores
 
 Told = list[dict[str, Any]]
@@ -34,13 +33,15 @@ def test_only_who_is_in_a_turn_works_and_the_others_sleep(told: Told) -> None:
 
 
 def test_steps_of_all_counts_are_measured_in_turns(told: Told) -> None:
-    counts = told[0]["scaling"]["counts"]
-    assert list(counts) == ["1", "2"]
-    assert list(told[1]["scaling"]["counts"]) == ["2"]
-    assert counts["2"]["seconds"] == told[1]["scaling"]["counts"]["2"]["seconds"]
-    assert all(len(one["seconds"]) == 6 and min(one["seconds"]) > 0 for one in counts.values())
-    assert counts["1"]["oversubscribed"] is False
-    assert counts["2"]["oversubscribed"] == (len(usable_cores()) < 2)
+    cases = told[0]["scaling"]["cases"]
+    assert [list(counts) for counts in cases] == [["1", "2"]] * 2
+    assert [list(counts) for counts in told[1]["scaling"]["cases"]] == [["2"]] * 2
+    for counts, others in zip(cases, told[1]["scaling"]["cases"], strict=True):
+        assert counts["2"]["seconds"] == others["2"]["seconds"]
+        assert all(len(one["seconds"]) == 6 and min(one["seconds"]) > 0 for one in counts.values())
+        assert counts["1"]["oversubscribed"] is False
+        assert counts["2"]["oversubscribed"] == (len(usable_cores()) < 2)
+    assert cases[0]["2"]["seconds"] != cases[1]["2"]["seconds"]
     assert 0 <= told[0]["scaling"]["idle_cpu_share"] < 0.5
     ways = told[0]["overlap"]
     assert {way: len(one["seconds"]) for way, one in ways.items()} == {"overlapped": 6, "apart": 6, "alone": 6}
@@ -67,6 +68,23 @@ def test_memory_that_several_arrays_look_into_counts_once_and_whole() -> None:
     assert owned_bytes([]) == 0
 
 
+def test_each_way_of_scaling_gets_its_own_times_and_batch(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+
+    def launched(program: Any, ranks: int, arguments: Mapping[str, Any], **how: Any) -> list[Any]:
+        asked.update(arguments, program=program, ranks=ranks, **how)
+        return [told[0]["scaling"], {}]
+
+    monkeypatch.setattr(step_times, "launch", launched)
+    strong, weak = step_times.scaling("mlp", [("strong", 8), ("weak", 4)], [1, 2], repeats=6)
+    assert asked["program"] is step_programs.scaling_times
+    assert (asked["ranks"], asked["cases"], asked["pinned"]) == (2, [[False, 8], [True, 4]], True)
+    assert [(one.way, one.batch, one.counts) for one in (strong, weak)] == [("strong", 8, (1, 2)), ("weak", 4, (1, 2))]
+    for one, counts in zip((strong, weak), told[0]["scaling"]["cases"], strict=True):
+        assert one.times[2].samples == tuple(counts["2"]["seconds"])
+        assert one.times[1].how["interleaved_with"] == [one.times[2].name]
+
+
 def test_steps_are_recorded_with_and_without_overlap(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
 
@@ -85,36 +103,28 @@ def test_steps_are_recorded_with_and_without_overlap(told: Told, monkeypatch: py
         ]
         assert len(gradients) > 1, "several buckets"
         assert (min(call.arrival for call in gradients) < backward_ends) == begun_early
-        assert {event.op for event in timeline.tracks[1].profile.events} >= {"matmul", "linear", "cross_entropy"}
+        assert {event.op for event in timeline.tracks[1].profile.events} >= {"linear", "cross_entropy"}
         assert all(matched.whole for matched in timeline.matched_calls)
-    shares = shares_over(steps.overlapped)
-    used = [sum(t.tracks[rank].cpu_ns for t in steps.overlapped) for rank in range(2)]
-    took = [sum(t.tracks[rank].profile.wall_seconds for t in steps.overlapped) for rank in range(2)]
-    least = min(cpu * 1e-9 / wall for cpu, wall in zip(used, took, strict=True))
-    assert shares[0]["wall"].how["cpu_per_wall"] == pytest.approx(least, rel=0.01)
-    assert least > 0
-    assert shares[0]["wall"].how["blas_threads"] == limited_blas_threads(1)
-    assert [len(parts["computing"].samples) for parts in shares] == [2, 2]
-    for rank, parts in enumerate(shares):
-        for index, timeline in enumerate(steps.overlapped):
-            one = timeline.shares()[rank]
-            assert parts["wall"].samples[index] == one.wall_seconds
-            assert parts["exposed"].samples[index] == pytest.approx(
-                (one.waiting_seconds + one.moving_seconds) / one.wall_seconds
-            )
-            assert 0 < parts["update"].samples[index] < parts["between"].samples[index]
+    for rank, more in ((0, 0), (1, 1)):
+        plain, burdened = (
+            sum(event.op == "matmul" for event in timeline.tracks[rank].profile.events)
+            for timeline in (steps.overlapped[0], steps.burdened[0])
+        )
+        assert burdened - plain == more, "one product on the burdened rank alone"
     assert typical(steps.overlapped).wall_seconds == min(each.wall_seconds for each in steps.overlapped)
 
 
 def test_wrong_plans_are_refused_before_anything_starts() -> None:
     with pytest.raises(ValueError, match="repeats must be at least 1, not 0"):
-        step_times.strong_scaling("mlp", 8, repeats=0)
+        step_times.scaling("mlp", [("strong", 8)], repeats=0)
     with pytest.raises(ValueError, match="counts must be numbers of ranks with 1 among them"):
-        step_times.weak_scaling("mlp", 8, [2])
+        step_times.scaling("mlp", [("weak", 8)], [2])
     with pytest.raises(ValueError, match="batch must leave each of 4 ranks an example, but is 3"):
-        step_times.strong_scaling("mlp", 3, [1, 4])
+        step_times.scaling("mlp", [("weak", 3), ("strong", 3)], [1, 4])
     with pytest.raises(ValueError, match="name must be one of"):
-        step_times.strong_scaling("vgg", 8)
+        step_times.scaling("vgg", [("strong", 8)])
+    with pytest.raises(ValueError, match="cases must be at least one way of scaling"):
+        step_times.scaling("mlp", [])
     with pytest.raises(ValueError, match="ranks must be at least 2, as one has nothing to send"):
         step_times.overlap("mlp", 8, 1)
     with pytest.raises(ValueError, match="bucket_bytes must be at least 1"):
@@ -125,13 +135,12 @@ def test_wrong_plans_are_refused_before_anything_starts() -> None:
 
 def test_wrong_recordings_are_refused() -> None:
     for wrong, said in (
-        ({"ranks": 1}, "ranks must be at least 2"),
-        ({"ranks": 2, "batch": 3}, "batch must be a multiple of 2 ranks, not 3"),
-        ({"ranks": 2, "burdened": 2}, "burdened must be one of the ranks 0 to 1 or None, not 2"),
-        ({"ranks": 2, "model": "gtp"}, "name must be one of mlp, cnn, gpt"),
+        ({"ranks": 1, "burdened": 0}, "ranks must be at least 2"),
+        ({"ranks": 2, "batch": 3, "burdened": 0}, "batch must be a multiple of 2 ranks, not 3"),
+        ({"ranks": 2, "burdened": 2}, "burdened must be one of the ranks 0 to 1, not 2"),
+        ({"ranks": 2, "model": "gtp", "burdened": 0}, "name must be one of mlp, cnn, gpt"),
     ):
         with pytest.raises(ValueError, match=said):
             record_steps(**wrong)
-    for function in (typical, shares_over):
-        with pytest.raises(ValueError, match="at least one"):
-            function([])
+    with pytest.raises(ValueError, match="at least one"):
+        typical([])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from tests.perf.distributed.recording.made_tracks import Made, made_timeline
-from tinytorch.chapters.distributed.step_recording import Update, shares_over
-from tinytorch.chapters.distributed.timeline_figure import shares_table, timeline_figure, timeline_words
+from tinytorch.chapters.distributed.step_recording import Update
+from tinytorch.chapters.distributed.timeline_figure import timeline_figure, timeline_words
 from tinytorch.perf.distributed.recording.timeline import Timeline
 from tinytorch.perf.events.stream import Span
 from tinytorch.report.colors import VARIANTS
 from tinytorch.report.figures import check_figure, settle
-from tinytorch.report.page import Page
 
 MS = 10**6
 
@@ -117,19 +115,6 @@ def test_words_say_what_is_drawn() -> None:
         "and a call is in flight while it computes for 19%. Rank 1 computes for 59% of its time, waits in calls for "
         "0%, moves data in calls for 16%, and a call is in flight while it computes for 12%."
     )
-
-
-def test_the_table_has_a_row_for_each_way_and_rank() -> None:
-    page = Page("made")
-    shares = shares_over([overlapped(), overlapped(2)])
-    shares_table(page, "shares", {"on": shares, "off": shares}, caption="Where the time goes.")
-    body: dict[str, Any] = page.records[-1].body
-    assert [row["way"] for row in body["rows"]] == ["on, rank 0", "on, rank 1", "off, rank 0", "off, rank 1"]
-    first = body["rows"][0]
-    assert first["computing"]["value"] == pytest.approx(11 / 32)
-    assert first["unserved"]["value"] == pytest.approx(4 / 32)
-    assert first["update"]["value"] == pytest.approx(5 / 32)
-    assert first["wall"]["value"] == pytest.approx(0.048)
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:

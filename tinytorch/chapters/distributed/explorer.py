@@ -17,7 +17,7 @@ from tinytorch.perf.distributed.cluster_model.workload import Workload
 
 #: Latencies in seconds that NCCL reckons with for a ring's step: its source, src/graph/tuning.cc, ring and "Simple".
 _NVLINK_ALPHA, _NETWORK_ALPHA = 3.4e-6, 14.0e-6
-NCCL = ("NVIDIA, NCCL", "https://github.com/NVIDIA/nccl")
+_NCCL = ("NVIDIA, NCCL, src/graph/tuning.cc (latencies)", "https://github.com/NVIDIA/nccl")
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,9 @@ class ClusterPreset:
 
     Attributes:
         name: what it is. links: in one direction, shared out to the ranks of a node.
-        flops_per_second: that a rank attained in training. memory_bytes: of a rank, None for no limit.
-        sources: names and addresses of who published that.
+        flops_per_second: that a rank attained in a training that was published. memory_bytes: of a rank, None for no
+            limit.
+        sources: who published what of it, and where.
     """
 
     name: str
@@ -65,24 +66,30 @@ class ModelPreset:
         )
 
 
-_NARAYANAN = ("Narayanan et al. 2021", "https://doi.org/10.1145/3458817.3476209")
-_SHOEYBI = ("Shoeybi et al. 2019", "https://arxiv.org/abs/1909.08053")
+_NARAYANAN_ADDRESS = "https://doi.org/10.1145/3458817.3476209"
+_NARAYANAN = ("Narayanan et al. 2021", _NARAYANAN_ADDRESS)
+_AMPERE = "https://images.nvidia.com/aem-dam/en-zz/Solutions/data-center/nvidia-ampere-architecture-whitepaper.pdf"
+_SHOEYBI_ADDRESS = "https://arxiv.org/abs/1909.08053"
 
 #: The first one is what a page shows without JavaScript.
 CLUSTERS: tuple[ClusterPreset, ...] = (
     ClusterPreset(
         "8 A100 a node, 2021",
         Cluster(GivenLink(_NVLINK_ALPHA, 1 / 300e9), GivenLink(_NETWORK_ALPHA, 1 / 25e9), 8),
-        137e12,
+        142e12,  # of the first model below on 128 ranks, its communication included
         80e9,
-        (_NARAYANAN, NCCL),
+        (
+            ("Narayanan et al. 2021 (nodes, network, memory, rate)", _NARAYANAN_ADDRESS),
+            ("NVIDIA 2020 (NVLink, both ways together)", _AMPERE),
+            _NCCL,
+        ),
     ),
     ClusterPreset(
         "16 V100 a node, 2019",
         Cluster(GivenLink(_NVLINK_ALPHA, 1 / 150e9), GivenLink(_NETWORK_ALPHA, 1 / 6.25e9), 16),
-        39e12,
+        39e12,  # of one rank alone
         32e9,
-        (_SHOEYBI, NCCL),
+        (("Shoeybi et al. 2019 (nodes, links both ways together, memory, rate)", _SHOEYBI_ADDRESS), _NCCL),
     ),
 )
 MODELS: tuple[ModelPreset, ...] = (

@@ -95,8 +95,8 @@ def link_rows(links: Sequence[FittedLink]) -> list[dict[str, Any]]:
             "name": link.name,
             "alpha": link.alpha,
             "bandwidth": _bandwidth(link),
-            "smallest": _size_words(link.sizes[0]),
-            "largest": _size_words(link.sizes[1]),
+            "smallest": size_words(link.sizes[0]),
+            "largest": size_words(link.sizes[1]),
             "worst": link.worst,
         }
         for link in links
@@ -121,12 +121,13 @@ def _name_sizes(ax: Axes, sizes: Sequence[int]) -> None:
     """Put at most six ticks on the axis of sizes, in words."""
     step = -(-len(sizes) // 6)
     chosen = sizes[::step]
-    ax.set_xticks(chosen, [_size_words(size) for size in chosen])
+    ax.set_xticks(chosen, [size_words(size) for size in chosen])
     ax.minorticks_off()
     ax.set_xlabel("message (bytes)")
 
 
-def _size_words(size: int) -> str:
+def size_words(size: int) -> str:
+    """Return bytes in powers of 1,024, with three digits."""
     factor, unit = max((step for step in _BYTES if step[0] <= size), default=_BYTES[0])
     return f"{size / factor:.3g} {unit}"
 

@@ -20,37 +20,32 @@ from tinytorch.report import Column, Page, format_number, line, subplots
 
 _SPLIT_COLUMNS = (
     Column("split", "Data × tensor × pipeline"),
-    Column("micro", "Micro-batches", "1"),
     Column("seconds", "Step", "s", modelled=True),
     Column("efficiency", "Efficiency", "%", modelled=True),
     Column("memory", "Memory of a rank", "B", modelled=True),
     Column("bubble", "Bubble", "%", modelled=True),
-    Column("tensor", "Sums of activations", "%", modelled=True),
-    Column("handing", "Hand-over", "%", modelled=True),
-    Column("gradients", "Gradients", "%", modelled=True),
+    Column("messages", "Messages", "%", modelled=True),
 )
 _VALIDATION_COLUMNS = (
     Column("name", "Split"),
     Column("predicted", "Predicted", "s", modelled=True),
     Column("measured", "Measured"),
     Column("error", "Error of the prediction"),
-    Column("state", "Optimizer state predicted", "B", modelled=True),
-    Column("kept", "State kept", "B"),
 )
 _PUBLISHED_COLUMNS = (
     Column("name", "Run"),
     Column("published", "Published", quoted=True),
     Column("predicted", "Predicted", modelled=True),
     Column("error", "Error", "%", modelled=True),
-    Column("quantity", "Of what"),
     Column("study", "Published by"),
     Column("assumed", "Assumed"),
 )
 
 
-_PARTS = ("bubble", "tensor", "handing", "gradients")
+#: Parts of a step that are messages.
+_MESSAGES = ("tensor", "handing", "gradients")
 #: Sequences in the batch that is validated, and their shape.
-_EXAMPLES, _SHAPE = 64, (1, 20)
+EXAMPLES, _SHAPE = 32, (1, 20)
 #: Splits in the table of a cluster.
 _SHOWN = 6
 
@@ -72,14 +67,12 @@ def record_validation(page: Page, checked: Validation | None, near: FittedLink |
             "predicted": row.predicted.seconds,
             "measured": row.measured,
             "error": row.error,
-            "state": row.predicted.memory.state,
-            "kept": row.state_bytes,
         }
         for row in checked.rows
     ]
     caption = (
-        "A step of the GPT on a batch of 64: what the model says, from times of one rank and the fitted link, and what "
-        "ranks then took."
+        f"A step of the GPT on a batch of {EXAMPLES}: what the model says, from times of one rank and the fitted link, "
+        "and what ranks then took."
     )
     page.table("validation", rows, _VALIDATION_COLUMNS, caption=caption)
     error = checked.worst.error
@@ -88,8 +81,8 @@ def record_validation(page: Page, checked: Validation | None, near: FittedLink |
     page.number("worst-size", error.scaled(-1 if error.median < 0 else 1, name=what))
     page.number("link-alpha", near.alpha)
     page.number("link-beta", near.beta)
-    arithmetic = 3 * _EXAMPLES * Profiler().count_flops(models.gpt(), _SHAPE)
-    name = "contractions of a step of the GPT on 64 sequences, on one rank"
+    arithmetic = 3 * EXAMPLES * Profiler().count_flops(models.gpt(), _SHAPE)
+    name = f"contractions of a step of the GPT on {EXAMPLES} sequences, on one rank"
     page.number("gpt-rate", checked.source.step.per(arithmetic, "FLOP/s", name))
 
 
@@ -115,7 +108,7 @@ def record_published(page: Page) -> None:
         caption="How far the model is from published scaling results, by study, upwards or downwards. The first is one "
         "result, predicted with nothing hidden and with all that can be.",
     )
-    wrong = [off for (_, what), each in studies.items() if not what.startswith("memory") for off in each]
+    wrong = [off for each in studies.values() for off in each]
     what = "largest error of a prediction of a published speed, by magnitude"
     page.number("published-worst", max(wrong), unit="%", what=what, modelled=True)
     what = "median error of the predictions of published speeds, by magnitude"
@@ -137,7 +130,6 @@ def _published_row(one: PublishedResult) -> dict[str, object]:
         "published": one.printed,
         "predicted": format_number(one.predicted, one.unit).text,
         "error": None if one.given else one.error,
-        "quantity": one.quantity,
         "assumed": one.assumed,
         "study": one.study,
     }
@@ -155,11 +147,11 @@ def record_splits(
     rows = [
         {
             "split": f"{each.split.data} × {each.split.tensor} × {each.split.pipeline}",
-            "micro": each.split.micro,
             "seconds": each.seconds,
             "efficiency": each.efficiency(one),
-            **{part: getattr(each, part) / each.seconds for part in _PARTS},
             "memory": each.memory.total,
+            "bubble": each.bubble / each.seconds,
+            "messages": sum(getattr(each, part) for part in _MESSAGES) / each.seconds,
         }
         for each in best[:_SHOWN]
     ]

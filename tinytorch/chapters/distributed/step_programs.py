@@ -81,37 +81,45 @@ class _Stopwatch:
 def scaling_times(
     communicator: Communicator,
     name: str,
-    batch: int,
+    cases: Sequence[tuple[bool, int]],
     counts: Sequence[int],
-    weak: bool,
     repeats: int,
     at_most_seconds: float,
     fewest: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Return, on rank 0, the samples of a training step on the first 1, 2, ... ranks, which take turns.
+    """Return, on rank 0, the samples of training steps on the first 1, 2, ... ranks; all cases and counts take turns.
 
-    One rank trains without a communicator, as a program for one process does. ``batch`` is the examples of each rank if
-    ``weak``, else those of all together.
+    One rank trains without a communicator, as a program for one process does.
+
+    Args:
+        cases: of each, whether it is weak scaling, and examples: those of each rank if it is, else of all together.
     """
     turns = Turns(communicator, counts)
     watches = {
-        count: _Stopwatch(group, scaled_step(name, batch * count if weak else batch, group))
+        (case, count): _Stopwatch(group, scaled_step(name, batch * count if weak else batch, group))
+        for case, (weak, batch) in enumerate(cases)
         for count, group in turns.groups.items()
     }
+    taken = [(case, count) for case in range(len(cases)) for count in counts]
+
+    def act_in(case: int, act: Callable[[_Stopwatch], None]) -> Callable[[Communicator], None]:
+        return lambda group: act(watches[case, group.size])
 
     def rounds(number: int, act: Callable[[_Stopwatch], None]) -> None:
-        order = np.random.default_rng((seed, number)).permutation(len(counts))
-        for index in order:
-            turns.take(counts[index], lambda group: act(watches[group.size]))
+        for index in np.random.default_rng((seed, number)).permutation(len(taken)):
+            case, count = taken[index]
+            turns.take(count, act_in(case, act))
 
     with collector_off():
         rounds(0, _Stopwatch.prepare)
         for done in rounds_within(communicator, repeats, fewest, at_most_seconds):
             rounds(done + 1, _Stopwatch.take)
-    told = {str(count): watch.told() for count, watch in watches.items()}
+    told: list[dict[str, Any]] = [{} for _ in cases]
+    for (case, count), watch in watches.items():
+        told[case][str(count)] = watch.told()
     idle = turns.used / turns.slept if turns.slept else 0.0
-    return {"counts": told, "idle_cpu_share": float(largest(communicator, [idle])[0])}
+    return {"cases": told, "idle_cpu_share": float(largest(communicator, [idle])[0])}
 
 
 def overlap_times(

@@ -1,4 +1,4 @@
-"""One training step on ranks of this machine, recorded on all of them: with overlap and without, in turns."""
+"""Training steps on ranks of this machine, recorded on all: with overlap, without, and with one late rank, in turns."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.recording.timeline import Timeline, recorded
 from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets, examples
-from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.codec import from_json, to_json
-from tinytorch.perf.measuring.repeats import as_repeated
 
 #: Steps of each way before the first that counts.
 _WARM = 3
 #: Rows and columns of the matrices that a burdened rank multiplies.
 _BURDEN = 256
+#: The ways of a step, as `StepRecordings` has them.
+_WAYS = ("overlapped", "afterwards", "burdened")
 
 
 class Burden(Module):
@@ -60,10 +60,16 @@ class RecordedAdamW(AdamW):
 
 @dataclass(frozen=True)
 class StepRecordings:
-    """Timelines of single steps, those with overlap and those without taken in turns; equally many of both."""
+    """Timelines of single steps, taken in turns, equally many of each way.
+
+    Attributes:
+        overlapped, afterwards: gradients are sent while the backward runs, or after it.
+        burdened: overlapped, and one rank multiplies matrices before its step.
+    """
 
     overlapped: tuple[Timeline, ...]
     afterwards: tuple[Timeline, ...]
+    burdened: tuple[Timeline, ...]
 
 
 def record_steps(
@@ -73,11 +79,11 @@ def record_steps(
     batch: int = 64,
     steps: int = 12,
     bucket_bytes: int = 2**17,
-    burdened: int | None = None,
+    burdened: int,
     products: int = 24,
     seed: int = 0,
 ) -> StepRecordings:
-    """Return timelines of ``steps`` data-parallel training steps with overlap and as many without.
+    """Return timelines of ``steps`` data-parallel training steps of each way.
 
     The ranks are processes of this machine, with one BLAS thread each, kept on a core where they may be; the
     optimizer is AdamW.
@@ -87,7 +93,7 @@ def record_steps(
         model: of the zoo.
         batch: examples in a step, shared out evenly.
         bucket_bytes: at which a bucket of gradients is sent off.
-        burdened: a rank that multiplies matrices beside each of its steps, to be found in the timelines.
+        burdened: the rank that multiplies matrices before some of its steps, to be found in their timelines.
         products: how many it makes, of 256 rows and columns.
         seed: of the order of the turns.
 
@@ -99,8 +105,8 @@ def record_steps(
         raise ValueError(f"ranks must be at least 2, steps and products 1, not {ranks}, {steps} and {products}")
     if batch < ranks or batch % ranks:
         raise ValueError(f"batch must be a multiple of {ranks} ranks, not {batch}")
-    if burdened is not None and not 0 <= burdened < ranks:
-        raise ValueError(f"burdened must be one of the ranks 0 to {ranks - 1} or None, not {burdened}")
+    if not 0 <= burdened < ranks:
+        raise ValueError(f"burdened must be one of the ranks 0 to {ranks - 1}, not {burdened}")
     models.entry(model)
     asked = {
         "model": model,
@@ -112,11 +118,9 @@ def record_steps(
         "seed": seed,
     }
     found = launch(record_on_rank, ranks, asked, threads=1, pinned=True)[0]
-    overlapped, afterwards = (
-        tuple(from_json(json.loads(text), Timeline, "timeline") for text in found[way])
-        for way in ("overlapped", "afterwards")
+    return StepRecordings(
+        *(tuple(from_json(json.loads(text), Timeline, "timeline") for text in found[way]) for way in _WAYS)
     )
-    return StepRecordings(overlapped, afterwards)
 
 
 def record_on_rank(
@@ -126,7 +130,7 @@ def record_on_rank(
     steps: int,
     bucket_bytes: int,
     products: int,
-    burdened: int | None,
+    burdened: int,
     seed: int,
 ) -> dict[str, Any]:
     """Run `record_steps` on one rank; return the timelines by way on rank 0, as JSON."""
@@ -146,16 +150,17 @@ def record_on_rank(
         )
         for name, overlap in (("overlapped", True), ("afterwards", False))
     }
-    burden = Burden(products if communicator.rank == burdened else 0)
+    trainers["burdened"] = trainers["overlapped"]
+    burden, nothing = Burden(products if communicator.rank == burdened else 0), Burden(0)
     square = Tensor(np.random.default_rng(seed).standard_normal((_BURDEN, _BURDEN), np.float32))
     draw = np.random.default_rng(seed)  # the same on all ranks, as all have to take the same turn
-    order = [way for _ in range(steps) for way in draw.permutation(list(trainers)).tolist()]
-    for way in [*list(trainers) * _WARM]:
-        trainers[way].step((inputs, targets))
-    found: dict[str, list[str]] = {name: [] for name in trainers}
+    order = [way for _ in range(steps) for way in draw.permutation(_WAYS).tolist()]
+    for trainer in list(trainers.values()) * _WARM:
+        trainer.step((inputs, targets))
+    found: dict[str, list[str]] = {name: [] for name in _WAYS}
     for way in order:
         with recorded(communicator) as recording:
-            burden(square)
+            (burden if way == "burdened" else nothing)(square)
             trainers[way].step((inputs, targets))
         timeline = recording.gather()
         if timeline is not None:
@@ -173,55 +178,3 @@ def typical(timelines: Sequence[Timeline]) -> Timeline:
     if not timelines:
         raise ValueError("timelines must hold at least one")
     return sorted(timelines, key=lambda timeline: timeline.wall_seconds)[(len(timelines) - 1) // 2]
-
-
-def shares_over(timelines: Sequence[Timeline]) -> list[dict[str, Measurement]]:
-    """Return for each rank what its time went to, a sample from each timeline.
-
-    ``computing waiting moving between``, of the moving ``unserved``, of the computing ``hidden_waiting
-    hidden_moving``, and the sums ``exposed`` and ``hidden`` are shares of the rank's wall time, 0 to 1; ``wall`` is
-    that time in seconds. See `Shares`. ``update``, of the time between ops, is that of `Update`.
-
-    Raises:
-        ValueError: if there are no timelines, or they are of different numbers of ranks.
-    """
-    if not timelines or len({len(timeline.tracks) for timeline in timelines}) > 1:
-        raise ValueError("timelines must be at least one, all of as many ranks")
-    tracks = [track for timeline in timelines for track in timeline.tracks]
-    threads = {track.profile.blas_threads for track in tracks}
-    how = {
-        "runs": len(timelines),
-        "blas_threads": threads.pop() if len(threads) == 1 else None,
-        "garbage_collector": "off",
-        "oversubscribed": any(timeline.oversubscribed for timeline in timelines),
-        "cpu_per_wall": float(f"{_least_cpu(timelines):.3g}"),
-    }
-    found = []
-    for each in zip(*(timeline.shares() for timeline in timelines), strict=True):
-        rank = each[0].rank
-        parts = [
-            {**one.of_wall(), "update": _update_seconds(timeline, rank) / one.wall_seconds}
-            for timeline, one in zip(timelines, each, strict=True)
-        ]
-        measured = {
-            name: as_repeated(
-                Measurement(f"rank {rank}: share of {name.replace('_', ' ')}", tuple(p[name] for p in parts), "%", how),
-                of="messages",
-            )
-            for name in parts[0]
-        }
-        walls = tuple(one.wall_seconds for one in each)
-        wall = as_repeated(Measurement(f"rank {rank}: time of a step", walls, "s", how))
-        found.append({**measured, "wall": wall})
-    return found
-
-
-def _least_cpu(timelines: Sequence[Timeline]) -> float:
-    """Return the CPU time over the wall time of all timelines, of the rank that had least."""
-    ranks = zip(*(timeline.tracks for timeline in timelines), strict=True)
-    return min(sum(t.cpu_ns for t in own) * 1e-9 / sum(t.profile.wall_seconds for t in own) for own in ranks)
-
-
-def _update_seconds(timeline: Timeline, rank: int) -> float:
-    spans = timeline.tracks[rank].profile.spans
-    return sum(span.end - span.start for span in spans if span.module == Update.__name__) * 1e-9

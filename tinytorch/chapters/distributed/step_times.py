@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,16 +18,14 @@ from tinytorch.perf.distributed.ranks.measuring import (
     Withheld,
     checked_rounds,
     compare_on_ranks,
-    is_oversubscribed,
 )
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.pinned_threads import may_pin, usable_cores
-from tinytorch.perf.measuring import Measurement, Statistic, difference
+from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.judge import CANNOT_TELL, SUPPORTED, verdict_between
-from tinytorch.perf.measuring.measurement import conditions_of_both
 from tinytorch.perf.measuring.repeats import as_repeated
-from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, Interval
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 Way = Literal["strong", "weak"]
 #: What an efficiency and its interval say.
@@ -152,23 +149,24 @@ def _verdict(efficiency: Statistic, count: int) -> ScalingVerdict:
     return ScalingVerdict(CANNOT_TELL, f"{found}, which holds an end of {within}")
 
 
-def strong_scaling(
+def scaling(
     name: str,
-    batch: int,
+    cases: Sequence[tuple[Way, int]],
     counts: Sequence[int] | None = None,
     *,
     repeats: int = 20,
     at_most_seconds: float = 4.0,
     seed: int = 0,
-) -> Scaling:
-    """Return the times of a step of ``batch`` examples, shared out to 1, 2, ... ranks of this machine.
+) -> list[Scaling]:
+    """Return the times of training steps on 1, 2, ... ranks of this machine, for each of ``cases``.
 
     All take turns in one launch, each rank kept on a core of its own if it may; ranks outside of a turn sleep: see
     `turns`.
 
     Args:
         name: of the zoo's model that is trained.
-        batch: examples of a step, at least one for each rank.
+        cases: ways of scaling, each with its examples: "strong" shares them out to the ranks, "weak" gives each as
+            many; at least one for each rank.
         counts: numbers of ranks, 1 among them; by default powers of two up to the cores, and all cores.
         repeats: rounds; fewer, but six at least, when ``at_most_seconds`` are over.
         seed: of the order of turns.
@@ -178,42 +176,19 @@ def strong_scaling(
         MPIMissingError: if there is no MPI.
         RankError: if a rank fails.
     """
-    return _scaling("strong", name, batch, counts, repeats, at_most_seconds, seed)
-
-
-def weak_scaling(
-    name: str,
-    batch: int,
-    counts: Sequence[int] | None = None,
-    *,
-    repeats: int = 20,
-    at_most_seconds: float = 4.0,
-    seed: int = 0,
-) -> Scaling:
-    """Return the times of a step of ``batch`` examples on each of 1, 2, ... ranks; all else as `strong_scaling`."""
-    return _scaling("weak", name, batch, counts, repeats, at_most_seconds, seed)
-
-
-def default_counts(cores: int) -> tuple[int, ...]:
-    """Return powers of two up to ``cores``, and ``cores``."""
-    powers = {2**power for power in range(cores.bit_length())}
-    return tuple(sorted(powers | {cores}))
-
-
-def _scaling(
-    way: Way, name: str, batch: int, counts: Sequence[int] | None, repeats: int, at_most_seconds: float, seed: int
-) -> Scaling:
     models.entry(name)
     chosen = sorted(set(default_counts(len(usable_cores())) if counts is None else counts))
     if not chosen or chosen[0] != 1:
         raise ValueError(f"counts must be numbers of ranks with 1 among them, to compare with, not {chosen}")
-    step_programs.checked_batch(batch, 1 if way == "weak" else chosen[-1])
+    if not cases:
+        raise ValueError("cases must be at least one way of scaling with its examples")
+    for way, batch in cases:
+        step_programs.checked_batch(batch, 1 if way == "weak" else chosen[-1])
     checked_rounds(repeats, at_most_seconds)
     plan = {
         "name": name,
-        "batch": batch,
+        "cases": [[way == "weak", batch] for way, batch in cases],
         "counts": chosen,
-        "weak": way == "weak",
         "repeats": repeats,
         "at_most_seconds": at_most_seconds,
         "fewest": FEWEST_FOR_INTERVAL,
@@ -221,9 +196,19 @@ def _scaling(
     }
     told = launch(step_programs.scaling_times, chosen[-1], plan, threads=1, pinned=True)[0]
     names = {str(count): f"a step on {count} {'ranks' if count > 1 else 'rank'}" for count in chosen}
-    how = {"scaling": way, "model": name, "batch": batch, "idle_ranks_cpu_share": told["idle_cpu_share"], "seed": seed}
-    times = step_measurements(told["counts"], names, how)
-    return Scaling(way, name, batch, {int(count): seconds for count, seconds in times.items()})
+    found = []
+    for (way, batch), one in zip(cases, told["cases"], strict=True):
+        how = {"scaling": way, "model": name, "batch": batch}
+        how |= {"idle_ranks_cpu_share": told["idle_cpu_share"], "seed": seed}
+        times = step_measurements(one, names, how)
+        found.append(Scaling(way, name, batch, {int(count): seconds for count, seconds in times.items()}))
+    return found
+
+
+def default_counts(cores: int) -> tuple[int, ...]:
+    """Return powers of two up to ``cores``, and ``cores``."""
+    powers = {2**power for power in range(cores.bit_length())}
+    return tuple(sorted(powers | {cores}))
 
 
 def step_measurements(
@@ -275,44 +260,9 @@ class Overlap:
     apart: Measurement
     alone: Measurement
 
-    @property
-    def oversubscribed(self) -> bool:
-        """Whether ranks had to share cores."""
-        return is_oversubscribed(self.overlapped)
-
     def compare(self) -> Comparison | Withheld:
         """Return how much faster steps are that overlap: the ratio apart / overlapped, above 1 if overlap pays."""
         return compare_on_ranks(self.apart, self.overlapped)
-
-    def cost(self) -> Measurement:
-        """Return the seconds that joining the ranks adds to a step without overlap: apart - alone, by rounds."""
-        return difference(self.apart, self.alone, "what joining ranks adds to a step")
-
-    def hidden(self) -> Statistic | Withheld:
-        """Return the share of that cost which overlap takes away, (apart - overlapped) / (apart - alone).
-
-        Of the medians of the differences; what the ends of either move it by is added in squares. `Withheld` if ranks
-        had to share cores, or the cost cannot be told from nothing, so that there is nothing to hide.
-        """
-        if self.oversubscribed:
-            return Withheld()
-        cost = self.cost()
-        if cost.n < FEWEST_FOR_INTERVAL:
-            return Withheld(f"it takes {FEWEST_FOR_INTERVAL} rounds to have an interval, but there are {cost.n}")
-        saved = difference(self.apart, self.overlapped, "what overlap saves")
-        if verdict_between(cost, low=0.0, strict=True) != SUPPORTED or not cost.interval.low > 0:
-            return Withheld("joining the ranks adds no more to a step than the noise, so there is nothing to hide")
-        value = saved.median / cost.median
-        of_saved = [end / cost.median for end in (saved.interval.low, saved.interval.high)]
-        of_cost = sorted(saved.median / end for end in (cost.interval.low, cost.interval.high))
-        low, high = (
-            math.copysign(math.hypot(*(end - value for end in ends)), side) + value
-            for ends, side in zip(zip(of_saved, of_cost, strict=True), (-1, 1), strict=True)
-        )
-        how = {**conditions_of_both(saved, cost, ("saved", "cost")), "statistic": "ratio of median differences"}
-        samples = tuple(sample / cost.median for sample in saved.samples)
-        bounds = Interval(low, high, cost.interval.confidence)
-        return Statistic("share of the communication that is hidden", samples, "%", how, value=value, bounds=bounds)
 
 
 def overlap(

@@ -1,10 +1,10 @@
-"""Timelines of several ranks as a figure, a lane for each rank, with words for who does not see it, and as a table."""
+"""Timelines of several ranks as a figure, a lane for each rank, with words for who does not see it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,12 +15,8 @@ from tinytorch.perf.distributed.recording.blocked_time import LEAST_BYTES, commu
 from tinytorch.perf.distributed.recording.intervals import Interval, gaps, innermost_intervals, merged
 from tinytorch.perf.distributed.recording.timeline import Timeline
 from tinytorch.perf.distributed.recording.tracks import Track
-from tinytorch.perf.measuring import Measurement
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, subplots
-from tinytorch.report.notebook_view import Shown
-from tinytorch.report.page import Page
-from tinytorch.report.tables import Column
 
 #: Inches: a rank's lane, what a panel has besides, and the legend and axis below all.
 _LANE, _PANEL, _REST = 0.5, 0.28, 1.05
@@ -49,17 +45,6 @@ _MEANING = {
     "unserved": "in a call, not served",
     "moving": "in a call, moves",
     "in-flight": "a call is in flight",
-}
-
-#: What a table of shares shows, by column.
-_SHARES = {
-    "computing": "Computes",
-    "waiting": "Waits",
-    "moving": "Moves",
-    "between": "Between ops",
-    "update": "Of it: updates",
-    "unserved": "Of the moving: not served",
-    "hidden": "Of the computing: hides",
 }
 
 
@@ -101,30 +86,6 @@ def timeline_words(timeline: Timeline) -> str:
             f"computes for {part['hidden']:.0%}."
         )
     return " ".join(said)
-
-
-def shares_table(
-    page: Page, key: str, shares: Mapping[str, Sequence[Mapping[str, Measurement]]], *, caption: str
-) -> Shown:
-    """Show and record a table of what each rank's time goes to, a row for each way and rank.
-
-    Args:
-        page: that shows it.
-        key: of the table.
-        shares: of each way, by its name, what `shares_over` returned.
-        caption: what the table says.
-
-    Raises:
-        ValueError: if there is nothing to show or the key is taken.
-    """
-    rows: list[dict[str, Any]] = [
-        {"way": f"{way}, rank {rank}" if way else f"rank {rank}", "wall": parts["wall"]}
-        | {name: parts[name] for name in _SHARES}
-        for way, ranks in shares.items()
-        for rank, parts in enumerate(ranks)
-    ]
-    columns = [Column("way", "What"), Column("wall", "Step"), *(Column(name, label) for name, label in _SHARES.items())]
-    return page.table(key, rows, columns, caption=caption)
 
 
 def _checked_ranks(timelines: Mapping[str, Timeline]) -> int:

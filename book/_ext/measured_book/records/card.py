@@ -145,6 +145,15 @@ def _verdicts(page: PageRecords) -> str | None:
     return f"{total} in all, {undecided.total()} of them “{CANNOT_TELL}”: {reasons}"
 
 
+def _claims(page: PageRecords) -> str | None:
+    """Return how many of the page's claims are counted, and how many measured; None if it has none."""
+    claims = page.of_kind("claim")
+    if not claims:
+        return None
+    counted = sum(bool(record.get("counted")) for record in claims)
+    return f"{counted} counted, true or false wherever it is built; {len(claims) - counted} measured on this machine"
+
+
 def _calls(page: PageRecords) -> str | None:
     """Return how many times of the page other pages measured too, and whether they agree; None if there are none."""
     if not page.repeated:
@@ -175,6 +184,7 @@ def _codes(keys: Iterable[str]) -> str:
 #: What a page's numbers and words leave open or contradict.
 _AGREEMENT: dict[str, Callable[[PageRecords], str | None]] = {
     "Verdicts": _verdicts,
+    "Claims": _claims,
     "Same calls": _calls,
     "Factors": _factors,
 }

@@ -262,7 +262,7 @@ def claim_html(record: Json, evidence: str, also: list[str], ledger: str | None)
         record: the claim's.
         evidence: as HTML, with its numbers.
         also: further numbers that the verdict rests on, as HTML.
-        ledger: address of the page that lists all claims, if there is one.
+        ledger: address of its row among all claims, if a page lists them.
     """
     key, name = record["key"], record["verdict"].replace(" ", "-")
     more = f'<p class="claim-numbers">Rests on: {", ".join(also)}.</p>\n' if also else ""

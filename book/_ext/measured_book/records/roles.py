@@ -21,10 +21,9 @@ from measured_book.records.html import (
     named_source,
     number_html,
     quoted_html,
-    source_html,
     verdict_html,
-    verdict_mark,
 )
+from measured_book.records.ledger import Row, ledger_html, row_id
 from measured_book.records.store import RecordError, executed_notebook, forget_notebook, read_page
 from measured_book.state import BookState, reading_order, split_reference, state_of
 from myst_nb.sphinx_ import NbMetadataCollector
@@ -34,7 +33,6 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from tinytorch.perf.measuring.judge import VERDICTS
 from tinytorch.report.claims import filled_text
 from tinytorch.report.notebook_view import BUILDING, RECORD_MIME
 from tinytorch.report.numbers import format_record
@@ -148,7 +146,7 @@ def _says_anything(section: nodes.section) -> bool:
 
 
 class LedgerDirective(SphinxDirective):
-    """``{claim-ledger}``: all claims of all pages with their verdicts, and how many there are of each."""
+    """``{claim-ledger}``: all claims of all pages with their verdicts, those that are counted apart."""
 
     def run(self) -> list[nodes.Node]:
         """Return the place of the ledger."""
@@ -267,7 +265,7 @@ class ResolveRecords(SphinxPostTransform):
             return absent_claim_html(record)
         evidence, also = self._evidence(record)
         ledger = min((name for name, page in self._state.pages.items() if page.has_ledger), default=None)
-        return claim_html(record, evidence, also, self._address(ledger) if ledger else None)
+        return claim_html(record, evidence, also, f"{self._address(ledger)}#{row_id(record)}" if ledger else None)
 
     def _home(self, record: Json) -> str | None:
         """Return the page that discusses the claim, its own page first; None if no page does."""
@@ -282,30 +280,15 @@ class ResolveRecords(SphinxPostTransform):
     def _ledger(self, node: Pending) -> str:
         order = reading_order(self.env)
         pages = sorted(self._state.records.values(), key=lambda page: order.get(page.docname, len(order)))
-        claims = [record for page in pages for record in page.of_kind("claim")]
-        counts = [f"{sum(c['verdict'] == verdict for c in claims)} {verdict}" for verdict in VERDICTS]
-        rows = "\n".join(self._ledger_row(record, node) for record in claims)
-        head = "".join(
-            f'<th scope="col">{name}</th>' for name in ("Claim", "Verdict", "Evidence", "Source", "Discussed in")
-        )
-        return (
-            f'<p class="ledger-counts">{len(claims)} claim{"" if len(claims) == 1 else "s"}: {", ".join(counts)}.</p>\n'
-            '<div class="measured-table ledger" role="region" tabindex="0" aria-labelledby="ledger-caption">\n'
-            '<table class="sortable">\n<caption id="ledger-caption">Every claim that the book tests</caption>\n'
-            f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>"
-        )
+        return ledger_html([self._ledger_row(record, node) for page in pages for record in page.of_kind("claim")])
 
-    def _ledger_row(self, record: Json, node: Pending) -> str:
+    def _ledger_row(self, record: Json, node: Pending) -> Row:
         home = self._home(record)
         if home is None:
             warn(f"claim {record['key']!r} of page {record['page']!r} is discussed on no page: add its {{claim}}", node)
             home = record["page"]
         evidence, _ = self._evidence(record)
-        link = f'<a href="{escape(self._address(home))}#claim-{record["key"]}">{escape(self._title(home))}</a>'
-        return (
-            f'<tr><th scope="row">{escape(record["statement"])}</th><td>{verdict_mark(record["verdict"])}</td>'
-            f"<td>{evidence}</td><td>{source_html(record)}</td><td>{link}</td></tr>"
-        )
+        return Row(record, evidence, self._title(home), self._address(home))
 
     def _card(self, _: Pending) -> str:
         return card_html(self._state.records[self._docname], downloads_of(self.env, self._docname))

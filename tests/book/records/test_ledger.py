@@ -1,0 +1,64 @@
+"""The ledger of claims: what is counted apart from what is measured, each source's claims together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bs4 import BeautifulSoup, Tag
+from measured_book.records.ledger import Row, ledger_html
+
+from tinytorch.report import Page
+
+
+def made() -> BeautifulSoup:
+    """Return a ledger of four claims of two sources, two of which are counted."""
+    page = Page("page")
+    page.number("total", 3, unit="ops", what="operations")
+    said: dict[str, Any] = {"evidence": "It has {total}."}
+    page.claim("a", statement="A <is>.", source="X", verdict="refuted", quote="is, on hardware", **said)
+    page.claim("b", statement="B is.", source="Y", source_url="https://y.org/b", verdict="supported", **said)
+    page.claim("c", statement="C is.", source="X", verdict="supported", counted=True, **said)
+    page.claim("d", statement="D is.", source="X", verdict="cannot tell here", **said)
+    claims = [record.to_json() for record in page.records if record.kind == "claim"]
+    return BeautifulSoup(ledger_html([Row(one, "It has 3.", "The page", "page.html") for one in claims]), "html.parser")
+
+
+def words(tag: Tag) -> str:
+    return " ".join(tag.get_text(" ").split())
+
+
+def test_what_is_counted_stands_apart_and_both_are_summed() -> None:
+    counted, measured = made().select("table")
+    assert [caption.get_text() for caption in (*counted.select("caption"), *measured.select("caption"))] == [
+        "Counted: true or false wherever it is built",
+        "Measured on this machine",
+    ]
+    assert [row["id"] for row in counted.select("tr[id]")] == ["ledger-page-c"]
+    assert [words(line) for line in made().select(".ledger-counts")] == [
+        "1 claim counted: 1 supported, 0 refuted, 0 cannot tell here.",
+        "3 claims measured: 1 supported, 1 refuted, 1 cannot tell here.",
+    ]
+
+
+def test_claims_of_one_source_stand_below_it() -> None:
+    measured = made().select("table")[1]
+    groups = [[words(cell) for cell in body.select("th[scope=rowgroup]")] for body in measured.select("tbody")]
+    assert groups == [["X"], ["Y"]]
+    rows = [[row["id"] for row in body.select("tr[id]")] for body in measured.select("tbody")]
+    assert rows == [["ledger-page-a", "ledger-page-d"], ["ledger-page-b"]]
+    link = measured.select_one("th[scope=rowgroup] a")
+    assert link is not None
+    assert link["href"] == "https://y.org/b"
+
+
+def test_a_row_can_be_linked_to_and_shows_the_sources_words() -> None:
+    row = made().find(id="ledger-page-a")
+    assert isinstance(row, Tag)
+    assert [link["href"] for link in row.select("a")] == ["#ledger-page-a", "page.html#claim-a"]
+    assert [quote.get_text() for quote in row.select("q")] == ["is, on hardware"]
+    assert words(row).startswith("A <is>. # is, on hardware")
+    assert not made().select("#ledger-page-b q")
+
+
+def test_a_table_without_claims_is_left_out() -> None:
+    assert ledger_html([]) == ""
