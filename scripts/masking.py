@@ -105,7 +105,7 @@ def mask_page(html: str) -> Masked:
     for link in page.select('link[href*="/mystnb."]'):
         link["href"] = str(link["href"]).partition("?")[0]
     for box in page.select(".measured-table.stack"):  # as wide as the numbers in it
-        box["class"] = [name for name in box.get_attribute_list("class") if name != "stack"]
+        box["class"] = " ".join(name for name in box.get_attribute_list("class") if name != "stack")
     for table in page.select(".measured-table table"):
         if _is_measured_table(table):
             for part in table.select("tbody, .unit"):

@@ -75,8 +75,8 @@ def dot_products(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     return out
 
 
-def tiled_matmul(a: npt.ArrayLike, b: npt.ArrayLike, tile: int = 64) -> Array:
-    """Return the product of two matrices in tiles of ``tile`` x ``tile``, each a call of BLAS; float32.
+def tiled_matmul(a: npt.ArrayLike, b: npt.ArrayLike, tile_size: int = 64) -> Array:
+    """Return the product of two matrices in tiles of ``tile_size`` x ``tile_size``, each a call of BLAS; float32.
 
     The textbook says that tiles make a product faster. BLAS has tiles of its own, chosen for the caches, so cutting
     its work into pieces only adds calls, sums of the parts, and edges.
