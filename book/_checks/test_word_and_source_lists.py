@@ -151,14 +151,6 @@ def test_within_the_glossary_words_are_links(built: Build) -> None:
     assert words.select_one('a[href="#term-latency"]') is not None
 
 
-def test_the_script_is_loaded_where_there_are_words(built: Build) -> None:
-    def loads(name: str) -> bool:
-        return any("details.js" in str(script["src"]) for script in built.page(name).find_all("script", src=True))
-
-    assert loads("page.html")
-    assert not loads("words.html")
-
-
 def test_each_source_is_listed_with_its_address_and_its_pages(built: Build) -> None:
     page: BeautifulSoup = built.page("sources.html")
     items = {str(item["id"]): item for item in page.select(".reference-list > li")}

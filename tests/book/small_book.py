@@ -17,11 +17,12 @@ CONFIGURATION = """
 import sys
 sys.path.insert(0, {extensions!r})
 import measured_book
-from measured_book.site import math
+from measured_book.site import math, sections
 
 def setup(app):
     measured_book.setup_content(app)
     math.setup(app)
+    app.connect("builder-inited", sections.no_other_search)
 
 project = "Small book"
 extensions = ["myst_nb"]

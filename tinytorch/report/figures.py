@@ -482,11 +482,16 @@ def _wrapped(text: str, letters: float) -> str:
     return textwrap.fill(text, max(int(letters), 8), break_long_words=False)
 
 
+def _is_name(words: str) -> bool:
+    """Return whether a tick's label is a name, not a number with or without its unit."""
+    return re.match("[A-Za-z]", words) is not None
+
+
 def _wrap_names(ax: Axes, layout: Layout) -> int:
     """Break long names of categories at the side of drawn axes into lines, and return the lines that this adds."""
     axis = ax.yaxis
     shown = [(tick.get_loc(), tick.label1.get_text()) for tick in axis.get_major_ticks()]
-    if not any(re.search("[a-z]{2}", words) for _, words in shown):
+    if not _has_categories(axis) and not any(_is_name(words) for _, words in shown):
         return 0
     names = [_wrapped(words, layout.category) for _, words in shown]
     axis.set_major_locator(FixedLocator([at for at, _ in shown]))
@@ -504,7 +509,11 @@ def _thin_ticks(axis: Axis, *, level: bool) -> bool:
     ticks = [tick for tick in ticks if tick.label1.get_visible()]  # of shared axes those at the edge
     boxes = [tick.label1.get_window_extent() for tick in ticks]
     ends = sorted((box.x0, box.x1) if level else (box.y0, box.y1) for box in boxes)
-    if _has_categories(axis) or not any(one[1] + _BETWEEN > other[0] for one, other in pairwise(ends)):
+    if _has_categories(axis) or any(
+        _is_name(tick.label1.get_text()) for tick in ticks
+    ):  # which says what it is, and cannot be left out
+        return False
+    if not any(one[1] + _BETWEEN > other[0] for one, other in pairwise(ends)):
         return False
     locator = axis.get_major_locator()
     if isinstance(locator, LogLocator) and len(locator._subs or ()) > 1:  # type: ignore[attr-defined]
