@@ -60,5 +60,5 @@ def test_any_tile_gives_the_product(tile: int) -> None:
     a, b = drawn(10, 9), drawn(9, 11)
     np.testing.assert_allclose(products.tiled_matmul(a, b, tile), a @ b, rtol=0, atol=1e-5)
     np.testing.assert_allclose(products.cache_tiles(a, b, tile, 2 * tile), a @ b, rtol=0, atol=1e-5)
-    with pytest.raises(ValueError, match="tile must be at least 1"):
+    with pytest.raises(ValueError, match="tile_size must be at least 1"):
         products.tiled_matmul(a, b, 0)

@@ -203,7 +203,7 @@ def _check_result(step: Step, a: Any, b: Any) -> None:
 
 def study_ladder(made: Ceilings) -> Ladder:
     """Return all steps, with a second matrix that no cache holds, and long sums of numbers in the nearest one."""
-    rungs = matmul_ladder(width_beyond(made), made=made, repeats=15, at_most_seconds=3.0)
+    rungs = matmul_ladder(width_beyond(made), made=made, repeats=15, at_most_seconds=2.5)
     count, length = SUMS
     run = partial(products.compiled_loops, drawn(count, length), drawn(length, 1))
     return Ladder(tuple(rungs), measure(run, "long sums", repeats=15, at_most_seconds=0.5, warmup_seconds=0.05))

@@ -167,7 +167,7 @@ def study_expressions(
     found = []
     for name, function in expressions.items():
         memory = MemoryProfiler().profile(function, (x,), calls=1)
-        peak = (memory["peak_mb"] - memory["baseline_mb"]) * MIB
+        peak = memory["needed_mb"] * MIB
         moved = passes_bytes(function, x)
         found.append(Expression(name, times[name], round(peak), memory["result"].nbytes, moved))
     return found

@@ -83,7 +83,7 @@ def whole_passes(model: Module, inputs: Any, loops: Chosen) -> dict[str, Measure
         "kernels": with_kernels(run),
         "fused": with_kernels(forward_pass(fuse(model, frozen=True), inputs)),
     }
-    return interleave(runs, repeats=30, at_most_seconds=2, warmup_seconds=0.05)
+    return interleave(runs, repeats=30, at_most_seconds=1.2, warmup_seconds=0.05)
 
 
 def training_steps() -> dict[str, Measurement]:
@@ -94,7 +94,7 @@ def training_steps() -> dict[str, Measurement]:
         for name, setting in (("NumPy", "numpy"), ("kernels", "fused"))
     }
     within = {"NumPy": references, "kernels": accelerated}
-    return interleave(steps, repeats=15, at_most_seconds=1.5, warmup_seconds=0.1, within=within)
+    return interleave(steps, repeats=15, at_most_seconds=1.0, warmup_seconds=0.1, within=within)
 
 
 def batched_gain() -> Measurement:
@@ -316,7 +316,7 @@ def shares_of_kinds(model: Module, inputs: Any) -> dict[str, Measurement]:
         return again
 
     parts = {op.name: replay(op) for op in calls}
-    plan: dict[str, Any] = {"repeats": 15, "at_most_seconds": 1.0, "warmup_seconds": 0.05}
+    plan: dict[str, Any] = {"repeats": 15, "at_most_seconds": 0.6, "warmup_seconds": 0.05}
     times = interleave({"whole": with_references(run), **parts}, **plan)
     return {name: ratio(times[name], times["whole"], f"share of {name}").scaled(1, "%") for name in parts}
 

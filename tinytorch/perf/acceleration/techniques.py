@@ -139,4 +139,4 @@ def _made(make: Callable[[], Module], inputs: Any) -> tuple[Module, int]:
 
     ready()  # what is made once in a process is no technique's
     memory = MemoryProfiler().profile(ready, calls=1)
-    return memory["result"], round((memory["final_mb"] - memory["baseline_mb"]) * MIB)
+    return memory["result"], round(memory["allocated_mb"] * MIB)
