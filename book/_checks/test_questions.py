@@ -26,7 +26,7 @@ page.number("share", 0.4, unit="%", what="a share")
 page.number("parameters", 12345, unit="parameters", what="weights and biases")
 page.word("bottleneck", "slower", because="it gains {gain}")
 page.word("withheld", "cannot tell here", because="other programs were at work")
-page.claim("quick", statement="Quick.", source="Folklore", verdict="refuted", evidence="It took {latency}.")
+page.claim("quick", statement="Quick.", source="Lore", quote="So.", verdict="refuted", evidence="It took {latency}.")
 page.absent("other", "other-verdict", reason="The other engine is not here.")
 ```
 """

@@ -77,10 +77,11 @@ page.number("parameters", 12345, unit="parameters", what="weights and biases")
 
 ```{code-cell} ipython3
 took = "It took {latency}."
-page.claim("slow", statement="Slow.", source="Folklore", verdict="refuted", evidence=took, numbers=["second:total"])
+said = {"source": "Folklore", "quote": "It is so."}
+page.claim("slow", statement="Slow.", verdict="refuted", evidence=took, numbers=["second:total"], **said)
 page.absent("engines", reason="The other engine is not here.", instead_of="table")
 page.absent("other-wins", reason="The other <engine> is not here.")
-page.claim("fast", statement="Fast.", source="Folklore", verdict="cannot tell here", evidence="Its time: {other}.")
+page.claim("fast", statement="Fast.", verdict="cannot tell here", evidence="Its time: {other}.", **said)
 called = Measurement("forward", run.samples, "s", {"call": "forward"})
 page.number("forward", called)
 rows = [{"op": "linear", "time": run}, {"op": "all", "time": called}]

@@ -95,7 +95,7 @@ def test_a_number_typed_in_code_is_found(code: str) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        'page.claim("c", statement="It takes 73 % of it.", source="S., 12 ms", verdict=v, evidence="It took {a}.")',
+        'page.claim("c", statement="Takes 73 %.", source="S., 12 ms", quote="So.", verdict=v, evidence="It took {a}.")',
         'page.claim("c", statement="Much.", source="S.", quote="takes 73 %", verdict=v, evidence="It took {a}.")',
         'label = f"{value:.1f} ms"',
         'axes.set_xlabel("latency (ms)")',

@@ -17,7 +17,9 @@ def made_page(name: str = "your_machine") -> Json:
     page.number("parameters", 12345, unit="parameters", what="weights")
     page.word("bound", "memory-bound", because="it takes {latency}")
     page.absent("other", reason="The engine is not here.")
-    page.claim("slow", statement="Slow.", source="Folklore", verdict="refuted", evidence="It took {latency}.")
+    page.claim(
+        "slow", statement="Slow.", source="Folklore", quote="Slow.", verdict="refuted", evidence="It took {latency}."
+    )
     made = [made_ceilings(noise=0.05, threads=threads) for threads in (1, 2)]
     page.table("roofs", roof_rows(made), ROOF_COLUMNS, caption="Roofs")
     return page_file(name, page.records, duration_seconds=3.5)

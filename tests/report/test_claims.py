@@ -9,22 +9,22 @@ from tinytorch.report.claims import Claim, placeholders, split_at_placeholders
 
 
 def test_a_claim_gathers_its_numbers() -> None:
-    claim = Claim("c", "It is so.", "Someone", SUPPORTED, "It took {a}, not {other:b}.", ("c", "a"))
+    claim = Claim("c", "It is so.", "Someone", "so it is", SUPPORTED, "It took {a}, not {other:b}.", ("c", "a"))
     assert claim.body()["numbers"] == ["c", "a", "other:b"]
 
 
-@pytest.mark.parametrize("field", ["statement", "source", "evidence"])
+@pytest.mark.parametrize("field", ["statement", "source", "quote", "evidence"])
 def test_a_claim_has_no_empty_part(field: str) -> None:
-    parts = {"statement": "It is so.", "source": "Someone", "evidence": "It took {a}."} | {field: "  "}
+    parts = {"statement": "It is so.", "source": "Someone", "quote": "so", "evidence": "It took {a}."} | {field: "  "}
     with pytest.raises(ValueError, match=f"{field} of 'c'"):
-        Claim("c", parts["statement"], parts["source"], SUPPORTED, parts["evidence"])
+        Claim("c", parts["statement"], parts["source"], parts["quote"], SUPPORTED, parts["evidence"])
 
 
 def test_a_claim_has_one_of_three_verdicts_and_a_real_address() -> None:
     with pytest.raises(ValueError, match="verdict of 'c'"):
-        Claim("c", "It is so.", "Someone", "probably", "It took {a}.")
+        Claim("c", "It is so.", "Someone", "so", "probably", "It took {a}.")
     with pytest.raises(ValueError, match="source_url"):
-        Claim("c", "It is so.", "Someone", SUPPORTED, "It took {a}.", source_url="javascript:alert(1)")
+        Claim("c", "It is so.", "Someone", "so", SUPPORTED, "It took {a}.", source_url="javascript:alert(1)")
 
 
 def test_text_is_split_at_its_numbers() -> None:

@@ -35,7 +35,7 @@ def judged(share: float, others: float, monkeypatch: pytest.MonkeyPatch, threads
     monkeypatch.setattr(Neighbours, "cores", lambda _: others)
     page = Page("busy")
     page.number("time", timed(share, threads))
-    page.claim("slow", statement="Slow.", source="Folklore", verdict=SUPPORTED, evidence="It took {time}.")
+    page.claim("slow", statement="Slow.", source="Folklore", quote="So.", verdict=SUPPORTED, evidence="It took {time}.")
     page.word("named", "slow", because="it took {time}")
     page.word("besides", "slow", because="it took long", numbers=["time"])
     return [record.to_json() for record in page.records[-3:]]
@@ -60,7 +60,7 @@ def of_both(before: float, after: float, monkeypatch: pytest.MonkeyPatch) -> lis
     page.number("more", difference(one, other, "more"))
     page.word("ratio-word", FASTER, because="it is {ratio}")
     page.word("more-word", "more", because="it is {more}")
-    page.claim("claim", statement="Fast.", source="Folklore", verdict=SUPPORTED, evidence="It is {ratio}.")
+    page.claim("claim", statement="Fast.", source="Folklore", quote="So.", verdict=SUPPORTED, evidence="It is {ratio}.")
     page.noise = NoiseFloor("made", (), Measurement("made", (1.001,), ""))
     page.compare("compared", compare_paired(one, other))
     said = [record.body for record in page.records if record.kind in KINDS]
@@ -128,7 +128,7 @@ def test_what_nothing_withholds_says_why_it_is_undecided(monkeypatch: pytest.Mon
     page.absent("other", reason="It is not here.")
     page.word("open", CANNOT_TELL, because="it took {time}")
     page.word("missing", CANNOT_TELL, because="it took {time}", numbers=["other"])
-    told: dict[str, Any] = {"statement": "Slow.", "source": "Folklore", "verdict": CANNOT_TELL}
+    told: dict[str, Any] = {"statement": "Slow.", "source": "Folklore", "quote": "So.", "verdict": CANNOT_TELL}
     page.claim("claim-open", evidence="It took {time}.", **told)
     page.claim("claim-missing", evidence="It took {other}.", **told)
     said = [record.to_json() for record in page.records[-4:]]
@@ -184,7 +184,7 @@ for name, low in (("twice", 1.5), ("again", 1.5)):
     made = compare_paired(times[name], times["once"])
     page.compare(name, made)
     page.number(f"{name}-time", times[name])
-    page.claim(f"{name}-takes-longer", statement="Longer.", source="Folklore",
+    page.claim(f"{name}-takes-longer", statement="Longer.", source="Folklore", quote="So.",
                verdict=verdict_between(made.ratio, low=low), evidence=f"{{{name}}} in {{{name}-time}}")
 print(json.dumps([record.to_json() for record in page.records]))
 """

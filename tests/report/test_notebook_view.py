@@ -69,6 +69,7 @@ def test_numbers_stand_in_the_reasons_of_words_and_claims(page: Page) -> None:
         "slow",
         statement="It is <run> slow.",
         source="Folklore",
+        quote="It is slow.",
         verdict="refuted",
         evidence="It took {latency}, not {other:key}.",
     )

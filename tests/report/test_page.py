@@ -75,16 +75,22 @@ def test_a_verdict_may_name_only_numbers_that_are_recorded(page: Page) -> None:
 
 def test_a_claim_rests_on_numbers(page: Page) -> None:
     with pytest.raises(ValueError, match="at least one number"):
-        page.claim("c", statement="So.", source="Someone", verdict="supported", evidence="Everybody knows.")
+        page.claim(
+            "c", statement="So.", source="Someone", quote="So.", verdict="supported", evidence="Everybody knows."
+        )
     with pytest.raises(ValueError, match="has not recorded"):
-        page.claim("c", statement="So.", source="Someone", verdict="supported", evidence="It took {latency}.")
-    page.claim("c", statement="So.", source="Someone", verdict="supported", evidence="It took {other:latency}.")
+        page.claim(
+            "c", statement="So.", source="Someone", quote="So.", verdict="supported", evidence="It took {latency}."
+        )
+    page.claim(
+        "c", statement="So.", source="Someone", quote="So.", verdict="supported", evidence="It took {other:latency}."
+    )
 
 
 def test_what_was_measured_decides_no_counted_claim(page: Page) -> None:
     page.number("latency", RUN)
     page.number("parameters", 12345, unit="parameters", what="weights and biases")
-    said: dict[str, Any] = {"statement": "So.", "source": "Someone", "verdict": "supported"}
+    said: dict[str, Any] = {"statement": "So.", "source": "Someone", "quote": "So.", "verdict": "supported"}
     with pytest.raises(ValueError, match="'c' must not be counted, as it rests on what was measured: latency"):
         page.claim("c", evidence="{parameters} took {latency}.", counted=True, **said)
     with pytest.raises(ValueError, match="must not be counted"):
@@ -183,7 +189,12 @@ def test_nothing_is_absent_without_a_key_or_a_reason(page: Page) -> None:
 
 def test_a_claim_on_what_is_absent_cannot_be_judged(page: Page) -> None:
     page.absent("torch", reason="PyTorch is not installed.")
-    said: dict[str, Any] = {"statement": "It is slow.", "source": "Folklore", "evidence": "It takes {torch}."}
+    said: dict[str, Any] = {
+        "statement": "It is slow.",
+        "source": "Folklore",
+        "quote": "So.",
+        "evidence": "It takes {torch}.",
+    }
     with pytest.raises(ValueError, match="must be 'cannot tell here', not 'refuted': torch was not measured"):
         page.claim("slow", verdict="refuted", **said)
     assert page.claim("slow", verdict="cannot tell here", **said).record.body["numbers"] == ["torch"]

@@ -54,7 +54,14 @@ def page() -> Page:
     bars(axes, ["one"], [RUN], quantity="latency", variants="numpy")
     axes.set_ylabel("operation")
     page.figure("bars", figure, caption="One bar.", alt="A bar for the one operation.")
-    page.claim("slow", statement="It is slow.", source="Folklore", verdict="refuted", evidence="It takes {latency}.")
+    page.claim(
+        "slow",
+        statement="It is slow.",
+        source="Folklore",
+        quote="Slow.",
+        verdict="refuted",
+        evidence="It takes {latency}.",
+    )
     page.absent("other-engine", reason="It is not installed: `make book PEERS=1` measures it.")
     return page
 

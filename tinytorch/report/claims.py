@@ -25,20 +25,19 @@ class Claim:
     key: str
     statement: str
     source: str
+    quote: str
     verdict: str
     evidence: str
     numbers: tuple[str, ...] = ()
     source_url: str | None = None
-    quote: str | None = None
     counted: bool = False
 
     def __post_init__(self) -> None:
         checked_key(self.key)
         checked_text(self.statement, "statement", self.key)
         checked_text(self.source, "source", self.key)
+        checked_text(self.quote, "quote", self.key)
         checked_text(self.evidence, "evidence", self.key)
-        if self.quote is not None:
-            checked_text(self.quote, "quote", self.key)
         if self.verdict not in VERDICTS:
             raise ValueError(f"verdict of {self.key!r} must be one of {', '.join(VERDICTS)}, not {self.verdict!r}")
         if self.source_url is not None and not re.match(r"https?://\S+$", self.source_url):
@@ -51,7 +50,7 @@ class Claim:
             "statement": self.statement.strip(),
             "source": self.source.strip(),
             "source_url": self.source_url,
-            "quote": None if self.quote is None else self.quote.strip(),
+            "quote": self.quote.strip(),
             "counted": self.counted,
             "verdict": self.verdict,
             "evidence": self.evidence.strip(),

@@ -254,11 +254,11 @@ class Page:
         *,
         statement: str,
         source: str,
+        quote: str,
         verdict: str,
         evidence: str,
         numbers: Sequence[str] = (),
         source_url: str | None = None,
-        quote: str | None = None,
         counted: bool = False,
     ) -> Shown:
         """Record a claim, for the directive ``{claim}`` and the ledger.
@@ -270,11 +270,11 @@ class Page:
             key: what the directive calls it by; its address is ``#claim-key``.
             statement: what is claimed, in one sentence.
             source: who says so.
+            quote: what the source says, in its own words and with its condition.
             verdict: one of `VERDICTS`, chosen by code: see `verdict_between`.
             evidence: what this page found; ``{key}`` in it becomes that number.
             numbers: keys of numbers that the verdict rests on besides; ``page:key`` for another page's.
             source_url: where to read it.
-            quote: what the source says, in its own words and with its condition.
             counted: whether the verdict follows from definitions and shapes, so that no machine decides it otherwise.
 
         Raises:
@@ -283,7 +283,7 @@ class Page:
                 although it rests on a measured one.
         """
         self._check_new(key)
-        body = Claim(key, statement, source, verdict, evidence, tuple(numbers), source_url, quote, counted).body()
+        body = Claim(key, statement, source, quote, verdict, evidence, tuple(numbers), source_url, counted).body()
         if not body["numbers"]:
             raise ValueError(f"claim {key!r} must rest on at least one number: name it in evidence or numbers")
         self._check_numbers(body["numbers"], key)

@@ -71,8 +71,8 @@ def judging(monkeypatch: pytest.MonkeyPatch, others: float) -> Page:
     columns = [Column("name", "Name"), Column("time", "Time"), Column("verdict", "Verdict", judged=True)]
     page.table("all", rows, columns, caption="All")
     page.absent("other", reason="It is not here.")
-    page.claim("c", statement="So.", source="S.", verdict=CANNOT_TELL, evidence="It takes {other}.")
-    page.claim("d", statement="So.", source="S.", verdict="supported", evidence="It takes {short}.")
+    page.claim("c", statement="So.", source="S.", quote="So.", verdict=CANNOT_TELL, evidence="It takes {other}.")
+    page.claim("d", statement="So.", source="S.", quote="So.", verdict="supported", evidence="It takes {short}.")
     return page
 
 
@@ -99,9 +99,17 @@ def test_claims_that_are_counted_and_measured_are_told_apart() -> None:
     assert "Claims" not in lines_of(records_of(page))
     page.number("total", 3, unit="ops", what="operations")
     for key in ("a", "b"):
-        page.claim(key, statement="So.", source="S.", verdict="supported", evidence="It has {total}.", counted=True)
+        page.claim(
+            key,
+            statement="So.",
+            source="S.",
+            quote="So.",
+            verdict="supported",
+            evidence="It has {total}.",
+            counted=True,
+        )
     page.number("latency", Measurement("a run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s"))
-    page.claim("c", statement="So.", source="S.", verdict="refuted", evidence="It takes {latency}.")
+    page.claim("c", statement="So.", source="S.", quote="So.", verdict="refuted", evidence="It takes {latency}.")
     assert lines_of(records_of(page))["Claims"] == (
         "2 counted, true or false wherever it is built; 1 measured on this machine"
     )

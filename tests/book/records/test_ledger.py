@@ -16,9 +16,9 @@ def made() -> BeautifulSoup:
     page.number("total", 3, unit="ops", what="operations")
     said: dict[str, Any] = {"evidence": "It has {total}."}
     page.claim("a", statement="A <is>.", source="X", verdict="refuted", quote="is, on hardware", **said)
-    page.claim("b", statement="B is.", source="Y", source_url="https://y.org/b", verdict="supported", **said)
-    page.claim("c", statement="C is.", source="X", verdict="supported", counted=True, **said)
-    page.claim("d", statement="D is.", source="X", verdict="cannot tell here", **said)
+    page.claim("b", statement="B is.", source="Y", source_url="https://y.org/b", verdict="supported", quote="B", **said)
+    page.claim("c", statement="C is.", source="X", verdict="supported", quote="C", counted=True, **said)
+    page.claim("d", statement="D is.", source="X", verdict="cannot tell here", quote="D", **said)
     claims = [record.to_json() for record in page.records if record.kind == "claim"]
     return BeautifulSoup(ledger_html([Row(one, "It has 3.", "The page", "page.html") for one in claims]), "html.parser")
 
@@ -57,7 +57,6 @@ def test_a_row_can_be_linked_to_and_shows_the_sources_words() -> None:
     assert [link["href"] for link in row.select("a")] == ["#ledger-page-a", "page.html#claim-a"]
     assert [quote.get_text() for quote in row.select("q")] == ["is, on hardware"]
     assert words(row).startswith("A <is>. # is, on hardware")
-    assert not made().select("#ledger-page-b q")
 
 
 def test_a_table_without_claims_is_left_out() -> None:

@@ -225,8 +225,8 @@ def record_zeros(page: Page, dense: Mapping[float, Measurement], mlp: Module, pr
         source_url=sources.COURSE_COMPRESSION_URL,
         quote="Magnitude pruning: Set small weights to zero … Benefit: Smaller models, faster inference, less memory",
         verdict=SUPPORTED if stored_bytes(layers[0.9]) < stored_bytes(layers[0]) else REFUTED,
-        evidence="With nine tenths of its weights zero, the layer took {zeros-stored} of the bytes; in the dense "
-        "product it ran {zeros-speedup} as fast. The bytes decide.",
+        evidence="With nine tenths of its weights zero, the layer took {zeros-stored} of the bytes. The bytes decide, "
+        "whatever the speed.",
         counted=True,
     )
 

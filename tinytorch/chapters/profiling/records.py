@@ -633,7 +633,7 @@ def record_phases(
         if 1.9 <= counted["gpt"]["backward_flops"] / counted["gpt"]["forward_flops"] <= 2.1
         else REFUTED,
         evidence="Counted on the operations of the GPT the ratio is {gpt-back-flops}; within a twentieth would support "
-        "it. The source speaks of compute, not of time, which was {gpt-back}.",
+        "it. The source speaks of compute, not of time.",
     )
 
 

@@ -150,7 +150,7 @@ def _claims(page: PageRecords) -> str | None:
     claims = page.of_kind("claim")
     if not claims:
         return None
-    counted = sum(bool(record.get("counted")) for record in claims)
+    counted = sum(record["counted"] for record in claims)
     return f"{counted} counted, true or false wherever it is built; {len(claims) - counted} measured on this machine"
 
 

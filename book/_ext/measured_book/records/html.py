@@ -243,8 +243,8 @@ def verdict_mark(verdict: str) -> str:
 
 
 def quotation_html(record: Json) -> str:
-    """Return what a claim's source says in its own words, as a paragraph; nothing if they are not kept."""
-    return f'<p class="claim-quote"><q>{escape(record["quote"])}</q></p>\n' if record.get("quote") else ""
+    """Return what a claim's source says in its own words, as a paragraph."""
+    return f'<p class="claim-quote"><q>{escape(record["quote"])}</q></p>\n'
 
 
 def source_html(record: Json) -> str:
@@ -267,7 +267,7 @@ def claim_html(record: Json, evidence: str, also: list[str], ledger: str | None)
     key, name = record["key"], record["verdict"].replace(" ", "-")
     more = f'<p class="claim-numbers">Rests on: {", ".join(also)}.</p>\n' if also else ""
     link = f' <a class="claim-ledger-link" href="{escape(ledger)}">All claims</a>' if ledger else ""
-    label = "Claim, counted" if record.get("counted") else "Claim"
+    label = "Claim, counted" if record["counted"] else "Claim"
     return (
         f'<div class="claim claim-{name}" id="claim-{key}" role="group" aria-labelledby="claim-{key}-statement">\n'
         f'<p class="claim-head"><a class="claim-label" href="#claim-{key}">{label}</a> '

@@ -42,7 +42,7 @@ def ledger_html(rows: Sequence[Row]) -> str:
     return "\n".join(
         _table(name, caption, chosen)
         for counted, name, caption in _TABLES
-        if (chosen := [row for row in rows if row.record.get("counted", False) is counted])
+        if (chosen := [row for row in rows if row.record["counted"] is counted])
     )
 
 
