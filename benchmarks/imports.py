@@ -20,13 +20,13 @@ from rich.table import Table
 REPEATS = 7
 #: Of each import, the most that it may take beside that of NumPy.
 TARGETS = {
-    "tinytorch": 3.0,
-    "tinytorch.core.tensor": 3.0,
-    "tinytorch.models": 4.0,
-    "tinytorch.perf.measuring": 6.0,
-    "tinytorch.perf.profiling": 8.0,
-    "tinytorch.perf.quantization": 8.0,
-    "tinytorch.report": 12.0,
+    "tinytorch": 0.5,
+    "tinytorch.core.tensor": 2.0,
+    "tinytorch.models": 3.0,
+    "tinytorch.perf.measuring": 2.0,
+    "tinytorch.perf.profiling": 7.5,
+    "tinytorch.perf.quantization": 4.0,
+    "tinytorch.report": 11.0,
 }
 
 
