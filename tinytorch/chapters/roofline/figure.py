@@ -27,7 +27,7 @@ _AXES_POINTS = (285.0, 190.0)
 #: Letters of a name of which two fit beside each other in the legend.
 _SHORT_NAME = 24
 #: Share of the width, left of the slopes, that the levels' names take.
-_NAMES = 0.34
+_NAMES = 0.42
 #: ... of which this much is left free between a name and its slope.
 _GAP = 0.012
 
