@@ -283,7 +283,7 @@ def record_slips(page: Page, series: Measurement, normal: Measurement, warm: tup
         "confidence intervals",
         verdict=SUPPORTED if samples_needed(99) <= 100 else REFUTED,
         evidence="All of a hundred independent calls lie below that percentile with a chance of {tail-unseen}, so that "
-        "nothing bounds it from above. An interval of 95 % takes {tail-needed}.",
+        "nothing bounds it from above. An interval that is right in nineteen cases of twenty takes {tail-needed}.",
         counted=True,
     )
 
