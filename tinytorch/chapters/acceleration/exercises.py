@@ -38,7 +38,11 @@ def check_best_tile(function: Callable[[int], tuple[int, int]]) -> str:
         AssertionError: with the registers, the answer, and what is wrong with it.
     """
     for registers in (12, 16, 24, 32, 64):
-        rows, vectors = function(registers)
+        answer = function(registers)
+        assert np.shape(answer) == (2,), (
+            f"with {registers} registers the answer must be (rows, vectors), not {answer!r}"
+        )
+        rows, vectors = answer
         shown = f"with {registers} registers {rows} × {vectors}"
         needed = rows * vectors + vectors + 1
         assert needed <= registers, f"{shown} does not fit: it needs {needed}"

@@ -71,7 +71,7 @@ def timeline_figure(timelines: Mapping[str, Timeline]) -> Figure:
     axes[-1, 0].set_xlim(0, longest * 1e-6)
     axes[-1, 0].set_xlabel("time since the beginning (ms)")
     patches = [Patch(facecolor=color(name), label=label, linewidth=0) for name, label in _MEANING.items()]
-    figure.legend(handles=patches, loc="outside lower left", ncols=2, frameon=False, fontsize=_LABEL)
+    figure.legend(handles=patches, loc="outside lower left", ncols=2, frameon=False, fontsize=_LABEL, columnspacing=1.2)
     return figure
 
 

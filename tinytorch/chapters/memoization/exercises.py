@@ -96,5 +96,6 @@ def check_tokens_per_second(function: Callable[[float, float, int, float, float]
     )
     for said, given, right in cases:
         answer = function(*given)
+        assert isinstance(answer, (int, float)), f"{said}: the answer must be a number of tokens, not {answer!r}"
         assert abs(answer / right - 1) < 1e-9, f"{said}: {given} give {right:.6g} tokens per second, not {answer}"
     return "tokens_per_second: passed"
