@@ -68,7 +68,7 @@ def test_the_page_begins_with_what_the_package_says_of_the_first_cluster(tab: Ta
     assert said_by(rows.first).startswith(f"{first.data} × {first.tensor} × {first.pipeline} ")
     assert tab.locator(".cluster-splits td:not(.modelled)").count() == 0
     assert tab.locator("#table-splits").is_hidden()
-    assert tab.locator(".cluster-sources a").count() == 2
+    assert tab.locator(".cluster-sources a").count() == 4
 
 
 def test_each_choice_shows_its_own_cell(tab: Tab) -> None:

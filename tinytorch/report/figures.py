@@ -25,7 +25,15 @@ from matplotlib.category import StrCategoryFormatter
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.text import Text
-from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import (
+    FixedFormatter,
+    FixedLocator,
+    FuncFormatter,
+    LogFormatter,
+    LogLocator,
+    NullFormatter,
+    NullLocator,
+)
 from matplotlib.transforms import blended_transform_factory
 
 from tinytorch.perf.measuring import Measurement
@@ -361,7 +369,6 @@ def line(
         markerfacecolor="none" if modelled else look.color,
         linestyle=(0, (4, 3)) if modelled else "-",
         linewidth=1.6,
-        capsize=3,
         label=f"{name}, {NOT_RESOLVED} at {', '.join(gaps)}" if gaps else name,
     )
     ax.set_ylabel(_label_with_unit(quantity, scale))
@@ -448,6 +455,7 @@ def settle(figure: Figure) -> None:
                     axis.set_major_locator(LogLocator(subs=steps))
                 axis.set_major_formatter(FuncFormatter(_plain_number))
                 axis.set_minor_formatter(NullFormatter())
+                axis.set_minor_locator(NullLocator())
 
 
 @contextmanager
