@@ -69,3 +69,13 @@ def test_making_it_smaller_twice_changes_nothing(depth: int) -> None:
     once = compact(nested)
     ET.fromstring(once)
     assert compact(once) == once
+
+
+def test_neighbours_that_look_alike_become_one_path_and_others_stay() -> None:
+    bar = '<path d="M 0 0 L 1 0 z" fill="#111111" />'
+    other, named = bar.replace("#111111", "#222222"), bar.replace("<path ", '<path id="one" ')
+    drawn = elements(compact(f"<svg>{bar}{bar.replace('M 0 0', 'M 5 0')}{bar}{other}{named}{named}</svg>"))
+    assert [one.get("d") for one in drawn if one.tag == "path"] == [
+        "M 0 0 L 1 0 z M 5 0 L 1 0 z M 0 0 L 1 0 z",
+        *["M 0 0 L 1 0 z"] * 3,
+    ]

@@ -135,7 +135,8 @@ def _with_detail(
 
     ``data-key`` says which record it shows, for who reads the page with its records: see `measured_book.pages.reading`.
     """
-    said = " ".join(f'<span class="line">{escape(line)}</span>' for line in lines)
+    # Only the first sentence is an element, as a page has hundreds of details; the style sheet keeps the ends of lines.
+    said = "\n".join([f'<span class="line">{escape(lines[0])}</span>', *map(escape, lines[1:])])
     key = f"{record['page']}:{record['key']}"
     return (
         f'<button type="button" class="{classes}"{address} data-key="{key}" popovertarget="{ident}" '

@@ -20,6 +20,8 @@ _NUMBERS = re.compile(r'(\s(?:d|x|y|x1|x2|y1|y2|cx|cy|r|width|height|points|tran
 _NUMBER = re.compile(r"-?\d+\.\d+")
 _SPACES = re.compile(r"\s+")
 _GROUP_TAG = re.compile(r"<g\b[^>]*>|</g>")
+#: Two neighbours with the same look: what is drawn by several, as the bars of one colour, can be drawn by one.
+_ALIKE = re.compile(r'<path d="([^"]*)"((?![^<>]*\sid=)[^<>]*)/>\s*<path d="([^"]*)"\2/>')
 #: A path that is neither filled nor drawn: the background that Matplotlib was told to leave out.
 _UNSEEN = re.compile(r'<path\b[^>]*\sfill="none"(?![^>]*\sstroke)[^>]*/>')
 
@@ -56,10 +58,20 @@ def _without_bare_groups(drawing: str) -> str:
     return _GROUP_TAG.sub(tag, drawing)
 
 
+def _with_joined_paths(drawing: str) -> str:
+    """Return the drawing with neighbouring paths that look alike as one path."""
+    while True:
+        joined = _ALIKE.sub(r'<path d="\1 \3"\2/>', drawing)
+        if joined == drawing:
+            return drawing
+        drawing = joined
+
+
 def compact(drawing: str) -> str:
-    """Return the SVG, which looks the same, without styles, needless digits and needless groups."""
+    """Return the SVG, which looks the same, without styles, needless digits, groups and paths."""
     drawing = _NUMBERS.sub(_shorter, _STYLE.sub(_attributes, drawing))
-    return _without_bare_groups(_UNSEEN.sub("", drawing).replace("<defs></defs>", ""))
+    drawing = _without_bare_groups(_UNSEEN.sub("", drawing).replace("<defs></defs>", ""))
+    return _with_joined_paths(drawing)
 
 
 def compact_all(_: Sphinx, __: str, ___: str, context: dict[str, Any], ____: nodes.document | None) -> None:
