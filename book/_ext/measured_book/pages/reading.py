@@ -155,8 +155,7 @@ class _Reader:
             elif child.name in _NOT_PROSE:
                 block.text += _OTHER
             elif "measured-detail" in classes:
-                for line in child.find_all("span", class_="line"):
-                    self._into(line, self._new(prose=False), prose=False)
+                self._read_detail(child)
             elif child.name == "button" and "measured" in classes:
                 self._add_slot(child, classes, block)
             elif child.name in _BLOCKS:
@@ -172,6 +171,15 @@ class _Reader:
                 block = self._new(prose=prose)
             else:
                 self._into(child, block, prose=prose)
+
+    def _read_detail(self, detail: Tag) -> None:
+        """Read each line of what stands behind a number into a block of its own."""
+        for part in detail.children:
+            if isinstance(part, Tag):
+                self._into(part, self._new(prose=False), prose=False)
+            else:
+                for line in filter(str.strip, str(part).split("\n")):
+                    self._new(prose=False).text += line
 
     def _add_slot(self, button: Tag, classes: set[str], block: Block) -> None:
         for tag in button.find_all(class_="kind-tag"):
