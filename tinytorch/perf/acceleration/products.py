@@ -86,14 +86,13 @@ def tiled_matmul(a: npt.ArrayLike, b: npt.ArrayLike, tile_size: int = 64) -> Arr
     """
     if tile_size < 1:
         raise ValueError(f"tile_size must be at least 1, not {tile_size}")
-    tile = tile_size
     left, right = _matrices(a, b)
     out = np.zeros((left.shape[0], right.shape[1]), np.float32)
-    for i in range(0, left.shape[0], tile):
-        for j in range(0, right.shape[1], tile):
-            block = out[i : i + tile, j : j + tile]
-            for k in range(0, left.shape[1], tile):
-                block += left[i : i + tile, k : k + tile] @ right[k : k + tile, j : j + tile]
+    for i in range(0, left.shape[0], tile_size):
+        for j in range(0, right.shape[1], tile_size):
+            block = out[i : i + tile_size, j : j + tile_size]
+            for k in range(0, left.shape[1], tile_size):
+                block += left[i : i + tile_size, k : k + tile_size] @ right[k : k + tile_size, j : j + tile_size]
     return out
 
 
