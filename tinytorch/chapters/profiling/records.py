@@ -305,7 +305,7 @@ def record_layers(page: Page, rows: Sequence[LayerRow]) -> None:
         [
             {
                 "path": "  " * row.depth + (row.path.split(".", 1)[-1]),
-                "total": row.total_seconds,
+                "total": (row.total_seconds or 0) + (row.between_seconds or 0),
                 "share": row.share,
                 "flops": row.flops,
                 "rate": (row.gflops_per_second or 0) * 1e9 or None,

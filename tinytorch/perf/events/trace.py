@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
-from tinytorch.perf.events.stream import Event, Profile
+from tinytorch.perf.events.call_tree import call_tree, frames_of
+from tinytorch.perf.events.stream import COLLECTOR, Event, Profile
 
 Json = dict[str, Any]
 
@@ -15,10 +16,10 @@ Json = dict[str, Any]
 def chrome_trace(profile: Profile, memory: MemoryProfile | None = None) -> Json:
     """Return a profile as a JSON object of Chrome's trace event format.
 
-    Complete events ("X") with ``ts`` and ``dur`` in microseconds from the start of the run: the run, module
-    calls as they nested, and ops with shapes, FLOPs and bytes. Modules have no call of their own in backward;
-    there their events run from the first to the last of neighbouring ops that belong to them. With
-    ``memory``, of a run of the same ops, counter events ("C") show live bytes after each op.
+    Complete events ("X") with ``ts`` and ``dur`` in microseconds from the start of the run: the run, regions and module
+    calls as they nested, runs of the garbage collector, and ops with shapes, FLOPs and bytes. Modules have no call of
+    their own in backward; there their events run from the first to the last of neighbouring ops that belong to them.
+    With ``memory``, of a run of the same ops, counter events ("C") show live bytes after each op.
 
     Format: "Trace Event Format", Google, 2016.
     """
@@ -33,6 +34,10 @@ def chrome_trace(profile: Profile, memory: MemoryProfile | None = None) -> Json:
         {"name": "thread_name", "ph": "M", **where, "args": {"name": "ops"}},
         complete("run", "run", profile.start, profile.end, {"ops": len(profile.events)}),
     ]
+    for region in profile.regions:
+        kind = "collector" if region.name == COLLECTOR else "region"
+        waited = {"waited (us)": region.waited / 1e3}
+        events.append(complete(region.name, kind, region.start, region.end, waited))
     for span in profile.spans:
         events.append(complete(span.path or span.module, "module", span.start, span.end, {"class": span.module}))
     for stretch in backward_stretches(profile):
@@ -91,28 +96,23 @@ def backward_stretches(profile: Profile) -> list[Stretch]:
     return found
 
 
-def frames_of(path: str, known: set[str]) -> list[str]:
-    """Return the paths of the modules on the way to ``path``, outermost first; ``known`` are those that ran."""
-    parts = path.split(".") if path else []
-    outer = [".".join(parts[: count + 1]) for count in range(len(parts))]
-    return [name for name in outer if name in known or name == path]
+#: What collapsed stacks call the time of a run that lies in no frame.
+NOT_NAMED = "not named"
 
 
 def collapsed_stacks(profile: Profile) -> str:
-    """Return one line for each stack, ``module;submodule;op nanoseconds``, the input of flame graph tools.
+    """Return one line for each stack, ``region;module;submodule;op nanoseconds``, the input of flame graph tools.
 
-    The numbers are self times of ops and sum to `Profile.op_seconds`. A backward is a frame of its own, named
-    ``op backward``. Format: B. Gregg, FlameGraph, stackcollapse.
+    The numbers are the own times of the frames of `call_tree` and sum to the wall time of the run. A backward is a
+    frame of its own, named ``op backward``. Format: B. Gregg, FlameGraph, stackcollapse.
     """
-    known = {span.path for span in profile.spans}
-    stacks: dict[str, int] = {}
-    for event in profile.events:
-        frames = frames_of(event.path, known)
-        names = [frame[len(outer) + 1 if outer else 0 :] for outer, frame in zip(["", *frames], frames, strict=False)]
-        op = event.op if event.phase == "forward" else f"{event.op} backward"
-        stack = ";".join([*names, op])
-        stacks[stack] = stacks.get(stack, 0) + event.self_ns
-    return "".join(f"{stack} {nanoseconds}\n" for stack, nanoseconds in stacks.items())
+    root = call_tree(profile)
+    lines = [f"{NOT_NAMED} {root.self_ns}\n"] if root.self_ns else []
+    for names, frame in root.stacks():
+        if frame.self_ns or frame.kind == "op":
+            stack = ";".join(" ".join(name.replace(";", ",").split()) for name in names)
+            lines.append(f"{stack} {frame.self_ns}\n")
+    return "".join(lines)
 
 
 def same_ops(one: Sequence[Event], other: Sequence[Event]) -> bool:
