@@ -16,7 +16,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     `compare` has 1 for a proven regression, `measure --check` for a file that cannot be used; an interruption is
     130.
     """
-    chosen = _parser().parse_args(arguments)
+    own, behind = profile.own_part(sys.argv[1:] if arguments is None else arguments)
+    chosen = _parser().parse_args(own)
+    if behind:
+        chosen.arguments = behind
     code = 0
     try:
         code = chosen.run(chosen) or 0
