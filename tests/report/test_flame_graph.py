@@ -1,5 +1,6 @@
 """Flame graphs: widths are shares of the time, boxes lie within those above, and the drawing is well-formed."""
 
+import itertools
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -31,7 +32,7 @@ def test_boxes_of_one_row_do_not_overlap() -> None:
             rows.setdefault(box.row, []).append(box)
         for row in rows.values():
             placed = sorted(row, key=lambda box: box.left)
-            for one, other in zip(placed, placed[1:], strict=False):
+            for one, other in itertools.pairwise(placed):
                 assert one.left + one.width <= other.left + 1e-9
 
 

@@ -136,8 +136,7 @@ def test_regions_are_recorded_with_their_waiting_and_nest() -> None:
     outer, asleep = by_name["outer"], by_name["asleep"]
     assert outer.start <= asleep.start <= asleep.end <= outer.end
     assert asleep.waited >= 15e6, "a thread that sleeps does not run"
-    assert outer.waited >= asleep.waited
-    assert (done.profile.waited or 0) >= asleep.waited
+    assert min(outer.waited, done.profile.waited or 0) >= 15e6
     assert ("outer", "exp") in dict(call_tree(done.profile).stacks())
 
 

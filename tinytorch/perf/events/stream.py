@@ -299,13 +299,14 @@ class Recorder(Observer):
         if threading.get_ident() == self._thread:
             number = self._region_names.setdefault(name, len(self._region_names))
             self._open.append(len(self._regions))
-            self._regions.extend((number, time.perf_counter_ns(), -1, -time.thread_time_ns()))
+            ran, now = time.thread_time_ns(), time.perf_counter_ns()
+            self._regions.extend((number, now, -1, -ran))
 
     def leave_region(self, name: str) -> None:
         """Keep the end of a region."""
         del name
         if threading.get_ident() == self._thread and self._open:
-            ran, now = time.thread_time_ns(), time.perf_counter_ns()
+            now, ran = time.perf_counter_ns(), time.thread_time_ns()
             at = self._open.pop()
             self._regions[at + 2] = now
             self._regions[at + 3] += ran
