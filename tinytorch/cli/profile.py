@@ -19,10 +19,20 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.model_io import undisturbed
 from tinytorch.perf.profiling.breakdown import OpRow
-from tinytorch.perf.profiling.model_profile import LossFunction, checked_module, example_of, made_by, profile_model
+from tinytorch.perf.profiling.model_profile import (
+    LossFunction,
+    checked_module,
+    example_of,
+    made_by,
+    profile_model,
+    run_once,
+)
 from tinytorch.perf.profiling.profiler import Profiler
 from tinytorch.perf.profiling.program import profile_program
+from tinytorch.perf.profiling.repeated import repeated, save_repeated
+from tinytorch.perf.profiling.shares import recordings
 
 
 def add(commands: Commands) -> None:
@@ -56,6 +66,8 @@ def add(commands: Commands) -> None:
     profile.add_argument("--html", metavar="FILE", help="write a report as one page that needs no other file")
     profile.add_argument("--stacks", metavar="FILE", help="write collapsed stacks, for tools that draw flame graphs")
     profile.add_argument("--memory", action="store_true", help="run a script a second time, for its memory")
+    profile.add_argument("--save", metavar="FILE", help="record it --repeats times more, for `tinytorch diff`")
+    profile.add_argument("--repeats", type=int, default=12, metavar="N", help="runs that --save keeps (default 12)")
     profile.set_defaults(run=_run, arguments=[])
 
 
@@ -79,7 +91,9 @@ def _run(chosen: argparse.Namespace) -> int:
         raise UsageError(f"--seq-len must be at least 1, not {chosen.seq_len}")
     if chosen.limit < 1:
         raise UsageError(f"--limit must be at least 1, not {chosen.limit}")
-    for option in ("trace", "json", "html", "stacks"):
+    if chosen.repeats < 1:
+        raise UsageError(f"--repeats must be at least 1, not {chosen.repeats}")
+    for option in ("trace", "json", "html", "stacks", "save"):
         check_folder(option, getattr(chosen, option))
     return _run_script(chosen) if chosen.model.endswith(".py") else _run_model(chosen)
 
@@ -96,6 +110,9 @@ def _run_script(chosen: argparse.Namespace) -> int:
     done = profile_program(chosen.model, chosen.arguments, chosen.memory)
     sys.stdout.flush()
     _write(chosen, done.name, done.profiler, [f"It ended with exit code {done.exit_code}."] if done.exit_code else [])
+    if chosen.save:
+        again = (profile_program(chosen.model, chosen.arguments) for _ in range(chosen.repeats))
+        save_repeated(repeated(done.name, [one.profiler.run for one in again]), chosen.save)
     if chosen.json:
         write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
     done.profiler.print_top_operations(chosen.limit, chosen.sort_by)
@@ -129,6 +146,10 @@ def _run_model(chosen: argparse.Namespace) -> int:
     if chosen.html:
         store.ceilings(thread_limit())
     _write(chosen, chosen.model, done.profiler)
+    if chosen.save:
+        with undisturbed(model):
+            again = recordings(lambda: run_once(model, inputs, chosen.backward, loss), chosen.repeats)
+        save_repeated(repeated(chosen.model, again), chosen.save)
     if chosen.json:
         write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
     done.print_report(chosen.limit, chosen.sort_by)

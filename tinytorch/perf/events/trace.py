@@ -110,9 +110,13 @@ def collapsed_stacks(profile: Profile) -> str:
     lines = [f"{NOT_NAMED} {root.self_ns}\n"] if root.self_ns else []
     for names, frame in root.stacks():
         if frame.self_ns or frame.kind == "op":
-            stack = ";".join(" ".join(name.replace(";", ",").split()) for name in names)
-            lines.append(f"{stack} {frame.self_ns}\n")
+            lines.append(f"{stack_text(names)} {frame.self_ns}\n")
     return "".join(lines)
+
+
+def stack_text(names: Sequence[str]) -> str:
+    """Return names of frames as one stack; what separates frames and lines is replaced in them."""
+    return ";".join(" ".join(name.replace(";", ",").split()) for name in names)
 
 
 def same_ops(one: Sequence[Event], other: Sequence[Event]) -> bool:
