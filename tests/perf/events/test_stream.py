@@ -1,7 +1,9 @@
 """The event stream: nesting, paths, costs, and that recording changes and keeps nothing."""
 
 import gc
+import json
 import threading
+import tracemalloc
 import weakref
 from typing import Any
 
@@ -19,7 +21,8 @@ from tinytorch.core.module import Sequential
 from tinytorch.core.op import Array, Gradients, Op, Saved, Work
 from tinytorch.core.spatial import BatchNorm2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.events.stream import Profile, Recorder, profiler_overhead, recording
+from tinytorch.perf.events.stream import Profile, Recorder, counted, profiler_overhead, recording
+from tinytorch.perf.events.trace import chrome_trace, trace_text
 
 
 def trained_once() -> Profile:
@@ -169,3 +172,44 @@ def test_the_profilers_own_cost_is_measured_once_and_not_under_an_observer() -> 
     assert found.unit == "s"
     assert found.n >= 6
     assert found.median > 0
+
+
+def test_many_small_ops_are_few_objects_and_few_bytes() -> None:
+    one = Tensor(np.ones(1, np.float32))
+    recorder, count = Recorder(), 5000
+    with observed_by(recorder):
+        apply(ops.add, one, one)
+        gc.collect()
+        tracked = len(gc.get_objects())
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(count):
+                apply(ops.add, one, one)
+            kept = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        gc.collect()
+        assert len(gc.get_objects()) - tracked < 100, "the collector has nothing of them to walk"
+    assert kept < 200 * count
+    profile = recorder.profile(0, 1)
+    assert len(profile.events) == 1 + count
+    assert len(profile.columns.kinds) == 1
+
+
+def test_calls_of_other_cost_are_other_kinds() -> None:
+    x = Tensor(np.ones((4, 6), np.float32))
+    with recording() as done:
+        for index in (slice(0, 2), slice(0, 3), 0, 0, np.array([0, 1]), np.array([2, 3])):
+            x[index]
+        x.sum(axis=0)
+        x.sum(axis=1)
+    kinds = done.profile.columns.kinds
+    assert [kind.output.shape for kind in kinds] == [(2, 6), (3, 6), (6,), (2, 6), (6,), (4,)]
+    assert [count for _, count in counted(done.profile.events)] == [1, 1, 2, 2, 1, 1]
+    assert sum(count for _, count in counted(list(done.profile.events))) == 8
+
+
+def test_the_fast_trace_is_the_trace() -> None:
+    profile = trained_once()
+    assert json.loads(trace_text(profile)) == chrome_trace(profile)

@@ -92,7 +92,10 @@ def test_ops_of_backward_stand_in_their_modules_below_the_region() -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.sampled_from(["op", "in", "out", "module", "leave", "tick"]), max_size=40))
 def test_any_nesting_sums_to_the_run_and_no_frame_is_below_zero(acts: list[str]) -> None:
-    now, events, spans, regions = 0, [], [], []
+    now = 0
+    events: list[Event] = []
+    spans: list[Span] = []
+    regions: list[Region] = []
     running: list[tuple[str, int, str]] = []
     for act in acts:
         now += 1

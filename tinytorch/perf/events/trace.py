@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
@@ -44,12 +45,50 @@ def chrome_trace(profile: Profile, memory: MemoryProfile | None = None) -> Json:
         events.append(complete(stretch.path, "module backward", stretch.start, stretch.end, {}))
     for event in profile.events:
         events.append(complete(event.op, event.phase, event.start, event.end, _arguments(event)))
-    if memory is not None:
-        for event, step in zip(profile.events, memory.steps, strict=True):
-            bytes_ = dict(zip(CATEGORIES, step.live, strict=True))
-            at = (event.end - profile.start) / 1e3
-            events.append({"name": "live bytes", "ph": "C", "ts": at, **where, "args": bytes_})
+    events += _counters(profile, memory, where)
     return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def trace_text(profile: Profile, memory: MemoryProfile | None = None) -> str:
+    """Return `chrome_trace` as JSON, of many ops in far less time: what ops of one kind share is written once."""
+    columns = profile.columns
+    frame = chrome_trace(replace(profile, events=()))["traceEvents"]
+    frame[2]["args"]["ops"] = len(columns)
+    where = {key: frame[0][key] for key in ("pid", "tid")}
+    shared = []
+    for kind in columns.kinds:
+        same = {"name": kind.op, "cat": kind.phase, "ph": "X", **where, "args": _arguments(kind)}
+        shared.append(json.dumps(same)[:-1])
+    starts = ((columns.start - profile.start) / 1e3).tolist()
+    lengths = ((columns.end - columns.start) / 1e3).tolist()
+    ops = [
+        f'{shared[kind]}, "ts": {start!r}, "dur": {length!r}}}'
+        for kind, start, length in zip(columns.kind.tolist(), starts, lengths, strict=True)
+    ]
+    stretches = [
+        {
+            "name": one.path,
+            "cat": "module backward",
+            "ph": "X",
+            "ts": (one.start - profile.start) / 1e3,
+            "dur": (one.end - one.start) / 1e3,
+            **where,
+            "args": {},
+        }
+        for one in backward_stretches(profile)
+    ]
+    before = [json.dumps(event) for event in [*frame, *stretches]]
+    after = [json.dumps(event) for event in _counters(profile, memory, where)]
+    return f'{{"traceEvents": [{", ".join([*before, *ops, *after])}], "displayTimeUnit": "ms"}}'
+
+
+def _counters(profile: Profile, memory: MemoryProfile | None, where: Json) -> Iterator[Json]:
+    """Yield the live bytes after each op."""
+    if memory is None:
+        return
+    for event, step in zip(profile.events, memory.steps, strict=True):
+        bytes_ = dict(zip(CATEGORIES, step.live, strict=True))
+        yield {"name": "live bytes", "ph": "C", "ts": (event.end - profile.start) / 1e3, **where, "args": bytes_}
 
 
 def _arguments(event: Event) -> Json:
@@ -77,22 +116,25 @@ class Stretch:
 def backward_stretches(profile: Profile) -> list[Stretch]:
     """Return the stretches of backward ops of each module, outer ones before those in them."""
     known = {span.path for span in profile.spans}
+    columns = profile.columns
+    frames_of_kind = [frames_of(kind.path, known) if kind.phase == "backward" else None for kind in columns.kinds]
     found: list[Stretch] = []
     running: list[Stretch] = []
-    for event in profile.events:
-        if event.phase != "backward":
+    times = (columns.kind.tolist(), columns.start.tolist(), columns.end.tolist())
+    for kind, start, end in zip(*times, strict=True):
+        frames = frames_of_kind[kind]
+        if frames is None:
             running = []
             continue
-        frames = frames_of(event.path, known)
         same = 0
         while same < min(len(frames), len(running)) and running[same].path == frames[same]:
             same += 1
         del running[same:]
         for frame in frames[same:]:
-            running.append(Stretch(frame, event.start, event.end))
+            running.append(Stretch(frame, start, end))
             found.append(running[-1])
         for stretch in running:
-            stretch.end = event.end
+            stretch.end = end
     return found
 
 

@@ -252,11 +252,15 @@ def layer_rows(
                 between[outer] += frame.self_ns
         elif frame.kind == "run" and "" in between:
             between[""] += frame.self_ns
+    spans: dict[str, list[int]] = {}
+    for span in profile.spans:
+        spans.setdefault(span.path, []).append(span.end - span.start)
     rows = []
     for path, indices in groups.items():
         depth = sum(inside(path, other) for other in classes if other and other != path)
         described = (path, classes[path], depth)
-        rows.append(_layer_row(profile, described, indices, between[path], allocated, timed, places.get(path)))
+        lasted = (between[path], spans.get(path, []))
+        rows.append(_layer_row(profile, described, indices, lasted, allocated, timed, places.get(path)))
     if timed:
         rows += [_region_row(profile, name, frames) for name, frames in regions.items()]
     return rows
@@ -291,14 +295,14 @@ def _layer_row(
     profile: Profile,
     module: tuple[str, str, int],
     here: list[int],
-    between_ns: int,
+    lasted: tuple[int, list[int]],
     allocated: Allocated,
     timed: bool,
     placed: Placed | None,
 ) -> LayerRow:
     path = module[0]
     found = _sums(profile, here)
-    spans = [span for span in profile.spans if span.path == path]
+    between_ns, calls = lasted
 
     def seconds(value: int) -> float | None:
         return value * 1e-9 if timed else None
@@ -306,13 +310,13 @@ def _layer_row(
     total = found.self_ns
     return LayerRow(
         *module,
-        len(spans),
+        len(calls),
         seconds(found.own(lambda kind: kind.path == path)),
         seconds(total),
         seconds(found.own(lambda kind: kind.phase == "forward")),
         seconds(found.own(lambda kind: kind.phase == "backward")),
         seconds(between_ns),
-        seconds(sum(span.end - span.start for span in spans)),
+        seconds(sum(calls)),
         (total + between_ns) / (profile.end - profile.start) if timed else None,
         found.count(lambda kind: kind.macs),
         found.count(lambda kind: kind.flops),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -234,7 +233,7 @@ class Profiler:
         Raises:
             RuntimeError: if no timed run is recorded.
         """
-        return write_whole(path, json.dumps(trace.chrome_trace(self._timed_run(), self._memory)))
+        return write_whole(path, trace.trace_text(self._timed_run(), self._memory))
 
     def collapsed_stacks(self) -> str:
         """Return ``module;submodule;op nanoseconds`` lines for flame graphs; see `trace.collapsed_stacks`."""
