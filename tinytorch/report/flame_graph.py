@@ -13,10 +13,14 @@ from html import escape
 
 from tinytorch.perf.events.call_tree import Frame
 from tinytorch.perf.events.stream import COLLECTOR, Profile
+from tinytorch.report.drawings import WIDTH, Drawing, text_width
 from tinytorch.report.numbers import format_number
 
 #: Boxes below this share of the width are left out: on the widest screen they would be thinner than a pixel.
 LEAST = 5e-4
+#: Units of a row of a drawing, and the colours of its boxes by their look; the run itself has none.
+_LINE = 27.0
+_COLORS = {"op": "backward", "module": "forward", "region": "update", "collector": "waiting"}
 #: Pixels of a row, with the gap below it.
 _ROW, _BOX = 22, 20
 
@@ -94,6 +98,21 @@ def _intervals(profile: Profile, whole: int) -> Iterator[tuple[int, int, int, st
         event = columns[index]
         name = event.op if event.phase == "forward" else f"{event.op} {event.phase}"
         yield event.start, event.end, 10**6, name, "op"
+
+
+def flame_drawing(root: Frame, rows: int = 6) -> Drawing:
+    """Return the first ``rows`` rows of a flame graph as a drawing for a page of the book, words where they fit."""
+    shown = [box for box in flame_boxes(root) if box.row < rows]
+    drawing = Drawing(_LINE * (1 + max(box.row for box in shown)) + 4)
+    for box in shown:
+        width = box.width * (WIDTH - 4) - 1
+        if width < 1:
+            continue
+        words = box.name if text_width(box.name) + 6 <= width else ""
+        drawing.box(
+            2 + box.left * (WIDTH - 4), 2 + box.row * _LINE, width, _LINE - 3, words, color=_COLORS.get(box.look)
+        )
+    return drawing
 
 
 def _seconds(nanoseconds: int) -> str:

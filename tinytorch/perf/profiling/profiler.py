@@ -370,17 +370,17 @@ def count_flops(model: Any, input_shape: Shape) -> int | None:
     return passes.count_flops(model, input_shape)
 
 
-#: Share of a run without a name from which on tables say so.
-MUCH_UNNAMED = 0.05
+#: Share of a run without a name, or of waiting, from which on tables say so.
+MUCH = 0.05
 
 
 def _unnamed(run: Profile) -> list[str]:
     """Return what to say of time that has no name or in which the thread did not run, where it is much."""
     (rest,) = [row for row in breakdown.between_rows(run) if row.op == breakdown.NOT_NAMED]
     said = []
-    if rest.share is not None and rest.share >= MUCH_UNNAMED:
+    if rest.share is not None and rest.share >= MUCH:
         said.append(f'{rest.share:.1%} of the time has no name: put `with region("..."):` around what may take it')
-    if run.waited is not None and run.waited * 1e-9 >= MUCH_UNNAMED * run.wall_seconds:
+    if run.waited is not None and run.waited * 1e-9 >= MUCH * run.wall_seconds:
         waited = run.waited * 1e-9 / run.wall_seconds
         said.append(f"in {waited:.1%} of the time this thread waited, or other programs had its core")
     return said
@@ -390,7 +390,7 @@ def _filled(columns: Sequence[Column], profiler: Profiler, rows: Sequence[OpRow]
     """Return the columns that hold something: of time in a timed run, memory where joined, the roof where known."""
     timed, traced = profiler._timed, profiler._memory is not None
     bounded = any(row.bound for row in rows)
-    waited = any(getattr(row, "waiting_seconds", None) is not None for row in rows)
+    waited = timed and (profiler.run.waited or 0) * 1e-9 >= MUCH * profiler.run.wall_seconds
     time_only = {"share", "short", "gflops_per_second"}
     return [
         column
