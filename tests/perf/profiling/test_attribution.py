@@ -1,5 +1,6 @@
 """All of a program's time has a row: regions, the collector, Python of modules, waiting, and what has no name."""
 
+import dataclasses
 import gc
 import threading
 import time
@@ -59,6 +60,16 @@ def test_own_times_are_those_worked_out_by_hand() -> None:
     # step: 850 - loading 100 - forward 300 - backward 200. Net: 300 - a's 115 - relu 100; a: 115 - 100.
     assert found == {"step": 250, "loading": 100, "backward": 110, MODULES: 85 + 15, NOT_NAMED: 150}
     assert sum(found.values()) + 100 + 100 + 90 == 1000
+
+
+def test_what_lies_in_its_own_kind_is_not_counted_twice() -> None:
+    run = made_run()
+    total = {row.op: round((row.total_seconds or 0) * 1e9) for row in between_rows(run)}
+    # Of modules: the forward of 300, and what of them ran in backward, 90.
+    assert total == {"step": 850, "loading": 100, "backward": 200, MODULES: 390, NOT_NAMED: 1000}
+    twice = dataclasses.replace(run, regions=(Region("again", 0, 900, 0), Region("again", 100, 600, 0)))
+    (again,) = [row for row in between_rows(twice) if row.op == "again"]
+    assert (again.calls, round((again.total_seconds or 0) * 1e9)) == (2, 900)
 
 
 def test_waiting_belongs_to_the_innermost_region() -> None:

@@ -202,10 +202,28 @@ def between_rows(profile: Profile) -> list[OpRow]:
         elif frame.kind == "module" and frame.calls:
             rows.setdefault(MODULES, []).append(frame)
     rows[NOT_NAMED] = [tree]
-    return [_between_row(profile, name, frames) for name, frames in rows.items()]
+    outermost = _outermost(tree)
+    return [_between_row(profile, name, frames, outermost[name]) for name, frames in rows.items()]
 
 
-def _between_row(profile: Profile, name: str, frames: Sequence[Frame]) -> OpRow:
+def _outermost(tree: Frame) -> Mapping[str, int]:
+    """Return nanoseconds of all that `between_rows` names, with what is in it: what lies in its own kind not twice."""
+    found = {NOT_NAMED: tree.total_ns}
+
+    def visit(frame: Frame, around: frozenset[str]) -> None:
+        if frame.kind in ("module", "region", "collector"):
+            name = MODULES if frame.kind == "module" else frame.name
+            if name not in around:
+                found[name] = found.get(name, 0) + frame.total_ns
+            around |= {name}
+        for inner in frame.inner.values():
+            visit(inner, around)
+
+    visit(tree, frozenset())
+    return found
+
+
+def _between_row(profile: Profile, name: str, frames: Sequence[Frame], total_ns: int) -> OpRow:
     own = sum(frame.self_ns for frame in frames)
     waits = frames[0].kind in ("region", "run") and (frames[0].kind == "region" or profile.waited is not None)
     return OpRow(
@@ -213,7 +231,7 @@ def _between_row(profile: Profile, name: str, frames: Sequence[Frame]) -> OpRow:
         phase=BETWEEN,
         implementation="",
         calls=sum(frame.calls for frame in frames),
-        total_seconds=sum(frame.total_ns for frame in frames) * 1e-9,
+        total_seconds=total_ns * 1e-9,
         self_seconds=own * 1e-9,
         share=own / (profile.end - profile.start),
         macs=None,
