@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -185,11 +185,12 @@ class Columns(Sequence[Event]):
 class Profile:
     """One recorded run: what every read-out is made of.
 
-    ``start`` and ``end`` are those of the whole run, in ns; ``blas_threads`` is how many BLAS might use at its
-    end, None if that is not known. ``waited`` is that of `Region` for the whole run, None if nobody looked.
+    ``events`` of a recording are `Columns`, which read as the tuple that they stand for and make its items as they are
+    asked for. ``start`` and ``end`` are those of the whole run, in ns; ``blas_threads`` is how many BLAS might use at
+    its end, None if that is not known. ``waited`` is that of `Region` for the whole run, None if nobody looked.
     """
 
-    events: Sequence[Event]
+    events: tuple[Event, ...]
     spans: tuple[Span, ...]
     start: int
     end: int
@@ -359,7 +360,8 @@ class Recorder(Observer):
         kind, first, last = np.array(self._ops, np.int64).reshape(-1, 3).T
         own = _self_times(first, last, [*spans, *named])
         events = Columns([_event(path, call) for path, call in self._calls], kind, first, last, own)
-        return Profile(events, spans, start, end, os.getpid(), self._thread, current_blas_threads(), named, waited)
+        as_tuple = cast("tuple[Event, ...]", events)
+        return Profile(as_tuple, spans, start, end, os.getpid(), self._thread, current_blas_threads(), named, waited)
 
 
 def _rows(flat: Sequence[int], width: int) -> Iterator[Sequence[int]]:
