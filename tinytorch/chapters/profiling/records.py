@@ -314,7 +314,7 @@ def record_layers(page: Page, rows: Sequence[LayerRow]) -> None:
         "gpt-layers",
         [
             {
-                "path": "  " * row.depth + (row.path.split(".", 1)[-1]),
+                "path": "  " * row.depth + (row.path.split(".", 1)[-1] or "outside of modules"),
                 "total": (row.total_seconds or 0) + (row.between_seconds or 0),
                 "share": row.share,
                 "flops": row.flops,
