@@ -159,7 +159,7 @@ def test_a_users_own_model(own_models: Path, factory: str, options: list[str], s
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nonsense"], "MODEL must be one of mlp, cnn, gpt, or module:factory, not 'nonsense'"),
+        (["nonsense"], "one of mlp, cnn, gpt, or module:factory, not 'nonsense'"),
         (["no_such_module_here:factory"], "cannot be imported"),
         (["json:nothing"], "must be a function that returns a Module"),
         (["own_models_of_the_test:number", "--input-shape", "5"], "must return a Module, not int"),

@@ -6,17 +6,20 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tinytorch.cli import bench, compare, links, machine, measure, profile, report
+from tinytorch.cli import bench, compare, diff, links, machine, measure, profile, report
 from tinytorch.cli.usage import Parser, UsageError, sentence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 0, the command's own, or 2 with one sentence on stderr.
 
-    `compare` has 1 for a proven regression, `measure --check` for a file that cannot be used; an interruption is
-    130.
+    `compare` and `diff` have 1 for a proven regression, `profile` the code of a script, `measure --check` 1 for a file
+    that cannot be used; an interruption is 130.
     """
-    chosen = _parser().parse_args(arguments)
+    own, behind = profile.own_part(sys.argv[1:] if arguments is None else arguments)
+    chosen = _parser().parse_args(own)
+    if behind:
+        chosen.arguments = behind
     code = 0
     try:
         code = chosen.run(chosen) or 0
@@ -32,6 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     parser = Parser(prog="tinytorch", description="Instruments for the performance of models.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (profile, machine, bench, compare, report, measure, links):
+    for command in (profile, diff, machine, bench, compare, report, measure, links):
         command.add(commands)
     return parser

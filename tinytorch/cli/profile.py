@@ -1,32 +1,49 @@
-"""``tinytorch profile``: where the time, arithmetic and memory of a model go."""
+"""``tinytorch profile``: where the time, arithmetic and memory of a model or of a whole script go."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from tinytorch import models
+from tinytorch.chapters.profiling.program_report import html_report
 from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.model_io import undisturbed
 from tinytorch.perf.profiling.breakdown import OpRow
-from tinytorch.perf.profiling.model_profile import LossFunction, checked_module, example_of, made_by, profile_model
+from tinytorch.perf.profiling.model_profile import (
+    LossFunction,
+    checked_module,
+    example_of,
+    made_by,
+    profile_model,
+    run_once,
+)
+from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.profiling.program import profile_program
+from tinytorch.perf.profiling.repeated import repeated, save_repeated
+from tinytorch.perf.profiling.shares import recordings
 
 
 def add(commands: Commands) -> None:
     """Add the command's options to the command line."""
     columns = [field.name for field in fields(OpRow)]
-    profile = commands.add_parser("profile", help="show where the time, arithmetic and memory of a model go")
+    profile = commands.add_parser("profile", help="show where the time of a script, or of a model, goes")
     profile.add_argument(
-        "model", metavar="MODEL", help=f"{', '.join(models.ZOO)}, or module:factory, a function that returns a Module"
+        "model",
+        metavar="WHAT",
+        help=f"a script, such as train.py, with its own arguments behind it; {', '.join(models.ZOO)}; "
+        "or module:factory, a function that returns a Module",
     )
     profile.add_argument("--batch", type=int, default=1, metavar="N", help="inputs at a time (default 1)")
     profile.add_argument("--backward", action="store_true", help="run and profile backward too")
@@ -46,34 +63,105 @@ def add(commands: Commands) -> None:
     profile.add_argument("--limit", type=int, default=10, metavar="N", help="ops to show (default 10)")
     profile.add_argument("--trace", metavar="FILE", help="write a timeline for https://ui.perfetto.dev")
     profile.add_argument("--json", metavar="FILE", help="write everything as JSON")
-    profile.set_defaults(run=_run)
+    profile.add_argument("--html", metavar="FILE", help="write a report as one page that needs no other file")
+    profile.add_argument("--stacks", metavar="FILE", help="write collapsed stacks, for tools that draw flame graphs")
+    profile.add_argument("--memory", action="store_true", help="run a script a second time, for its memory")
+    profile.add_argument("--save", metavar="FILE", help="record it --repeats times more, for `tinytorch diff`")
+    profile.add_argument("--repeats", type=int, default=12, metavar="N", help="runs that --save keeps (default 12)")
+    profile.set_defaults(run=_run, arguments=[])
 
 
-def _run(chosen: argparse.Namespace) -> None:
+def own_part(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the command's arguments and, behind the name of a script, the script's own."""
+    for index, argument in enumerate(arguments):
+        if index and arguments[0] == "profile" and argument.endswith(".py") and not _is_of(arguments[index - 1]):
+            return list(arguments[: index + 1]), list(arguments[index + 1 :])
+    return list(arguments), []
+
+
+def _is_of(option: str) -> bool:
+    """Return whether what stands behind ``option`` is its value: of all but the flags."""
+    return option.startswith("--") and "=" not in option and option not in ("--backward", "--memory")
+
+
+def _run(chosen: argparse.Namespace) -> int:
     if chosen.batch < 1:
         raise UsageError(f"--batch must be at least 1, not {chosen.batch}")
     if chosen.seq_len is not None and chosen.seq_len < 1:
         raise UsageError(f"--seq-len must be at least 1, not {chosen.seq_len}")
     if chosen.limit < 1:
         raise UsageError(f"--limit must be at least 1, not {chosen.limit}")
-    for option in ("trace", "json"):
+    if chosen.repeats < 1:
+        raise UsageError(f"--repeats must be at least 1, not {chosen.repeats}")
+    for option in ("trace", "json", "html", "stacks", "save"):
         check_folder(option, getattr(chosen, option))
-    model, inputs, loss = _subject(chosen)
-    if not chosen.backward and sys.stderr.isatty() and store.kept_ceilings(thread_limit()) is None:
+    return _run_script(chosen) if chosen.model.endswith(".py") else _run_model(chosen)
+
+
+def _run_script(chosen: argparse.Namespace) -> int:
+    for option in ("backward", "seq_len", "input_shape"):
+        if getattr(chosen, option):
+            raise UsageError(f"--{option.replace('_', '-')} is for a model, and {chosen.model} is a script")
+    if chosen.batch != 1:
+        raise UsageError(f"--batch is for a model, and {chosen.model} is a script")
+    if chosen.html:
+        _tell_of_ceilings()
+        store.ceilings(thread_limit())
+    done = profile_program(chosen.model, chosen.arguments, chosen.memory)
+    sys.stdout.flush()
+    _write(chosen, done.name, done.profiler, [f"It ended with exit code {done.exit_code}."] if done.exit_code else [])
+    if chosen.save:
+        again = (profile_program(chosen.model, chosen.arguments) for _ in range(chosen.repeats))
+        save_repeated(repeated(done.name, [one.profiler.run for one in again]), chosen.save)
+    if chosen.json:
+        write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
+    done.profiler.print_top_operations(chosen.limit, chosen.sort_by)
+    print()
+    done.profiler.print_by_layer()
+    return done.exit_code
+
+
+def _tell_of_ceilings() -> None:
+    if sys.stderr.isatty() and store.kept_ceilings(thread_limit()) is None:
         print("Measuring first, once, what this machine can do: some ten seconds.", file=sys.stderr)
-    done = profile_model(model, inputs, chosen.model, chosen.backward, loss)
+
+
+def _write(chosen: argparse.Namespace, name: str, profiler: Profiler, lines: Sequence[str] = ()) -> None:
+    """Write the files that were asked for, of a script and of a model alike."""
     if chosen.trace:
-        done.profiler.export_chrome_trace(chosen.trace)
+        profiler.export_chrome_trace(chosen.trace)
+    if chosen.stacks:
+        write_whole(chosen.stacks, profiler.collapsed_stacks())
+    if chosen.html:
+        write_whole(chosen.html, html_report(name, profiler, store.kept_ceilings(profiler.run.blas_threads), lines))
+
+
+def _run_model(chosen: argparse.Namespace) -> int:
+    if chosen.memory:
+        raise UsageError(f"--memory is for a script; of a model such as {chosen.model} memory is always followed")
+    model, inputs, loss = _subject(chosen)
+    if not chosen.backward or chosen.html:
+        _tell_of_ceilings()
+    done = profile_model(model, inputs, chosen.model, chosen.backward, loss)
+    if chosen.html:
+        store.ceilings(thread_limit())
+    _write(chosen, chosen.model, done.profiler)
+    if chosen.save:
+        with undisturbed(model):
+            again = recordings(lambda: run_once(model, inputs, chosen.backward, loss), chosen.repeats)
+        save_repeated(repeated(chosen.model, again), chosen.save)
     if chosen.json:
         write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
     done.print_report(chosen.limit, chosen.sort_by)
+    return 0
 
 
 def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction | None]:
     """Return the model, its input, and the loss if the zoo knows one."""
     if chosen.model not in models.ZOO:
         if ":" not in chosen.model:
-            raise UsageError(f"MODEL must be one of {', '.join(models.ZOO)}, or module:factory, not {chosen.model!r}")
+            known = f"a script such as train.py, one of {', '.join(models.ZOO)}, or module:factory"
+            raise UsageError(f"WHAT must be {known}, not {chosen.model!r}")
         model = checked_module(made_by(chosen.model), chosen.model)
         return model, _given_input(model, chosen), None
     if chosen.input_shape:

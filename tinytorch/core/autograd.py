@@ -52,8 +52,14 @@ def backward(root: Tensor, gradient: Any = None, retain_graph: bool = False) -> 
         if _listeners:
             _listeners[-1](root)
         return
-    pending: dict[int, _Pending] = {id(root._node): _Pending(seed, True)}
-    order = _outputs_before_inputs(root._node)
+    with dispatch.region("backward"):
+        _walk(root._node, seed, retain_graph)
+
+
+def _walk(root: Node, seed: Array, retain_graph: bool) -> None:
+    """Run the recorded ops backwards from ``root``: what they do not take of the time is bookkeeping of gradients."""
+    pending: dict[int, _Pending] = {id(root): _Pending(seed, True)}
+    order = _outputs_before_inputs(root)
     arrivals = _Arrivals(order, _listeners[-1]) if _listeners else None
     for node in order:
         arrived = pending.pop(id(node))

@@ -6,10 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tinytorch.core.dispatch import region
 from tinytorch.core.layers import checked_positive
 from tinytorch.core.op import Array
 from tinytorch.core.random import Seed, generator_from
 from tinytorch.core.tensor import Tensor
+
+#: Name of the region in which a batch is made.
+REGION = "data loading"
 
 
 class DataLoader:
@@ -40,7 +44,11 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
         count = len(self.arrays[0])
-        order = self.generator.permutation(count) if self.shuffle else None
+        with region(REGION):
+            order = self.generator.permutation(count) if self.shuffle else None
         for start in range(0, count, self.batch_size):
-            chosen = slice(start, start + self.batch_size) if order is None else order[start : start + self.batch_size]
-            yield tuple(Tensor(array[chosen]) for array in self.arrays)
+            with region(REGION):
+                stop = start + self.batch_size
+                chosen = slice(start, stop) if order is None else order[start:stop]
+                batch = tuple(Tensor(array[chosen]) for array in self.arrays)
+            yield batch

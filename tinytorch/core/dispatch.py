@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Observer of the seam, told of every op and module call while it is installed. Override what is of interest.
+    """Observer of the seam, told of every op, module call and region while it is installed. Override what matters.
 
     Methods must not run ops themselves. ``before_op`` runs right before the clock starts and ``after_op``
     after it stops, so that an observer's own work is not in an op's time.
@@ -41,6 +41,12 @@ class Observer:
 
     def leave_module(self, path: str, module: Module) -> None:
         """Called when a module's forward ends, also by an error."""
+
+    def enter_region(self, name: str) -> None:
+        """Called when a named region of the program begins."""
+
+    def leave_region(self, name: str) -> None:
+        """Called when a named region ends, also by an error."""
 
 
 class _State:
@@ -163,6 +169,56 @@ def observed_by(*observers: Observer) -> Iterator[None]:
         yield
     finally:
         _state.observers = tuple(o for o in _state.observers if not any(o is mine for mine in observers))
+
+
+class _Unseen:
+    """A region that nobody observes: one object for all of them."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, *raised: object) -> None:
+        """Do nothing."""
+
+
+class _Seen:
+    """A region whose beginning and end the observers of its beginning are told of."""
+
+    __slots__ = ("_name", "_observers")
+
+    def __init__(self, name: str, observers: tuple[Observer, ...]) -> None:
+        self._name = name
+        self._observers = observers
+
+    def __enter__(self) -> None:
+        for observer in self._observers:
+            observer.enter_region(self._name)
+
+    def __exit__(self, *raised: object) -> None:
+        for observer in reversed(self._observers):
+            observer.leave_region(self._name)
+
+
+_UNSEEN = _Unseen()
+
+
+def region(name: str) -> _Seen | _Unseen:
+    """Return a context that gives the time of its body a name: ``with region("augment"):``.
+
+    Observers see where it begins and ends; ops and modules in it keep their own time. Regions nest. Without an
+    observer it does nothing.
+
+    Raises:
+        ValueError: if ``name`` is empty or no text, under an observer.
+    """
+    observers = _state.observers
+    if not observers:
+        return _UNSEEN
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"a region's name must be a text of at least one letter, not {name!r}")
+    return _Seen(name, observers)
 
 
 @contextmanager

@@ -9,9 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tinytorch.core.dispatch import region
 from tinytorch.core.module import Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.ops.elementwise import BLOCK
+
+#: Name of the region in which an optimizer changes parameters.
+STEP = "optimizer step"
 
 
 class Optimizer:
@@ -31,8 +35,9 @@ class Optimizer:
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
-        for parameter in self.parameters:
-            parameter.grad = None
+        with region("zero_grad"):
+            for parameter in self.parameters:
+                parameter.grad = None
 
     def step(self) -> None:
         """Change every parameter that has a gradient."""
@@ -188,9 +193,10 @@ class SGD(Optimizer):
     def step(self) -> None:
         """Change every parameter that has a gradient."""
         settings = SGDSettings(self.lr, self.momentum, self.weight_decay)
-        for parameter, velocity in zip(self.parameters, self.velocity, strict=True):
-            if parameter.grad is not None:
-                _selected[-1].sgd(parameter.data, parameter.grad, velocity, settings)
+        with region(STEP):
+            for parameter, velocity in zip(self.parameters, self.velocity, strict=True):
+                if parameter.grad is not None:
+                    _selected[-1].sgd(parameter.data, parameter.grad, velocity, settings)
 
     def state_arrays(self) -> Iterator[Array]:
         """Yield the velocities."""
@@ -221,6 +227,10 @@ class Adam(Optimizer):
 
     def step(self) -> None:
         """Change every parameter that has a gradient."""
+        with region(STEP):
+            self._step()
+
+    def _step(self) -> None:
         self.steps += 1
         root = math.sqrt(1 - self.betas[1] ** self.steps)
         rate = self.lr / (1 - self.betas[0] ** self.steps) * root

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from tinytorch.core.dataloader import DataLoader
+from tinytorch.core.dispatch import region
 from tinytorch.core.module import Module
 from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
@@ -32,12 +33,14 @@ def train_step(
         FloatingPointError: if the loss is not finite; no parameter is changed then.
     """
     value = loss(model(inputs), targets)
-    if not math.isfinite(value.item()):
-        raise FloatingPointError(f"the loss became {value.item()}: lower lr, now {optimizer.lr}")
+    with region("loss read-out"):
+        found = float(value.item())
+    if not math.isfinite(found):
+        raise FloatingPointError(f"the loss became {found}: lower lr, now {optimizer.lr}")
     optimizer.zero_grad()
     value.backward()
     optimizer.step()
-    return float(value.item())
+    return found
 
 
 def fit(
@@ -62,6 +65,19 @@ def fit(
     """
     if epochs < 1:
         raise ValueError(f"epochs must be at least 1, not {epochs}")
+    with region("training loop"):
+        return _fit(model, batches, loss, optimizer, epochs, schedule, name)
+
+
+def _fit(
+    model: Module,
+    batches: DataLoader,
+    loss: Callable[[Tensor, Any], Tensor],
+    optimizer: Optimizer,
+    epochs: int,
+    schedule: Callable[[float], float] | None,
+    name: str,
+) -> History:
     history = History()
     rate, done, total = optimizer.lr, 0, epochs * len(batches)
     model.train()
@@ -77,7 +93,8 @@ def fit(
                 except FloatingPointError as error:
                     raise FloatingPointError(f"in epoch {epoch + 1}, {error}") from None
                 done += 1
-                progress.advance(task)
+                with region("progress bar"):
+                    progress.advance(task)
             history.losses.append(summed / len(batches))
     optimizer.lr = rate
     model.eval()

@@ -191,6 +191,14 @@ def test_layers_are_shown_down_to_the_parts_of_a_block() -> None:
     assert shown[0]["rate"]["value"] == pytest.approx((rows[0].gflops_per_second or 0) * 1e9)
 
 
+def test_the_recording_is_drawn_as_a_flame_graph() -> None:
+    from tinytorch import models
+
+    with recording() as recorded:
+        models.gpt()(models.example("gpt", batch=1))
+    assert "flame graph" in made(lambda page: chapter.show_flames(page, recorded.profile))["flames"]["caption"]
+
+
 def test_a_layer_without_arithmetic_has_no_rate() -> None:
     with recording() as recorded:
         apply(ops.relu, Tensor([1.0]))

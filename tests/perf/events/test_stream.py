@@ -1,7 +1,9 @@
 """The event stream: nesting, paths, costs, and that recording changes and keeps nothing."""
 
 import gc
+import json
 import threading
+import tracemalloc
 import weakref
 from typing import Any
 
@@ -16,10 +18,11 @@ from tinytorch.core.dispatch import apply, observed_by
 from tinytorch.core.layers import Linear
 from tinytorch.core.losses import MSELoss
 from tinytorch.core.module import Sequential
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
+from tinytorch.core.op import Array, Gradients, Op, Saved, Work
 from tinytorch.core.spatial import BatchNorm2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.events.stream import Profile, Recorder, profiler_overhead, recording
+from tinytorch.perf.events.stream import Profile, Recorder, counted, profiler_overhead, recording
+from tinytorch.perf.events.trace import chrome_trace, trace_text
 
 
 def trained_once() -> Profile:
@@ -117,7 +120,7 @@ def test_no_index_keeps_its_array_alive(index: Any) -> None:
     recorder = Recorder()
     with observed_by(recorder):
         rows()[index]
-    held = [value for entry in recorder._log if isinstance(entry, Call) for value in entry.params.values()]
+    held = [value for _, call in recorder._calls for value in call.params.values()]
     assert held == []
     (event,) = recorder.profile(0, 1).events
     assert event.elementwise == 0
@@ -144,7 +147,7 @@ def test_an_op_without_formula_has_no_work_and_is_named() -> None:
 def test_the_recorded_run_is_there_after_an_error_and_the_collector_is_back_on() -> None:
     with pytest.raises(ValueError, match="linear needs"), recording() as done:
         two_layers()(Tensor(np.ones((2, 7), np.float32)))
-    assert done.profile.events == ()
+    assert tuple(done.profile.events) == ()
     assert [span.path for span in done.profile.spans] == ["Sequential", "Sequential.0"]
     assert gc.isenabled()
 
@@ -169,3 +172,44 @@ def test_the_profilers_own_cost_is_measured_once_and_not_under_an_observer() -> 
     assert found.unit == "s"
     assert found.n >= 6
     assert found.median > 0
+
+
+def test_many_small_ops_are_few_objects_and_few_bytes() -> None:
+    one = Tensor(np.ones(1, np.float32))
+    recorder, count = Recorder(), 5000
+    with observed_by(recorder):
+        apply(ops.add, one, one)
+        gc.collect()
+        tracked = len(gc.get_objects())
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(count):
+                apply(ops.add, one, one)
+            kept = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        gc.collect()
+        assert len(gc.get_objects()) - tracked < 100, "the collector has nothing of them to walk"
+    assert kept < 200 * count
+    profile = recorder.profile(0, 1)
+    assert len(profile.events) == 1 + count
+    assert len(profile.columns.kinds) == 1
+
+
+def test_calls_of_other_cost_are_other_kinds() -> None:
+    x = Tensor(np.ones((4, 6), np.float32))
+    with recording() as done:
+        for index in (slice(0, 2), slice(0, 3), 0, 0, np.array([0, 1]), np.array([2, 3])):
+            x[index]
+        x.sum(axis=0)
+        x.sum(axis=1)
+    kinds = done.profile.columns.kinds
+    assert [kind.output.shape for kind in kinds] == [(2, 6), (3, 6), (6,), (2, 6), (6,), (4,)]
+    assert [count for _, count in counted(done.profile.events)] == [1, 1, 2, 2, 1, 1]
+    assert sum(count for _, count in counted(list(done.profile.events))) == 8
+
+
+def test_the_fast_trace_is_the_trace() -> None:
+    profile = trained_once()
+    assert json.loads(trace_text(profile)) == chrome_trace(profile)

@@ -21,10 +21,11 @@ from tinytorch.core.optimizers import Adam
 from tinytorch.core.spatial import BatchNorm2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
+from tinytorch.perf.events.stream import COLLECTOR
 from tinytorch.perf.machine import Ceilings, kept_ceilings, store
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.profiling import Profiler
-from tinytorch.perf.profiling.breakdown import OP_COLUMNS, LayerRow, OpRow, amdahl, amdahl_of_parts, op_rows
+from tinytorch.perf.profiling.breakdown import OP_COLUMNS, REGION, LayerRow, OpRow, amdahl, amdahl_of_parts, op_rows
 from tinytorch.perf.roofline.bounds import roof_seconds
 from tinytorch.perf.roofline.placement import place_ops
 
@@ -79,13 +80,16 @@ def test_every_breakdown_sums_to_the_same_totals(steps: int, backward: bool) -> 
     run, by_op, by_layer = profiler.run, profiler.key_averages(), profiler.by_layer()
     assert sum(row.self_seconds or 0 for row in by_op) == pytest.approx(run.op_seconds)
     assert sum(row.self_seconds or 0 for row in by_layer) == pytest.approx(run.op_seconds)
+    assert sum(row.share or 0 for row in profiler.attribution()) == pytest.approx(1)
+    assert sum(row.self_seconds or 0 for row in profiler.attribution()) == pytest.approx(run.wall_seconds)
+    assert sum(row.share or 0 for row in by_layer if row.depth == 0) == pytest.approx(1)
     assert sum(row.share or 0 for row in by_op) == pytest.approx(run.op_seconds / run.wall_seconds)
     assert sum(row.calls for row in by_op) == len(run.events)
     flops = sum(event.flops or 0 for event in run.events)
     assert sum(row.flops or 0 for row in by_op) == flops
     assert sum(row.flops or 0 for row in by_layer if row.depth == 0) == flops
     nanoseconds = sum(int(line.rsplit(" ", 1)[1]) for line in profiler.collapsed_stacks().splitlines())
-    assert nanoseconds == sum(event.self_ns for event in run.events)
+    assert nanoseconds == run.end - run.start
     assert run.op_seconds <= run.wall_seconds
 
 
@@ -107,7 +111,8 @@ def test_a_layers_total_is_its_own_and_those_of_the_layers_in_it() -> None:
 def test_layers_stand_below_what_holds_them_and_are_called_as_the_model_names_them() -> None:
     layers = profiled(steps=3).by_layer()
     named = {"GPT" + (f".{name}" if name else "") for name, _ in gpt().named_modules()}
-    assert {row.path for row in layers} == named | {""}
+    assert {row.path for row in layers if row.module != REGION} == named | {""}
+    assert {row.path for row in layers if row.module == REGION} <= {"backward", COLLECTOR}
     (block,) = [row for row in layers if row.path == "GPT.blocks.1"]
     assert (block.module, block.depth, block.calls) == ("TransformerBlock", 1, 3)
     assert (block.span_seconds or 0) >= (block.forward_seconds or 0)
@@ -153,9 +158,10 @@ def test_the_table_shows_what_the_rows_hold(capsys: pytest.CaptureFixture[str]) 
     profiler = profiled()
     profiler.print_top_operations(3)
     lines = capsys.readouterr().out.splitlines()
-    best = profiler.key_averages()[:3]
+    best = profiler.attribution()[:3]
     for line, row in zip(lines[2:5], best, strict=True):
-        assert line.split()[:4] == [row.op, row.phase, row.implementation, str(row.calls)]
+        said = " ".join([row.op, row.phase, row.implementation, f"{row.calls:,}"])
+        assert " ".join(line.split()).startswith(" ".join(said.split()))
         assert f"{(row.self_seconds or 0) * 1e3:,.3f}" in line
     assert any("recording cost" in line and "µs an op" in line for line in lines)
     with pytest.raises(ValueError, match="n must be at least 1"):
@@ -200,7 +206,8 @@ def test_an_empty_body_gives_an_empty_table(capsys: pytest.CaptureFixture[str]) 
     with Profiler() as profiler:
         pass
     assert profiler.key_averages() == []
-    assert profiler.by_layer() == []
+    assert [(row.op, row.share) for row in profiler.attribution()] == [("not named", 1)]
+    assert [(row.path, row.calls, row.share) for row in profiler.by_layer()] == [("", 0, 1)]
     profiler.print_top_operations()
     assert "0 ops" in capsys.readouterr().out
 
@@ -269,7 +276,7 @@ def test_the_tables_show_the_roof_that_is_known(
         assert row.of_roof == (placed.of_roof.median if placed else None)
         assert row.bound == (placed.verdict.sentence_word if placed else None)
     assert {row.op for row in profiler.key_averages() if row.bound is None} <= {"reshape", "transpose", "getitem"}
-    assert all(row.bound for row in profiler.by_layer())
+    assert all(row.bound for row in profiler.by_layer() if row.module != REGION)
     profiler.print_top_operations(3)
     profiler.print_by_layer()
     assert capsys.readouterr().out.count("of roof (%)  bound by") == 2
@@ -298,7 +305,7 @@ def test_ceilings_are_measured_only_when_asked_for(
     profiler.print_top_operations(roof=True)
     assert asked == [2]
     assert "of roof (%)" in capsys.readouterr().out
-    assert all(row.bound for row in profiler.by_layer(roof=True))
+    assert all(row.bound for row in profiler.by_layer(roof=True) if row.module != REGION)
 
 
 def test_the_roof_of_a_blas_that_does_not_say_its_threads_must_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -482,7 +489,7 @@ def test_collapsed_stacks_are_lines_of_frames_and_a_count() -> None:
     assert all(re.fullmatch(r"[^; ][^;]*(;[^;]+)* \d+", line) for line in lines)
     stacks = {line.rsplit(" ", 1)[0] for line in lines}
     assert "GPT;blocks.0;mlp;expand;linear" in stacks
-    assert "GPT;blocks.1;attention;self_attention backward" in stacks
+    assert "backward;GPT;blocks.1;attention;self_attention backward" in stacks
     assert len(stacks) == len(lines)
 
 

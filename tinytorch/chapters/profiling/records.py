@@ -13,8 +13,11 @@ from tinytorch.chapters import calls, sources
 from tinytorch.chapters.profiling.studies import TRANSFORMER_WIDTH, Grown, StudiedModel
 from tinytorch.chapters.words import largest, word_between
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
+from tinytorch.perf.events.call_tree import call_tree
+from tinytorch.perf.events.stream import Profile
 from tinytorch.perf.measuring import Measurement, Statistic, quantity, quotient, ratio
 from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
+from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import LayerRow, predicted_speedup
 from tinytorch.report import (
     Column,
@@ -27,6 +30,7 @@ from tinytorch.report import (
     verdict_between,
     verdict_between_all,
 )
+from tinytorch.report.flame_graph import flame_drawing
 
 MODELS = (
     Column("model", "Model"),
@@ -298,14 +302,20 @@ def record_attention_growth(page: Page, flops: Sequence[Mapping[str, int]]) -> N
     )
 
 
+def record_recording(page: Page, recorded: Profiler) -> None:
+    """Show a recording of the GPT by module, and as a flame graph."""
+    record_layers(page, recorded.by_layer())
+    show_flames(page, recorded.run)
+
+
 def record_layers(page: Page, rows: Sequence[LayerRow]) -> None:
     """Show the modules of the GPT down to the parts of its blocks."""
     page.table(
         "gpt-layers",
         [
             {
-                "path": "  " * row.depth + (row.path.split(".", 1)[-1]),
-                "total": row.total_seconds,
+                "path": "  " * row.depth + (row.path.split(".", 1)[-1] or "outside of modules"),
+                "total": (row.total_seconds or 0) + (row.between_seconds or 0),
                 "share": row.share,
                 "flops": row.flops,
                 "rate": (row.gflops_per_second or 0) * 1e9 or None,
@@ -316,6 +326,17 @@ def record_layers(page: Page, rows: Sequence[LayerRow]) -> None:
         LAYERS,
         caption="One recorded forward pass of the GPT on 64 sequences, by module. "
         "One run: see the figure below for the scatter.",
+    )
+
+
+def show_flames(page: Page, run: Profile) -> None:
+    """Draw a recording as a flame graph, down to the operations."""
+    page.drawing(
+        "flames",
+        flame_drawing(call_tree(run)),
+        caption="The recorded forward pass of the GPT as a flame graph: modules, and the operations in them.",
+        alt="Boxes in rows: the run, in it the GPT, in that its two blocks, and in each of them its parts and their "
+        "operations. The width of a box is its share of the time.",
     )
 
 

@@ -21,7 +21,7 @@ from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array, Call, Saved
 from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.events.stream import Profile, Recorder
+from tinytorch.perf.events.stream import Profile, Recorder, without_arrays
 from tinytorch.perf.measuring import collector_off
 from tinytorch.perf.measuring.memory import Tracing
 
@@ -138,7 +138,7 @@ _ITEM = struct.calcsize("P")
 
 
 def _bytes_of(call: Call) -> int:
-    """Return the bytes of a call's own objects: the seam makes them for observers, and a recorder keeps them."""
+    """Return the bytes of a call's own objects: the seam makes them for observers, and a run of memory keeps them."""
     specs, made = [call.output], [call, call.start, call.end]
     if call.phase == "forward":  # whose backward call carries these very objects
         specs += call.inputs
@@ -157,6 +157,7 @@ class ArrayLife(Observer):
     def __init__(self, tracing: Tracing) -> None:
         self._tracing = tracing
         self._recorder = Recorder()
+        self._kept: list[Call] = []  # so that their bytes do not come back at a moment that nobody looks at
         self._start = time.perf_counter_ns()
         self._live: dict[int, _Buffer] = {}
         self._bytes: dict[Category, int] = dict.fromkeys(CATEGORIES, 0)
@@ -243,6 +244,7 @@ class ArrayLife(Observer):
         self._array_peak = max(self._array_peak, highest)
         self._steps.extend((peak - self._base, peak - max(self._base, current), highest, *self._bytes.values()))
         self._recorder.after_op(call, inputs, outputs, saved)
+        self._kept.append(without_arrays(call))
         self._own += self._grown() + _bytes_of(call)
         self._tracing.restart_peak()
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from array import array as numbers
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar, cast, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from tinytorch.core import ops
 from tinytorch.core.dispatch import Observer, apply, is_observed, no_grad, observed_by
@@ -19,6 +25,9 @@ from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Call, Phase, Saved, Spec, UncountedError, Work
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.measuring import Measurement, collector_off, current_blas_threads, interleave
+
+Key = TypeVar("Key")
+Integers = npt.NDArray[np.int64]
 
 #: An op shorter than this many times the profiler's own cost is marked in tables.
 SHORT = 20
@@ -82,12 +91,103 @@ class Span:
     end: int
 
 
+#: Name of the regions in which Python's garbage collector ran.
+COLLECTOR = "garbage collector"
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """One run of a named region of the program, or of the garbage collector: its start and end in ns.
+
+    ``waited`` are the nanoseconds of it in which this thread did not run, because it waited for a file, a lock or other
+    threads, or because other programs had its core.
+    """
+
+    name: str
+    start: int
+    end: int
+    waited: int
+
+
+class Columns(Sequence[Event]):
+    """Events in columns: what they have in common once, and of each its kind, start, end and own time, 32 bytes.
+
+    Attributes:
+        kinds: one event for each combination of op, module and shapes that ran; its times mean nothing.
+        kind: which of ``kinds`` each event is.
+        start, end, self_ns: the times of each event, as in `Event`.
+    """
+
+    def __init__(
+        self, kinds: Sequence[Event], kind: Integers, start: Integers, end: Integers, self_ns: Integers
+    ) -> None:
+        self.kinds = tuple(kinds)
+        self.kind, self.start, self.end, self.self_ns = kind, start, end, self_ns
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def _event(self, kind: int, start: int, end: int, self_ns: int) -> Event:
+        same = self.kinds[kind]
+        return Event(
+            same.op,
+            same.implementation,
+            same.phase,
+            same.path,
+            same.inputs,
+            same.output,
+            same.work,
+            same.traffic,
+            start,
+            end,
+            self_ns,
+        )
+
+    def __iter__(self) -> Iterator[Event]:
+        rows = zip(self.kind.tolist(), self.start.tolist(), self.end.tolist(), self.self_ns.tolist(), strict=True)
+        return itertools.starmap(self._event, rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Event, ...]: ...
+    def __getitem__(self, index: int | slice) -> Event | tuple[Event, ...]:
+        if isinstance(index, slice):
+            part = (self.kind[index], self.start[index], self.end[index], self.self_ns[index])
+            return tuple(Columns(self.kinds, *part))
+        return self._event(
+            int(self.kind[index]), int(self.start[index]), int(self.end[index]), int(self.self_ns[index])
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> Columns:
+        """Return ``events`` in columns."""
+        if isinstance(events, Columns):
+            return events
+        known: dict[Any, int] = {}
+        kinds: list[Event] = []
+        rows = np.empty((len(events), 4), np.int64)
+        for index, event in enumerate(events):
+            key = (event.op, event.implementation, event.phase, event.path, event.inputs, event.output, event.work)
+            kind = known.setdefault((*key, event.traffic), len(kinds))
+            if kind == len(kinds):
+                kinds.append(event)
+            rows[index] = kind, event.start, event.end, event.self_ns
+        return cls(kinds, *rows.T)
+
+
 @dataclass(frozen=True)
 class Profile:
     """One recorded run: what every read-out is made of.
 
-    ``start`` and ``end`` are those of the whole run, in ns; ``blas_threads`` is how many BLAS might use at its
-    end, None if that is not known.
+    ``events`` of a recording are `Columns`, which read as the tuple that they stand for and make its items as they are
+    asked for. ``start`` and ``end`` are those of the whole run, in ns; ``blas_threads`` is how many BLAS might use at
+    its end, None if that is not known. ``waited`` is that of `Region` for the whole run, None if nobody looked.
     """
 
     events: tuple[Event, ...]
@@ -97,6 +197,13 @@ class Profile:
     process: int
     thread: int
     blas_threads: int | None
+    regions: tuple[Region, ...] = ()
+    waited: int | None = None
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The events in columns."""
+        return Columns.of(self.events)
 
     @property
     def wall_seconds(self) -> float:
@@ -106,64 +213,118 @@ class Profile:
     @property
     def op_seconds(self) -> float:
         """Sum of the self times of all ops in seconds; at most `wall_seconds`."""
-        return sum(event.self_ns for event in self.events) * 1e-9
+        return int(self.columns.self_ns.sum()) * 1e-9
 
     @property
     def uncounted(self) -> tuple[str, ...]:
         """Names of the ops that declare no work formula, sorted."""
-        return tuple(sorted({event.op for event in self.events if event.work is None}))
-
-
-@dataclass(frozen=True, slots=True)
-class _Entered:
-    """A module's forward began."""
-
-    root: str
-    path: str
-    module: str
-    when: int
+        return tuple(sorted({event.op for event in self.columns.kinds if event.work is None}))
 
 
 class Recorder(Observer):
-    """Keeps every op and module call while it is installed; `profile` makes the result.
+    """Keeps every op, module call and region while it is installed; `profile` makes the result.
 
-    It keeps no array alive: parameters that may hold one are left out.
+    It keeps no array alive: parameters that may hold one are left out. Of an op that ran before on the same shapes in
+    the same module it keeps three numbers, in one array, so that there is nothing for the garbage collector to walk.
     """
 
     def __init__(self) -> None:
-        self._log: list[Call | _Entered | int] = []
-        self._append = self._log.append
+        self._kinds: dict[Any, int] = {}
+        self._calls: list[tuple[str, Call]] = []
+        self._ops = numbers("q")  # kind, start, end
+        self._names: dict[tuple[str, str], int] = {}
+        self._spans = numbers("q")  # name, depth, start, end
+        self._running: list[int] = []
+        self._regions = numbers("q")  # name, start, end, and the thread's own time in between
+        self._region_names: dict[str, int] = {}
+        self._open: list[int] = []
+        self._collecting: int | None = None
+        self._paths: dict[int, str] = {}
+        self._joined: dict[str, str] = {}
         self._roots: list[tuple[weakref.ref[Module], str]] = []
         self._root = ""
-        self._depth = 0
         self._thread = threading.get_ident()
         self._strangers = False
 
     def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
         """Keep the call."""
         del inputs, outputs, saved
-        for value in call.params.values():
-            if type(value) not in _SCALARS and not _holds_no_array(value):
-                call = _without_arrays(call)
-                break
+        params = call.params
+        if call.phase == "forward":
+            path = self._path(call.path) if self._running else call.path
+            # A backward call carries the very dictionary that its forward call carried.
+            self._paths[id(params)] = path
+        else:
+            path = self._paths.get(id(params), call.path)
+        key: Any = (call.op, call.implementation, call.phase, path, call.inputs, call.output, call.needs)
+        if params:
+            key = (*key, *map(_keyed, params.items()))
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = len(self._calls)
+            self._calls.append((path, without_arrays(call)))
         if threading.get_ident() != self._thread:
             self._strangers = True
-        self._append(call)
+        self._ops.extend((kind, call.start, call.end))
+
+    def _path(self, path: str) -> str:
+        """Return a path from the outermost class."""
+        joined = self._joined.get(path)
+        if joined is None:
+            joined = self._joined[path] = _joined(self._root, path)
+        return joined
 
     def enter_module(self, path: str, module: Module) -> None:
         """Keep the beginning of a module's forward."""
-        if self._depth == 0 and not path:
-            self._root = self._label(module)
-        self._depth += 1
-        self._append(_Entered(self._root, path, type(module).__name__, time.perf_counter_ns()))
+        if not self._running and not path:
+            self._rooted(self._label(module))
+        name = (self._path(path), type(module).__name__)
+        number = self._names.setdefault(name, len(self._names))
+        depth = len(self._running)
+        self._running.append(len(self._spans) + 3)
+        now = time.perf_counter_ns()
+        self._spans.extend((number, depth, now, -1))
 
     def leave_module(self, path: str, module: Module) -> None:
         """Keep the end of a module's forward."""
         del path, module
-        self._append(time.perf_counter_ns())
-        self._depth -= 1
-        if self._depth == 0:
-            self._root = ""
+        self._spans[self._running.pop()] = time.perf_counter_ns()
+        if not self._running:
+            self._rooted("")
+
+    def _rooted(self, root: str) -> None:
+        if root != self._root:
+            self._root, self._joined = root, {}
+
+    def enter_region(self, name: str) -> None:
+        """Keep the beginning of a region, if it is one of the thread that is recorded."""
+        if threading.get_ident() == self._thread:
+            number = self._region_names.setdefault(name, len(self._region_names))
+            self._open.append(len(self._regions))
+            ran, now = time.thread_time_ns(), time.perf_counter_ns()
+            self._regions.extend((number, now, -1, -ran))
+
+    def leave_region(self, name: str) -> None:
+        """Keep the end of a region."""
+        del name
+        if threading.get_ident() == self._thread and self._open:
+            now, ran = time.perf_counter_ns(), time.thread_time_ns()
+            at = self._open.pop()
+            self._regions[at + 2] = now
+            self._regions[at + 3] += ran
+
+    def collected(self, phase: str, info: Mapping[str, int]) -> None:
+        """Keep a run of the garbage collector as a region; one of ``gc.callbacks``."""
+        del info
+        if threading.get_ident() != self._thread:
+            return
+        now = time.perf_counter_ns()
+        if phase == "start":
+            self._collecting = now
+        elif self._collecting is not None:
+            number = self._region_names.setdefault(COLLECTOR, len(self._region_names))
+            self._regions.extend((number, self._collecting, now, now - self._collecting))
+            self._collecting = None
 
     def _label(self, module: Module) -> str:
         """Return the class's name, numbered from the second module of that class on."""
@@ -178,7 +339,7 @@ class Recorder(Observer):
         self._roots.append((weakref.ref(module), label))
         return label
 
-    def profile(self, start: int, end: int) -> Profile:
+    def profile(self, start: int, end: int, waited: int | None = None) -> Profile:
         """Return what was recorded of a run from ``start`` to ``end`` (``time.perf_counter_ns``).
 
         Raises:
@@ -186,37 +347,35 @@ class Recorder(Observer):
         """
         if self._strangers:
             raise RuntimeError("ops ran on more than one thread: profile the threads one after the other")
-        spans: list[Span] = []
-        running: list[int] = []
-        calls: list[tuple[str, Call, tuple[Work | None, int]]] = []
-        paths: dict[int, str] = {}
-        root = ""
-        for entry in self._log:
-            if isinstance(entry, _Entered):
-                root = entry.root
-                spans.append(Span(_joined(root, entry.path), entry.module, len(running), entry.when, end))
-                running.append(len(spans) - 1)
-            elif isinstance(entry, int):
-                position = running.pop()
-                spans[position] = replace(spans[position], end=entry)
-            else:
-                path = _joined(root, entry.path) if running else entry.path
-                if entry.phase == "forward":
-                    paths[id(entry.inputs)] = path
-                else:  # a backward call carries the very tuple that its forward call carried
-                    path = paths.get(id(entry.inputs), entry.path)
-                calls.append((path, entry, _cost(entry)))
-        self_ns = _self_times([call for _, call, _ in calls])
-        events = tuple(_event(path, call, cost, own) for (path, call, cost), own in zip(calls, self_ns, strict=True))
-        return Profile(events, tuple(spans), start, end, os.getpid(), self._thread, current_blas_threads())
+        names, regions = list(self._names), list(self._region_names)
+        spans = tuple(
+            Span(*names[name], depth, first, end if last < 0 else last)
+            for name, depth, first, last in _rows(self._spans, 4)
+        )
+        # A region without an end was left by the end of the recording, whose own time nobody read.
+        named = tuple(
+            Region(regions[name], first, end if last < 0 else last, max(last - first - ran, 0) if last >= 0 else 0)
+            for name, first, last, ran in _rows(self._regions, 4)
+        )
+        kind, first, last = np.array(self._ops, np.int64).reshape(-1, 3).T
+        own = _self_times(first, last, [*spans, *named])
+        events = Columns([_event(path, call) for path, call in self._calls], kind, first, last, own)
+        as_tuple = cast("tuple[Event, ...]", events)
+        return Profile(as_tuple, spans, start, end, os.getpid(), self._thread, current_blas_threads(), named, waited)
+
+
+def _rows(flat: Sequence[int], width: int) -> Iterator[Sequence[int]]:
+    return (flat[at : at + width] for at in range(0, len(flat), width))
 
 
 def _joined(root: str, path: str) -> str:
     return f"{root}.{path}" if root and path else root or path
 
 
-def _without_arrays(call: Call) -> Call:
+def without_arrays(call: Call) -> Call:
     """Return ``call`` without the parameters that may hold arrays; work formulas do not look at these."""
+    if all(map(_may_be_kept, call.params.values())):
+        return call
     params = {name: value for name, value in call.params.items() if _may_be_kept(value)}
     op, how, phase, path, needs = call.op, call.implementation, call.phase, call.path, call.needs
     # The constructor, because dataclasses.replace takes three times as long.
@@ -237,31 +396,64 @@ def _may_be_kept(value: Any) -> bool:
     return type(value) in _SCALARS or _holds_no_array(value)
 
 
-def _cost(call: Call) -> tuple[Work | None, int]:
-    """Return work, None where the op declares no formula, and traffic in bytes."""
+def _keyed(param: tuple[str, Any]) -> tuple[Any, ...]:
+    """Return a parameter as part of a key that tells calls of different cost apart; of an array only that it is one."""
+    name, value = param
+    kind = type(value)
+    if kind in _SCALARS:
+        return name, kind, value
+    if kind is tuple:
+        return name, kind, *[_keyed(("", part)) for part in value]
+    if kind is slice:
+        return name, kind, value.start.__class__, value.stop.__class__, *_bounds(value)
+    return (name, kind, value) if isinstance(value, np.dtype) else (name, kind)
+
+
+def _bounds(cut: slice) -> tuple[Any, ...]:
+    """Return start, stop and step of a slice if they are scalars."""
+    parts = (cut.start, cut.stop, cut.step)
+    return parts if _SCALARS.issuperset(map(type, parts)) else ()
+
+
+def _event(path: str, call: Call) -> Event:
+    """Return a call as an event: without work where the op declares no formula, without own time."""
     try:
-        return call.work, call.traffic
+        work: Work | None = call.work
     except UncountedError:
-        return None, call.traffic
-
-
-def _event(path: str, call: Call, cost: tuple[Work | None, int], self_ns: int) -> Event:
-    work, traffic = cost
+        work = None
     name, how = call.op.name, call.implementation.name
-    return Event(name, how, call.phase, path, call.inputs, call.output, work, traffic, call.start, call.end, self_ns)
+    return Event(name, how, call.phase, path, call.inputs, call.output, work, call.traffic, call.start, call.end, 0)
 
 
-def _self_times(calls: list[Call]) -> list[int]:
-    """Return nanoseconds of each call without the calls inside it."""
-    own = [call.end - call.start for call in calls]
+def _self_times(start: Integers, end: Integers, others: Sequence[Region | Span]) -> Integers:
+    """Return nanoseconds of each op without the ops, modules, regions and runs of the collector inside it.
+
+    Ops are given in the order of their ends, as they are kept.
+    """
+    own = end - start
+    if not len(own):
+        return own
+    starts = np.array([other.start for other in others], np.int64)
+    ends = np.array([other.end for other in others], np.int64)
+    if bool((start[1:] >= end[:-1]).all()):  # no op in an op: what lies in one is in the first that ends later
+        at = np.minimum(np.searchsorted(end, starts, side="right"), len(end) - 1)
+        within = (start[at] < starts) & (end[at] >= ends)
+        if not within.any():
+            return own
+        starts, ends = starts[within], ends[within]
+    all_starts, all_ends = np.concatenate([start, starts]), np.concatenate([end, ends])
+    lengths = all_ends - all_starts
+    times = list(zip(all_starts.tolist(), all_ends.tolist(), strict=True))
     running: list[int] = []
-    for index in sorted(range(len(calls)), key=lambda i: (calls[i].start, -calls[i].end)):
-        while running and calls[running[-1]].end <= calls[index].start:
+    # Of two alike the outer one is the module or region, or else the op that was kept later.
+    for index in np.lexsort((-np.arange(len(times)), -all_ends, all_starts)).tolist():
+        first, last = times[index]
+        while running and times[running[-1]][1] <= first:
             running.pop()
         if running:
-            own[running[-1]] -= calls[index].end - calls[index].start
+            lengths[running[-1]] -= last - first
         running.append(index)
-    return own
+    return lengths[: len(own)]
 
 
 class Recording:
@@ -274,18 +466,20 @@ class Recording:
 def recording(timed: bool = True) -> Iterator[Recording]:
     """Record the body; the yielded object has ``profile`` afterwards, also after an error.
 
-    The garbage collector is off meanwhile: a recorded event is a Python object, and collections that the
-    recording itself brings about would be timed with the ops. With ``timed`` false, for counting, it is left
-    alone.
+    The garbage collector is off meanwhile, so that runs of one call are alike. With ``timed`` false, for counting and
+    for whole programs, it is left alone; what it takes is a region of its own in either case.
     """
     recorder, result = Recorder(), Recording()
     with collector_off() if timed else nullcontext():
-        start = time.perf_counter_ns()
+        gc.callbacks.append(recorder.collected)
+        ran, start = time.thread_time_ns(), time.perf_counter_ns()
         try:
             with observed_by(recorder):
                 yield result
         finally:
-            result.profile = recorder.profile(start, time.perf_counter_ns())
+            end, ran = time.perf_counter_ns(), time.thread_time_ns() - ran
+            gc.callbacks.remove(recorder.collected)
+            result.profile = recorder.profile(start, end, max(end - start - ran, 0))
 
 
 _OPS_OF_A_SAMPLE = 200
@@ -324,16 +518,35 @@ def profiler_overhead() -> Measurement:
     )
 
 
+def counted(events: Sequence[Event]) -> list[tuple[Event, int]]:
+    """Return events of which each is asked for alike, and how many there are of each: of many, far fewer."""
+    if isinstance(events, Columns):
+        calls = np.bincount(events.kind, minlength=len(events.kinds)).tolist()
+        return [(kind, count) for kind, count in zip(events.kinds, calls, strict=True) if count]
+    each = list(events)  # which keeps them alive, so that no other one gets the address of one
+    calls_of = Counter(map(id, each))
+    return [(event, calls_of[id(event)]) for event in {id(event): event for event in each}.values()]
+
+
 #: Op, phase and implementation.
 OpKey = tuple[str, str, str]
 
 
 def op_groups(profile: Profile) -> dict[OpKey, list[int]]:
     """Return the positions of the events of each op, phase and implementation, in order of first appearance."""
-    groups: dict[OpKey, list[int]] = {}
-    for index, event in enumerate(profile.events):
-        groups.setdefault((event.op, event.phase, event.implementation), []).append(index)
-    return groups
+    return _positions(profile, lambda event: (event.op, event.phase, event.implementation))
+
+
+def _positions(profile: Profile, key: Callable[[Event], Key]) -> dict[Key, list[int]]:
+    """Return the positions of the events of each key, which is that of their kind, in order of first appearance."""
+    columns = profile.columns
+    known: dict[Key, int] = {}
+    of_kind = np.array([known.setdefault(key(event), len(known)) for event in columns.kinds], np.int64)
+    order = np.argsort(of_kind[columns.kind], kind="stable")
+    counts = np.bincount(of_kind[columns.kind], minlength=len(known))
+    parts = np.split(order, np.cumsum(counts)[:-1]) if known else []
+    found = {name: part.tolist() for name, part in zip(known, parts, strict=True) if len(part)}
+    return dict(sorted(found.items(), key=lambda item: item[1][0]))
 
 
 def module_classes(profile: Profile) -> dict[str, str]:
@@ -344,16 +557,16 @@ def module_classes(profile: Profile) -> dict[str, str]:
     classes: dict[str, str] = {}
     for span in profile.spans:
         classes.setdefault(span.path, span.module)
-    for event in profile.events:
-        classes.setdefault(event.path, "")
+    for path in _positions(profile, lambda event: event.path):
+        classes.setdefault(path, "")
     return {path: classes[path] for path in _outer_first(classes)}
 
 
 def layer_groups(profile: Profile) -> dict[str, list[int]]:
     """Return the positions of the events of each module and the modules in it, by path, each before those in it."""
-    paths = [event.path for event in profile.events]
+    own = _positions(profile, lambda event: event.path)
     return {
-        path: [i for i, other in enumerate(paths) if (inside(other, path) if path else other == path)]
+        path: sorted(index for other in own if (inside(other, path) if path else other == path) for index in own[other])
         for path in module_classes(profile)
     }
 

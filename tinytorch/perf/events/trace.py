@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
-from tinytorch.perf.events.stream import Event, Profile
+from tinytorch.perf.events.call_tree import call_tree, frames_of
+from tinytorch.perf.events.stream import COLLECTOR, Event, Profile
 
 Json = dict[str, Any]
 
@@ -15,10 +17,10 @@ Json = dict[str, Any]
 def chrome_trace(profile: Profile, memory: MemoryProfile | None = None) -> Json:
     """Return a profile as a JSON object of Chrome's trace event format.
 
-    Complete events ("X") with ``ts`` and ``dur`` in microseconds from the start of the run: the run, module
-    calls as they nested, and ops with shapes, FLOPs and bytes. Modules have no call of their own in backward;
-    there their events run from the first to the last of neighbouring ops that belong to them. With
-    ``memory``, of a run of the same ops, counter events ("C") show live bytes after each op.
+    Complete events ("X") with ``ts`` and ``dur`` in microseconds from the start of the run: the run, regions and module
+    calls as they nested, runs of the garbage collector, and ops with shapes, FLOPs and bytes. Modules have no call of
+    their own in backward; there their events run from the first to the last of neighbouring ops that belong to them.
+    With ``memory``, of a run of the same ops, counter events ("C") show live bytes after each op.
 
     Format: "Trace Event Format", Google, 2016.
     """
@@ -33,18 +35,60 @@ def chrome_trace(profile: Profile, memory: MemoryProfile | None = None) -> Json:
         {"name": "thread_name", "ph": "M", **where, "args": {"name": "ops"}},
         complete("run", "run", profile.start, profile.end, {"ops": len(profile.events)}),
     ]
+    for region in profile.regions:
+        kind = "collector" if region.name == COLLECTOR else "region"
+        waited = {"waited (us)": region.waited / 1e3}
+        events.append(complete(region.name, kind, region.start, region.end, waited))
     for span in profile.spans:
         events.append(complete(span.path or span.module, "module", span.start, span.end, {"class": span.module}))
     for stretch in backward_stretches(profile):
         events.append(complete(stretch.path, "module backward", stretch.start, stretch.end, {}))
     for event in profile.events:
         events.append(complete(event.op, event.phase, event.start, event.end, _arguments(event)))
-    if memory is not None:
-        for event, step in zip(profile.events, memory.steps, strict=True):
-            bytes_ = dict(zip(CATEGORIES, step.live, strict=True))
-            at = (event.end - profile.start) / 1e3
-            events.append({"name": "live bytes", "ph": "C", "ts": at, **where, "args": bytes_})
+    events += _counters(profile, memory, where)
     return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def trace_text(profile: Profile, memory: MemoryProfile | None = None) -> str:
+    """Return `chrome_trace` as JSON, of many ops in far less time: what ops of one kind share is written once."""
+    columns = profile.columns
+    frame = chrome_trace(replace(profile, events=()))["traceEvents"]
+    frame[2]["args"]["ops"] = len(columns)
+    where = {key: frame[0][key] for key in ("pid", "tid")}
+    shared = []
+    for kind in columns.kinds:
+        same = {"name": kind.op, "cat": kind.phase, "ph": "X", **where, "args": _arguments(kind)}
+        shared.append(json.dumps(same)[:-1])
+    starts = ((columns.start - profile.start) / 1e3).tolist()
+    lengths = ((columns.end - columns.start) / 1e3).tolist()
+    ops = [
+        f'{shared[kind]}, "ts": {start!r}, "dur": {length!r}}}'
+        for kind, start, length in zip(columns.kind.tolist(), starts, lengths, strict=True)
+    ]
+    stretches = [
+        {
+            "name": one.path,
+            "cat": "module backward",
+            "ph": "X",
+            "ts": (one.start - profile.start) / 1e3,
+            "dur": (one.end - one.start) / 1e3,
+            **where,
+            "args": {},
+        }
+        for one in backward_stretches(profile)
+    ]
+    before = [json.dumps(event) for event in [*frame, *stretches]]
+    after = [json.dumps(event) for event in _counters(profile, memory, where)]
+    return f'{{"traceEvents": [{", ".join([*before, *ops, *after])}], "displayTimeUnit": "ms"}}'
+
+
+def _counters(profile: Profile, memory: MemoryProfile | None, where: Json) -> Iterator[Json]:
+    """Yield the live bytes after each op."""
+    if memory is None:
+        return
+    for event, step in zip(profile.events, memory.steps, strict=True):
+        bytes_ = dict(zip(CATEGORIES, step.live, strict=True))
+        yield {"name": "live bytes", "ph": "C", "ts": (event.end - profile.start) / 1e3, **where, "args": bytes_}
 
 
 def _arguments(event: Event) -> Json:
@@ -72,47 +116,49 @@ class Stretch:
 def backward_stretches(profile: Profile) -> list[Stretch]:
     """Return the stretches of backward ops of each module, outer ones before those in them."""
     known = {span.path for span in profile.spans}
+    columns = profile.columns
+    frames_of_kind = [frames_of(kind.path, known) if kind.phase == "backward" else None for kind in columns.kinds]
     found: list[Stretch] = []
     running: list[Stretch] = []
-    for event in profile.events:
-        if event.phase != "backward":
+    times = (columns.kind.tolist(), columns.start.tolist(), columns.end.tolist())
+    for kind, start, end in zip(*times, strict=True):
+        frames = frames_of_kind[kind]
+        if frames is None:
             running = []
             continue
-        frames = frames_of(event.path, known)
         same = 0
         while same < min(len(frames), len(running)) and running[same].path == frames[same]:
             same += 1
         del running[same:]
         for frame in frames[same:]:
-            running.append(Stretch(frame, event.start, event.end))
+            running.append(Stretch(frame, start, end))
             found.append(running[-1])
         for stretch in running:
-            stretch.end = event.end
+            stretch.end = end
     return found
 
 
-def frames_of(path: str, known: set[str]) -> list[str]:
-    """Return the paths of the modules on the way to ``path``, outermost first; ``known`` are those that ran."""
-    parts = path.split(".") if path else []
-    outer = [".".join(parts[: count + 1]) for count in range(len(parts))]
-    return [name for name in outer if name in known or name == path]
+#: What collapsed stacks call the time of a run that lies in no frame.
+NOT_NAMED = "not named"
 
 
 def collapsed_stacks(profile: Profile) -> str:
-    """Return one line for each stack, ``module;submodule;op nanoseconds``, the input of flame graph tools.
+    """Return one line for each stack, ``region;module;submodule;op nanoseconds``, the input of flame graph tools.
 
-    The numbers are self times of ops and sum to `Profile.op_seconds`. A backward is a frame of its own, named
-    ``op backward``. Format: B. Gregg, FlameGraph, stackcollapse.
+    The numbers are the own times of the frames of `call_tree` and sum to the wall time of the run. A backward is a
+    frame of its own, named ``op backward``. Format: B. Gregg, FlameGraph, stackcollapse.
     """
-    known = {span.path for span in profile.spans}
-    stacks: dict[str, int] = {}
-    for event in profile.events:
-        frames = frames_of(event.path, known)
-        names = [frame[len(outer) + 1 if outer else 0 :] for outer, frame in zip(["", *frames], frames, strict=False)]
-        op = event.op if event.phase == "forward" else f"{event.op} backward"
-        stack = ";".join([*names, op])
-        stacks[stack] = stacks.get(stack, 0) + event.self_ns
-    return "".join(f"{stack} {nanoseconds}\n" for stack, nanoseconds in stacks.items())
+    root = call_tree(profile)
+    lines = [f"{NOT_NAMED} {root.self_ns}\n"] if root.self_ns else []
+    for names, frame in root.stacks():
+        if frame.self_ns or frame.kind == "op":
+            lines.append(f"{stack_text(names)} {frame.self_ns}\n")
+    return "".join(lines)
+
+
+def stack_text(names: Sequence[str]) -> str:
+    """Return names of frames as one stack; what separates frames and lines is replaced in them."""
+    return ";".join(" ".join(name.replace(";", ",").split()) for name in names)
 
 
 def same_ops(one: Sequence[Event], other: Sequence[Event]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, implementations, is_observed, no_grad
 from tinytorch.core.op import Array, Implementation, Op
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.events.stream import Event
+from tinytorch.perf.events.stream import Event, counted
 from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.machine.probing import REPEATS
 from tinytorch.perf.machine.reach import added, at_cost
@@ -47,13 +47,15 @@ class CallCosts:
     kernel: Costs
 
 
-def least_call_seconds(events: Iterable[Event], costs: Costs) -> Statistic:
+def least_call_seconds(events: Sequence[Event], costs: Costs) -> Statistic:
     """Return the seconds that calling these ops takes at least.
 
     An op that ``costs`` does not hold by the implementation that ran is taken to cost what the cheapest does.
     """
     cheapest = min(costs.values(), key=lambda cost: cost.median)
-    keys = Counter(call_key(event.op, event.implementation, event.phase, len(event.inputs)) for event in events)
+    keys: Counter[str] = Counter()
+    for event, calls in counted(events):
+        keys[call_key(event.op, event.implementation, event.phase, len(event.inputs))] += calls
     parts = (at_cost(count, costs.get(key, cheapest)) for key, count in keys.items())
     return added(parts).statistic("least cost of the calls")
 

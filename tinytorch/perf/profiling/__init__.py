@@ -1,5 +1,6 @@
 """The profiler: where time, arithmetic and memory go in whatever ran; with all instruments of the course."""
 
+from tinytorch.core.dispatch import region
 from tinytorch.perf.events.flops import FLOPCounter
 from tinytorch.perf.measuring import Timer
 from tinytorch.perf.measuring.memory import MemoryProfiler, MemoryTracker
@@ -20,4 +21,5 @@ __all__ = [
     "count_flops",
     "profile",
     "profile_function",
+    "region",
 ]

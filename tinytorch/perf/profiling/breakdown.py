@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from tinytorch.perf.events.call_tree import Frame, call_tree, frames_of
 from tinytorch.perf.events.stream import SHORT, Event, OpKey, Profile, inside, layer_groups, module_classes, op_groups
 from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.statistics import Interval
@@ -15,11 +18,14 @@ from tinytorch.perf.roofline.placement import Placed
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """All calls of one op in one phase.
+    """All calls of one op in one phase; or, with the phase `BETWEEN`, all of one thing that takes time outside of ops.
+
+    Such a thing is a region by its name, the Python of modules, the garbage collector, or what has no name. It is not
+    counted: its arithmetic, bytes and place under the roof are None.
 
     Attributes:
         total_seconds, self_seconds: with and without ops inside; None in a memory run.
-        share: self time over the wall time of the run, 0 to 1; the rest is between ops. None in a memory run.
+        share: self time over the wall time of the run, 0 to 1. None in a memory run.
         macs, flops, elementwise: None if the op declares no work formula.
         bytes: compulsory traffic.
         gflops_per_second: FLOPs over self time, in 1e9; None where either is missing or no contraction ran.
@@ -27,6 +33,8 @@ class OpRow:
         short: whether a call is on average under 20 times the profiler's own cost; None in a memory run.
         of_roof: share of this machine's roof that was reached, 0 to 1; bound: what bounds it, such as "memory-bound"
             (see `roofline`). None without ceilings, in a memory run, and for ops that are uncounted or make views.
+        waiting_seconds: of a region, or of what has no name, with the ops but without the regions in it: the time in
+            which the thread did not run, because it waited, or because other programs had its core. None for others.
     """
 
     op: str
@@ -39,27 +47,30 @@ class OpRow:
     macs: int | None
     flops: int | None
     elementwise: int | None
-    bytes: int
+    bytes: int | None
     gflops_per_second: float | None
     allocated: int | None
     short: bool | None
     of_roof: float | None
     bound: str | None
+    waiting_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LayerRow:
-    """All ops of one module, forward and backward.
+    """All ops of one module, forward and backward; or a region or the garbage collector, which are no modules.
 
     Attributes:
-        path: from the outermost class, ``GPT.blocks.0.mlp``; "" holds what ran outside modules.
-        module: class name; "" if the module's forward was not part of the run.
+        path: from the outermost class, ``GPT.blocks.0.mlp``; "" holds what ran outside modules. A region's name.
+        module: class name; "" if the module's forward was not part of the run; `REGION` for what is no module.
         depth: how many rows above hold this one.
         calls: how often its forward ran.
         self_seconds: its own ops; total_seconds: also those of the modules in it, as everything that follows.
         forward_seconds, backward_seconds: the two parts of ``total_seconds``.
-        span_seconds: wall time of its forward calls, with the Python between ops.
-        share: total time over the wall time of the run, 0 to 1.
+        between_seconds: time of its forward calls and of those of the modules in it outside of ops and regions; of a
+            region its own time; of "" what has no name.
+        span_seconds: wall time of its forward calls, with all that ran in them.
+        share: total time and that between ops over the wall time of the run, 0 to 1.
         of_roof, bound: as in `OpRow`.
     """
 
@@ -71,25 +82,54 @@ class LayerRow:
     total_seconds: float | None
     forward_seconds: float | None
     backward_seconds: float | None
+    between_seconds: float | None
     span_seconds: float | None
     share: float | None
     macs: int | None
     flops: int | None
     elementwise: int | None
-    bytes: int
+    bytes: int | None
     gflops_per_second: float | None
     allocated: int | None
     of_roof: float | None
     bound: str | None
 
 
+#: The phase of rows of time outside of ops, and the names of two of them.
+BETWEEN, MODULES, NOT_NAMED = "between ops", "Python of modules", "not named"
+#: What stands for the class in rows that are no modules.
+REGION = "region"
+
 Allocated = Sequence[int] | None
 
 
-def _total(values: Iterable[int | None]) -> int | None:
-    """Return the sum, or None if one is not known: a part of a sum is not shown as the sum."""
-    found = list(values)
-    return None if None in found else sum(value for value in found if value is not None)
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Some events of a profile added up: how many there are of each kind, and their own time."""
+
+    kinds: tuple[tuple[Event, int, int], ...]
+
+    @property
+    def self_ns(self) -> int:
+        return sum(own for _, _, own in self.kinds)
+
+    def own(self, accepts: Callable[[Event], bool]) -> int:
+        """Return the own time of those that ``accepts`` takes."""
+        return sum(own for kind, _, own in self.kinds if accepts(kind))
+
+    def count(self, of_one: Callable[[Event], int | None]) -> int | None:
+        """Return the sum, or None if one is not known: a part of a sum is not shown as the sum."""
+        each = [(of_one(kind), calls) for kind, calls, _ in self.kinds]
+        return None if any(value is None for value, _ in each) else sum((value or 0) * calls for value, calls in each)
+
+
+def _sums(profile: Profile, indices: Sequence[int]) -> _Sums:
+    columns, chosen = profile.columns, np.asarray(indices, np.int64)
+    kind, many = columns.kind[chosen], len(columns.kinds)
+    calls, own = np.bincount(kind, minlength=many), np.zeros(many, np.int64)
+    np.add.at(own, kind, columns.self_ns[chosen])
+    rows = zip(columns.kinds, calls.tolist(), own.tolist(), strict=True)
+    return _Sums(tuple(row for row in rows if row[1]))
 
 
 def _rate(flops: int | None, nanoseconds: int | None) -> float | None:
@@ -128,80 +168,179 @@ def _op_row(
     overhead: float | None,
     placed: Placed | None,
 ) -> OpRow:
-    events = [profile.events[i] for i in indices]
-    first = events[0]
-    self_ns = sum(event.self_ns for event in events)
-    total_ns = sum(event.total_ns for event in events)
-    flops = _total(event.flops for event in events)
+    found, columns = _sums(profile, indices), profile.columns
+    first = found.kinds[0][0]
+    self_ns, flops = found.self_ns, found.count(lambda kind: kind.flops)
+    total_ns = int((columns.end[indices] - columns.start[indices]).sum())
     return OpRow(
         first.op,
         first.phase,
         first.implementation,
-        len(events),
+        len(indices),
         total_ns * 1e-9 if timed else None,
         self_ns * 1e-9 if timed else None,
         self_ns / (profile.end - profile.start) if timed else None,
-        _total(event.macs for event in events),
+        found.count(lambda kind: kind.macs),
         flops,
-        _total(event.elementwise for event in events),
-        sum(event.traffic for event in events),
+        found.count(lambda kind: kind.elementwise),
+        found.count(lambda kind: kind.traffic),
         _rate(flops, self_ns) if timed else None,
         None if allocated is None else sum(allocated[i] for i in indices),
-        self_ns * 1e-9 / len(events) < SHORT * overhead if timed and overhead is not None else None,
+        self_ns * 1e-9 / len(indices) < SHORT * overhead if timed and overhead is not None else None,
         placed.of_roof.median if placed else None,
         placed.verdict.sentence_word if placed else None,
+    )
+
+
+def between_rows(profile: Profile) -> list[OpRow]:
+    """Return one row for each thing that takes time outside of ops; with `op_rows` they sum to the wall time."""
+    tree = call_tree(profile)
+    rows: dict[str, list[Frame]] = {}
+    for frame in tree.all():
+        if frame.kind in ("region", "collector"):
+            rows.setdefault(frame.name, []).append(frame)
+        elif frame.kind == "module" and frame.calls:
+            rows.setdefault(MODULES, []).append(frame)
+    rows[NOT_NAMED] = [tree]
+    outermost = _outermost(tree)
+    return [_between_row(profile, name, frames, outermost[name]) for name, frames in rows.items()]
+
+
+def _outermost(tree: Frame) -> Mapping[str, int]:
+    """Return nanoseconds of all that `between_rows` names, with what is in it: what lies in its own kind not twice."""
+    found = {NOT_NAMED: tree.total_ns}
+
+    def visit(frame: Frame, around: frozenset[str]) -> None:
+        if frame.kind in ("module", "region", "collector"):
+            name = MODULES if frame.kind == "module" else frame.name
+            if name not in around:
+                found[name] = found.get(name, 0) + frame.total_ns
+            around |= {name}
+        for inner in frame.inner.values():
+            visit(inner, around)
+
+    visit(tree, frozenset())
+    return found
+
+
+def _between_row(profile: Profile, name: str, frames: Sequence[Frame], total_ns: int) -> OpRow:
+    own = sum(frame.self_ns for frame in frames)
+    waits = frames[0].kind in ("region", "run") and (frames[0].kind == "region" or profile.waited is not None)
+    return OpRow(
+        op=name,
+        phase=BETWEEN,
+        implementation="",
+        calls=sum(frame.calls for frame in frames),
+        total_seconds=total_ns * 1e-9,
+        self_seconds=own * 1e-9,
+        share=own / (profile.end - profile.start),
+        macs=None,
+        flops=None,
+        elementwise=None,
+        bytes=None,
+        gflops_per_second=None,
+        allocated=None,
+        short=None,
+        of_roof=None,
+        bound=None,
+        waiting_seconds=max(sum(frame.waited for frame in frames), 0) * 1e-9 if waits else None,
     )
 
 
 def layer_rows(
     profile: Profile, allocated: Allocated, timed: bool, placed: Mapping[str, Placed] | None = None
 ) -> list[LayerRow]:
-    """Return one row for each module that ran or whose backward ran, each before those in it.
+    """Return one row for each module that ran or whose backward ran, each before those in it, and for each region.
 
-    Arguments are those of `op_rows`; ``placed`` is of `roofline.place_layers`.
+    Arguments are those of `op_rows`; ``placed`` is of `roofline.place_layers`. In a timed run the shares of the
+    outermost modules, of "" and of the regions sum to 1.
     """
-    classes, places = module_classes(profile), placed or {}
+    classes, places, groups = module_classes(profile), placed or {}, layer_groups(profile)
+    tree = call_tree(profile)
+    if timed:
+        classes.setdefault("", "")
+        groups.setdefault("", [])
+    between = dict.fromkeys(classes, 0)
+    regions: dict[str, list[Frame]] = {}
+    for frame in tree.all():
+        if frame.kind in ("region", "collector"):
+            regions.setdefault(frame.name, []).append(frame)
+        elif frame.kind == "module" and frame.self_ns:
+            for outer in frames_of(frame.path, set(classes)):
+                between[outer] += frame.self_ns
+        elif frame.kind == "run" and "" in between:
+            between[""] += frame.self_ns
+    spans: dict[str, list[int]] = {}
+    for span in profile.spans:
+        spans.setdefault(span.path, []).append(span.end - span.start)
     rows = []
-    for path, indices in layer_groups(profile).items():
+    for path, indices in groups.items():
         depth = sum(inside(path, other) for other in classes if other and other != path)
-        rows.append(_layer_row(profile, (path, classes[path], depth), indices, allocated, timed, places.get(path)))
+        described = (path, classes[path], depth)
+        lasted = (between[path], spans.get(path, []))
+        rows.append(_layer_row(profile, described, indices, lasted, allocated, timed, places.get(path)))
+    if timed:
+        rows += [_region_row(profile, name, frames) for name, frames in regions.items()]
     return rows
+
+
+def _region_row(profile: Profile, name: str, frames: Sequence[Frame]) -> LayerRow:
+    own = sum(frame.self_ns for frame in frames)
+    return LayerRow(
+        path=name,
+        module=REGION,
+        depth=0,
+        calls=sum(frame.calls for frame in frames),
+        self_seconds=0.0,
+        total_seconds=0.0,
+        forward_seconds=0.0,
+        backward_seconds=0.0,
+        between_seconds=own * 1e-9,
+        span_seconds=sum(frame.total_ns for frame in frames) * 1e-9,
+        share=own / (profile.end - profile.start),
+        macs=None,
+        flops=None,
+        elementwise=None,
+        bytes=None,
+        gflops_per_second=None,
+        allocated=None,
+        of_roof=None,
+        bound=None,
+    )
 
 
 def _layer_row(
     profile: Profile,
     module: tuple[str, str, int],
     here: list[int],
+    lasted: tuple[int, list[int]],
     allocated: Allocated,
     timed: bool,
     placed: Placed | None,
 ) -> LayerRow:
     path = module[0]
-    events = [profile.events[i] for i in here]
-    spans = [span for span in profile.spans if span.path == path]
-
-    def nanoseconds(chosen: Iterable[Event]) -> int:
-        return sum(event.self_ns for event in chosen)
+    found = _sums(profile, here)
+    between_ns, calls = lasted
 
     def seconds(value: int) -> float | None:
         return value * 1e-9 if timed else None
 
-    total = nanoseconds(events)
-    flops = _total(event.flops for event in events)
+    total = found.self_ns
     return LayerRow(
         *module,
-        len(spans),
-        seconds(nanoseconds(event for event in events if event.path == path)),
+        len(calls),
+        seconds(found.own(lambda kind: kind.path == path)),
         seconds(total),
-        seconds(nanoseconds(event for event in events if event.phase == "forward")),
-        seconds(nanoseconds(event for event in events if event.phase == "backward")),
-        seconds(sum(span.end - span.start for span in spans)),
-        total / (profile.end - profile.start) if timed else None,
-        _total(event.macs for event in events),
-        flops,
-        _total(event.elementwise for event in events),
-        sum(event.traffic for event in events),
-        _rate(flops, total) if timed else None,
+        seconds(found.own(lambda kind: kind.phase == "forward")),
+        seconds(found.own(lambda kind: kind.phase == "backward")),
+        seconds(between_ns),
+        seconds(sum(calls)),
+        (total + between_ns) / (profile.end - profile.start) if timed else None,
+        found.count(lambda kind: kind.macs),
+        found.count(lambda kind: kind.flops),
+        found.count(lambda kind: kind.elementwise),
+        found.count(lambda kind: kind.traffic),
+        _rate(found.count(lambda kind: kind.flops), total) if timed else None,
         None if allocated is None else sum(allocated[i] for i in here),
         placed.of_roof.median if placed else None,
         placed.verdict.sentence_word if placed else None,
@@ -285,6 +424,7 @@ OP_COLUMNS = (
     Column("share", "share (%)", percent),
     Column("self_seconds", "self (ms)", milliseconds),
     Column("total_seconds", "total (ms)", milliseconds),
+    Column("waiting_seconds", "waiting (ms)", milliseconds),
     Column("short", "", lambda short: "*" if short else "", numeric=False),
     *_shown_work,
 )
@@ -298,5 +438,6 @@ LAYER_COLUMNS = (
     Column("total_seconds", "total (ms)", milliseconds),
     Column("forward_seconds", "forward (ms)", milliseconds),
     Column("backward_seconds", "backward (ms)", milliseconds),
+    Column("between_seconds", "between ops (ms)", milliseconds),
     *_shown_work,
 )

@@ -154,14 +154,19 @@ def profile_model(
         summary = profiler.profile_backward_pass(model, inputs, loss_fn)
     else:
         summary = profiler.profile_forward_pass(model, inputs)
-    run = callable_of(model)
     with undisturbed(model), Profiler(memory=True) as memory:
-        if backward:
-            loss_of(run(inputs), loss_fn).backward()
-        else:
-            with no_grad():
-                run(inputs)
+        run_once(model, inputs, backward, loss_fn)
     return ModelProfile(name, inputs.shape, backward, summary, profiler.join(memory))
+
+
+def run_once(model: Any, inputs: Tensor, backward: bool, loss_fn: LossFunction | None) -> None:
+    """Run a forward without gradients, or with ``backward`` a forward and backward."""
+    run = callable_of(model)
+    if backward:
+        loss_of(run(inputs), loss_fn).backward()
+    else:
+        with no_grad():
+            run(inputs)
 
 
 def rows_of(array: np.ndarray[Any, Any], batch: int) -> np.ndarray[Any, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -60,7 +59,7 @@ class Profiler:
         if self._traces_memory:
             self._recording = self._body.enter_context(recording_memory())
         else:
-            self._recording = self._body.enter_context(recording())
+            self._recording = self._body.enter_context(recording(timed=False))
         return self
 
     def __exit__(
@@ -141,9 +140,20 @@ class Profiler:
         )
         return sorted_rows(rows, sort_by, OpRow)
 
+    def attribution(self, sort_by: str = "self_seconds", roof: bool = False) -> list[OpRow]:
+        """Return `key_averages` and a row for each thing that takes time outside of ops, so that shares sum to 1.
+
+        Such things are regions (``with region("augment"):``, and those of training: data loading, backward's own
+        bookkeeping, the optimizer's step, ...), the Python of modules, the garbage collector, and what has no name. In
+        a memory run there are none.
+        """
+        rows = self.key_averages(sort_by, roof)
+        return sorted_rows([*rows, *breakdown.between_rows(self.run)], sort_by, OpRow) if self._timed else rows
+
     def by_layer(self, sort_by: str | None = None, roof: bool = False) -> list[LayerRow]:
         """Return one row for each module: as a tree, each before those in it, or sorted by a field of `LayerRow`.
 
+        Rows of class ``region`` are the regions of the run, with the time that none of the other rows has.
         ``roof`` and errors are those of `key_averages`.
         """
         known = self._known_ceilings(roof)
@@ -177,14 +187,14 @@ class Profiler:
         return None if self._memory is None else [step.allocated for step in self._memory.steps]
 
     def print_top_operations(self, n: int = 10, sort_by: str = "self_seconds", roof: bool = False) -> None:
-        """Print the first ``n`` rows of `key_averages`, with what the profiler itself cost.
+        """Print the first ``n`` rows of `attribution`, with what the profiler itself cost.
 
         Raises:
             ValueError: if ``n`` is below 1, and as `key_averages`.
         """
         if n < 1:
             raise ValueError(f"n must be at least 1, not {n}")
-        rows = self.key_averages(sort_by, roof)
+        rows = self.attribution(sort_by, roof)
         print_table(rows[:n], _filled(OP_COLUMNS, self, rows), self.notes())
 
     def print_by_layer(self, sort_by: str | None = None, roof: bool = False) -> None:
@@ -193,13 +203,14 @@ class Profiler:
         print_table(rows, _filled(LAYER_COLUMNS, self, rows), self.notes())
 
     def notes(self) -> list[str]:
-        """Return what a reader of the tables has to know: time between ops, what recording cost, what is uncounted."""
+        """Return what a reader of the tables has to know: time outside of ops, recording's cost, what is uncounted."""
         run, said = self.run, []
         if self._timed:
             between, recorder = 1 - run.op_seconds / run.wall_seconds, self.recorder
             said.append(
                 f"{run.wall_seconds * 1e3:.3f} ms in all, {len(run.events)} ops, {between:.1%} of it between ops"
             )
+            said += _unnamed(run)
             if recorder is None:
                 said.append("what recording cost is not known here: `python -m tinytorch machine` measures it once")
             else:
@@ -222,7 +233,7 @@ class Profiler:
         Raises:
             RuntimeError: if no timed run is recorded.
         """
-        return write_whole(path, json.dumps(trace.chrome_trace(self._timed_run(), self._memory)))
+        return write_whole(path, trace.trace_text(self._timed_run(), self._memory))
 
     def collapsed_stacks(self) -> str:
         """Return ``module;submodule;op nanoseconds`` lines for flame graphs; see `trace.collapsed_stacks`."""
@@ -359,15 +370,33 @@ def count_flops(model: Any, input_shape: Shape) -> int | None:
     return passes.count_flops(model, input_shape)
 
 
+#: Share of a run without a name, or of waiting, from which on tables say so.
+MUCH = 0.05
+
+
+def _unnamed(run: Profile) -> list[str]:
+    """Return what to say of time that has no name or in which the thread did not run, where it is much."""
+    (rest,) = [row for row in breakdown.between_rows(run) if row.op == breakdown.NOT_NAMED]
+    said = []
+    if rest.share is not None and rest.share >= MUCH:
+        said.append(f'{rest.share:.1%} of the time has no name: put `with region("..."):` around what may take it')
+    if run.waited is not None and run.waited * 1e-9 >= MUCH * run.wall_seconds:
+        waited = run.waited * 1e-9 / run.wall_seconds
+        said.append(f"in {waited:.1%} of the time this thread waited, or other programs had its core")
+    return said
+
+
 def _filled(columns: Sequence[Column], profiler: Profiler, rows: Sequence[OpRow] | Sequence[LayerRow]) -> list[Column]:
     """Return the columns that hold something: of time in a timed run, memory where joined, the roof where known."""
     timed, traced = profiler._timed, profiler._memory is not None
     bounded = any(row.bound for row in rows)
+    waited = timed and (profiler.run.waited or 0) * 1e-9 >= MUCH * profiler.run.wall_seconds
     time_only = {"share", "short", "gflops_per_second"}
     return [
         column
         for column in columns
         if (timed or not (column.key in time_only or column.key.endswith("_seconds")))
+        and (waited or column.key != "waiting_seconds")
         and (traced or column.key != "allocated")
         and (bounded or column.key not in ("of_roof", "bound"))
     ]

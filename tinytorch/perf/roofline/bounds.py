@@ -25,7 +25,7 @@ from itertools import pairwise
 from typing import Literal
 
 from tinytorch.core.op import UncountedError
-from tinytorch.perf.events.stream import Event
+from tinytorch.perf.events.stream import Event, counted
 from tinytorch.perf.machine import Ceilings, Level
 from tinytorch.perf.machine.memory_ladder import STREAMS
 from tinytorch.perf.machine.reach import Reach, added, at_rate
@@ -164,17 +164,25 @@ def demand_of(events: Sequence[Event]) -> Demand:
     """
     if not events:
         raise ValueError("events must hold at least one op, but no op ran")
-    uncounted = sorted({event.op for event in events if event.work is None})
+    alike = counted(events)
+    uncounted = sorted({event.op for event, _ in alike if event.work is None})
     if uncounted:
         raise UncountedError(f"ops without a work formula cannot be held against a roof: {', '.join(uncounted)}")
+    return _demand(alike)
+
+
+def _demand(alike: Sequence[tuple[Event, int]]) -> Demand:
+    sets: Counter[int] = Counter()
+    for event, calls in alike:
+        sets[event.traffic] += calls
     return Demand(
-        sum(event.flops or 0 for event in events),
-        sum(event.elementwise or 0 for event in events),
-        sum(event.traffic for event in events),
-        len(events),
-        max(event.traffic for event in events),
-        tuple(sorted(Counter(event.traffic for event in events).items())),
-        sum(2 * event.work.integer_macs for event in events if event.work is not None),
+        sum((event.flops or 0) * calls for event, calls in alike),
+        sum((event.elementwise or 0) * calls for event, calls in alike),
+        sum(event.traffic * calls for event, calls in alike),
+        sum(calls for _, calls in alike),
+        max(event.traffic for event, _ in alike),
+        tuple(sorted(sets.items())),
+        sum(2 * event.work.integer_macs * calls for event, calls in alike if event.work is not None),
     )
 
 
@@ -262,7 +270,8 @@ def roof_seconds(events: Sequence[Event], ceilings: Ceilings) -> Statistic:
         UncountedError: if an op declares no work formula.
         ValueError: if there are none.
     """
-    demands = [demand_of([event]) for event in events]
+    demand_of(events)  # raises where one is uncounted or there are none
+    demands = [_demand([one]) for one in counted(events)]
     roofs = (_compute(demand, ceilings).longer(_memory(demand, ceilings)) for demand in demands)
     return added(roofs).statistic("time at the roof")
 

@@ -217,7 +217,7 @@ def _same_runs(runs: Profile | Sequence[Profile], ceilings: Ceilings) -> Sequenc
         raise ValueError("runs must hold at least one recorded run")
     for run in recorded:
         checked_threads(run.blas_threads, ceilings, "a recorded run")
-        if not same_ops(run.events, recorded[0].events):
+        if run is not recorded[0] and not same_ops(run.events, recorded[0].events):
             raise ValueError("runs must be recordings of the same ops on the same shapes, but one differs")
     return recorded
 
@@ -231,10 +231,11 @@ def _placed_groups(
 ) -> dict[Key, Placed]:
     found: dict[Key, Placed] = {}
     for key, indices in groups.items():
-        events = [runs[0].events[i] for i in indices]
+        columns = runs[0].columns
+        events = [columns.kinds[kind] for kind in columns.kind[indices].tolist()]
         if any(event.work is None for event in events) or not any(event.traffic for event in events):
             continue
-        times = tuple(sum(run.events[i].self_ns for i in indices) * 1e-9 for run in runs)
+        times = tuple(int(run.columns.self_ns[indices].sum()) * 1e-9 for run in runs)
         if not min(times) > 0:
             continue
         how = {"recordings": len(runs), "blas_threads": runs[0].blas_threads}

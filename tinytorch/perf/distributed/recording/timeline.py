@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -210,4 +210,6 @@ def recorded(communicator: Communicator) -> Iterator[RankRecording]:
             yield result
         end, cpu_end = time.perf_counter_ns(), time.process_time_ns()
         place = communicator.places[communicator.rank]
-        result.track = Track(place, recorder.profile(start, end), comm_info.comm_info, cpu_end - cpu)
+        profile = recorder.profile(start, end)
+        whole = replace(profile, events=tuple(profile.events))  # which travels to rank 0 and into files
+        result.track = Track(place, whole, comm_info.comm_info, cpu_end - cpu)

@@ -70,11 +70,14 @@ def on_rank_0(track: Track, clocks: Clocks) -> Track:
     span_starts, span_ends = moved([s.start for s in profile.spans]), moved([s.end for s in profile.spans])
     events = zip(profile.events, starts, ends, strict=True)
     spans = zip(profile.spans, span_starts, span_ends, strict=True)
+    region_starts, region_ends = moved([r.start for r in profile.regions]), moved([r.end for r in profile.regions])
+    regions = zip(profile.regions, region_starts, region_ends, strict=True)
     start, end = moved([profile.start, profile.end])
     made = replace(
         profile,
         events=tuple(replace(event, start=first, end=last) for event, first, last in events),
         spans=tuple(replace(span, start=first, end=last) for span, first, last in spans),
+        regions=tuple(replace(region, start=first, end=last) for region, first, last in regions),
         start=start,
         end=end,
     )

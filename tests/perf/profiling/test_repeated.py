@@ -1,0 +1,136 @@
+"""Two profiles of repeated runs: made ones whose differences are known, and files that are none."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.perf.profiling.test_attribution import event, made_run
+from tinytorch.cli import main
+from tinytorch.perf.events.stream import Profile
+from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER
+from tinytorch.perf.measuring.judge import CANNOT_TELL
+from tinytorch.perf.profiling.repeated import compare_profiles, load_repeated, repeated, save_repeated, tree_of
+
+#: Of each run's times, per mille: in no order, so that nothing drifts.
+NOISE = (0, 3, -2, 4, -4, 1, -1, 2, -3, 0, 2, -2)
+
+
+def run(linear: int, relu: int, noise: int) -> Profile:
+    """Return a run of two ops that take so many ms, and of 100 ms without a name, all with some noise in it."""
+    scale = 1000 * (1000 + noise)
+    first, second = linear * scale, (linear + relu) * scale
+    events = (event("linear", 0, first), event("relu", first, second))
+    return Profile(events, (), 0, second + 100 * scale, 1, 1, 1)
+
+
+def runs(linear: int, relu: int, noisy: int = 1) -> list[Profile]:
+    return [run(linear, relu, noisy * noise) for noise in NOISE]
+
+
+def verdicts(base: list[Profile], new: list[Profile], delta: float = 0.02) -> dict[str, str]:
+    found = compare_profiles(repeated("p", base), repeated("p", new), delta)
+    return {one.name: one.verdict for one in (found.whole, *found.ops)}
+
+
+def test_what_is_twice_as_fast_and_what_half_is_told() -> None:
+    found = verdicts(runs(200, 100), runs(100, 200))
+    assert found["linear (forward)"] == FASTER
+    assert found["relu (forward)"] == SLOWER
+    assert found["the whole run"] in (EQUIVALENT, CANNOT_TELL)
+
+
+def test_noise_as_large_as_the_difference_cannot_be_told_and_equal_ones_are_no_regression() -> None:
+    assert set(verdicts(runs(200, 100, 60), runs(205, 102, 60)).values()) == {CANNOT_TELL}
+    assert set(verdicts(runs(200, 100), runs(200, 100), delta=0.5).values()) == {EQUIVALENT}
+    assert not compare_profiles(repeated("p", runs(200, 100)), repeated("p", runs(200, 100))).slower
+
+
+def test_fewer_than_six_runs_have_no_verdict() -> None:
+    assert set(verdicts(runs(200, 100)[:5], runs(100, 100)[:5]).values()) == {CANNOT_TELL}
+
+
+def test_the_speedup_is_base_over_new_and_the_largest_difference_comes_first() -> None:
+    found = compare_profiles(repeated("p", runs(400, 100)), repeated("p", runs(100, 120)))
+    assert [one.name for one in found.ops[:2]] == ["linear (forward)", "relu (forward)"]
+    assert found.ops[0].speedup.median == pytest.approx(4, rel=0.01)
+    assert found.ops[0].saved == pytest.approx(0.3, rel=0.01)
+
+
+def test_what_only_one_profile_has_is_named_and_other_programs_are_a_warning() -> None:
+    base = runs(200, 100)
+    new = [dataclasses.replace(one, events=one.events[:1]) for one in base]
+    found = compare_profiles(repeated("old", base), repeated("new", new))
+    assert found.only_base == ("relu (forward)",)
+    assert "the profiles are of old and of new" in found.warnings
+
+
+def test_what_does_not_run_every_time_is_not_compared() -> None:
+    some = runs(200, 100)
+    some[3] = dataclasses.replace(some[3], events=some[3].events[:1])
+    made = repeated("p", some)
+    assert [one.name for one in made.ops] == ["linear (forward)", "not named (between ops)"]
+    assert "relu (forward)" in made.irregular
+
+
+def test_ops_and_stacks_sum_to_the_run() -> None:
+    made = repeated("p", [made_run()] * 6)
+    for parts in (made.ops, made.stacks):
+        assert sum(one.seconds.median for one in parts) == pytest.approx(made.whole.median)
+    assert tree_of(made.stacks).total_ns == made_run().end
+    assert {one.name for one in made.stacks} >= {
+        "not named",
+        "step;Net;a;linear",
+        "step;backward;Net;a;linear backward",
+    }
+
+
+def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
+    made = repeated("p", runs(200, 100))
+    assert load_repeated(save_repeated(made, tmp_path / "a.json")) == made
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("{", "holds no profile"), ("[]", "holds no profile"), ('{"schema": "other"}', "--save FILE")]
+)
+def test_another_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(ValueError, match=said):
+        load_repeated(tmp_path / "a.json")
+
+
+def saved(tmp_path: Path, name: str, made: list[Profile]) -> str:
+    return str(save_repeated(repeated("p", made), tmp_path / name))
+
+
+def test_the_command_has_exit_code_1_for_a_proven_slowdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fast, slow = saved(tmp_path, "a.json", runs(100, 100)), saved(tmp_path, "b.json", runs(200, 100))
+    page = tmp_path / "diff.html"
+    assert main(["diff", fast, slow, "--html", str(page)]) == 1
+    said = capsys.readouterr().out
+    assert "slower: linear (forward)" in said
+    html = page.read_text(encoding="utf-8")
+    assert 'class="box slower"' in html
+    assert "https://" not in html
+    assert main(["diff", slow, fast]) == 0
+    assert "nothing is proven slower" in capsys.readouterr().out
+    assert main(["diff", fast, fast]) == 0
+    capsys.readouterr()
+
+
+def test_what_cannot_be_compared_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = saved(tmp_path, "a.json", runs(100, 100))
+    assert main(["diff", made, str(tmp_path / "none.json")]) == 2
+    assert main(["diff", made, made, "--delta", "-1"]) == 2
+    assert "--delta must be at least 0" in capsys.readouterr().err
+
+
+def test_a_model_is_saved_and_read(made_machine: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "mlp.json"
+    assert main(["profile", "mlp", "--backward", "--save", str(target), "--repeats", "6"]) == 0
+    made = load_repeated(target)
+    assert made.whole.n == 6
+    assert {"linear (forward)", "linear (backward)", "backward (between ops)"} <= {one.name for one in made.ops}
+    assert json.loads(target.read_text())["schema"] == made.schema
+    capsys.readouterr()

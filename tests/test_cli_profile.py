@@ -1,0 +1,121 @@
+"""`tinytorch profile` of a script: its own arguments, its exit code, and a page that needs no other file."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tinytorch.cli import main
+from tinytorch.cli.profile import own_part
+
+pytestmark = pytest.mark.usefixtures("made_machine")
+
+SCRIPT = """
+import sys
+import numpy as np
+from tinytorch import models
+from tinytorch.core.dataloader import DataLoader
+from tinytorch.core.optimizers import AdamW
+from tinytorch.core.training import fit
+
+entry = models.entry("mlp")
+model = entry.make(0)
+batches = DataLoader(entry.example_input(128), entry.example_target(128), batch_size=64)
+fit(model, batches, models.loss_function(), AdamW(model.parameters()), 2)
+print("trained", *sys.argv[1:])
+sys.exit(int("--fail" in sys.argv))
+"""
+
+
+class Page(HTMLParser):
+    """Collects headings, and every address that the page names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.headings: list[str] = []
+        self.addresses: list[str] = []
+        self.scripts = 0
+        self._in_heading = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._in_heading = tag in ("h1", "h2")
+        self.scripts += tag == "script"
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href", "action")]
+
+    def handle_data(self, data: str) -> None:
+        if self._in_heading:
+            self.headings.append(data)
+            self._in_heading = False
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    return str(tmp_path / "train.py")
+
+
+def test_options_before_the_script_are_ours_and_those_behind_it_its_own() -> None:
+    ours = ["profile", "--html", "r.html", "train.py"]
+    assert own_part([*ours, "--limit", "3", "x.py"]) == (ours, ["--limit", "3", "x.py"])
+    assert own_part(["profile", "--memory", "train.py"]) == (["profile", "--memory", "train.py"], [])
+    assert own_part(["profile", "--trace", "odd.py", "mlp"]) == (["profile", "--trace", "odd.py", "mlp"], [])
+    assert own_part(["profile", "mlp", "--batch", "3"]) == (["profile", "mlp", "--batch", "3"], [])
+    assert own_part([]) == ([], [])
+
+
+def test_a_script_becomes_a_page_that_needs_nothing_else(
+    script: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    html, stacks, target = tmp_path / "report.html", tmp_path / "run.folded", tmp_path / "run.json"
+    asked = ["profile", "--memory", "--html", str(html), "--stacks", str(stacks), "--json", str(target)]
+    assert main([*asked, script, "--rate", "3"]) == 0
+    said = capsys.readouterr().out
+    assert "trained --rate 3" in said
+    assert "optimizer step" in said
+    page = Page()
+    page.feed(html.read_text(encoding="utf-8"))
+    assert page.headings == [
+        f"Profile of {script} --rate 3",
+        "Operations",
+        "Modules and regions",
+        "Flame graph",
+        "Timeline",
+        "Memory over time",
+        "Roofline",
+        "What each verdict calls for",
+        "The machine",
+    ]
+    assert all(address.startswith("#") for address in page.addresses)
+    assert page.scripts == 1
+    assert not re.search(r"url\((?!#)|@import|https?://(?!www\.w3\.org)", html.read_text(encoding="utf-8"))
+    document = json.loads(target.read_text())
+    assert sum(row["share"] for row in document["ops"]) == pytest.approx(1)
+    nanoseconds = sum(int(line.rsplit(" ", 1)[1]) for line in stacks.read_text().splitlines())
+    assert nanoseconds * 1e-9 == pytest.approx(document["wall_seconds"])
+
+
+def test_a_scripts_exit_code_is_the_commands(script: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile", script, "--fail"]) == 1
+    assert "optimizer step" in capsys.readouterr().out
+
+
+def test_a_model_has_a_page_too(tmp_path: Path) -> None:
+    html = tmp_path / "report.html"
+    assert main(["profile", "gpt", "--backward", "--html", str(html)]) == 0
+    assert "self_attention backward" in html.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["no_such.py"], "no_such.py is no file"),
+        (["--backward", "train.py"], "--backward is for a model, and train.py is a script"),
+        (["--batch", "3", "train.py"], "--batch is for a model, and train.py is a script"),
+        (["mlp", "--memory"], "--memory is for a script"),
+    ],
+)
+def test_what_cannot_be_done_is_said(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile", *arguments]) == 2
+    assert said in capsys.readouterr().err

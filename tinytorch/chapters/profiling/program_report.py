@@ -1,0 +1,264 @@
+"""The report of one program or model as one page of HTML: where its time goes, drawn and judged, and what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from tinytorch.chapters.machine import identity_rows
+from tinytorch.chapters.roofline.figure import roofline_figure
+from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
+from tinytorch.perf.events.call_tree import call_tree
+from tinytorch.perf.events.stream import Profile
+from tinytorch.perf.machine import Ceilings, identity
+from tinytorch.perf.profiling import Profiler
+from tinytorch.perf.profiling.breakdown import BETWEEN
+from tinytorch.perf.roofline.placement import Placed, place_ops
+from tinytorch.report import format_measurement, tables
+from tinytorch.report.figures import INK, page_svg, settle, subplots
+from tinytorch.report.flame_graph import SCRIPT, STYLE, boxes_html, flame_boxes, timeline_boxes
+from tinytorch.report.tables import Column
+
+Row = dict[str, Any]
+
+#: Rows of the table of operations, and points of the roofline: those that take the most time.
+_OPS, _POINTS = 25, 8
+#: What helps where something limits.
+REMEDIES: dict[str, str] = {
+    "compute-bound": "arithmetic limits it: better instructions (vectors, 8-bit products), less arithmetic (a smaller "
+    "model), more cores",
+    "memory-bound": "bytes limit it: larger batches, smaller numbers, blocks that stay in a cache",
+    "overhead-bound": "calls limit it: fewer and larger operations, batches, compiled code",
+    "below every roof": "what is not counted limits it, such as several passes over the data: one pass in place of "
+    "several (fusion), cheaper instructions, compiled code",
+    "unclear": "two limits weigh about the same, or one recorded run cannot tell: record it again on a quieter machine",
+}
+
+_PAGE_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 0 auto; padding: 1rem; }
+.measured-table { overflow-x: auto; } table { border-collapse: collapse; }
+caption { text-align: left; padding-bottom: .5rem; }
+th, td { padding: .2rem .6rem; border-bottom: 1px solid #8888; text-align: left; white-space: nowrap; }
+.numeric { text-align: right; font-variant-numeric: tabular-nums; } .spread, .unit { opacity: .75; }
+figure { margin: 1rem 0; max-width: 44rem; } figure > svg { width: 100%; height: auto; }
+"""
+
+
+def html_report(name: str, profiler: Profiler, ceilings: Ceilings | None, lines: Sequence[str] = ()) -> str:
+    """Return the page: it needs no other file and asks no other host for anything.
+
+    Args:
+        name: what ran.
+        profiler: that recorded it; memory that was joined is shown.
+        ceilings: of this machine for the threads that ran, for roofline and verdicts; None if they are not known.
+        lines: what else is to be said at the top, a sentence each.
+    """
+    run = profiler.run
+    placed = _placed(run, ceilings)
+    parts = [
+        _paragraphs([*lines, *profiler.notes()]),
+        _section("Operations", _operations(profiler)),
+        _section("Modules and regions", _layers(profiler)),
+        _section("Flame graph", _flames(run)),
+        _section("Timeline", _timeline(run)),
+        _section("Memory over time", _memory(run, _joined_memory(profiler))),
+        _section("Roofline", _roofline(placed, ceilings)),
+        _section("What each verdict calls for", _remedies(placed)),
+        _section("The machine", _machine(ceilings)),
+    ]
+    return page_of(f"Profile of {name}", "\n".join(parts))
+
+
+def page_of(title: str, body: str) -> str:
+    """Return a whole page of HTML around ``body``, with the styles and the script of its boxes in it."""
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+        "script-src 'unsafe-inline'\">\n"
+        f"<title>{escape(title)}</title>\n<style>{_PAGE_STYLE}{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{escape(title)}</h1>\n{body}\n</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
+    )
+
+
+def _section(title: str, body: str) -> str:
+    return f"<section>\n<h2>{escape(title)}</h2>\n{body}\n</section>"
+
+
+def _paragraphs(sentences: Sequence[str]) -> str:
+    return "\n".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+
+
+def _operations(profiler: Profiler) -> str:
+    rows = profiler.attribution()
+    made = [
+        {
+            "op": row.op,
+            "phase": row.phase,
+            "calls": row.calls,
+            "share": row.share,
+            "own": row.self_seconds,
+            "rate": row.gflops_per_second and row.gflops_per_second * 1e9,
+            "waiting": row.waiting_seconds,
+            "bound": row.bound,
+        }
+        for row in rows[:_OPS]
+    ]
+    columns = [
+        Column("op", "operation"),
+        Column("phase", "phase"),
+        Column("share", "share of the run", "%"),
+        Column("own", "own time", "s"),
+        Column("calls", "calls", "1"),
+        Column("rate", "rate", "FLOP/s"),
+        Column("waiting", "waiting", "s"),
+        Column("bound", "verdict"),
+    ]
+    left = sum(row.share or 0 for row in rows[_OPS:])
+    caption = (
+        f'One recorded run. Rows with the phase "{BETWEEN}" are regions, the Python of modules, the garbage collector, '
+        f"and what has no name; all rows, of which the longest are shown, sum to the run ({left:.1%} is below them)."
+    )
+    return tables.to_html(made, columns, caption=caption, key="operations")
+
+
+def _layers(profiler: Profiler) -> str:
+    made: list[Row] = [
+        {
+            "path": "\u2003" * row.depth + (row.path or "outside of modules"),
+            "module": row.module,
+            "calls": row.calls,
+            "share": row.share,
+            "ops": row.total_seconds,
+            "between": row.between_seconds,
+            "bound": row.bound,
+        }
+        for row in profiler.by_layer()
+    ]
+    columns = [
+        Column("path", "module or region"),
+        Column("module", "class"),
+        Column("share", "share of the run", "%"),
+        Column("ops", "time in operations", "s"),
+        Column("between", "time between them", "s"),
+        Column("calls", "calls", "1"),
+        Column("bound", "verdict"),
+    ]
+    caption = "Modules with those in them, and regions: the rows that are not indented sum to the run."
+    return tables.to_html(made, columns, caption=caption, key="layers")
+
+
+def _flames(run: Profile) -> str:
+    how = (
+        "Width is time; what runs in a frame stands below it. A click or Enter zooms, Escape leaves, arrows walk, "
+        "and / searches."
+    )
+    return f"<p>{how}</p>\n{boxes_html(flame_boxes(call_tree(run)), key='flames', label='Flame graph of the run')}"
+
+
+def _timeline(run: Profile) -> str:
+    boxes = timeline_boxes(run)
+    if not boxes:
+        return _paragraphs(["Nothing ran that took a visible part of the time."])
+    how = "From left to right as it ran; what is too short to be seen is left out."
+    return f"<p>{how}</p>\n{boxes_html(boxes, key='timeline', label='Timeline of the run')}"
+
+
+def _joined_memory(profiler: Profiler) -> MemoryProfile | None:
+    try:
+        return profiler.memory
+    except RuntimeError:
+        return None
+
+
+def _memory(run: Profile, memory: MemoryProfile | None) -> str:
+    if memory is None or not memory.steps:
+        return _paragraphs(["Memory was not recorded: `--memory` runs the script a second time for it."])
+    figure, ax = subplots(height=3.0)
+    _draw_memory(ax, run, memory)
+    settle(figure)
+    most = max(memory.highest, key=lambda kind: memory.highest[kind])
+    alt = f"Live bytes of arrays after each operation, by what they are for; the most are of {most}."
+    svg = page_svg(figure, key="memory", alt=alt, ink=INK)
+    peak = f"{memory.peak / 2**20:,.2f} MiB at the peak, traced in a run of its own, on the clock of the timed one."
+    return f"<figure>{svg}<figcaption>{escape(peak)}</figcaption></figure>"
+
+
+def _draw_memory(ax: Any, run: Profile, memory: MemoryProfile) -> None:
+    ends = [(event.end - run.start) * 1e-6 for event in run.events]
+    held = {kind: [step.live[at] / 2**20 for step in memory.steps] for at, kind in enumerate(CATEGORIES)}
+    shown = {kind: values for kind, values in held.items() if any(values)}
+    shades = ("#076375", "#8f9386", "#4a71c7", "#ba6700", "#b381a7", "#6e541c", "#7d8ae8")
+    ax.stackplot(ends, *shown.values(), labels=list(shown), colors=shades[: len(shown)], step="post")
+    ax.set_xlabel("time (ms)")
+    ax.set_ylabel("live arrays (MiB)")
+    ax.legend(loc="upper left", frameon=False)
+
+
+def _placed(run: Profile, ceilings: Ceilings | None) -> list[Placed]:
+    """Return the ops that have a place under the roof, the longest first."""
+    if ceilings is None or not len(run.events):
+        return []
+    return sorted(place_ops(run, ceilings).values(), key=lambda one: -one.seconds.median)
+
+
+def _roofline(placed: Sequence[Placed], ceilings: Ceilings | None) -> str:
+    points = [one for one in placed if one.demand.operations][:_POINTS]
+    if ceilings is None or not points:
+        return _paragraphs(["No operation with counted arithmetic ran, or what this machine can do is not known."])
+    figure: Figure = roofline_figure(points, ceilings)
+    settle(figure)
+    alt = "Roofline with a numbered point for each of the longest operations; the table below holds them."
+    svg = page_svg(figure, key="roofline", alt=alt, ink=INK)
+    rows = [
+        {
+            "name": one.name,
+            "seconds": one.seconds,
+            "of_roof": one.of_roof,
+            "intensity": one.intensity,
+            "bound": one.verdict.sentence_word,
+            "because": one.verdict.because,
+        }
+        for one in points
+    ]
+    columns = [
+        Column("name", "operation"),
+        Column("seconds", "time of all calls"),
+        Column("of_roof", "of its roof"),
+        Column("intensity", "intensity (FLOP/B)", "1"),
+        Column("bound", "verdict"),
+        Column("because", "because"),
+    ]
+    caption = "One recorded run: its verdicts are said of that run."
+    table = tables.to_html(rows, columns, caption=caption, key="roofline")
+    return f"<figure>{svg}<figcaption>Roofs of this machine, and what ran.</figcaption></figure>\n{table}"
+
+
+def _remedies(placed: Sequence[Placed]) -> str:
+    names: dict[str, list[str]] = {}
+    for one in placed:
+        names.setdefault(one.verdict.sentence_word, []).append(one.name)
+    if not names:
+        return _paragraphs(["There is no verdict without operations under a roof."])
+    items = (
+        f"<dt>{escape(word)}: {escape(', '.join(found))}</dt><dd>{escape(REMEDIES[word])}.</dd>"
+        for word, found in names.items()
+    )
+    return f"<dl>{''.join(items)}</dl>"
+
+
+def _machine(ceilings: Ceilings | None) -> str:
+    rows: list[Mapping[str, str]] = [{"what": what, "value": value} for what, value in identity_rows(identity())]
+    if ceilings is not None:
+        peak = format_measurement(ceilings.fp32_peak)
+        threads = f"{ceilings.threads} thread" + "s" * (ceilings.threads > 1)
+        rows.append({"what": f"FP32 peak, {threads}", "value": f"{peak.cell_text} {peak.beside}".rstrip()})
+        for level in ceilings.levels:
+            read = format_measurement(level.read)
+            rows.append({"what": f"{level.name}, read", "value": f"{read.cell_text} {read.beside}".rstrip()})
+    columns = [Column("what", "what"), Column("value", "value")]
+    return tables.to_html(rows, columns, caption="Where this was recorded.", key="machine")

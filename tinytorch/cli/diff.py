@@ -1,0 +1,120 @@
+"""``tinytorch diff``: what got faster and slower between two profiles of repeated runs, with an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from html import escape
+
+from tinytorch.chapters.profiling.program_report import page_of
+from tinytorch.cli.compare import REGRESSION
+from tinytorch.cli.usage import Commands, UsageError, check_folder
+from tinytorch.perf.events.call_tree import Frame
+from tinytorch.perf.events.trace import NOT_NAMED, stack_text
+from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.judge import CANNOT_TELL
+from tinytorch.perf.profiling.repeated import (
+    DELTA,
+    Change,
+    ProfileChange,
+    RepeatedProfile,
+    compare_profiles,
+    load_repeated,
+    tree_of,
+)
+from tinytorch.report import tables
+from tinytorch.report.flame_graph import boxes_html, flame_boxes
+from tinytorch.report.tables import Column
+
+_COLUMNS = (
+    Column("name", "what"),
+    Column("base", "base"),
+    Column("new", "new"),
+    Column("speedup", "speedup"),
+    Column("verdict", "the new one is"),
+)
+_LOOKS = {CANNOT_TELL: "cannot tell", "equivalent": "the same"}
+
+
+def add(commands: Commands) -> None:
+    """Add the command's options to the command line."""
+    diff = commands.add_parser("diff", help="say what got faster and slower between two profiles of repeated runs")
+    diff.add_argument("base", metavar="BASE", help="what `tinytorch profile --save` wrote of the older version")
+    diff.add_argument("new", metavar="NEW", help="the same of the newer version")
+    diff.add_argument("--html", metavar="FILE", help="write tables and a flame graph as one page")
+    diff.add_argument("--limit", type=int, default=10, metavar="N", help="ops and modules to show (default 10 each)")
+    diff.add_argument(
+        "--delta",
+        type=float,
+        default=100 * DELTA,
+        metavar="PERCENT",
+        help=f"difference of times that does not matter (default {100 * DELTA:g})",
+    )
+    diff.set_defaults(run=_run)
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    if not chosen.delta >= 0:
+        raise UsageError(f"--delta must be at least 0, such as 2 for two per cent, not {chosen.delta:g}")
+    if chosen.limit < 1:
+        raise UsageError(f"--limit must be at least 1, not {chosen.limit}")
+    check_folder("html", chosen.html)
+    base, new = load_repeated(chosen.base), load_repeated(chosen.new)
+    found = compare_profiles(base, new, chosen.delta / 100)
+    for warning in found.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    caption = _caption(chosen.delta)
+    for title, changes in (("operation", (found.whole, *found.ops)), ("module or region", found.layers)):
+        if changes:
+            print(tables.to_text(_rows(changes[: chosen.limit + 1]), _COLUMNS, caption=f"By {title}. {caption}"))
+            print()
+    for name, missing in (("new", found.only_base), ("base", found.only_new)):
+        if missing:
+            print(f"not in the {name} profile, and not compared: {', '.join(missing)}")
+    for change in found.slower:
+        ends = change.speedup.interval
+        print(f"slower: {change.name}, {ends.low:.3f} to {ends.high:.3f} of its speed")
+    if not found.slower:
+        print("nothing is proven slower")
+    if chosen.html:
+        write_whole(chosen.html, html_diff(base, new, found, chosen.delta))
+    return REGRESSION if found.slower else 0
+
+
+def _caption(delta: float) -> str:
+    matter = f"differences within {delta:g} % do not matter"
+    return f"A speedup above 1 is faster; {matter}. Verdicts hold together with 95 %."
+
+
+def _rows(changes: tuple[Change, ...]) -> list[dict[str, object]]:
+    return [
+        {"name": one.name, "base": one.base, "new": one.new, "speedup": one.speedup, "verdict": one.verdict}
+        for one in changes
+    ]
+
+
+def html_diff(base: RepeatedProfile, new: RepeatedProfile, found: ProfileChange, delta: float) -> str:
+    """Return the comparison as one page: tables, and a flame graph of the new runs coloured by verdicts."""
+    known = {change.name: change for change in found.stacks}
+
+    def look(names: tuple[str, ...], _frame: Frame) -> tuple[str, str]:
+        change = known.get(stack_text(names) if names else NOT_NAMED)
+        if change is None:
+            return "the same" if not _frame.self_ns else "only one", ""
+        times = f"{change.base.median * 1e3:.4g} ms before, {change.new.median * 1e3:.4g} ms now"
+        return _LOOKS.get(change.verdict, change.verdict), f"in itself {times}: {change.verdict}"
+
+    flames = boxes_html(flame_boxes(tree_of(new.stacks), look), key="flames", label="Differential flame graph")
+    said = [*found.warnings, f"base: {base.name}, {base.machine}", f"new: {new.name}, {new.machine}"]
+    said += [f"only in the base: {', '.join(found.only_base)}"] if found.only_base else []
+    said += [f"only in the new one: {', '.join(found.only_new)}"] if found.only_new else []
+    parts = ["".join(f"<p>{escape(sentence)}</p>" for sentence in said)]
+    for title, changes in (("Operations", (found.whole, *found.ops)), ("Modules and regions", found.layers)):
+        if changes:
+            table = tables.to_html(_rows(changes), _COLUMNS, caption=_caption(delta), key=title.split()[0].lower())
+            parts.append(f"<h2>{title}</h2>\n{table}")
+    parts.append(
+        "<h2>Flame graph</h2>\n<p>Widths are median times of the new runs; blue got faster in itself, orange slower, "
+        f"pale grey cannot be told, and rose is only in the new ones.</p>\n{flames}"
+    )
+    return page_of("What got faster and slower", "\n".join(parts))

@@ -1,0 +1,265 @@
+"""Profiles of repeated runs: the time of each op, module and stack in every run, kept in a file, and two compared."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from tinytorch.perf.events.call_tree import Frame, call_tree
+from tinytorch.perf.events.stream import Profile
+from tinytorch.perf.events.trace import NOT_NAMED, stack_text
+from tinytorch.perf.host.identity import identity
+from tinytorch.perf.measuring import Measurement, quotient
+from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.codec import from_json, to_json
+from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER, Verdict
+from tinytorch.perf.measuring.judge import CANNOT_TELL, SUPPORTED, verdict_between
+from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.profiling.breakdown import between_rows, layer_rows, op_rows
+
+SCHEMA: Final = "tinytorch-repeated-profile-1"
+#: Times by name, of one run.
+Times = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One thing, and the time that it took in each run."""
+
+    name: str
+    seconds: Annotated[Measurement, "s"]
+
+
+@dataclass(frozen=True)
+class RepeatedProfile:
+    """Several recorded runs of one program.
+
+    Attributes:
+        name: what ran.
+        machine: where, and on what, in words.
+        whole: wall time of each run.
+        ops: own time of each op and phase, and of each thing that takes time between ops; they sum to the run.
+        layers: time of each module with those in it and the Python between its ops, and of each region.
+        stacks: own time of each stack of frames, ``region;module;op``.
+        irregular: what did not take time in every run, and is not compared.
+    """
+
+    schema: str
+    name: str
+    machine: str
+    whole: Annotated[Measurement, "s"]
+    ops: tuple[Timed, ...]
+    layers: tuple[Timed, ...]
+    stacks: tuple[Timed, ...]
+    irregular: tuple[str, ...]
+
+
+def repeated(name: str, profiles: Sequence[Profile]) -> RepeatedProfile:
+    """Return what recorded runs of one program say together.
+
+    Raises:
+        ValueError: if there are none.
+    """
+    if not profiles:
+        raise ValueError("profiles must hold at least one recorded run")
+    how = {"runs": len(profiles), "blas_threads": profiles[0].blas_threads}
+    irregular: list[str] = []
+
+    def timed(read: Callable[[Profile], Times]) -> tuple[Timed, ...]:
+        runs = [read(profile) for profile in profiles]
+        found = []
+        for key in dict.fromkeys(key for run in runs for key in run):
+            samples = tuple(run.get(key, 0.0) for run in runs)
+            if min(samples) > 0:
+                found.append(Timed(key, as_repeated(Measurement(key, samples, "s", how))))
+            else:
+                irregular.append(key)
+        return tuple(found)
+
+    whole = tuple(profile.wall_seconds for profile in profiles)
+    return RepeatedProfile(
+        SCHEMA,
+        name,
+        _machine(),
+        as_repeated(Measurement(name, whole, "s", how)),
+        timed(_ops),
+        timed(_layers),
+        timed(_stacks),
+        tuple(dict.fromkeys(irregular)),
+    )
+
+
+def _machine() -> str:
+    made = identity()
+    blas = ", ".join(one.label() for one in made.blas)
+    return f"{made.cpu}, {made.cores_usable} usable cores, Python {made.python}, NumPy {made.numpy}, {blas}"
+
+
+def _ops(profile: Profile) -> Times:
+    found: dict[str, float] = {}
+    for row in [*op_rows(profile, None, timed=True), *between_rows(profile)]:
+        key = f"{row.op} ({row.phase})"
+        found[key] = found.get(key, 0.0) + (row.self_seconds or 0.0)
+    return found
+
+
+def _layers(profile: Profile) -> Times:
+    return {
+        row.path or "outside of modules": (row.total_seconds or 0.0) + (row.between_seconds or 0.0)
+        for row in layer_rows(profile, None, timed=True)
+    }
+
+
+def _stacks(profile: Profile) -> Times:
+    tree = call_tree(profile)
+    found = {NOT_NAMED: tree.self_ns * 1e-9}
+    for names, frame in tree.stacks():
+        if frame.self_ns or frame.kind == "op":
+            key = stack_text(names)
+            found[key] = found.get(key, 0.0) + frame.self_ns * 1e-9
+    return found
+
+
+def save_repeated(made: RepeatedProfile, path: str | Path) -> Path:
+    """Write the runs as JSON; return the path."""
+    return write_whole(path, json.dumps(to_json(made), allow_nan=False))
+
+
+def load_repeated(path: str | Path) -> RepeatedProfile:
+    """Return the runs that `save_repeated` wrote.
+
+    Raises:
+        ValueError: if the file holds something else.
+        OSError: if it cannot be read.
+    """
+    try:
+        given: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} holds no profile of repeated runs: {error}") from None
+    if not isinstance(given, dict) or given.get("schema") != SCHEMA:
+        raise ValueError(f"{path} holds no profile of repeated runs: `tinytorch profile --save FILE` writes one")
+    return from_json(given, RepeatedProfile, str(path))
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing in two profiles. ``speedup`` is base over new, above 1 is faster; the judge chose ``verdict``."""
+
+    name: str
+    base: Measurement
+    new: Measurement
+    speedup: Measurement
+    verdict: Verdict
+
+    @property
+    def saved(self) -> float:
+        """Seconds by which the medians differ, above 0 where the new one is shorter."""
+        return self.base.median - self.new.median
+
+
+@dataclass(frozen=True)
+class ProfileChange:
+    """What two profiles of repeated runs say together, each list by how much the medians differ.
+
+    Attributes:
+        whole: the runs themselves.
+        ops, layers, stacks: what both have.
+        only_base, only_new: what only one of them has.
+        warnings: what makes the comparison doubtful, a sentence each.
+    """
+
+    whole: Change
+    ops: tuple[Change, ...]
+    layers: tuple[Change, ...]
+    stacks: tuple[Change, ...]
+    only_base: tuple[str, ...]
+    only_new: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def slower(self) -> tuple[Change, ...]:
+        """What is proven slower: the whole, ops and modules."""
+        return tuple(one for one in (self.whole, *self.ops, *self.layers) if one.verdict == SLOWER)
+
+
+#: Relative difference of times between two runs that does not matter.
+DELTA = 0.02
+
+
+def compare_profiles(base: RepeatedProfile, new: RepeatedProfile, delta: float = DELTA) -> ProfileChange:
+    """Return what got faster and slower from ``base`` to ``new``: times of the whole, of ops, modules and stacks.
+
+    Each speedup has the intervals of both sides, with what repeats differ by. Verdicts on the whole, ops and modules
+    hold together with 95 % (Bonferroni); those on stacks, which only colour a drawing, among themselves.
+
+    Raises:
+        ValueError: if ``delta`` is below 0.
+    """
+    if not 0 <= delta < math.inf:
+        raise ValueError(f"delta must be at least 0, such as 0.02 for two per cent, not {delta}")
+    ops, layers, stacks = (_shared(getattr(base, kind), getattr(new, kind)) for kind in ("ops", "layers", "stacks"))
+    together = 1 + len(ops) + len(layers)
+    old_names, new_names = ({one.name for one in (*made.ops, *made.layers)} for made in (base, new))
+    return ProfileChange(
+        _change("the whole run", base.whole, new.whole, delta, together),
+        _changes(ops, delta, together),
+        _changes(layers, delta, together),
+        _changes(stacks, delta, max(len(stacks), 1)),
+        tuple(sorted(old_names - new_names)),
+        tuple(sorted(new_names - old_names)),
+        tuple(_warnings(base, new)),
+    )
+
+
+def _shared(base: Iterable[Timed], new: Iterable[Timed]) -> list[tuple[Timed, Timed]]:
+    known = {one.name: one for one in new}
+    return [(one, known[one.name]) for one in base if one.name in known]
+
+
+def _changes(pairs: Iterable[tuple[Timed, Timed]], delta: float, together: int) -> tuple[Change, ...]:
+    made = (_change(one.name, one.seconds, other.seconds, delta, together) for one, other in pairs)
+    return tuple(sorted(made, key=lambda change: -abs(change.saved)))
+
+
+def _change(name: str, base: Measurement, new: Measurement, delta: float, together: int) -> Change:
+    speedup = quotient(base, new, f"speedup of {name}")
+    return Change(name, base, new, speedup, _verdict(speedup, delta, together))
+
+
+def _verdict(speedup: Measurement, delta: float, together: int) -> Verdict:
+    low, high = 1 / (1 + delta), 1 + delta
+    if verdict_between(speedup, low=high, strict=True, together=together) == SUPPORTED:
+        return FASTER
+    if verdict_between(speedup, high=low, strict=True, together=together) == SUPPORTED:
+        return SLOWER
+    between = verdict_between(speedup, low=low, high=high, together=together)
+    return EQUIVALENT if between == SUPPORTED else CANNOT_TELL
+
+
+def _warnings(base: RepeatedProfile, new: RepeatedProfile) -> Iterable[str]:
+    if base.machine != new.machine:
+        yield f"the profiles were recorded on different machines or libraries: {base.machine}; {new.machine}"
+    if base.name != new.name:
+        yield f"the profiles are of {base.name} and of {new.name}"
+    for name, made in (("base", base), ("new", new)):
+        if made.irregular:
+            yield f"in the {name} profile these did not run every time: {', '.join(made.irregular)}"
+
+
+def tree_of(stacks: Iterable[Timed]) -> Frame:
+    """Return the call tree of the median own times of stacks."""
+    root = Frame("run", "run", calls=1)
+    for one in stacks:
+        nanoseconds = round(one.seconds.median * 1e9)
+        if one.name == NOT_NAMED:
+            root.self_ns += nanoseconds
+            continue
+        frame = root
+        for part in one.name.split(";"):
+            frame = frame.within(part, "op", "")
+        frame.self_ns += nanoseconds
+    return root
