@@ -156,9 +156,12 @@ class _Reader:
         except Exception as error:  # of the reference, for what it does not know
             self._miss(f"{node.op_type} of constants ({type(error).__name__})", node)
             return
+        from_weights = not self._initialized.isdisjoint(node.input)
         for name, value in zip(node.output, made if isinstance(made, tuple) else (made,), strict=True):
             if name:
                 self._constants[name] = value
+                if from_weights:
+                    self._initialized.add(name)
 
     def _miss(self, kind: str, node: Any) -> None:
         self._missing[kind] += 1
@@ -190,10 +193,14 @@ class _Reader:
         return kept[::-1]
 
     def _known_names(self, nodes: Sequence[Any]) -> frozenset[str]:
-        """Return the names of values that depend on nothing but constants and the shapes of the inputs."""
+        """Return the names of values that depend on nothing but the shapes of the inputs and on constants.
+
+        What reads a table or matrix of weights, such as the places of a sequence's length, runs like data.
+        """
+        numbers = {name for name, array in self._constants.items() if not (self._is_weight(name) and array.ndim > 1)}
         known: set[str] = set()
         for node in nodes:
-            from_known = all(name in known or name in self._constants for name in node.input if name)
+            from_known = all(name in known or name in numbers for name in node.input if name)
             if (node.op_type in _OF_SHAPES and not node.domain) or (from_known and self._folding.is_pure(node)):
                 known.update(name for name in node.output if name)
         return frozenset(known)
@@ -235,6 +242,11 @@ class _Reader:
             row is not None and weight is not None and weight.ndim == 2 and row.shape == weight.shape[1:]
             and len(product.inputs) == 2 and row.dtype == weight.dtype and row.dtype.kind == "f"
         )  # fmt: skip
+
+    def _is_weight(self, name: str) -> bool:
+        """Return whether a constant was learned, as far as a file tells: several floats that are kept as such."""
+        array = self._constants[name]
+        return name in self._initialized and array.dtype.kind == "f" and array.size > 1
 
     def _node(self, proto: Any, number: int) -> Node:
         standard = proto.domain in ("", "ai.onnx")
@@ -317,8 +329,7 @@ class _Reader:
                 array = self._constants.get(name)
                 if array is None or (isinstance(runner, Module) and index not in translation.reads):
                     continue
-                weight = name in self._initialized and array.dtype.kind == "f" and array.size > 1
-                if weight and not is_known and index not in translation.known:
+                if self._is_weight(name) and not is_known and index not in translation.known:
                     found[name] = Parameter(array)
                 else:
                     found.setdefault(name, array)
