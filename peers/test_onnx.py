@@ -256,8 +256,11 @@ def assert_same(ours: list[Array], theirs: list[Array]) -> None:
         np.testing.assert_allclose(mine, expected, rtol=0, atol=TOLERANCE * scale)
 
 
-@pytest.mark.parametrize("opset", [11, 17, 18])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "opset"),
+    # The exporter writes no causal mask before version 14.
+    [(name, opset) for name in MODELS for opset in (11, 17, 18) if (name, opset) != ("gpt", 11)],
+)
 def test_answers_are_those_of_onnx_runtime(name: str, opset: int, tmp_path: Path) -> None:
     _, inputs, path = exported(name, tmp_path, opset)
     model = from_onnx(path)
