@@ -32,7 +32,7 @@ pytestmark = [
 TOLERANCE = 5e-5
 
 
-class Residual(nn.Module):
+class Residual(nn.Module):  # type: ignore[misc]
     """Two convolutions with batch normalization, and a shortcut, as in a ResNet."""
 
     def __init__(self, channels: int, out: int, stride: int) -> None:
@@ -52,7 +52,7 @@ def resnet() -> nn.Module:
     return nn.Sequential(*stem, Residual(8, 8, 1), Residual(8, 16, 2), *head)
 
 
-class SqueezeAndExcitation(nn.Module):
+class SqueezeAndExcitation(nn.Module):  # type: ignore[misc]
     """A factor for each channel from the means of all."""
 
     def __init__(self, channels: int) -> None:
@@ -75,7 +75,7 @@ def mobilenet() -> nn.Module:
     )  # fmt: skip
 
 
-class SelfAttention(nn.Module):
+class SelfAttention(nn.Module):  # type: ignore[misc]
     """Heads as most exported models write them: four products and a softmax, with a mask."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -99,7 +99,7 @@ class SelfAttention(nn.Module):
         return self.output(mixed.view(x.size(0), x.size(1), -1))
 
 
-class Layer(nn.Module):
+class Layer(nn.Module):  # type: ignore[misc]
     """A block of a transformer."""
 
     def __init__(self, width: int, activation: nn.Module) -> None:
@@ -113,7 +113,7 @@ class Layer(nn.Module):
         return x + self.down(self.activation(self.up(self.norm2(x))))
 
 
-class Bert(nn.Module):
+class Bert(nn.Module):  # type: ignore[misc]
     """Tokens with a mask and kinds, exact GELU, and a pooled answer."""
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class Bert(nn.Module):
         return x, torch.tanh(self.pooler(x[:, 0]))
 
 
-class Gpt(nn.Module):
+class Gpt(nn.Module):  # type: ignore[misc]
     """Tokens with a causal mask, GELU by tanh, logits of the table itself."""
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class Gpt(nn.Module):
         return self.norm(x) @ self.tokens.weight.T
 
 
-class Vit(nn.Module):
+class Vit(nn.Module):  # type: ignore[misc]
     """Patches by a convolution, a class token in front."""
 
     def __init__(self) -> None:
@@ -166,7 +166,7 @@ class Vit(nn.Module):
         return self.head(x[:, 0])
 
 
-class Recurrent(nn.Module):
+class Recurrent(nn.Module):  # type: ignore[misc]
     """A convolution along a line, an LSTM both ways, a GRU, and a plain one."""
 
     def __init__(self) -> None:

@@ -78,8 +78,8 @@ def _run(chosen: argparse.Namespace) -> None:
 def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction | None]:
     """Return the model, its input, and the loss if the zoo knows one."""
     if chosen.model.endswith(".onnx"):
-        model = from_onnx(chosen.model)
-        return model, _file_input(model, chosen), None
+        read = from_onnx(chosen.model)
+        return read, _file_input(read, chosen), None
     if chosen.model not in models.ZOO:
         if ":" not in chosen.model:
             raise UsageError(

@@ -41,6 +41,19 @@ def image_net() -> Made:
     return graph
 
 
+def plain_net() -> Made:
+    """Return a convolution with batch normalization and ReLU, pooled, and a head: ops that a plan can run."""
+    graph = Made()
+    x = graph.input("image", ["N", 3, 12, 12])
+    x = graph.node("Conv", x, graph.constant(normal(8, 3, 3, 3)), graph.constant(normal(8)), pads=[1] * 4)
+    x = graph.node("BatchNormalization", x, *(graph.constant(np.abs(normal(8, seed=i)) + 0.5) for i in range(4)))
+    x = graph.node("MaxPool", graph.node("Relu", x), kernel_shape=[2, 2], strides=[2, 2])
+    length = graph.node("Shape", x, start=0, end=1)
+    flat = graph.node("Reshape", x, graph.node("Concat", length, graph.constant(np.array([-1])), axis=0))
+    graph.output(graph.node("Gemm", flat, graph.constant(normal(8 * 36, 4)), graph.constant(normal(4))))
+    return graph
+
+
 def token_net(width: int = 8, heads: int = 2) -> Made:
     """Return tokens and places, one layer of attention whose shapes are worked out in the graph, and exact GELU."""
     graph = Made()

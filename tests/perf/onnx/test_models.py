@@ -12,13 +12,14 @@ import pytest
 from onnx import helper
 
 from tests.perf.onnx.graphs import Made, answers, assert_same, normal, reference
-from tests.perf.onnx.made_models import image_net, mlp, token_net
+from tests.perf.onnx.made_models import image_net, mlp, plain_net, token_net
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Embedding, LayerNorm, Linear
 from tinytorch.core.op import Array
 from tinytorch.core.spatial import BatchNorm2d, Conv2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import accelerated
+from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.events.flops import FLOPCounter, record_forward
 from tinytorch.perf.onnx import OnnxModel, UntranslatedError, from_onnx
 from tinytorch.perf.profiling import Profiler
@@ -122,6 +123,17 @@ def test_quantization_finds_the_layers(tmp_path: Path) -> None:
     exact, near = answers(model, TOKENS, MASK)[0], answers(small, TOKENS, MASK)[0]
     assert 0 < np.linalg.norm(near - exact) < 0.05 * np.linalg.norm(exact)
     assert not any(isinstance(module, Linear) for _, module in small.named_modules())
+
+
+@pytest.mark.parametrize(("graph", "x"), [(mlp(), normal(5, 6)), (plain_net(), normal(5, 3, 12, 12))])
+def test_a_plan_answers_the_same(graph: Made, x: Array, tmp_path: Path) -> None:
+    model = read(graph, tmp_path)
+    assert_same([plan(model, x)(x).data], answers(model, x))
+
+
+def test_a_plan_says_which_op_it_cannot_run(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"hard_sigmoid in stem.* has no entry point"):
+        plan(read(image_net(), tmp_path), normal(2, 3, 16, 16))
 
 
 def test_gradients_reach_the_weights(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def _average_pool(node: Node) -> Runner:
             for axis in range(2)
         ]
         if any((factor != 1).any() for factor in factors):
-            made = apply(ops.multiply, made, np.outer(*factors).astype(made.dtype))
+            made = apply(ops.multiply, made, np.outer(factors[0], factors[1]).astype(made.dtype))
         return _from_image(made, x.ndim)
 
     return run

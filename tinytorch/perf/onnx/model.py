@@ -187,12 +187,13 @@ class OnnxModel(Block):
             batch,
             *(bound.get(str(each), each) if not isinstance(each, int) else each for each in first.shape[1:]),
         ]
-        if first.shape and not all(isinstance(each, int) for each in shape):
+        fixed = tuple(each for each in shape if isinstance(each, int))
+        if first.shape and len(fixed) < len(shape):
             raise ValueError(
                 f"input {first.described()} leaves lengths open: give them by name, or on the command line the shape "
                 "of one input, such as --input-shape 3,224,224"
             )
-        made = np.zeros(shape if first.shape else (), first.dtype)
+        made = np.zeros(fixed if first.shape else (), first.dtype)
         return self._completed((Tensor(made),))
 
     def _completed(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:

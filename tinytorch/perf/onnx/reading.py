@@ -225,7 +225,7 @@ class _Reader:
                             node.outputs,
                             before.attributes,
                             before.version,
-                            self._constants,
+                            {**before.constants, row: self._constants[row]},
                         )
                         break
                 else:
@@ -258,7 +258,8 @@ class _Reader:
             tuple(proto.output),
             self._folding.attributes_of(proto),
             self._opsets.get("" if standard else proto.domain, 1),
-            self._constants,
+            # Its own alone: what runs a node may hold on to it, and is not to hold the file's weights.
+            {name: self._constants[name] for name in proto.input if name in self._constants},
         )
 
     def _translated(self, node: Node, known: frozenset[str]) -> tuple[Node, Runner, Translation, bool] | None:

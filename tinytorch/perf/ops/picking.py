@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, gradient_only, no_traffic, per_element
@@ -76,12 +78,12 @@ def _tile_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned
 
 
 def _pad_forward(
-    keep: bool, x: Array, *, widths: tuple[tuple[int, int], ...], mode: str, value: float
+    keep: bool, x: Array, *, widths: tuple[tuple[int, int], ...], mode: Any, value: float
 ) -> tuple[Array, Saved]:
     if mode == "constant":
         output = np.pad(x, widths, constant_values=x.dtype.type(value))
     else:
-        output = np.pad(x, widths, mode=mode)  # type: ignore[call-overload]
+        output = np.pad(x, widths, mode=mode)
     return output, (x.shape, widths, mode) if keep else ()
 
 
