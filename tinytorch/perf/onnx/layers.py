@@ -20,6 +20,7 @@ from tinytorch.perf.onnx.node import Node, Operand, Runner, Translation, Untrans
 from tinytorch.perf.onnx.recurrent import gated, long_short_term, plain_recurrent
 from tinytorch.perf.onnx.shapes import gather, reshaped
 from tinytorch.perf.ops import picking
+from tinytorch.perf.ops.transposed import conv2d_transposed
 
 Widths = tuple[tuple[int, int], tuple[int, int]]
 
@@ -177,6 +178,34 @@ def _convolution(node: Node) -> Runner:
     if weight.ndim == 4 and padding is not None:
         return layer
     return OnImage(layer, window if padding is None else None)
+
+
+def _transposed_convolution(node: Node) -> Runner:
+    weight, groups = node.weights(1), node.get("group", 1)
+    node.only("auto_pad", "NOTSET")
+    if node.get("output_shape", None) is not None:
+        raise Untranslatable("output_shape")
+    window = Window.of(node, weight.shape[2:])
+    added = _two(tuple(node.get("output_padding", (0,) * (weight.ndim - 2))), 0)
+    (top, bottom), (left, right) = window.pads
+
+    def run(x: Any, given: Any, bias: Operand = None) -> Tensor:
+        image = _as_image(x)
+        whole = [
+            window.stride[axis] * (image.shape[2 + axis] - 1) + window.dilation[axis] * (window.kernel[axis] - 1) + 1
+            for axis in range(2)
+        ]
+        filters = reshaped(given, (*given.shape[:2], *window.kernel))
+        how = {"stride": window.stride, "dilation": window.dilation, "groups": groups}
+        operands = (image, filters) if bias is None else (image, filters, bias)
+        lengths = (whole[0] + added[0], whole[1] + added[1])
+        made = apply(conv2d_transposed, *operands, padding=(0, 0), lengths=lengths, **how)
+        if any((top, bottom, left, right)):
+            inside = (slice(top, lengths[0] - bottom), slice(left, lengths[1] - right))
+            made = apply(ops.getitem, made, index=(slice(None), slice(None), *inside))
+        return _from_image(made, x.ndim)
+
+    return run
 
 
 def _pool_window(node: Node) -> Window:
@@ -340,6 +369,7 @@ TRANSLATIONS: dict[str, Translation] = {
     "AveragePool": Translation(_average_pool),
     "BatchNormalization": Translation(_batch_norm),
     "Conv": Translation(_convolution),
+    "ConvTranspose": Translation(_transposed_convolution),
     "GRU": Translation(gated, reads=(0, 5)),
     "Gather": Translation(_lookup, reads=(1,)),
     "Gemm": Translation(_general_product),
