@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.perf.onnx.graphs import normal
+from tests.perf.onnx.test_operators import CASES, Case, called, case
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
@@ -232,12 +235,12 @@ def exported(name: str, folder: Path, opset: int = 17) -> tuple[nn.Module, tuple
     return model, inputs, path
 
 
-def runtime(path: Path, inputs: tuple[torch.Tensor, ...]) -> list[Array]:
+def runtime(path: Path, inputs: tuple[torch.Tensor, ...], names: Sequence[str] = ("x0", "x1", "x2")) -> list[Array]:
     """Return what ONNX Runtime answers."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    answers: list[Array] = session.run(None, {f"x{index}": each.numpy() for index, each in enumerate(inputs)})
+    answers: list[Array] = session.run(None, {name: each.numpy() for name, each in zip(names, inputs, strict=False)})
     return answers
 
 
@@ -254,6 +257,16 @@ def assert_same(ours: list[Array], theirs: list[Array]) -> None:
         assert mine.dtype == expected.dtype
         scale = float(np.abs(expected).max(initial=0))
         np.testing.assert_allclose(mine, expected, rtol=0, atol=TOLERANCE * scale)
+
+
+OWN = case("ConvTranspose", normal(2, 4, 5, 6), normal(4, 2, 3, 3), group=2, strides=[2, 2])
+
+
+@pytest.mark.parametrize("one", [*CASES, OWN], ids=called)
+def test_operators_answer_as_in_onnx_runtime(one: Case, tmp_path: Path) -> None:
+    """All that the tests hold to the onnx package's reference, which does not know groups of the last one."""
+    path, x = one.made().file(tmp_path), np.asarray(one.data)
+    assert_same(answers(from_onnx(path), (torch.from_numpy(x),)), runtime(path, (torch.from_numpy(x),), ["x"]))
 
 
 @pytest.mark.parametrize(

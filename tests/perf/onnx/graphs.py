@@ -46,9 +46,9 @@ class Made:
         self.nodes.append(helper.make_node(kind, list(inputs), outputs, name=name, domain=domain, **attributes))
         return outputs[0]
 
-    def output(self, name: str, dtype: Any = np.float32) -> None:
-        """Declare an output."""
-        self.outputs.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None))
+    def output(self, name: str) -> None:
+        """Declare an output, of the type that its node gives it."""
+        self.outputs.append(onnx.ValueInfoProto(name=name))
 
     def model(self) -> Any:
         """Return the whole."""
