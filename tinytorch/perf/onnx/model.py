@@ -144,7 +144,7 @@ class OnnxModel(Block):
         self._known_names = known
         self._known: dict[tuple[Any, ...], Values] = {}
 
-    def forward(self, *inputs: Any) -> Any:  # type: ignore[override]
+    def forward(self, *inputs: Any) -> Any:  # type: ignore[override, unused-ignore]
         """Return the outputs for ``inputs``: Tensors, arrays, or None for one that is left out.
 
         Raises:
