@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx  # type: ignore[import-not-found]
+import onnx
 import onnxruntime
 import torch
 from rich.console import Console

@@ -9,6 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.perf.onnx.graphs import Made
+from tests.perf.onnx.made_models import image_net, token_net
 from tinytorch import models
 from tinytorch.cli import main
 from tinytorch.perf.machine import store
@@ -79,6 +81,11 @@ def number():
 @pytest.fixture
 def own_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "own_models_of_the_test.py").write_text(FACTORY)
+    (tmp_path / "other.onnx").write_text("no model")
+    token_net().file(tmp_path, "tokens.onnx")
+    strange = Made()
+    strange.output(strange.node("Det", strange.input("x", [2, 2])))
+    strange.file(tmp_path, "strange.onnx")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
     monkeypatch.delitem(sys.modules, "own_models_of_the_test", raising=False)
@@ -157,9 +164,36 @@ def test_a_users_own_model(own_models: Path, factory: str, options: list[str], s
 
 
 @pytest.mark.parametrize(
+    ("options", "shape", "flops"),
+    [
+        (["--seq-len", "5"], [2, 5], 2 * 2 * (3 * 5 * 64 + 2 * 5 * 5 * 8 + 5 * 8 * 32 + 5 * 32 * 3)),
+        (["--input-shape", "4"], [2, 4], 2 * 2 * (3 * 4 * 64 + 2 * 4 * 4 * 8 + 4 * 8 * 32 + 4 * 32 * 3)),
+    ],
+)
+def test_a_file_of_another_framework(
+    own_models: Path, options: list[str], shape: list[int], flops: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["profile", "tokens.onnx", "--batch", "2", "--json", "profile.json", *options]) == 0
+    document = json.loads((own_models / "profile.json").read_text())
+    jsonschema.validate(document, SCHEMA)
+    assert document["input_shape"] == shape
+    assert sum(row["flops"] for row in document["ops"]) == document["summary"]["batch_flops"] == flops
+    assert document["summary"]["bottleneck"] in ("compute", "memory", "overhead", "none", "unclear")
+    assert "attention" in capsys.readouterr().out
+
+
+def test_a_file_with_several_outputs(own_models: Path) -> None:
+    graph = image_net()
+    graph.output("HardSwish_2")
+    graph.file(own_models, "image.onnx")
+    assert main(["profile", "image.onnx", "--batch", "2", "--json", "profile.json"]) == 0
+    assert json.loads((own_models / "profile.json").read_text())["input_shape"] == [2, 3, 16, 16]
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nonsense"], "one of mlp, cnn, gpt, or module:factory, not 'nonsense'"),
+        (["nonsense"], "one of mlp, cnn, gpt, FILE.onnx, or module:factory, not 'nonsense'"),
         (["no_such_module_here:factory"], "cannot be imported"),
         (["json:nothing"], "must be a function that returns a Module"),
         (["own_models_of_the_test:number", "--input-shape", "5"], "must return a Module, not int"),
@@ -174,6 +208,13 @@ def test_a_users_own_model(own_models: Path, factory: str, options: list[str], s
         (["mlp", "--seq-len", "3"], "--seq-len is for a model that takes tokens"),
         (["gpt", "--seq-len", "0"], "--seq-len must be at least 1"),
         (["gpt", "--seq-len", "1000"], "tokens must have 1 to 20 positions, not 1000"),
+        (["no_such_file.onnx"], "No such file"),
+        (["other.onnx"], "other.onnx is no ONNX file"),
+        (["tokens.onnx"], "leaves lengths open"),
+        (["tokens.onnx", "--input-shape", "4", "--seq-len", "4"], "exclude each other"),
+        (["tokens.onnx", "--input-shape", "4,2"], "cannot have shape (1, 4, 2)"),
+        (["strange.onnx"], "strange.onnx holds 1 of 1 nodes that have no translation: Det (1 node"),
+        (["strange.onnx", "--seq-len", "3"], "holds 1 of 1 nodes"),
         (["mlp", "--limit", "0"], "--limit must be at least 1"),
         (["mlp", "--json", "no/such/folder/x.json"], "is in a folder that does not exist"),
     ],

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from tinytorch.core.layers import Linear
     from tinytorch.core.module import Module, Sequential
     from tinytorch.core.tensor import Tensor
+    from tinytorch.perf.onnx import from_onnx
     from tinytorch.perf.profiling import Profiler
 
-__all__ = ["Linear", "Module", "Profiler", "Sequential", "Tensor"]
+__all__ = ["Linear", "Module", "Profiler", "Sequential", "Tensor", "from_onnx"]
 
 
 def __getattr__(name: str) -> Any:
@@ -22,6 +23,10 @@ def __getattr__(name: str) -> Any:
         from tinytorch.perf.profiling import Profiler
 
         return Profiler
+    if name == "from_onnx":
+        from tinytorch.perf.onnx import from_onnx
+
+        return from_onnx
     if name in __all__:
         from tinytorch.core.layers import Linear
         from tinytorch.core.module import Module, Sequential

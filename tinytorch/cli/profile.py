@@ -19,7 +19,8 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring.atomic_io import write_whole
-from tinytorch.perf.measuring.model_io import undisturbed
+from tinytorch.perf.measuring.model_io import undisturbed, zeros_for
+from tinytorch.perf.onnx import OnnxModel, from_onnx
 from tinytorch.perf.profiling.breakdown import OpRow
 from tinytorch.perf.profiling.model_profile import (
     LossFunction,
@@ -42,8 +43,8 @@ def add(commands: Commands) -> None:
     profile.add_argument(
         "model",
         metavar="WHAT",
-        help=f"a script, such as train.py, with its own arguments behind it; {', '.join(models.ZOO)}; "
-        "or module:factory, a function that returns a Module",
+        help=f"a script, such as train.py, with its own arguments behind it; {', '.join(models.ZOO)}; a file of another "
+        "framework (model.onnx); or module:factory, a function that returns a Module",
     )
     profile.add_argument("--batch", type=int, default=1, metavar="N", help="inputs at a time (default 1)")
     profile.add_argument("--backward", action="store_true", help="run and profile backward too")
@@ -51,7 +52,8 @@ def add(commands: Commands) -> None:
     profile.add_argument(
         "--input-shape",
         metavar="SIZES",
-        help="shape of one input of module:factory, such as 1,28,28 (else its attribute example_input)",
+        help="shape of one input, such as 1,28,28, of module:factory (else its attribute example_input), and of a file "
+        "that leaves it open",
     )
     profile.add_argument(
         "--sort-by",
@@ -158,9 +160,12 @@ def _run_model(chosen: argparse.Namespace) -> int:
 
 def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction | None]:
     """Return the model, its input, and the loss if the zoo knows one."""
+    if chosen.model.endswith(".onnx"):
+        read = from_onnx(chosen.model)
+        return read, _file_input(read, chosen), None
     if chosen.model not in models.ZOO:
         if ":" not in chosen.model:
-            known = f"a script such as train.py, one of {', '.join(models.ZOO)}, or module:factory"
+            known = f"a script such as train.py, one of {', '.join(models.ZOO)}, FILE.onnx, or module:factory"
             raise UsageError(f"WHAT must be {known}, not {chosen.model!r}")
         model = checked_module(made_by(chosen.model), chosen.model)
         return model, _given_input(model, chosen), None
@@ -179,6 +184,15 @@ def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction |
 def _positions(array: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
     """Return ``length`` positions of (batch, positions), repeated from the start if there are fewer."""
     return array[:, np.arange(length) % array.shape[1]]
+
+
+def _file_input(model: OnnxModel, chosen: argparse.Namespace) -> Tensor:
+    """Return zeros for the first input of a file: of the shape that it declares, or of the one that is asked for."""
+    if chosen.input_shape or chosen.seq_len is None:
+        return _given_input(model, chosen) if chosen.input_shape else model.example(chosen.batch)[0]
+    if len(model.inputs[0].shape) != 2:
+        raise UsageError(f"--seq-len needs an input of shape (batch, positions), not {model.inputs[0].described()}")
+    return zeros_for(model, (chosen.batch, chosen.seq_len))
 
 
 def _given_input(model: Module, chosen: argparse.Namespace) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from onnx import ModelProto, TensorProto, helper, numpy_helper  # type: ignore[import-not-found]
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from tinytorch.core.activations import GELU, ReLU
 from tinytorch.core.attention import MultiHeadAttention

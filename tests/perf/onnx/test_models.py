@@ -1,0 +1,284 @@
+"""Whole graphs: what they answer, count, hold and are called, and what is said of those that cannot be read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from tests.perf.onnx.graphs import Made, answers, assert_same, normal, reference
+from tests.perf.onnx.made_models import image_net, mlp, plain_net, token_net
+from tinytorch.core.dispatch import no_grad
+from tinytorch.core.layers import Embedding, LayerNorm, Linear
+from tinytorch.core.op import Array
+from tinytorch.core.spatial import BatchNorm2d, Conv2d
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.acceleration import accelerated
+from tinytorch.perf.acceleration.plans import plan
+from tinytorch.perf.events.flops import FLOPCounter, record_forward
+from tinytorch.perf.onnx import OnnxModel, UntranslatedError, from_onnx
+from tinytorch.perf.profiling import Profiler
+from tinytorch.perf.quantization import quantize_model
+
+TOKENS = np.array([[1, 5, 7, 2, 0], [3, 3, 9, 19, 4]])
+MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+
+
+def read(graph: Made, folder: Path, **how: Any) -> OnnxModel:
+    return from_onnx(graph.file(folder), **how)
+
+
+def test_an_mlp_is_two_linear_layers(tmp_path: Path) -> None:
+    model, x = read(mlp(), tmp_path), normal(4, 6, seed=9)
+    hidden = np.maximum(x @ normal(5, 6).T + normal(5), 0)
+    assert_same(answers(model, x), [hidden @ normal(5, 3) + normal(3)])
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, Linear)}
+    assert [*layers] == ["up.Gemm", "down.MatMul"]
+    assert [*dict(model.named_parameters())] == [
+        "up.Gemm.weight",
+        "up.Gemm.bias",
+        "down.MatMul.weight",
+        "down.MatMul.bias",
+    ]
+    events = record_forward(model, Tensor(x)).events
+    assert [(event.op, event.path.removeprefix("OnnxModel").lstrip(".")) for event in events] == [
+        ("linear", "up.Gemm"),
+        ("relu", ""),
+        ("linear", "down.MatMul"),
+    ]
+
+
+def test_an_image_net(tmp_path: Path) -> None:
+    graph, x = image_net(), normal(2, 3, 16, 16)
+    model = read(graph, tmp_path)
+    assert_same(answers(model, x), reference(graph.model(), {"image": x}))
+    kinds = [type(module) for _, module in model.named_modules()]
+    assert kinds.count(Conv2d) == 4
+    assert kinds.count(BatchNorm2d) == 1
+    with accelerated():
+        assert_same(answers(model, x), reference(graph.model(), {"image": x}))
+
+
+def test_a_net_of_tokens_for_several_shapes(tmp_path: Path) -> None:
+    graph = token_net()
+    model = read(graph, tmp_path)
+    for rows, time in ((2, 5), (1, 5), (2, 3), (2, 5)):
+        tokens, mask = TOKENS[:rows, :time], MASK[:rows, :time]
+        expected = reference(graph.model(), {"tokens": tokens, "attention_mask": mask})
+        assert_same(answers(model, tokens, mask), expected)
+    kinds = [type(module) for _, module in model.named_modules()]
+    tables, norm, products = 20 * 8 + 16 * 8, 2 * 8, 3 * 8 * 8 + 8 * 32 + 32 * 3
+    assert sum(parameter.size for parameter in model.parameters()) == tables + norm + products
+    assert (kinds.count(Linear), kinds.count(Embedding), kinds.count(LayerNorm)) == (5, 1, 1)
+
+
+def test_shapes_are_worked_out_once(tmp_path: Path) -> None:
+    """They run outside of the seam, and no more when the same shapes come again; what picks weights by them runs."""
+    model = read(token_net(), tmp_path)
+    ops = [event.op for event in record_forward(model, Tensor(TOKENS)).events]
+    assert not {"concatenate", "shape"} & set(ops)
+    assert ops.count("getitem") == 1  # of the places
+    first = answers(model, TOKENS, MASK)
+    assert_same(answers(model, TOKENS, MASK), first, tolerance=0)
+
+
+@pytest.mark.parametrize(
+    ("graph", "shape", "macs"),
+    [
+        (mlp(), (4, 6), 4 * (6 * 5 + 5 * 3)),
+        # Stem, depthwise, two of the squeeze, head: each for 2 images.
+        (image_net(), (2, 3, 16, 16), 2 * (64 * 8 * 27 + 64 * 8 * 9 + 16 + 16 + 8 * 4)),
+        # Three projections, scores and mix over 5 times, and the two of the MLP, for 2 sequences of width 8.
+        (token_net(), (2, 5), 2 * (3 * 5 * 64 + 2 * 5 * 5 * 8 + 5 * 8 * 32 + 5 * 32 * 3)),
+    ],
+    ids=["mlp", "image_net", "token_net"],
+)
+def test_flops_are_those_of_a_hand_count(graph: Made, shape: tuple[int, ...], macs: int, tmp_path: Path) -> None:
+    assert FLOPCounter().count_model_forward(read(graph, tmp_path), shape) == 2 * macs
+    per_sample = Profiler().count_flops(read(graph, tmp_path), shape)
+    assert per_sample == 2 * macs // shape[0]
+
+
+def test_a_sequence_s_activations_are_dropped_when_they_were_read(tmp_path: Path) -> None:
+    """A chain of 20 needs memory for two at a time, and not for all."""
+    graph = Made()
+    x = graph.input("x", [1000])
+    for _ in range(20):
+        x = graph.node("Tanh", x)
+    graph.output(x)
+    model = read(graph, tmp_path)
+    with Profiler(memory=True) as profiler, no_grad():
+        model(Tensor(normal(1000)))
+    assert profiler.memory.array_peak < 4 * 4000
+
+
+def test_quantization_finds_the_layers(tmp_path: Path) -> None:
+    model = read(token_net(), tmp_path)
+    small = quantize_model(model)
+    exact, near = answers(model, TOKENS, MASK)[0], answers(small, TOKENS, MASK)[0]
+    assert 0 < np.linalg.norm(near - exact) < 0.05 * np.linalg.norm(exact)
+    assert not any(isinstance(module, Linear) for _, module in small.named_modules())
+
+
+@pytest.mark.parametrize(("graph", "x"), [(mlp(), normal(5, 6)), (plain_net(), normal(5, 3, 12, 12))])
+def test_a_plan_answers_the_same(graph: Made, x: Array, tmp_path: Path) -> None:
+    model = read(graph, tmp_path)
+    assert_same([plan(model, x)(x).data], answers(model, x))
+
+
+def test_a_plan_says_which_op_it_cannot_run(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"hard_sigmoid in stem.* has no entry point"):
+        plan(read(image_net(), tmp_path), normal(2, 3, 16, 16))
+
+
+def test_gradients_reach_the_weights(tmp_path: Path) -> None:
+    model = read(mlp(), tmp_path)
+    x = normal(4, 6, seed=9)
+    model(Tensor(x)).sum().backward()
+    weights = dict(model.named_parameters())
+    hidden = np.maximum(x @ normal(5, 6).T + normal(5), 0)
+    gradient = weights["down.MatMul.weight"].grad
+    assert gradient is not None
+    np.testing.assert_allclose(gradient, hidden.sum(axis=0)[:, None].repeat(3, axis=1), rtol=1e-5)
+
+
+def test_inputs_that_are_left_out(tmp_path: Path) -> None:
+    """A mask is ones then, all else is zeros, of the lengths that the first input tells."""
+    model = read(token_net(), tmp_path)
+    assert_same(answers(model, TOKENS), answers(model, TOKENS, np.ones_like(MASK)), tolerance=0)
+    tokens, mask = model.example(3, time=7)
+    assert (tokens.shape, mask.shape) == ((3, 7), (3, 7))
+    assert tokens.dtype == np.int64
+    assert mask.data.all()
+    assert not tokens.data.any()
+
+
+def test_a_given_input_is_no_input_any_more(tmp_path: Path) -> None:
+    graph = token_net()
+    model = read(graph, tmp_path, given={"attention_mask": MASK})
+    assert [each.name for each in model.inputs] == ["tokens"]
+    expected = reference(graph.model(), {"tokens": TOKENS, "attention_mask": MASK})
+    assert_same(answers(model, TOKENS), expected)
+
+
+def test_some_outputs_need_only_their_nodes(tmp_path: Path) -> None:
+    graph = mlp()
+    graph.output("Relu_1")
+    both = read(graph, tmp_path)
+    hidden = read(graph, tmp_path, outputs=["Relu_1"])
+    x = normal(4, 6)
+    assert_same(answers(hidden, x), answers(both, x)[1:], tolerance=0)
+    assert len(hidden.parameters()) == 2
+
+
+def test_a_branch_that_the_file_decides(tmp_path: Path) -> None:
+    graph = Made()
+    x = graph.input("x", [3])
+    branches = {}
+    for name, kind in (("then", "Exp"), ("else", "Neg")):
+        node, output = helper.make_node(kind, [x], [name]), helper.make_tensor_value_info(name, 1, [3])
+        branches[f"{name}_branch"] = helper.make_graph([node], name, [], [output])
+    graph.output(graph.node("If", graph.constant(np.array(False)), **branches))
+    (answer,) = answers(read(graph, tmp_path), normal(3))
+    np.testing.assert_array_equal(answer, -normal(3))
+
+
+def test_functions_of_the_file_are_written_out(tmp_path: Path) -> None:
+    body = [helper.make_node("Mul", ["a", "a"], ["b"])]
+    square = helper.make_function("own", "Square", ["a"], ["b"], body, [helper.make_opsetid("", 18)])
+    graph = Made()
+    graph.output(graph.node("Square", graph.input("x", [3]), domain="own"))
+    model = graph.model()
+    model.functions.append(square)
+    onnx.save(model, str(tmp_path / "made.onnx"))
+    (answer,) = answers(from_onnx(tmp_path / "made.onnx"), normal(3))
+    np.testing.assert_array_equal(answer, normal(3) ** 2)
+
+
+def test_weights_beside_the_file(tmp_path: Path) -> None:
+    made = mlp().model()
+    onnx.save(made, str(tmp_path / "made.onnx"), save_as_external_data=True, location="weights", size_threshold=0)
+    assert (tmp_path / "weights").exists()
+    x = normal(4, 6)
+    assert_same(answers(from_onnx(tmp_path / "made.onnx"), x), reference(mlp().model(), {"x": x}))
+
+
+def test_all_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
+    graph = Made()
+    x = graph.input("x", [2, 2])
+    for _ in range(2):
+        x = graph.node("Det", x)
+    x = graph.node("Relu", graph.node("Fused", x, domain="com.other"))
+    x = graph.node("Resize", x, "", graph.constant(np.array([2.0], np.float32)), mode="cubic")
+    graph.output(graph.node("Reshape", x, graph.node("Cast", graph.node("Exp", x), to=7)))
+    with pytest.raises(UntranslatedError) as caught:
+        read(graph, tmp_path)
+    assert str(caught.value) == (
+        "made.onnx holds 5 of 8 nodes that have no translation: Det (2 nodes, which stop 6 more); "
+        "Reshape with operand 1 that depends on data (1 node, which stops 0 more); "
+        "Resize with mode='cubic' (1 node, which stops 3 more); com.other.Fused (1 node, which stops 5 more)"
+    )
+    assert caught.value.missing["Det"] == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "holds no nodes"), (b"\x00\x01 not this", "is no ONNX file"), (b"# text\n" * 40, "is no ONNX file")],
+)
+def test_a_file_of_another_kind(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.onnx"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"other.onnx {message}|other.onnx is no ONNX file"):
+        from_onnx(path)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        from_onnx(tmp_path / "none.onnx")
+
+
+def test_without_the_onnx_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = mlp().file(tmp_path)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(RuntimeError, match=r"pip install .tinytorch\[onnx\]"):
+        from_onnx(path)
+
+
+def _wrong(model: OnnxModel, *inputs: Array) -> str:
+    with pytest.raises(ValueError, match=r".") as caught, no_grad():
+        model(*inputs)
+    return str(caught.value)
+
+
+def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
+    model = read(token_net(), tmp_path)
+    assert "cannot have shape (2, 4) with batch=2, time=5" in _wrong(model, TOKENS, MASK[:, :4])
+    assert "tokens (batch, time) of int64 cannot have shape (5,)" in _wrong(model, TOKENS[0])
+    assert "takes 1 to 2 inputs" in _wrong(model, TOKENS, MASK, MASK)
+    assert "must hold whole numbers" in _wrong(model, TOKENS + 0.5)
+    assert_same(answers(model, TOKENS.astype(np.float32), MASK), answers(model, TOKENS, MASK), tolerance=0)
+    with pytest.raises(ValueError, match="leaves lengths open: give them"):
+        model.example(2)
+    fixed = Made()
+    fixed.output(fixed.node("Relu", fixed.input("x", [1, 3])))
+    with pytest.raises(ValueError, match="batch must be 1, which the file fixes"):
+        read(fixed, tmp_path).example(4)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"outputs": ["none"]}, "outputs must be some of Add_3, not none"),
+        ({"given": {"y": 1}}, "given must name inputs of x, not 'y'"),
+        ({"given": {"x": np.ones((2, 5))}}, "cannot have shape"),
+        ({"given": {"x": np.ones((2, 6))}}, "must have an input that is not given"),
+    ],
+)
+def test_arguments_are_checked(how: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        read(mlp(), tmp_path, **how)

@@ -1,0 +1,305 @@
+"""Each operator answers as the onnx package's reference, for every form of it that exporters write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.perf.onnx.graphs import Made, answers, assert_same, normal, reference
+from tinytorch.core.op import Array
+from tinytorch.perf.onnx import from_onnx
+from tinytorch.perf.onnx.reading import operators
+
+
+@dataclass(frozen=True)
+class Case:
+    """One node: the operand in the first place is the input, numbers are constants, None is left out."""
+
+    kind: str
+    data: Any
+    operands: tuple[Any, ...] = ()
+    attributes: dict[str, Any] = field(default_factory=dict)
+    opset: int = 18
+    outputs: int = 1
+    #: Position of the input among the operands.
+    at: int = 0
+
+    def made(self) -> Made:
+        graph = Made(self.opset)
+        data = np.asarray(self.data)
+        x = graph.input("x", data.shape, data.dtype)
+        names = ["" if value is None else graph.constant(np.asarray(value)) for value in self.operands]
+        names.insert(self.at, x)
+        first = graph.node(self.kind, *names, count=self.outputs, **self.attributes)
+        for index in range(self.outputs):
+            graph.output(first if index == 0 else f"{first}_{index}")
+        return graph
+
+
+def case(
+    kind: str, data: Any, *operands: Any, opset: int = 18, outputs: int = 1, at: int = 0, **attributes: Any
+) -> Case:
+    return Case(kind, data, operands, attributes, opset, outputs, at)
+
+
+X = normal(2, 3, 4)
+MAPS = normal(2, 4, 9, 8)
+LINE = normal(2, 4, 11)
+WHOLE = np.array([[7, -7, 3], [2, 9, -4]], np.int64)
+POSITIVE = np.abs(X) + 0.5
+TRUTH = X > 0
+
+UNARY = [
+    case(kind, X)
+    for kind in (
+        "Abs", "Ceil", "Cos", "Elu", "Erf", "Exp", "Floor", "HardSigmoid", "HardSwish", "Identity", "LeakyRelu", "Mish",
+        "Neg", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Tanh",
+    )
+]  # fmt: skip
+ELEMENTWISE = [
+    *UNARY,
+    case("Sqrt", POSITIVE),
+    case("Log", POSITIVE),
+    case("LeakyRelu", X, alpha=0.3),
+    case("Elu", X, alpha=0.7),
+    case("HardSigmoid", X, alpha=1 / 6, beta=0.4),
+    case("PRelu", X, normal(3, 1)),
+    case("Gelu", X, opset=20),
+    case("Gelu", X, opset=20, approximate="tanh"),
+    case("Clip", X, np.float32(-0.5), np.float32(0.25)),
+    case("Clip", X, None, np.float32(0.25)),
+    case("Clip", X, opset=6, min=-0.2, max=0.2),
+    *(case(kind, X, normal(3, 1, seed=1)) for kind in ("Add", "Sub", "Mul", "Div", "Max", "Min", "Sum")),
+    *(case(kind, X, normal(4, seed=1), at=1) for kind in ("Sub", "Div")),
+    case("Max", X, normal(4, seed=1), normal(3, 1, seed=2)),
+    case("Div", WHOLE, np.array([2, 2, -2])),
+    case("Mod", WHOLE, np.array([3, 3, -5])),
+    case("Mod", WHOLE, np.array([3, 3, -5]), fmod=1),
+    case("Mod", X, np.float32(0.3), fmod=1),
+    case("Pow", X, np.float32(2)),
+    case("Pow", X, np.float32(3)),
+    case("Pow", POSITIVE, normal(4)),
+    *(
+        case(kind, np.round(X), np.round(normal(4, seed=1)))
+        for kind in ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
+    ),
+    *(case(kind, TRUTH, normal(4, seed=1) > 0) for kind in ("And", "Or", "Xor")),
+    case("Not", TRUTH),
+    case("Where", TRUTH, X, np.float32(-1e4)),
+    case("Where", X, TRUTH, np.float32(2), at=1),
+    case("Cast", X, to=7),
+    case("Cast", X, to=9),
+    case("Cast", WHOLE, to=1),
+    case("Cast", X, to=1),
+    case("Dropout", X),
+]
+MOVING = [
+    case("Reshape", X, np.array([0, -1])),
+    case("Reshape", X, np.array([4, 6])),
+    case("Flatten", X),
+    case("Flatten", X, axis=2),
+    case("Flatten", X, axis=0),
+    case("Flatten", X, axis=-1),
+    case("Squeeze", normal(2, 1, 3, 1), np.array([1])),
+    case("Squeeze", normal(2, 1, 3, 1)),
+    case("Squeeze", normal(2, 1, 3, 1), opset=11, axes=[-1]),
+    case("Unsqueeze", X, np.array([0, -1])),
+    case("Unsqueeze", X, opset=11, axes=[1, 3]),
+    case("Transpose", X),
+    case("Transpose", X, perm=[0, 2, 1]),
+    case("Concat", X, normal(2, 2, 4, seed=1), axis=1),
+    case("Concat", X, normal(2, 3, 1, seed=1), axis=-1),
+    case("Split", normal(2, 6), np.array([1, 2, 3]), axis=1, outputs=3),
+    case("Split", normal(2, 7), axis=-1, num_outputs=3, outputs=3),
+    case("Split", normal(2, 6), opset=11, axis=1, split=[4, 2], outputs=2),
+    case("Slice", X, np.array([1, -3]), np.array([3, 2**62]), np.array([1, 2])),
+    case("Slice", X, np.array([-1]), np.array([-(2**62)]), np.array([2]), np.array([-2])),
+    case("Slice", X, np.array([0, 1]), np.array([1, 3])),
+    case("Slice", X, opset=9, starts=[1], ends=[3], axes=[1]),
+    case("Gather", X, np.array(1), axis=1),
+    case("Gather", X, np.array([[0, 2], [-1, 1]]), axis=1),
+    case("Gather", np.array([[0, 4], [2, 1]]), normal(5, 3), at=1),
+    case("Gather", np.array([1, 0]), normal(3, 5), at=1, axis=1),
+    case("GatherElements", X, np.array([[[0, 1, 2, 0]], [[2, 2, -1, 1]]]), axis=1),
+    case("Expand", normal(3, 1), np.array([2, 1, 4])),
+    case("Tile", normal(2, 3), np.array([2, 3])),
+    case("Pad", X, np.array([0, 1, 2, 0, 0, 1])),
+    case("Pad", X, np.array([0, 1, 2, 0, 0, 1]), np.float32(-2)),
+    case("Pad", X, np.array([0, 1, 1, 0, 2, 3]), mode="reflect"),
+    case("Pad", X, np.array([1, 1, 1, 0, 2, 3]), mode="edge"),
+    case("Pad", X, np.array([1, 2]), None, np.array([2])),
+    case("Pad", X, opset=2, pads=[0, 1, 2, 0, 0, 1], value=1.5),
+    case("DepthToSpace", normal(2, 12, 2, 3), blocksize=2),
+    case("DepthToSpace", normal(2, 12, 2, 3), blocksize=2, mode="CRD"),
+    case("SpaceToDepth", normal(2, 3, 4, 6), blocksize=2),
+    case("CumSum", X, np.array(1)),
+    case("Trilu", X),
+    case("Trilu", X, np.array(-1), upper=0),
+    case("TopK", X, np.array([2]), axis=1, outputs=2),
+    case("TopK", X, np.array([3]), largest=0, outputs=2),
+    case("ArgMax", X, axis=1),
+    case("ArgMax", X, axis=-1, keepdims=0),
+    case("ArgMin", X, axis=0),
+]
+REDUCING = [
+    *(
+        case(kind, X, axes=[1, -1], opset=11, keepdims=keepdims)
+        for kind in ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare")
+        for keepdims in (0, 1)
+    ),
+    case("ReduceMean", X, np.array([-1])),
+    case("ReduceMean", X, opset=11),
+    case("ReduceSum", X, np.array([1]), keepdims=0),
+    case("ReduceSum", X, np.array([], np.int64), noop_with_empty_axes=1),
+    case("ReduceMax", X, np.array([2])),
+    case("Softmax", X),
+    case("Softmax", X, axis=1),
+    case("Softmax", X, opset=11, axis=-1),
+    case("LogSoftmax", X, axis=1),
+]
+LAYERS = [
+    case("MatMul", X, normal(4, 5)),
+    case("MatMul", X, normal(2, 4, 5)),
+    case("MatMul", X, normal(5, 3), at=1),
+    case("Gemm", normal(3, 4), normal(5, 4, seed=1), normal(5, seed=2), transB=1),
+    case("Gemm", normal(3, 4), normal(4, 5, seed=1), normal(1, 5, seed=2), alpha=0.5, beta=2.0),
+    case("Gemm", normal(3, 4), normal(4, 5, seed=1), np.float32(2)),
+    case("Gemm", normal(3, 4), normal(4, 5, seed=1)),
+    case("Gemm", normal(3, 4), normal(4, 5, seed=1), normal(3, 5, seed=2), alpha=0.5, beta=2.0),
+    case("Gemm", normal(4, 3), normal(5, 4, seed=1), normal(3, 1, seed=2), transA=1, transB=1),
+    case("Gemm", normal(4, 5), normal(3, 4, seed=1), at=1),
+    case("Conv", MAPS, normal(6, 4, 3, 3), normal(6)),
+    case("Conv", MAPS, normal(6, 4, 3, 2), pads=[1, 0, 1, 0], strides=[2, 1]),
+    case("Conv", MAPS, normal(6, 4, 3, 3), pads=[0, 1, 2, 1], dilations=[2, 1]),
+    case("Conv", MAPS, normal(4, 1, 3, 3), normal(4), group=4, pads=[1, 1, 1, 1]),
+    case("Conv", MAPS, normal(6, 2, 1, 1), group=2),
+    case("Conv", MAPS, normal(3, 4, 3, 3), auto_pad="SAME_UPPER", strides=[2, 2]),
+    case("Conv", MAPS, normal(3, 4, 2, 2), auto_pad="SAME_LOWER"),
+    case("Conv", LINE, normal(6, 4, 3), normal(6), pads=[1, 1], strides=[2]),
+    case("Conv", LINE, normal(6, 4, 3), pads=[2, 0], dilations=[2]),
+    case("ConvTranspose", MAPS, normal(4, 3, 2, 2), normal(3), strides=[2, 2]),
+    case("ConvTranspose", MAPS, normal(4, 3, 3, 3), strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1]),
+    case("ConvTranspose", MAPS, normal(4, 3, 3, 3), dilations=[2, 1], pads=[0, 1, 2, 1]),
+    case("ConvTranspose", LINE, normal(4, 3, 4), strides=[2], pads=[1, 1]),
+    case("MaxPool", MAPS, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+    case("MaxPool", MAPS, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
+    case("MaxPool", MAPS, kernel_shape=[3, 2], strides=[2, 2], auto_pad="SAME_UPPER"),
+    case("MaxPool", LINE, kernel_shape=[3], strides=[2]),
+    case("AveragePool", MAPS, kernel_shape=[3, 3], strides=[2, 2]),
+    case("AveragePool", MAPS, kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+    case("AveragePool", MAPS, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1),
+    case("AveragePool", MAPS, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
+    case("AveragePool", MAPS, kernel_shape=[3, 3], pads=[0, 1, 1, 0]),
+    case("AveragePool", LINE, kernel_shape=[4], strides=[3]),
+    case("GlobalAveragePool", MAPS),
+    case("GlobalAveragePool", LINE),
+    case("GlobalMaxPool", MAPS),
+    case("BatchNormalization", MAPS, *(np.abs(normal(4, seed=i)) + 0.1 for i in range(4)), epsilon=1e-3),
+    case("BatchNormalization", LINE, *(np.abs(normal(4, seed=i)) + 0.1 for i in range(4))),
+    case("BatchNormalization", normal(5, 4), *(np.abs(normal(4, seed=i)) + 0.1 for i in range(4))),
+    case("InstanceNormalization", MAPS, normal(4), normal(4, seed=1)),
+    case("GroupNormalization", MAPS, normal(4), normal(4, seed=1), num_groups=2, opset=21),
+    case("LayerNormalization", X, normal(4), normal(4, seed=1), epsilon=1e-3),
+    case("LayerNormalization", X, normal(4), axis=2),
+    case("LayerNormalization", X, normal(3, 4), normal(3, 4, seed=1), axis=1),
+    case("RMSNormalization", X, normal(4), opset=23),
+    case("Resize", MAPS, None, np.array([1, 1, 2, 2], np.float32)),
+    case("Resize", MAPS, None, np.array([1, 1, 2, 3], np.float32), mode="linear"),
+    case("Resize", MAPS, None, None, np.array([2, 4, 5, 16]), mode="linear"),
+    case(
+        "Resize", MAPS, None, None, np.array([2, 4, 18, 4]), mode="linear",
+        coordinate_transformation_mode="align_corners",
+    ),
+    case(
+        "Resize", MAPS, None, np.array([1, 1, 2, 2], np.float32),
+        coordinate_transformation_mode="asymmetric", nearest_mode="floor",
+    ),
+]  # fmt: skip
+
+
+def _recurrent(kind: str, gates: int, states: int, directions: int, **attributes: Any) -> Case:
+    """Return a recurrent node over 5 times, 2 sequences, 3 features and a state of 4."""
+    weights = (normal(directions, gates * 4, 3, seed=1), normal(directions, gates * 4, 4, seed=2))
+    starts = [normal(directions, 2, 4, seed=4 + index) for index in range(states)]
+    operands = (*weights, normal(directions, 2 * gates * 4, seed=3), None, *starts)
+    way = {"direction": "bidirectional"} if directions == 2 else {}
+    return Case(kind, normal(5, 2, 3), operands, {"hidden_size": 4, **way, **attributes}, 18, 1 + states)
+
+
+RECURRENT = [
+    _recurrent("LSTM", 4, 2, 1),
+    _recurrent("GRU", 3, 1, 1, linear_before_reset=1),
+    _recurrent("RNN", 1, 1, 1),
+]
+CASES = [*ELEMENTWISE, *MOVING, *REDUCING, *LAYERS, *RECURRENT]
+
+
+def called(one: Case) -> str:
+    """Return what a case is called among the tests."""
+    return "-".join([one.kind, str(one.opset), *(f"{name}={value}" for name, value in one.attributes.items())])
+
+
+@pytest.mark.parametrize("one", CASES, ids=called)
+def test_answers_are_the_reference_s(one: Case, tmp_path: Path) -> None:
+    made = one.made()
+    data = np.asarray(one.data)
+    assert_same(answers(from_onnx(made.file(tmp_path)), data), reference(made.model(), {"x": data}))
+
+
+def test_every_operator_has_a_case() -> None:
+    elsewhere = {"Constant", "If", "Shape", "Size", "Upsample", "Swish"}
+    assert {one.kind for one in CASES} | elsewhere == set(operators())
+
+
+def _sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def test_an_lstm_goes_both_ways(tmp_path: Path) -> None:
+    """By the equations: i, o, f, c of ONNX; the reference's own code knows no second direction."""
+    one = _recurrent("LSTM", 4, 2, 2)
+    x, (w, r, b, _, h0, c0) = np.asarray(one.data, np.float64), one.operands
+    expected = np.zeros((5, 2, 2, 4))
+    for way, times in ((0, range(5)), (1, range(4, -1, -1))):
+        h, c = h0[way].astype(np.float64), c0[way].astype(np.float64)
+        for time in times:
+            i, o, f, g = np.split(x[time] @ w[way].T + h @ r[way].T + b[way][:16] + b[way][16:], 4, axis=1)
+            c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+            h = _sigmoid(o) * np.tanh(c)
+            expected[time, way] = h
+    ours = answers(from_onnx(one.made().file(tmp_path)), one.data)
+    np.testing.assert_allclose(ours[0], expected, atol=1e-5)
+    np.testing.assert_allclose(ours[1], [expected[4, 0], expected[0, 1]], atol=1e-5)
+
+
+def test_padding_below_zero_cuts(tmp_path: Path) -> None:
+    """The reference refuses what the standard allows."""
+    one = case("Pad", X, np.array([0, -1, 2, 0, 0, -1]))
+    (cut,) = answers(from_onnx(one.made().file(tmp_path)), X)
+    expected = np.zeros((2, 2, 5), np.float32)
+    expected[:, :, 2:] = X[:, 1:, :3]
+    np.testing.assert_array_equal(cut, expected)
+
+
+def test_older_softmax_joins_the_axes_behind(tmp_path: Path) -> None:
+    """Up to version 12; the reference knows the newer one alone."""
+    (weights,) = answers(from_onnx(case("Softmax", X, opset=11, axis=1).made().file(tmp_path)), X)
+    expected = np.exp(X) / np.exp(X).sum(axis=(1, 2), keepdims=True)
+    np.testing.assert_allclose(weights, expected, rtol=1e-5)
+
+
+def test_swish_and_older_upsampling(tmp_path: Path) -> None:
+    """The reference of this version of onnx has neither."""
+    graph = Made(9)
+    up = graph.node("Upsample", graph.input("x", MAPS.shape), graph.constant(np.array([1, 1, 2, 3], np.float32)))
+    graph.output(up)
+    (twice,) = answers(from_onnx(graph.file(tmp_path)), MAPS)
+    np.testing.assert_array_equal(twice, MAPS.repeat(2, axis=2).repeat(3, axis=3))
+    graph = Made(24)
+    graph.output(graph.node("Swish", graph.input("x", X.shape)))
+    (gated,) = answers(from_onnx(graph.file(tmp_path)), X)
+    np.testing.assert_allclose(gated, X * _sigmoid(X), rtol=1e-5, atol=1e-6)

@@ -1,0 +1,83 @@
+"""Elementwise functions of other frameworks' models: against the standard library and NumPy, their gradients too."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.core.gradients import check_gradients
+from tinytorch.core.dispatch import apply
+from tinytorch.core.op import Array, Op
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.events.stream import recording
+from tinytorch.perf.ops import pointwise
+
+#: No number is near a corner of a function below.
+X = np.random.default_rng(0).normal(size=(3, 4)) * 2 + 0.013
+Y = np.random.default_rng(1).normal(size=(4,)) * 2
+
+
+def test_the_error_function_is_the_standard_library_s() -> None:
+    made = apply(pointwise.erf, X.astype(np.float32)).data
+    assert made.dtype == np.float32
+    np.testing.assert_allclose(made, [[math.erf(x) for x in row] for row in X], rtol=1e-6)
+
+
+def test_softplus_does_not_overflow() -> None:
+    far = np.array([-1000.0, 0.0, 1000.0], np.float32)
+    np.testing.assert_allclose(apply(pointwise.softplus, far).data, [0, math.log(2), 1000])
+
+
+@pytest.mark.parametrize(
+    ("op", "params"),
+    [
+        (pointwise.erf, {}),
+        (pointwise.clip, {"low": -1.0, "high": 0.5}),
+        (pointwise.clip, {"low": -math.inf, "high": 0.0}),
+        (pointwise.hard_sigmoid, {"slope": 0.3, "shift": 0.4}),
+        (pointwise.elu, {"alpha": 0.7}),
+        (pointwise.softplus, {}),
+        (pointwise.sine, {}),
+        (pointwise.cosine, {}),
+        (pointwise.floor, {}),
+        (pointwise.ceil, {}),
+        (pointwise.nearest, {}),
+        (pointwise.sign, {}),
+    ],
+)
+def test_gradients_of_one_operand(op: Op, params: dict[str, Any]) -> None:
+    check_gradients(lambda x: apply(op, x, **params), Tensor(X.copy(), requires_grad=True))
+
+
+@pytest.mark.parametrize(
+    ("op", "left", "right"),
+    [(pointwise.minimum, X, Y), (pointwise.minimum, Y, X), (pointwise.powers, np.abs(X) + 0.3, Y)],
+)
+def test_gradients_of_two_operands(op: Op, left: Array, right: Array) -> None:
+    check_gradients(
+        lambda a, b: apply(op, a, b), Tensor(left.copy(), requires_grad=True), Tensor(right.copy(), requires_grad=True)
+    )
+
+
+def test_what_has_no_gradient_says_so() -> None:
+    answer = apply(pointwise.greater, Tensor(X, requires_grad=True), Tensor(Y))
+    with pytest.raises(TypeError, match="greater has no gradient"):
+        answer.backward(np.ones(answer.shape))
+
+
+def test_whole_numbers_divide_towards_zero() -> None:
+    a, b = np.array([7, -7, 7, -7]), np.array([2, 2, -2, -2])
+    np.testing.assert_array_equal(apply(pointwise.whole_quotient, a, b).data, [3, -3, -3, 3])
+    np.testing.assert_array_equal(apply(pointwise.modulo, a, b).data, [1, 1, -1, -1])
+    np.testing.assert_array_equal(apply(pointwise.remainder, a, b).data, [1, -1, 1, -1])
+
+
+def test_each_element_is_counted() -> None:
+    with recording() as done:
+        apply(pointwise.erf, X)
+        apply(pointwise.clip, X, low=0.0, high=1.0)
+        apply(pointwise.less, X, Y)
+    assert [event.elementwise for event in done.profile.events] == [12, 24, 12]

@@ -1,0 +1,222 @@
+"""ONNX operators that treat every element alike, as ops at the seam."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply
+from tinytorch.core.op import Array, Op
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.onnx.node import Node, Operand, Runner, Translation, Untranslatable
+from tinytorch.perf.ops import pointwise
+
+
+def tensor_of(x: Any) -> Tensor:
+    """Return an operand as a Tensor."""
+    return x if isinstance(x, Tensor) else Tensor(np.asarray(x))
+
+
+def without_gradient(x: Any) -> Any:
+    """Return an operand that requires no gradient, for an op that has none."""
+    return x.detach() if isinstance(x, Tensor) else x
+
+
+def _one(op: Op) -> Translation:
+    return Translation(lambda node: lambda x: apply(op, x))
+
+
+def _two(op: Op) -> Translation:
+    return Translation(lambda node: lambda a, b: apply(op, a, b))
+
+
+def _judged(op: Op) -> Translation:
+    return Translation(lambda node: lambda a, b: apply(op, without_gradient(a), without_gradient(b)))
+
+
+def _many(op: Op) -> Translation:
+    return Translation(lambda node: lambda *operands: reduce(lambda a, b: apply(op, a, b), operands))
+
+
+def _divide(node: Node) -> Runner:
+    def run(a: Any, b: Any) -> Tensor:
+        if tensor_of(a).dtype.kind in "iu" and tensor_of(b).dtype.kind in "iu":
+            return apply(pointwise.whole_quotient, a, b)
+        return apply(ops.divide, a, b)
+
+    return run
+
+
+def _power(node: Node) -> Runner:
+    exponent = node.constant(1)
+    if exponent is not None and exponent.ndim == 0:
+        number = float(exponent)
+        return lambda x, _: apply(ops.power, x, exponent=number)
+    return lambda x, exponents: apply(pointwise.powers, x, exponents)
+
+
+def _clip(node: Node) -> Runner:
+    from_attributes = (node.get("min", -math.inf), node.get("max", math.inf))
+
+    def run(x: Any, low: Operand = None, high: Operand = None) -> Tensor:
+        ends = [
+            number if end is None else np.asarray(end).item()
+            for number, end in zip(from_attributes, (low, high), strict=True)
+        ]
+        return apply(pointwise.clip, x, low=ends[0], high=ends[1])
+
+    return run
+
+
+def _leaky_relu(node: Node) -> Runner:
+    slope = node.get("alpha", 0.01)
+    return lambda x: apply(ops.leaky_relu, x, slope=slope)
+
+
+def _parametric_relu(node: Node) -> Runner:
+    def run(x: Any, slope: Any) -> Tensor:
+        below = apply(pointwise.clip, x, low=-math.inf, high=0.0)
+        return apply(ops.add, apply(ops.relu, x), apply(ops.multiply, below, slope))
+
+    return run
+
+
+def _elu(node: Node) -> Runner:
+    alpha = node.get("alpha", 1.0)
+    return lambda x: apply(pointwise.elu, x, alpha=alpha)
+
+
+def _selu(node: Node) -> Runner:
+    alpha, gamma = node.get("alpha", 1.67326319217681884765625), node.get("gamma", 1.05070102214813232421875)
+    return lambda x: apply(ops.multiply, apply(pointwise.elu, x, alpha=alpha), gamma)
+
+
+def _hard_sigmoid(node: Node) -> Runner:
+    slope, shift = node.get("alpha", 0.2), node.get("beta", 0.5)
+    return lambda x: apply(pointwise.hard_sigmoid, x, slope=slope, shift=shift)
+
+
+def _hard_swish(node: Node) -> Runner:
+    return lambda x: apply(ops.multiply, x, apply(pointwise.hard_sigmoid, x, slope=1 / 6, shift=0.5))
+
+
+def _gelu(node: Node) -> Runner:
+    if node.only("approximate", "none", "tanh") == "tanh":
+        return lambda x: apply(ops.gelu, x)
+
+    def run(x: Any) -> Tensor:
+        wide = apply(pointwise.erf, apply(ops.multiply, x, math.sqrt(0.5)))
+        return apply(ops.multiply, apply(ops.multiply, x, 0.5), apply(ops.add, wide, 1.0))
+
+    return run
+
+
+def _swish(node: Node) -> Runner:
+    if node.get("alpha", 1.0) != 1:
+        raise Untranslatable(f"alpha={node.get('alpha', 1.0)}")
+    return lambda x: apply(ops.silu, x)
+
+
+def _mish(node: Node) -> Runner:
+    return lambda x: apply(ops.multiply, x, apply(ops.tanh, apply(pointwise.softplus, x)))
+
+
+def _softsign(node: Node) -> Runner:
+    return lambda x: apply(ops.divide, x, apply(ops.add, apply(ops.absolute, x), 1))
+
+
+def _modulo(node: Node) -> Runner:
+    op = pointwise.remainder if node.get("fmod", 0) else pointwise.modulo
+    return lambda a, b: apply(op, without_gradient(a), without_gradient(b))
+
+
+def _cast(node: Node) -> Runner:
+    from onnx import helper
+
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(node.get("to", 1)))
+    if dtype.kind not in "fiub":
+        raise Untranslatable(f"to {dtype}")
+    return lambda x: x if tensor_of(x).dtype == dtype else tensor_of(x).astype(dtype)
+
+
+def _where(node: Node) -> Runner:
+    return lambda condition, a, b: apply(ops.where, without_gradient(condition), a, b)
+
+
+def _same(node: Node) -> Runner:
+    return _first
+
+
+def _first(x: Any, *others: Any) -> Any:
+    return x
+
+
+def _of(make: Callable[[Node], Runner], *known: int) -> Translation:
+    return Translation(make, known)
+
+
+def _inverse(x: Any) -> Tensor:
+    return apply(ops.divide, 1, x)
+
+
+def _negated(x: Array | Tensor) -> Tensor:
+    return apply(pointwise.negation, without_gradient(x))
+
+
+TRANSLATIONS: dict[str, Translation] = {
+    "Abs": _one(ops.absolute),
+    "Add": _two(ops.add),
+    "And": _judged(pointwise.both),
+    "Cast": _of(_cast),
+    "Ceil": _one(pointwise.ceil),
+    "Clip": _of(_clip, 1, 2),
+    "Cos": _one(pointwise.cosine),
+    "Div": _of(_divide),
+    "Dropout": _of(_same, 1, 2),
+    "Elu": _of(_elu),
+    "Equal": _judged(pointwise.equal),
+    "Erf": _one(pointwise.erf),
+    "Exp": _one(ops.exp),
+    "Floor": _one(pointwise.floor),
+    "Gelu": _of(_gelu),
+    "Greater": _judged(pointwise.greater),
+    "GreaterOrEqual": _judged(pointwise.greater_equal),
+    "HardSigmoid": _of(_hard_sigmoid),
+    "HardSwish": _of(_hard_swish),
+    "Identity": _of(_same),
+    "LeakyRelu": _of(_leaky_relu),
+    "Less": _judged(pointwise.less),
+    "LessOrEqual": _judged(pointwise.less_equal),
+    "Log": _one(ops.log),
+    "Max": _many(ops.maximum),
+    "Min": _many(pointwise.minimum),
+    "Mish": _of(_mish),
+    "Mod": _of(_modulo),
+    "Mul": _two(ops.multiply),
+    "Neg": _one(ops.negative),
+    "Not": _of(lambda node: _negated),
+    "Or": _judged(pointwise.either),
+    "PRelu": _of(_parametric_relu),
+    "Pow": _of(_power),
+    "Reciprocal": _of(lambda node: _inverse),
+    "Relu": _one(ops.relu),
+    "Round": _one(pointwise.nearest),
+    "Selu": _of(_selu),
+    "Sigmoid": _one(ops.sigmoid),
+    "Sign": _one(pointwise.sign),
+    "Sin": _one(pointwise.sine),
+    "Softplus": _one(pointwise.softplus),
+    "Softsign": _of(_softsign),
+    "Sqrt": _one(ops.sqrt),
+    "Sub": _two(ops.subtract),
+    "Sum": _many(ops.add),
+    "Swish": _of(_swish),
+    "Tanh": _one(ops.tanh),
+    "Where": _of(_where),
+    "Xor": _judged(pointwise.exclusive),
+}

@@ -1,0 +1,92 @@
+"""One node of an ONNX graph as a translation sees it, and the error that names what has no translation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core.module import Module
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+
+#: What a node's operand is when it runs: data, numbers that are known from the file and the shapes, or left out.
+Operand = Tensor | Array | None
+#: What runs a node: called with its operands it returns its outputs, as a tuple if there are several. A Module stands
+#: for a layer, which holds its own weights and is called with what it does not hold.
+Runner = Callable[..., Any] | Module
+
+
+class UntranslatedError(ValueError):
+    """A model holds nodes that have no translation; the message names all of them.
+
+    ``missing`` has the number of nodes that each of them is, by what it is.
+    """
+
+    def __init__(self, message: str, missing: Mapping[str, int]) -> None:
+        super().__init__(message)
+        self.missing = dict(missing)
+
+
+class Untranslatable(Exception):  # noqa: N818 - caught by the reader of the graph, which makes one error of all
+    """Raised by a translation for a node that it does not cover; the message says which case that is."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node: its operator with the version of the operator set, attributes, and the constants among its operands."""
+
+    kind: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    version: int
+    constants: Mapping[str, Array]
+
+    def constant(self, index: int) -> Array | None:
+        """Return an operand if it is a constant of the file."""
+        return self.constants.get(self.inputs[index]) if self.has(index) else None
+
+    def has(self, index: int) -> bool:
+        """Return whether an operand was given."""
+        return len(self.inputs) > index and bool(self.inputs[index])
+
+    def get(self, attribute: str, default: Any) -> Any:
+        """Return an attribute, text as str."""
+        value = self.attributes.get(attribute, default)
+        return value.decode() if isinstance(value, bytes) else value
+
+    def only(self, attribute: str, *allowed: Any) -> Any:
+        """Return an attribute, the first of ``allowed`` by default; Untranslatable if it is none of them."""
+        value = self.get(attribute, allowed[0])
+        if value not in allowed:
+            raise Untranslatable(f"{attribute}={value!r}")
+        return value
+
+    def weights(self, index: int) -> Array:
+        """Return an operand that a layer holds; Untranslatable if it is no constant."""
+        found = self.constant(index)
+        if found is None:
+            raise Untranslatable(f"operand {index} that is no constant")
+        return found
+
+
+@dataclass(frozen=True)
+class Translation:
+    """How an operator becomes what runs it.
+
+    ``known`` are the positions of operands that must be known from the file and the shapes, such as a shape or axes;
+    ``reads`` are those that a layer is called with.
+    """
+
+    make: Callable[[Node], Runner]
+    known: tuple[int, ...] = ()
+    reads: tuple[int, ...] = (0,)
+
+
+def whole(values: Any) -> tuple[int, ...]:
+    """Return known numbers as whole ones of Python."""
+    return tuple(int(value) for value in np.atleast_1d(values))

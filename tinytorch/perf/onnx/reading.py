@@ -1,0 +1,417 @@
+"""Reading an ONNX file: its graph is folded, what is missing is named, and the rest becomes steps of an `OnnxModel`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core.module import Module, Parameter
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.onnx import elementwise, layers, shapes
+from tinytorch.perf.onnx.model import Block, Input, OnnxModel, Part, Run, Step
+from tinytorch.perf.onnx.node import Node, Runner, Translation, Untranslatable, UntranslatedError
+
+_TRANSLATIONS: dict[str, Translation] = {
+    **elementwise.TRANSLATIONS,
+    **shapes.TRANSLATIONS,
+    **layers.TRANSLATIONS,
+}
+#: What tells of shapes is known whenever the inputs' shapes are.
+_OF_SHAPES = {"Shape": shapes.shape_of, "Size": shapes.size_of}
+
+
+def operators() -> list[str]:
+    """Return the names of the operators that run on data."""
+    return sorted({*_TRANSLATIONS, *_OF_SHAPES, "Constant", "If"})
+
+
+def from_onnx(
+    path: str | os.PathLike[str],
+    outputs: Sequence[str] | None = None,
+    given: Mapping[str, Any] | None = None,
+) -> OnnxModel:
+    """Return the model of an ONNX file, in eval mode.
+
+    Products with constant weights are Linear, convolutions Conv2d, lookups Embedding, normalizations LayerNorm and
+    BatchNorm2d: what profiles, quantizes and plans these does so here. All else runs op by op at the seam. Layers have
+    the names of their nodes, in the scopes that these names tell. Weights are parameters, and can be trained.
+
+    Args:
+        path: of the file; weights beside it are read, too.
+        outputs: names of those to compute, by default all.
+        given: inputs that are fixed, by name: they are no inputs any more, and what depends on them alone is folded.
+
+    Raises:
+        UntranslatedError: if nodes have no translation; it names all of them.
+        ValueError: if this is no ONNX file, or an output or given input is none of the graph's.
+        FileNotFoundError: if there is no such file.
+        RuntimeError: if the onnx package is not installed.
+    """
+    try:
+        import onnx
+        from onnx import inliner
+    except ImportError as error:
+        raise RuntimeError('reading ONNX files needs the onnx package: pip install "tinytorch[onnx]"') from error
+    name = os.path.basename(os.fspath(path))
+    try:
+        file = onnx.load(os.fspath(path))
+    except OSError:
+        raise
+    except Exception as error:  # of the parser, which raises what it likes
+        raise ValueError(f"{name} is no ONNX file that can be read: {_sentence(error)}") from error
+    if not file.graph.node or not file.opset_import:
+        raise ValueError(f"{name} is no ONNX file: it holds no nodes")
+    if file.functions:
+        file = inliner.inline_local_functions(file)
+    return _Reader(file, name, dict(given or {})).model(outputs)
+
+
+def _sentence(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+class _Reader:
+    """The graph of a file while it is read."""
+
+    def __init__(self, file: Any, name: str, given: Mapping[str, Any]) -> None:
+        from tinytorch.perf.onnx import folding  # which imports onnx
+
+        self._folding = folding
+        self._name, self._graph = name, file.graph
+        self._opsets = {each.domain: each.version for each in file.opset_import}
+        self._opsets.setdefault("", self._opsets.get("ai.onnx", 1))
+        self._constants: dict[str, Array] = {}
+        self._initialized: set[str] = set()
+        self._add_initializers(file.graph)
+        self._total = len(file.graph.node)
+        self._missing: Counter[str] = Counter()
+        self._stopped: dict[str, set[str]] = {}
+        self._inputs = self._declared_inputs(given)
+        self._nodes = self._live_nodes()
+        self._protos = {tuple(node.output): node for node in self._nodes}
+
+    def _add_initializers(self, graph: Any) -> None:
+        for tensor in graph.initializer:
+            self._constants[tensor.name] = self._folding.array_of(tensor)
+            self._initialized.add(tensor.name)
+
+    def _declared_inputs(self, given: Mapping[str, Any]) -> list[Input]:
+        """Return the inputs that stay open; those that are given become constants."""
+        inputs = [_declared(each) for each in self._graph.input if each.name not in self._constants]
+        for name, value in given.items():
+            declared = next((each for each in inputs if each.name == name), None)
+            if declared is None:
+                raise ValueError(f"given must name inputs of {', '.join(each.name for each in inputs)}, not {name!r}")
+            array = np.asarray(value.data if isinstance(value, Tensor) else value, declared.dtype)
+            declared.bind(array.shape, {})
+            self._constants[name] = array
+        open_ones = [each for each in inputs if each.name not in given]
+        if not open_ones:
+            raise ValueError(f"{self._name} must have an input that is not given")
+        return open_ones
+
+    def _live_nodes(self) -> list[Any]:
+        """Return the nodes that depend on an input; the others are folded into constants."""
+        live: list[Any] = []
+        waiting = deque(self._graph.node)
+        while waiting:
+            node = waiting.popleft()
+            if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
+                value = self._folding.constant_of(node)
+                if value is None:
+                    self._miss("Constant of text or sparse numbers", node)
+                else:
+                    self._constants[node.output[0]] = value
+            elif node.op_type == "If" and node.input[0] in self._constants:
+                waiting.extendleft(reversed(self._branch(node)))
+            elif self._folding.is_pure(node) and all(name in self._constants for name in node.input if name):
+                self._fold(node)
+            else:
+                live.append(node)
+        return live
+
+    def _branch(self, node: Any) -> list[Any]:
+        """Return the nodes of the branch of an If whose condition is constant."""
+        from onnx import helper
+
+        wanted = "then_branch" if self._constants[node.input[0]].item() else "else_branch"
+        (branch,) = (each.g for each in node.attribute if each.name == wanted)
+        self._add_initializers(branch)
+        handed = [
+            helper.make_node("Identity", [inner.name], [outer], name=f"{node.name}/{wanted}_{number}")
+            for number, (inner, outer) in enumerate(zip(branch.output, node.output, strict=True))
+        ]
+        self._total += len(branch.node)
+        return [*branch.node, *handed]
+
+    def _fold(self, node: Any) -> None:
+        try:
+            made = self._folding.Evaluated(node, self._opsets)(*(self._constants.get(name) for name in node.input))
+        except Exception as error:  # of the reference, for what it does not know
+            self._miss(f"{node.op_type} of constants ({type(error).__name__})", node)
+            return
+        from_weights = not self._initialized.isdisjoint(node.input)
+        for name, value in zip(node.output, made if isinstance(made, tuple) else (made,), strict=True):
+            if name:
+                self._constants[name] = value
+                if from_weights:
+                    self._initialized.add(name)
+
+    def _miss(self, kind: str, node: Any) -> None:
+        self._missing[kind] += 1
+        self._stopped.setdefault(kind, set()).update(name for name in node.output if name)
+
+    def model(self, outputs: Sequence[str] | None) -> OnnxModel:
+        """Return the model for these outputs."""
+        declared = [each.name for each in self._graph.output]
+        wanted = declared if outputs is None else list(outputs)
+        unknown = [name for name in wanted if name not in declared]
+        if unknown or not wanted:
+            raise ValueError(f"outputs must be some of {', '.join(declared)}, not {', '.join(unknown) or 'none'}")
+        nodes = self._needed(wanted)
+        known = self._known_names(nodes)
+        made = [self._translated(node, known) for node in self._with_biases(nodes, wanted)]
+        self._refuse_missing(nodes)
+        return self._assembled([each for each in made if each is not None], wanted, known)
+
+    def _needed(self, outputs: Sequence[str]) -> list[Any]:
+        """Return the nodes that lead to ``outputs``, in order."""
+        needed, kept = set(outputs), []
+        for node in reversed(self._nodes):
+            if needed.intersection(node.output):
+                kept.append(node)
+                needed.update(node.input)
+                for attribute in node.attribute:  # a branch or body reads outer values by their names
+                    for inner in (attribute.g, *attribute.graphs):
+                        needed.update(name for each in inner.node for name in each.input)
+        return kept[::-1]
+
+    def _known_names(self, nodes: Sequence[Any]) -> frozenset[str]:
+        """Return the names of values that depend on nothing but the shapes of the inputs and on constants.
+
+        What reads a table or matrix of weights, such as the places of a sequence's length, runs like data.
+        """
+        numbers = {name for name, array in self._constants.items() if not (self._is_weight(name) and array.ndim > 1)}
+        known: set[str] = set()
+        for node in nodes:
+            from_known = all(name in known or name in numbers for name in node.input if name)
+            if (node.op_type in _OF_SHAPES and not node.domain) or (from_known and self._folding.is_pure(node)):
+                known.update(name for name in node.output if name)
+        return frozenset(known)
+
+    def _with_biases(self, nodes: Sequence[Any], outputs: Sequence[str]) -> list[Node]:
+        """Return the nodes, a product with a constant matrix and the row that is added to it as one."""
+        readers = Counter(name for node in nodes for name in node.input)
+        readers.update(outputs)
+        made: list[Node] = []
+        makers: dict[str, int] = {}
+        for number, proto in enumerate(nodes):
+            node = self._node(proto, number)
+            if node.kind == "Add" and len(node.inputs) == 2:
+                for product, row in (node.inputs, node.inputs[::-1]):
+                    at = makers.get(product)
+                    if at is not None and readers[product] == 1 and self._is_bias(row, made[at]):
+                        before = made[at]
+                        made[at] = Node(
+                            before.kind,
+                            before.name,
+                            (*before.inputs, row),
+                            node.outputs,
+                            before.attributes,
+                            before.version,
+                            {**before.constants, row: self._constants[row]},
+                        )
+                        break
+                else:
+                    made.append(node)
+                continue
+            if node.kind == "MatMul":
+                makers[node.outputs[0]] = len(made)
+            made.append(node)
+        return made
+
+    def _is_bias(self, name: str, product: Node) -> bool:
+        row, weight = self._constants.get(name), product.constant(1)
+        return (
+            row is not None and weight is not None and weight.ndim == 2 and row.shape == weight.shape[1:]
+            and len(product.inputs) == 2 and row.dtype == weight.dtype and row.dtype.kind == "f"
+        )  # fmt: skip
+
+    def _is_weight(self, name: str) -> bool:
+        """Return whether a constant was learned, as far as a file tells: several floats that are kept as such."""
+        array = self._constants[name]
+        return name in self._initialized and array.dtype.kind == "f" and array.size > 1
+
+    def _node(self, proto: Any, number: int) -> Node:
+        standard = proto.domain in ("", "ai.onnx")
+        kind = proto.op_type if standard else f"{proto.domain}.{proto.op_type}"
+        return Node(
+            kind,
+            proto.name or f"{proto.op_type}_{number}",
+            tuple(proto.input),
+            tuple(proto.output),
+            self._folding.attributes_of(proto),
+            self._opsets.get("" if standard else proto.domain, 1),
+            # Its own alone: what runs a node may hold on to it, and is not to hold the file's weights.
+            {name: self._constants[name] for name in proto.input if name in self._constants},
+        )
+
+    def _translated(self, node: Node, known: frozenset[str]) -> tuple[Node, Runner, Translation, bool] | None:
+        """Return what runs a node, and whether it is known; None, counted as missing, if there is nothing."""
+        if node.kind in _OF_SHAPES:
+            return node, _OF_SHAPES[node.kind](node), Translation(_OF_SHAPES[node.kind]), True
+        if any(name in known for name in node.outputs):
+            return node, self._evaluated(node), _KNOWN, True
+        translation = _TRANSLATIONS.get(node.kind)
+        try:
+            if translation is None:
+                raise Untranslatable("")
+            for index in translation.known:
+                if node.has(index) and node.inputs[index] not in known and node.constant(index) is None:
+                    raise Untranslatable(f"operand {index} that depends on data")
+            return node, translation.make(node), translation, False
+        except Untranslatable as reason:
+            self._miss(f"{node.kind} with {reason}" if str(reason) else node.kind, _Outputs(node.outputs))
+            return None
+
+    def _evaluated(self, node: Node) -> Runner:
+        runner: Runner = self._folding.Evaluated(self._protos[node.outputs], self._opsets)
+        return runner
+
+    def _refuse_missing(self, nodes: Sequence[Any]) -> None:
+        if not self._missing:
+            return
+        said = []
+        for kind, count in sorted(self._missing.items(), key=lambda item: (-item[1], item[0])):
+            own = self._stopped[kind]
+            reached, behind = set(own), 0
+            for node in nodes:
+                if reached.intersection(node.input):
+                    reached.update(node.output)
+                    behind += not own.intersection(node.output)
+            nodes_of, stop = ("node", "stops") if count == 1 else ("nodes", "stop")
+            said.append(f"{kind} ({count} {nodes_of}, which {stop} {behind} more)")
+        total = sum(self._missing.values())
+        raise UntranslatedError(
+            f"{self._name} holds {total} of {self._total} nodes that have no translation: {'; '.join(said)}",
+            self._missing,
+        )
+
+    def _assembled(
+        self, made: Sequence[tuple[Node, Runner, Translation, bool]], outputs: Sequence[str], known: frozenset[str]
+    ) -> OnnxModel:
+        steps = [(node, *_step(node, runner, translation, is_known)) for node, runner, translation, is_known in made]
+        constants = self._operands(made, outputs)
+        model = OnnxModel(self._inputs, outputs, constants, known)
+        _drop_when_read([step for _, step, _ in steps], {*outputs, *constants, *known})
+        blocks: dict[tuple[str, ...], Block] = {(): model}
+        for node, _, layer in steps:
+            scope, own = _named_scope(node.name)
+            block = _block(blocks, scope)
+            if layer is not None:
+                block.named(own, layer)
+        model.parts = _grouped([(_named_scope(node.name)[0], step) for node, step, _ in steps], (), blocks)
+        model.eval()
+        return model
+
+    def _operands(
+        self, made: Sequence[tuple[Node, Runner, Translation, bool]], outputs: Sequence[str]
+    ) -> dict[str, Tensor | Array]:
+        """Return the constants that steps read when they run; weights of more than one number are parameters."""
+        found: dict[str, Tensor | Array] = {}
+        for node, runner, translation, is_known in made:
+            for index, name in enumerate(node.inputs):
+                array = self._constants.get(name)
+                if array is None or (isinstance(runner, Module) and index not in translation.reads):
+                    continue
+                if self._is_weight(name) and not is_known and index not in translation.known:
+                    found[name] = Parameter(array)
+                else:
+                    found.setdefault(name, array)
+        for name in outputs:
+            if name in self._constants:
+                found.setdefault(name, self._constants[name])
+        return found
+
+
+class _Outputs:
+    """The outputs of a node that was translated under another form."""
+
+    def __init__(self, output: Sequence[str]) -> None:
+        self.output = output
+
+
+_KNOWN = Translation(shapes.shape_of)
+
+
+def _declared(value: Any) -> Input:
+    """Return an input as the graph declares it."""
+    from onnx import helper
+
+    kind = value.type
+    if not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
+        raise ValueError(f"input {value.name} must be a tensor whose number of axes the file declares")
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type))
+    if dtype.kind not in "fiub":
+        raise ValueError(f"input {value.name} must hold numbers, not {dtype}")
+    lengths = kind.tensor_type.shape.dim
+    shape = tuple(each.dim_value if each.HasField("dim_value") else each.dim_param or None for each in lengths)
+    return Input(value.name, dtype, shape)
+
+
+def _step(node: Node, runner: Runner, translation: Translation, known: bool) -> tuple[Step, Module | None]:
+    """Return the step of a node, and its layer if one runs it, which is called with what it does not hold itself."""
+    if not isinstance(runner, Module):
+        return Step(runner, node.inputs, node.outputs, known), None
+    inputs = [node.inputs[index] if node.has(index) else "" for index in translation.reads]
+    return Step(runner, inputs, node.outputs, known), runner
+
+
+def _drop_when_read(steps: Sequence[Step], kept: set[str]) -> None:
+    """Let each step drop what no later one reads."""
+    seen = set(kept)
+    for step in reversed(steps):
+        last = [name for name in dict.fromkeys((*step.inputs, *step.outputs)) if name and name not in seen]
+        step.drops = tuple(last)
+        seen.update(last)
+
+
+def _named_scope(name: str) -> tuple[tuple[str, ...], str]:
+    """Return the scopes in a node's name and its own, as PyTorch and TensorFlow write them: /encoder/layer.0/MatMul."""
+    *scope, own = [re.sub(r"[^\w.\-]", "_", part) for part in name.split("/") if part] or ["node"]
+    return tuple(scope), own
+
+
+def _block(blocks: dict[tuple[str, ...], Block], scope: tuple[str, ...]) -> Block:
+    """Return the module of a scope, made now if it is new."""
+    if scope not in blocks:
+        outer, made = _block(blocks, scope[:-1]), Block()
+        outer.named(scope[-1], made)
+        blocks[scope] = made
+    return blocks[scope]
+
+
+def _grouped(
+    steps: Sequence[tuple[tuple[str, ...], Step]], scope: tuple[str, ...], blocks: Mapping[tuple[str, ...], Block]
+) -> list[Part]:
+    """Return the steps in order, those of inner scopes as calls of these."""
+    parts: list[Part] = []
+    depth, at = len(scope), 0
+    while at < len(steps):
+        inner = steps[at][0][: depth + 1]
+        if len(inner) == depth:
+            parts.append(steps[at][1])
+            at += 1
+            continue
+        end = at
+        while end < len(steps) and steps[end][0][: depth + 1] == inner:
+            end += 1
+        parts.append(Run(blocks[inner], _grouped(steps[at:end], inner, blocks)))
+        at = end
+    return parts

@@ -1,0 +1,176 @@
+"""Recurrent layers of ONNX: one product for the inputs of all times, then one for the state at each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply
+from tinytorch.core.layers import Linear
+from tinytorch.core.module import Module, Parameter
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.onnx.node import Node, Operand, Runner, Untranslatable
+
+#: From what the input gives at a time, the state's layer, and the states: the states after it, the output first.
+Cell = Callable[[Tensor, Linear, tuple[Any, ...]], tuple[Tensor, ...]]
+
+
+class Direction(Module):
+    """The weights of one direction."""
+
+    def __init__(self, of_input: Linear, of_state: Linear, backwards: bool) -> None:
+        self.of_input, self.of_state, self.backwards = of_input, of_state, backwards
+
+
+class Recurrent(Module):
+    """A layer that goes along a sequence (T, B, features), or (B, T, features) if ``batch_first``, in each direction.
+
+    It returns the outputs of all times and the last states, as ONNX lays them out.
+    """
+
+    def __init__(self, cell: Cell, directions: list[Direction], hidden: int, states: int, batch_first: bool) -> None:
+        self.cell, self.directions, self.hidden, self.states = cell, directions, hidden, states
+        self.batch_first = batch_first
+
+    def forward(self, x: Any, *first: Operand) -> tuple[Tensor, ...]:
+        """Return outputs (T, directions, B, hidden), and each state (directions, B, hidden) after the last time."""
+        if self.batch_first:
+            x = apply(ops.transpose, x, axes=(1, 0, 2))
+        outputs, lasts = [], list[tuple[Tensor, ...]]()
+        for number, direction in enumerate(self.directions):
+            start = tuple(self._start(x, number, given) for given in (*first, None, None)[: self.states])
+            made, last = self._along(x, direction, start)
+            outputs.append(made)
+            lasts.append(last)
+        joined = _stacked(outputs, 1)
+        states = tuple(_stacked([last[index] for last in lasts], 0) for index in range(self.states))
+        if not self.batch_first:
+            return joined, *states
+        turned = (apply(ops.transpose, state, axes=(1, 0, 2)) for state in states)
+        return apply(ops.transpose, joined, axes=(2, 0, 1, 3)), *turned
+
+    def _start(self, x: Any, number: int, given: Operand) -> Any:
+        if given is None:
+            return np.zeros((x.shape[1], self.hidden), x.dtype)
+        return apply(ops.getitem, given, index=(slice(None), number) if self.batch_first else number)
+
+    def _along(self, x: Any, direction: Direction, state: tuple[Any, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        inputs = direction.of_input(x)
+        length = x.shape[0]
+        order = range(length - 1, -1, -1) if direction.backwards else range(length)
+        made: dict[int, Tensor] = {}
+        for time in order:
+            state = self.cell(apply(ops.getitem, inputs, index=time), direction.of_state, state)
+            made[time] = state[0]
+        return _stacked([made[time] for time in range(length)], 0), state
+
+    def _described(self) -> str:
+        return f"hidden={self.hidden}, directions={len(self.directions)}"
+
+
+def _stacked(parts: list[Tensor], axis: int) -> Tensor:
+    """Return the parts along a new axis."""
+    shape = list(parts[0].shape)
+    shape.insert(axis, 1)
+    wide = [apply(ops.reshape, part, shape=tuple(shape)) for part in parts]
+    return wide[0] if len(wide) == 1 else apply(ops.concatenate, *wide, axis=axis)
+
+
+def _part(x: Tensor, index: int, hidden: int) -> Tensor:
+    return apply(ops.getitem, x, index=(slice(None), slice(index * hidden, (index + 1) * hidden)))
+
+
+def _long_short_cell(given: Tensor, layer: Linear, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Source: S. Hochreiter and J. Schmidhuber, 1997, with forget gates; ONNX orders input, output, forget, cell."""
+    output, memory = state
+    gates, hidden = apply(ops.add, given, layer(output)), output.shape[1]
+    keep_input, show, keep = (apply(ops.sigmoid, _part(gates, index, hidden)) for index in range(3))
+    new = apply(ops.tanh, _part(gates, 3, hidden))
+    memory = apply(ops.add, apply(ops.multiply, keep, memory), apply(ops.multiply, keep_input, new))
+    return apply(ops.multiply, show, apply(ops.tanh, memory)), memory
+
+
+def _gated_cell(given: Tensor, layer: Linear, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Source: K. Cho et al., arXiv:1406.1078, reset behind the product; ONNX orders update, reset, new."""
+    (output,) = state
+    product, hidden = layer(output), output.shape[1]
+    update, reset = (
+        apply(ops.sigmoid, apply(ops.add, _part(given, index, hidden), _part(product, index, hidden)))
+        for index in range(2)
+    )
+    kept = apply(ops.multiply, reset, _part(product, 2, hidden))
+    new = apply(ops.tanh, apply(ops.add, _part(given, 2, hidden), kept))
+    # (1 - z) n + z h = n + z (h - n)
+    return (apply(ops.add, new, apply(ops.multiply, update, apply(ops.subtract, output, new))),)
+
+
+def _tanh_cell(given: Tensor, layer: Linear, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    return (apply(ops.tanh, apply(ops.add, given, layer(state[0]))),)
+
+
+def _relu_cell(given: Tensor, layer: Linear, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    return (apply(ops.relu, apply(ops.add, given, layer(state[0]))),)
+
+
+def _layer(node: Node, cell: Cell, gates: int, states: int) -> Runner:
+    """Return the layer; its weights (directions, gates * hidden, ...) and biases lie as ONNX has them."""
+    if node.has(4):
+        raise Untranslatable("sequence_lens")
+    if node.get("clip", None) is not None:
+        raise Untranslatable("clip")
+    direction = node.only("direction", "forward", "reverse", "bidirectional")
+    weights, recurrent = node.weights(1), node.weights(2)
+    hidden = recurrent.shape[2]
+    biases = node.weights(3) if node.has(3) else np.zeros((len(weights), 2 * gates * hidden), weights.dtype)
+    made = []
+    for number, (weight, state, bias) in enumerate(zip(weights, recurrent, biases, strict=True)):
+        of_input, of_state = _linear(weight, bias[: gates * hidden]), _linear(state, bias[gates * hidden :])
+        made.append(Direction(of_input, of_state, direction == "reverse" or number == 1))
+    return Recurrent(cell, made, hidden, states, bool(node.get("layout", 0)))
+
+
+def _linear(weight: Array, bias: Array) -> Linear:
+    layer = Linear(1, 1)
+    layer.out_features, layer.in_features = weight.shape
+    layer.weight, layer.bias = Parameter(weight.T), Parameter(bias)
+    return layer
+
+
+def _activations(node: Node, *usual: str) -> list[str]:
+    """Return the names of the activations, of which each direction has the same."""
+    given = [name.decode() if isinstance(name, bytes) else name for name in node.get("activations", ())] or [*usual]
+    each = given[: len(usual)]
+    if given != each * (len(given) // len(usual)):
+        raise Untranslatable(f"activations={given}")
+    return each
+
+
+def long_short_term(node: Node) -> Runner:
+    """LSTM."""
+    if _activations(node, "Sigmoid", "Tanh", "Tanh") != ["Sigmoid", "Tanh", "Tanh"]:
+        raise Untranslatable(f"activations={node.get('activations', ())}")
+    if node.has(7):
+        raise Untranslatable("peepholes")
+    node.only("input_forget", 0)
+    return _layer(node, _long_short_cell, 4, 2)
+
+
+def gated(node: Node) -> Runner:
+    """GRU."""
+    if _activations(node, "Sigmoid", "Tanh") != ["Sigmoid", "Tanh"]:
+        raise Untranslatable(f"activations={node.get('activations', ())}")
+    if not node.get("linear_before_reset", 0):
+        raise Untranslatable("linear_before_reset=0")
+    return _layer(node, _gated_cell, 3, 1)
+
+
+def plain_recurrent(node: Node) -> Runner:
+    """RNN with tanh or ReLU."""
+    (activation,) = _activations(node, "Tanh")
+    if activation not in ("Tanh", "Relu"):
+        raise Untranslatable(f"activations={activation}")
+    return _layer(node, _tanh_cell if activation == "Tanh" else _relu_cell, 1, 1)

@@ -1,0 +1,170 @@
+"""Ops that pick, repeat or surround elements by operands or along axes, as models of other frameworks do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, gradient_only, no_traffic, per_element
+from tinytorch.core.ops.elementwise import unbroadcast
+
+
+def _nothing(call: Call) -> Work:
+    del call
+    return Work()
+
+
+def _added_back(call: Call) -> Work:
+    """No arithmetic forward; backward one addition for each element of the gradient."""
+    return Work(elementwise=0 if call.phase == "forward" else call.output.size)
+
+
+def _picked_traffic(call: Call) -> int:
+    """Bytes of the indices and of the elements picked, read and written; backward fills the whole operand."""
+    if call.phase == "forward":
+        return call.inputs[1].nbytes + 2 * call.output.nbytes
+    return call.inputs[1].nbytes + call.output.nbytes + call.inputs[0].nbytes
+
+
+def _copied_traffic(call: Call) -> int:
+    """Bytes that are read and written where an op copies what goes in, and no more."""
+    return call.inputs[0].nbytes + call.output.nbytes
+
+
+def _gather_forward(keep: bool, x: Array, indices: Array, *, axis: int) -> tuple[Array, Saved]:
+    return np.take(x, indices, axis=axis), (x.shape, indices, axis) if keep else ()
+
+
+def _gather_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    shape, indices, axis = saved
+    down = np.zeros(shape, gradient.dtype)
+    axis %= len(shape)
+    np.add.at(down, (*[slice(None)] * axis, indices), gradient)
+    return down, None
+
+
+def _along_forward(keep: bool, x: Array, indices: Array, *, axis: int) -> tuple[Array, Saved]:
+    # NumPy would repeat an axis of one index; ONNX and PyTorch take just as many as there are.
+    x_part = x[tuple(slice(None) if i == axis % x.ndim else slice(n) for i, n in enumerate(indices.shape))]
+    return np.take_along_axis(x_part, indices, axis), (x.shape, indices, axis) if keep else ()
+
+
+def _along_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    shape, indices, axis = saved
+    down = np.zeros(shape, gradient.dtype)
+    where = list(np.indices(indices.shape, sparse=True))
+    where[axis] = indices
+    np.add.at(down, tuple(where), gradient)
+    return down, None
+
+
+def _broadcast_forward(keep: bool, x: Array, *, shape: Shape) -> tuple[Array, Saved]:
+    return np.broadcast_to(x, shape), (x.shape,) if keep else ()
+
+
+def _broadcast_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    return (unbroadcast(gradient, saved[0]),)
+
+
+def _tile_forward(keep: bool, x: Array, *, repeats: tuple[int, ...]) -> tuple[Array, Saved]:
+    return np.tile(x, repeats), (x.shape, repeats) if keep else ()
+
+
+def _tile_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    shape, repeats = saved
+    pairs = [length for pair in zip(repeats, shape, strict=True) for length in pair]
+    return (gradient.reshape(pairs).sum(axis=tuple(range(0, len(pairs), 2))),)
+
+
+def _pad_forward(
+    keep: bool, x: Array, *, widths: tuple[tuple[int, int], ...], mode: Any, value: float
+) -> tuple[Array, Saved]:
+    if mode == "constant":
+        output = np.pad(x, widths, constant_values=x.dtype.type(value))
+    else:
+        output = np.pad(x, widths, mode=mode)
+    return output, (x.shape, widths, mode) if keep else ()
+
+
+def _pad_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    shape, widths, mode = saved
+    if mode != "constant":
+        # Each element of the output is one of the input: which, the same padding of their numbers says.
+        numbers = np.pad(np.arange(np.prod(shape, dtype=np.int64)).reshape(shape), widths, mode=mode)
+        down = np.zeros(numbers.max(initial=-1) + 1, gradient.dtype)
+        np.add.at(down, numbers.reshape(-1), gradient.reshape(-1))
+        return (down.reshape(shape),)
+    inside = tuple(slice(before, before + length) for (before, _), length in zip(widths, shape, strict=True))
+    return (gradient[inside],)
+
+
+def _cumulative_forward(keep: bool, x: Array, *, axis: int) -> tuple[Array, Saved]:
+    return np.cumsum(x, axis=axis, dtype=x.dtype), (axis,) if keep else ()
+
+
+def _cumulative_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    return (np.flip(np.cumsum(np.flip(gradient, saved[0]), axis=saved[0]), saved[0]),)
+
+
+def _argmax_forward(keep: bool, x: Array, *, axis: int) -> tuple[Array, Saved]:
+    return np.argmax(x, axis=axis), ()
+
+
+def _argsort_forward(keep: bool, x: Array, *, axis: int, largest: bool) -> tuple[Array, Saved]:
+    # The order of equals is theirs in x, as in ONNX Runtime.
+    return np.argsort(-x if largest else x, axis=axis, kind="stable"), ()
+
+
+def _no_gradient(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    raise TypeError("indices have no gradient: give the op an operand that requires none")
+
+
+def _sorting_work(call: Call) -> Work:
+    """One comparison for each element and level of a merge sort along the axis."""
+    length = max(call.output.shape[call.params["axis"]], 2) if call.output.shape else 2
+    return Work(elementwise=call.output.size * (length - 1).bit_length())
+
+
+def _triangle_forward(keep: bool, x: Array, *, diagonal: int, upper: bool) -> tuple[Array, Saved]:
+    return (np.triu if upper else np.tril)(x, diagonal), (diagonal, upper) if keep else ()
+
+
+def _triangle_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    return ((np.triu if saved[1] else np.tril)(gradient, saved[0]),)
+
+
+def _blend_forward(keep: bool, x: Array, weights: Array, *, axis: int) -> tuple[Array, Saved]:
+    output = np.moveaxis(np.moveaxis(x, axis, -1) @ weights, -1, axis)
+    return np.ascontiguousarray(output), (weights, axis) if keep else ()
+
+
+def _blend_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    if needs[1]:
+        raise TypeError("blend's weights are constant: they have no gradient")
+    weights, axis = saved
+    return np.moveaxis(np.moveaxis(gradient, axis, -1) @ weights.T, -1, axis), None
+
+
+def _blend_work(call: Call) -> Work:
+    """A linear interpolation between two neighbours: two products and a sum for each output."""
+    return Work(elementwise=3 * call.output.size)
+
+
+#: Elements of x at ``indices``, whole numbers of any shape, along one axis.
+gather = Op("gather", _gather_forward, _gather_backward, _added_back, _picked_traffic)
+#: For each of ``indices``, as many axes as x, the element of x at this place along the axis.
+gather_along = Op("gather_along", _along_forward, _along_backward, _added_back, _picked_traffic)
+#: A view of x repeated to a shape, without copying.
+broadcast = Op("broadcast", _broadcast_forward, _broadcast_backward, _added_back, no_traffic)
+tile = Op("tile", _tile_forward, _tile_backward, _added_back, _copied_traffic)
+#: x with so many elements before and behind it along each axis: a constant, or as NumPy's ``mode`` makes them.
+pad = Op("pad", _pad_forward, _pad_backward, _nothing, _copied_traffic)
+cumulative_sum = Op("cumulative_sum", _cumulative_forward, _cumulative_backward, per_element(1), gradient_only)
+argmax = Op("argmax", _argmax_forward, _no_gradient, per_element(1), gradient_only)
+#: Places of the elements in order; the first of equals is first.
+argsort = Op("argsort", _argsort_forward, _no_gradient, _sorting_work, gradient_only)
+#: What lies on or above (below, if not ``upper``) a diagonal of each matrix, 0 elsewhere.
+triangle = Op("triangle", _triangle_forward, _triangle_backward, _nothing, _copied_traffic)
+#: Linear interpolation along an axis: x times a constant matrix (length, new length) with two weights a column.
+blend = Op("blend", _blend_forward, _blend_backward, _blend_work)
