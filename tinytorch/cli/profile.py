@@ -43,8 +43,8 @@ def add(commands: Commands) -> None:
     profile.add_argument(
         "model",
         metavar="WHAT",
-        help=f"a script, such as train.py, with its own arguments behind it; {', '.join(models.ZOO)}; a file of another "
-        "framework (model.onnx); or module:factory, a function that returns a Module",
+        help=f"a script, such as train.py, with its own arguments behind it; {', '.join(models.ZOO)}; a file of another"
+        " framework (model.onnx); or module:factory, a function that returns a Module",
     )
     profile.add_argument("--batch", type=int, default=1, metavar="N", help="inputs at a time (default 1)")
     profile.add_argument("--backward", action="store_true", help="run and profile backward too")

@@ -12,8 +12,8 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tinytorch.core.dispatch import no_grad
+from tinytorch.core.module import Module
 from tinytorch.core.op import Array
-from tinytorch.perf.onnx import OnnxModel
 
 Shape = Sequence[int | str | None]
 
@@ -74,7 +74,7 @@ def reference(model: Any, inputs: dict[str, Array]) -> list[Array]:
     return [np.asarray(answer) for answer in ReferenceEvaluator(model).run(None, inputs)]
 
 
-def answers(model: OnnxModel, *inputs: Any) -> list[Array]:
+def answers(model: Module, *inputs: Any) -> list[Array]:
     """Return the arrays that the model answers without gradients."""
     with no_grad():
         made = model(*inputs)
