@@ -203,7 +203,13 @@ sys.exit(build_book.main())
 def start(root: Path, does: str, *asked: str) -> subprocess.Popen[str]:
     """Start a build in a process of its own, as the command line ``asked``."""
     arguments = [sys.executable, "-c", MAIN, str(root), BOOK + does, *asked]
-    return subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def interruptible() -> None:  # tests in the background of a shell are started deaf to it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    return subprocess.Popen(
+        arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible
+    )
 
 
 def wait_for(path: Path) -> None:
