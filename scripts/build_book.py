@@ -26,7 +26,6 @@ from rich.console import Console
 
 from scripts.building.display import display_of
 from scripts.building.full_disk import full_disk
-from scripts.building.leftovers import discard_untrusted
 from scripts.building.one_at_a_time import only_build
 from scripts.building.settings import build_settings, write_startup
 from scripts.building.story import Story, counted, duration, sentence_of
@@ -38,13 +37,21 @@ PREPARATION = "TINYTORCH_BUILD_PREPARATION"
 LOG = "build.log"
 #: Lines of the log that are shown when the build died without a word.
 _LAST_WORDS = 5
+#: Runs Jupyter Book without a parser of international addresses. jsonschema loads it where it is installed, in a second
+#: of each build, for a format that nothing here has.
+_JUPYTER_BOOK = """
+import sys
+sys.modules["rfc3987_syntax"] = None
+from jupyter_book.cli.main import main
+main()
+"""
 #: Makes the command that builds the site from the root of a checkout into its folder of built things.
 Command = Callable[[Path, Path], list[str]]
 
 
 def jupyter_book_command(root: Path, output: Path) -> list[str]:
     """Return the command that runs Jupyter Book on `root`/book. Any warning is an error."""
-    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(root / "book")]
+    command = [sys.executable, "-P", "-c", _JUPYTER_BOOK, "build", str(root / "book")]
     command += ["--path-output", str(output.parent)]
     # Absolute, or Jupyter Book looks for the pages beside the list of pages.
     command += ["--config", str(root / "_config.yml"), "--toc", str(root / "_toc.yml")]
@@ -138,6 +145,8 @@ def _build_alone(
     mark = output / "build-in-progress"
     start = time.monotonic()
     if mark.exists():
+        from scripts.building.leftovers import discard_untrusted  # loads what opens notebooks: a second of each build
+
         say("The last build did not succeed: reading every page anew.")
         discard_untrusted(output)
     mark.touch()
