@@ -15,6 +15,7 @@ EXTENSIONS = Path(__file__).resolve().parents[2] / "book" / "_ext"
 
 CONFIGURATION = """
 import sys
+sys.modules["rfc3987_syntax"] = None  # a second to load, for a format that no schema here has
 sys.path.insert(0, {extensions!r})
 import measured_book
 from measured_book.site import math, sections
@@ -184,11 +185,12 @@ first
 
 @dataclass
 class Build:
-    """What one build said, and the site as it then was."""
+    """What one build said, the site as it then was, and when its files of records were written, in nanoseconds."""
 
     code: int
     output: str
     pages: dict[str, str] = field(default_factory=dict)
+    written: dict[str, int] = field(default_factory=dict)
 
     def page(self, name: str) -> BeautifulSoup:
         """Return a page of the site, parsed."""
@@ -237,7 +239,8 @@ class Book:
             timeout=300,
         )
         pages = {str(p.relative_to(self.site)): p.read_text("utf-8") for p in self.site.rglob("*.html")}
-        return Build(done.returncode, done.stdout + done.stderr, pages)
+        written = {path.name: path.stat().st_mtime_ns for path in self.site.glob("_records/*.json")}
+        return Build(done.returncode, done.stdout + done.stderr, pages, written)
 
     def forget(self) -> None:
         """Remove all that builds left, but for the execution cache."""

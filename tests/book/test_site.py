@@ -282,6 +282,12 @@ def test_a_second_build_reads_nothing(story: Story) -> None:
     assert "0 added, 0 changed, 0 removed" in story.unchanged.output
 
 
+def test_downloads_are_written_when_a_page_was_read_and_else_left(story: Story) -> None:
+    assert story.fresh.written
+    assert story.unchanged.written == story.fresh.written
+    assert story.number_changed.written["second.json"] > story.from_cache.written["second.json"]
+
+
 def test_records_come_from_the_cache_as_well(story: Story) -> None:
     assert story.from_cache.code == 0, story.from_cache.output
     assert story.from_cache.executed() == []

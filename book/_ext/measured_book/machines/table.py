@@ -190,15 +190,20 @@ def outdated(app: Sphinx, env: BuildEnvironment, *_: set[str]) -> list[str]:
 
 
 def copy_files(app: Sphinx, exception: Exception | None) -> None:
-    """Put the files into the site, each where its row's link leads."""
+    """Put the files into the site, each where its row's link leads, unless they lie there."""
     if exception is not None or app.builder.format != "html":
         return
     folder = Path(app.outdir, FOLDER)
-    sent = sent_in(app)
+    there = [path for path in _files(app) if _is_copied(path, folder / path.name)]
+    sent = sent_in(app) if len(there) < len(_files(app)) else {}
     for path in _files(app):
         if path.name in sent:
             folder.mkdir(exist_ok=True)
             shutil.copyfile(path, folder / path.name)
+
+
+def _is_copied(path: Path, copy: Path) -> bool:
+    return copy.is_file() and copy.read_bytes() == path.read_bytes()
 
 
 def add_style(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:

@@ -124,12 +124,31 @@ def _records_text(page: PageRecords) -> str:
     return json.dumps(page.as_file(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def _are_written(app: Sphinx, wheel: dict[str, bytes]) -> bool:
+    """Return whether an earlier build wrote all files: no page was read or went since, and the package is the same."""
+    notebooks, records = Path(app.outdir, NOTEBOOKS_FOLDER), Path(app.outdir, RECORDS_FOLDER)
+    copies = ((notebooks / name, made) for name, made in wheel.items())
+    if not all(copy.is_file() and copy.read_bytes() == made for copy, made in copies):
+        return False
+    there = {path.relative_to(records).as_posix() for path in records.rglob("*.json")}
+    if there != {f"{docname}.json" for docname in state_of(app.env).records}:
+        return False
+    written = records.stat().st_mtime_ns // 1000 if there else 0
+    return all(read < written for read in app.env.all_docs.values())  # microseconds since 1970
+
+
 def write_downloads(app: Sphinx, exception: Exception | None) -> None:
-    """Write each page's records, notebooks and figures into their folders of the site."""
+    """Write each page's records, notebooks and figures into their folders of the site, unless they lie there."""
     if exception is not None or app.builder.format != "html":
         return
+    source = source_of(app.env)
+    wheel: dict[str, bytes] = {}
+    if source is not None and source.wheel is not None:
+        wheel[source.wheel] = kept_wheel(Path(app.srcdir).parent, Path(app.outdir).parent / WHEEL_FOLDER)
+    if _are_written(app, wheel):
+        return
     records: dict[str, bytes] = {}
-    notebooks: dict[str, bytes] = {}
+    notebooks = dict(wheel)
     figures: dict[str, bytes] = {}
     for page in state_of(app.env).records.values():
         records[f"{page.docname}.json"] = _records_text(page).encode()
@@ -141,10 +160,8 @@ def write_downloads(app: Sphinx, exception: Exception | None) -> None:
         if drawings:
             figures |= {f"{page.docname}/{name}": drawing.encode() for name, drawing in drawings.items()}
             figures[f"{page.docname}.zip"] = archive(drawings)
-    source = source_of(app.env)
-    if source is not None and source.wheel is not None:
-        notebooks[source.wheel] = kept_wheel(Path(app.srcdir).parent, Path(app.outdir).parent / WHEEL_FOLDER)
-    for folder, files in ((RECORDS_FOLDER, records), (NOTEBOOKS_FOLDER, notebooks), (FIGURES_FOLDER, figures)):
+    # The records last: their folder's date says when all was written.
+    for folder, files in ((NOTEBOOKS_FOLDER, notebooks), (FIGURES_FOLDER, figures), (RECORDS_FOLDER, records)):
         replace_folder(Path(app.outdir, folder), files)
 
 
