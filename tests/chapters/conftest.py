@@ -1,8 +1,9 @@
-"""One BLAS thread for tests of chapters, which hold it to one as their pages begin; given back after each module."""
+"""What tests of chapters share: one BLAS thread, to which pages hold it as they begin, and figures drawn once."""
 
 from collections.abc import Iterator
 
 import pytest
+from matplotlib.figure import Figure
 
 from tinytorch.perf.measuring import blas_threads
 
@@ -11,3 +12,16 @@ from tinytorch.perf.measuring import blas_threads
 def _one_blas_thread() -> Iterator[None]:
     with blas_threads(1):
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _figures_drawn_once() -> Iterator[None]:
+    """Draw the figures of pages once and write none: two layouts, each until its ticks fit, take half a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tinytorch.report.page.both_layouts", _drawn_once)
+        yield
+
+
+def _drawn_once(figure: Figure, **_: object) -> tuple[str, None]:
+    figure.draw_without_rendering()
+    return "<svg></svg>", None
