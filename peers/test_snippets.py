@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tinytorch import models
+from tinytorch.chapters.acceleration.in_pytorch import multiply_squares
+from tinytorch.chapters.compression.in_pytorch import prune_mlp
+from tinytorch.chapters.distributed.in_pytorch import train_on_two_ranks
+from tinytorch.chapters.memoization.in_pytorch import attend_step_by_step
 from tinytorch.chapters.profiling.in_pytorch import profile_gpt
+from tinytorch.chapters.quantization.in_pytorch import quantize_mlp
+from tinytorch.chapters.roofline.in_pytorch import count_product
+from tinytorch.chapters.whole_model.in_pytorch import compile_gelu
+from tinytorch.perf.compression import magnitude_prune
+from tinytorch.perf.memoization import KVCache
 
 
 def test_the_linear_layers_of_the_gpt_do_the_arithmetic_that_the_page_derives(
@@ -18,3 +28,80 @@ def test_the_linear_layers_of_the_gpt_do_the_arithmetic_that_the_page_derives(
     (linear,) = (line.split() for line in lines if line.startswith("addmm"))
     assert linear[1:3] == ["8", "calls"]
     assert float(linear[-2]) == pytest.approx(2 * 24 * positions * 96**2 / 1e6, abs=1)
+
+
+def test_a_product_has_the_operations_and_the_intensity_that_the_page_derives(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    count_product()
+    words = capsys.readouterr().out.split()
+    assert int(words[0]) == 2 * 16 * 1024**2
+    assert float(words[-2]) == pytest.approx(16 / 2 / (1 + 2 * 16 / 1024), abs=0.01)
+
+
+@pytest.mark.filterwarnings(
+    "ignore:torch.quantize_per_tensor:UserWarning", "ignore:torch.ao.quantization is deprecated:DeprecationWarning"
+)
+def test_codes_are_a_quarter_of_the_bytes_and_answer_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+    quantize_mlp()
+    weight, *models_of_it = capsys.readouterr().out.splitlines()
+    assert weight.startswith("first weight: 65536 B, codes from -128 ")
+    assert weight.endswith(": 16384 B")
+    floats, codes = (int(line.split(", ")[1].split()[0]) for line in models_of_it)
+    data = models.entry("mlp").data()
+    assert floats == int(models.correct(models.trained("mlp"), "mlp").sum())
+    assert abs(codes - floats) <= 0.02 * len(data.test_inputs)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")
+def test_pruning_leaves_as_many_zeros_as_ours_and_takes_the_bytes_that_the_page_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    prune_mlp()
+    found = dict(line.removesuffix(" B").split(": ") for line in capsys.readouterr().out.splitlines())
+    mlp = models.trained("mlp")
+    weights = [layer.weight.data for layer in magnitude_prune(mlp, 0.9) if hasattr(layer, "weight")]
+    numbers, zeros = sum(each.size for each in weights), sum(int((each == 0).sum()) for each in weights)
+    dense = sum(each.nbytes for each in mlp.state_dict().values())
+    assert int(found["zeros"]) == zeros
+    assert int(found["dense"]) == int(found["masks removed"]) == dense
+    assert int(found["pruned, with masks"]) == dense + 4 * numbers
+    starts = sum(8 * (each.shape[1] + 1) for each in weights)  # a row of PyTorch's is an output
+    assert int(found["weights in CSR"]) == 12 * (numbers - zeros) + starts
+
+
+def test_products_have_a_rate_for_each_width(capsys: pytest.CaptureFixture[str]) -> None:
+    multiply_squares()
+    library, *rates = capsys.readouterr().out.splitlines()
+    assert library.isalnum()
+    assert [int(line.split()[0]) for line in rates] == [64, 256, 1024, 2048]
+    assert all(float(line.split()[-2]) > 0 for line in rates)
+
+
+def test_the_compiled_line_is_the_line_but_for_rounding(capsys: pytest.CaptureFixture[str]) -> None:
+    compile_gelu()
+    first, *times = capsys.readouterr().out.splitlines()
+    assert float(first.split()[-1]) < 1e-5
+    assert [line.split(":")[0] for line in times] == ["line", "compiled", "x**3", "x*x*x"]
+
+
+def test_attention_through_a_cache_is_attention_and_takes_the_bytes_of_ours(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    attend_step_by_step()
+    apart, held = (line.split(": ")[1] for line in capsys.readouterr().out.splitlines())
+    ours = KVCache(batch_size=1, max_seq_len=1024, num_layers=1, num_heads=12, head_dim=64)
+    assert float(apart) < 1e-5
+    assert int(held.split()[0]) == 2 * 12 * 1024 * 64 * np.dtype(np.float32).itemsize
+    assert int(held.split()[0]) == ours.get_memory_usage()["total_bytes"]
+
+
+def test_two_ranks_have_the_gradients_of_the_whole_batch_and_keep_half_of_what_is_sharded(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    train_on_two_ranks()
+    gradients, _, parameters, state = capfd.readouterr().out.splitlines()
+    assert float(gradients.split()[3]) < 1e-6
+    whole = sum(each.nbytes for each in models.entry("mlp").make(0).state_dict().values())
+    assert parameters == f"parameters: {whole} B, of which rank 0 keeps {whole // 2}"
+    assert state == f"optimizer's state: {2 * whole} B, of which rank 0 keeps {whole}"

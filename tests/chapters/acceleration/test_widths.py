@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
-from tests.chapters.made_turns import in_turns, made, records
-from tests.perf.made_ceilings import PEAK, made_ceilings
+from tests.chapters.made_turns import in_turns, records
+from tests.perf.made_ceilings import made_ceilings
 from tinytorch.chapters.acceleration import widths as chapter
 from tinytorch.chapters.acceleration.widths import Width, study_widths, widths_beyond
 from tinytorch.report import Page
@@ -97,27 +96,3 @@ def test_tiles_must_help_beyond_the_cache_and_more_than_within(
 
 def test_without_a_matrix_beyond_the_cache_nothing_is_decided() -> None:
     assert said_of(width_of(192, NEAR), width_of(384, FAR))["tiling"]["verdict"] == "cannot tell here"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "noise", "verdict"),
-    [(0.05, 0.0, "refuted"), (0.008, 0.0, "supported"), (0.011, 0.6, "cannot tell here")],
-)
-def test_large_products_are_held_against_the_bandwidth_of_memory(seconds: float, noise: float, verdict: str) -> None:
-    page = Page("acceleration")
-    times = {512: made(1e-3, "s"), 2048: made(seconds, "s", noise)}
-    chapter.record_sizes(page, times, made_ceilings())
-    said = records(page)
-    # Three matrices of 2,048 are 50 MB; the made memory is read at 9 GB/s.
-    assert said["large-needs"]["value"] == pytest.approx(12 * 2048**2 / seconds / 9e9)
-    assert said["large-bandwidth"]["verdict"] == verdict
-    row = said["sizes"]["rows"][0]
-    assert row["rate"]["value"] == pytest.approx(2 * 512**3 / 1e-3)
-    assert row["share"]["value"] == pytest.approx(2 * 512**3 / 1e-3 / PEAK)
-    assert row["needed"]["value"] == pytest.approx(12 * 512**2 / 1e-3)
-
-
-def test_blas_is_timed_at_each_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chapter, "measure", lambda run, name, **plan: (run().shape, name))
-    found: Any = chapter.blas_by_width()
-    assert found[64] == ((64, 64), "product by BLAS, 64 wide")

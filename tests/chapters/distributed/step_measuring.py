@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tinytorch.chapters.distributed import step_programs
+from tinytorch.chapters.distributed.step_programs import Turns
 from tinytorch.chapters.distributed.step_recording import record_on_rank
-from tinytorch.chapters.distributed.turns import Turns
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 
 

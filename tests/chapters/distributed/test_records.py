@@ -96,6 +96,7 @@ def whole_page(cores: int) -> dict[str, Any]:
     model_records.record_splits(page, CLUSTER, MODEL, best, ONE)
     records.record_lost_rank(page, DIED, 1e-12)
     records.record_answers(page, LINK, 175e9)
+    page.number("in-pytorch", 4, unit="lines", what="printed by PyTorch", derived=True)
     return bodies(page)
 
 

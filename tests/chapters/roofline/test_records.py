@@ -13,7 +13,6 @@ from tests.chapters.made_places import made_place
 from tests.perf.made_ceilings import made_ceilings, spread
 from tinytorch.chapters.roofline import records as chapter
 from tinytorch.core.ops import elementwise
-from tinytorch.perf.engines.presence import NotMeasured
 from tinytorch.perf.events.stream import OpKey
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.roofline.placement import Placed
@@ -240,15 +239,6 @@ def test_products_have_a_row_for_each_size() -> None:
 def test_the_roofline_has_a_point_for_each_operation() -> None:
     found = made(lambda page: chapter.draw_roofline(page, by_hand() | slow(), MACHINE))
     assert len(found["roofline"]["series"]) == 2 + 6
-
-
-def test_what_pytorch_prints_is_recorded_or_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chapter, "missing", lambda name: NotMeasured("no PyTorch here"))
-    absent = made(chapter.record_pytorch)["pytorch-intensity"]
-    assert (absent["kind"], absent["reason"]) == ("absent", "no PyTorch here")
-    monkeypatch.setattr(chapter, "missing", lambda name: None)
-    monkeypatch.setattr(chapter, "output_of", lambda arguments, python: "7.75\n")
-    assert made(chapter.record_pytorch)["pytorch-intensity"]["value"] == 7.75
 
 
 def by_op(softmax: float = 0.9) -> dict[OpKey, Placed]:

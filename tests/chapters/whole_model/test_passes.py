@@ -87,15 +87,6 @@ def test_training_steps_start_from_the_same_weights(monkeypatch: pytest.MonkeyPa
     assert set(turns.within) == {"NumPy", "kernels"}
 
 
-def test_shares_are_of_the_whole_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        chapter, "interleave", lambda runs, **plan: in_turns({**dict.fromkeys(runs, 1.0), "whole": 4.0})
-    )
-    found = chapter.shares_of_kinds(make("gpt"), batch("gpt")[:1])
-    assert {"linear", "self_attention", "layer_norm", "gelu"} <= set(found)
-    assert all(share.median == 0.25 for share in found.values())
-
-
 FINISHED = {"loops": 12.0, "NumPy": 2.0, "kernels": 1.0, "fused": 0.5}
 
 
@@ -218,18 +209,6 @@ def test_each_of_the_five_situations_has_its_measurement() -> None:
         "batch": pytest.approx(3),
     }
     assert (rows["real time"]["choice"], rows["edge"]["choice"]) == (FUSED, CODES)
-
-
-@pytest.mark.parametrize(
-    ("share", "noise", "verdict"), [(0.9, 0.0, "supported"), (0.5, 0.0, "refuted"), (0.8, 0.2, "cannot tell here")]
-)
-def test_a_fifth_of_the_kinds_must_take_four_fifths_of_the_time(share: float, noise: float, verdict: str) -> None:
-    page = Page("whole_model")
-    shares = {"linear": made(share, "%", noise), "gelu": made(0.05, "%"), "add": made(0.02, "%")}
-    chapter.claim_twenty_eighty(page, shares)
-    said = records(page)
-    assert said["twenty-eighty"]["verdict"] == verdict
-    assert (said["fifth-share"]["value"], said["kinds"]["value"]) == (share, 3)
 
 
 @pytest.mark.parametrize(("share", "limit"), [(0.75, 4), (1.1, 100)])

@@ -16,9 +16,7 @@ from tinytorch.chapters.acceleration.ladder import (
 )
 from tinytorch.chapters.acceleration.sentences import record_sentences, study_sentences
 from tinytorch.chapters.acceleration.widths import (
-    blas_by_width,
     claim_tiling,
-    record_sizes,
     record_widths,
     show_caches,
     study_widths,
@@ -27,7 +25,6 @@ from tinytorch.chapters.acceleration.widths import (
 __all__ = [
     "STEPS",
     "begin",
-    "blas_by_width",
     "claim_tiling",
     "matmul_ladder",
     "record_answers",
@@ -35,7 +32,6 @@ __all__ = [
     "record_peak",
     "record_second_core",
     "record_sentences",
-    "record_sizes",
     "record_widths",
     "second_core",
     "show_all",

@@ -1,4 +1,4 @@
-"""Products over their width: where tiles in a cache begin to pay, and what BLAS reaches from small to large."""
+"""Products over their width: where tiles in a cache begin to pay."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from tinytorch.chapters import sources
 from tinytorch.chapters.acceleration.ladder import drawn
 from tinytorch.perf.acceleration import products
 from tinytorch.perf.machine import Ceilings, Level
-from tinytorch.perf.measuring import Measurement, interleave, measure, quotient, ratio
+from tinytorch.perf.measuring import Measurement, interleave, quotient, ratio
 from tinytorch.perf.measuring.comparison import FASTER, compare_paired
 from tinytorch.perf.measuring.judge import CANNOT_TELL
 from tinytorch.report import Column, Page, color, line, subplots, verdict_between, verdict_of_all
@@ -40,15 +38,6 @@ CACHES = (
     Column("width", "Widest matrix that fits", "1"),
     Column("bound", "Bound of i k j", "FLOP/s", modelled=True),
 )
-SIZES = (
-    Column("width", "Width", "1"),
-    Column("seconds", "Time"),
-    Column("rate", "Rate"),
-    Column("share", "Of the peak"),
-    Column("needed", "Needs at least"),
-)
-#: Widths of BLAS, of which the text tells the last.
-_BLAS_WIDTHS = (64, 128, 256, 512, 1024, 2048)
 
 
 @dataclass(frozen=True)
@@ -208,53 +197,4 @@ def claim_tiling(page: Page, widths: Sequence[Width], machine: Ceilings) -> None
         evidence="Loops in cache tiles ran {cache-gain-wide} as fast as plain ones where the second matrix is larger "
         "than the last cache, and {cache-gain-narrow} where all of it is near. The test asks for a gain in the former, "
         "and for a larger one than in the latter.",
-    )
-
-
-def blas_by_width() -> dict[int, Measurement]:
-    """Return the time of BLAS by the width of square matrices."""
-    found = {}
-    for width in _BLAS_WIDTHS:
-        a, b = drawn(width, width), drawn(width, width)
-        run = partial(np.matmul, a, b)
-        name = f"product by BLAS, {width} wide"
-        found[width] = measure(run, name, repeats=15, at_most_seconds=0.5, warmup_seconds=0.05)
-    return found
-
-
-def record_sizes(page: Page, times: Mapping[int, Measurement], machine: Ceilings) -> None:
-    """Show BLAS by width, and the claim on large matrices and bandwidth.
-
-    Args:
-        page: where to.
-        times: what `blas_by_width` returned.
-        machine: ceilings of one thread.
-    """
-    rows = []
-    for width, seconds in times.items():
-        rate = seconds.per(2 * width**3, "FLOP/s")
-        share = quotient(rate, machine.fp32_peak, f"share of the peak of BLAS, {width} wide", "%")
-        needed = seconds.per(12 * width**2, "B/s")
-        rows.append({"width": width, "seconds": seconds, "rate": rate, "share": share, "needed": needed})
-    page.table(
-        "sizes",
-        rows,
-        SIZES,
-        caption="A product of square matrices by BLAS on one thread. The last column is what it takes to read both "
-        "matrices and to write the third once in that time.",
-    )
-    widest = max(times)
-    memory = machine.levels[-1].read
-    needed = times[widest].per(12 * widest**2, "B/s", f"bytes a second that a product {widest} wide needs at least")
-    share = quotient(needed, memory, f"bandwidth that a product {widest} wide needs at least, of that of memory", "%")
-    page.number("large-needs", share)
-    page.claim(
-        "large-bandwidth",
-        statement="Memory bandwidth limits the product of large matrices.",
-        quote="Large matrices: Memory bandwidth becomes limiting factor",
-        source=f"{sources.COURSE_ACCELERATION}, of np.matmul, 64 to 2,048 wide",
-        source_url=sources.COURSE_ACCELERATION_URL,
-        verdict=verdict_between(share, low=0.5),
-        evidence="At 2,048 wide, the widest that the source tries, the product needs {large-needs} of the bandwidth of "
-        "memory: arithmetic grows with the cube of the width, bytes with its square. The test asks for half.",
     )

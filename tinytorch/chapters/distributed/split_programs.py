@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.chapters.distributed.turns import Turns
+from tinytorch.chapters.distributed.step_programs import Turns
 from tinytorch.core.losses import CrossEntropyLoss
 from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array

@@ -222,8 +222,8 @@ def _claim_of_the_course(page: Page, sides: Tradeoffs) -> None:
         statement="INT8 costs less than a point of accuracy, if it is calibrated.",
         quote="<1% accuracy loss with proper calibration",
         verdict=verdict_between_all(changes, low=-0.01, strict=True),
-        evidence="With ranges from training examples the score of the MLP changed by {mlp-static-change} and that of "
-        "the CNN by {cnn-static-change}. That of the GPT changed by {gpt-static-change}. All three intervals must "
+        evidence="With ranges from training examples the change of the score was {mlp-static-change} for the MLP and "
+        "{cnn-static-change} for the CNN. For the GPT it was {gpt-static-change}. All three intervals must "
         "leave out a loss of a point.",
     )
 
@@ -242,9 +242,9 @@ def _claim_of_the_papers(page: Page, sides: Tradeoffs) -> None:
         "quantization. In most cases, PTQ is sufficient for achieving 8-bit quantization with close to floating-point "
         "accuracy.",
         verdict=verdict_of_most(close),
-        evidence="Calibrated without labels, the MLP's score changed by {mlp-static-change} and the CNN's by "
-        "{cnn-static-change}. The GPT's changed by {gpt-static-change}. A loss of at most two points is taken as "
-        "close; most are two of the three.",
+        evidence="Calibrated without labels, the change of the score was {mlp-static-change} for the MLP and "
+        "{cnn-static-change} for the CNN. For the GPT it was {gpt-static-change}. A loss of at most two points is "
+        "taken as close; most are two of the three.",
     )
     page.claim(
         "within-two",
@@ -255,7 +255,7 @@ def _claim_of_the_papers(page: Page, sides: Tradeoffs) -> None:
         "post-training produces classification accuracies within 2% of floating point networks for a wide variety of "
         "CNN architectures.",
         verdict=verdict_between(_score_change("cnn", STATIC, sides["cnn"][STATIC]), low=-0.02, high=0.02),
-        evidence="This way of quantizing changed the accuracy of the one CNN of this book by {cnn-static-change}. "
+        evidence="For the one CNN of this book the change of accuracy was {cnn-static-change}. "
         "The interval must lie within two points.",
     )
 

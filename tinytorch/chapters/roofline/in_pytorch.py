@@ -1,17 +1,15 @@
-"""Arithmetic intensity of a product as PyTorch counts it; run by itself, in an environment that has PyTorch."""
+"""The page's code for PyTorch; it runs where PyTorch is, see `tinytorch.chapters.in_pytorch`."""
+
+from __future__ import annotations
 
 
-def product_intensity(rows: int, width: int) -> float:
-    """Return the FLOPs that PyTorch counts of a product, over the bytes of its operands and its result."""
+def count_product() -> None:
+    """Print the operations that PyTorch counts of a product of sixteen rows, and its arithmetic intensity."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    x, weight = torch.randn(rows, width), torch.randn(width, width)
+    x, weight = torch.randn(16, 1024), torch.randn(1024, 1024)
     with FlopCounterMode(display=False) as counter:
         y = x @ weight
-    moved = sum(each.numel() * each.element_size() for each in (x, weight, y))
-    return counter.get_total_flops() / moved
-
-
-if __name__ == "__main__":
-    print(product_intensity(rows=16, width=1024))
+    flops, moved = counter.get_total_flops(), x.nbytes + weight.nbytes + y.nbytes
+    print(f"{flops} FLOP on {moved} B: {flops / moved:.3g} FLOP/B")

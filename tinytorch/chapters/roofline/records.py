@@ -12,14 +12,12 @@ from tinytorch.chapters import calls
 from tinytorch.chapters.roofline.figure import asked_table, placed_table, reached_table, roofline_figure
 from tinytorch.chapters.words import word_between
 from tinytorch.core.ops.elementwise import BLOCK
-from tinytorch.perf.engines.presence import missing, peers_python
 from tinytorch.perf.events.stream import OpKey
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.call_costs import call_key
 from tinytorch.perf.machine.reach import added, at_cost, at_rate
 from tinytorch.perf.measuring import Measurement, Statistic, quotient, ratio
 from tinytorch.perf.measuring.judge import SUPPORTED
-from tinytorch.perf.measuring.processes import output_of
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.roofline.bounds import Slope, bandwidth_at, best_bandwidth, share_of, slope_at
 from tinytorch.perf.roofline.placement import Placed, ridge
@@ -419,16 +417,6 @@ def record_models(page: Page, wholes: Mapping[tuple[str, int], Placed]) -> None:
         )
 
 
-def record_pytorch(page: Page) -> None:
-    """Record the intensity that PyTorch prints of the product of 16 rows, or that this build did not ask it."""
-    lacks = missing("PyTorch eager")
-    if lacks is not None:
-        page.absent("pytorch-intensity", reason=lacks.reason)
-        return
-    printed = output_of(("-m", "tinytorch.chapters.roofline.in_pytorch"), python=peers_python())
-    page.number("pytorch-intensity", float(printed), unit="FLOP/B", what="intensity of a product, by PyTorch's count")
-
-
 def record_answers(
     page: Page, machine: Ceilings, placed: Mapping[str, Placed], gpt: Placed, by_op: Mapping[OpKey, Placed]
 ) -> None:
@@ -441,7 +429,6 @@ def record_answers(
         gpt: the forward pass of the GPT on 64 sequences.
         by_op: the operations of that pass.
     """
-    record_pytorch(page)
     gelu = placed["GELU"]
     page.number("q-gelu-intensity", gelu.intensity, unit="FLOP/B", what="intensity of GELU")
     page.number("q-gelu-ridge", quotient(machine.fp32_peak, gelu.slope.bandwidth, "ridge point of GELU", "FLOP/B"))

@@ -258,7 +258,7 @@ def record_expressions(page: Page, costs: Sequence[Expression], machine: Ceiling
     page.number("fault-cost", machine.page_fault)
     page.number("fault-share", _faulting(line, machine), modelled=True)
     what = "largest error of the compiled pass against float64, over the largest value"
-    page.number("fused-error", fused_error(), unit="", what=what)
+    page.number("fused-error", fused_error(), unit="1", what=what)
 
 
 def _moved_bytes(by_name: Mapping[str, Expression]) -> dict[str, int]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinytorch import models
 from tinytorch.core.module import Module
-from tinytorch.perf.acceleration.climbing import Chosen, Climb, Move, ops_of, under
+from tinytorch.perf.acceleration.climbing import Chosen, Climb, Move, under
 from tinytorch.perf.acceleration.fusion import fuse
 from tinytorch.perf.acceleration.techniques import (
     BASELINE,
@@ -301,40 +301,6 @@ def record_situations(
 
 def _chosen(page: Page, gained: Measurement, choice: str, is_faster: bool) -> str:
     return page.told(choice if is_faster else BASELINE, gained)
-
-
-def shares_of_kinds(model: Module, inputs: Any) -> dict[str, Measurement]:
-    """Return the share of a pass by NumPy that each kind of operation takes, by replaying its calls, in turns."""
-    run = forward_pass(model, inputs)
-    calls = ops_of(with_references(run))
-
-    def replay(op: Any) -> Any:
-        def again() -> None:
-            for arrays, params in calls[op]:
-                op.reference.forward(False, *arrays, **params)
-
-        return again
-
-    parts = {op.name: replay(op) for op in calls}
-    plan: dict[str, Any] = {"repeats": 15, "at_most_seconds": 0.6, "warmup_seconds": 0.05}
-    times = interleave({"whole": with_references(run), **parts}, **plan)
-    return {name: ratio(times[name], times["whole"], f"share of {name}").scaled(1, "%") for name in parts}
-
-
-def claim_twenty_eighty(page: Page, shares: Mapping[str, Measurement]) -> None:
-    """Record the claim that a fifth of the code takes four fifths of the time, of a pass by kinds of operations."""
-    largest = max(shares.values(), key=lambda share: share.median)
-    page.number("kinds", len(shares), unit="kinds", what="kinds of operations of the GPT")
-    page.number("fifth-share", largest)
-    page.claim(
-        "twenty-eighty",
-        statement="A fifth of the code takes four fifths of the time.",
-        quote="Bottleneck Identification: Find the 20% of code using 80% of time",
-        source="TinyTorch course, overview of the module on profiling",
-        verdict=verdict_between(largest, low=0.8),
-        evidence="The GPT has {kinds} of operations, a fifth of which is one. The one that takes most has "
-        "{fifth-share} of a pass of 64 sequences by NumPy. The test asks for four fifths.",
-    )
 
 
 def record_answers(page: Page, climbed: Climb) -> None:

@@ -5,6 +5,7 @@ python -m tinytorch.perf.engines.snippets MODULE:FUNCTION
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -25,7 +26,9 @@ def printed_by(snippet: Callable[[], None], engine: str = "PyTorch eager") -> st
     """
     reference = reference_to("snippet", snippet)
     lacks = missing(engine)
-    return lacks or output_of(("-m", __name__, reference), python=peers_python())
+    # A notebook's variable names a backend of figures that only its own Python has.
+    environment = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
+    return lacks or output_of(("-m", __name__, reference), python=peers_python(), environment=environment)
 
 
 if __name__ == "__main__":
