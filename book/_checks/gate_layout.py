@@ -1,4 +1,8 @@
-"""Gate: no table is cut, and the words of figures can be read and lie inside of them, at the width of the open page."""
+"""Gate: at the width of the open page nothing is cut that should be whole, or covered, and figures can be read.
+
+Tables and formulas are whole, and so is code on a phone; Copy lies on no code; the words of figures are large enough
+and lie inside of them.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,21 @@ CUT_TABLES = """() => [...document.querySelectorAll('.measured-table, .scrolled-
   .filter(box => box.checkVisibility() && box.scrollWidth > box.clientWidth + 1 && !box.matches('.machines'))
   .map(box => `table ${box.id || box.textContent.trim().slice(0, 40)} is cut: `
     + `${box.clientWidth} of ${box.scrollWidth} px are seen`)"""
+
+# A formula has lines enough for a phone; what was printed as a table scrolls.
+CUT_LINES = """() => [...document.querySelectorAll('.math-block, .bd-article pre:not(.tabular)')]
+  .filter(box => box.checkVisibility() && box.scrollWidth > box.clientWidth + 1)
+  .filter(box => box.matches('.math-block') || innerWidth <= 640)
+  .map(box => `${box.matches('pre') ? 'code' : 'formula'} ${(box.id || box.textContent.trim()).slice(0, 40)} is cut: `
+    + `${box.clientWidth} of ${box.scrollWidth} px are seen`)"""
+
+COVERED_CODE = """() => [...document.querySelectorAll('div.highlight button.copy')].filter(copy => {
+  if (!copy.checkVisibility()) return false;
+  const lines = document.createRange(), box = copy.getBoundingClientRect();
+  lines.selectNodeContents(copy.parentElement.querySelector('pre'));
+  return [...lines.getClientRects()].some(line => line.width > 1 && line.right > box.left + 1
+    && line.left < box.right - 1 && line.bottom > box.top + 1 && line.top < box.bottom - 1);
+}).map(copy => `Copy covers code: ${copy.parentElement.textContent.trim().slice(0, 40)}`)"""
 
 FIGURE_TEXT = """least => {
   const problems = [];
@@ -42,10 +61,11 @@ PATIENCE = 5000
 
 
 def check(page: Page) -> list[str]:
-    """Return which tables of an open page are cut, and which words of its figures are too small or leave them."""
+    """Return what of an open page is cut or covered, and which words of its figures are too small or leave them."""
     width = page.viewport_size["width"] if page.viewport_size else PHONE_UP_TO
     least = LEAST_TEXT["phone" if width <= PHONE_UP_TO else "screen"]
-    return [*page.evaluate(CUT_TABLES), *page.evaluate(FIGURE_TEXT, least)]
+    found = [page.evaluate(script) for script in (CUT_TABLES, CUT_LINES, COVERED_CODE)]
+    return [*(problem for problems in found for problem in problems), *page.evaluate(FIGURE_TEXT, least)]
 
 
 def hover(page: Page) -> list[str]:

@@ -19,6 +19,7 @@ def made_page(folder: Path, styles: Sequence[str], scripts: Sequence[str], conte
     for name in (*scripts, *styles):
         shutil.copy(STATIC / name, folder)
     head = '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Page</title>'
+    head += '<link rel="icon" href="data:,">'
     head += f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     head += "".join(f'<link rel="stylesheet" href="{name}">' for name in styles)
     head += "".join(f'<script src="{name}" defer></script>' for name in scripts)
@@ -28,8 +29,8 @@ def made_page(folder: Path, styles: Sequence[str], scripts: Sequence[str], conte
 
 
 @contextmanager
-def opened_page(browser: Browser, path: Path) -> Iterator[Page]:
-    """Yield the page in a fresh profile; AssertionError if anything failed in it by the end."""
+def opened_page(browser: Browser, page: Path | str) -> Iterator[Page]:
+    """Yield the page, a file or an address, in a fresh profile; AssertionError if anything failed in it by the end."""
     context = browser.new_context()
     context.set_default_timeout(PATIENCE)
     opened = context.new_page()
@@ -37,7 +38,7 @@ def opened_page(browser: Browser, path: Path) -> Iterator[Page]:
     opened.on("pageerror", lambda error: errors.append(str(error)))
     opened.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
     opened.on("dialog", lambda dialog: errors.append(dialog.message))
-    opened.goto(path.as_uri())
+    opened.goto(page if isinstance(page, str) else page.as_uri())
     yield opened
     assert errors == []
     context.close()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from built_site import serve
 from gate_accessibility import check as accessibility_problems
 from made_page import made_page, opened_page
 from measured_book.machines.cluster import SCRIPTS, STYLES, explorer_html
@@ -114,6 +115,22 @@ def test_every_point_of_the_curves_is_reached_by_key_and_says_its_values(tab: Ta
     assert said_by(tab.locator(".explorer-readout")).startswith("4 ranks, the batch stays: ")
     tab.locator(".cluster-curve summary").click()
     assert tab.locator(".cluster-curve tbody tr").count() == len(GRID_RANKS) - 1, "one rank has too little memory"
+
+
+def test_what_a_reader_chose_stays_in_the_address(browser: Browser, site: Path) -> None:
+    with serve(site.parent) as base, opened_page(browser, f"{base}/{site.name}") as tab:
+        chosen = {
+            "Cluster": "16 V100 a node, 2019",
+            "Model": "GPT of a trillion",
+            "Batch, in sequences": "12,288",
+            "Ranks": "4,096",
+        }
+        for label, value in chosen.items():
+            tab.get_by_label(label, exact=True).select_option(value)
+        tab.goto(tab.url)
+        for label, value in chosen.items():
+            expect(tab.get_by_label(label, exact=True).locator("option:checked")).to_have_text(value)
+        check_answer(tab, *best_of(CLUSTERS[1], 3, 4096, 12288))
 
 
 def test_it_has_no_fault_of_accessibility_folded_and_unfolded(tab: Tab) -> None:

@@ -187,6 +187,34 @@ def test_a_table_that_is_cut_is_reported(chromium: Browser, tmp_path: Path, widt
     assert "table table-t is cut: 200 of 300 px are seen" in problems_of(chromium, tmp_path, width)
 
 
+@pytest.mark.parametrize(
+    ("part", "width", "said"),
+    [
+        ("<div class='math-block' tabindex='0' id='m'>{}</div>", SCREEN, "formula m is cut: 200 of 300 px are seen"),
+        ("<article class='bd-article'><pre tabindex='0'>{}</pre></article>", PHONE, "code x is cut: 200 of 300 px"),
+        ("<article class='bd-article'><pre tabindex='0'>{}</pre></article>", SCREEN, ""),
+        ("<article class='bd-article'><pre class='tabular' tabindex='0'>{}</pre></article>", PHONE, ""),
+    ],
+)
+def test_a_formula_and_code_on_a_phone_that_are_cut_are_reported(
+    chromium: Browser, tmp_path: Path, part: str, width: int, said: str
+) -> None:
+    wide = part.format("<span style='display: block; width: 300px'>x</span>")
+    style = "<style>.math-block, pre { overflow-x: auto; width: 200px; margin: 0 }</style>"
+    write_page(tmp_path, GOOD_BODY + style + wide)
+    found = problems_of(chromium, tmp_path, width)
+    assert said in found
+    assert bool(said) == ("is cut" in found)
+
+
+@pytest.mark.parametrize(("top", "covers"), [(0, True), (-30, False)])
+def test_a_copy_button_on_code_is_reported(chromium: Browser, tmp_path: Path, top: int, covers: bool) -> None:
+    button = f"<button class='copy' style='position: absolute; right: 0; top: {top}px'>Copy</button>"
+    style = "<style>div.highlight { position: relative; width: 200px; margin: 40px 0 } pre { margin: 0 }</style>"
+    write_page(tmp_path, f"{GOOD_BODY}{style}<div class='highlight'><pre>{'x' * 24}</pre>{button}</div>")
+    assert ("Copy covers code" in problems_of(chromium, tmp_path, SCREEN)) is covers
+
+
 def drawing(size: float, x: float) -> str:
     """A figure 200 pixels wide with a word of this size at x."""
     text = f"<text x='{x}' y='50' font-size='{size}'>word</text>"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from built_site import serve
 from gate_accessibility import check as accessibility_problems
 from made_page import made_page, opened_page
 from measured_book.machines.explorers import (
@@ -346,13 +347,69 @@ def test_a_kernel_is_judged_by_the_roofs(tab: Tab) -> None:
 def test_what_is_no_number_is_said_beside_its_field(tab: Tab) -> None:
     tab.locator("#roofline-bytes").fill("many")
     assert tab.locator("#roofline-bytes").get_attribute("aria-invalid") == "true"
-    assert "must be a number above 0" in tab.locator("#roofline-bytes-hint").inner_text()
+    assert "many is no number: write a number above 0" in tab.locator("#roofline-bytes-hint").inner_text()
 
 
-@pytest.mark.parametrize("text", ["12 MiB", "12Mi", "5 ms", "2 GFLOP", "1e6", "12,000 B"])
-def test_a_number_may_have_its_unit(tab: Tab, text: str) -> None:
-    tab.locator("#roofline-bytes").fill(text)
-    assert tab.locator("#roofline-bytes").get_attribute("aria-invalid") == "false"
+@pytest.mark.parametrize(
+    ("text", "unit", "value"),
+    [
+        ("12 MiB", "B", 12 * 2**20),
+        ("12Mi", "B", 12 * 2**20),
+        ("12,000 B", "B", 12e3),
+        ("5 ms", "s", 5e-3),
+        ("1,5 ms", "s", 1.5e-3),
+        (".5 µs", "s", 0.5e-6),
+        ("2 GFLOP", "FLOP", 2e9),
+        ("2.5e6", "FLOP", 2.5e6),
+        ("1,234,567.5 OPs", "FLOP", 1234567.5),
+    ],
+)
+def test_a_number_may_have_its_unit(tab: Tab, text: str, unit: str, value: float) -> None:
+    typed = tab.evaluate("given => machines.typedNumber(...given)", [text, unit])
+    assert typed == {"value": pytest.approx(value)}
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "problem"),
+    [
+        ("", "B", "is no number"),
+        ("GiB", "B", "is no number"),
+        ("-5", "s", "is not above 0"),
+        ("0", "B", "is not above 0"),
+        ("5 ms", "B", "is in s, not in B"),
+        ("12 MiB", "FLOP", "is in B, not in FLOP"),
+        ("2 GFLOP/s", "FLOP", "is a rate"),
+        ("2 min", "s", "is in minutes"),
+        ("5 m", "FLOP", "M is a million"),
+        ("5 Mi", "s", "is for bytes"),
+        ("1,23,4", "B", "parts no thousands"),
+        ("1e-308", "B", "beyond what can be drawn"),
+    ],
+)
+def test_what_is_wrong_with_a_number_is_said(tab: Tab, text: str, unit: str, problem: str) -> None:
+    assert problem in tab.evaluate("given => machines.typedNumber(...given)", [text, unit])["problem"]
+
+
+def test_what_a_reader_chose_stays_in_the_address(browser: Browser, site: Path) -> None:
+    with serve(site.parent) as base, opened_page(browser, f"{base}/{site.name}") as tab:
+        tab.locator("#roofline-operations").fill("2 GFLOP")
+        tab.locator("#roofline-bytes").fill("many")
+        chosen = [
+            tab.get_by_role("checkbox", name="NVIDIA A100, 40 GB"),
+            tab.get_by_role("radio", name="all cores"),
+            tab.get_by_role("checkbox", name="INT8"),
+        ]
+        for choice in chosen:
+            choice.check()
+        tab.locator("#roofline-arithmetic").select_option("INT8")
+        tab.goto(tab.url)
+        assert tab.locator("#roofline-operations").input_value() == "2 GFLOP"
+        assert tab.locator("#roofline-bytes").input_value() == "", "what is wrong is not handed on"
+        assert all(choice.is_checked() for choice in chosen)
+        assert tab.get_by_role("checkbox", name="FP32").is_checked()
+        assert tab.locator("#roofline-arithmetic").input_value() == "INT8"
+        tab.goto(f"{base}/{site.name}?bytes=many")
+        assert tab.locator("#roofline-bytes").get_attribute("aria-invalid") == "true"
 
 
 def test_numbers_that_no_paper_holds_are_refused(tab: Tab) -> None:

@@ -5,7 +5,7 @@ globalThis.cluster ??= {};
 
 {
   const { svg } = globalThis.explorers;
-  const MARGIN = { left: 52, right: 20, top: 12, bottom: 44 };
+  const MARGIN = { left: 60, right: 20, top: 12, bottom: 48 };
   const REACH = 12; // half of a target's width: 24 px, as WCAG 2.2 asks (2.5.8)
 
   /** A circle for the first curve, a square for the second: nothing rests on colour alone. */

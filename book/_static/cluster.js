@@ -27,9 +27,13 @@ globalThis.cluster ??= {};
       this.choices = {};
       const choice = (name, label, options, value) => {
         const select = element("select", { id: `cluster-${name}` });
-        select.addEventListener("change", () => this.update(name));
+        select.addEventListener("change", () => {
+          this.update(name);
+          for (const [each, { selectedOptions }] of Object.entries(this.choices)) explorers.address.set(each, selectedOptions[0].textContent);
+        });
         this.choices[name] = select;
-        this.offer(name, options, value);
+        const given = options.indexOf(explorers.address.get(name));
+        this.offer(name, options, given < 0 ? value : given);
         return element("p", {}, element("label", { for: select.id }, label), select);
       };
       const form = explorers.form(
@@ -39,7 +43,7 @@ globalThis.cluster ??= {};
           "Choose",
           choice("cluster", "Cluster", clusters.map(({ name }) => name), 0),
           choice("model", "Model", models.map(({ name }) => name), 0),
-          choice("batch", "Batch, in sequences", models[0].batches.map(count), 1),
+          choice("batch", "Batch, in sequences", models[this.chosen("model")].batches.map(count), 1),
           choice("ranks", "Ranks", ranks.map(count), start),
         ),
       );

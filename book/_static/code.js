@@ -27,6 +27,8 @@
     }
     // Code that is wider than the page can be scrolled with the keyboard only when it can have the focus.
     const blocks = [...document.querySelectorAll("div.highlight pre")];
+    // A table that was printed has a rule below its head; its lines are not broken.
+    for (const block of blocks) block.classList.toggle("tabular", block.textContent.includes("──"));
     const stops = () => {
       for (const [block, cut] of blocks.map((block) => [block, block.scrollWidth > block.clientWidth])) block.tabIndex = cut ? 0 : -1;
     };

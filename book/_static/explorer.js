@@ -26,6 +26,8 @@ globalThis.explorers ??= {};
 
   /** Hides what the page shows instead of the explorer where there is no JavaScript: the ids are in `data-instead`. */
   explorers.takeOver = (place) => {
+    const section = place.closest("section[id]");
+    explorers.anchor = section ? `#${section.id}` : "";
     for (const id of place.dataset.instead.split(" ").filter(Boolean)) {
       const still = document.getElementById(id);
       if (still) still.hidden = true;
@@ -48,23 +50,42 @@ globalThis.explorers ??= {};
     return group;
   };
 
-  /** Axes without their lines: a group with the names of both, to which lines and ticks are added. */
+  /** Axes as the book's figures have them: a group with their lines and names, to which ticks are added. */
   explorers.axes = ({ width, height, margin }, across, upwards) => {
     const middle = (height - margin.bottom) / 2;
+    const [bottom, right] = [height - margin.bottom, width - margin.right];
     return explorers.svg(
       "g",
       { class: "explorer-axes", "aria-hidden": "true" },
+      explorers.svg("path", { d: `M${margin.left},${margin.top}V${bottom}H${right}` }),
       explorers.svg("text", { x: (margin.left + width - margin.right) / 2, y: height - 6, "text-anchor": "middle" }, across),
       explorers.svg("text", { x: 12, y: middle, "text-anchor": "middle", transform: `rotate(-90 12 ${middle})` }, upwards),
     );
   };
 
-  /** A tick of the lower axis, or of the left one: its line through the chart, and its text. */
-  explorers.tick = ({ width, height, margin }, { x, y }, text) => {
-    const [bottom, right] = [height - margin.bottom, width - margin.right];
+  /** A tick of the lower axis, or of the left one, and its text. */
+  explorers.tick = ({ height, margin }, { x, y }, text) => {
+    const bottom = height - margin.bottom;
     return x === undefined
-      ? [explorers.svg("line", { x1: margin.left, x2: right, y1: y, y2: y }), explorers.svg("text", { x: margin.left - 6, y: y + 4, "text-anchor": "end" }, text)]
-      : [explorers.svg("line", { x1: x, x2: x, y1: margin.top, y2: bottom }), explorers.svg("text", { x, y: bottom + 16, "text-anchor": "middle" }, text)];
+      ? [explorers.svg("path", { d: `M${margin.left},${y}h-4` }), explorers.svg("text", { x: margin.left - 8, y: y + 4, "text-anchor": "end" }, text)]
+      : [explorers.svg("path", { d: `M${x},${bottom}v4` }), explorers.svg("text", { x, y: bottom + 18, "text-anchor": "middle" }, text)];
+  };
+
+  /** What the page's address says of an explorer, so that its state can be handed on. */
+  explorers.address = {
+    get: (name) => new URLSearchParams(location.search).get(name),
+    /** Keeps a text under a name, or nothing if it is empty; from a folder a browser may refuse. */
+    set(name, text) {
+      const query = new URLSearchParams(location.search);
+      if (text) query.set(name, text);
+      else query.delete(name);
+      const said = query.toString();
+      try {
+        history.replaceState(null, "", `${location.pathname}${said ? `?${said}` : ""}${location.hash || explorers.anchor}`);
+      } catch {
+        // The address stays as it is.
+      }
+    },
   };
 
   /** The place of a drawing, and the line below it that says what the reader looks at. */

@@ -5,7 +5,7 @@ globalThis.machines ??= {};
 
 {
   const { svg, target } = globalThis.explorers;
-  const MARGIN = { left: 58, right: 14, top: 14, bottom: 44 };
+  const MARGIN = { left: 64, right: 14, top: 14, bottom: 48 };
   const LINE = 14; // pixels between two names, so that both can be read
   const LETTER = 6.5; // pixels that a letter of a name takes
   const REACH = 24; // pixels of a target, as WCAG 2.2 asks (2.5.8)

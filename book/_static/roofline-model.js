@@ -75,14 +75,30 @@ globalThis.machines ??= {};
     return { intensity, rate, leastSeconds: operations / rate, bound, attained, share: attained === null ? null : attained / rate };
   };
 
-  /** A number as a reader types it: "1e9", "2.5 G", "64 KiB", "5 ms"; null if it is none above 0. */
-  machines.typedNumber = (text) => {
-    const found = /^([0-9][0-9,]*\.?[0-9]*(?:e[+-]?[0-9]+)?)\s*([kKMGT]i?|m|u|µ|n)?(?:s|B|FLOPs?|OPs?)?$/.exec(text.trim());
-    if (!found) return null;
-    const [, digits, prefix = ""] = found;
-    const factors = { "": 1, k: 1e3, K: 1e3, M: 1e6, G: 1e9, T: 1e12, m: 1e-3, u: 1e-6, µ: 1e-6, n: 1e-9 };
-    const binary = { Ki: 2 ** 10, ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
-    const value = Number(digits.replaceAll(",", "")) * (factors[prefix] ?? binary[prefix]);
-    return value > 1e-30 && value < 1e30 ? value : null;
+  const FACTORS = { "": 1, k: 1e3, K: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, m: 1e-3, u: 1e-6, µ: 1e-6, μ: 1e-6, n: 1e-9, Ki: 2 ** 10, ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
+  const UNITS = { FLOP: ["FLOP", "FLOPs", "OP", "OPs"], B: ["B", "byte", "bytes"], s: ["s"] };
+  const TYPED = /^([-−]?)([0-9][0-9,]*\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?\s*([kKMGT]i|[kKMGTPmuµμn])?\s*([A-Za-z]+(?:\/[A-Za-z]+)?)?$/;
+
+  /**
+   * A number as a reader types it: "1e9", "2.5 GFLOP", "64 KiB", "5 ms", "1,5 ms".
+   * @param {string} text
+   * @param {"FLOP"|"B"|"s"} unit the field's.
+   * @returns {{value: number}|{problem: string}} the value in the field's unit, or what is wrong with the text.
+   */
+  machines.typedNumber = (text, unit) => {
+    const trimmed = text.trim();
+    const found = [...Object.values(UNITS)].flat().includes(trimmed) ? null : TYPED.exec(trimmed);
+    if (!found) return { problem: "is no number" };
+    let [, sign, digits, exponent = "", prefix = "", given = ""] = found;
+    if (`${prefix}${given}` === "min") return { problem: "is in minutes; give it in seconds" };
+    if (given && !UNITS[unit].includes(given)) return { problem: given.includes("/") ? "is a rate" : `is in ${given}, not in ${unit}` };
+    if (unit !== "s" && FACTORS[prefix] < 1) return { problem: `has ${prefix}, which stands for less than one; M is a million` };
+    if (unit === "s" && prefix.endsWith("i")) return { problem: `has ${prefix}, which is for bytes` };
+    // A comma between groups of three parts thousands; a single one elsewhere is a decimal point.
+    const grouped = /^[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?$/.test(digits);
+    if (digits.includes(",") && !grouped && !/^[0-9]+,[0-9]+$/.test(digits)) return { problem: "has a comma that parts no thousands" };
+    const value = Number((grouped ? digits.replaceAll(",", "") : digits.replace(",", ".")) + exponent) * FACTORS[prefix];
+    if (sign || value === 0) return { problem: "is not above 0" };
+    return value > 1e-30 && value < 1e30 ? { value } : { problem: "is beyond what can be drawn" };
   };
 }

@@ -4,10 +4,12 @@
 {
   const element = globalThis.machines.element;
   const FIELDS = [
-    ["operations", "Operations (FLOP)", "such as 2 G"],
-    ["bytes", "Bytes that it moves", "such as 12 Mi"],
-    ["seconds", "Time in seconds, if known", "such as 5 ms"],
+    ["operations", "Operations", "FLOP", "such as 2 GFLOP"],
+    ["bytes", "Bytes that it moves", "B", "such as 12 MiB"],
+    ["seconds", "Time, if known", "s", "such as 5 ms"],
   ];
+  const { address } = globalThis.explorers;
+  const listed = (name) => address.get(name)?.split(",").filter((one) => one && one !== "none") ?? null;
   let count = 0;
 
   const checkbox = (label, checked, onChange, type = "checkbox", name = "") => {
@@ -26,10 +28,11 @@
         { ...machines.roofline(data.measurements, "the book's machine", "book"), short: "book" },
         ...data.published.map((one, place) => ({ ...machines.published(one), short: one.short, look: place ? "published other" : "published" })),
       ];
-      this.on = new Set([this.all[0].name]);
-      this.allThreads = false;
-      this.peaks = new Set(["FP32"]);
-      this.off = new Set(); // levels that the reader switched off
+      const known = this.all.filter(({ short }) => listed("roofs")?.includes(short)).map(({ name }) => name);
+      this.on = new Set(listed("roofs") ? known : [this.all[0].name]);
+      this.allThreads = address.get("threads") === "all";
+      this.peaks = new Set(listed("peaks") ?? ["FP32"]);
+      this.off = new Set(listed("without") ?? []); // levels that the reader switched off
       this.values = {};
       this.chart = new explorers.Chart("Point at a roof or a point, or reach it with the tab key.");
       this.choices = element("div", { class: "roofline-choices" });
@@ -54,11 +57,24 @@
       this.draw();
     }
 
+    /** Draws what the reader chose, and keeps it in the address, where it differs from what a page begins with. */
+    choose() {
+      const roofs = this.all.filter((one) => one.kind !== "yours" && this.on.has(one.name)).map(({ short }) => short).join() || "none";
+      const peaks = [...this.peaks].join() || "none";
+      address.set("roofs", roofs === "book" ? "" : roofs);
+      address.set("threads", this.allThreads ? "all" : "");
+      address.set("peaks", peaks === "FP32" ? "" : peaks);
+      address.set("without", [...this.off].join());
+      address.set("arithmetic", this.arithmetic.value === "FP32" ? "" : this.arithmetic.value);
+      address.set("held", this.held.value === "memory" ? "" : this.held.value);
+      this.draw();
+    }
+
     toggle(set, name) {
       return (checked) => {
         if (checked) set.add(name);
         else set.delete(name);
-        this.draw();
+        this.choose();
       };
     }
 
@@ -69,7 +85,7 @@
       const threads = [false, true].map((all) =>
         checkbox(all ? "all cores" : "one", this.allThreads === all, () => {
           this.allThreads = all;
-          this.draw();
+          this.choose();
         }, "radio", "roofline-threads"),
       );
       const peaks = named((set) => set.peaks).map((name) => checkbox(name, this.peaks.has(name), this.toggle(this.peaks, name)));
@@ -77,7 +93,7 @@
         checkbox(name, !this.off.has(name), (checked) => {
           if (checked) this.off.delete(name);
           else this.off.add(name);
-          this.draw();
+          this.choose();
         }),
       );
       const several = book.sets.length > 1 || this.all.some((one) => one.kind === "yours" && one.sets.length > 1);
@@ -92,8 +108,8 @@
         select.replaceChildren(...names.map((name) => element("option", {}, name)));
         select.value = names.includes(before) ? before : first;
       };
-      options(this.held, named((set) => set.levels), "memory");
-      options(this.arithmetic, named((set) => set.peaks), "FP32");
+      options(this.held, named((set) => set.levels), address.get("held") ?? "memory");
+      options(this.arithmetic, named((set) => set.peaks), address.get("arithmetic") ?? "FP32");
     }
 
     /** The machines that are drawn, each with the roofs that were chosen. */
@@ -132,45 +148,32 @@
     kernelForm() {
       const select = (id) => {
         const made = element("select", { id });
-        made.addEventListener("change", () => this.draw());
+        made.addEventListener("change", () => this.choose());
         return made;
       };
       this.held = select("roofline-held");
       this.arithmetic = select("roofline-arithmetic");
-      const fields = FIELDS.map(([name, label, hint]) => {
+      const fields = FIELDS.map(([name, label, unit, hint]) => {
         const { input, said, place } = explorers.field(`roofline-${name}`, label, hint);
-        input.addEventListener("input", () => {
-          const value = machines.typedNumber(input.value);
-          const wrong = value === null && input.value.trim() !== "";
-          input.setAttribute("aria-invalid", String(wrong));
-          said.textContent = wrong ? `must be a number above 0, ${hint}` : hint;
+        const take = () => {
+          const text = input.value.trim();
+          const { value = null, problem } = text ? machines.typedNumber(text, unit) : {};
+          input.setAttribute("aria-invalid", String(problem !== undefined));
+          said.textContent = problem === undefined ? hint : `${text.slice(0, 30)} ${problem}: write a number above 0, ${hint}`;
           this.values[name] = value;
-          this.keepInAddress(name, wrong ? "" : input.value.trim());
+        };
+        input.addEventListener("input", () => {
+          take();
+          address.set(name, this.values[name] === null ? "" : input.value.trim());
           this.draw();
         });
-        const given = new URLSearchParams(location.search).get(name);
-        if (given !== null) {
-          input.value = given;
-          this.values[name] = machines.typedNumber(given);
-        }
+        input.value = address.get(name) ?? "";
+        take();
         return place;
       });
       const held = element("p", {}, element("label", { for: "roofline-held" }, "Where its data lives"), this.held);
       const kind = element("p", {}, element("label", { for: "roofline-arithmetic" }, "Its arithmetic"), this.arithmetic);
       return explorers.form("roofline-kernel", "Your own kernel", explorers.fieldset("Your own kernel", ...fields, kind, held));
-    }
-
-    /** Keeps what was typed in the page's address, so that it can be handed on; from a folder a browser may refuse. */
-    keepInAddress(name, text) {
-      const query = new URLSearchParams(location.search);
-      if (text) query.set(name, text);
-      else query.delete(name);
-      const said = query.toString();
-      try {
-        history.replaceState(null, "", `${location.pathname}${said ? `?${said}` : ""}#explore`);
-      } catch {
-        // The address stays as it is.
-      }
     }
 
     kernel() {

@@ -160,6 +160,19 @@ def test_an_axis_without_label_or_unit_is_refused() -> None:
     check_figure(figure, caption="A caption.", alt=ALT, key="two")
 
 
+def test_a_count_is_drawn_without_a_unit() -> None:
+    figure, axes = subplots()
+    axes.plot([1, 2], [1, 2])
+    axes.set_xlabel("rows (unitless)")
+    axes.set_ylabel("ratio, unitless")
+    check_figure(figure, caption="A caption.", alt=ALT, key="two")
+    settle(figure)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("rows", "ratio")
+    axes.set_xlabel("time (ms)")
+    settle(figure)
+    assert axes.get_xlabel() == "time (ms)"
+
+
 def test_categories_name_themselves() -> None:
     figure = two_bars()
     figure.axes[0].set_ylabel("")

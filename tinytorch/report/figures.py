@@ -169,6 +169,8 @@ _TITLE_LINE = 10 * 1.2 / 72
 #: Stands for the page's text colour until the SVG is written: matplotlib knows no ``currentColor``.
 INK = "#010203"
 _IMAGE_NAME = re.compile(r"\S+\.(svg|png|jpe?g|gif|pdf)", re.IGNORECASE)
+#: What authors write in the place of a unit, so that none is forgotten; a reader needs no word for it.
+_NO_UNIT = re.compile(r",? \(?(unitless|count)\)?$")
 _UNIT_IN_LABEL = re.compile(r"\([^()]+\)\s*$|,\s*\S+\s*$|\bunitless\b")
 
 _STYLE: Any = {  # matplotlib's stubs want each key as a literal
@@ -442,12 +444,13 @@ def _plain_number(value: float, _position: int | None = None) -> str:
 
 
 def settle(figure: Figure) -> None:
-    """Make legends follow the page's background and logarithmic ticks be plain numbers, not small powers."""
+    """Make legends follow the page's background, ticks be plain numbers, not small powers, and counts have no unit."""
     for ax in figure.axes:
         legend = ax.get_legend()
         if legend is not None:
             legend.set_frame_on(False)
         for axis in (ax.xaxis, ax.yaxis):
+            axis.set_label_text(_NO_UNIT.sub("", axis.get_label_text()))
             if isinstance(axis.get_major_formatter(), LogFormatter):
                 if isinstance(axis.get_major_locator(), LogLocator):  # not where the page chose the ticks
                     low, high = axis.get_view_interval()

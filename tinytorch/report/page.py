@@ -218,8 +218,8 @@ class Page:
             ValueError: if it breaks a rule of `figures.check_figure`, or the key is taken.
         """
         self._check_new(key)
-        figures.settle(figure)
         figures.check_figure(figure, caption=caption, alt=alt, key=key)
+        figures.settle(figure)
         alt = figures.alt_of(figure, alt)
         body = figures.to_body(figure, caption=caption, alt=alt, key=key)
         svg, png = both_layouts(figure, key=key, alt=alt, bitmap=is_building())

@@ -240,7 +240,7 @@ def _cell_html(cell: _Cell, laid: _Laid, first: bool, detail: Sequence[str]) -> 
     attributes = f' class="{" ".join(classes)}"' if classes else ""
     if cell.value is not None:
         attributes += f' data-value="{cell.value!r}"'
-    if not first:
+    if not first or laid.numeric:  # a name of a row names itself
         attributes += f' data-label="{escape(_head_text(laid))}"'
     if detail:
         attributes += f' data-detail="{escape(chr(10).join(detail)).replace(chr(10), "&#10;")}"'

@@ -33,8 +33,10 @@ ROWS = [Row("first", 0.0012345), Row("second", None), Row("third", 1.5)]
 
 def test_text_aligns_numbers_to_the_right_and_shows_what_is_unknown_as_a_dash() -> None:
     lines = text_table(ROWS, COLUMNS[:2]).splitlines()
-    assert lines[2:] == ["first            1.234", "second               –", "third        1,500.000"]
+    assert [line.split() for line in lines[:2]] == [["name", "seconds", "0"], ["(ms)"]]
+    assert lines[3:] == ["first       1.234", "second          –", "third   1,500.000"]
     assert {len(line) for line in lines} == {len(lines[0])}
+    assert len(text_table(ROWS, COLUMNS[:1]).splitlines()) == 5, "without units there is one line of names"
 
 
 @pytest.mark.parametrize("width", [20, 80, 400])

@@ -60,21 +60,24 @@ def _cells(rows: Sequence[Any], columns: Sequence[Column]) -> list[list[str]]:
     return [[column.show(getattr(row, column.key)) for column in columns] for row in rows]
 
 
-def aligned(lines: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
-    """Return lines of cells, the first a header, as text in a fixed-width font, numbers right-aligned."""
+def aligned(lines: Sequence[Sequence[str]], numeric: Sequence[bool], heads: int = 1) -> str:
+    """Return lines of cells, the first ``heads`` a header, as text in a fixed-width font, numbers right-aligned."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
 
     def laid(line: Sequence[str]) -> str:
         cells = zip(line, widths, numeric, strict=True)
         return "  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in cells).rstrip()
 
-    return "\n".join([laid(lines[0]), "  ".join("─" * width for width in widths), *map(laid, lines[1:])])
+    rule = "  ".join("─" * width for width in widths)
+    return "\n".join([*map(laid, lines[:heads]), rule, *map(laid, lines[heads:])])
 
 
 def text_table(rows: Sequence[Any], columns: Sequence[Column]) -> str:
-    """Return rows as lines of fixed-width text under a header, numbers right-aligned."""
-    lines = [[column.title for column in columns], *_cells(rows, columns)]
-    return aligned(lines, [column.numeric for column in columns])
+    """Return rows as lines of fixed-width text under a header, units on a line of their own, numbers right-aligned."""
+    titles = [column.title.removesuffix(")").partition(" (") for column in columns]
+    heads = [[name for name, _, _ in titles], [f"({unit})" if unit else "" for _, _, unit in titles]]
+    heads = heads if any(heads[1]) else heads[:1]
+    return aligned([*heads, *_cells(rows, columns)], [column.numeric for column in columns], len(heads))
 
 
 def print_table(rows: Sequence[Any], columns: Sequence[Column], notes: Sequence[str] = ()) -> None:

@@ -406,9 +406,8 @@ def amdahl_of_parts(seconds: Sequence[float], ratios: Sequence[float]) -> float:
 
 
 _shown_work = (
-    Column("macs", "MMACs", number(3, 1e-6)),
     Column("flops", "MFLOPs", number(3, 1e-6)),
-    Column("elementwise", "elementwise (M)", number(3, 1e-6)),
+    Column("elementwise", "others (M)", number(3, 1e-6)),
     Column("bytes", "traffic (MiB)", mebibytes),
     Column("gflops_per_second", "GFLOP/s", number(1)),
     Column("allocated", "allocated (MiB)", mebibytes),

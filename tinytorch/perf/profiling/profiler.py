@@ -195,7 +195,7 @@ class Profiler:
         if n < 1:
             raise ValueError(f"n must be at least 1, not {n}")
         rows = self.attribution(sort_by, roof)
-        print_table(rows[:n], _filled(OP_COLUMNS, self, rows), self.notes())
+        print_table(rows[:n], _telling(_filled(OP_COLUMNS, self, rows), rows), self.notes())
 
     def print_by_layer(self, sort_by: str | None = None, roof: bool = False) -> None:
         """Print `by_layer`."""
@@ -216,10 +216,8 @@ class Profiler:
             else:
                 ends = (recorder.median, recorder.interval.low, recorder.interval.high)
                 cost, low, high = (seconds * 1e6 for seconds in ends)
-                said.append(
-                    f"recording cost {cost:.2f} µs an op (95 % interval {low:.2f} to {high:.2f}); * marks ops shorter "
-                    f"than {SHORT} times that"
-                )
+                said.append(f"recording cost {cost:.2f} µs an op (95 % interval {low:.2f} to {high:.2f})")
+                said.append(f"* marks ops shorter than {SHORT} times that")
         if run.uncounted:
             said.append(f"uncounted, no formula: {', '.join(run.uncounted)}")
         return said
@@ -400,3 +398,12 @@ def _filled(columns: Sequence[Column], profiler: Profiler, rows: Sequence[OpRow]
         and (traced or column.key != "allocated")
         and (bounded or column.key not in ("of_roof", "bound"))
     ]
+
+
+def _telling(columns: Sequence[Column], rows: Sequence[OpRow]) -> list[Column]:
+    """Return the columns without those that tell nothing of several ops: one phase or implementation, no op inside."""
+    ops = [row for row in rows if row.phase != breakdown.BETWEEN]
+    alike = {key for key in ("phase", "implementation") if len({getattr(row, key) for row in ops}) == 1}
+    if all(row.total_seconds == row.self_seconds for row in ops):
+        alike.add("total_seconds")
+    return [column for column in columns if len(ops) < 2 or column.key not in alike]
