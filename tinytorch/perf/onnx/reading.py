@@ -267,10 +267,10 @@ class _Reader:
 
     def _is_bias(self, name: str, added: Node, product: Node) -> bool:
         row, weight = self._constants.get(name), product.constant(1)
-        return (
-            row is not None and weight is not None and weight.ndim == 2 and row.shape == weight.shape[1:]
-            and len(product.inputs) == 2 and self._guards_of(product) == self._guards_of(added) and row.dtype == weight.dtype and row.dtype.kind == "f"
-        )  # fmt: skip
+        if row is None or weight is None or weight.ndim != 2 or len(product.inputs) != 2:
+            return False
+        fits = row.shape == weight.shape[1:] and row.dtype == weight.dtype and row.dtype.kind == "f"
+        return fits and self._guards_of(product) == self._guards_of(added)
 
     def _is_weight(self, name: str) -> bool:
         """Return whether a constant was learned, as far as a file tells: several floats that are kept as such."""

@@ -34,7 +34,7 @@ def size_of(node: Node) -> Runner:
 
 
 def chosen(condition: Any, *branches: Any) -> Any:
-    """Return the outputs of the branch that ran: of two, each with as many outputs, the first if the condition holds."""
+    """Return the outputs of one of two branches, of the first if the condition holds."""
     count = len(branches) // 2
     made = branches[:count] if truth(condition) else branches[count:]
     return made if count > 1 else made[0]
