@@ -41,7 +41,7 @@ def test_it_answers_lines_rightly(model: OnnxModel) -> None:
 
 
 def test_its_flops_are_those_of_a_hand_count(model: OnnxModel) -> None:
-    """Each convolution of the file by its formula 2 k k C / g K n, places worked out from strides, and the last layer."""
+    """Each convolution by its formula 2 k k C / g K n, places worked out from strides, and the last layer."""
     import onnx
     from onnx import helper
 

@@ -34,7 +34,7 @@ def _image(text: str) -> Array:
     """Return a text, as large as it fits, as an image (3, rows, columns) of numbers from -1 to 1."""
     rows, columns = _SIZE
     figure = Figure(figsize=(columns / 100, rows / 100), dpi=100)
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)
     written = figure.text(0.01, 0.5, text, ha="left", va="center", family="DejaVu Serif", fontsize=30)
     while (box := written.get_window_extent(canvas.get_renderer())).width > columns - 4 or box.height > rows - 2:
         written.set_fontsize(float(written.get_fontsize()) - 1)

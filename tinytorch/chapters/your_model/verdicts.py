@@ -87,7 +87,7 @@ def record_read(page: Page, model: Module, inputs: Tensor) -> None:
     page.number("conv-operations", convolutions / operations, unit="%", what="share of convolutions in all operations")
 
 
-def place_kinds(model: Module, inputs: Tensor, machine: Ceilings, repeats: int = 15) -> dict[str, Placed]:
+def place_kinds(model: Module, inputs: Tensor, machine: Ceilings, repeats: int = 9) -> dict[str, Placed]:
     """Return where each kind of operation stands, those with most bytes first."""
     found = place_groups(kind_of, recordings(forward_pass(model, inputs), repeats), machine)
     return dict(sorted(found.items(), key=lambda item: -item[1].demand.bytes))
@@ -99,8 +99,8 @@ def show_counts(page: Page, kinds: Mapping[str, Placed]) -> None:
         page,
         "counts",
         list(kinds.values()),
-        caption=f"A pass of {LINES} lines before it is timed: arithmetic, bytes, the level that the bytes come from, its "
-        "bandwidth, and the least time, added up over the operations of a kind.",
+        caption=f"A pass of {LINES} lines before it is timed: arithmetic, bytes, the level that the bytes come from, "
+        "its bandwidth, and the least time, added up over the operations of a kind.",
     )
     for key, name in (("pointwise", POINTWISE), ("depthwise", DEPTHWISE), ("each", _EACH)):
         page.number(f"intensity-{key}", kinds[name].intensity, unit="FLOP/B", what=f"intensity, {name}")
@@ -117,7 +117,7 @@ def record_pass(page: Page, whole: Placed) -> None:
 
 
 def record_kinds(
-    page: Page, run: Callable[[], Any], kinds: Mapping[str, Placed], machine: Ceilings, repeats: int = 15
+    page: Page, run: Callable[[], Any], kinds: Mapping[str, Placed], machine: Ceilings, repeats: int = 9
 ) -> None:
     """Show the time of each kind, its share and its verdict, and draw them under the roofs."""
 
@@ -181,8 +181,12 @@ def record_techniques(page: Page, tried: Tried, right: Mapping[str, int]) -> Non
     )
     for key, name in (("kernels", KERNELS), ("plan", FUSED), ("codes", CODES)):
         page.compare(f"{key}-gain", tried.gained[name])
-    page.number("codes-saved", tried.held[BASELINE] / tried.held[CODES], unit="", what="bytes over those of 8-bit layers")
-    page.number("plan-held", tried.held[FUSED] / tried.held[BASELINE], unit="", what="bytes that a plan keeps, over NumPy's")
+    page.number(
+        "codes-saved", tried.held[BASELINE] / tried.held[CODES], unit="", what="bytes over those of 8-bit layers"
+    )
+    page.number(
+        "plan-held", tried.held[FUSED] / tried.held[BASELINE], unit="", what="bytes that a plan keeps, over NumPy's"
+    )
     page.number("plan-error", tried.errors[FUSED], unit="%", what="error of a plan")
     page.word(
         "fastest",

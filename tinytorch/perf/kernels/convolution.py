@@ -70,7 +70,7 @@ def locate(x_rows: Any, target_rows: Any, position: Any, last: Any, first: Any, 
 def correlate_channels(
     padded: Any, taps: Any, bias: Any, target: Any, x_rows: Any, target_rows: Any, rows: Any, plan: Any
 ) -> None:
-    """Make all channels of the first ``rows`` of `ROWS` positions, each from itself alone; ``taps`` is [tap][channel]."""
+    """Make each channel of the first ``rows`` positions from itself alone; ``taps`` is [tap][channel]."""
     channels = plan[CHANNELS]
     wide = plan[PADDED_COLUMNS] * channels
     for row in range(rows):
