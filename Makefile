@@ -87,7 +87,7 @@ bench: peers-environment  ## run benchmarks/ beside PyTorch, each library on its
 lock: environment  ## pin every dependency anew after a change of pyproject.toml
 	@$(LOCK) --all-extras --output-file requirements.lock
 	@$(LOCK) --group peers --constraints requirements.lock --output-file requirements-peers.lock
-	@$(COMPILE) binder/requirements.in --extra notebook --extra mpi --python-platform x86_64-manylinux_2_28 \
+	@$(COMPILE) binder/requirements.in --extra notebook --extra mpi --extra onnx --python-platform x86_64-manylinux_2_28 \
 		--constraints requirements.lock --output-file binder/requirements.txt
 
 clean:  ## remove what was built; environments stay

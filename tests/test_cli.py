@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
+from onnx import helper
 
 from tests.perf.onnx.graphs import Made
 from tests.perf.onnx.made_models import image_net, token_net
@@ -182,6 +184,22 @@ def test_a_file_of_another_framework(
     assert "attention" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("rate", "flops"), [("16000", 2 * 3 * 2), ("8000", 0)])
+def test_a_setting_of_a_file_is_given(own_models: Path, rate: str, flops: int) -> None:
+    """It chooses the branch: a product of 3 by 2, or none."""
+    graph, branches = Made(), {}
+    x, setting = graph.input("x", ["batch", 3]), graph.input("rate", [], np.int64)
+    weights = graph.constant(np.ones((3, 2), np.float32))
+    for name, kind, reads in (("then_branch", "MatMul", [x, weights]), ("else_branch", "Neg", [x])):
+        node, output = helper.make_node(kind, reads, [name]), helper.make_tensor_value_info(name, 1, None)
+        branches[name] = helper.make_graph([node], name, [], [output])
+    fast = graph.node("Equal", setting, graph.constant(np.array(16000)))
+    graph.output(graph.node("If", fast, **branches))
+    graph.file(own_models, "rate.onnx")
+    assert main(["profile", "rate.onnx", "--given", f"rate={rate}", "--json", "profile.json"]) == 0
+    assert json.loads((own_models / "profile.json").read_text())["summary"]["batch_flops"] == flops
+
+
 def test_a_file_with_several_outputs(own_models: Path) -> None:
     graph = image_net()
     graph.output("HardSwish_2")
@@ -215,6 +233,10 @@ def test_a_file_with_several_outputs(own_models: Path) -> None:
         (["tokens.onnx", "--input-shape", "4,2"], "cannot have shape (1, 4, 2)"),
         (["strange.onnx"], "strange.onnx holds 1 of 1 nodes that have no translation: Det (1 node"),
         (["strange.onnx", "--seq-len", "3"], "holds 1 of 1 nodes"),
+        (["tokens.onnx", "--given", "rate"], "--given must be NAME=NUMBER, such as rate=16000, not 'rate'"),
+        (["tokens.onnx", "--given", "=3"], "--given must name an input"),
+        (["tokens.onnx", "--given", "rate=3"], "given must name inputs of tokens, attention_mask, not 'rate'"),
+        (["mlp", "--given", "rate=3"], "--given is for a file such as model.onnx, not for mlp"),
         (["mlp", "--limit", "0"], "--limit must be at least 1"),
         (["mlp", "--json", "no/such/folder/x.json"], "is in a folder that does not exist"),
     ],

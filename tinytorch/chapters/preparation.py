@@ -17,7 +17,7 @@ _MODELS = ("gpt", "cnn", "mlp")
 _OF_ALL = {"profiling", "roofline", "quantization", "compression", "whole_model", "benchmarking"}
 #: Pages that ask for the ceilings of the machine.
 _OF_CEILINGS = {"machine", "roofline", "quantization", "compression", "acceleration", "whole_model", "memoization"}
-_OF_CEILINGS |= {"distributed", "capstone", "your_machine"}
+_OF_CEILINGS |= {"distributed", "capstone", "your_machine", "your_model"}
 #: Passes and examples with which the page on quantization trains each model on, rounded.
 _ROUNDED = {"gpt": (1, 12_800), "cnn": (4, 1_437), "mlp": (8, 7_000)}
 
@@ -150,6 +150,16 @@ def _compile_block() -> None:
 
     block = subject("block-128")
     _compile_ways(block.make(), our_input(block.batch()[0]))
+
+
+def _compile_file() -> None:
+    """Compile a forward pass of the model that is read from a file, in each way that its page shows."""
+    from tinytorch.chapters.your_model import FILE, LINES, lines
+    from tinytorch.core.tensor import Tensor
+    from tinytorch.perf.acceleration.techniques import try_techniques
+    from tinytorch.perf.onnx import from_onnx
+
+    try_techniques("lines", from_onnx(FILE), Tensor(lines()[:LINES]), repeats=6, at_most_seconds=0.1)
 
 
 def _compile_training() -> None:
@@ -294,6 +304,7 @@ def _compilations() -> Iterable[Step]:
         pages = {"whole_model", "benchmarking"}
         yield Step(f"kernels of the {name.upper()}", "compiling", partial(_compile_pass, name), pages, (first,))
     yield Step("kernels of a block", "compiling", _compile_block, {"whole_model"}, (first,))
+    yield Step("kernels of a model from a file", "compiling", _compile_file, {"your_model"}, (first,))
     yield Step("kernels of a training step", "compiling", _compile_training, {"whole_model"}, (first,))
     yield Step("kernels of calls", "compiling", _compile_calls, _OF_CEILINGS, (first, "kernels of 8-bit layers"))
 

@@ -56,6 +56,13 @@ def add(commands: Commands) -> None:
         "that leaves it open",
     )
     profile.add_argument(
+        "--given",
+        metavar="NAME=NUMBER",
+        action="append",
+        default=[],
+        help="fix an input of a file that is a setting and no data, such as rate=16000; may be given several times",
+    )
+    profile.add_argument(
         "--sort-by",
         default="self_seconds",
         choices=columns,
@@ -101,7 +108,7 @@ def _run(chosen: argparse.Namespace) -> int:
 
 
 def _run_script(chosen: argparse.Namespace) -> int:
-    for option in ("backward", "seq_len", "input_shape"):
+    for option in ("backward", "seq_len", "input_shape", "given"):
         if getattr(chosen, option):
             raise UsageError(f"--{option.replace('_', '-')} is for a model, and {chosen.model} is a script")
     if chosen.batch != 1:
@@ -161,8 +168,10 @@ def _run_model(chosen: argparse.Namespace) -> int:
 def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction | None]:
     """Return the model, its input, and the loss if the zoo knows one."""
     if chosen.model.endswith(".onnx"):
-        read = from_onnx(chosen.model)
+        read = from_onnx(chosen.model, given=_given_numbers(chosen.given))
         return read, _file_input(read, chosen), None
+    if chosen.given:
+        raise UsageError(f"--given is for a file such as model.onnx, not for {chosen.model}")
     if chosen.model not in models.ZOO:
         if ":" not in chosen.model:
             known = f"a script such as train.py, one of {', '.join(models.ZOO)}, FILE.onnx, or module:factory"
@@ -184,6 +193,20 @@ def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction |
 def _positions(array: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
     """Return ``length`` positions of (batch, positions), repeated from the start if there are fewer."""
     return array[:, np.arange(length) % array.shape[1]]
+
+
+def _given_numbers(given: Sequence[str]) -> dict[str, float]:
+    """Return the inputs of ``--given`` by name."""
+    numbers: dict[str, float] = {}
+    for each in given:
+        name, _, number = each.rpartition("=")
+        try:
+            numbers[name] = float(number)
+        except ValueError:
+            raise UsageError(f"--given must be NAME=NUMBER, such as rate=16000, not {each!r}") from None
+        if not name:
+            raise UsageError(f"--given must name an input, as in rate=16000, not {each!r}")
+    return numbers
 
 
 def _file_input(model: OnnxModel, chosen: argparse.Namespace) -> Tensor:

@@ -122,10 +122,11 @@ def test_the_third_installs_the_package_first(files: dict[str, nbformat.Notebook
     ("code", "extra"),
     [
         ("from tinytorch.perf.distributed import launch", "[mpi]"),
+        ("from tinytorch import from_onnx", "[onnx]"),
         ("from tinytorch.perf import measuring", ""),
     ],
 )
-def test_a_page_that_starts_ranks_brings_an_mpi(code: str, extra: str) -> None:
+def test_a_page_brings_an_mpi_to_start_ranks_and_onnx_to_read_files(code: str, extra: str) -> None:
     new = nbformat.v4
     notebook = new.new_notebook(cells=[new.new_markdown_cell("tinytorch.perf.distributed"), new.new_code_cell(code)])
     assert extra_of(notebook) == extra

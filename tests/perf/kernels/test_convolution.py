@@ -71,6 +71,14 @@ def test_every_geometry_and_its_gradients(data: Any) -> None:
     assert_near(arrays, stride=stride, padding=padding, dilation=dilation, groups=groups)
 
 
+@pytest.mark.parametrize(("stride", "dilation"), [((1, 1), (1, 1)), ((2, 1), (1, 1)), ((1, 2), (2, 1))])
+@pytest.mark.parametrize("channels", [1, 3, 16, 45])
+def test_depthwise_convolutions(channels: int, stride: tuple[int, int], dilation: tuple[int, int]) -> None:
+    """Each channel from itself alone: forward, and both gradients."""
+    arrays = [drawn(3, channels, 11, 9), drawn(channels, 1, 5, 3, seed=1), drawn(channels, seed=2)]
+    assert_near(arrays, **convolution(padding=(2, 1), stride=stride, dilation=dilation, groups=channels))
+
+
 @pytest.mark.parametrize(("channels", "out", "groups"), [(20, 50, 1), (64, 32, 2), (1, 33, 1)])
 def test_more_channels_than_a_vector_and_more_images_than_a_chunk(channels: int, out: int, groups: int) -> None:
     arrays = [drawn(9, channels, 30, 30), drawn(out, channels // groups, 3, 3, seed=1), drawn(out, seed=2)]

@@ -162,6 +162,9 @@ REDUCING = [
     case("LogSoftmax", X, axis=1),
 ]
 LAYERS = [
+    # As many images as channels: of the channels behind these the reference sums no squares.
+    case("LRN", normal(4, 4, 5, 3), size=3, alpha=0.5, beta=0.6, bias=2.0),
+    case("LRN", normal(4, 4, 5, 3), size=2),
     case("MatMul", X, normal(4, 5)),
     case("MatMul", X, normal(2, 4, 5)),
     case("MatMul", X, normal(5, 3), at=1),

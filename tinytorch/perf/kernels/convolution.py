@@ -1,5 +1,8 @@
 """Convolution as products of register tiles: windows are read where they lie, no matrix of them is made.
 
+A depthwise convolution, each of whose groups has one channel in and out, would leave all columns of a tile but one
+empty: it goes along the channels instead.
+
 Each row of a tile is one position of the window, found through its offset. Source: M. Dukhan, The Indirect Convolution
 Algorithm, arXiv:1907.02129.
 """
@@ -64,10 +67,33 @@ def locate(x_rows: Any, target_rows: Any, position: Any, last: Any, first: Any, 
 
 
 @kernel
+def correlate_channels(
+    padded: Any, taps: Any, bias: Any, target: Any, x_rows: Any, target_rows: Any, rows: Any, plan: Any
+) -> None:
+    """Make each channel of the first ``rows`` positions from itself alone; ``taps`` is [tap][channel]."""
+    channels = plan[CHANNELS]
+    wide = plan[PADDED_COLUMNS] * channels
+    for row in range(rows):
+        made = target[target_rows[row] : target_rows[row] + channels]
+        for channel in range(channels):
+            made[channel] = bias[channel]
+        for i in range(plan[TAP_ROWS]):
+            for j in range(plan[TAP_COLUMNS]):
+                at = x_rows[row] + i * plan[TAP_ROW_STEP] * wide + j * plan[TAP_COLUMN_STEP] * channels
+                first = (i * plan[TAP_COLUMNS] + j) * channels
+                x, tap = padded[at : at + channels], taps[first : first + channels]
+                for channel in range(channels):
+                    made[channel] += x[channel] * tap[channel]
+
+
+@kernel
 def correlate_positions(
     padded: Any, panels: Any, bias: Any, target: Any, x_rows: Any, target_rows: Any, rows: Any, scratch: Any, plan: Any
 ) -> None:
     """Make all channels of the first ``rows`` of `ROWS` positions."""
+    if plan[EACH] == 1 and plan[OUTS] == 1:
+        correlate_channels(padded, panels, bias, target, x_rows, target_rows, rows, plan)
+        return
     own_rows, block = scratch
     each, outs, channels = plan[EACH], plan[OUTS], plan[CHANNELS]
     wide = plan[PADDED_COLUMNS] * channels
@@ -131,8 +157,14 @@ def panel_floats(reduction: Any, outs: Any) -> Any:
 def pack_weights(panels: Any, weight: Any, groups: Any, outs: Any, each: Any, taps: Any) -> None:
     """Write weights (groups * outs, each, taps) as [group][panel][tap][channel][column], columns being outputs.
 
-    ``panels`` has `LANES` floats more than that, into which missing columns go.
+    ``panels`` has `LANES` floats more than that, into which missing columns go. Of a depthwise convolution they are
+    written as [tap][group].
     """
+    if outs == 1 and each == 1:
+        for group in range(groups):
+            for tap in range(taps):
+                panels[tap * groups + group] = weight[group * taps + tap]
+        return
     reduction = each * taps
     size = panel_floats(reduction, outs)
     places = np.empty(LANES, np.int64)
@@ -155,8 +187,14 @@ def pack_adjoint(
     """Write weights (groups * outs, each, taps) as [group][panel][chosen tap][output][column], columns being inputs.
 
     ``order`` holds the number that each tap has among the ``chosen`` ones, or -1. ``panels`` has `LANES` floats more,
-    into which all others go.
+    into which all others go. Of a depthwise convolution they are written as [chosen tap][group].
     """
+    if outs == 1 and each == 1:
+        for group in range(groups):
+            for tap in range(taps):
+                if order[tap] >= 0:
+                    panels[order[tap] * groups + group] = weight[group * taps + tap]
+        return
     reduction = chosen * outs
     size = panel_floats(reduction, each)
     places = np.empty(LANES, np.int64)

@@ -149,7 +149,7 @@ def _surrounded(x: Tensor, widths: Widths, value: float) -> Tensor:
 class OnImage(Module):
     """A layer of images for inputs of other ranks, or with other zeros around them than the layer can have."""
 
-    def __init__(self, layer: Module, window: Window | None = None) -> None:
+    def __init__(self, layer: Module, window: Window | None) -> None:
         self.layer, self.window = layer, window
 
     def forward(self, x: Any) -> Tensor:
@@ -158,6 +158,14 @@ class OnImage(Module):
         if self.window is not None:
             image = _surrounded(image, self.window.widths(image.shape[2:]), 0.0)
         return _from_image(self.layer(image), x.ndim)
+
+
+class BatchNorm(BatchNorm2d):
+    """Batch normalization of images, of lines, and of rows of features."""
+
+    def forward(self, x: Any) -> Tensor:
+        """Return each channel normalized."""
+        return _from_image(super().forward(_as_image(x)), x.ndim)
 
 
 def _convolution(node: Node) -> Runner:
@@ -279,10 +287,10 @@ def _batch_norm(node: Node) -> Runner:
     if node.get("training_mode", 0):
         raise Untranslatable("training_mode=1")
     weight, bias, mean, variance = (node.weights(index) for index in range(1, 5))
-    layer = BatchNorm2d(len(weight), eps=node.get("epsilon", 1e-5), momentum=1 - node.get("momentum", 0.9))
+    layer = BatchNorm(len(weight), eps=node.get("epsilon", 1e-5), momentum=1 - node.get("momentum", 0.9))
     layer.weight, layer.bias = Parameter(weight), Parameter(bias)
     layer.running_mean, layer.running_var = Tensor(mean.copy()), Tensor(variance.copy())
-    return OnImage(layer)
+    return layer
 
 
 class JoinedNorm(Module):
@@ -353,6 +361,24 @@ def _by_channel(x: Tensor, weight: Any, bias: Any) -> Tensor:
     return apply(ops.add, scaled, apply(ops.reshape, bias, shape=lengths))
 
 
+def _local_response_norm(node: Node) -> Runner:
+    """x over a power of the mean of squares of the channels around it. Source: A. Krizhevsky et al., 2012."""
+    size, alpha, beta, bias = (node.get(name, usual) for name, usual in _RESPONSE.items())
+    beside = ((0, 0), ((size - 1) // 2, size // 2))
+
+    def run(x: Any) -> Tensor:
+        rows = reshaped(apply(ops.multiply, x, x), (x.shape[0], 1, x.shape[1], math.prod(x.shape[2:])))
+        around = _surrounded(rows, beside[::-1], 0.0)
+        means = apply(ops.avg_pool2d, around, kernel=(size, 1), stride=(1, 1), padding=(0, 0))
+        scale = apply(ops.add, apply(ops.multiply, reshaped(means, x.shape), alpha), bias)
+        return apply(ops.divide, x, apply(ops.power, scale, exponent=float(beta)))
+
+    return run
+
+
+_RESPONSE = {"size": 1, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
+
+
 def _lookup(node: Node) -> Runner:
     """Gather: rows of a constant table are an embedding."""
     table = node.constant(0)
@@ -377,6 +403,7 @@ TRANSLATIONS: dict[str, Translation] = {
     "GlobalMaxPool": Translation(_global_maximum),
     "GroupNormalization": Translation(_group_norm),
     "InstanceNormalization": Translation(_instance_norm),
+    "LRN": Translation(_local_response_norm),
     "LSTM": Translation(long_short_term, reads=(0, 5, 6)),
     "LayerNormalization": Translation(_layer_norm),
     "MatMul": Translation(_product),

@@ -11,9 +11,12 @@ import numpy as np
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Shape
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.onnx.node import Operand, Runner
+from tinytorch.perf.onnx.node import Operand, Runner, truth
 
 Values = dict[str, Any]
+
+#: Conditions by name, and what each must be, of the branches that a node stands in.
+Guards = tuple[tuple[str, bool], ...]
 
 #: Shapes of inputs whose known numbers are kept.
 _MOST_SHAPES = 32
@@ -57,28 +60,35 @@ class Input:
 class Step:
     """One node: reads its operands, runs, writes its outputs, and drops what nobody reads after it.
 
-    ``known`` says that it depends on nothing but constants and shapes.
+    ``known`` says that it depends on nothing but constants and shapes; of a branch it runs only if the conditions in
+    ``guards`` are what they must be.
     """
 
-    __slots__ = ("drops", "inputs", "known", "outputs", "run")
+    __slots__ = ("drops", "guards", "inputs", "known", "outputs", "run")
 
-    def __init__(self, run: Runner, inputs: Sequence[str], outputs: Sequence[str], known: bool) -> None:
+    def __init__(
+        self, run: Runner, inputs: Sequence[str], outputs: Sequence[str], known: bool, guards: Guards = ()
+    ) -> None:
         self.run, self.inputs, self.outputs, self.known = run, tuple(inputs), tuple(outputs), known
-        self.drops: tuple[str, ...] = ()
+        self.guards, self.drops = guards, tuple[str, ...]()
 
     def __call__(self, values: Values) -> None:
         """Run on ``values`` by name; what is known is worked out once for each shape of the inputs."""
         if self.known and self.outputs[0] in values:
             return
-        operands: list[Operand] = [values[name] if name else None for name in self.inputs]
+        if all(truth(values[name]) == wanted for name, wanted in self.guards):
+            self._run(values)
+        for name in self.drops:
+            values.pop(name, None)
+
+    def _run(self, values: Values) -> None:
+        operands: list[Operand] = [values.get(name) for name in self.inputs]  # None for "", and in a branch not taken
         made = self.run(*operands)
         del operands
         if isinstance(made, tuple):
             values.update((name, value) for name, value in zip(self.outputs, made, strict=False) if name)
         else:
             values[self.outputs[0]] = made
-        for name in self.drops:
-            values.pop(name, None)
 
 
 class Block(Module):

@@ -90,3 +90,8 @@ class Translation:
 def whole(values: Any) -> tuple[int, ...]:
     """Return known numbers as whole ones of Python."""
     return tuple(int(value) for value in np.atleast_1d(values))
+
+
+def truth(condition: Any) -> bool:
+    """Return what a condition says, of data or of known numbers."""
+    return bool(condition.data if isinstance(condition, Tensor) else condition)

@@ -14,7 +14,7 @@ from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.onnx import elementwise, layers, shapes
-from tinytorch.perf.onnx.model import Block, Input, OnnxModel, Part, Run, Step
+from tinytorch.perf.onnx.model import Block, Guards, Input, OnnxModel, Part, Run, Step
 from tinytorch.perf.onnx.node import Node, Runner, Translation, Untranslatable, UntranslatedError
 
 _TRANSLATIONS: dict[str, Translation] = {
@@ -24,6 +24,7 @@ _TRANSLATIONS: dict[str, Translation] = {
 }
 #: What tells of shapes is known whenever the inputs' shapes are.
 _OF_SHAPES = {"Shape": shapes.shape_of, "Size": shapes.size_of}
+_BRANCHES = ("then_branch", "else_branch")
 
 
 def operators() -> list[str]:
@@ -92,6 +93,7 @@ class _Reader:
         self._total = len(file.graph.node)
         self._missing: Counter[str] = Counter()
         self._stopped: dict[str, set[str]] = {}
+        self._guards: dict[str, Guards] = {}
         self._inputs = self._declared_inputs(given)
         self._nodes = self._live_nodes()
         self._protos = {tuple(node.output): node for node in self._nodes}
@@ -128,27 +130,51 @@ class _Reader:
                     self._miss("Constant of text or sparse numbers", node)
                 else:
                     self._constants[node.output[0]] = value
-            elif node.op_type == "If" and node.input[0] in self._constants:
-                waiting.extendleft(reversed(self._branch(node)))
+            elif node.op_type == "If" and not self._is_choice(node):
+                waiting.extendleft(reversed(self._branches(node)))
             elif self._folding.is_pure(node) and all(name in self._constants for name in node.input if name):
                 self._fold(node)
             else:
                 live.append(node)
         return live
 
-    def _branch(self, node: Any) -> list[Any]:
-        """Return the nodes of the branch of an If whose condition is constant."""
+    @staticmethod
+    def _is_choice(node: Any) -> bool:
+        """Return whether a node is an If whose branches were written out before it."""
+        return node.op_type == "If" and not node.attribute
+
+    def _branches(self, node: Any) -> list[Any]:
+        """Return the nodes of an If: of one branch if its condition is constant, else of both, and the choice.
+
+        Which of both runs is seen at each call: their steps have the condition, and what it must be, as a guard.
+        """
         from onnx import helper
 
-        wanted = "then_branch" if self._constants[node.input[0]].item() else "else_branch"
-        (branch,) = (each.g for each in node.attribute if each.name == wanted)
+        condition, outputs = node.input[0], list(node.output)
+        outer = self._guards.get(outputs[0], ())
+        if condition in self._constants:
+            nodes, handed = self._branch(node, _BRANCHES[0 if self._constants[condition].item() else 1], outer)
+            nodes += [helper.make_node("Identity", [i], [o]) for i, o in zip(handed, outputs, strict=True)]
+        else:
+            nodes, handed = self._branch(node, _BRANCHES[0], (*outer, (condition, True)))
+            others, last = self._branch(node, _BRANCHES[1], (*outer, (condition, False)))
+            nodes += [*others, helper.make_node("If", [condition, *handed, *last], outputs, name=node.name)]
+        self._guards.update((name, outer) for name in outputs)
+        return nodes
+
+    def _branch(self, node: Any, name: str, guards: Guards) -> tuple[list[Any], list[str]]:
+        """Return the nodes of a branch and the names of its outputs, none of which another branch has."""
+        (branch,) = (each.g for each in node.attribute if each.name == name)
+        made = {each for inner in branch.node for each in inner.output if each}
+        made.update(tensor.name for tensor in branch.initializer)
+        own = {each: f"{name} of {node.output[0]}: {each}" for each in made}
+        for tensor in branch.initializer:
+            tensor.name = own[tensor.name]
+        _rename(branch.node, own)
         self._add_initializers(branch)
-        handed = [
-            helper.make_node("Identity", [inner.name], [outer], name=f"{node.name}/{wanted}_{number}")
-            for number, (inner, outer) in enumerate(zip(branch.output, node.output, strict=True))
-        ]
         self._total += len(branch.node)
-        return [*branch.node, *handed]
+        self._guards.update((each, guards) for inner in branch.node for each in inner.output)
+        return list(branch.node), [own.get(each.name, each.name) for each in branch.output]
 
     def _fold(self, node: Any) -> None:
         try:
@@ -216,7 +242,7 @@ class _Reader:
             if node.kind == "Add" and len(node.inputs) == 2:
                 for product, row in (node.inputs, node.inputs[::-1]):
                     at = makers.get(product)
-                    if at is not None and readers[product] == 1 and self._is_bias(row, made[at]):
+                    if at is not None and readers[product] == 1 and self._is_bias(row, node, made[at]):
                         before = made[at]
                         made[at] = Node(
                             before.kind,
@@ -236,12 +262,15 @@ class _Reader:
             made.append(node)
         return made
 
-    def _is_bias(self, name: str, product: Node) -> bool:
+    def _guards_of(self, node: Node) -> Guards:
+        return self._guards.get(node.outputs[0], ())
+
+    def _is_bias(self, name: str, added: Node, product: Node) -> bool:
         row, weight = self._constants.get(name), product.constant(1)
-        return (
-            row is not None and weight is not None and weight.ndim == 2 and row.shape == weight.shape[1:]
-            and len(product.inputs) == 2 and row.dtype == weight.dtype and row.dtype.kind == "f"
-        )  # fmt: skip
+        if row is None or weight is None or weight.ndim != 2 or len(product.inputs) != 2:
+            return False
+        fits = row.shape == weight.shape[1:] and row.dtype == weight.dtype and row.dtype.kind == "f"
+        return fits and self._guards_of(product) == self._guards_of(added)
 
     def _is_weight(self, name: str) -> bool:
         """Return whether a constant was learned, as far as a file tells: several floats that are kept as such."""
@@ -266,6 +295,8 @@ class _Reader:
         """Return what runs a node, and whether it is known; None, counted as missing, if there is nothing."""
         if node.kind in _OF_SHAPES:
             return node, _OF_SHAPES[node.kind](node), Translation(_OF_SHAPES[node.kind]), True
+        if node.kind == "If":
+            return node, shapes.chosen, _KNOWN, node.outputs[0] in known
         if any(name in known for name in node.outputs):
             return node, self._evaluated(node), _KNOWN, True
         translation = _TRANSLATIONS.get(node.kind)
@@ -306,7 +337,10 @@ class _Reader:
     def _assembled(
         self, made: Sequence[tuple[Node, Runner, Translation, bool]], outputs: Sequence[str], known: frozenset[str]
     ) -> OnnxModel:
-        steps = [(node, *_step(node, runner, translation, is_known)) for node, runner, translation, is_known in made]
+        steps = [
+            (node, *_step(node, runner, translation, is_known, self._guards_of(node)))
+            for node, runner, translation, is_known in made
+        ]
         constants = self._operands(made, outputs)
         model = OnnxModel(self._inputs, outputs, constants, known)
         _drop_when_read([step for _, step, _ in steps], {*outputs, *constants, *known})
@@ -340,6 +374,16 @@ class _Reader:
         return found
 
 
+def _rename(nodes: Sequence[Any], names: Mapping[str, str]) -> None:
+    """Give values other names, also where the graphs that nodes hold read them."""
+    for node in nodes:
+        node.input[:] = [names.get(each, each) for each in node.input]
+        node.output[:] = [names.get(each, each) for each in node.output]
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                _rename(inner.node, names)
+
+
 class _Outputs:
     """The outputs of a node that was translated under another form."""
 
@@ -361,23 +405,32 @@ def _declared(value: Any) -> Input:
     if dtype.kind not in "fiub":
         raise ValueError(f"input {value.name} must hold numbers, not {dtype}")
     lengths = kind.tensor_type.shape.dim
-    shape = tuple(each.dim_value if each.HasField("dim_value") else each.dim_param or None for each in lengths)
-    return Input(value.name, dtype, shape)
+    return Input(value.name, dtype, tuple(_declared_length(each) for each in lengths))
 
 
-def _step(node: Node, runner: Runner, translation: Translation, known: bool) -> tuple[Step, Module | None]:
+def _declared_length(length: Any) -> int | str | None:
+    """Return a length, its name, or None for one that is open: some exporters write that as -1 or "?"."""
+    if length.HasField("dim_value"):
+        return length.dim_value if length.dim_value >= 0 else None
+    return length.dim_param if length.dim_param.strip("? ") else None
+
+
+def _step(
+    node: Node, runner: Runner, translation: Translation, known: bool, guards: Guards
+) -> tuple[Step, Module | None]:
     """Return the step of a node, and its layer if one runs it, which is called with what it does not hold itself."""
     if not isinstance(runner, Module):
-        return Step(runner, node.inputs, node.outputs, known), None
+        return Step(runner, node.inputs, node.outputs, known, guards), None
     inputs = [node.inputs[index] if node.has(index) else "" for index in translation.reads]
-    return Step(runner, inputs, node.outputs, known), runner
+    return Step(runner, inputs, node.outputs, known, guards), runner
 
 
 def _drop_when_read(steps: Sequence[Step], kept: set[str]) -> None:
     """Let each step drop what no later one reads."""
     seen = set(kept)
     for step in reversed(steps):
-        last = [name for name in dict.fromkeys((*step.inputs, *step.outputs)) if name and name not in seen]
+        conditions = (name for name, _ in step.guards)
+        last = [name for name in dict.fromkeys((*step.inputs, *conditions, *step.outputs)) if name and name not in seen]
         step.drops = tuple(last)
         seen.update(last)
 

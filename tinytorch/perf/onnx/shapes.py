@@ -13,7 +13,7 @@ from tinytorch.core.dispatch import apply
 from tinytorch.core.op import Array, Op, Shape
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.onnx.elementwise import tensor_of, without_gradient
-from tinytorch.perf.onnx.node import Node, Operand, Runner, Translation, Untranslatable, whole
+from tinytorch.perf.onnx.node import Node, Operand, Runner, Translation, Untranslatable, truth, whole
 from tinytorch.perf.ops import picking
 
 
@@ -31,6 +31,13 @@ def shape_of(node: Node) -> Runner:
 def size_of(node: Node) -> Runner:
     """Return what gives the number of elements."""
     return lambda x: np.array(math.prod(x.shape), np.int64)
+
+
+def chosen(condition: Any, *branches: Any) -> Any:
+    """Return the outputs of one of two branches, of the first if the condition holds."""
+    count = len(branches) // 2
+    made = branches[:count] if truth(condition) else branches[count:]
+    return made if count > 1 else made[0]
 
 
 def _reshape(node: Node) -> Runner:

@@ -192,6 +192,17 @@ def place_layers(runs: Profile | Sequence[Profile], ceilings: Ceilings) -> dict[
     return _placed_groups(groups, names, recorded, ceilings, ceilings.calls.kernel)
 
 
+def place_groups(
+    groups: Callable[[Event], str], runs: Profile | Sequence[Profile], ceilings: Ceilings
+) -> dict[str, Placed]:
+    """Return where the ops of each name that ``groups`` gives them stand together; as `place_ops` otherwise."""
+    recorded = _same_runs(runs, ceilings)
+    found: dict[str, list[int]] = {}
+    for index, event in enumerate(recorded[0].events):
+        found.setdefault(groups(event), []).append(index)
+    return _placed_groups(found, {name: name for name in found}, recorded, ceilings, ceilings.calls.kernel)
+
+
 def checked_conditions(seconds: Measurement, ceilings: Ceilings, what: str) -> None:
     """Raise ValueError unless ``seconds`` say on how many BLAS threads ``what`` ran, and `checked_threads` has it."""
     if "blas_threads" not in seconds.how:

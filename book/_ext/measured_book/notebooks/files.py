@@ -139,11 +139,11 @@ def emptied(env: BuildEnvironment, docname: str, notebook: nbformat.NotebookNode
 
 
 def extra_of(notebook: nbformat.NotebookNode) -> str:
-    """Return the extra of the package that the notebook's cells need: that with an MPI where they start ranks."""
-    starts_ranks = any(
-        "tinytorch.perf.distributed" in cell.source for cell in notebook.cells if cell.cell_type == "code"
-    )
-    return "[mpi]" if starts_ranks else ""
+    """Return the extras of the package that the notebook's cells need: an MPI to start ranks, onnx to read files."""
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    needed = {"mpi": "tinytorch.perf.distributed", "onnx": "from_onnx"}
+    extras = [extra for extra, word in needed.items() if any(word in source for source in code)]
+    return f"[{','.join(extras)}]" if extras else ""
 
 
 def self_contained(empty: nbformat.NotebookNode, install: str) -> nbformat.NotebookNode:

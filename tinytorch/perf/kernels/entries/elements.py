@@ -15,6 +15,7 @@ from tinytorch.perf.kernels.pointwise import relu, silu
 from tinytorch.perf.kernels.runtime import vector_math
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.vector_math import gelu
+from tinytorch.perf.ops import pointwise
 
 #: Axes of a sum or product of two operands, once neighbours are joined.
 _PAIR_AXES = 4
@@ -49,6 +50,25 @@ def _leaky_relu(row: int) -> None:
     x, output, slope = floats_at(w[1], w[3]), floats_at(w[2], w[3]), floats_at(row + 32, 1)[0]
     for i in range(x.size):
         output[i] = x[i] if x[i] > _ZERO else x[i] * slope
+
+
+def _clip(row: int) -> None:
+    """Write each element, none below or above the ends; words: source, target, count, low, high."""
+    w = words_at(row, WORDS)
+    x, output = floats_at(w[1], w[3]), floats_at(w[2], w[3])
+    low, high = floats_at(row + 32, 1)[0], floats_at(row + 40, 1)[0]
+    for i in range(x.size):
+        output[i] = low if x[i] < low else high if x[i] > high else x[i]
+
+
+def _hard_sigmoid(row: int) -> None:
+    """Write slope x + shift, none below 0 or above 1; words: source, target, count, slope, shift."""
+    w = words_at(row, WORDS)
+    x, output = floats_at(w[1], w[3]), floats_at(w[2], w[3])
+    slope, shift = floats_at(row + 32, 1)[0], floats_at(row + 40, 1)[0]
+    for i in range(x.size):
+        y = x[i] * slope + shift
+        output[i] = _ZERO if y < _ZERO else _ONE if y > _ONE else y
 
 
 def _pair(of_two: Any, name: str) -> Entry:
@@ -146,6 +166,8 @@ _SINGLE: dict[Op, Entry] = {
     ops.absolute: _each(_absolute, "absolute"),
     ops.power: Entry(_power),
     ops.leaky_relu: Entry(_leaky_relu),
+    pointwise.clip: Entry(_clip),
+    pointwise.hard_sigmoid: Entry(_hard_sigmoid),
 }
 _PAIRS: dict[Op, Entry] = {
     ops.add: _pair(_add, "add"),
@@ -154,7 +176,12 @@ _PAIRS: dict[Op, Entry] = {
     ops.divide: _pair(_divide, "divide"),
     ops.maximum: _pair(_larger, "maximum"),
 }
-_PARAMETER = {ops.power: "exponent", ops.leaky_relu: "slope"}
+_PARAMETERS = {
+    ops.power: ("exponent",),
+    ops.leaky_relu: ("slope",),
+    pointwise.clip: ("low", "high"),
+    pointwise.hard_sigmoid: ("slope", "shift"),
+}
 
 
 def _bind_single(node: Node, binder: Binder) -> View:
@@ -162,9 +189,8 @@ def _bind_single(node: Node, binder: Binder) -> View:
     x = binder.view(node.operands[0])
     x = x if _is_dense(x) else binder.contiguous(x)
     output = binder.new(x.shape, x.strides, x.size)
-    number = _PARAMETER.get(node.op)
-    more = () if number is None else (bits_of_float(node.params[number]),)
-    binder.emit(_SINGLE[node.op], (x, output, x.size, *more), (x,), output, divisible=number is None)
+    numbers = [bits_of_float(node.params[name]) for name in _PARAMETERS.get(node.op, ())]
+    binder.emit(_SINGLE[node.op], (x, output, x.size, *numbers), (x,), output, divisible=not numbers)
     return output
 
 

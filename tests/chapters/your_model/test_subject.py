@@ -1,0 +1,87 @@
+"""The model that the page reads is the published one, and right about lines whose answer is known."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinytorch.chapters import your_model as chapter
+from tinytorch.core.dispatch import no_grad
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.events.flops import FLOPCounter
+from tinytorch.perf.onnx import OnnxModel, UntranslatedError, from_onnx
+
+
+@pytest.fixture(scope="module")
+def model() -> OnnxModel:
+    return from_onnx(chapter.FILE)
+
+
+def test_the_file_is_the_published_one_with_its_licence() -> None:
+    digest = hashlib.sha256(chapter.FILE.read_bytes()).hexdigest()
+    # As RapidOCR's own notice of licences (MODEL_LICENSES.md) has it.
+    assert digest == "e47acedf663230f8863ff1ab0e64dd2d82b838fceb5957146dab185a89d6215c"
+    assert digest in chapter.FILE.with_suffix(".md").read_text("utf-8")
+    assert "Apache License" in chapter.FILE.with_suffix(".LICENSE").read_text("utf-8")
+
+
+def test_it_answers_lines_rightly(model: OnnxModel) -> None:
+    images = chapter.lines()
+    assert images.shape == (30, 3, 48, 192)
+    np.testing.assert_array_equal(images[1], images[0][:, ::-1, ::-1])
+    assert chapter.right_answers({"it": model}) == {"it": 30}
+
+    def upright(x: Tensor) -> Tensor:
+        return Tensor(np.tile(np.array([1.0, 0.0], np.float32), (len(x.data), 1)))
+
+    assert chapter.right_answers({"always upright": upright}) == {"always upright": 15}
+
+
+def test_its_flops_are_those_of_a_hand_count(model: OnnxModel) -> None:
+    """Each convolution by its formula 2 k k C / g K n, places worked out from strides, and the last layer."""
+    import onnx
+    from onnx import helper
+
+    graph = onnx.load(str(chapter.FILE)).graph
+    weights = {
+        node.output[0]: onnx.numpy_helper.to_array(helper.get_attribute_value(node.attribute[0]))
+        for node in graph.node
+        if node.op_type == "Constant"
+    }
+    lengths: dict[str, tuple[int, int]] = {graph.input[0].name: (48, 192)}
+    macs = 200 * 2  # the last layer: 200 means to two answers
+    for node in graph.node:
+        at = next((lengths[name] for name in node.input if name in lengths), None)
+        if at is None:
+            continue
+        how = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        if node.op_type in ("Conv", "MaxPool"):
+            window = how["kernel_shape"]
+            at = tuple(
+                (at[i] + how["pads"][i] + how["pads"][2 + i] - window[i]) // how["strides"][i] + 1 for i in range(2)
+            )
+        if node.op_type == "Conv":
+            out, each, high, wide = weights[node.input[1]].shape
+            macs += out * each * high * wide * at[0] * at[1]
+        if node.op_type == "GlobalAveragePool":
+            at = (1, 1)
+        elif len(node.input) == 2 and all(name in lengths for name in node.input):
+            at = max(lengths[name] for name in node.input)
+        lengths[node.output[0]] = at
+    assert FLOPCounter().count_model_forward(model, (6, 3, 48, 192)) == 6 * 2 * macs
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UntranslatedError) as caught:
+        from_onnx(chapter.trees(tmp_path / "trees.onnx"))
+    assert caught.value.missing == {"ai.onnx.ml.Scaler": 1, "ai.onnx.ml.TreeEnsembleRegressor": 1}
+
+
+def test_an_image_alone_has_the_answer_of_the_batch(model: OnnxModel) -> None:
+    images = chapter.lines()[:3]
+    with no_grad():
+        together, alone = model(Tensor(images)).data, model(Tensor(images[1:2])).data
+    np.testing.assert_allclose(alone[0], together[1], atol=1e-5)
