@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tinytorch import models
+from tinytorch.chapters.benchmarking.in_pytorch import compare_batches
 from tinytorch.chapters.profiling.in_pytorch import profile_gpt
 
 
@@ -18,3 +19,13 @@ def test_the_linear_layers_of_the_gpt_do_the_arithmetic_that_the_page_derives(
     (linear,) = (line.split() for line in lines if line.startswith("addmm"))
     assert linear[1:3] == ["8", "calls"]
     assert float(linear[-2]) == pytest.approx(2 * 24 * positions * 96**2 / 1e6, abs=1)
+
+
+def test_both_ways_to_ask_for_a_batch_are_timed_and_their_scatter_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    compare_batches()
+    lines = capsys.readouterr().out.splitlines()
+    cells = [line.split("|") for line in lines if "|" in line]
+    times = {name.strip(): float(shown) for name, shown in cells[1:]}
+    assert [*times] == ["one by one", "one batch"]
+    assert min(times.values()) > 0
+    assert [line.partition(":")[0] for line in lines[-2:]] == [*times]

@@ -190,7 +190,7 @@ def test_two_measured_performances_divide_and_subtract() -> None:
     improvement: dict[str, Any] = {
         "speedup": baseline.time / optimized.time,
         "memory_reduction": baseline.memory / optimized.memory,
-        "accuracy_delta": optimized.accuracy - baseline.accuracy,  # type: ignore[operator]
+        "accuracy_delta": optimized.accuracy - baseline.accuracy,
     }
     assert float(baseline.time) == baseline.time.median
     assert improvement["speedup"].ratio.median == pytest.approx(float(baseline.time) / float(optimized.time), rel=0.2)

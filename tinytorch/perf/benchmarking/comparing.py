@@ -31,8 +31,6 @@ from tinytorch.perf.quantization.tradeoff import accuracy_change
 #: Processes of each run below which they do not show what processes differ by: of 4 and 4 the widest interval holds
 #: with 97 %, and nothing is left for a correction for several comparisons.
 FEWEST_PROCESSES = 5
-#: What each sample of a ratio of two runs comes from.
-PAIRS_OF_PROCESSES = "pairs of processes"
 Logs = npt.NDArray[np.float64]
 
 
@@ -97,9 +95,8 @@ def compare_processes(
         bounds=bounds,
     )
     wins = int((differences > 0).sum())
-    return Comparison(
-        *names, ratio, verdict, delta, because, wins, independent(differences.size), compared, PAIRS_OF_PROCESSES
-    )
+    pairs_are = "pair of separate runs" if differences.size == 1 else "pairs of processes"
+    return Comparison(*names, ratio, verdict, delta, because, wins, independent(differences.size), compared, pairs_are)
 
 
 def _of_pairs(
@@ -222,7 +219,8 @@ class SizeChange:
             CANNOT_TELL: f"This cannot tell whether {self.candidate} takes fewer or more bytes than {self.baseline}",
         }[self.verdict]
         low, high = self.ratio.interval.low, self.ratio.interval.high
-        return f"{says}: the ratio is {self.ratio.median:.4g}, from {low:.4g} to {high:.4g} over all calls."
+        ends = "in all calls" if low == high else f"from {low:.4g} to {high:.4g} over all calls"
+        return f"{says}: the ratio is {self.ratio.median:.4g}, {ends}."
 
     @property
     def saved_percent(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class Conditions:
     data: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Performance:
     """Measurements of one model.
 
@@ -84,9 +84,8 @@ class Performance:
         """Yield time, memory and accuracy, so that one line can take them apart."""
         return iter((self.time, self.memory, self.accuracy))
 
-    def __str__(self) -> str:
-        """Return a table of one row."""
-        return str(Performances({self.name: self}))
+    def __repr__(self) -> str:
+        return repr(Performances({self.name: self}))  # a table of one row
 
     @property
     def batches(self) -> tuple[int, ...]:
@@ -121,8 +120,11 @@ class Performance:
         return pooled(self.times[batch])
 
     @property
-    def accuracy(self) -> Accuracy | None:
-        """Share (0 to 1) of the test set that it gets right, with the exact 95 % interval, or None without answers."""
+    def accuracy(self) -> Accuracy | Any:
+        """Share (0 to 1) of the test set that it gets right, with the exact 95 % interval, or None without answers.
+
+        It is Any to type checkers, so that they let two be subtracted.
+        """
         if self.correct is None:
             return None
         return Accuracy.of_performance(self, share_right(f"accuracy of {self.name}", self.correct))
@@ -434,10 +436,10 @@ def _objection(baseline: Performance, candidate: Performance, batch: int) -> str
     ]
     if different:
         return f"they were measured under different conditions: {'; '.join(different)}"
-    load = f"other programs kept {one.others:.1f} and {other.others:.1f} cores busy meanwhile"
+    load = f"other programs kept {one.others:.1f} and {other.others:.1f} cores busy"
     before, after = ([{"how": time.how} for time in side.times[batch]] for side in (baseline, candidate))
     if is_disturbed(before, one.others) or is_disturbed(after, other.others):
-        return f"{load}, and one of the two had less than a whole core"
+        return f"one of the two had less than a whole core while {load}"
     if None in map(had_less_than_a_core, [*before, *after]) and abs(one.others - other.others) > _OTHER_LOAD:
         return f"they were measured under different loads: {load}"
     return None
