@@ -7,6 +7,7 @@ import pytest
 
 from tinytorch import models
 from tinytorch.chapters.acceleration.in_pytorch import multiply_squares
+from tinytorch.chapters.benchmarking.in_pytorch import compare_batches
 from tinytorch.chapters.compression.in_pytorch import prune_mlp
 from tinytorch.chapters.distributed.in_pytorch import train_on_two_ranks
 from tinytorch.chapters.memoization.in_pytorch import attend_step_by_step
@@ -105,3 +106,13 @@ def test_two_ranks_have_the_gradients_of_the_whole_batch_and_keep_half_of_what_i
     whole = sum(each.nbytes for each in models.entry("mlp").make(0).state_dict().values())
     assert parameters == f"parameters: {whole} B, of which rank 0 keeps {whole // 2}"
     assert state == f"optimizer's state: {2 * whole} B, of which rank 0 keeps {whole}"
+
+
+def test_both_ways_to_ask_for_a_batch_are_timed_and_their_scatter_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    compare_batches()
+    lines = capsys.readouterr().out.splitlines()
+    cells = [line.split("|") for line in lines if "|" in line]
+    times = {name.strip(): float(shown) for name, shown in cells[1:]}
+    assert [*times] == ["one by one", "one batch"]
+    assert min(times.values()) > 0
+    assert [line.partition(":")[0] for line in lines[-2:]] == [*times]

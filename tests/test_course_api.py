@@ -15,9 +15,10 @@ from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration import tiled_matmul
-from tinytorch.perf.benchmarking import measure_performance
+from tinytorch.perf.benchmarking import benchmark_suite, measure_performance, plot_performance_comparison
 from tinytorch.perf.compression import KnowledgeDistillation
 from tinytorch.perf.measuring.model_io import MIB
+from tinytorch.perf.memoization import enable_kv_cache
 from tinytorch.perf.profiling import (
     FLOPCounter,
     MemoryProfiler,
@@ -178,3 +179,35 @@ def test_a_model_that_answers_nan_has_no_accuracy() -> None:
     model.weight.data[...] = np.nan
     with pytest.raises(ValueError, match=r"weights of .* must be finite"):
         measure_performance(model, data)
+
+
+def test_two_measured_performances_divide_and_subtract() -> None:
+    data = (np.random.default_rng(0).random((64, 256), dtype=np.float32), np.zeros(64, int))
+    original_model = Sequential(*(Linear(256, 256, seed=0) for _ in range(20)))
+    quantized_model = Linear(256, 256, seed=0)
+    baseline = measure_performance(original_model, data, repeats=6)
+    optimized = measure_performance(quantized_model, data, repeats=6)
+    improvement: dict[str, Any] = {
+        "speedup": baseline.time / optimized.time,
+        "memory_reduction": baseline.memory / optimized.memory,
+        "accuracy_delta": optimized.accuracy - baseline.accuracy,
+    }
+    assert float(baseline.time) == baseline.time.median
+    assert improvement["speedup"].ratio.median == pytest.approx(float(baseline.time) / float(optimized.time), rel=0.2)
+    assert float(improvement["memory_reduction"]) == pytest.approx(float(baseline.memory) / float(optimized.memory))
+    assert improvement["memory_reduction"].verdict == "smaller"
+    assert abs(float(improvement["accuracy_delta"])) <= 1
+    assert "the second" in str(improvement)
+
+
+def test_a_suite_takes_a_transformer_with_its_cache(capsys: pytest.CaptureFixture[str]) -> None:
+    original_model = GPT(11, 16, 1, 2, 20, seed=0)
+    cached_transformer = GPT(11, 16, 1, 2, 20, seed=0)
+    enable_kv_cache(cached_transformer)
+    models = {"baseline": original_model, "cached": cached_transformer}
+    test_data = (np.array([[1, 2, 3], [4, 5, 6]]), np.array([[1, 2, 3], [4, 5, 6]]))
+    results = benchmark_suite(models, test_data, batches=(1, 2), repeats=6)
+    print(results)
+    plot_performance_comparison(results)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in (lines[0], *lines[2:4])] == ["Model", "baseline", "cached"]

@@ -15,10 +15,10 @@ from tinytorch.perf.host.background_load import Neighbours
 from tinytorch.perf.host.pinned_threads import allowed_cores
 from tinytorch.perf.measuring import Measurement, difference, ratio
 from tinytorch.perf.measuring.comparison import FASTER, compare_paired
-from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
+from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED, had_less_than_a_core
 from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.report import Column, Page
-from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, caution, had_less_than_a_core
+from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, caution
 from tinytorch.report.records import DISTURBED, NOISE, UNMEASURED, page_file, schema
 
 #: The kinds of records that say a verdict.

@@ -16,7 +16,7 @@ from tinytorch import models
 from tinytorch.chapters.benchmarking.report import conditions, performance_rows
 from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
 from tinytorch.perf.benchmarking import Plan, Results, Side, continued, load_results, run, save_results, started
-from tinytorch.perf.benchmarking.comparing import compare_with_first
+from tinytorch.perf.benchmarking.performance import compare_with_first
 from tinytorch.perf.benchmarking.results import Json
 from tinytorch.perf.benchmarking.zoo import subject_of
 from tinytorch.perf.measuring.judge import CANNOT_TELL

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from tinytorch.perf.host.background_load import Neighbours
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.judge import CANNOT_TELL
+from tinytorch.perf.measuring.judge import CANNOT_TELL, is_disturbed
 from tinytorch.perf.measuring.noise import small_noise_floor
 from tinytorch.perf.measuring.repeat_workloads import look
 from tinytorch.report import figures, tables
@@ -21,7 +21,7 @@ from tinytorch.report.claims import Claim, placeholders
 from tinytorch.report.drawings import Drawing
 from tinytorch.report.figures import both_layouts
 from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, number_text, view, words
-from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, is_disturbed, provenance
+from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, provenance
 from tinytorch.report.records import (
     ABSENT,
     DISTURBED,

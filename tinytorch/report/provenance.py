@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tinytorch.perf.host.identity import Identity, identity, is_narrower
+from tinytorch.perf.measuring.judge import WHOLE_CORE, had_less_than_a_core
 from tinytorch.report.numbers import format_number
 from tinytorch.report.records import Json
 
@@ -172,10 +173,6 @@ def provenance() -> Json:
     }
 
 
-#: A function on one thread that has less of a core than this waited for it, or for something else.
-WHOLE_CORE = 0.9
-#: Cores that other processes keep busy in the mean, from which on they are what it waited for.
-BUSY_CORES = 0.2
 #: Share of a page's timed numbers from which on the page is called disturbed.
 _MANY = 0.25
 #: What a claim's evidence says where its verdict is withheld.
@@ -184,30 +181,6 @@ WITHHELD = (
 )
 #: What stands behind a word that is withheld, before the reason that it would have had.
 WITHHELD_WORD = "other programs took this machine's time, so this build does not judge by what it measured"
-
-
-def had_less_than_a_core(number: Json) -> bool | None:
-    """Return whether a timed number on one thread had less than a core; None if its conditions do not say.
-
-    Of a ratio it is the side that had less, and one side on one thread is enough.
-    """
-    how = number.get("how", {})
-    threads = how.get("blas_threads")
-    if 1 not in (threads.values() if isinstance(threads, Mapping) else [threads]) or "cpu_per_wall" not in how:
-        return None
-    return bool(how["cpu_per_wall"] < WHOLE_CORE)
-
-
-def is_disturbed(numbers: Iterable[Json], others: float) -> bool:
-    """Return whether one of ``numbers`` lacked its core because others were at work.
-
-    A number may have waited for a process of its own or for a disk, so it takes both to say so.
-
-    Args:
-        numbers: records of numbers.
-        others: cores that other processes kept busy meanwhile, in the mean: see `Neighbours`.
-    """
-    return others >= BUSY_CORES and any(had_less_than_a_core(number) for number in numbers)
 
 
 def caution(numbers: Sequence[Json]) -> str | None:

@@ -1,7 +1,10 @@
 """Comparisons: their direction, verdicts and intervals, in one run and between two, and the front they make."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from scipy.stats import mannwhitneyu
 
 from tests.perf.benchmarking.made import performance, results, times
 from tinytorch.perf.benchmarking import (
+    Conditions,
     Performance,
     compare,
     compare_processes,
@@ -17,9 +21,10 @@ from tinytorch.perf.benchmarking import (
     pareto_front,
 )
 from tinytorch.perf.benchmarking.comparing import _ends, _mann_whitney_tails
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Measurement, quantity
 from tinytorch.perf.measuring.comparison import FASTER, SLOWER
 from tinytorch.perf.measuring.judge import CANNOT_TELL
+from tinytorch.perf.measuring.repeats import ELSEWHERE
 
 
 def in_turns(*named: tuple[str, float]) -> dict[str, Measurement]:
@@ -57,10 +62,95 @@ def test_memory_and_accuracy_have_verdicts_of_their_own() -> None:
     assert (same.memory.verdict, same.accuracy_verdict) == ("as large", "as good")
 
 
-def test_two_processes_of_a_run_cannot_prove_anything() -> None:
-    made = compare(performance(processes=2), performance(seconds=2e-3, processes=2, run="other"))
-    assert made.speedup.verdict == CANNOT_TELL
-    assert "too few" in made.speedup.because
+def apart(
+    seconds: float, *, processes: int = 1, how: Mapping[str, Any] | None = None, **conditions: Any
+) -> Performance:
+    """Return what a call of its own measures, named as by default, under conditions that are alike but for some."""
+    made = performance(seconds=seconds, processes=processes, run=str(seconds))
+    measured = tuple(
+        replace(one, samples=one.samples * 4, how={"blas_threads": 1, "cpu_per_wall": 1.0, **(how or {})})
+        for one in made.times[1]
+    )
+    known = Conditions(**{"machine": "this", "threads": 1, "others": 0.0, "data": "one", **conditions})
+    return replace(made, times={1: measured}, reference={}, conditions=known)
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize(
+    ("times_as_fast", "verdict"), [(47.0, FASTER), (1.3, FASTER), (1.05, CANNOT_TELL), (1 / 47, SLOWER)]
+)
+def test_two_separate_calls_tell_what_lies_farther_apart_than_repeats_do(
+    times_as_fast: float, verdict: str, processes: int
+) -> None:
+    made = apart(1e-3, processes=processes).time / apart(1e-3 / times_as_fast, processes=processes).time
+    assert made.verdict == verdict
+    assert float(made) == pytest.approx(times_as_fast, rel=0.02)
+    least = 1.96 * ELSEWHERE.alone * 2**0.5
+    assert made.interval.low < times_as_fast * (1 - 0.9 * least)
+    assert made.interval.high > times_as_fast * (1 + 0.9 * least)
+
+
+def test_separate_calls_of_one_program_differ_by_more_than_promised_as_seldom_as_they_say() -> None:
+    draw = np.random.default_rng(4)
+    wrong = 0
+    for _ in range(200):
+        levels = np.exp(ELSEWHERE.alone * draw.standard_normal(2))  # what each draws for its whole life
+        one, other = (
+            [Measurement("made", tuple(level * np.exp(0.01 * draw.standard_normal(12))), "s")] for level in levels
+        )
+        wrong += compare_processes(one, other, None, names=("a", "b")).verdict != CANNOT_TELL
+    assert wrong / 200 <= 0.05
+
+
+def test_a_run_of_single_samples_of_few_processes_cannot_tell() -> None:
+    one, other = ([Measurement("made", (level,), "s")] * 2 for level in (1.0, 9.0))
+    made = compare_processes(one, other, 0.01, names=("a", "b"))
+    assert made.verdict == CANNOT_TELL
+    assert "too few" in made.because
+
+
+@pytest.mark.parametrize(
+    ("changed", "how", "words"),
+    [
+        ({"machine": "other"}, {}, "different conditions: machine this and other"),
+        ({"threads": 2}, {"blas_threads": 2}, "different conditions: threads 1 and 2"),
+        ({"others": 0.9}, {"cpu_per_wall": 0.6}, "less than a whole core while .* 0.0 and 0.9 cores busy"),
+        ({"others": 0.9}, {"blas_threads": 2}, "different loads"),
+    ],
+)
+def test_times_under_other_conditions_are_shown_and_not_judged(
+    changed: dict[str, Any], how: dict[str, Any], words: str
+) -> None:
+    made = apart(1e-3).time / apart(1e-4, how=how, **changed).time
+    assert made.verdict == CANNOT_TELL
+    assert re.search(words, str(made))
+    assert float(made) == pytest.approx(10, rel=0.02)
+    assert (apart(1e-3).time / apart(1e-4, others=0.9).time).verdict == FASTER, "it had its core all the same"
+
+
+def test_results_divide_and_subtract_in_the_direction_of_their_words() -> None:
+    base = replace(apart(1e-3), name="base", peaks={1: quantity(2000, "B", "made")})
+    new = replace(apart(5e-4), name="new", correct=np.arange(400) >= 50)
+    assert str(base.time / new.time).startswith("new is faster than base: the ratio is 2")
+    assert str(new.time / base.time).startswith("base is slower than new: the ratio is 0.5")
+    assert str(base.memory / new.memory).startswith("new takes fewer bytes than base: the ratio is 2, in all calls.")
+    lost = new.accuracy - base.accuracy
+    assert float(lost) == pytest.approx(-50 / 400)
+    assert lost.verdict == "worse"
+    assert str(lost).startswith("new is less often right than base: the difference is -12.50 points")
+    assert (float(base.time), float(base.memory), float(new.accuracy)) == (
+        base.times[1][0].median,
+        2000,
+        350 / 400,
+    )
+    change = compare(base, new)
+    assert (change.speedup.ratio.median, change.accuracy) == (float(base.time / new.time), lost.paired)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        base.time / new.memory
+    with pytest.raises(ValueError, match="on the baseline's data"):
+        base.time / apart(1e-3, data="other").time
+    with pytest.raises(ValueError, match="of one batch size, not of 1 and 2"):
+        base.time / replace(new, times={2: new.times[1]}).time
 
 
 def test_the_reference_takes_away_what_the_machine_did_to_a_whole_run() -> None:

@@ -1,5 +1,7 @@
 """Measuring in one process: tasks that score the whole test set, memory to the byte, times in turns."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,10 @@ from tinytorch.perf.benchmarking import (
     sorting_generation,
     task_of,
 )
-from tinytorch.perf.benchmarking.variants import Task
+from tinytorch.perf.benchmarking.variants import Task, variants_of
+from tinytorch.perf.host.blas import numpy_blas
+from tinytorch.perf.measuring.sampling import blas_threads
+from tinytorch.perf.memoization import KVCache, QuantizedKVCache, cache_of, enable_kv_cache, generate
 
 
 def test_accuracy_is_that_of_the_whole_test_set() -> None:
@@ -40,8 +45,8 @@ def test_memory_is_the_state_and_what_a_call_allocates() -> None:
     made = measure_performance(model, inputs, batches=(1, 64), repeats=6)
     state, output = 4 * 8 * 1000, 4 * 64 * 1000
     assert made.model_bytes == state
-    assert state + output <= made.peak_memory.median < state + output + 20_000
-    assert made.memory[1].median < made.peak_memory.median
+    assert state + output <= made.memory.median < state + output + 20_000
+    assert made.peaks[1].median < made.memory.median
     assert made.accuracy is None
 
 
@@ -81,6 +86,67 @@ def test_generating_scores_as_reading_the_right_answers_does() -> None:
     assert cached_right is not None
     np.testing.assert_array_equal(cached_right, right)
     assert model.memory is None, "the cache is taken away after the call"
+
+
+@pytest.mark.parametrize("kind", [KVCache, QuantizedKVCache])
+def test_a_gpt_with_its_cache_goes_in_as_it_is_and_comes_out_as_it_was(kind: type[KVCache]) -> None:
+    plain = GPT(11, 16, 2, 2, 20, seed=0).eval()
+    cached = copy.deepcopy(plain)
+    cache = enable_kv_cache(cached, cache=kind(1, 12, 2, 2, 8))
+    cached(np.array([[1, 2, 3]]))
+    made = variants_of({"plain": plain, "cached": cached})
+    assert [one.cached for one in made.values()] == [False, True]
+    prompts = np.array([[1, 2], [3, 4], [5, 6]])
+    seen: list[KVCache | None] = []
+
+    def perform(model: GPT, inputs: np.ndarray) -> np.ndarray:
+        seen.append(cache_of(model))
+        return generate(model, inputs, 5)
+
+    asked = Task("generate", prompts, None, perform, scoring(prompts).right)
+    answers = {name: one.call(asked, prompts) for name, one in made.items()}
+    without, given = seen
+    assert without is None
+    assert type(given) is kind
+    assert (given.batch_size, given.max_seq_len) == (3, 12)
+    if kind is KVCache:
+        np.testing.assert_array_equal(answers["cached"], answers["plain"])
+    assert cached.memory is cache
+    assert cache.seq_pos == 3, "what it remembered is there"
+    with pytest.raises(ValueError, match=r"'a' and 'b' are one GPT, .*deepcopy"):
+        variants_of({"a": cached, "b": cached})
+
+
+def test_a_model_that_has_an_example_needs_no_data() -> None:
+    made = measure_performance(factory(), batches=(1,), repeats=6)
+    assert made.accuracy is not None
+    assert made.accuracy.how["examples"] == 12
+    with pytest.raises(TypeError, match=r"data must be given, .* no example_input"):
+        measure_performance(Linear(3, 2, seed=0))
+
+
+def test_what_a_measurement_was_taken_under_is_kept() -> None:
+    with blas_threads(1):
+        one = measure_performance(factory(), batches=(1,), repeats=6)
+    assert one.conditions is not None
+    assert one.conditions.threads in (1, None)
+    assert numpy_blas().label() in one.conditions.machine
+    assert one.conditions.others >= 0
+    other = measure_performance(factory(), np.ones((12, 4), np.float32), batches=(1,), repeats=6)
+    with pytest.raises(ValueError, match="other inputs or answers"):
+        one.time / other.time
+
+
+def test_a_suite_prints_as_a_table() -> None:
+    task = scoring(np.ones((3, 4), np.float32), np.zeros(3, int))
+    made = benchmark_suite({"baseline": factory(), "b": factory()}, task, batches=(1, 2), repeats=6)
+    header, _, *rows, note = str(made).splitlines()
+    assert header.split("  ")[0] == "Model"
+    assert [row.split()[0] for row in rows] == ["baseline", "b"]
+    assert rows[0].endswith("baseline")
+    assert f"{float(made['b'].time) * 1e3:#.3g} ms" in rows[1]
+    assert note == "Time: one call at batch 1; memory: at batch 2."
+    assert "Verdict" not in str(made["b"])
 
 
 @pytest.mark.parametrize(

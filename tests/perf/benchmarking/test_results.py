@@ -134,7 +134,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(
     assert (after.done, after.complete, after.run) == (3, True, before.run)
     one, other = after.performances["factory"], before.performances["factory"]
     assert [each.samples for each in one.times[1][:2]] == [each.samples for each in other.times[1]]
-    assert one.memory[3].samples == other.memory[3].samples
+    assert one.peaks[3].samples == other.peaks[3].samples
 
 
 def test_a_run_that_would_mix_code_or_plans_is_not_continued() -> None:

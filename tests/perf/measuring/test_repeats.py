@@ -17,6 +17,7 @@ from tinytorch.perf.measuring.repeats import (
     Repeats,
     Seen,
     as_repeated,
+    as_repeated_elsewhere,
     block_spread,
     found_from,
     in_turns,
@@ -75,6 +76,13 @@ def test_what_is_known_from_elsewhere_counts_until_there_are_many() -> None:
     assert quiet[0] > 0.8 * ELSEWHERE.alone
     assert quiet[0] > quiet[1] > quiet[2]
     assert quiet[2] < 0.1 * ELSEWHERE.alone
+
+
+def test_what_was_found_elsewhere_stands_in_where_nothing_was_found_here() -> None:
+    found = as_repeated_elsewhere(Measurement("call", (1.0, 1.0, 1.0, 1.0), "s"))
+    assert found.how["between_repeats"] == pytest.approx(ELSEWHERE.alone * 2.776445 / 1.959964), "of so few processes"
+    known = Measurement("call", (1.0,), "s", {"between_repeats": 0.5})
+    assert as_repeated_elsewhere(known) is known
 
 
 def test_block_spread_is_what_blocks_differ_by_beyond_their_samples() -> None:

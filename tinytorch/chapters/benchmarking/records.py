@@ -13,6 +13,8 @@ from tinytorch.chapters.sources import (
     COURSE_BENCHMARKING,
     COURSE_BENCHMARKING_URL,
     COURSE_PROFILING,
+    COURSE_PROFILING_TEXT,
+    COURSE_PROFILING_TEXT_URL,
     COURSE_PROFILING_URL,
 )
 from tinytorch.chapters.words import word_between
@@ -239,7 +241,8 @@ def record_slips(page: Page, series: Measurement, normal: Measurement, warm: tup
     page.claim(
         "ten-warm-ups",
         statement="Ten warm-up calls reach the steady state.",
-        source="TinyTorch course, module 14, Profiling, Timing Operations",
+        source=f"{COURSE_PROFILING_TEXT}, Timing Operations",
+        source_url=COURSE_PROFILING_TEXT_URL,
         quote="The first few runs are slower due to cold CPU caches, Python interpreter warmup, and NumPy "
         "initialization. Running 10+ warmup iterations ensures the system reaches steady state before measurement "
         "begins.",

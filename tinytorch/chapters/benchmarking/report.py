@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from tinytorch.perf.benchmarking.comparing import Change, compare_with_first
 from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front, plot_performance_comparison
-from tinytorch.perf.benchmarking.performance import Performance
+from tinytorch.perf.benchmarking.performance import Change, Performance, compare_with_first
 from tinytorch.perf.benchmarking.regressions import ResultsChange
 from tinytorch.perf.benchmarking.results import Results
 from tinytorch.perf.measuring.comparison import Comparison
@@ -39,7 +38,7 @@ def performance_rows(performances: Mapping[str, Performance]) -> tuple[list[Row]
         change = changes.get(name)
         rates = {f"rate-{size}": one.throughput[size] if size in one.times else None for size in batches}
         accuracy = one.accuracy
-        row: Row = {"name": name, "time": one.time, **rates, "memory": one.peak_memory, "size": one.size}
+        row: Row = {"name": name, "time": one.time, **rates, "memory": one.memory, "size": one.size}
         row["accuracy"] = None if accuracy is None else share_words(accuracy.median, accuracy.interval)
         row["speedup"] = None if change is None else change.speedup.ratio
         row["verdict"] = "the baseline" if change is None else change.speedup.verdict

@@ -37,7 +37,7 @@ def record_suite(page: Page, measured: Mapping[str, Performance], changed: Mappi
             "many": one.throughput[_BATCH],
             "speed": changed[name].speedups[_BATCH].ratio if name in changed else None,
             "verdict": page.noise.verdict(changed[name].speedups[_BATCH])[0] if name in changed else None,
-            "memory": one.peak_memory.median,
+            "memory": one.memory.median,
             "right": accuracy(one),
         }
         for name, one in measured.items()

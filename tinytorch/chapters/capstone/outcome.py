@@ -211,7 +211,7 @@ def _record_rungs(page: Page, key: str, climbed: _Climbed) -> None:
                 "predicted": trial.forecast.speedup if trial else None,
                 "gained": anew.get(name),
                 "speedup": gains[name].ratio if name in gains else None,
-                "peak": one.peak_memory,
+                "peak": one.memory,
                 "right": share_words(accuracy.median, accuracy.interval),
             }
         )

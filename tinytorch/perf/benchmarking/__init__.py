@@ -1,16 +1,17 @@
 """Benchmarking: whole models compared in speed, memory and accuracy, with intervals and verdicts."""
 
-from tinytorch.perf.benchmarking.comparing import (
+from tinytorch.perf.benchmarking.comparing import AccuracyChange, SizeChange, compare_processes
+from tinytorch.perf.benchmarking.measuring import benchmark_suite, measure_performance
+from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front, plot_performance_comparison
+from tinytorch.perf.benchmarking.performance import (
     Change,
-    SizeChange,
+    Conditions,
+    Performance,
+    Performances,
     compare,
-    compare_processes,
     compare_with_first,
     kept_of_product,
 )
-from tinytorch.perf.benchmarking.measuring import benchmark_suite, measure_performance
-from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front, plot_performance_comparison
-from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.regressions import ResultsChange, compare_results
 from tinytorch.perf.benchmarking.results import (
     Plan,
@@ -27,9 +28,12 @@ from tinytorch.perf.benchmarking.variants import Task, Variant, scoring, sorting
 from tinytorch.perf.benchmarking.zoo import subject_of, suite, suite_names
 
 __all__ = [
+    "AccuracyChange",
     "Change",
+    "Conditions",
     "ParetoFront",
     "Performance",
+    "Performances",
     "Plan",
     "Results",
     "ResultsChange",

@@ -1,17 +1,16 @@
-"""Two models, or two runs of one, beside one another: speedup, memory reduction and accuracy, each with its verdict."""
+"""Times, bytes and right answers of two models beside one another, each with its verdict."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.measuring import Measurement, Statistic, checked_neighbours, ratio
+from tinytorch.perf.measuring import Measurement, Statistic, checked_neighbours, quotient, ratio
 from tinytorch.perf.measuring.comparison import (
     EQUIVALENT,
     FASTER,
@@ -22,14 +21,15 @@ from tinytorch.perf.measuring.comparison import (
     interval_verdict,
     judged,
 )
-from tinytorch.perf.measuring.judge import CANNOT_TELL, SUPPORTED, corrected, verdict_between
+from tinytorch.perf.measuring.judge import CANNOT_TELL, SUPPORTED, verdict_between
 from tinytorch.perf.measuring.measurement import conditions_of_processes
+from tinytorch.perf.measuring.repeats import as_repeated_elsewhere
 from tinytorch.perf.measuring.statistics import Interval, independent
 from tinytorch.perf.quantization import PairedAccuracy, paired_accuracy
 from tinytorch.perf.quantization.tradeoff import accuracy_change
 
-#: Processes of each run below which no verdict is given: of 4 and 4 the widest interval holds with 97 %, and nothing
-#: is left for a correction for several comparisons.
+#: Processes of each run below which they do not show what processes differ by: of 4 and 4 the widest interval holds
+#: with 97 %, and nothing is left for a correction for several comparisons.
 FEWEST_PROCESSES = 5
 Logs = npt.NDArray[np.float64]
 
@@ -50,7 +50,8 @@ def compare_processes(
     its value the log of its median time, or, with a reference in both runs, the median of the log-ratios of each time
     to the reference's that was taken beside it, which a change of the clock or a busy neighbour moves less. The ratio
     is Hodges and Lehmann's: the median of all differences of a value of the one and a value of the other; its interval
-    the distribution-free one that goes with the Mann-Whitney test.
+    the distribution-free one that goes with the Mann-Whitney test. Where processes are too few for it, it is the one
+    that holds those of all pairs of processes, widened by what repeats are known to differ by: see `_of_pairs`.
 
     Source: M. Hollander, D. A. Wolfe and E. Chicken, Nonparametric Statistical Methods, 3rd edition, Wiley 2014,
     sections 4.2 and 4.3.
@@ -69,8 +70,14 @@ def compare_processes(
     verdict, because = interval_verdict(bounds, delta)
     fewest = min(before.size, after.size)
     if fewest < FEWEST_PROCESSES or reached < confidence:
-        needed = max(FEWEST_PROCESSES, fewest + 1)
-        verdict, because = CANNOT_TELL, f"{fewest} processes of a run are too few to tell: {needed} or more may"
+        found = _of_pairs(baseline, candidate, references, confidence)
+        if found is None:
+            needed = max(FEWEST_PROCESSES, fewest + 1)
+            verdict, because = CANNOT_TELL, f"{fewest} processes of a run are too few to tell: {needed} or more may"
+        else:
+            bounds = found
+            verdict, because = interval_verdict(bounds, delta)
+            because = f"{because}; they were not timed in turns, so it holds what separate runs differ by"
     how = {
         **conditions_of_processes(baseline, candidate),
         "samples_are": "pairs of processes",
@@ -88,9 +95,36 @@ def compare_processes(
         bounds=bounds,
     )
     wins = int((differences > 0).sum())
-    return Comparison(
-        *names, ratio, verdict, delta, because, wins, independent(differences.size), compared, "pairs of processes"
-    )
+    pairs_are = "pair of separate runs" if differences.size == 1 else "pairs of processes"
+    return Comparison(*names, ratio, verdict, delta, because, wins, independent(differences.size), compared, pairs_are)
+
+
+def _of_pairs(
+    baseline: Sequence[Measurement],
+    candidate: Sequence[Measurement],
+    references: tuple[Sequence[Measurement], Sequence[Measurement]] | None,
+    confidence: float,
+) -> Interval | None:
+    """Return the interval of the ratio that holds those of all pairs of processes; None if one has too few samples.
+
+    Each is what a verdict on a `quotient` rests on, in which both sides have what repeats differ by.
+    """
+    before = _beside(baseline, references and references[0])
+    after = _beside(candidate, references and references[1])
+    pairs = [quotient(old, new, "ratio") for old in before for new in after]
+    found = [each for pair in pairs if (each := pair.verdict_interval(confidence)) is not None]
+    if len(found) < len(pairs):
+        return None
+    ends = (min(each.low for each in found), max(each.high for each in found))
+    return Interval(*ends, min(each.confidence for each in found))
+
+
+def _beside(times: Sequence[Measurement], references: Sequence[Measurement] | None) -> list[Measurement]:
+    """Return each process's times with what repeats differ by, or their ratio to a reference's taken beside them."""
+    known = [as_repeated_elsewhere(one) for one in times]
+    if references is None:
+        return known
+    return [ratio(one, as_repeated_elsewhere(beside)) for one, beside in zip(known, references, strict=True)]
 
 
 def _words(references: object) -> str:
@@ -159,16 +193,34 @@ ACCURACY_DELTA = 0.02
 DELTA_BETWEEN_RUNS = 0.02
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SizeChange:
     """Bytes of a baseline over those of a candidate: above 1 is smaller.
 
+    ``baseline`` and ``candidate`` are their names.
     ``ratio`` is that of the medians; its interval holds the ratios of all calls, and is a point where they all agree.
     The verdict is "smaller" or "larger" if all of it lies beyond 1 %, "as large" if within.
     """
 
+    baseline: str
+    candidate: str
     ratio: Statistic
     verdict: SizeVerdict
+
+    def __float__(self) -> float:
+        """Return the ratio."""
+        return self.ratio.median
+
+    def __repr__(self) -> str:
+        says = {
+            SMALLER: f"{self.candidate} takes fewer bytes than {self.baseline}",
+            LARGER: f"{self.candidate} takes more bytes than {self.baseline}",
+            AS_LARGE: f"{self.candidate} takes as many bytes as {self.baseline}",
+            CANNOT_TELL: f"This cannot tell whether {self.candidate} takes fewer or more bytes than {self.baseline}",
+        }[self.verdict]
+        low, high = self.ratio.interval.low, self.ratio.interval.high
+        ends = "in all calls" if low == high else f"from {low:.4g} to {high:.4g} over all calls"
+        return f"{says}: the ratio is {self.ratio.median:.4g}, {ends}."
 
     @property
     def saved_percent(self) -> float:
@@ -176,119 +228,62 @@ class SizeChange:
         return 100 * (1 - 1 / self.ratio.median)
 
 
-@dataclass(frozen=True)
-class Change:
-    """Change from a baseline to a candidate.
+@dataclass(frozen=True, repr=False)
+class AccuracyChange:
+    """Share right of a candidate less that of a baseline, on the same examples.
 
-    Attributes:
-        baseline, candidate: their names.
-        speedups: by batch size, time of the baseline over the candidate's with its verdict: above 1 is faster.
-        memory: peak memory at the largest batch size of both.
-        size: bytes of the models' state.
-        accuracy: on the same examples, with the interval of the difference; None where no answers are known.
-        accuracy_verdict: "better" or "worse" if the interval lies beyond ±``accuracy_delta``, "as good" if within.
-        in_turns: whether the times were taken in turns, in one run; if not, more is needed to tell.
+    The verdict is "better" or "worse" if the whole interval lies beyond what does not matter, "as good" if within.
     """
 
     baseline: str
     candidate: str
-    speedups: Mapping[int, Comparison]
-    memory: SizeChange
-    size: SizeChange
-    accuracy: PairedAccuracy | None
-    accuracy_verdict: AccuracyVerdict | None
-    in_turns: bool
+    paired: PairedAccuracy
+    verdict: AccuracyVerdict
 
     @property
-    def speedup(self) -> Comparison:
-        """Comparison of times at the smallest batch size."""
-        return self.speedups[min(self.speedups)]
+    def interval(self) -> Interval:
+        """Interval of the difference, in shares."""
+        return self.paired.interval
+
+    def __float__(self) -> float:
+        """Return the difference, a share: 0.01 is one point."""
+        return self.paired.difference
+
+    def __repr__(self) -> str:
+        says = {
+            BETTER: f"{self.candidate} is more often right than {self.baseline}",
+            WORSE: f"{self.candidate} is less often right than {self.baseline}",
+            AS_GOOD: f"{self.candidate} is as often right as {self.baseline}",
+            CANNOT_TELL: f"This cannot tell whether {self.candidate} is more or less often right than {self.baseline}",
+        }[self.verdict]
+        low, high = 100 * self.interval.low, 100 * self.interval.high
+        return (
+            f"{says}: the difference is {100 * float(self):+.2f} points, from {low:+.2f} to {high:+.2f} "
+            f"({self.interval.confidence:.0%} interval, {self.paired.examples} examples)."
+        )
 
 
-def compare(
-    baseline: Performance,
-    candidate: Performance,
-    delta: float | None = None,
+def compare_in_turns(
+    before: Sequence[Measurement],
+    after: Sequence[Measurement],
+    delta: float,
     *,
-    accuracy_delta: float = ACCURACY_DELTA,
-    confidence: float = 0.95,
+    names: tuple[str, str],
+    confidence: float,
     compared: int = 1,
-) -> Change:
-    """Return speedup, memory reduction and accuracy difference of a candidate, each with interval and verdict.
-
-    Times of one run were taken in turns: their neighbours are paired, and of several processes the process is the unit.
-    Times of two runs are compared process by process as `compare_processes` does, where a verdict takes at least five
-    processes of each.
+) -> Comparison:
+    """Return the comparison of neighbouring times: of the pairs of one process, or of several processes.
 
     Args:
-        baseline: the old version; ``candidate``: the new one, on the same examples.
-        delta: relative difference of time that does not matter; by default 0.01 in one run, 0.02 between two.
-        accuracy_delta: difference of accuracy, as a share, that does not matter.
-        confidence: coverage of all intervals of times together, if ``compared`` comparisons are made (Bonferroni).
-        compared: how many comparisons of times the confidence is shared by.
+        before, after: seconds, one measurement from each process, in turns.
+        delta, names, confidence, compared: as of `compare_processes`.
 
     Raises:
-        ValueError: if they have no batch size in common, did other tasks or on other examples, or a number is out of
-            its range.
+        ValueError: if they were not taken in turns.
     """
-    _check_comparable(baseline, candidate, compared, accuracy_delta)
-    batches = [size for size in baseline.batches if size in candidate.times]
-    if not batches:
-        raise ValueError(
-            f"candidate must have one of the baseline's batch sizes {baseline.batches}, but has {candidate.batches}"
-        )
-    in_turns = baseline.run == candidate.run
-    each = corrected(confidence, compared)
-    if in_turns:
-        margin = DELTA if delta is None else delta
-        speedups = {size: _in_turns(baseline, candidate, size, margin, each, compared) for size in batches}
-    else:
-        margin = DELTA_BETWEEN_RUNS if delta is None else delta
-        speedups = {size: _apart(baseline, candidate, size, margin, each, compared) for size in batches}
-    accuracy, verdict = _accuracy(baseline, candidate, accuracy_delta)
-    return Change(
-        baseline.name,
-        candidate.name,
-        speedups,
-        _size_change(baseline.memory[batches[-1]], candidate.memory[batches[-1]]),
-        _size_change(baseline.size, candidate.size),
-        accuracy,
-        verdict,
-        in_turns,
-    )
-
-
-def compare_with_first(performances: Mapping[str, Performance], delta: float | None = None) -> dict[str, Change]:
-    """Return each performance's `Change` from the first, by name, its times corrected for all comparisons made.
-
-    Raises:
-        ValueError: if there are fewer than two, or as `compare` does.
-    """
-    first, *others = performances.values()
-    if not others:
-        raise ValueError("performances must be at least two, a baseline and what is compared with it")
-    compared = len(others) * len(first.batches)
-    return {other.name: compare(first, other, delta, compared=compared) for other in others}
-
-
-def _check_comparable(baseline: Performance, candidate: Performance, compared: int, accuracy_delta: float) -> None:
-    if baseline.task != candidate.task:
-        raise ValueError(f"candidate must do the baseline's task {baseline.task!r}, not {candidate.task!r}")
-    if compared < 1:
-        raise ValueError(f"compared must be at least 1, not {compared}")
-    if not 0 <= accuracy_delta < 1:
-        raise ValueError(f"accuracy_delta must be a share from 0 to 1, such as 0.01, not {accuracy_delta}")
-
-
-def _in_turns(
-    baseline: Performance, candidate: Performance, batch: int, delta: float, confidence: float, compared: int
-) -> Comparison:
-    """Return the comparison of neighbouring times: of the pairs of one process, or of several processes."""
-    before, after = baseline.times[batch], candidate.times[batch]
-    names = (baseline.name, candidate.name)
     if len(before) == 1 and len(after) == 1:
         made = compare_paired(before[0], after[0], delta, confidence=confidence)
-        return replace(made, compared=compared)
+        return replace(made, baseline=names[0], candidate=names[1], compared=compared)
     medians = []
     for old, new in zip(before, after, strict=True):
         checked_neighbours(old, new)
@@ -297,71 +292,31 @@ def _in_turns(
     return judged(ratios, names, delta, confidence, compared=compared, pairs_are="processes")
 
 
-def kept_of_product(
-    performances: Mapping[str, Performance], baseline: str, parts: tuple[str, ...], combined: str, batch: int
-) -> Measurement:
-    """Return the speedup of ``combined`` over the product of its parts' speedups: 1 if their gains multiply.
-
-    Each sample is made of times that are neighbours: of the baseline, the parts and the combination.
-
-    Raises:
-        ValueError: if one was not measured at ``batch``, in several processes, or not in turns with the baseline.
-    """
-    times = {}
-    for name in (baseline, *parts, combined):
-        measured = performances[name].times[batch]
-        if len(measured) != 1:
-            raise ValueError(f"performances must be of one process, but {name!r} has {len(measured)}")
-        times[name] = measured[0]
-    gained, *gains = (ratio(times[baseline], times[name]) for name in (combined, *parts))
-    samples = gained.samples / np.prod([one.samples for one in gains], axis=0)
-    # What disturbed one of the ratios, or may differ between its repeats, counts in what is made of all.
-    known = [one.how for one in (gained, *gains)]
-    how = dict(gained.how)
-    if all("cpu_per_wall" in one for one in known):
-        how["cpu_per_wall"] = min(one["cpu_per_wall"] for one in known)
-    if all("between_repeats" in one for one in known):
-        how["between_repeats"] = math.hypot(*(one["between_repeats"] for one in known))
-    name = f"speedup of {combined} over the product of those of {' and '.join(parts)}"
-    return Measurement(name, tuple(samples.tolist()), "", how)
-
-
-def _apart(
-    baseline: Performance, candidate: Performance, batch: int, delta: float, confidence: float, compared: int
-) -> Comparison:
-    """Return the comparison of processes of two runs, over the reference's times where both runs have them."""
-    both = baseline.reference.get(batch), candidate.reference.get(batch)
-    references = (both[0], both[1]) if both[0] and both[1] else None
-    return compare_processes(
-        baseline.times[batch],
-        candidate.times[batch],
-        delta,
-        names=(baseline.name, candidate.name),
-        confidence=confidence,
-        compared=compared,
-        references=references,
-    )
-
-
-def _size_change(before: Measurement, after: Measurement) -> SizeChange:
+def compare_sizes(before: Measurement, after: Measurement, names: tuple[str, str]) -> SizeChange:
     """Return the ratio of the medians, and a verdict on the ratios of all calls."""
     value = before.median / after.median
     low, high = before.minimum / after.maximum, before.maximum / after.minimum
     verdict = _SIZE_VERDICTS[interval_verdict(Interval(low, high, 1.0), DELTA)[0]]
     how = {**before.how, "statistic": "ratio of medians", "interval_by": "extremes of the calls"}
     ratio = Statistic(f"{before.name} / {after.name}", (value,), "", how, value=value, bounds=Interval(low, high, 1.0))
-    return SizeChange(ratio, verdict)
+    return SizeChange(*names, ratio, verdict)
 
 
-def _accuracy(
-    baseline: Performance, candidate: Performance, delta: float
-) -> tuple[PairedAccuracy | None, AccuracyVerdict | None]:
-    if baseline.correct is None or candidate.correct is None:
-        return None, None
-    paired = paired_accuracy(baseline.correct, candidate.correct)
-    change = accuracy_change(paired, f"accuracy of {candidate.name} less that of {baseline.name}")
+def compare_accuracies(
+    before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_], delta: float, names: tuple[str, str]
+) -> AccuracyChange:
+    """Return the difference of which examples two models get right, the verdict on more than ``delta``.
+
+    Raises:
+        ValueError: if they are not of as many examples.
+    """
+    paired = paired_accuracy(before, after)
+    change = accuracy_change(paired, f"accuracy of {names[1]} less that of {names[0]}")
+    verdict: AccuracyVerdict = CANNOT_TELL
     if verdict_between(change, low=delta, strict=True) == SUPPORTED:
-        return paired, BETTER
-    if verdict_between(change, high=-delta, strict=True) == SUPPORTED:
-        return paired, WORSE
-    return paired, AS_GOOD if verdict_between(change, -delta, delta) == SUPPORTED else CANNOT_TELL
+        verdict = BETTER
+    elif verdict_between(change, high=-delta, strict=True) == SUPPORTED:
+        verdict = WORSE
+    elif verdict_between(change, -delta, delta) == SUPPORTED:
+        verdict = AS_GOOD
+    return AccuracyChange(*names, paired, verdict)

@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tinytorch.perf.benchmarking.performance import Performance
+from tinytorch.perf.benchmarking.performance import Conditions, Performance, Performances
 from tinytorch.perf.benchmarking.variants import Task, Variant, task_of, variant_of, variants_of
+from tinytorch.perf.host.background_load import Neighbours
+from tinytorch.perf.host.blas import current_blas_threads
+from tinytorch.perf.host.identity import machine_label
 from tinytorch.perf.measuring import Measurement, interleave
 from tinytorch.perf.measuring.memory import MemoryTracker
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
@@ -18,7 +21,7 @@ BATCHES = (1, 64)
 
 def measure_performance(
     model: Any,
-    data: Any,
+    data: Any = None,
     *,
     batches: Sequence[int] = BATCHES,
     repeats: int = 30,
@@ -28,10 +31,15 @@ def measure_performance(
 ) -> Performance:
     """Return time, throughput, peak memory, size and accuracy of one model; ``time, memory, accuracy = ...`` works.
 
+    Two of them are held against one another as the three numbers are: ``baseline.time / optimized.time`` is a speedup,
+    above 1 is faster, ``baseline.memory / optimized.memory`` above 1 is smaller, ``optimized.accuracy -
+    baseline.accuracy`` above 0 is better, each with interval and verdict. Two calls are not taken in turns, so that it
+    takes a larger difference to tell than in one `benchmark_suite`.
+
     Args:
-        model: a Module or a `Variant`; it is put into eval mode.
+        model: a Module, a GPT with its key-value cache, or a `Variant`; it is put into eval mode.
         data: what to run it on: a name of the zoo, a `Task`, a `datasets.Split`, (inputs, targets), or inputs alone.
-            The accuracy is that of all examples.
+            The accuracy is that of all examples. Without it the model's own ``example_input`` and ``example_target``.
         batches: how many inputs a timed call takes, several sizes.
         repeats: samples of each batch size, fewer if ``at_most_seconds`` are over, never below six.
         at_most_seconds: for the samples of one batch size.
@@ -54,14 +62,16 @@ def measure_performance(
 
 def benchmark_suite(
     models: Mapping[str, Any],
-    test_data: Any,
+    test_data: Any = None,
     *,
     batches: Sequence[int] = BATCHES,
     repeats: int = 30,
     at_most_seconds: float = 20.0,
     seed: int = 0,
-) -> dict[str, Performance]:
+) -> Performances:
     """Return the `Performance` of each model, by name; their times are taken in turns, so that drift hits all alike.
+
+    They print as a table.
 
     Args:
         models: modules or variants by name; the first is the one that tables compare the others with.
@@ -71,22 +81,27 @@ def benchmark_suite(
     Raises:
         TypeError, ValueError: as `measure_performance` does; also if ``models`` is empty.
     """
-    task, variants = task_of(test_data), variants_of(models)
+    variants = variants_of(models)
+    task = task_of(test_data, next(iter(variants.values())).model)
     sizes = checked_batches(batches)
-    run = uuid.uuid4().hex
+    run, neighbours = uuid.uuid4().hex, Neighbours()
     times = timed(task, variants, sizes, repeats=repeats, at_most_seconds=at_most_seconds, seed=seed)
-    return {
-        name: Performance(
-            name,
-            task.name,
-            {size: (times[size][name],) for size in sizes},
-            peak_memory(task, variant, sizes),
-            variant.stored_bytes,
-            variant.correct(task),
-            run,
-        )
-        for name, variant in variants.items()
-    }
+    conditions = Conditions(machine_label(), current_blas_threads(), neighbours.cores(), task.digest)
+    return Performances(
+        {
+            name: Performance(
+                name,
+                task.name,
+                {size: (times[size][name],) for size in sizes},
+                peak_memory(task, variant, sizes),
+                variant.stored_bytes,
+                variant.correct(task),
+                run,
+                conditions=conditions,
+            )
+            for name, variant in variants.items()
+        }
+    )
 
 
 def checked_batches(batches: Sequence[int]) -> tuple[int, ...]:

@@ -15,10 +15,8 @@ from tinytorch.perf.benchmarking.comparing import (
     LARGER,
     SMALLER,
     WORSE,
-    Change,
-    compare,
 )
-from tinytorch.perf.benchmarking.performance import Performance
+from tinytorch.perf.benchmarking.performance import Change, Performance, compare
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER
 from tinytorch.perf.measuring.model_io import MIB
@@ -140,7 +138,7 @@ def plot_performance_comparison(
 
     if not results:
         raise ValueError("results must hold at least one model")
-    taken = {name: (one.time, one.peak_memory, one.accuracy) for name, one in results.items()}
+    taken = {name: (one.time, one.memory, one.accuracy) for name, one in results.items()}
     panels = [index for index in range(3) if any(values[index] is not None for values in taken.values())]
     figure = Figure(figsize=(4.8, 0.9 + len(panels) * (0.6 + 0.28 * len(results))), layout="constrained")
     drawn = list(figure.subplots(len(panels), 1) if axes is None else axes)

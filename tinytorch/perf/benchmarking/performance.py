@@ -1,43 +1,91 @@
-"""Performance of one model: time, throughput, memory, size and accuracy, each with its interval."""
+"""Performance of one model, time, throughput, memory, size and accuracy, and its change from another's."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
+from tinytorch.perf.benchmarking.comparing import (
+    ACCURACY_DELTA,
+    DELTA,
+    DELTA_BETWEEN_RUNS,
+    AccuracyChange,
+    AccuracyVerdict,
+    SizeChange,
+    compare_accuracies,
+    compare_in_turns,
+    compare_processes,
+    compare_sizes,
+)
 from tinytorch.perf.benchmarking.variants import Right
-from tinytorch.perf.measuring import Measurement, Statistic, quantity
-from tinytorch.perf.measuring.statistics import median_interval, share_interval
+from tinytorch.perf.measuring import Measurement, Statistic, quantity, ratio
+from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.judge import CANNOT_TELL, corrected, had_less_than_a_core, is_disturbed
+from tinytorch.perf.measuring.measurement import CONFIDENCE
+from tinytorch.perf.measuring.model_io import MIB
+from tinytorch.perf.measuring.statistics import Interval, median_interval, share_interval
+from tinytorch.perf.measuring.text_table import aligned
+from tinytorch.perf.quantization import PairedAccuracy
+
+#: Cores that other programs kept busy more of during one of two measurements, from which on these were taken under
+#: different loads, unless their own times say that each had its core.
+_OTHER_LOAD = 0.5
 
 
 @dataclass(frozen=True)
+class Conditions:
+    """Conditions that two measurements must share to be compared.
+
+    Attributes:
+        machine: CPU, cores, versions, and NumPy's BLAS with the core it is for: see `machine_label`.
+        threads: of BLAS and of the compiled kernels; None if not known.
+        others: cores that other programs kept busy meanwhile, in the mean.
+        data: digest of the inputs and right answers.
+    """
+
+    machine: str
+    threads: int | None
+    others: float
+    data: str
+
+
+@dataclass(frozen=True, repr=False)
 class Performance:
     """Measurements of one model.
+
+    ``time``, ``memory`` and ``accuracy`` are three numbers of a user's own, which divide and subtract: see `Outcome`.
 
     Attributes:
         name: of the model or variant; ``task`` what a call does.
         times: by batch size, seconds of one call: one `Measurement` from each process that measured.
-        memory: by batch size, bytes: the model's state and the most that one call allocated beside it.
+        peaks: by batch size, bytes: the model's state and the most that one call allocated beside it.
         model_bytes: of its state: parameters and buffers, codes and scales, each once.
         correct: which examples of the whole test set it got right, or None where no answers are known.
         run: what tells the run from others: only times of one run were taken in turns.
         reference: as ``times``, of a fixed piece of work that was taken in turns with them; empty if none was.
+        conditions: what it was measured under; None where the file that it is from says so for all it holds.
     """
 
     name: str
     task: str
     times: Mapping[int, tuple[Measurement, ...]]
-    memory: Mapping[int, Measurement]
+    peaks: Mapping[int, Measurement]
     model_bytes: int
     correct: Right | None
     run: str
     reference: Mapping[int, tuple[Measurement, ...]] = field(default_factory=dict)
+    conditions: Conditions | None = None
 
-    def __iter__(self) -> Iterator[Measurement | None]:
+    def __iter__(self) -> Iterator[Outcome | None]:
         """Yield time, memory and accuracy, so that one line can take them apart."""
-        return iter((self.time, self.peak_memory, self.accuracy))
+        return iter((self.time, self.memory, self.accuracy))
+
+    def __repr__(self) -> str:
+        return repr(Performances({self.name: self}))  # a table of one row
 
     @property
     def batches(self) -> tuple[int, ...]:
@@ -45,14 +93,14 @@ class Performance:
         return tuple(sorted(self.times))
 
     @property
-    def time(self) -> Measurement:
+    def time(self) -> Time:
         """Seconds of one call at the smallest batch size."""
-        return self.seconds(self.batches[0])
+        return Time.of_performance(self, self.seconds(self.batches[0]))
 
     @property
-    def peak_memory(self) -> Measurement:
+    def memory(self) -> Memory:
         """Bytes at the largest batch size: the model's state and the most that one call allocated."""
-        return self.memory[self.batches[-1]]
+        return Memory.of_performance(self, self.peaks[self.batches[-1]])
 
     @property
     def throughput(self) -> dict[int, Measurement]:
@@ -72,11 +120,14 @@ class Performance:
         return pooled(self.times[batch])
 
     @property
-    def accuracy(self) -> Measurement | None:
-        """Share (0 to 1) of the test set that it gets right, with the exact 95 % interval, or None without answers."""
+    def accuracy(self) -> Accuracy | Any:
+        """Share (0 to 1) of the test set that it gets right, with the exact 95 % interval, or None without answers.
+
+        It is Any to type checkers, so that they let two be subtracted.
+        """
         if self.correct is None:
             return None
-        return share_right(f"accuracy of {self.name}", self.correct)
+        return Accuracy.of_performance(self, share_right(f"accuracy of {self.name}", self.correct))
 
     @property
     def size(self) -> Measurement:
@@ -106,3 +157,318 @@ def pooled(processes: tuple[Measurement, ...]) -> Measurement:
     }
     value, bounds = float(np.median(medians)), median_interval(medians)
     return Statistic(first.name, medians, first.unit, how, value=value, bounds=bounds)
+
+
+@dataclass(frozen=True, repr=False)
+class Outcome(Statistic):
+    """One of the three numbers of a `Performance`: a `Measurement` that another's is held against by ``/`` or ``-``.
+
+    ``float`` gives its median in its unit: seconds, bytes, or a share from 0 to 1.
+    """
+
+    performance: Performance = field(kw_only=True)
+    measured: Measurement = field(kw_only=True)
+
+    @classmethod
+    def of_performance(cls, performance: Performance, measured: Measurement) -> Self:
+        """Return ``measured``, a number of ``performance``."""
+        return cls(
+            measured.name,
+            measured.samples,
+            measured.unit,
+            measured.how,
+            value=measured.median,
+            bounds=measured.interval,
+            performance=performance,
+            measured=measured,
+        )
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it was counted."""
+        return self.measured.is_counted
+
+    def interval_at(self, confidence: float) -> Interval:
+        """Return the interval with ``confidence``, in ``unit``."""
+        return self.measured.interval_at(confidence)
+
+    def verdict_interval(self, confidence: float = CONFIDENCE) -> Interval | None:
+        """Return the interval that a verdict rests on, in ``unit``; None if none can rest on these samples."""
+        return self.measured.verdict_interval(confidence)
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __repr__(self) -> str:
+        low, high = self.interval.low, self.interval.high
+        return f"{self.name}: {self.value:.4g} {self.unit}".rstrip() + f" ({low:.4g} to {high:.4g})"
+
+
+@dataclass(frozen=True, repr=False)
+class Time(Outcome):
+    """Seconds of one call at the smallest batch size."""
+
+    def __truediv__(self, other: object) -> Comparison:
+        """Return how many times as fast the model is whose time it is divided by: above 1 is faster.
+
+        Raises:
+            ValueError: if the two did other tasks, on other data, or at other batch sizes.
+        """
+        if not isinstance(other, Time):
+            return NotImplemented
+        baseline, candidate = _checked_pair(self.performance, other.performance)
+        batch = baseline.batches[0]
+        if batch != candidate.batches[0]:
+            raise ValueError(f"times must be of one batch size, not of {batch} and {candidate.batches[0]}")
+        return _speedup(baseline, candidate, batch, None, CONFIDENCE, 1)
+
+
+@dataclass(frozen=True, repr=False)
+class Memory(Outcome):
+    """Bytes at the largest batch size."""
+
+    def __truediv__(self, other: object) -> SizeChange:
+        """Return how many times as many bytes as the model takes by whose memory it is divided: above 1 is smaller.
+
+        Raises:
+            ValueError: as `Time` does.
+        """
+        if not isinstance(other, Memory):
+            return NotImplemented
+        baseline, candidate = _checked_pair(self.performance, other.performance)
+        if baseline.batches[-1] != candidate.batches[-1]:
+            sizes = f"{baseline.batches[-1]} and {candidate.batches[-1]}"
+            raise ValueError(f"memory must be of one batch size, not of {sizes}")
+        return compare_sizes(self.measured, other.measured, _names(baseline, candidate))
+
+
+@dataclass(frozen=True, repr=False)
+class Accuracy(Outcome):
+    """Share of the test set that a model gets right."""
+
+    def __sub__(self, other: object) -> AccuracyChange:
+        """Return by how much more of the same examples it gets right than the model whose accuracy is taken away.
+
+        Raises:
+            ValueError: if the two did other tasks or on other data.
+        """
+        if not isinstance(other, Accuracy):
+            return NotImplemented
+        baseline, candidate = _checked_pair(other.performance, self.performance)
+        assert baseline.correct is not None
+        assert candidate.correct is not None
+        names = _names(baseline, candidate)
+        return compare_accuracies(baseline.correct, candidate.correct, ACCURACY_DELTA, names)
+
+
+class Performances(dict[str, Performance]):
+    """Performances of one suite by name, which print as a table; the first is what the others are compared with."""
+
+    def __repr__(self) -> str:
+        if not self:
+            return "{}"
+        changes = compare_with_first(self) if len(self) > 1 else {}
+        header = ["Model", "Time", "95 % interval", "Memory", "Accuracy"]
+        lines = [[*header, "Speedup", "Verdict"] if changes else header]
+        for name, one in self.items():
+            interval, accuracy, change = one.time.interval, one.accuracy, changes.get(name)
+            line = [
+                name,
+                f"{float(one.time) * 1e3:#.3g} ms",
+                f"{interval.low * 1e3:#.3g} to {interval.high * 1e3:#.3g} ms",
+                f"{float(one.memory) / MIB:.2f} MiB",
+                "–" if accuracy is None else f"{float(accuracy):.1%}",
+            ]
+            if changes:
+                line += (
+                    ["–", "baseline"] if change is None else [f"{float(change.speedup):.2f}", change.speedup.verdict]
+                )
+            lines.append(line)
+        first = next(iter(self.values()))
+        note = f"Time: one call at batch {first.batches[0]}; memory: at batch {first.batches[-1]}."
+        numeric = [False, True, True, True, True, True, False][: len(lines[0])]
+        return f"{aligned(lines, numeric)}\n{note}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Change from a baseline to a candidate.
+
+    Attributes:
+        baseline, candidate: their names.
+        speedups: by batch size, time of the baseline over the candidate's with its verdict: above 1 is faster.
+        memory: peak memory at the largest batch size of both.
+        size: bytes of the models' state.
+        accuracy: on the same examples, with the interval of the difference; None where no answers are known.
+        accuracy_verdict: "better" or "worse" if the interval lies beyond ±``accuracy_delta``, "as good" if within.
+        in_turns: whether the times were taken in turns, in one run; if not, it takes a larger difference to tell.
+    """
+
+    baseline: str
+    candidate: str
+    speedups: Mapping[int, Comparison]
+    memory: SizeChange
+    size: SizeChange
+    accuracy: PairedAccuracy | None
+    accuracy_verdict: AccuracyVerdict | None
+    in_turns: bool
+
+    @property
+    def speedup(self) -> Comparison:
+        """Comparison of times at the smallest batch size."""
+        return self.speedups[min(self.speedups)]
+
+
+def compare(
+    baseline: Performance,
+    candidate: Performance,
+    delta: float | None = None,
+    *,
+    accuracy_delta: float = ACCURACY_DELTA,
+    confidence: float = 0.95,
+    compared: int = 1,
+) -> Change:
+    """Return speedup, memory reduction and accuracy difference of a candidate, each with interval and verdict.
+
+    Times of one run were taken in turns: their neighbours are paired, and of several processes the process is the unit.
+    Times of two runs are compared as `compare_processes` does: process by process, or, of less than five, widened by
+    what repeats are known to differ by. Where the runs' conditions differ, or other programs took the machine's time
+    from one of them, there is no verdict on times.
+
+    Args:
+        baseline: the old version; ``candidate``: the new one, on the same examples.
+        delta: relative difference of time that does not matter; by default 0.01 in one run, 0.02 between two.
+        accuracy_delta: difference of accuracy, as a share, that does not matter.
+        confidence: coverage of all intervals of times together, if ``compared`` comparisons are made (Bonferroni).
+        compared: how many comparisons of times the confidence is shared by.
+
+    Raises:
+        ValueError: if they have no batch size in common, did other tasks or on other examples, or a number is out of
+            its range.
+    """
+    _checked_pair(baseline, candidate)
+    if compared < 1:
+        raise ValueError(f"compared must be at least 1, not {compared}")
+    if not 0 <= accuracy_delta < 1:
+        raise ValueError(f"accuracy_delta must be a share from 0 to 1, such as 0.01, not {accuracy_delta}")
+    batches = [size for size in baseline.batches if size in candidate.times]
+    if not batches:
+        raise ValueError(
+            f"candidate must have one of the baseline's batch sizes {baseline.batches}, but has {candidate.batches}"
+        )
+    each = corrected(confidence, compared)
+    names = _names(baseline, candidate)
+    accuracy = None
+    if baseline.correct is not None and candidate.correct is not None:
+        accuracy = compare_accuracies(baseline.correct, candidate.correct, accuracy_delta, names)
+    return Change(
+        baseline.name,
+        candidate.name,
+        {size: _speedup(baseline, candidate, size, delta, each, compared) for size in batches},
+        compare_sizes(baseline.peaks[batches[-1]], candidate.peaks[batches[-1]], names),
+        compare_sizes(baseline.size, candidate.size, names),
+        None if accuracy is None else accuracy.paired,
+        None if accuracy is None else accuracy.verdict,
+        baseline.run == candidate.run,
+    )
+
+
+def compare_with_first(performances: Mapping[str, Performance], delta: float | None = None) -> dict[str, Change]:
+    """Return each performance's `Change` from the first, by name, its times corrected for all comparisons made.
+
+    Raises:
+        ValueError: if there are fewer than two, or as `compare` does.
+    """
+    first, *others = performances.values()
+    if not others:
+        raise ValueError("performances must be at least two, a baseline and what is compared with it")
+    compared = len(others) * len(first.batches)
+    return {other.name: compare(first, other, delta, compared=compared) for other in others}
+
+
+def _checked_pair(baseline: Performance, candidate: Performance) -> tuple[Performance, Performance]:
+    """Return the two, or raise ValueError unless they did the same task on the same data."""
+    if baseline.task != candidate.task:
+        raise ValueError(f"candidate must do the baseline's task {baseline.task!r}, not {candidate.task!r}")
+    one, other = baseline.conditions, candidate.conditions
+    if one is not None and other is not None and one.data != other.data:
+        raise ValueError("candidate must be measured on the baseline's data, but was on other inputs or answers")
+    return baseline, candidate
+
+
+def _names(baseline: Performance, candidate: Performance) -> tuple[str, str]:
+    """Return what the two are called in sentences."""
+    same = baseline.name == candidate.name
+    return ("the first", "the second") if same else (baseline.name, candidate.name)
+
+
+def _speedup(
+    baseline: Performance, candidate: Performance, batch: int, delta: float | None, confidence: float, compared: int
+) -> Comparison:
+    """Return the comparison of times: of neighbours if they were taken in turns, else of processes of two runs."""
+    before, after, names = baseline.times[batch], candidate.times[batch], _names(baseline, candidate)
+    if baseline.run == candidate.run:
+        margin = DELTA if delta is None else delta
+        return compare_in_turns(before, after, margin, names=names, confidence=confidence, compared=compared)
+    both = baseline.reference.get(batch), candidate.reference.get(batch)
+    made = compare_processes(
+        before,
+        after,
+        DELTA_BETWEEN_RUNS if delta is None else delta,
+        names=names,
+        confidence=confidence,
+        compared=compared,
+        references=(both[0], both[1]) if both[0] and both[1] else None,
+    )
+    objection = _objection(baseline, candidate, batch)
+    return made if objection is None else replace(made, verdict=CANNOT_TELL, because=objection)
+
+
+def _objection(baseline: Performance, candidate: Performance, batch: int) -> str | None:
+    """Return why times of two runs give no verdict, if conditions differ or a run was disturbed; None if they may."""
+    one, other = baseline.conditions, candidate.conditions
+    if one is None or other is None:
+        return None
+    different = [
+        f"{what} {before} and {after}"
+        for what, before, after in (("machine", one.machine, other.machine), ("threads", one.threads, other.threads))
+        if before != after
+    ]
+    if different:
+        return f"they were measured under different conditions: {'; '.join(different)}"
+    load = f"other programs kept {one.others:.1f} and {other.others:.1f} cores busy"
+    before, after = ([{"how": time.how} for time in side.times[batch]] for side in (baseline, candidate))
+    if is_disturbed(before, one.others) or is_disturbed(after, other.others):
+        return f"one of the two had less than a whole core while {load}"
+    if None in map(had_less_than_a_core, [*before, *after]) and abs(one.others - other.others) > _OTHER_LOAD:
+        return f"they were measured under different loads: {load}"
+    return None
+
+
+def kept_of_product(
+    performances: Mapping[str, Performance], baseline: str, parts: tuple[str, ...], combined: str, batch: int
+) -> Measurement:
+    """Return the speedup of ``combined`` over the product of its parts' speedups: 1 if their gains multiply.
+
+    Each sample is made of times that are neighbours: of the baseline, the parts and the combination.
+
+    Raises:
+        ValueError: if one was not measured at ``batch``, in several processes, or not in turns with the baseline.
+    """
+    times = {}
+    for name in (baseline, *parts, combined):
+        measured = performances[name].times[batch]
+        if len(measured) != 1:
+            raise ValueError(f"performances must be of one process, but {name!r} has {len(measured)}")
+        times[name] = measured[0]
+    gained, *gains = (ratio(times[baseline], times[name]) for name in (combined, *parts))
+    samples = gained.samples / np.prod([one.samples for one in gains], axis=0)
+    # What disturbed one of the ratios, or may differ between its repeats, counts in what is made of all.
+    known = [one.how for one in (gained, *gains)]
+    how = dict(gained.how)
+    if all("cpu_per_wall" in one for one in known):
+        how["cpu_per_wall"] = min(one["cpu_per_wall"] for one in known)
+    if all("between_repeats" in one for one in known):
+        how["between_repeats"] = math.hypot(*(one["between_repeats"] for one in known))
+    name = f"speedup of {combined} over the product of those of {' and '.join(parts)}"
+    return Measurement(name, tuple(samples.tolist()), "", how)

@@ -8,16 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinytorch.perf.benchmarking.comparing import (
-    DELTA_BETWEEN_RUNS,
-    LARGER,
-    WORSE,
-    Change,
-    compare,
-    compare_processes,
-    log_time,
-)
-from tinytorch.perf.benchmarking.performance import Performance
+from tinytorch.perf.benchmarking.comparing import DELTA_BETWEEN_RUNS, LARGER, WORSE, compare_processes, log_time
+from tinytorch.perf.benchmarking.performance import Change, Performance, compare
 from tinytorch.perf.benchmarking.results import Results, differences
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import SLOWER, Comparison

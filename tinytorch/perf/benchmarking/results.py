@@ -190,7 +190,7 @@ def performance_to_json(one: Performance) -> Json:
     """Return all fields of ``one``; of the examples how many there are, and the indices of the wrong ones."""
     right = one.correct
     accuracy = None if right is None else _Accuracy(len(right), tuple(np.flatnonzero(~right).tolist()))
-    made: Json = to_json(_Variant(one.name, one.task, one.model_bytes, one.times, one.reference, one.memory, accuracy))
+    made: Json = to_json(_Variant(one.name, one.task, one.model_bytes, one.times, one.reference, one.peaks, accuracy))
     return made
 
 

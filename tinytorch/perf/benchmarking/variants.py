@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -14,9 +15,10 @@ from tinytorch import datasets, models
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration import accelerated
 from tinytorch.perf.measuring.model_io import callable_of
-from tinytorch.perf.memoization import disable_kv_cache, enable_kv_cache, generate
+from tinytorch.perf.memoization import cache_of, empty_cache, generate
 from tinytorch.perf.profiling.model_profile import rows_of
 from tinytorch.perf.quantization import stored_bytes
 
@@ -49,6 +51,15 @@ class Task:
             raise ValueError(f"inputs must hold at least one example, but their shape is {self.inputs.shape}")
         if self.targets is not None and len(self.targets) != len(self.inputs):
             raise ValueError(f"targets must be as many as the {len(self.inputs)} inputs, not {len(self.targets)}")
+
+    @property
+    def digest(self) -> str:
+        """What tells its inputs and targets from others."""
+        made = hashlib.blake2b(digest_size=16)
+        for array in (self.inputs, np.empty(0) if self.targets is None else self.targets):
+            made.update(f"{array.dtype} {array.shape} ".encode())
+            made.update(np.ascontiguousarray(array).tobytes())
+        return made.hexdigest()
 
     def batch(self, size: int) -> npt.NDArray[Any]:
         """Return ``size`` inputs, repeated from the start if there are fewer; ValueError if it is below 1."""
@@ -98,13 +109,17 @@ def zoo_task(name: str) -> Task:
     return sorting_generation() if name == "gpt" else scoring(data.test_inputs, data.test_targets)
 
 
-def task_of(data: Any) -> Task:
+def task_of(data: Any, model: Module | None = None) -> Task:
     """Return ``data`` as a task: a Task, a name of the zoo, a `datasets.Split`, (inputs, targets), or inputs alone.
+
+    None stands for what ``model`` has of its own: ``example_input`` and, if there is one, ``example_target``.
 
     Raises:
         TypeError: if it is none of these.
         ValueError: if it is not fit for one.
     """
+    if data is None:
+        return scoring(getattr(model, "example_input", None), getattr(model, "example_target", None))
     if isinstance(data, Task):
         return data
     if isinstance(data, str):
@@ -121,6 +136,11 @@ def _array(values: Any) -> npt.NDArray[Any]:
         return values.data
     if isinstance(values, np.ndarray):
         return values
+    if values is None:
+        raise TypeError(
+            "data must be given, such as (inputs, targets), as the model has no example_input (and example_target) of "
+            "its own"
+        )
     raise TypeError(
         "data must be a Task, a name of the zoo, a Split, (inputs, targets) or inputs, of arrays or Tensors, "
         f"not {type(values).__name__}"
@@ -172,7 +192,8 @@ class Variant:
         name: what it is called in tables.
         model: what runs; a `Module`.
         kernels: whether the compiled kernels of `accelerated` are selected while it runs.
-        cached: whether each call gives it a key-value cache of the batch's size; then it must be a GPT that generates.
+        cached: whether each call gives it an empty key-value cache of the batch's size; then it must be a GPT. One that
+            has a cache is given one of the same kind, and has its own back afterwards.
     """
 
     name: str
@@ -191,11 +212,8 @@ class Variant:
         """
         if not self.cached:
             return task.perform(self.model, inputs)
-        enable_kv_cache(self.model, len(inputs))
-        try:
+        with empty_cache(self.model, len(inputs)):
             return task.perform(self.model, inputs)
-        finally:
-            disable_kv_cache(self.model)
 
     def correct(self, task: Task) -> Right | None:
         """Return which examples of the whole test set it gets right, or None where none has a known answer.
@@ -226,7 +244,15 @@ def variants_of(models: Mapping[str, Any]) -> dict[str, Variant]:
     """
     if not models:
         raise ValueError("models must name at least one model")
-    return {name: variant_of(name, model) for name, model in models.items()}
+    made = {name: variant_of(name, model) for name, model in models.items()}
+    seen: dict[int, str] = {}
+    for name, variant in made.items():
+        if variant.model is models[name] and variant.cached and seen.setdefault(id(variant.model), name) != name:
+            raise ValueError(
+                f"models must be objects of their own, but {seen[id(variant.model)]!r} and {name!r} are one GPT, whose "
+                "cache both would have: copy.deepcopy the model before enable_kv_cache"
+            )
+    return made
 
 
 def variant_of(name: str, model: Any) -> Variant:
@@ -235,8 +261,12 @@ def variant_of(name: str, model: Any) -> Variant:
     Raises:
         TypeError: if it is neither a Module nor a Variant.
     """
-    made = model if isinstance(model, Variant) else Variant(name, model)
+    made = model if isinstance(model, Variant) else Variant(name, model, cached=_has_cache(model))
     if not isinstance(made.model, Module):
         raise TypeError(f"model {name!r} must be a Module or a Variant of one, not {type(made.model).__name__}")
     made.model.eval()
     return replace(made, name=name)
+
+
+def _has_cache(model: Any) -> bool:
+    return isinstance(model, GPT) and cache_of(model) is not None

@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 
 from tinytorch.perf.host.arm_cpus import arm_cpu_name
-from tinytorch.perf.host.blas import Blas, loaded_blas
+from tinytorch.perf.host.blas import Blas, loaded_blas, numpy_blas
 from tinytorch.perf.host.cgroup_limits import Hosting, hosting
 from tinytorch.perf.host.memory_pages import huge_page_policy
 from tinytorch.perf.host.pinned_threads import allowed_cores, usable_cores
@@ -202,6 +202,12 @@ def reported_capacities(known: Iterable[Cache], cores: Iterable[int]) -> dict[in
         if used & set(one.cores):
             sizes[one.level] = sizes.get(one.level, 0) + one.size
     return sizes
+
+
+def machine_label() -> str:
+    """Return in words what times depend on: the CPU, its usable cores, Python, NumPy and NumPy's BLAS with its core."""
+    versions = f"Python {platform.python_version()}, NumPy {np.__version__}, {numpy_blas().label()}"
+    return f"{cpu_name()}, {len(usable_cores())} usable cores, {versions}"
 
 
 def identity() -> Identity:

@@ -19,7 +19,7 @@ SLOWER: Final = "slower"
 EQUIVALENT: Final = "equivalent"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Comparison of a candidate with a baseline by paired times.
 
@@ -58,6 +58,13 @@ class Comparison:
     def interval(self) -> Interval:
         """Interval of the ratio."""
         return self.ratio.interval
+
+    def __float__(self) -> float:
+        """Return the ratio."""
+        return self.ratio.median
+
+    def __repr__(self) -> str:
+        return self.sentence()
 
     def sentence(self) -> str:
         """Return the verdict with its numbers in one sentence."""

@@ -1,4 +1,4 @@
-"""The judge: the verdict words, and what turns measurements and the ends of a claim into one of them.
+"""The judge: the verdict words, what turns measurements and the ends of a claim into one of them, and what none may.
 
 A verdict rests on `Measurement.verdict_interval`, which knows how many samples there are, how they depend on one
 another and what repeats differ by; comparisons (`tinytorch.perf.measuring.comparison`) rest on the same.
@@ -6,8 +6,8 @@ another and what repeats differ by; comparisons (`tinytorch.perf.measuring.compa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from tinytorch.perf.measuring.measurement import CONFIDENCE, Measurement
 
@@ -100,3 +100,33 @@ def verdict_of_all(verdicts: Iterable[str]) -> str:
     if REFUTED in parts:
         return REFUTED
     return SUPPORTED if parts == {SUPPORTED} else CANNOT_TELL
+
+
+#: A function on one thread that has less of a core than this waited for it, or for something else.
+WHOLE_CORE = 0.9
+#: Cores that other processes keep busy in the mean, from which on they are what it waited for.
+BUSY_CORES = 0.2
+
+
+def had_less_than_a_core(number: Mapping[str, Any]) -> bool | None:
+    """Return whether a timed number on one thread had less than a core; None if its conditions do not say.
+
+    Of a ratio it is the side that had less, and one side on one thread is enough.
+    """
+    how = number.get("how", {})
+    threads = how.get("blas_threads")
+    if 1 not in (threads.values() if isinstance(threads, Mapping) else [threads]) or "cpu_per_wall" not in how:
+        return None
+    return bool(how["cpu_per_wall"] < WHOLE_CORE)
+
+
+def is_disturbed(numbers: Iterable[Mapping[str, Any]], others: float) -> bool:
+    """Return whether one of ``numbers`` lacked its core because others were at work.
+
+    A number may have waited for a process of its own or for a disk, so it takes both to say so.
+
+    Args:
+        numbers: records of numbers.
+        others: cores that other processes kept busy meanwhile, in the mean: see `Neighbours`.
+    """
+    return others >= BUSY_CORES and any(had_less_than_a_core(number) for number in numbers)

@@ -78,12 +78,39 @@ def as_repeated(measurement: Measurement, block: int | None = None, *, of: Kind 
     known of repeats it has the last alone. Ratios of times of messages differ by half of what the times do.
     """
     found, size = known_repeats(), measurement.n if block is None else block
-    how: dict[str, Any] = {**measurement.how, "block": size}
-    if found is not None:
-        common, turns = (found.messages, found.messages / 2) if of == "messages" else (found.alone, found.in_turns)
-        how["between_repeats"] = found.between(common, measurement.samples, size)
-        how["repeats"] = {"in_turns": turns, "per_block": found.per_block}
-    return replace(measurement, how=how)
+    if found is None:
+        return replace(measurement, how={**measurement.how, "block": size})
+    return _widened(measurement, size, found, of)
+
+
+def as_repeated_elsewhere(measurement: Measurement) -> Measurement:
+    """Return a measurement that says what repeats differ by: as it is, or else with what was found `ELSEWHERE`.
+
+    It is for what is held against another measurement that was not taken in turns with it: without that, any two would
+    differ.
+    """
+    if "between_repeats" in measurement.how:
+        return measurement
+    few = _of_few(ELSEWHERE.processes)
+    parts = {name: few * getattr(ELSEWHERE, name) for name in ("alone", "in_turns", "per_block")}
+    return _widened(measurement, measurement.how.get("block", measurement.n), replace(ELSEWHERE, **parts), "time")
+
+
+def _widened(measurement: Measurement, block: int, found: Repeats, of: Kind) -> Measurement:
+    common, turns = (found.messages, found.messages / 2) if of == "messages" else (found.alone, found.in_turns)
+    known = {
+        "block": block,
+        "between_repeats": found.between(common, measurement.samples, block),
+        "repeats": {"in_turns": turns, "per_block": found.per_block},
+    }
+    return replace(measurement, how={**measurement.how, **known})
+
+
+def _of_few(processes: int) -> float:
+    """Return how many times the quantile of so few processes is that of the normal distribution."""
+    from scipy.special import ndtri, stdtrit
+
+    return float(stdtrit(processes - 2, 0.975) / ndtri(0.975))
 
 
 def in_turns(how: Mapping[str, Any], ratios: Sequence[float]) -> dict[str, Any]:
@@ -143,13 +170,11 @@ def found_from(processes: Sequence[Process], beside: Repeats | None = None) -> R
     """
     if len(processes) < 2:
         raise ValueError(f"processes must be at least 2, not {len(processes)}")
-    from scipy.special import ndtri, stdtrit
-
     known = beside or ELSEWHERE
     alone, per_call = _parts([process.calls for process in processes])
     in_turns, per_ratio = _parts([process.ratios for process in processes])
     count = len(processes) + known.processes
-    few = float(stdtrit(count - 2, 0.975) / ndtri(0.975))
+    few = _of_few(count)
 
     def pooled(here: float, there: float) -> float:
         return few * math.sqrt((len(processes) * here**2 + known.processes * there**2) / count)

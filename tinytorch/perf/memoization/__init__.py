@@ -1,6 +1,13 @@
 """Memoization: keep what does not change, foremost the keys and values of a text that grows token by token."""
 
-from tinytorch.perf.memoization.cache import KVCache, QuantizedKVCache, cache_of, disable_kv_cache, enable_kv_cache
+from tinytorch.perf.memoization.cache import (
+    KVCache,
+    QuantizedKVCache,
+    cache_of,
+    disable_kv_cache,
+    empty_cache,
+    enable_kv_cache,
+)
 from tinytorch.perf.memoization.decoding import fuse_decoding
 from tinytorch.perf.memoization.generation import generate, sample_tokens
 from tinytorch.perf.ops.decode import decode_token, quantized_attention
@@ -11,6 +18,7 @@ __all__ = [
     "cache_of",
     "decode_token",
     "disable_kv_cache",
+    "empty_cache",
     "enable_kv_cache",
     "fuse_decoding",
     "generate",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -202,6 +204,10 @@ class KVCache:
         """Forget all positions; the memory stays."""
         self.stand_at(0)
 
+    def emptied(self, batch_size: int) -> Self:
+        """Return an empty cache of this kind, length and shape for ``batch_size`` sequences, which serves nobody."""
+        return type(self)(batch_size, self.max_seq_len, self.num_layers, self.num_heads, self.head_dim, self.dtype)
+
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays that it holds."""
@@ -341,6 +347,27 @@ def disable_kv_cache(model: Any) -> None:
 def cache_of(model: GPT) -> KVCache | None:
     """Return the cache that `enable_kv_cache` gave the model, if any."""
     return model.memory if isinstance(model.memory, KVCache) else None
+
+
+@contextmanager
+def empty_cache(model: Any, batch_size: int) -> Iterator[KVCache]:
+    """Give ``model`` an empty cache for ``batch_size`` sequences in the body, and then back what it had.
+
+    It is of the kind and length of the one that the model has, if it has one, which remembers what it did.
+
+    Raises:
+        TypeError: as `enable_kv_cache` does.
+    """
+    modules = (model, *_attention_layers(model))
+    own, before = cache_of(model), [module.memory for module in modules]
+    for module in modules:
+        module.memory = None
+    try:
+        yield enable_kv_cache(model, batch_size, cache=None if own is None else own.emptied(batch_size))
+    finally:
+        disable_kv_cache(model)
+        for module, memory in zip(modules, before, strict=True):
+            module.memory = memory
 
 
 def _attention_layers(model: Any) -> list[MultiHeadAttention]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 from tinytorch.perf.events.call_tree import Frame, call_tree
 from tinytorch.perf.events.stream import Profile
 from tinytorch.perf.events.trace import NOT_NAMED, stack_text
-from tinytorch.perf.host.identity import identity
+from tinytorch.perf.host.identity import machine_label
 from tinytorch.perf.measuring import Measurement, quotient
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.codec import from_json, to_json
@@ -84,19 +84,13 @@ def repeated(name: str, profiles: Sequence[Profile]) -> RepeatedProfile:
     return RepeatedProfile(
         SCHEMA,
         name,
-        _machine(),
+        machine_label(),
         as_repeated(Measurement(name, whole, "s", how)),
         timed(_ops),
         timed(_layers),
         timed(_stacks),
         tuple(dict.fromkeys(irregular)),
     )
-
-
-def _machine() -> str:
-    made = identity()
-    blas = ", ".join(one.label() for one in made.blas)
-    return f"{made.cpu}, {made.cores_usable} usable cores, Python {made.python}, NumPy {made.numpy}, {blas}"
 
 
 def _ops(profile: Profile) -> Times:
