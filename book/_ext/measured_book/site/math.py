@@ -164,8 +164,7 @@ def keep_punctuation(_: Sphinx, doctree: nodes.document, __: str) -> None:
     for node in list(doctree.findall(nodes.math)):
         place = node.parent.index(node) + 1
         behind = node.parent[place] if place < len(node.parent) else None
-        found = _AFTER.match(behind.astext()) if isinstance(behind, nodes.Text) else None
-        if found:
+        if isinstance(behind, nodes.Text) and (found := _AFTER.match(behind.astext())):
             node["after"] = found[0]
             node.parent[place] = nodes.Text(behind.astext()[found.end() :])
 
