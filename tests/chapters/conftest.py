@@ -14,7 +14,7 @@ def _one_blas_thread() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _figures_drawn_once() -> Iterator[None]:
     """Draw the figures of pages once and write none: two layouts, each until its ticks fit, take half a second."""
     with pytest.MonkeyPatch.context() as patch:
