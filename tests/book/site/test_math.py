@@ -70,6 +70,8 @@ def test_formulas_side_by_side_are_apart_and_signs_at_the_begin_of_a_line_no_pre
     assert html.count("<math ") == 2
     assert html.count('<mo form="infix">') == 1
     assert html.count("<wbr>") == 1
+    assert '<mo form="infix">' in lines_html("= b")
+    assert '<mo form="infix">' not in lines_html("-b")
 
 
 @pytest.mark.parametrize(

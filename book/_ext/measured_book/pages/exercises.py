@@ -45,13 +45,18 @@ class ExerciseStart(LateHtml):
         there = "On Binder a session is temporary: download what you wrote. " if repository is not None else ""
         if source is not None and source.wheel is not None:
             wheel = escape(f"{up}{FOLDER}/{source.wheel}")
-            there += f'Upload the one for Colab there, with <a href="{wheel}" download>the package</a>. '
+            there += (
+                f'In Colab, upload the notebook for it and, into its folder of files, <a href="{wheel}" download>the '
+                "package</a>; its first cell installs that. "
+            )
+        notebook = escape(f"{docname.rpartition('/')[2]}-empty.ipynb")
         return (
             f'<div class="exercise-start"><p>{" ".join(ways)}</p>\n<details><summary>How to start</summary>\n'
-            f"<p>{there}On your own machine, <code>make environment</code> in a clone of the repository installs all "
-            "that the notebook needs; <code>.venv/bin/jupyter lab</code> opens it. Run its first cell, which makes the "
-            "page, then the cell with the empty function, then the one with its check: it fails until you have written "
-            "the function.</p></details></div>"
+            f"<p>{there}On your own machine, download the notebook, and in a clone of the repository run:</p>\n"
+            f"<pre><code>make environment\n.venv/bin/jupyter lab ~/Downloads/{notebook}</code></pre>\n"
+            "<p>Run the notebook’s first cell of code, which takes a few seconds, then the cell with the empty "
+            "function, then the one with its check: it fails until you have written the function. No other cell has "
+            "to run.</p></details></div>"
         )
 
 

@@ -101,13 +101,13 @@ def add_frame(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctr
 
 
 def visit_table(self: HTML5Translator, node: nodes.table) -> None:
-    """Begin a table in a box, in which it scrolls when it is wider than the page; a phone stacks three columns."""
+    """Begin a table in a box, in which it scrolls when it is wider than the page; a phone stacks its columns."""
     head = next(iter(node.findall(nodes.thead)), None)
     names = [] if head is None else [entry.astext() for entry in head.findall(nodes.entry)]
     for row in next(iter(node.findall(nodes.tbody))).findall(nodes.row):
         for name, entry in zip(names, row.findall(nodes.entry), strict=False):
             entry["label"] = name
-    self.body.append(f'<div class="scrolled-table{" stack" if len(names) > 2 else ""}">')
+    self.body.append(f'<div class="scrolled-table{" stack" if len(names) > 1 else ""}">')
     HTML5Translator.visit_table(self, node)
 
 

@@ -119,7 +119,7 @@ def _line(latex: str) -> str:
     html = ""
     for place, (part, apart) in enumerate(line_parts(latex)):
         written = to_mathml(part, block=True).replace('display="block"', 'displaystyle="true"', 1)
-        if place and not apart:  # its sign is no prefix
+        if (place and not apart) or _TOKEN.findall(part)[0] in _RELATIONS:  # its sign is no prefix
             written = written.replace("<mrow><mo>", '<mrow><mo form="infix">', 1)
         html += ('<span class="apart"> </span>' if apart else "<wbr>" if place else "") + written
     return html
