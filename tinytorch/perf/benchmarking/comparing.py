@@ -218,8 +218,8 @@ class SizeChange:
             AS_LARGE: f"{self.candidate} takes as many bytes as {self.baseline}",
             CANNOT_TELL: f"This cannot tell whether {self.candidate} takes fewer or more bytes than {self.baseline}",
         }[self.verdict]
-        low, high = self.ratio.interval.low, self.ratio.interval.high
-        ends = "in all calls" if low == high else f"from {low:.4g} to {high:.4g} over all calls"
+        low, high = (f"{end:.4g}" for end in (self.ratio.interval.low, self.ratio.interval.high))
+        ends = "in all calls" if low == high else f"from {low} to {high} over all calls"
         return f"{says}: the ratio is {self.ratio.median:.4g}, {ends}."
 
     @property
