@@ -20,6 +20,7 @@ from measured_book.site.frame import DIGESTED, STYLE_FOLDER, STYLE_PARTS, digest
 from measured_book.site.security import POLICY
 from PIL import Image
 
+from tinytorch.report import flame_graph
 from tinytorch.report.colors import ON_DARK
 
 BOOK = Path(__file__).resolve().parents[3] / "book"
@@ -249,9 +250,9 @@ def test_shortening_changes_no_rule() -> None:
         rules = tinycss2.parse_stylesheet(css, skip_comments=True, skip_whitespace=True)
         return [" ".join(tinycss2.serialize(rule.prelude).replace(",", ", ").split()) for rule in rules]
 
-    written = [
-        name for part in STYLE_PARTS for name in selectors((BOOK / STYLE_FOLDER / f"{part}.css").read_text("utf-8"))
-    ]
+    parts = {part: (BOOK / STYLE_FOLDER / f"{part}.css").read_text("utf-8") for part in STYLE_PARTS}
+    parts["figures"] += flame_graph.STYLE
+    written = [name for text in parts.values() for name in selectors(text)]
     made = (".highlight .", DARK_SYSTEM)
     kept = [name for name in selectors(text) if not any(part in name for part in made)]
     kept.remove("screen")  # the colours of drawings on dark pages
