@@ -175,9 +175,11 @@ SCRIPT = """
     const field = part.querySelector("input"), said = part.querySelector("output");
     const right = (box) => box.left + box.width, close = 1e-6;
     const within = (box, outer) => box.left >= outer.left - close && right(box) <= right(outer) + close;
+    const drawing = part.querySelector("svg");
     const fit = () => {
+      const width = drawing.getBoundingClientRect().width;
       for (const box of boxes) {
-        const room = box.element.getBoundingClientRect().width - 8;
+        const room = width * parseFloat(box.element.getAttribute("width")) / 100 - 8;
         box.text.textContent = room > 12 ? box.name : "";
         const taken = room > 12 ? box.text.getComputedTextLength() : 0;
         if (taken <= room) continue;

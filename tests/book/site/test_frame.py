@@ -16,9 +16,18 @@ from xml.etree import ElementTree as ET
 import pytest
 import tinycss2  # type: ignore[import-untyped]
 from bs4 import BeautifulSoup
-from measured_book.site.frame import DIGESTED, STYLE_FOLDER, STYLE_PARTS, digest, stylesheet
+from measured_book.site.frame import (
+    CODE_STYLES,
+    DIGESTED,
+    STYLE_FOLDER,
+    STYLE_PARTS,
+    digest,
+    stylesheet,
+    unwrap_plain_code,
+)
 from measured_book.site.security import POLICY
 from PIL import Image
+from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 
 from tinytorch.report import flame_graph
 from tinytorch.report.colors import ON_DARK
@@ -299,3 +308,16 @@ def test_a_byte_of_any_asset_changes_the_digest(tmp_path: Path) -> None:
         (tmp_path / name / "file").write_text(name, "utf-8")
         seen.add(digest(tmp_path))
     assert len(seen) == len(DIGESTED) + 1
+
+
+def test_code_that_looks_like_the_text_around_it_has_no_element() -> None:
+    context = {
+        "body": '<span class="n">x</span> <span class="o">=</span><span class="w"> </span><span class="mi">1</span>'
+    }
+    unwrap_plain_code(None, "", "", context, None)  # type: ignore[arg-type]
+    assert context["body"] == 'x <span class="o">=</span> <span class="mi">1</span>'
+    for style in CODE_STYLES:
+        rules = HtmlFormatter(style=style).get_style_defs(".highlight")
+        text = re.search(r"^\.highlight \{.* color: (#\w+)", rules, re.MULTILINE)
+        assert text is not None
+        assert all(f".highlight .{kind} {{ color: {text[1]} }}" in rules for kind in "npw")
