@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import fields
 from typing import Any
 
@@ -80,6 +82,10 @@ def add(commands: Commands) -> None:
     profile.set_defaults(run=_run, arguments=[])
 
 
+#: Options that name a file to write.
+_FILES = ("--trace", "--json", "--html", "--stacks", "--save")
+
+
 def own_part(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the command's arguments and, behind the name of a script, the script's own."""
     for index, argument in enumerate(arguments):
@@ -102,8 +108,8 @@ def _run(chosen: argparse.Namespace) -> int:
         raise UsageError(f"--limit must be at least 1, not {chosen.limit}")
     if chosen.repeats < 1:
         raise UsageError(f"--repeats must be at least 1, not {chosen.repeats}")
-    for option in ("trace", "json", "html", "stacks", "save"):
-        check_folder(option, getattr(chosen, option))
+    for option in _FILES:
+        check_folder(option.removeprefix("--"), getattr(chosen, option.removeprefix("--")))
     return _run_script(chosen) if chosen.model.endswith(".py") else _run_model(chosen)
 
 
@@ -113,6 +119,7 @@ def _run_script(chosen: argparse.Namespace) -> int:
             raise UsageError(f"--{option.replace('_', '-')} is for a model, and {chosen.model} is a script")
     if chosen.batch != 1:
         raise UsageError(f"--batch is for a model, and {chosen.model} is a script")
+    _tell_of_options(chosen.model, chosen.arguments)
     if chosen.html:
         _tell_of_ceilings()
         store.ceilings(thread_limit())
@@ -120,14 +127,22 @@ def _run_script(chosen: argparse.Namespace) -> int:
     sys.stdout.flush()
     _write(chosen, done.name, done.profiler, [f"It ended with exit code {done.exit_code}."] if done.exit_code else [])
     if chosen.save:
-        again = (profile_program(chosen.model, chosen.arguments) for _ in range(chosen.repeats))
-        save_repeated(repeated(done.name, [one.profiler.run for one in again]), chosen.save)
+        with redirect_stdout(io.StringIO()):  # it has said already what it says
+            again = [profile_program(chosen.model, chosen.arguments).profiler.run for _ in range(chosen.repeats)]
+        save_repeated(repeated(done.name, again), chosen.save)
     if chosen.json:
         write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
     done.profiler.print_top_operations(chosen.limit, chosen.sort_by)
     print()
     done.profiler.print_by_layer()
     return done.exit_code
+
+
+def _tell_of_options(script: str, arguments: Sequence[str]) -> None:
+    """Say which options of the command stand behind the script, where they are the script's own."""
+    if behind := [argument for argument in arguments if argument.partition("=")[0] in _FILES]:
+        said = f"note: {', '.join(behind)} behind {script} is handed to it; options of `tinytorch profile` go before it"
+        print(said, file=sys.stderr)
 
 
 def _tell_of_ceilings() -> None:

@@ -9,7 +9,7 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
@@ -607,11 +607,12 @@ def both_layouts(figure: Figure, *, key: str, alt: str, bitmap: bool = False) ->
     return "\n".join(drawn), png
 
 
-def to_html(svg: str, *, caption: str, key: str) -> str:
-    """Return the HTML of a figure around its ``svg``, or its two."""
+def to_html(svg: str, *, caption: str, key: str, files: Mapping[str, str] | None = None) -> str:
+    """Return the HTML of a figure around its ``svg``, or its two; ``files`` are names and addresses to download."""
+    links = "".join(f' <a href="{escape(to)}" download>{escape(name)}</a>' for name, to in (files or {}).items())
     return (
         f'<figure class="measured-figure" id="figure-{key}">\n{svg}\n'
-        f"<figcaption>{escape(caption)}</figcaption>\n</figure>"
+        f"<figcaption>{escape(caption)}{links}</figcaption>\n</figure>"
     )
 
 

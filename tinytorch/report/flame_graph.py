@@ -1,8 +1,8 @@
 """Flame graphs and timelines: boxes in rows under one another, as SVG that can be searched and walked by keys.
 
 A flame graph has a box for each stack of frames, as wide as its share of the time; what runs in a frame stands below it
-(B. Gregg, The Flame Graph, Communications of the ACM 59(6), 2016, upside down). The drawing needs no script: each box
-has its words as a title. `SCRIPT` adds the zoom, the search and the keys, in a page that may hold it.
+(B. Gregg, The Flame Graph, Communications of the ACM 59(6), 2016, upside down). The drawing can be seen without a
+script. `SCRIPT` adds the zoom, the search, the keys and what a box says when it is pointed at.
 """
 
 from __future__ import annotations
@@ -13,14 +13,10 @@ from html import escape
 
 from tinytorch.perf.events.call_tree import Frame
 from tinytorch.perf.events.stream import COLLECTOR, Profile
-from tinytorch.report.drawings import WIDTH, Drawing, text_width
 from tinytorch.report.numbers import format_number
 
 #: Boxes below this share of the width are left out: on the widest screen they would be thinner than a pixel.
 LEAST = 5e-4
-#: Units of a row of a drawing, and the colours of its boxes by their look; the run itself has none.
-_LINE = 27.0
-_COLORS = {"op": "backward", "module": "forward", "region": "update", "collector": "waiting"}
 #: Pixels of a row, with the gap below it.
 _ROW, _BOX = 22, 20
 
@@ -40,19 +36,22 @@ class Box:
     look: str
 
 
-def flame_boxes(root: Frame, look: Callable[[tuple[str, ...], Frame], tuple[str, str]] | None = None) -> list[Box]:
+def flame_boxes(
+    root: Frame, look: Callable[[tuple[str, ...], Frame], tuple[str, str]] | None = None, least: float = LEAST
+) -> list[Box]:
     """Return the boxes of a call tree, each before those below it, the widest first.
 
     Args:
         root: of `call_tree`.
         look: gives a frame, by the names on the way to it, its look and further words; by default its kind.
+        least: share of the width below which a box is left out.
     """
     whole = max(root.total_ns, 1)
     boxes: list[Box] = []
 
     def visit(frame: Frame, names: tuple[str, ...], left: float, total: int) -> None:
         width = total / whole
-        if width < LEAST:
+        if width < least:
             return
         shown, more = look(names, frame) if look else (frame.kind, "")
         own = frame.self_ns / whole
@@ -100,21 +99,6 @@ def _intervals(profile: Profile, whole: int) -> Iterator[tuple[int, int, int, st
         yield event.start, event.end, 10**6, name, "op"
 
 
-def flame_drawing(root: Frame, rows: int = 6) -> Drawing:
-    """Return the first ``rows`` rows of a flame graph as a drawing for a page of the book, words where they fit."""
-    shown = [box for box in flame_boxes(root) if box.row < rows]
-    drawing = Drawing(_LINE * (1 + max(box.row for box in shown)) + 4)
-    for box in shown:
-        width = box.width * (WIDTH - 4) - 1
-        if width < 1:
-            continue
-        words = box.name if text_width(box.name) + 6 <= width else ""
-        drawing.box(
-            2 + box.left * (WIDTH - 4), 2 + box.row * _LINE, width, _LINE - 3, words, color=_COLORS.get(box.look)
-        )
-    return drawing
-
-
 def _seconds(nanoseconds: int) -> str:
     return str(format_number(nanoseconds * 1e-9, "s"))
 
@@ -151,22 +135,32 @@ def _box(box: Box, first: bool) -> str:
         f'<svg class="box {escape(box.look.replace(" ", "-"))}" x="{box.left:.4%}" y="{box.row * _ROW}" '
         f'width="{box.width:.4%}" height="{_BOX}" data-left="{box.left:.7f}" data-width="{box.width:.7f}" '
         f'data-row="{box.row}" tabindex="{0 if first else -1}" role="img" aria-label="{words}">'
-        f'<title>{words}</title><rect width="100%" height="100%"/><text x="4" y="14">{escape(box.name)}</text></svg>'
+        f'<rect width="100%" height="100%" fill="{_FILLS.get(box.look, _OTHER)}"/>'
+        f'<text x="4" y="14" font-size="12" fill="#111">{escape(box.name)}</text></svg>'
     )
 
+
+#: Colours of boxes by their look; dark words can be read on each, on a light page and on a dark one.
+_FILLS = {
+    "run": "#d5d5cf", "region": "#b9a9dd", "module": "#8cc7d3", "op": "#f2b45c", "collector": "#e58f8f",
+    "faster": "#7fb3f5", "slower": "#f39a6b", "the same": "#dcdcd6", "cannot tell": "#eeeeea", "only one": "#d8b4d0",
+}  # fmt: skip
+_OTHER = "#c9d3d6"
 
 #: How boxes look, in light and dark.
 STYLE = """
 .boxes-drawing { display: block; overflow: hidden; }
-.boxes-drawing text { font: 12px system-ui, sans-serif; fill: #111; pointer-events: none; }
-.boxes-bar { display: flex; gap: 1rem; align-items: center; flex-wrap: wrap; margin: .5rem 0; }
-.box { cursor: pointer; } .box rect { fill: #c9d3d6; stroke: Canvas; }
-.box.op rect { fill: #f2b45c; } .box.module rect { fill: #8cc7d3; } .box.region rect { fill: #b9a9dd; }
-.box.collector rect { fill: #e58f8f; } .box.run rect { fill: #d5d5cf; }
-.box.faster rect { fill: #7fb3f5; } .box.slower rect { fill: #f39a6b; } .box.the-same rect { fill: #dcdcd6; }
-.box.cannot-tell rect { fill: #eeeeea; } .box.only-one rect { fill: #d8b4d0; }
-.box.unfound rect { fill-opacity: .3; } .box.found rect { stroke: #c2007a; stroke-width: 3; }
-.box:focus { outline: none; } .box:focus-visible rect { stroke: CanvasText; stroke-width: 3; }
+.boxes-drawing text { font-family: system-ui, sans-serif; pointer-events: none; }
+.boxes-bar { display: flex; gap: .5rem 1rem; align-items: center; flex-wrap: wrap; margin: .5rem 0; }
+.boxes-bar input { width: 9rem; font: inherit; }
+.boxes-bar output { flex-basis: 100%; min-height: 3em; }
+.box { cursor: pointer; }
+.box rect { stroke: Canvas; }
+.box.unfound rect { fill-opacity: .3; }
+.box.unfound text { fill: CanvasText; }
+.box.found rect { stroke: #c2007a; stroke-width: 4; }
+.box:focus { outline: none; }
+.box:focus-visible rect { stroke: CanvasText; stroke-width: 4; }
 """
 
 #: Zoom by a click or Enter, Escape for the whole, arrows to walk, / to search: as a classic script.
@@ -175,11 +169,24 @@ SCRIPT = """
   for (const part of document.querySelectorAll(".boxes")) {
     const boxes = Array.from(part.querySelectorAll(".box"), (element) => ({
       element, left: Number(element.dataset.left), width: Number(element.dataset.width),
-      row: Number(element.dataset.row), name: element.querySelector("text").textContent,
+      row: Number(element.dataset.row), text: element.querySelector("text"),
+      name: element.querySelector("text").textContent,
     }));
     const field = part.querySelector("input"), said = part.querySelector("output");
     const right = (box) => box.left + box.width, close = 1e-6;
     const within = (box, outer) => box.left >= outer.left - close && right(box) <= right(outer) + close;
+    const drawing = part.querySelector("svg");
+    const fit = () => {
+      const width = drawing.getBoundingClientRect().width;
+      for (const box of boxes) {
+        const room = width * parseFloat(box.element.getAttribute("width")) / 100 - 8;
+        box.text.textContent = room > 12 ? box.name : "";
+        const taken = room > 12 ? box.text.getComputedTextLength() : 0;
+        if (taken <= room) continue;
+        const kept = Math.floor(box.name.length * room / taken) - 1;
+        box.text.textContent = kept > 1 ? `${box.name.slice(0, kept)}…` : "";
+      }
+    };
     const zoom = (to) => {
       for (const box of boxes) {
         const around = box.row <= to.row && within(to, box), inside = box.row > to.row && within(box, to);
@@ -188,6 +195,7 @@ SCRIPT = """
         box.element.setAttribute("x", around ? "0" : `${100 * (box.left - to.left) / to.width}%`);
         box.element.setAttribute("width", around ? "100%" : `${100 * box.width / to.width}%`);
       }
+      fit();
       focus(to);
     };
     const focus = (box) => {
@@ -200,6 +208,7 @@ SCRIPT = """
         box.element.setAttribute("x", `${100 * box.left}%`);
         box.element.setAttribute("width", `${100 * box.width}%`);
       }
+      fit();
     };
     const shown = (box) => box.element.style.display !== "none";
     const next = (box, key) => {
@@ -222,11 +231,11 @@ SCRIPT = """
       }
       said.textContent = words ? `${found.length} found, ${(100 * share).toFixed(1)} % of the run` : "";
     };
+    const tell = (box) => { if (!field.value) said.textContent = box.element.getAttribute("aria-label"); };
     for (const box of boxes) {
       box.element.addEventListener("click", () => zoom(box));
-      box.element.addEventListener("focus", () => {
-        if (!field.value) said.textContent = box.element.getAttribute("aria-label");
-      });
+      box.element.addEventListener("focus", () => tell(box));
+      box.element.addEventListener("pointerenter", () => tell(box));
       box.element.addEventListener("keydown", (event) => {
         if (event.key === "Enter") zoom(box);
         else if (event.key === "Escape") { reset(); focus(box); }
@@ -238,6 +247,8 @@ SCRIPT = """
     }
     field.addEventListener("input", search);
     part.querySelector("button").addEventListener("click", reset);
+    addEventListener("resize", fit);
+    fit();
   }
 })();
 """

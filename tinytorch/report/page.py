@@ -20,6 +20,7 @@ from tinytorch.report import figures, tables
 from tinytorch.report.claims import Claim, placeholders
 from tinytorch.report.drawings import Drawing
 from tinytorch.report.figures import both_layouts
+from tinytorch.report.flame_graph import Box, boxes_html
 from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, number_text, view, words
 from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, provenance
 from tinytorch.report.records import (
@@ -39,6 +40,8 @@ from tinytorch.report.tables import Column
 
 #: The key of the record that says where a page was made.
 PROVENANCE_KEY = "provenance"
+#: The folder of the site in which the files of figures are, each page's in a folder of its own.
+FILES = "_figures"
 #: The key of the smallest ratio that comparisons resolve where and when the page is made.
 NOISE_KEY = "noise-floor"
 
@@ -246,6 +249,35 @@ class Page:
         figures.check_words(caption=caption, alt=alt, key=key)
         body = {"caption": caption.strip(), "alt": alt.strip(), "series": []}
         html = figures.to_html(drawing.svg(key=key, alt=alt.strip()), caption=caption.strip(), key=key)
+        return self._emit(key, "figure", body, text=f"[figure {key}: {alt.strip()}] {caption.strip()}", html=html)
+
+    def flames(
+        self, key: str, boxes: Sequence[Box], *, caption: str, alt: str, files: Mapping[str, str] | None = None
+    ) -> Shown:
+        """Show and record a flame graph, which can be searched and walked by keys; it stands among the figures.
+
+        Args:
+            key: its name; its address is ``#figure-key``.
+            boxes: of `flame_boxes`.
+            caption: what it says.
+            alt: what a reader who does not see it needs to know.
+            files: texts that the page offers below it, by file name: the recording in other tools' formats.
+
+        Raises:
+            ValueError: if there are no boxes, the caption or the alt text is empty, both are the same, or the key is
+                taken.
+        """
+        self._check_new(key)
+        figures.check_words(caption=caption, alt=alt, key=key)
+        body = {"caption": caption.strip(), "alt": alt.strip(), "series": [], "files": dict(files or {})}
+        # In a notebook there is no site beside it that has the files.
+        names = body["files"] if is_building() else ()
+        html = figures.to_html(
+            boxes_html(boxes, key=f"{key}-boxes", label=alt.strip()),
+            caption=caption.strip(),
+            key=key,
+            files={name: f"{FILES}/{self.name}/{name}" for name in names},
+        )
         return self._emit(key, "figure", body, text=f"[figure {key}: {alt.strip()}] {caption.strip()}", html=html)
 
     def claim(

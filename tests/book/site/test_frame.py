@@ -16,10 +16,20 @@ from xml.etree import ElementTree as ET
 import pytest
 import tinycss2  # type: ignore[import-untyped]
 from bs4 import BeautifulSoup
-from measured_book.site.frame import DIGESTED, STYLE_FOLDER, STYLE_PARTS, digest, stylesheet
+from measured_book.site.frame import (
+    CODE_STYLES,
+    DIGESTED,
+    STYLE_FOLDER,
+    STYLE_PARTS,
+    digest,
+    stylesheet,
+    unwrap_plain_code,
+)
 from measured_book.site.security import POLICY
 from PIL import Image
+from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 
+from tinytorch.report import flame_graph
 from tinytorch.report.colors import ON_DARK
 
 BOOK = Path(__file__).resolve().parents[3] / "book"
@@ -249,9 +259,9 @@ def test_shortening_changes_no_rule() -> None:
         rules = tinycss2.parse_stylesheet(css, skip_comments=True, skip_whitespace=True)
         return [" ".join(tinycss2.serialize(rule.prelude).replace(",", ", ").split()) for rule in rules]
 
-    written = [
-        name for part in STYLE_PARTS for name in selectors((BOOK / STYLE_FOLDER / f"{part}.css").read_text("utf-8"))
-    ]
+    parts = {part: (BOOK / STYLE_FOLDER / f"{part}.css").read_text("utf-8") for part in STYLE_PARTS}
+    parts["figures"] += flame_graph.STYLE
+    written = [name for text in parts.values() for name in selectors(text)]
     made = (".highlight .", DARK_SYSTEM)
     kept = [name for name in selectors(text) if not any(part in name for part in made)]
     kept.remove("screen")  # the colours of drawings on dark pages
@@ -298,3 +308,16 @@ def test_a_byte_of_any_asset_changes_the_digest(tmp_path: Path) -> None:
         (tmp_path / name / "file").write_text(name, "utf-8")
         seen.add(digest(tmp_path))
     assert len(seen) == len(DIGESTED) + 1
+
+
+def test_code_that_looks_like_the_text_around_it_has_no_element() -> None:
+    context = {
+        "body": '<span class="n">x</span> <span class="o">=</span><span class="w"> </span><span class="mi">1</span>'
+    }
+    unwrap_plain_code(None, "", "", context, None)  # type: ignore[arg-type]
+    assert context["body"] == 'x <span class="o">=</span> <span class="mi">1</span>'
+    for style in CODE_STYLES:
+        rules = HtmlFormatter(style=style).get_style_defs(".highlight")
+        text = re.search(r"^\.highlight \{.* color: (#\w+)", rules, re.MULTILINE)
+        assert text is not None
+        assert all(f".highlight .{kind} {{ color: {text[1]} }}" in rules for kind in "npw")

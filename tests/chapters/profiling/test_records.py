@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.chapters.made_places import made_place
 from tests.chapters.made_turns import in_turns
 from tests.chapters.made_turns import made as made_result
 from tinytorch.chapters.profiling import records as chapter
+from tinytorch.chapters.profiling import studies
 from tinytorch.chapters.profiling.studies import Grown, StudiedModel
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
@@ -19,6 +21,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile, Step
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import layer_rows, predicted_speedup
 from tinytorch.report import Page, subplots
 from tinytorch.report.records import Json
@@ -191,12 +194,26 @@ def test_layers_are_shown_down_to_the_parts_of_a_block() -> None:
     assert shown[0]["rate"]["value"] == pytest.approx((rows[0].gflops_per_second or 0) * 1e9)
 
 
-def test_the_recording_is_drawn_as_a_flame_graph() -> None:
+def test_a_training_loop_is_shared_out_and_its_files_are_those_of_the_recording() -> None:
     from tinytorch import models
 
-    with recording() as recorded:
-        models.gpt()(models.example("gpt", batch=1))
-    assert "flame graph" in made(lambda page: chapter.show_flames(page, recorded.profile))["flames"]["caption"]
+    model = models.gpt()
+
+    def forward() -> None:
+        model(models.example("gpt", batch=1))
+
+    parts = studies.training_shares(forward, repeats=6)
+    assert sum(share.median for share in parts.values()) == pytest.approx(1, abs=0.2)
+    assert all(sum(of_run) == pytest.approx(1) for of_run in zip(*(one.samples for one in parts.values()), strict=True))
+    with Profiler() as recorded:
+        forward()
+    found = made(lambda page: chapter.record_training(page, recorded, parts))
+    assert found["fit-operations"]["value"] == pytest.approx(parts["operations"].median)
+    files = found["flames"]["files"]
+    assert sum(int(line.rpartition(" ")[2]) for line in files["fit.collapsed.txt"].splitlines()) == (
+        recorded.run.end - recorded.run.start
+    )
+    assert len(json.loads(files["fit.trace.json"])["traceEvents"]) > len(recorded.run.events)
 
 
 def test_a_layer_without_arithmetic_has_no_rate() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.perf.small_models import rows, two_layers
+from tests.perf.small_models import rows
 from tinytorch import models
 from tinytorch.core import ops
 from tinytorch.core.dataloader import DataLoader
@@ -252,12 +252,11 @@ def test_the_rest_of_the_zoos_training_without_a_name_is_below_five_per_cent(nam
 
 
 def test_time_without_a_name_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    with Profiler() as profiler:
+    with Profiler() as profiler:  # without an op, which a busy machine may stretch to many times the sleep
         time.sleep(0.01)
-        two_layers()(rows())
     profiler.print_top_operations()
     said = capsys.readouterr().out
-    assert 'has no name: put `with region("...")`' in said
+    assert 'has no name: put `with region("..."):` around' in said
     assert "this thread waited, or other programs had its core" in said
 
 

@@ -143,7 +143,7 @@ def test_no_share_of_a_peak_that_nobody_measured(monkeypatch: pytest.MonkeyPatch
 def test_any_number_of_runs_works_and_few_are_said_to_be_few() -> None:
     with ProfilerContext("one", timing_runs=1, timing_warmup=0, enable_memory=False) as context:
         assert context.profile_function(lambda: 3) == 3
-        assert context.insights() == ["1 runs are too few for a 95 % interval; six would do"]
+        assert context.insights() == ["one run is too few for a 95 % interval; six would do"]
 
 
 def test_memory_that_is_left_behind_is_said() -> None:

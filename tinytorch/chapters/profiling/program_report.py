@@ -18,7 +18,7 @@ from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import BETWEEN
 from tinytorch.perf.roofline.placement import Placed, place_ops
 from tinytorch.report import format_measurement, tables
-from tinytorch.report.figures import INK, page_svg, settle, subplots
+from tinytorch.report.figures import both_layouts, settle, subplots
 from tinytorch.report.flame_graph import SCRIPT, STYLE, boxes_html, flame_boxes, timeline_boxes
 from tinytorch.report.tables import Column
 
@@ -45,6 +45,8 @@ caption { text-align: left; padding-bottom: .5rem; }
 th, td { padding: .2rem .6rem; border-bottom: 1px solid #8888; text-align: left; white-space: nowrap; }
 .numeric { text-align: right; font-variant-numeric: tabular-nums; } .spread, .unit { opacity: .75; }
 figure { margin: 1rem 0; max-width: 44rem; } figure > svg { width: 100%; height: auto; }
+figure > svg.narrow { display: none; }
+@media (max-width: 40rem) { figure > svg.wide { display: none; } figure > svg.narrow { display: block; } }
 """
 
 
@@ -183,7 +185,7 @@ def _memory(run: Profile, memory: MemoryProfile | None) -> str:
     settle(figure)
     most = max(memory.highest, key=lambda kind: memory.highest[kind])
     alt = f"Live bytes of arrays after each operation, by what they are for; the most are of {most}."
-    svg = page_svg(figure, key="memory", alt=alt, ink=INK)
+    svg, _ = both_layouts(figure, key="memory", alt=alt)
     peak = f"{memory.peak / 2**20:,.2f} MiB at the peak, traced in a run of its own, on the clock of the timed one."
     return f"<figure>{svg}<figcaption>{escape(peak)}</figcaption></figure>"
 
@@ -213,7 +215,7 @@ def _roofline(placed: Sequence[Placed], ceilings: Ceilings | None) -> str:
     figure: Figure = roofline_figure(points, ceilings)
     settle(figure)
     alt = "Roofline with a numbered point for each of the longest operations; the table below holds them."
-    svg = page_svg(figure, key="roofline", alt=alt, ink=INK)
+    svg, _ = both_layouts(figure, key="roofline", alt=alt)
     rows = [
         {
             "name": one.name,

@@ -14,7 +14,7 @@ from tinytorch.chapters.profiling.studies import TRANSFORMER_WIDTH, Grown, Studi
 from tinytorch.chapters.words import largest, word_between
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
 from tinytorch.perf.events.call_tree import call_tree
-from tinytorch.perf.events.stream import Profile
+from tinytorch.perf.events.trace import trace_text
 from tinytorch.perf.measuring import Measurement, Statistic, quantity, quotient, ratio
 from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
 from tinytorch.perf.profiling import Profiler
@@ -30,7 +30,7 @@ from tinytorch.report import (
     verdict_between,
     verdict_between_all,
 )
-from tinytorch.report.flame_graph import flame_drawing
+from tinytorch.report.flame_graph import flame_boxes
 
 MODELS = (
     Column("model", "Model"),
@@ -302,12 +302,6 @@ def record_attention_growth(page: Page, flops: Sequence[Mapping[str, int]]) -> N
     )
 
 
-def record_recording(page: Page, recorded: Profiler) -> None:
-    """Show a recording of the GPT by module, and as a flame graph."""
-    record_layers(page, recorded.by_layer())
-    show_flames(page, recorded.run)
-
-
 def record_layers(page: Page, rows: Sequence[LayerRow]) -> None:
     """Show the modules of the GPT down to the parts of its blocks."""
     page.table(
@@ -324,19 +318,33 @@ def record_layers(page: Page, rows: Sequence[LayerRow]) -> None:
             if row.depth <= 2
         ],
         LAYERS,
-        caption="One recorded forward pass of the GPT on 64 sequences, by module. "
-        "One run: see the figure below for the scatter.",
+        caption="One recorded forward pass of the GPT on 64 sequences, by module.",
     )
 
 
-def show_flames(page: Page, run: Profile) -> None:
-    """Draw a recording as a flame graph, down to the operations."""
-    page.drawing(
+#: Share of the width below which the page's flame graph leaves a box out: less than two pixels of a desk's page.
+_LEAST_BOX = 2e-3
+
+
+def record_training(page: Page, recorded: Profiler, parts: Mapping[str, Measurement]) -> None:
+    """Record how the time of a training loop is shared out, and show one recording as a flame graph with its files.
+
+    Args:
+        page: that records.
+        recorded: one run.
+        parts: of `studies.training_shares`, of several runs.
+    """
+    run = recorded.run
+    for name, share in parts.items():
+        page.number(f"fit-{name}", share)
+    page.flames(
         "flames",
-        flame_drawing(call_tree(run)),
-        caption="The recorded forward pass of the GPT as a flame graph: modules, and the operations in them.",
-        alt="Boxes in rows: the run, in it the GPT, in that its two blocks, and in each of them its parts and their "
-        "operations. The width of a box is its share of the time.",
+        flame_boxes(call_tree(run), least=_LEAST_BOX),
+        caption="The recorded training loop of the MLP as a flame graph. A click or Enter zooms, Escape leaves, arrows "
+        "walk, a slash searches. For other tools:",
+        alt="Flame graph: the run, in it the training loop, in that loading, the model, backward, the optimizer's step "
+        "and what else takes time, each with the operations in it. The width of a box is its share of the time.",
+        files={"fit.collapsed.txt": recorded.collapsed_stacks(), "fit.trace.json": trace_text(run)},
     )
 
 

@@ -24,6 +24,7 @@ from tinytorch.perf.events.array_life import MemoryProfile, recording_memory
 from tinytorch.perf.events.stream import Event
 from tinytorch.perf.measuring import Measurement, collector_off, interleave
 from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.profiling.breakdown import NOT_NAMED, between_rows
 from tinytorch.perf.profiling.passes import count_flops, count_parameters
 from tinytorch.perf.profiling.shares import (
     WARM_RUNS,
@@ -88,6 +89,19 @@ def between_ops(gpt: Module) -> dict[int, Measurement]:
         for batch in (64, 1):
             found[batch] = time_between_ops(partial(gpt, models.example("gpt", batch)))
     return found
+
+
+def training_shares(training: Callable[[], object], repeats: int = 12) -> dict[str, Measurement]:
+    """Return which share of a training loop's time ops take, its regions and modules, and what has no name."""
+    found: dict[str, list[float]] = {"operations": [], "between": [], "unnamed": []}
+    began = cpu_and_wall()
+    for profile in recordings(training, repeats):
+        shares_of = {row.op: row.share or 0.0 for row in between_rows(profile)}
+        unnamed, between = shares_of[NOT_NAMED], sum(shares_of.values())
+        for part, share in zip(found, (1 - between, between - unnamed, unnamed), strict=True):
+            found[part].append(share)
+    how = one_by_one(began)
+    return {part: as_repeated(Measurement(f"share of {part}", tuple(each), "%", how)) for part, each in found.items()}
 
 
 def phases(name: str, batch: int, repeats: int = 30, model: Module | None = None) -> dict[str, Measurement]:

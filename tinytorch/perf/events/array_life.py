@@ -21,7 +21,7 @@ from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array, Call, Saved
 from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.events.stream import Profile, Recorder, without_arrays
+from tinytorch.perf.events.stream import NUMBER, Profile, Recorder
 from tinytorch.perf.measuring import collector_off
 from tinytorch.perf.measuring.memory import Tracing
 
@@ -95,19 +95,18 @@ class MemoryProfile:
         return self.peak - self.array_peak
 
 
-class _Buffer:
-    """One array that owns memory. Holds only a weak reference to it.
+class _Buffer(weakref.ref[Array]):
+    """A weak reference to an array that owns memory, under the key by which it is found when the array dies."""
 
-    ``entry`` is the bytes that were taken for this object and its reference, which are free when the array is.
-    """
+    __slots__ = ("category", "key", "nbytes")
 
-    __slots__ = ("category", "entry", "nbytes", "reference")
+    category: Category
+    key: int
+    nbytes: int
 
-    def __init__(self, nbytes: int, category: Category, reference: weakref.ref[Array]) -> None:
-        self.nbytes = nbytes
-        self.category = category
-        self.reference = reference
-        self.entry = 0
+
+#: Bytes of one buffer that is followed: the reference, its key and its size.
+_BUFFER = sys.getsizeof(_Buffer(np.empty(0))) + 2 * NUMBER
 
 
 def owner_of(array: Array) -> Array:
@@ -138,11 +137,8 @@ _ITEM = struct.calcsize("P")
 
 
 def _bytes_of(call: Call) -> int:
-    """Return the bytes of a call's own objects: the seam makes them for observers, and a run of memory keeps them."""
-    specs, made = [call.output], [call, call.start, call.end]
-    if call.phase == "forward":  # whose backward call carries these very objects
-        specs += call.inputs
-        made += [call.inputs, call.params]
+    """Return the bytes of a call's own objects, which the seam makes for observers."""
+    specs, made = [call.output, *call.inputs], [call, call.start, call.end, call.inputs, call.params]
     for spec in specs:
         made += [spec, spec.shape]
     return sum(map(sys.getsizeof, made)) + _ITEM * len(specs)
@@ -157,19 +153,18 @@ class ArrayLife(Observer):
     def __init__(self, tracing: Tracing) -> None:
         self._tracing = tracing
         self._recorder = Recorder()
-        self._kept: list[Call] = []  # so that their bytes do not come back at a moment that nobody looks at
         self._start = time.perf_counter_ns()
         self._live: dict[int, _Buffer] = {}
         self._bytes: dict[Category, int] = dict.fromkeys(CATEGORIES, 0)
         self._highest: dict[Category, int] = dict.fromkeys(CATEGORIES, 0)
+        self._died = partial(_died, self._live, self._bytes)
         self._leaves: list[weakref.ref[Tensor]] = []
         self._known_modules: weakref.WeakSet[Module] = weakref.WeakSet()
         self._steps = numbers("q")  # the fields of each step in a row: numbers that are no objects
         self._standing = 0
+        #: Bytes of its own books: what it kept of each kind of op and module once, and all of them after the last hook.
+        self._once = 0
         self._own = 0
-        # Readings and sizes: a number is an object elsewhere, which would count.
-        self._entries: dict[int, int] = {}
-        self._before, self._before_entry = numbers("q", [0]), numbers("q", [0])
         self._base = 0
         self._traced_peak = 0
         self._array_peak = 0
@@ -211,23 +206,24 @@ class ArrayLife(Observer):
     def enter_module(self, path: str, module: Module) -> None:
         """Learn which arrays are a module's parameters and buffers."""
         self._read()
+        kept = self._kept_at_once()
         self._recorder.enter_module(path, module)
         if module not in self._known_modules:
             self._follow_module(module)
-        self._own += self._grown()
+        self._settle(kept)
 
     def leave_module(self, path: str, module: Module) -> None:
         """Keep the end of a module's forward."""
         self._read()
+        kept = self._kept_at_once()
         self._recorder.leave_module(path, module)
-        self._own += self._grown()
+        self._settle(kept)
 
     def before_op(self) -> None:
         """Begin an op: find gradients that the last one left, and let the traced peak start anew."""
         self._read()
         self._find_gradients()
-        self._own += self._grown()
-        self._base = self._tracing.restart_peak()
+        self._base = self._settle()
 
     def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
         """End an op: register what it read, saved and made."""
@@ -243,21 +239,41 @@ class ArrayLife(Observer):
         highest = sum(self._bytes.values()) + peak - current
         self._array_peak = max(self._array_peak, highest)
         self._steps.extend((peak - self._base, peak - max(self._base, current), highest, *self._bytes.values()))
+        kinds, kept = self._recorder.kinds, self._kept_at_once()
         self._recorder.after_op(call, inputs, outputs, saved)
-        self._kept.append(without_arrays(call))
-        self._own += self._grown() + _bytes_of(call)
-        self._tracing.restart_peak()
+        if self._recorder.kinds > kinds:
+            self._once += _bytes_of(call)
+            self._settle(kept)
+        else:
+            self._settle()
 
     def _read(self) -> tuple[int, int]:
-        """Note what was allocated since the last reading; return the bytes traced now and the most since then."""
+        """Note what was allocated since the last hook; return the bytes traced now and the most since then.
+
+        Its own books do not grow between hooks, so that they are taken as they were after the last one.
+        """
         current, peak = self._tracing.read()
         self._traced_peak = max(self._traced_peak, peak - self._own - self._tracing.baseline)
-        self._before[0] = tracemalloc.get_traced_memory()[0]
         return current, peak
 
-    def _grown(self) -> int:
-        """Return how many bytes more are traced than right after the last `_read`."""
-        return tracemalloc.get_traced_memory()[0] - self._before[0]
+    def _books(self) -> int:
+        """Return the bytes of what grows with the run: columns of numbers, and the buffers that are alive."""
+        of_buffers = sys.getsizeof(self._live) + _BUFFER * len(self._live)
+        return sys.getsizeof(self._steps) + of_buffers + self._recorder.nbytes
+
+    def _kept_at_once(self) -> int:
+        """Return the bytes traced now but for those of `_books`."""
+        return tracemalloc.get_traced_memory()[0] - self._books()
+
+    def _settle(self, kept: int | None = None) -> int:
+        """End a hook: take stock of its own books, let the peak start anew; return the bytes traced now.
+
+        ``kept`` is what `_kept_at_once` said before something that is kept once was made.
+        """
+        if kept is not None:
+            self._once += self._kept_at_once() - kept
+        self._own = self._once + self._books()
+        return self._tracing.restart_peak()
 
     def _find_gradients(self) -> None:
         """Register what autograd put into ``grad``: it may be an op's output or a copy that no op made."""
@@ -278,13 +294,10 @@ class ArrayLife(Observer):
                 known.category = category
                 self._add(category, known.nbytes)
             return
-        key = id(owner)
         # The callback runs when the array is freed, before its address can be given to another one.
-        self._before_entry[0] = tracemalloc.get_traced_memory()[0]
-        buffer = _Buffer(owner.nbytes, category, weakref.ref(owner, partial(self._died, key)))
-        entry = tracemalloc.get_traced_memory()[0] - self._before_entry[0]
-        buffer.entry = self._entries.setdefault(entry, entry)
-        self._live[key] = buffer
+        buffer = _Buffer(owner, self._died)
+        buffer.category, buffer.key, buffer.nbytes = category, id(owner), owner.nbytes
+        self._live[buffer.key] = buffer
         self._add(category, owner.nbytes)
         if not self._made_in_run(owner, category):
             self._standing += owner.nbytes
@@ -297,13 +310,6 @@ class ArrayLife(Observer):
     def _add(self, category: Category, nbytes: int) -> None:
         self._bytes[category] += nbytes
         self._highest[category] = max(self._highest[category], self._bytes[category])
-
-    def _died(self, key: int, reference: weakref.ref[Array]) -> None:
-        buffer = self._live.get(key)
-        if buffer is not None and buffer.reference is reference:
-            del self._live[key]
-            self._bytes[buffer.category] -= buffer.nbytes
-            self._own -= buffer.entry
 
     def finished(self) -> MemoryProfile:
         """Return what was found; nothing is followed any longer."""
@@ -324,6 +330,13 @@ class ArrayLife(Observer):
             self._array_peak,
             self._tracing.own_session,
         )
+
+
+def _died(live: dict[int, _Buffer], of_category: dict[Category, int], buffer: weakref.ref[Array]) -> None:
+    """Forget a buffer whose array was freed."""
+    if isinstance(buffer, _Buffer) and live.get(buffer.key) is buffer:
+        del live[buffer.key]
+        of_category[buffer.category] -= buffer.nbytes
 
 
 #: A buffer that is several things is counted as the first of these.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -65,7 +65,7 @@ def call_tree(profile: Profile) -> Frame:
     changes, innermost = _enclosing(profile, root)
     columns = profile.columns
     if len(columns):
-        known = {span.path for span in profile.spans}
+        known = {span.path: span.module for span in profile.spans}
         around = np.array([number for number, _ in changes], np.int64)
         times = np.array([when for _, when in changes], np.int64)
         place = around[np.searchsorted(times, columns.start, side="right") - 1]
@@ -113,7 +113,8 @@ def _enclosing(profile: Profile, root: Frame) -> tuple[list[tuple[int, int]], li
         number = running[-1][1]
         outer, waiting = frames[number], owner[number]
         if isinstance(begun, Span):
-            frame = outer.within(_module_name(begun.path, outer.path) or begun.module, "module", begun.path)
+            name = _module_name(begun.path, outer.path, begun.module) or begun.module
+            frame = outer.within(name, "module", begun.path)
         else:
             kind: Kind = "collector" if begun.name == COLLECTOR else "region"
             frame = outer.within(begun.name, kind, outer.path)
@@ -133,22 +134,26 @@ def _enclosing(profile: Profile, root: Frame) -> tuple[list[tuple[int, int]], li
     return changes, frames
 
 
-def _module_name(path: str, outer: str) -> str:
-    """Return the name of the module at ``path`` within that at ``outer``; "" if they are the same one."""
-    return path[len(outer) + 1 :] if outer and inside(path, outer) else path
+def _module_name(path: str, outer: str, module: str) -> str:
+    """Return the name of the module at ``path`` within that at ``outer``; "" if they are the same one.
+
+    A number says nothing by itself, so that the class goes with it: ``0 Linear``.
+    """
+    name = path[len(outer) + 1 :] if outer and inside(path, outer) else path
+    return f"{name} {module}" if module and name.isdigit() else name
 
 
-def _leaf(outer: Frame, event: Event, known: set[str]) -> Frame:
+def _leaf(outer: Frame, event: Event, known: Mapping[str, str]) -> Frame:
     """Return the frame of an op that ran in ``outer``, in those of its modules: backward has no module calls."""
     frame = outer
     for path in frames_of(event.path, known):
         if not (outer.path and inside(outer.path, path)):
-            frame = frame.within(_module_name(path, frame.path), "module", path)
+            frame = frame.within(_module_name(path, frame.path, known.get(path, "")), "module", path)
     name = event.op if event.phase == "forward" else f"{event.op} {event.phase}"
     return frame.within(name, "op", event.path)
 
 
-def frames_of(path: str, known: set[str]) -> list[str]:
+def frames_of(path: str, known: Collection[str]) -> list[str]:
     """Return the paths of the modules on the way to ``path``, outermost first; ``known`` are those that ran."""
     parts = path.split(".") if path else []
     outer = [".".join(parts[: count + 1]) for count in range(len(parts))]

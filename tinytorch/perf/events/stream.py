@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import sys
 import threading
 import time
 import weakref
@@ -221,6 +222,10 @@ class Profile:
         return tuple(sorted({event.op for event in self.columns.kinds if event.work is None}))
 
 
+#: Bytes of a whole number that is an address or a count.
+NUMBER = sys.getsizeof(1 << 40)
+
+
 class Recorder(Observer):
     """Keeps every op, module call and region while it is installed; `profile` makes the result.
 
@@ -245,6 +250,17 @@ class Recorder(Observer):
         self._root = ""
         self._thread = threading.get_ident()
         self._strangers = False
+
+    @property
+    def kinds(self) -> int:
+        """How many kinds of op it has seen: what it keeps of each, it keeps once."""
+        return len(self._calls)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what it keeps of each op, module call and region."""
+        columns = (self._ops, self._spans, self._regions, self._paths)
+        return sum(map(sys.getsizeof, columns)) + NUMBER * len(self._paths)
 
     def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
         """Keep the call."""

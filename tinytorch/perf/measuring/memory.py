@@ -16,10 +16,10 @@ from tinytorch.perf.measuring.model_io import MIB
 class Tracing:
     """Traces allocations in its body; ``baseline`` is the bytes that were traced at entry.
 
-    tracemalloc sees NumPy's arrays to the byte and Python's objects; it does not see BLAS work space. If tracing
-    was on, it stays on with all that it knew. Reading peaks means resetting the one that tracemalloc keeps; at
-    exit the caller's is raised back to what it would have been, by an allocation of that size that nothing
-    touches.
+    tracemalloc sees NumPy's arrays to the byte and Python's objects, those of all threads of the process; it does not
+    see BLAS work space. If tracing was on, it stays on with all that it knew. Reading peaks means resetting the one
+    that tracemalloc keeps; at exit the caller's is raised back to what it would have been, by an allocation of that
+    size that nothing touches.
 
     Attributes:
         highest: most bytes traced at any moment since entry, as far as it was read.

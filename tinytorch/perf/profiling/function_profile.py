@@ -297,7 +297,8 @@ class ProfilerContext:
             return []
         said = []
         if self.timing.n < 6:
-            said.append(f"{self.timing.n} runs are too few for a 95 % interval; six would do")
+            few = "one run is" if self.timing.n == 1 else f"{self.timing.n} runs are"
+            said.append(f"{few} too few for a 95 % interval; six would do")
         elif self.timing.spread > _NOISY:
             said.append(f"noisy: the median is known to ±{self.timing.spread:.0%} only")
         flops = self.flops_by_hand if self.flops is None else self.flops

@@ -195,7 +195,12 @@ class Profiler:
         if n < 1:
             raise ValueError(f"n must be at least 1, not {n}")
         rows = self.attribution(sort_by, roof)
-        print_table(rows[:n], _telling(_filled(OP_COLUMNS, self, rows), rows), self.notes())
+        marked = (
+            [f"* marks ops shorter than {SHORT} times what recording costs"]
+            if any(row.short for row in rows[:n])
+            else []
+        )
+        print_table(rows[:n], _telling(_filled(OP_COLUMNS, self, rows), rows), [*self.notes(), *marked])
 
     def print_by_layer(self, sort_by: str | None = None, roof: bool = False) -> None:
         """Print `by_layer`."""

@@ -23,16 +23,16 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 from tinytorch.report.notebook_view import RECORD_MIME
+from tinytorch.report.page import FILES as FIGURES_FOLDER
 
 RECORDS_FOLDER = "_records"
-FIGURES_FOLDER = "_figures"
 #: Beside the site: the package's wheel, kept until the package changes.
 WHEEL_FOLDER = "wheel"
 SOURCES_FOLDER = "_sources"
 # As the root of a file of its own, without a prefix before each element's name.
 ET.register_namespace("", "http://www.w3.org/2000/svg")
 
-_DRAWING = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
+_TAG = re.compile(r"<svg\b|</svg>")
 #: On the page a drawing takes its colours and font from the text around it; a file of its own has none around.
 _ALONE = "color: #1b1f24; background: #fff; font-family: sans-serif"
 #: Archives hold no date but the earliest that the format knows, so that equal figures make equal files.
@@ -104,8 +104,20 @@ def drawings_in(notebook: nbformat.NotebookNode) -> Iterator[tuple[str, str]]:
         for output in cell.get("outputs", []):
             data = output.get("data", {})
             record = data.get(RECORD_MIME, {})
-            if record.get("kind") == "figure" and (found := _DRAWING.search(data.get("text/html", ""))):
-                yield str(record["key"]), standing_alone(found[0])
+            if record.get("kind") == "figure" and (found := _first_drawing(data.get("text/html", ""))):
+                yield str(record["key"]), standing_alone(found)
+
+
+def _first_drawing(html: str) -> str:
+    """Return the first drawing in ``html`` with those in it; empty without one."""
+    depth, start = 0, 0
+    for tag in _TAG.finditer(html):
+        if not depth:
+            start = tag.start()
+        depth += -1 if tag[0] == "</svg>" else 1
+        if not depth:
+            return html[start : tag.end()]
+    return ""
 
 
 def archive(files: dict[str, str]) -> bytes:
@@ -152,6 +164,8 @@ def write_downloads(app: Sphinx, exception: Exception | None) -> None:
     figures: dict[str, bytes] = {}
     for page in state_of(app.env).records.values():
         records[f"{page.docname}.json"] = _records_text(page).encode()
+        for figure in page.of_kind("figure"):
+            figures |= {f"{page.docname}/{name}": text.encode() for name, text in figure.get("files", {}).items()}
         notebook = executed_notebook(app.env, page.docname)
         if notebook is None:
             continue

@@ -26,6 +26,7 @@ from sphinx.writers.html5 import HTML5Translator
 
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report.colors import ON_DARK
+from tinytorch.report.flame_graph import SCRIPT, STYLE
 
 LOGGER = logging.getLogger(__name__)
 THEME = "measured"
@@ -40,6 +41,8 @@ STYLE_PARTS = (
 )  # fmt: skip
 #: Pygments styles for code on light pages and on dark ones, whose contrast is that of WCAG AAA.
 CODE_STYLES = ("a11y-high-contrast-light", "a11y-high-contrast-dark")
+#: The script of flame graphs, which reports of programs hold, too.
+BOXES = "boxes.js"
 #: Scripts that only some pages need, with the texts in a page's HTML of which one tells.
 SCRIPTS_FOR = {
     "tables.js": ('class="sortable', 'class="scrolled-table'),
@@ -47,6 +50,7 @@ SCRIPTS_FOR = {
     "code.js": ('class="highlight',),
     "details.js": ("popovertarget=", "data-detail="),
     "ledger.js": ('class="measured-table ledger',),
+    BOXES: ('class="boxes"',),
 }
 #: Sections behind a chapter's text, which the contents set apart.
 END_MATTER = ("Questions", "Exercises", "Further reading", "What comes next", "How this was measured")
@@ -61,6 +65,8 @@ DIGESTED = ("_static", "_style", "_theme", "_ext")
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _SPACE = re.compile(r"\s+")
 _AROUND = re.compile(r"\s*([{};,])\s*")
+#: Names, punctuation and space in code, which have the colour of the text around them: a third of a page's elements.
+_PLAIN_CODE = re.compile(r'<span class="[npw]">([^<]*)</span>')
 #: Says that the reader chose dark, or that theme.js found the system so.
 _DARK = 'html[data-theme="dark"]'
 _DARK_RULES = re.compile(rf"^{re.escape(_DARK)}[^{{]*\{{[^}}]*\}}", re.MULTILINE)
@@ -162,6 +168,7 @@ def stylesheet(folder: Path) -> str:
     light, dark = CODE_STYLES
     parts["code"] += _also_without_script(_pygments(light, "") + "\n" + _pygments(dark, f"{_DARK} "))
     parts["figures"] += f"@media screen {{\n{_also_without_script(_drawings_on_dark())}}}\n"
+    parts["figures"] += STYLE
     parts["tokens"] = _also_without_script(parts["tokens"])
     return "\n".join(_shortened(text) for text in parts.values()) + "\n"
 
@@ -186,12 +193,13 @@ def prepare(app: Sphinx, config: Config) -> None:
 
 
 def write_stylesheet(app: Sphinx) -> None:
-    """Write the style sheet into the site, before pages ask for its checksum."""
+    """Write the style sheet and the script of flame graphs into the site, before pages ask for their checksums."""
     if app.builder.format != "html":
         return
     folder = Path(app.outdir, "_static")
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / STYLESHEET, stylesheet(Path(app.srcdir, STYLE_FOLDER)))
+    write_whole(folder / BOXES, SCRIPT)
 
 
 def _name(asset: Any) -> str:
@@ -229,12 +237,18 @@ def choose_files(app: Sphinx, pagename: str, _: str, context: dict[str, Any], __
     context["script_files"] += scripts
 
 
+def unwrap_plain_code(_: Sphinx, __: str, ___: str, context: dict[str, Any], ____: nodes.document | None) -> None:
+    """Take the elements away from the parts of code that look like the text around them."""
+    if "body" in context:
+        context["body"] = _PLAIN_CODE.sub(r"\1", context["body"])
+
+
 def remove_unused(app: Sphinx, exception: Exception | None) -> None:
     """Remove from the site what Sphinx and other extensions copied there and no page loads."""
     if exception is not None or app.builder.format != "html":
         return
     folder = Path(app.outdir, "_static")
-    used = own_files(Path(app.srcdir)) | {STYLESHEET}
+    used = own_files(Path(app.srcdir)) | {STYLESHEET, BOXES}
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_file() and path.relative_to(folder).as_posix() not in used:
             path.unlink()
@@ -254,4 +268,5 @@ def setup(app: Sphinx) -> None:
     app.connect("builder-inited", write_stylesheet)
     app.connect("html-page-context", add_frame)
     app.connect("html-page-context", choose_files)
+    app.connect("html-page-context", unwrap_plain_code)
     app.connect("build-finished", remove_unused)
