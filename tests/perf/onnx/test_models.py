@@ -171,6 +171,16 @@ def test_inputs_that_are_left_out(tmp_path: Path) -> None:
     assert not tokens.data.any()
 
 
+def test_lengths_without_a_name_follow_the_first_input(tmp_path: Path) -> None:
+    graph = Made()
+    x = graph.input("x", [None, None])
+    graph.output(graph.node("Add", x, graph.input("other", [None, None])))
+    graph.output(graph.node("Relu", graph.input("state", [2, None, 4])))
+    total, state = answers(read(graph, tmp_path), normal(3, 5))
+    np.testing.assert_array_equal(total, normal(3, 5))
+    assert state.shape == (2, 3, 4)
+
+
 def test_a_given_input_is_no_input_any_more(tmp_path: Path) -> None:
     graph = token_net()
     model = read(graph, tmp_path, given={"attention_mask": MASK})

@@ -13,7 +13,7 @@ def reading() -> Drawing:
     drawing.text(372, 18, "what becomes of them", bold=True)
     rows = (
         ("Constant", "numbers, kept once", "baseline"),
-        ("Shape, Slice, Concat", "known with the input's shape", "cached"),
+        ("Shape, Slice, Concat", "known with the shape", "cached"),
         ("Conv, Gemm", "layers, with weights", "numpy"),
         ("Add, Clip, Mul, Div", "operations, one each", "numpy"),
         ("not known here", "named, all at once", "compiled"),

@@ -51,9 +51,16 @@ class Input:
             known = ", ".join(f"{name}={length}" for name, length in lengths.items())
             raise ValueError(f"input {self.described()} cannot have shape {shape}{known and f' with {known}'}")
 
-    def example(self, lengths: Mapping[str, int]) -> Array:
-        """Return ones for a mask and zeros for all else, 1 for each length that is not known."""
-        shape = tuple(lengths.get(str(length), 1) if not isinstance(length, int) else length for length in self.shape)
+    def example(self, lengths: Mapping[str, int], first: Shape) -> Array:
+        """Return ones for a mask and zeros for all else, as long as ``lengths`` says, or else 1.
+
+        A length without a name is that of the ``first`` input along the same axis, or its batch if it has other axes.
+        """
+        unnamed = first if len(first) == len(self.shape) else first[:1] * len(self.shape)
+        shape = tuple(
+            length if isinstance(length, int) else lengths.get(length, 1) if length else along
+            for length, along in zip(self.shape, unnamed or (1,) * len(self.shape), strict=True)
+        )
         return np.ones(shape, self.dtype) if "mask" in self.name.lower() else np.zeros(shape, self.dtype)
 
 
@@ -221,7 +228,10 @@ class OnnxModel(Block):
                 tensor = _of_dtype(tensor, declared_input)
             declared_input.bind(tensor.shape, lengths)
             given[declared_input.name] = tensor
-        return tuple(given[each.name] if each.name in given else Tensor(each.example(lengths)) for each in self.inputs)
+        first = given[self.inputs[0].name].shape if self.inputs[0].name in given else ()
+        return tuple(
+            given[each.name] if each.name in given else Tensor(each.example(lengths, first)) for each in self.inputs
+        )
 
     def _described(self) -> str:
         return "; ".join(each.described() for each in self.inputs)
