@@ -64,6 +64,14 @@ class Ceilings:
         evidence: for each probe the packed vector instructions found in its assembly, and how often.
         how: when it was measured and in how many seconds, load before, bytes on huge pages, and a note if a kept
             file could not be used.
+
+    Examples:
+        >>> from tinytorch.perf.machine import ceilings
+        >>> here = ceilings()
+        >>> here.fp32_peak.unit, here.levels[-1].name
+        ('FLOP/s', 'memory')
+        >>> here.level_of(1024).name
+        'L1'
     """
 
     threads: int
