@@ -334,7 +334,7 @@ def measure(
     a 95 % interval), when ``at_most_seconds`` are over; ``n`` of the result says how many there are.
 
     Its ``how`` says how long the warm-up took and whether it ended steady, ``cpu_per_wall`` (CPU time of the whole
-    process over wall time: above 1 with threads, below 1 where it waited or was pre-empted) and
+    process over wall time: above 1 with threads, below 1 where it waited or was interrupted) and
     ``minor_page_faults_per_call``.
 
     Args:

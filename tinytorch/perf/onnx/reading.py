@@ -39,7 +39,7 @@ def from_onnx(
 ) -> OnnxModel:
     """Return the model of an ONNX file, in eval mode.
 
-    Products with constant weights are Linear, convolutions Conv2d, lookups Embedding, normalizations LayerNorm and
+    Products with constant weights are Linear, convolutions `Conv2d`, lookups Embedding, normalizations LayerNorm and
     BatchNorm2d: what profiles, quantizes and plans these does so here. All else runs op by op at the seam. Layers have
     the names of their nodes, in the scopes that these names tell. Weights are parameters, and can be trained.
 
