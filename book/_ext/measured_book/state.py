@@ -67,7 +67,7 @@ class BookState:
         pages: the state of each page that was read.
         touched: the pages that this build read, or found gone.
         glossary_changed: whether a glossary was among them.
-        entries: those of all pages, by page, as the pages that name them were written with.
+        entries: those of all pages, by page, as the pages that name them were written with; ``codes`` likewise.
         machines: a hash of the files in the folder of measurements, as the last build found them.
     """
 
@@ -75,6 +75,7 @@ class BookState:
     touched: set[str] = field(default_factory=set)
     glossary_changed: bool = False
     entries: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    codes: dict[str, frozenset[str]] = field(default_factory=dict)
     machines: str | None = None
 
     def of(self, docname: str) -> PageState:
@@ -115,6 +116,7 @@ class BookState:
         for page in kept:
             page.ran = False
         entries = {name: dict(page.entries) for name, page in self.pages.items() if page.entries}
+        codes = {name: page.codes for name, page in self.pages.items() if page.codes and not page.entries}
         again = {
             name
             for name, page in self.pages.items()
@@ -122,10 +124,10 @@ class BookState:
             or (page.has_ledger and self.touched)
             or (page.has_late_html and (self.touched or kept))
             or (page.uses_words and self.glossary_changed)
-            or (page.entries and self.touched)
+            or (page.entries and codes != self.codes)
             or (page.codes and entries != self.entries)
         }
-        self.touched, self.glossary_changed, self.entries = set(), False, entries
+        self.touched, self.glossary_changed, self.entries, self.codes = set(), False, entries, codes
         return again
 
 

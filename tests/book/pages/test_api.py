@@ -165,11 +165,14 @@ def test_a_page_is_written_again_when_an_entry_comes_or_goes_and_not_when_its_te
     state = BookState()
     state.of("chapter").codes = frozenset({"Timer"})
     state.of("reference/a").entries["tinytorch.Timer"] = ("tinytorch.Timer",)
-    assert state.begin_writing() == {"chapter"}
+    assert state.begin_writing() == {"chapter", "reference/a"}
     assert state.begin_writing() == set()
     state.forget("reference/a")
     state.of("reference/a").entries["tinytorch.Timer"] = ("tinytorch.Timer",)
-    assert state.begin_writing() == {"reference/a"}
+    assert state.begin_writing() == set()
+    state.of("chapter").codes = frozenset()
+    assert state.begin_writing() == {"reference/a"}, "which no longer says that the chapter uses it"
+    state.of("chapter").codes = frozenset({"x"})
     state.forget("reference/a")
     assert state.begin_writing() == {"chapter"}
 

@@ -158,6 +158,8 @@ class ApiDirective(SphinxDirective):
         section = nodes.section("", nodes.title("", "", nodes.literal("", name)), ids=[full], names=[full])
         for index in list(made.findall(addnodes.index)):
             index.parent.remove(index)
+        for strong in list(made.findall(lambda node: isinstance(node, nodes.strong | addnodes.literal_strong))):
+            strong.parent.replace(strong, nodes.literal("", strong.astext(), classes=[NO_NAME]))
         for described in made.findall(addnodes.desc):
             line = next(iter(described.findall(addnodes.desc_signature)))
             of = str(line["fullname"])
@@ -172,8 +174,6 @@ class ApiDirective(SphinxDirective):
                 bound = bound.__func__ if isinstance(bound, staticmethod) else bound
                 _sign(line, bound, own, "", member=not isinstance(member, staticmethod | classmethod))
                 here[f"{full}.{own}"] = (f"{full}.{own}", f"{defined}.{own}")
-        for parameter in list(made.findall(addnodes.literal_strong)):
-            parameter.replace_self(nodes.literal("", parameter.astext(), classes=[NO_NAME]))
         for text in list(made.findall(nodes.Text)):
             _keep_as_code(text)
         section += made.children
