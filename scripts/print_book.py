@@ -15,15 +15,18 @@ from bs4 import BeautifulSoup, Tag
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "_build" / "html"
 PDF, COMBINED = "measured.pdf", "measured-print.html"
+#: Pages to look things up in on a screen: the reference alone would be as long as the chapters.
+_UNPRINTED_PAGES = "reference/"
 #: What no paper shows.
 _UNPRINTED = "[popover], .page-line, .headerlink, form, script, .exercise-start, svg.narrow, .reading-progress"
 
 
 def pages_in_order(site: Path) -> list[str]:
-    """Return the names of the pages' files, as the menu of the first page lists them."""
+    """Return the names of the pages' files, as the menu of the first page lists them, without the reference."""
     menu = BeautifulSoup((site / "index.html").read_text("utf-8"), "html.parser").select("#site-contents li a[href]")
     listed = (str(link["href"]) for link in menu)
-    return list(dict.fromkeys(["index.html", *(name for name in listed if name.endswith(".html"))]))
+    pages = (name for name in listed if name.endswith(".html") and not name.startswith(_UNPRINTED_PAGES))
+    return list(dict.fromkeys(["index.html", *pages]))
 
 
 def _settle(article: Tag, name: str, known: set[str]) -> None:
@@ -40,6 +43,8 @@ def _settle(article: Tag, name: str, known: set[str]) -> None:
             elif not urlsplit(value).scheme and unquote(urlsplit(value).path) in known:
                 page, _, anchor = value.partition("#")
                 part[attribute] = f"#{page}--{anchor}" if anchor else f"#{page}"
+            elif value.startswith(_UNPRINTED_PAGES):
+                del part[attribute]
 
 
 def combined(site: Path) -> str:

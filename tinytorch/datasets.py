@@ -43,6 +43,12 @@ def digits() -> Split:
 
     Raises:
         ValueError: if the file that came with the package was changed.
+
+    Examples:
+        >>> from tinytorch.datasets import digits
+        >>> data = digits()
+        >>> data.train_inputs.shape, data.test_inputs.shape
+        ((1442, 1, 8, 8), (355, 1, 8, 8))
     """
     packed = files("tinytorch").joinpath(_DIGITS).read_bytes()
     if hashlib.sha256(packed).hexdigest() != _DIGITS_SHA256:
@@ -83,6 +89,14 @@ def sorting_examples(count: int, seed: int, length: int = SORT_LENGTH) -> tuple[
 
     Raises:
         ValueError: if ``count`` or ``length`` is below 1.
+
+    Examples:
+        >>> from tinytorch.datasets import sorting_examples
+        >>> inputs, targets = sorting_examples(1, seed=0, length=3)
+        >>> inputs  # the separator is 10
+        array([[ 8,  6,  5, 10,  5,  6]])
+        >>> targets
+        array([[-100, -100, -100,    5,    6,    8]])
     """
     if count < 1 or length < 1:
         raise ValueError(f"count and length must be at least 1, not {count} and {length}")

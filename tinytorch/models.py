@@ -36,7 +36,13 @@ _AT_A_TIME = 256
 
 
 def mlp(seed: int = 0) -> Sequential:
-    """Return the zoo's MLP, untrained: digits (N, 1, 8, 8) to logits (N, 10) through 256 and 128 units."""
+    """Return the zoo's MLP, untrained: digits (N, 1, 8, 8) to logits (N, 10) through 256 and 128 units.
+
+    Examples:
+        >>> from tinytorch.models import example, mlp
+        >>> mlp()(example("mlp", 2)).shape
+        (2, 10)
+    """
     generator = np.random.default_rng(seed)
     return Sequential(
         Flatten(),
@@ -49,7 +55,13 @@ def mlp(seed: int = 0) -> Sequential:
 
 
 def cnn(seed: int = 0) -> Sequential:
-    """Return the zoo's CNN, untrained: digits (N, 1, 8, 8) to logits (N, 10) through three convolutions."""
+    """Return the zoo's CNN, untrained: digits (N, 1, 8, 8) to logits (N, 10) through three convolutions.
+
+    Examples:
+        >>> from tinytorch.models import cnn, example
+        >>> cnn()(example("cnn", 2)).shape
+        (2, 10)
+    """
     generator = np.random.default_rng(seed)
     return Sequential(
         Conv2d(1, 32, 3, padding=1, seed=generator),
@@ -69,7 +81,15 @@ def cnn(seed: int = 0) -> Sequential:
 
 
 def gpt(seed: int = 0) -> GPT:
-    """Return the zoo's GPT, untrained: two blocks, 96 wide, 4 heads, for sequences of the sorting task."""
+    """Return the zoo's GPT, untrained: two blocks, 96 wide, 4 heads, for sequences of the sorting task.
+
+    Examples:
+        >>> from tinytorch import Profiler
+        >>> from tinytorch.models import gpt
+        >>> model = gpt()
+        >>> len(model.blocks), Profiler().count_parameters(model)
+        (2, 226848)
+    """
     return GPT(datasets.SEPARATOR + 1, 96, 2, 4, 2 * datasets.SORT_LENGTH, seed=seed)
 
 
@@ -127,7 +147,15 @@ def entry(name: str) -> Entry:
 
 
 def example(name: str, batch: int) -> Any:
-    """Return ``batch`` test inputs as the model takes them: images as a Tensor, tokens as an array."""
+    """Return ``batch`` test inputs as the model takes them: images as a Tensor, tokens as an array.
+
+    Examples:
+        >>> from tinytorch.models import example
+        >>> example("mlp", 3).shape
+        (3, 1, 8, 8)
+        >>> example("gpt", 3).dtype
+        dtype('int64')
+    """
     return as_input(entry(name).example_input(batch))
 
 
@@ -165,6 +193,12 @@ def trained(name: str, seed: int = 0) -> Module:
 
     The key is a hash of the framework's, this and the data's source, the `arithmetic` and the seed; when one changes
     the model is trained again.
+
+    Examples:
+        >>> from tinytorch.models import trained
+        >>> trained("resnet")
+        Traceback (most recent call last):
+        ValueError: name must be one of mlp, cnn, gpt, not 'resnet'
     """
     path = WEIGHTS / f"{name}-{seed}-{weights_key()}.npz"
     if path.exists():
@@ -231,7 +265,13 @@ def correct(model: Module, name: str) -> npt.NDArray[np.bool_]:
 
 
 def accuracy(model: Module, name: str) -> float:
-    """Return the share (0 to 1) of the whole test part that the model gets right."""
+    """Return the share (0 to 1) of the whole test part that the model gets right.
+
+    Examples:
+        >>> from tinytorch.models import accuracy, mlp
+        >>> accuracy(mlp(), "mlp") < 0.5  # nobody has trained it
+        True
+    """
     return float(correct(model, name).mean())
 
 

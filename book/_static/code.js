@@ -2,9 +2,15 @@
 "use strict";
 
 {
+  // Of an example with prompts, what a reader would type.
+  const typed = (text) =>
+    text.startsWith(">>> ")
+      ? text.split("\n").filter((line) => /^(>>>|\.\.\.)/.test(line)).map((line) => line.slice(4)).join("\n")
+      : text;
+
   const copy = async (block, button) => {
     try {
-      await navigator.clipboard.writeText(block.textContent.replace(/\n$/, ""));
+      await navigator.clipboard.writeText(typed(block.textContent.replace(/\n$/, "")));
       button.textContent = "Copied";
     } catch {
       // A page that was not loaded securely may not write there: the reader copies by hand.

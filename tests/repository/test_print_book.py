@@ -8,7 +8,8 @@ from bs4 import BeautifulSoup
 
 from scripts.print_book import combined
 
-MENU = '<nav id="site-contents"><ul><li><a href="b.html">B</a></li><li><a href="a.html">A</a></li></ul></nav>'
+LISTED = ("b.html", "a.html", "reference/index.html")
+MENU = f'<nav id="site-contents"><ul>{"".join(f"<li><a href={name!r}>x</a></li>" for name in LISTED)}</ul></nav>'
 
 
 def write(folder: Path, name: str, article: str) -> None:
@@ -23,12 +24,13 @@ def test_articles_follow_one_another_and_links_lead_within(tmp_path: Path) -> No
         "a.html",
         '<h2 id="here">A</h2><a href="#here">up</a><a href="b.html">B</a><span popover id="p">x</span>',
     )
-    write(tmp_path, "b.html", '<details id="fold"><summary>more</summary>B</details>')
+    write(tmp_path, "b.html", '<details id="fold"><summary>more</summary>B</details><a href="reference/r.html#x">x</a>')
     page = BeautifulSoup(combined(tmp_path), "html.parser")
     assert [article["id"] for article in page.select("article")] == ["index.html", "b.html", "a.html"]
-    assert [link["href"] for link in page.select("a")] == [
+    assert [link.get("href") for link in page.select("a")] == [
         "#a.html--here",
         "https://example.org",
+        None,  # the reference is left out
         "#a.html--here",
         "#b.html",
     ]

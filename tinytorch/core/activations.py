@@ -20,13 +20,27 @@ class Activation(Module):
 
 
 class ReLU(Activation):
-    """max(x, 0)."""
+    """max(x, 0).
+
+    Examples:
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.activations import ReLU
+        >>> ReLU()(Tensor([-1, 0, 2])).numpy()
+        array([0., 0., 2.], dtype=float32)
+    """
 
     op = ops.relu
 
 
 class GELU(Activation):
-    """Gaussian error linear unit, in the tanh form that GPT-2 uses."""
+    """Gaussian error linear unit, in the tanh form that GPT-2 uses.
+
+    Examples:
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.activations import GELU
+        >>> GELU()(Tensor([-1, 0, 1])).numpy().round(3)
+        array([-0.159,  0.   ,  0.841], dtype=float32)
+    """
 
     op = ops.gelu
 

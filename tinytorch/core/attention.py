@@ -24,6 +24,14 @@ class MultiHeadAttention(Module):
 
     ``qkv`` makes queries, keys and values side by side, ``projection`` mixes the heads. Where ``memory`` is set, the
     input holds only the positions that are new to it.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.attention import MultiHeadAttention
+        >>> layer = MultiHeadAttention(embed_dim=16, num_heads=4, causal=True)
+        >>> layer(Tensor(np.zeros((2, 5, 16), np.float32))).shape
+        (2, 5, 16)
     """
 
     memory: Attending | None = None

@@ -16,7 +16,16 @@ from tinytorch.core.tensor import Node, Tensor
 
 
 def no_grad() -> AbstractContextManager[None]:
-    """Return the context in whose body nothing is recorded for backward; see `dispatch.no_grad`."""
+    """Return the context in whose body nothing is recorded for backward; see `dispatch.no_grad`.
+
+    Examples:
+        >>> from tinytorch import Linear, Tensor
+        >>> from tinytorch.core.autograd import no_grad
+        >>> with no_grad():
+        ...     y = Linear(3, 2)(Tensor([[1, 2, 3]]))
+        >>> y.requires_grad
+        False
+    """
     return dispatch.no_grad()
 
 

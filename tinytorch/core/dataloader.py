@@ -27,6 +27,13 @@ class DataLoader:
 
     Raises:
         ValueError: if there are no arrays, they are empty, their lengths differ, or ``batch_size`` is below 1.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.core.dataloader import DataLoader
+        >>> loader = DataLoader(np.zeros((10, 3), np.float32), np.arange(10), batch_size=4)
+        >>> [inputs.shape for inputs, labels in loader]
+        [(4, 3), (4, 3), (2, 3)]
     """
 
     def __init__(self, *arrays: Array | Tensor, batch_size: int = 32, shuffle: bool = False, seed: Seed = None) -> None:

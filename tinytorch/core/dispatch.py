@@ -212,6 +212,16 @@ def region(name: str) -> _Seen | _Unseen:
 
     Raises:
         ValueError: if ``name`` is empty or no text, under an observer.
+
+    Examples:
+        >>> from tinytorch import Linear, Profiler, Tensor
+        >>> from tinytorch.perf.profiling import region
+        >>> with Profiler() as p:
+        ...     with region("augment"):
+        ...         x = Tensor([[1.0] * 8])
+        ...     y = Linear(8, 4)(x)
+        >>> [row.op for row in p.attribution() if row.op == "augment"]
+        ['augment']
     """
     observers = _state.observers
     if not observers:

@@ -51,6 +51,14 @@ class Linear(Module):
     """Affine map x W + b of the last axis; ``weight`` is (in_features, out_features), ``bias`` (out_features,).
 
     Both start uniform in +-1/sqrt(in_features), as in PyTorch.
+
+    Examples:
+        >>> from tinytorch import Linear, Tensor
+        >>> layer = Linear(3, 2, seed=0)
+        >>> layer.weight.shape, layer.bias.shape
+        ((3, 2), (2,))
+        >>> layer(Tensor([[1, 2, 3]])).shape
+        (1, 2)
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, seed: Seed = None) -> None:
@@ -72,7 +80,14 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """Table of ``num_embeddings`` rows of ``embedding_dim``, started from a normal distribution of ``std``."""
+    """Table of ``num_embeddings`` rows of ``embedding_dim``, started from a normal distribution of ``std``.
+
+    Examples:
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.layers import Embedding
+        >>> Embedding(50, 8)(Tensor([[3, 1, 4]])).shape
+        (1, 3, 8)
+    """
 
     def __init__(self, num_embeddings: int, embedding_dim: int, std: float = 1.0, seed: Seed = None) -> None:
         checked_positive(num_embeddings=num_embeddings, embedding_dim=embedding_dim)
@@ -93,7 +108,15 @@ class Embedding(Module):
 
 
 class LayerNorm(Module):
-    """Normalize the last axis to mean 0 and variance 1, then scale by ``weight`` and shift by ``bias``."""
+    """Normalize the last axis to mean 0 and variance 1, then scale by ``weight`` and shift by ``bias``.
+
+    Examples:
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.layers import LayerNorm
+        >>> y = LayerNorm(4)(Tensor([[1, 2, 3, 4]]))
+        >>> abs(y.mean().item()) < 1e-6
+        True
+    """
 
     def __init__(self, normalized_shape: int, eps: float = 1e-5) -> None:
         checked_positive(normalized_shape=normalized_shape)
@@ -110,7 +133,18 @@ class LayerNorm(Module):
 
 
 class Dropout(Module):
-    """In train mode, zero each element with probability ``p`` and scale the rest by 1 / (1 - p)."""
+    """In train mode, zero each element with probability ``p`` and scale the rest by 1 / (1 - p).
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.layers import Dropout
+        >>> x, layer = Tensor(np.ones(1000, np.float32)), Dropout(0.5, seed=0)
+        >>> sorted({float(value) for value in layer(x).numpy()})
+        [0.0, 2.0]
+        >>> layer.eval()(x) is x
+        True
+    """
 
     def __init__(self, p: float = 0.5, seed: Seed = None) -> None:
         if not 0 <= p < 1:
@@ -129,7 +163,15 @@ class Dropout(Module):
 
 
 class Flatten(Module):
-    """Join all axes but the first."""
+    """Join all axes but the first.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.layers import Flatten
+        >>> Flatten()(Tensor(np.zeros((2, 3, 4, 5), np.float32))).shape
+        (2, 60)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, everything else)."""

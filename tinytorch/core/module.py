@@ -29,6 +29,19 @@ class Module:
 
     Attributes that are Parameters, other Tensors (buffers: state that is saved but not trained), Modules, or
     lists, tuples and dicts of these, are found by name. Override ``forward``.
+
+    Examples:
+        >>> from tinytorch import Linear, Module, Tensor
+        >>> class Double(Module):
+        ...     def __init__(self):
+        ...         self.layer = Linear(3, 3)
+        ...     def forward(self, x):
+        ...         return self.layer(x) * 2
+        >>> model = Double()
+        >>> [name for name, _ in model.named_parameters()]
+        ['layer.weight', 'layer.bias']
+        >>> model(Tensor([[1, 2, 3]])).shape
+        (1, 3)
     """
 
     training: bool = True
@@ -194,7 +207,15 @@ class Module:
 
 
 class Sequential(Module):
-    """Modules that run one after the other, named "0", "1", ..."""
+    """Modules that run one after the other, named "0", "1", ...
+
+    Examples:
+        >>> from tinytorch import Linear, Sequential, Tensor
+        >>> from tinytorch.core.activations import ReLU
+        >>> model = Sequential(Linear(8, 4), ReLU(), Linear(4, 2))
+        >>> model(Tensor([[0.5] * 8])).shape
+        (1, 2)
+    """
 
     def __init__(self, *modules: Module) -> None:
         self.layers = list(modules)

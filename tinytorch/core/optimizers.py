@@ -180,7 +180,19 @@ def step_rules(chosen: StepRules) -> Iterator[None]:
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent: v <- momentum v + g, p <- p - lr v, where g includes weight_decay p."""
+    """Stochastic gradient descent: v <- momentum v + g, p <- p - lr v, where g includes weight_decay p.
+
+    Examples:
+        >>> from tinytorch import Linear, Tensor
+        >>> from tinytorch.core.optimizers import SGD
+        >>> layer = Linear(1, 1, bias=False, seed=0)
+        >>> optimizer = SGD(layer.parameters(), lr=0.5)
+        >>> before = layer.weight.item()
+        >>> layer(Tensor([[1.0]])).backward()  # the gradient is 1
+        >>> optimizer.step()
+        >>> layer.weight.item() == before - 0.5
+        True
+    """
 
     def __init__(
         self, parameters: Iterable[Parameter], lr: float = 0.01, momentum: float = 0.0, weight_decay: float = 0.0
@@ -204,7 +216,16 @@ class SGD(Optimizer):
 
 
 class Adam(Optimizer):
-    """Adam with bias correction (D. Kingma and J. Ba, arXiv:1412.6980); weight_decay is added to the gradient."""
+    """Adam with bias correction (D. Kingma and J. Ba, arXiv:1412.6980); weight_decay is added to the gradient.
+
+    Examples:
+        >>> from tinytorch import Linear
+        >>> from tinytorch.core.optimizers import Adam
+        >>> layer = Linear(4, 4)
+        >>> optimizer = Adam(layer.parameters(), lr=1e-3)
+        >>> optimizer.state_nbytes() == 2 * sum(p.nbytes for p in layer.parameters())
+        True
+    """
 
     #: Whether weight decay acts on the parameters themselves and not through the gradient.
     decoupled = False
@@ -251,7 +272,15 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay (I. Loshchilov and F. Hutter, arXiv:1711.05101)."""
+    """Adam with decoupled weight decay (I. Loshchilov and F. Hutter, arXiv:1711.05101).
+
+    Examples:
+        >>> from tinytorch import Linear
+        >>> from tinytorch.core.optimizers import AdamW
+        >>> optimizer = AdamW(Linear(4, 4).parameters(), lr=1e-3, weight_decay=0.01)
+        >>> optimizer.lr
+        0.001
+    """
 
     decoupled = True
 

@@ -33,6 +33,14 @@ class Conv2d(Module):
     """Cross-correlation with ``weight`` (out_channels, in_channels / groups, kh, kw), zero padded.
 
     Parameters start uniform in +-1/sqrt(in_channels / groups * kh * kw), as in PyTorch.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.spatial import Conv2d
+        >>> layer = Conv2d(3, 16, kernel_size=3, stride=2, padding=1)
+        >>> layer(Tensor(np.zeros((1, 3, 32, 32), np.float32))).shape
+        (1, 16, 16, 16)
     """
 
     def __init__(
@@ -88,7 +96,17 @@ class _Pool(Module):
 
 
 class MaxPool2d(_Pool):
-    """Maximum of each window; the gradient goes to the first maximum."""
+    """Maximum of each window; the gradient goes to the first maximum.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.spatial import MaxPool2d
+        >>> x = Tensor(np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4))
+        >>> MaxPool2d(2)(x).numpy()[0, 0]
+        array([[ 5.,  7.],
+               [13., 15.]], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, C, oh, ow) of (N, C, H, W)."""
@@ -115,7 +133,18 @@ class AdaptiveAvgPool2d(Module):
 
 
 class BatchNorm2d(Module):
-    """Normalize each channel over batch and positions; in eval mode by the running mean and variance."""
+    """Normalize each channel over batch and positions; in eval mode by the running mean and variance.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.spatial import BatchNorm2d
+        >>> layer = BatchNorm2d(3).eval()
+        >>> layer(Tensor(np.zeros((2, 3, 4, 4), np.float32))).shape
+        (2, 3, 4, 4)
+        >>> [name for name, _ in layer.named_parameters()]
+        ['weight', 'bias']
+    """
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
         checked_positive(num_features=num_features)

@@ -73,6 +73,14 @@ class Tensor:
 
     Raises:
         TypeError: if ``data`` is not numeric, or a gradient is asked of integers.
+
+    Examples:
+        >>> from tinytorch import Tensor
+        >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        array([[2., 4.],
+               [6., 8.]], dtype=float32)
     """
 
     __slots__ = ("__weakref__", "_node", "data", "grad", "requires_grad")

@@ -31,6 +31,17 @@ def train_step(
 
     Raises:
         FloatingPointError: if the loss is not finite; no parameter is changed then.
+
+    Examples:
+        >>> from tinytorch import Linear, Tensor
+        >>> from tinytorch.core.losses import MSELoss
+        >>> from tinytorch.core.optimizers import SGD
+        >>> from tinytorch.core.training import train_step
+        >>> model, x, y = Linear(2, 1, seed=0), Tensor([[1, 2]]), Tensor([[3]])
+        >>> optimizer = SGD(model.parameters(), lr=0.01)
+        >>> first = train_step(model, x, y, MSELoss(), optimizer)
+        >>> train_step(model, x, y, MSELoss(), optimizer) < first
+        True
     """
     value = loss(model(inputs), targets)
     with region("loss read-out"):
@@ -62,6 +73,19 @@ def fit(
     Raises:
         ValueError: if ``epochs`` is below 1.
         FloatingPointError: if the loss is not finite, which names the epoch.
+
+    Examples:
+        >>> from tinytorch.core.dataloader import DataLoader
+        >>> from tinytorch.core.losses import CrossEntropyLoss
+        >>> from tinytorch.core.optimizers import AdamW
+        >>> from tinytorch.core.training import fit
+        >>> from tinytorch.datasets import digits
+        >>> from tinytorch.models import mlp
+        >>> data, model = digits(), mlp()
+        >>> batches = DataLoader(data.train_inputs, data.train_targets, batch_size=256)
+        >>> history = fit(model, batches, CrossEntropyLoss(), AdamW(model.parameters()), epochs=2)
+        >>> history.losses[1] < history.losses[0]
+        True
     """
     if epochs < 1:
         raise ValueError(f"epochs must be at least 1, not {epochs}")

@@ -69,6 +69,15 @@ class GPT(Module):
 
     Where ``memory`` is set, the tokens given are those that follow the ones it remembers, and nothing is recorded
     for a backward.
+
+    Examples:
+        >>> from tinytorch import Profiler, Tensor
+        >>> from tinytorch.core.transformers import GPT
+        >>> model = GPT(vocab_size=11, embed_dim=16, num_layers=1, num_heads=2, max_seq_len=8)
+        >>> model(Tensor([[0, 1, 2]])).shape
+        (1, 3, 11)
+        >>> Profiler().count_parameters(model)
+        3616
     """
 
     memory: Remembering | None = None

@@ -15,7 +15,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     setup_site(app)
     return {
         "version": "1",
-        "env_version": 3,
+        "env_version": 4,
         # A page runs when it is read, and one that runs beside another disturbs its timing.
         "parallel_read_safe": False,
         "parallel_write_safe": True,
@@ -29,7 +29,7 @@ def setup_content(app: Sphinx) -> None:
     from measured_book.execution import cache, events, parts
     from measured_book.machines import cluster, explorers, repeated_builds, table
     from measured_book.notebooks import downloads
-    from measured_book.pages import elements, exercises, front, glossary, lists, numbering, reading, references
+    from measured_book.pages import api, elements, exercises, front, glossary, lists, numbering, reading, references
     from measured_book.records import agreement, card, predictions, roles
     from measured_book.site import repository
 
@@ -45,6 +45,7 @@ def setup_content(app: Sphinx) -> None:
     predictions.setup(app)
     references.setup(app)
     lists.setup(app)
+    api.setup(app)
     front.setup(app)
     agreement.setup(app)
     numbering.setup(app)

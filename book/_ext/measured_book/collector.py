@@ -8,6 +8,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.environment.collectors import EnvironmentCollector
 
 from measured_book.execution.runs import page_run
+from measured_book.pages.api import codes_in
 from measured_book.pages.elements import has_late_html
 from measured_book.pages.glossary import uses_words, words_in
 from measured_book.pages.numbering import labels_in
@@ -34,6 +35,7 @@ class BookCollector(EnvironmentCollector):
         page.has_late_html = has_late_html(doctree)
         page.sources = sources_in(doctree)
         page.labels = labels_in(doctree)
+        page.codes = codes_in(doctree)
         page.uses_words, page.words = uses_words(doctree), words_in(doctree)
         state.glossary_changed |= bool(page.words)
         notebook = executed_notebook(app.env, docname)

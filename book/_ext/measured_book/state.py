@@ -37,6 +37,8 @@ class PageState:
         uses_words: whether it uses words of a glossary.
         sources: the addresses that it links to.
         labels: the ids of its figures, tables and equations, in their order.
+        entries: what its reference explains: by anchor, the full names under which it can be imported.
+        codes: the code that its text holds, which may name entries.
     """
 
     key: str | None = None
@@ -53,6 +55,8 @@ class PageState:
     uses_words: bool = False
     sources: Sources | None = None
     labels: tuple[str, ...] = ()
+    entries: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    codes: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -63,12 +67,15 @@ class BookState:
         pages: the state of each page that was read.
         touched: the pages that this build read, or found gone.
         glossary_changed: whether a glossary was among them.
+        entries: those of all pages, by page, as the pages that name them were written with; ``codes`` likewise.
         machines: a hash of the files in the folder of measurements, as the last build found them.
     """
 
     pages: dict[str, PageState] = field(default_factory=dict)
     touched: set[str] = field(default_factory=set)
     glossary_changed: bool = False
+    entries: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    codes: dict[str, frozenset[str]] = field(default_factory=dict)
     machines: str | None = None
 
     def of(self, docname: str) -> PageState:
@@ -101,12 +108,15 @@ class BookState:
     def begin_writing(self) -> set[str]:
         """Return the pages to write again because of what this build read, and forget what it read.
 
-        They show records of a page that was read, tell of all pages, or use a word of a glossary that was read. A
-        page that ran in the build before and was not read in this one has not run in it.
+        They show records of a page that was read, tell of all pages, use a word of a glossary that was read, or hold
+        code that may name an entry of the reference where one came or went. A page that ran in the build before and
+        was not read in this one has not run in it.
         """
         kept = [page for name, page in self.pages.items() if page.ran and name not in self.touched]
         for page in kept:
             page.ran = False
+        entries = {name: dict(page.entries) for name, page in self.pages.items() if page.entries}
+        codes = {name: page.codes for name, page in self.pages.items() if page.codes and not page.entries}
         again = {
             name
             for name, page in self.pages.items()
@@ -114,8 +124,10 @@ class BookState:
             or (page.has_ledger and self.touched)
             or (page.has_late_html and (self.touched or kept))
             or (page.uses_words and self.glossary_changed)
+            or (page.entries and codes != self.codes)
+            or (page.codes and entries != self.entries)
         }
-        self.touched, self.glossary_changed = set(), False
+        self.touched, self.glossary_changed, self.entries, self.codes = set(), False, entries, codes
         return again
 
 

@@ -161,6 +161,12 @@ def matmul_ladder(
     Raises:
         ValueError: if ``width`` is below 1, or has no whole tiles and a step needs them.
         ArithmeticError: if a step's result is wrong.
+
+    Examples:
+        >>> from tinytorch.chapters.acceleration import matmul_ladder
+        >>> matmul_ladder(0)
+        Traceback (most recent call last):
+        ValueError: width must be at least 1, not 0
     """
     made = made or ceilings(threads)
     by_width: dict[int, list[Step]] = {}

@@ -152,6 +152,12 @@ def climb(
 
     Raises:
         ValueError: if an op has no way, or ``least_share`` is not between 0 and 1.
+
+    Examples:
+        >>> from tinytorch.perf.acceleration.climbing import climb
+        >>> climb(lambda: None, {}, least_share=2)
+        Traceback (most recent call last):
+        ValueError: least_share must lie between 0 and 1, not 2
     """
     if not 0 <= least_share <= 1:
         raise ValueError(f"least_share must lie between 0 and 1, not {least_share}")

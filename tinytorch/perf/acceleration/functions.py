@@ -44,6 +44,12 @@ def unfused_gelu(x: Values) -> Values:
 
     Raises:
         TypeError: if ``x`` is neither a float32 or float64 array nor such a Tensor.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration import unfused_gelu
+        >>> unfused_gelu(np.array([-1, 0, 1], np.float32)).round(3)
+        array([-0.159,  0.   ,  0.841], dtype=float32)
     """
     check_values("x", x)
     # Python's floats take the array's dtype; NumPy's own float64 would widen it.
@@ -66,6 +72,15 @@ def fused_gelu(x: Values, out: Array | None = None) -> Values:
     Raises:
         TypeError: if ``x`` is neither a float32 or float64 array nor such a Tensor.
         ValueError: if ``out`` does not fit.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration import fused_gelu
+        >>> x, out = np.array([-1, 0, 1], np.float32), np.empty(3, np.float32)
+        >>> fused_gelu(x, out=out) is out
+        True
+        >>> out.round(3)
+        array([-0.159,  0.   ,  0.841], dtype=float32)
     """
     check_values("x", x)
     if out is None:
@@ -79,6 +94,13 @@ def fused_bias_gelu(x: Values, bias: Values) -> Values:
     Raises:
         TypeError: if one is neither a float32 or float64 array nor such a Tensor.
         ValueError: if the bias is not of the length of x's last axis.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration import fused_bias_gelu, fused_gelu
+        >>> x, bias = np.ones((2, 3), np.float32), np.array([0, 1, 2], np.float32)
+        >>> np.allclose(fused_bias_gelu(x, bias), fused_gelu(x + bias))
+        True
     """
     check_values("x", x)
     check_values("bias", bias)
@@ -90,6 +112,12 @@ def fused_softmax(x: Values, axis: int = -1) -> Values:
 
     Raises:
         TypeError: if ``x`` is neither a float32 or float64 array nor such a Tensor.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration import fused_softmax
+        >>> fused_softmax(np.zeros((1, 4), np.float32))
+        array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
     """
     check_values("x", x)
     return run_compiled(ops.softmax, x, axis=axis)
@@ -101,6 +129,13 @@ def fused_causal_softmax(x: Values) -> Values:
     Raises:
         TypeError: if ``x`` is neither a float32 or float64 array nor such a Tensor.
         ValueError: if there are more queries than keys, or fewer than two axes.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration import fused_causal_softmax
+        >>> fused_causal_softmax(np.zeros((2, 2), np.float32))  # the first query sees the first key alone
+        array([[1. , 0. ],
+               [0.5, 0.5]], dtype=float32)
     """
     check_values("x", x)
     return run_compiled(causal_softmax, x)
@@ -112,6 +147,13 @@ def fused_layer_norm(x: Values, weight: Values, bias: Values, epsilon: float = 1
     Raises:
         TypeError: if one is neither a float32 or float64 array nor such a Tensor.
         ValueError: if weight or bias are not of the length of x's last axis.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration import fused_layer_norm
+        >>> x, one, zero = np.array([[1, 3]], np.float32), np.ones(2, np.float32), np.zeros(2, np.float32)
+        >>> fused_layer_norm(x, one, zero).round(3)
+        array([[-1.,  1.]], dtype=float32)
     """
     for name, values in (("x", x), ("weight", weight), ("bias", bias)):
         check_values(name, values)
@@ -143,6 +185,13 @@ def fused_attention(q: Values, k: Values, v: Values, causal: bool = False) -> Va
     Raises:
         TypeError: if one is neither a float32 or float64 array nor such a Tensor.
         ValueError: if the shapes do not fit, or there are more queries than keys and it is causal.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration import fused_attention
+        >>> q, k, v = (np.ones((1, 2, 5, 8), np.float32) for _ in range(3))
+        >>> fused_attention(q, k, v, causal=True).shape
+        (1, 2, 5, 8)
     """
     for name, values in (("q", q), ("k", k), ("v", v)):
         check_values(name, values)
@@ -175,6 +224,14 @@ def im2col_conv2d(
     Raises:
         TypeError: if one is neither a float32 or float64 array nor such a Tensor.
         ValueError: if the shapes do not fit, or a number is too small.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration import im2col_conv2d
+        >>> x, weight = np.ones((1, 3, 8, 8), np.float32), np.ones((4, 3, 3, 3), np.float32)
+        >>> found = im2col_conv2d(x, weight)
+        >>> found.shape, float(found[0, 0, 0, 0])  # 27 products of ones
+        ((1, 4, 6, 6), 27.0)
     """
     inputs = (x, weight) if bias is None else (x, weight, bias)
     for name, values in zip(("x", "weight", "bias"), inputs, strict=False):

@@ -81,6 +81,17 @@ def fuse(model: Module, *, frozen: bool = False) -> Module:
         frozen: for inference only: what is returned makes a `plan` for each shape of input that it meets, and fuses by
             the ops that run, whatever their modules. No parameter requires a gradient, and later changes to ``model``
             do not show. A model that runs an op without an entry point is refused when it is called.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear, Profiler, Sequential, Tensor
+        >>> from tinytorch.core.activations import GELU
+        >>> from tinytorch.perf.acceleration import fuse
+        >>> model, x = Sequential(Linear(8, 8), GELU()), Tensor([[1.0] * 8])
+        >>> with Profiler() as p:
+        ...     y = fuse(model)(x)
+        >>> len(p.key_averages()), np.allclose(y.numpy(), model(x).numpy(), atol=1e-6)
+        (1, True)
     """
     if frozen:
         from tinytorch.perf.acceleration.plans import Planned  # imports Numba, which takes long

@@ -358,6 +358,15 @@ def plan(model: Module, example: Any) -> Plan:
         ValueError: if ``example`` holds nothing, or the plan computes something else than the model.
         UnplannedError: a ValueError, if an op has no entry point, by its name.
         TypeError: if the model returns no Tensor.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.models import example, mlp
+        >>> from tinytorch.perf.acceleration.plans import plan
+        >>> model, x = mlp().eval(), example("mlp", 4)
+        >>> planned = plan(model, x)
+        >>> np.allclose(planned(x).numpy(), model(x).numpy(), atol=1e-5)
+        True
     """
     return _made(model, example, Constants())
 

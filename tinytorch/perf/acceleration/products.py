@@ -19,6 +19,15 @@ def vectorized_matmul(a: Any, b: Any) -> Any:
 
     Raises:
         ValueError: if one has fewer than two axes ("2D+"), or their inner lengths differ ("shape mismatch").
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration import vectorized_matmul
+        >>> vectorized_matmul(np.ones((2, 3)), np.ones((3, 4))).shape
+        (2, 4)
+        >>> vectorized_matmul(np.ones((2, 3)), np.ones((4, 3)))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: ...shape mismatch...
     """
     _checked(np.shape(a.data if isinstance(a, Tensor) else a), np.shape(b.data if isinstance(b, Tensor) else b))
     if isinstance(a, Tensor) or isinstance(b, Tensor):
@@ -83,6 +92,13 @@ def tiled_matmul(a: npt.ArrayLike, b: npt.ArrayLike, tile_size: int = 64) -> Arr
 
     Raises:
         ValueError: as `vectorized_matmul`, for other than two axes, and if ``tile_size`` is below 1.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration import tiled_matmul
+        >>> a, b = np.ones((100, 80)), np.ones((80, 60))
+        >>> np.array_equal(tiled_matmul(a, b, tile_size=32), a @ b)
+        True
     """
     if tile_size < 1:
         raise ValueError(f"tile_size must be at least 1, not {tile_size}")
@@ -130,6 +146,13 @@ def register_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
 
     Raises:
         ValueError: also if the result is not made of whole tiles.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration.products import register_tiles
+        >>> a, b = np.ones((48, 20), np.float32), np.ones((20, 96), np.float32)
+        >>> np.allclose(register_tiles(a, b), a @ b)
+        True
     """
     return _in_whole_tiles("in_register_tiles", a, b)
 
@@ -139,6 +162,13 @@ def packed_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
 
     Raises:
         ValueError: also if the result is not made of whole tiles.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration.products import packed_tiles
+        >>> a, b = np.ones((48, 20), np.float32), np.ones((20, 96), np.float32)
+        >>> np.allclose(packed_tiles(a, b), a @ b)
+        True
     """
     return _in_whole_tiles("in_packed_tiles", a, b)
 

@@ -200,6 +200,19 @@ class SizeChange:
     ``baseline`` and ``candidate`` are their names.
     ``ratio`` is that of the medians; its interval holds the ratios of all calls, and is a point where they all agree.
     The verdict is "smaller" or "larger" if all of it lies beyond 1 %, "as large" if within.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear
+        >>> from tinytorch.perf.benchmarking import measure_performance
+        >>> x = np.ones((8, 64), np.float32)
+        >>> wide, thin = (
+        ...     measure_performance(Linear(64, units), x, batches=(1,), repeats=6, at_most_seconds=0.1, name=str(units))
+        ...     for units in (64, 4)
+        ... )
+        >>> change = wide.memory / thin.memory
+        >>> change.verdict, float(change) > 1
+        ('smaller', True)
     """
 
     baseline: str
@@ -233,6 +246,16 @@ class AccuracyChange:
     """Share right of a candidate less that of a baseline, on the same examples.
 
     The verdict is "better" or "worse" if the whole interval lies beyond what does not matter, "as good" if within.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear
+        >>> from tinytorch.perf.benchmarking import benchmark_suite
+        >>> data = np.eye(3, dtype=np.float32), np.arange(3)
+        >>> models = {"one": Linear(3, 3, seed=0), "same": Linear(3, 3, seed=0)}
+        >>> found = benchmark_suite(models, data, batches=(1,), repeats=6, at_most_seconds=0.1)
+        >>> float(found["same"].accuracy - found["one"].accuracy)
+        0.0
     """
 
     baseline: str

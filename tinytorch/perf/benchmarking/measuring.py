@@ -49,6 +49,15 @@ def measure_performance(
     Raises:
         TypeError: if ``model`` or ``data`` is of another type.
         ValueError: if ``data`` holds no examples or a number is out of range.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear
+        >>> from tinytorch.perf.benchmarking import measure_performance
+        >>> x, labels = np.eye(3, dtype=np.float32), np.arange(3)
+        >>> found = measure_performance(Linear(3, 3, seed=0), (x, labels), batches=(1,), repeats=6, at_most_seconds=0.1)
+        >>> found.time.unit, found.size.median  # nine weights and three biases
+        ('s', 48.0)
     """
     return benchmark_suite(
         {name: variant_of(name, model)},
@@ -80,6 +89,15 @@ def benchmark_suite(
 
     Raises:
         TypeError, ValueError: as `measure_performance` does; also if ``models`` is empty.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear
+        >>> from tinytorch.perf.benchmarking import benchmark_suite
+        >>> x = np.ones((8, 3), np.float32)
+        >>> models = {"one": Linear(3, 3), "two": Linear(3, 3)}
+        >>> list(benchmark_suite(models, x, batches=(1,), repeats=6, at_most_seconds=0.1))
+        ['one', 'two']
     """
     variants = variants_of(models)
     task = task_of(test_data, next(iter(variants.values())).model)

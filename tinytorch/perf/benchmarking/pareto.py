@@ -64,6 +64,14 @@ def pareto_front(
 
     Raises:
         ValueError: if there are none, or ``batch`` was not measured.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear
+        >>> from tinytorch.perf.benchmarking import benchmark_suite, pareto_front
+        >>> found = benchmark_suite({"one": Linear(3, 3)}, np.ones((8, 3), np.float32), batches=(1,), repeats=6)
+        >>> pareto_front(found).front
+        ('one',)
     """
     if not performances:
         raise ValueError("performances must hold at least one model")
@@ -133,6 +141,14 @@ def plot_performance_comparison(
 
     Raises:
         ValueError: if there are no results, or not as many axes as panels.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear
+        >>> from tinytorch.perf.benchmarking import benchmark_suite, plot_performance_comparison
+        >>> found = benchmark_suite({"one": Linear(3, 3)}, np.ones((8, 3), np.float32), batches=(1,), repeats=6)
+        >>> len(plot_performance_comparison(found).axes)  # time and memory; nobody knows the answers
+        2
     """
     from matplotlib.figure import Figure  # takes as long to import as all else that a process of a run needs
 

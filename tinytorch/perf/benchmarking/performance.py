@@ -68,6 +68,18 @@ class Performance:
         run: what tells the run from others: only times of one run were taken in turns.
         reference: as ``times``, of a fixed piece of work that was taken in turns with them; empty if none was.
         conditions: what it was measured under; None where the file that it is from says so for all it holds.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear
+        >>> from tinytorch.perf.benchmarking import measure_performance
+        >>> x = np.ones((8, 3), np.float32)
+        >>> found = measure_performance(Linear(3, 3), x, batches=(1, 8), repeats=6, at_most_seconds=0.1)
+        >>> list(found.throughput), found.accuracy is None  # without answers there is none
+        ([1, 8], True)
+        >>> time, memory, accuracy = found
+        >>> float(time) > 0
+        True
     """
 
     name: str
@@ -302,6 +314,16 @@ class Change:
         accuracy: on the same examples, with the interval of the difference; None where no answers are known.
         accuracy_verdict: "better" or "worse" if the interval lies beyond ±``accuracy_delta``, "as good" if within.
         in_turns: whether the times were taken in turns, in one run; if not, it takes a larger difference to tell.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear
+        >>> from tinytorch.perf.benchmarking import benchmark_suite, compare
+        >>> models = {"one": Linear(3, 3), "two": Linear(3, 3)}
+        >>> found = benchmark_suite(models, np.ones((8, 3), np.float32), batches=(1,), repeats=6, at_most_seconds=0.1)
+        >>> change = compare(found["one"], found["two"])
+        >>> change.size.verdict, change.in_turns, list(change.speedups)
+        ('as large', True, [1])
     """
 
     baseline: str
@@ -345,6 +367,16 @@ def compare(
     Raises:
         ValueError: if they have no batch size in common, did other tasks or on other examples, or a number is out of
             its range.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear
+        >>> from tinytorch.perf.benchmarking import benchmark_suite, compare
+        >>> models = {"wide": Linear(64, 64), "thin": Linear(64, 4)}
+        >>> found = benchmark_suite(models, np.ones((8, 64), np.float32), batches=(1,), repeats=6, at_most_seconds=0.1)
+        >>> change = compare(found["wide"], found["thin"])
+        >>> change.size.verdict, change.size.ratio.value  # 4160 numbers over 260
+        ('smaller', 16.0)
     """
     _checked_pair(baseline, candidate)
     if compared < 1:

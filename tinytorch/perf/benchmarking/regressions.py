@@ -69,6 +69,13 @@ def compare_results(
 
     Raises:
         ValueError: if the runs have no variant and batch size in common, or a number is out of its range.
+
+    Examples:
+        >>> from tinytorch.perf.benchmarking import Plan, compare_results, started
+        >>> results = started(Plan("mlp", batches=(1,)), {"version": "0.1.0"})
+        >>> compare_results(results, results)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: ...
     """
     if not 0 <= delta < math.inf:
         raise ValueError(f"delta must be at least 0, such as 0.02 for two per cent, not {delta}")

@@ -71,6 +71,12 @@ class Results:
         code: of the package: version, commit, whether it was changed; what the caller knows of it.
         created: when it began, in UTC, ISO 8601.
         run: what tells it from other runs.
+
+    Examples:
+        >>> from tinytorch.perf.benchmarking import Plan, started
+        >>> results = started(Plan("mlp", batches=(1, 64)), {"version": "0.1.0"})
+        >>> results.done, results.complete
+        (0, False)
     """
 
     plan: Plan
@@ -112,7 +118,16 @@ SCHEMA_VERSION = 1
 
 
 def save_results(results: Results, path: str | Path) -> Path:
-    """Write ``results`` to ``path``, aside and then renamed; return the path."""
+    """Write ``results`` to ``path``, aside and then renamed; return the path.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> from tinytorch.perf.benchmarking import Plan, save_results, started
+        >>> results = started(Plan("mlp", batches=(1,)), {"version": "0.1.0"})
+        >>> with TemporaryDirectory() as folder:
+        ...     save_results(results, f"{folder}/run.json").name
+        'run.json'
+    """
     return write_whole(path, json.dumps(results_to_json(results), allow_nan=False))
 
 
@@ -122,6 +137,14 @@ def load_results(path: str | Path) -> Results:
     Raises:
         ValueError: with the path and one reason, if the file is cut short, not of a benchmark, or of another version.
         OSError: if it cannot be read.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> from tinytorch.perf.benchmarking import Plan, load_results, save_results, started
+        >>> results = started(Plan("mlp", batches=(1,)), {"version": "0.1.0"})
+        >>> with TemporaryDirectory() as folder:
+        ...     load_results(save_results(results, f"{folder}/run.json")).plan.subject
+        'mlp'
     """
     text = Path(path).read_text("utf-8")
     try:

@@ -67,6 +67,14 @@ def single_stream(
     Raises:
         ValueError: if a number is out of its range.
         TypeError: as `measure_performance` does.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear
+        >>> from tinytorch.perf.benchmarking import single_stream
+        >>> found = single_stream(Linear(3, 3), np.ones((8, 3), np.float32), queries=16)
+        >>> found.n, found.unit
+        (16, 's')
     """
     return _served(model, data, lambda now, _: now, "single-stream", queries, at_most_seconds, seed, clock)
 
@@ -91,6 +99,14 @@ def server(
     Raises:
         ValueError: if a number is out of its range.
         TypeError: as `measure_performance` does.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear
+        >>> from tinytorch.perf.benchmarking import server
+        >>> found = server(Linear(3, 3), np.ones((8, 3), np.float32), rate=1000, queries=16)
+        >>> found.n, found.unit
+        (16, 's')
     """
     if not 0 < rate < math.inf:
         raise ValueError(f"rate must be above 0 and finite, not {rate}")

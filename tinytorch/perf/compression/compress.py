@@ -236,6 +236,15 @@ def compress_model(
     Raises:
         ValueError: if a step is unknown, a setting is out of its range, the order cannot work, or the model has nothing
             that a step could work on.
+
+    Examples:
+        >>> from tinytorch.models import mlp
+        >>> from tinytorch.perf.compression import compress_model
+        >>> made = compress_model(mlp(), {"structured_prune": 0.5, "quantize": 8})
+        >>> [row.step for row in made.steps]
+        ['original', 'structured_prune', 'quantize']
+        >>> made.compression_ratio > 6
+        True
     """
     steps = steps_of(config)
     _rehearse(model, steps)

@@ -19,6 +19,11 @@ def break_even_rank(in_features: int, out_features: int) -> int:
     """Return the largest rank whose two factors hold fewer numbers than the weight: r (in + out) < in out.
 
     It is 0 where no rank does.
+
+    Examples:
+        >>> from tinytorch.perf.compression import break_even_rank
+        >>> break_even_rank(64, 64)  # 31 * (64 + 64) is below 64 * 64
+        31
     """
     return (in_features * out_features - 1) // (in_features + out_features)
 
@@ -31,6 +36,16 @@ def low_rank_approximate(weight: Tensor | Array, rank_ratio: float = 0.5) -> tup
 
     Raises:
         ValueError: if ``weight`` is not a finite matrix, or ``rank_ratio`` not above 0 and at most 1.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.compression import low_rank_approximate
+        >>> weight = np.outer([1, 2, 3], [1, 1]).astype(np.float32)  # its rank is 1
+        >>> u, s, v = low_rank_approximate(weight, rank_ratio=0.5)
+        >>> u.shape, s.shape, v.shape
+        ((3, 1), (1,), (1, 2))
+        >>> np.allclose(u @ np.diag(s) @ v, weight)
+        True
     """
     matrix = np.asarray(weight.data if isinstance(weight, Tensor) else weight)
     if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
@@ -62,6 +77,13 @@ class LowRankLinear(Module):
 
     Raises:
         ValueError: if ``rank`` is below 1, or so large that nothing is saved, which names the largest that saves.
+
+    Examples:
+        >>> from tinytorch import Linear
+        >>> from tinytorch.perf.compression import LowRankLinear
+        >>> layer = LowRankLinear(Linear(64, 64), rank=8)
+        >>> layer.left.shape, layer.right.shape
+        ((64, 8), (8, 64))
     """
 
     def __init__(self, linear: Linear, rank: int) -> None:
@@ -102,6 +124,13 @@ def low_rank_model(model: Module, ranks: float | Mapping[str, int] = 0.5, keep: 
     Raises:
         ValueError: if nothing is left to replace, a name is unknown, or a rank would not save, which names the largest
             rank that does.
+
+    Examples:
+        >>> from tinytorch import Linear, Sequential
+        >>> from tinytorch.perf.compression import low_rank_model
+        >>> model = low_rank_model(Sequential(Linear(64, 64), Linear(64, 10)), {"0": 8})
+        >>> [type(layer).__name__ for _, layer in model.named_children()]
+        ['LowRankLinear', 'Linear']
     """
     layers = {name: each for name, each in model.named_modules() if type(each) is Linear}
     unknown = sorted({*keep, *(ranks if isinstance(ranks, Mapping) else ())} - layers.keys())

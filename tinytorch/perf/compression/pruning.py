@@ -115,6 +115,14 @@ def hold_zeros(model: Model) -> Model:
 
     Raises:
         ValueError: as `chosen_layers` does.
+
+    Examples:
+        >>> from tinytorch import Linear, Sequential
+        >>> from tinytorch.perf.compression import hold_zeros
+        >>> model = Sequential(Linear(10, 10))
+        >>> model.parameters()[0].numpy()[:5] = 0
+        >>> type(hold_zeros(model).parameters()[0]).__name__
+        'MaskedParameter'
     """
     return with_masks(model, {name: layer.weight.data == 0 for name, layer in chosen_layers(model).items()})
 
@@ -158,6 +166,13 @@ def magnitude_prune(model: Model, sparsity: float = 0.9, scope: Scope = "global"
 
     Source: S. Han et al., Learning both Weights and Connections for Efficient Neural Networks, 2015, arXiv:1506.02626
     (layer by layer, with a threshold).
+
+    Examples:
+        >>> from tinytorch import Linear, Sequential
+        >>> from tinytorch.perf.compression import magnitude_prune
+        >>> model = magnitude_prune(Sequential(Linear(10, 10)), sparsity=0.9)
+        >>> int((model.parameters()[0].numpy() == 0).sum())
+        90
     """
     share = checked_sparsity(sparsity)
     if scope not in ("global", "layer"):
@@ -198,6 +213,12 @@ def n_m_prune(model: Model, n: int = 2, m: int = 4, keep: Sequence[str] = ()) ->
             name, or as `magnitude_prune` does.
 
     Source: A. Mishra et al., Accelerating Sparse Deep Neural Networks, 2021, arXiv:2104.08378 (2:4).
+
+    Examples:
+        >>> from tinytorch import Linear, Sequential
+        >>> from tinytorch.perf.compression import measure_sparsity, n_m_prune
+        >>> measure_sparsity(n_m_prune(Sequential(Linear(16, 8)), n=2, m=4))
+        50.0
     """
     checked_n_m(n, m)
     weights = {name: _inputs_last(layer.weight.data) for name, layer in chosen_layers(model, keep).items()}
@@ -266,6 +287,16 @@ def compact_n_m(weight: Array, n: int = 2, m: int = 4) -> CompactNM:
 
     Raises:
         ValueError: if a group of ``m`` inputs has more than ``n`` weights that are not zero, or as `n_m_prune` does.
+
+    Examples:
+        >>> from tinytorch import Linear, Sequential
+        >>> from tinytorch.perf.compression import compact_n_m, n_m_prune
+        >>> weight = n_m_prune(Sequential(Linear(16, 8))).parameters()[0].numpy()
+        >>> compact = compact_n_m(weight, n=2, m=4)
+        >>> compact.nbytes, weight.nbytes  # half of the numbers, and two bits for the place of each
+        (272, 512)
+        >>> bool((compact.dense() == weight).all())
+        True
     """
     checked_n_m(n, m)
     if weight.ndim not in (2, 4):

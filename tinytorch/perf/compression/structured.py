@@ -79,6 +79,12 @@ def unit_groups(model: Module) -> dict[str, UnitGroup]:
     dropout, pools, batch norms and flattening alone; the inner neurons of a `FeedForward`; the heads of a
     `MultiHeadAttention`. Left out are layers that stand in more than one place, grouped convolutions, and what a module
     does in a forward of its own, as nobody can know who reads it. Layers of a `Sequential` must run in it alone.
+
+    Examples:
+        >>> from tinytorch.models import mlp
+        >>> from tinytorch.perf.compression import unit_groups
+        >>> [(name, group.kind, group.units) for name, group in unit_groups(mlp()).items()]
+        [('1', 'neurons', 256), ('3', 'neurons', 128)]
     """
     uses = Counter(id(child) for _, module in model.named_modules() for _, child in module.named_children())
     inside = {id(child) for _, module in model.named_modules() if type(module) is Sequential for child in module}
@@ -181,6 +187,15 @@ def structured_prune(
 
     Raises:
         ValueError: if an argument is out of its range, or the model has no such group.
+
+    Examples:
+        >>> from tinytorch.models import example, mlp
+        >>> from tinytorch.perf.compression import structured_prune
+        >>> model = structured_prune(mlp(), prune_ratio=0.5)
+        >>> [parameter.shape for parameter in model.parameters() if len(parameter.shape) == 2]
+        [(64, 128), (128, 64), (64, 10)]
+        >>> model(example("mlp", 2)).shape
+        (2, 10)
     """
     return remove_units(model, units_to_remove(model, prune_ratio, kinds, keep))
 
@@ -214,6 +229,17 @@ def remove_units(model: Model, removed: Units) -> Model:
 
     Raises:
         ValueError: if a group or unit is unknown, or no unit of a group would be left.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.models import example, mlp
+        >>> from tinytorch.perf.compression import mask_units, remove_units
+        >>> model, units, x = mlp(), {"1": [0, 1, 2]}, example("mlp", 2)
+        >>> smaller = remove_units(model, units)
+        >>> smaller.parameters()[0].shape
+        (64, 253)
+        >>> np.allclose(smaller(x).numpy(), mask_units(model, units)(x).numpy(), atol=1e-5)
+        True
     """
     _check(unit_groups(model), removed)
     smaller = copy.deepcopy(model)
@@ -239,6 +265,13 @@ def mask_units(model: Model, removed: Units) -> Model:
 
     Raises:
         ValueError: as `remove_units` does.
+
+    Examples:
+        >>> from tinytorch.models import mlp
+        >>> from tinytorch.perf.compression import mask_units
+        >>> model = mask_units(mlp(), {"1": [0, 1, 2]})
+        >>> model.parameters()[0].shape  # as large as before
+        (64, 256)
     """
     _check(unit_groups(model), removed)
     masked = copy.deepcopy(model)

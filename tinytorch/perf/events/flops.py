@@ -126,6 +126,19 @@ class FLOPCounter:
     Args:
         uncounted: ``"raise"`` refuses a model with an op that has no formula; ``"list"`` gives it a row
             without numbers and its name in ``uncounted_ops``.
+
+    Examples:
+        >>> from tinytorch import Linear
+        >>> from tinytorch.perf.profiling import FLOPCounter
+        >>> counter = FLOPCounter()
+        >>> counter.count_linear(512, 512, batch_size=1)  # two for each multiply-accumulate
+        524288
+        >>> counter.count_conv2d(8, 8, 1, 16, kernel_size=3, padding=1)
+        18432
+        >>> counter.total_flops
+        542720
+        >>> FLOPCounter().count_model_forward(Linear(512, 512), (32, 512)) == 32 * 524288
+        True
     """
 
     def __init__(self, uncounted: Uncounted = "raise") -> None:

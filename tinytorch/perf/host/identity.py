@@ -211,7 +211,14 @@ def machine_label() -> str:
 
 
 def identity() -> Identity:
-    """Return which machine and which process this is, now."""
+    """Return which machine and which process this is, now.
+
+    Examples:
+        >>> from tinytorch.perf.machine import identity
+        >>> here = identity()
+        >>> 1 <= here.cores_usable <= here.cores_logical
+        True
+    """
     flags = cpu_flags()
     memory = psutil.virtual_memory().total
     return Identity(

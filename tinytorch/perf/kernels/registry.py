@@ -66,6 +66,16 @@ def accelerated() -> Iterator[None]:
 
     A kernel is compiled at its first call, or read from disk where an earlier process compiled it. A backward runs
     the implementation whose forward ran, also after the body.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear, Tensor
+        >>> from tinytorch.perf.acceleration import accelerated
+        >>> model, x = Linear(8, 4, seed=0), Tensor([[1.0] * 8])
+        >>> with accelerated():
+        ...     y = model(x)
+        >>> np.allclose(y.numpy(), model(x).numpy(), atol=1e-6)
+        True
     """
     with implementations(kernel_implementations()), step_rules(kernel_step_rules()):
         yield

@@ -50,7 +50,7 @@ class Ceilings:
     Attributes:
         threads: threads that every probe ran on, and that BLAS was told to use; see the ``how`` of ``sgemm``.
         fp32_peak: FLOP/s, 2 per multiply-add: the larger of the two below, which ``fp32_from`` names.
-        fp32_from: "compiled multiply-add" or "sgemm".
+        fp32_from: ``"compiled multiply-add"`` or ``"sgemm"``.
         multiply_add: the sweep: (FLOPs per element, FLOP/s of a block in the first cache).
         sgemm: FLOP/s of a product of two float32 matrices, 2048 wide, by the BLAS of NumPy.
         int8_peak: OP/s, 2 per multiply-accumulate of 8-bit numbers into 32 bits, by the fastest way that this CPU has.
@@ -64,6 +64,14 @@ class Ceilings:
         evidence: for each probe the packed vector instructions found in its assembly, and how often.
         how: when it was measured and in how many seconds, load before, bytes on huge pages, and a note if a kept
             file could not be used.
+
+    Examples:
+        >>> from tinytorch.perf.machine import ceilings
+        >>> here = ceilings()
+        >>> here.fp32_peak.unit, here.levels[-1].name
+        ('FLOP/s', 'memory')
+        >>> here.level_of(1024).name
+        'L1'
     """
 
     threads: int

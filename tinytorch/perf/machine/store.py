@@ -83,6 +83,12 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
     Raises:
         ValueError: if ``threads`` is below 1 or above the number of cores that this process may use.
         OSError: if the result cannot be written.
+
+    Examples:
+        >>> from tinytorch.perf.machine import ceilings
+        >>> ceilings(threads=0)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: threads must be 1 to ..., the cores that this process may use, not 0
     """
     _check_threads(threads)
     facts = _facts(threads)

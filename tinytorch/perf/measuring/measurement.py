@@ -51,6 +51,16 @@ class Measurement:
             the interval: ``between_repeats``, the relative standard deviation by which medians of such a call differ
             from one process and moment to the next; and ``samples_are``, what each sample comes from where that makes
             them independent, such as "seeds" or "processes": without it they are a series in time.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Measurement
+        >>> time = Measurement("a call", (2.0, 1.0, 3.0, 2.0, 4.0, 2.0), "s", {"samples_are": "processes"})
+        >>> time.n, time.median, time.mean
+        (6, 2.0, 2.3333333333333335)
+        >>> time.interval.low, time.interval.high
+        (1.0, 4.0)
+        >>> time.per(100, "items/s").median  # 100 items in each call
+        50.0
     """
 
     name: str
@@ -321,7 +331,14 @@ class Quotient(Statistic):
 
 
 def quantity(value: float, unit: str, name: str, **how: Any) -> Measurement:
-    """Return a `Measurement` of something that is exact and was counted once: bytes, FLOPs, parameters."""
+    """Return a `Measurement` of something that is exact and was counted once: bytes, FLOPs, parameters.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import quantity
+        >>> weights = quantity(1024, "B", "weights")
+        >>> weights.median, weights.is_counted
+        (1024.0, True)
+    """
     return Measurement(name, (float(value),), unit, how)
 
 
@@ -386,6 +403,13 @@ def ratio(baseline: Measurement, candidate: Measurement, name: str | None = None
 
     Raises:
         ValueError: if the two were not sampled in turns by one `interleave`, or their units differ.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import interleave, ratio
+        >>> times = interleave({"a": lambda: sum(range(500)), "b": lambda: None}, repeats=6, warmup_seconds=0.01)
+        >>> speedup = ratio(times["a"], times["b"], "without the sum")
+        >>> speedup.n, speedup.unit
+        (6, '')
     """
     from tinytorch.perf.measuring.repeats import in_turns  # which knows measurements
 

@@ -89,7 +89,15 @@ def leaked_bytes(after: Sequence[int]) -> int | None:
 
 
 class MemoryProfiler:
-    """Memory of a function call. Every ``*_mb`` is in MiB (2**20 bytes) as tracemalloc sees it."""
+    """Memory of a function call. Every ``*_mb`` is in MiB (2**20 bytes) as tracemalloc sees it.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.profiling import MemoryProfiler
+        >>> found = MemoryProfiler().profile(lambda: np.ones(2**20, np.uint8))  # one MiB, which is returned
+        >>> round(found["peak_mb"] - found["baseline_mb"], 1), round(found["allocated_mb"], 1)
+        (1.0, 1.0)
+    """
 
     def profile(
         self,
@@ -157,6 +165,14 @@ class MemoryTracker:
 
     Also ``m.peak_bytes``, the same in bytes, and ``m.current_bytes``, those that it left. All three are counted from
     the entry on, by tracemalloc; before the exit they are those so far.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.profiling import MemoryTracker
+        >>> with MemoryTracker() as m:
+        ...     total = np.ones(2**20, np.float32).sum()  # four bytes for each of 2**20 numbers
+        >>> round(m.peak_usage, 1)
+        4.0
     """
 
     def __enter__(self) -> Self:

@@ -144,6 +144,12 @@ def fresh_processes(
     Raises:
         ValueError: if ``maker`` cannot be imported by name, or a count is out of its range.
         RuntimeError: if a process fails; its last line of error is the message.
+
+    Examples:
+        >>> from tinytorch.perf.measuring.processes import fresh_processes
+        >>> fresh_processes(lambda: {"call": lambda: None})  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: maker must be a function at the top level of a module that a new process can import, not ...
     """
     if processes < 1 or rounds < 1 or first < 0:
         raise ValueError(

@@ -139,6 +139,12 @@ def blas_threads(count: int) -> Iterator[None]:
 
     Raises:
         ValueError: if ``count`` is below 1.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import blas_threads, current_blas_threads
+        >>> with blas_threads(1):
+        ...     current_blas_threads()
+        1
     """
     give_back = ThreadSwitch().set(count)
     try:
@@ -328,7 +334,7 @@ def measure(
     a 95 % interval), when ``at_most_seconds`` are over; ``n`` of the result says how many there are.
 
     Its ``how`` says how long the warm-up took and whether it ended steady, ``cpu_per_wall`` (CPU time of the whole
-    process over wall time: above 1 with threads, below 1 where it waited or was preempted) and
+    process over wall time: above 1 with threads, below 1 where it waited or was interrupted) and
     ``minor_page_faults_per_call``.
 
     Args:
@@ -341,6 +347,14 @@ def measure(
 
     Raises:
         ValueError: if ``repeats`` is below 1, ``at_most_seconds`` not above 0, or the sets fit into the cache.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import measure
+        >>> time = measure(lambda: sum(range(100)), "a sum", repeats=6, warmup_seconds=0.01)
+        >>> time.n, time.unit
+        (6, 's')
+        >>> time.interval.low <= time.median <= time.interval.high
+        True
     """
     return interleave(
         {name: function}, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=warmup_seconds, cold=cold
@@ -375,6 +389,15 @@ def interleave(
 
     Raises:
         ValueError: also if ``functions`` is empty.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import interleave, ratio
+        >>> calls = {"short": lambda: sum(range(10)), "long": lambda: sum(range(1000))}
+        >>> times = interleave(calls, repeats=6, warmup_seconds=0.01)
+        >>> list(times), times["long"].n
+        (['short', 'long'], 6)
+        >>> ratio(times["long"], times["short"]).median > 1
+        True
     """
     _checked_plan(repeats, at_most_seconds)
     if is_due():

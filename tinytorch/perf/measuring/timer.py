@@ -16,6 +16,18 @@ class Timer:
     """``with Timer() as t:`` then ``t.elapsed`` in ms; or `measure` for a function and its distribution.
 
     After `measure`, ``measurement`` is the full `Measurement`, in seconds.
+
+    Examples:
+        >>> from tinytorch import Linear, Tensor
+        >>> from tinytorch.perf.profiling import Timer
+        >>> with Timer() as t:
+        ...     y = Linear(8, 4)(Tensor([[1.0] * 8]))
+        >>> t.elapsed > 0
+        True
+        >>> timer = Timer()
+        >>> found = timer.measure(sum, runs=20, args=([1, 2, 3],))
+        >>> found["runs"], found["min_ms"] <= found["p50_ms"] <= found["max_ms"]
+        (20, True)
     """
 
     measurement: Measurement

@@ -42,6 +42,18 @@ class KVCache:
 
     Raises:
         ValueError: if a size is not a whole number above 0, or the dtype not floating.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.memoization import KVCache
+        >>> cache = KVCache(batch_size=1, max_seq_len=16, num_layers=1, num_heads=2, head_dim=4)
+        >>> new = np.ones((1, 2, 3, 4), np.float32)  # keys of three positions
+        >>> keys, values = cache.update(0, new, new)
+        >>> cache.advance(3)
+        >>> cache.seq_pos, cache.get(0)[0].shape
+        (3, (1, 2, 3, 4))
+        >>> cache.get_memory_usage()["total_bytes"] == 2 * 16 * 2 * 4 * 4
+        True
     """
 
     def __init__(
@@ -308,6 +320,17 @@ def enable_kv_cache(
         TypeError: if ``model`` is not a GPT, or attends with other layers than `MultiHeadAttention`.
         ValueError: if it has a cache already, a size is out of range, or ``cache`` is of another model's shape or in
             another model's use.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.core.transformers import GPT
+        >>> from tinytorch.perf.memoization import enable_kv_cache
+        >>> model = GPT(11, 16, 1, 2, 8, seed=0).eval()
+        >>> whole = model(np.array([[3, 1, 4]]))
+        >>> cache = enable_kv_cache(model)
+        >>> steps = [model(np.array([[token]])) for token in (3, 1, 4)]  # one token at a time
+        >>> np.allclose(steps[-1].numpy()[:, -1], whole.numpy()[:, -1], atol=1e-5)
+        True
     """
     layers = _attention_layers(model)
     if model.memory is not None:
@@ -335,6 +358,16 @@ def disable_kv_cache(model: Any) -> None:
 
     Raises:
         TypeError: if ``model`` is not a GPT, or attends with other layers than `MultiHeadAttention`.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.core.transformers import GPT
+        >>> from tinytorch.perf.memoization import disable_kv_cache, enable_kv_cache
+        >>> model = GPT(11, 16, 1, 2, 8).eval()
+        >>> cache = enable_kv_cache(model)
+        >>> disable_kv_cache(model)
+        >>> model(np.array([[3, 1, 4]])).shape
+        (1, 3, 11)
     """
     layers = _attention_layers(model)
     cache = cache_of(model)
@@ -388,6 +421,12 @@ class QuantizedKVCache(KVCache):
 
     The scale is the largest magnitude of the head_dim numbers over 127, so each is off by at most half a scale. It
     takes 2 · layers · batch · heads · positions · (head_dim + 4) bytes. ``get`` returns what the codes stand for.
+
+    Examples:
+        >>> from tinytorch.perf.memoization import QuantizedKVCache
+        >>> cache = QuantizedKVCache(batch_size=1, max_seq_len=16, num_layers=1, num_heads=2, head_dim=32)
+        >>> cache.nbytes == 2 * 16 * 2 * (32 + 4)  # a byte for each number, and a scale for each 32
+        True
     """
 
     def _make(self) -> None:

@@ -98,6 +98,17 @@ def fuse_decoding(model: GPT) -> GPT:
     Raises:
         TypeError: if ``model`` is not a GPT of these layers; what `fuse` made is not.
         ValueError: if it has a cache.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.core.transformers import GPT
+        >>> from tinytorch.perf.memoization import enable_kv_cache, fuse_decoding, generate
+        >>> model = GPT(11, 16, 1, 2, 8, seed=0).eval()
+        >>> fused = fuse_decoding(model)
+        >>> cache = enable_kv_cache(fused)
+        >>> prompt = np.array([[3, 1]])
+        >>> np.array_equal(generate(fused, prompt, 4), generate(model, prompt, 4))
+        True
     """
     if not isinstance(model, GPT):
         raise TypeError(f"model must be a GPT from tinytorch.core.transformers, not {type(model).__name__}")

@@ -42,6 +42,17 @@ def generate(
     Raises:
         ValueError: if the prompt's shape, or a number, is out of range, or the positions do not fit.
         TypeError: if the prompt is not of integers.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.core.transformers import GPT
+        >>> from tinytorch.perf.memoization import enable_kv_cache, generate
+        >>> model = GPT(11, 16, 1, 2, 8, seed=0).eval()
+        >>> plain = generate(model, np.array([[3, 1]]), new_tokens=4)
+        >>> cache = enable_kv_cache(model)
+        >>> cached = generate(model, np.array([[3, 1]]), new_tokens=4)
+        >>> plain.shape, np.array_equal(plain, cached)
+        ((1, 6), True)
     """
     tokens = _checked_prompt(prompt)
     _check_plan(model, tokens, new_tokens, temperature, top_k)

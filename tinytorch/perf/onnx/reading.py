@@ -39,7 +39,7 @@ def from_onnx(
 ) -> OnnxModel:
     """Return the model of an ONNX file, in eval mode.
 
-    Products with constant weights are Linear, convolutions Conv2d, lookups Embedding, normalizations LayerNorm and
+    Products with constant weights are Linear, convolutions `Conv2d`, lookups Embedding, normalizations LayerNorm and
     BatchNorm2d: what profiles, quantizes and plans these does so here. All else runs op by op at the seam. Layers have
     the names of their nodes, in the scopes that these names tell. Weights are parameters, and can be trained.
 
@@ -53,6 +53,21 @@ def from_onnx(
         ValueError: if this is no ONNX file, or an output or given input is none of the graph's.
         FileNotFoundError: if there is no such file.
         RuntimeError: if the onnx package is not installed.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> import numpy as np
+        >>> import onnx
+        >>> from onnx import TensorProto, helper, numpy_helper
+        >>> from tinytorch import from_onnx
+        >>> weight = numpy_helper.from_array(np.ones((4, 2), np.float32), "weight")
+        >>> x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", c]) for n, c in (("x", 4), ("y", 2)))
+        >>> graph = helper.make_graph([helper.make_node("MatMul", ["x", "weight"], ["y"])], "g", [x], [y], [weight])
+        >>> with TemporaryDirectory() as folder:
+        ...     onnx.save(helper.make_model(graph), f"{folder}/model.onnx")
+        ...     model = from_onnx(f"{folder}/model.onnx")
+        >>> model(np.ones((3, 4), np.float32)).numpy()[0]
+        array([4., 4.], dtype=float32)
     """
     try:
         import onnx

@@ -36,6 +36,15 @@ class Scheme:
 
     Raises:
         ValueError: if ``bits``, ``per`` or ``group`` is none of these.
+
+    Examples:
+        >>> from tinytorch.perf.quantization import Scheme
+        >>> scheme = Scheme(bits=4, per="group", group=32)
+        >>> scheme.low, scheme.high
+        (-7, 7)
+        >>> Scheme(bits=3)
+        Traceback (most recent call last):
+        ValueError: bits must be one of 8, 4, 2, not 3
     """
 
     bits: int = 8
@@ -73,6 +82,13 @@ class Quantized:
             (groups, channels), or (channels, groups) if ``scheme.axis`` is 0.
         zero_point: int32 of the same shape: the code of 0.
         scheme: how they were made.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import Scheme, quantize
+        >>> found = quantize(np.ones((64, 64), np.float32), Scheme(bits=4))
+        >>> found.dequantize().shape, found.nbytes < 64 * 64
+        ((64, 64), True)
     """
 
     codes: Array
@@ -240,6 +256,17 @@ def quantize(x: Any, scheme: Scheme | None = None, ranges: Ranges = "min-max") -
 
     Raises:
         ValueError: if ``x`` is empty, not floating, or holds NaN or infinity, or ``ranges`` is neither.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import Scheme, quantize
+        >>> x = np.array([[1.0, -2.0], [0.5, 2.0]], np.float32)
+        >>> found = quantize(x, Scheme(bits=8, per="channel"))
+        >>> found.codes
+        array([[ 127, -127],
+               [  64,  127]], dtype=int8)
+        >>> found.scale.shape  # a scale for each column
+        (1, 2)
     """
     scheme = scheme or Scheme()
     if ranges not in ("min-max", "mse"):
@@ -287,6 +314,15 @@ def quantize_int8(tensor: Any) -> tuple[Tensor, float, int]:
     """Return int8 codes (a Tensor), scale and zero point of a tensor: affine, 8 bits, one scale for all.
 
     Errors are those of `quantize`.
+
+    Examples:
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.perf.quantization import dequantize_int8, quantize_int8
+        >>> codes, scale, zero_point = quantize_int8(Tensor([-1.0, 0.0, 1.55]))
+        >>> codes.dtype, round(scale, 4), zero_point
+        (dtype('int8'), 0.01, -28)
+        >>> dequantize_int8(codes, scale, zero_point).numpy().round(2)
+        array([-1.  ,  0.  ,  1.55], dtype=float32)
     """
     scheme = Scheme(symmetric=False)
     array = floats(tensor, "tensor")
@@ -300,6 +336,12 @@ def dequantize_int8(q: Any, scale: float, zero_point: int) -> Tensor:
 
     Raises:
         ValueError: if ``q`` is not int8, ``scale`` not above 0 and finite, or ``zero_point`` not a code.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import dequantize_int8
+        >>> dequantize_int8(np.array([-128, 0, 127], np.int8), scale=0.5, zero_point=0).numpy()
+        array([-64. ,   0. ,  63.5], dtype=float32)
     """
     codes = q.data if isinstance(q, Tensor) else np.asarray(q)
     if codes.dtype != np.int8:

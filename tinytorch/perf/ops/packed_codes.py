@@ -41,6 +41,12 @@ def pack(codes: Array, bits: int, axis: int = 0) -> Array:
 
     Raises:
         ValueError: if ``codes`` are not int8 or one does not fit into ``bits``.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import pack
+        >>> pack(np.array([-8, 7, 0, 1], np.int8), bits=4)  # two codes in each byte
+        array([240, 152], dtype=uint8)
     """
     together, half = codes_per_byte(bits), 2 ** (bits - 1)
     if codes.dtype != np.int8:
@@ -64,6 +70,12 @@ def unpack(packed: Array, bits: int, length: int, axis: int = 0) -> Array:
 
     Raises:
         ValueError: if the bytes do not have that length.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import pack, unpack
+        >>> unpack(pack(np.array([-8, 7, 1], np.int8), bits=4), bits=4, length=3)
+        array([-8,  7,  1], dtype=int8)
     """
     together = codes_per_byte(bits)
     if packed.shape[axis] != packed_length(length, bits):

@@ -48,6 +48,13 @@ def integer_product(a: Array, b: Array, packed: dict[str, Any] | None = None) ->
 
     Raises:
         ValueError: if a dtype is not int8, shapes do not fit, or depth is above 131,071, where int32 could overflow.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import integer_product
+        >>> a, b = np.full((1, 1000), 127, np.int8), np.full((1000, 1), 127, np.int8)
+        >>> integer_product(a, b)  # 1000 times 127 squared
+        array([[16129000]], dtype=int32)
     """
     del packed
     check_operands(a, b)

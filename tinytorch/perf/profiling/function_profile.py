@@ -65,6 +65,12 @@ class SimpleProfiler:
     Args:
         track_memory: measure memory; without it the three ``*_mb`` keys are left out.
         track_cpu: measure processor time; without it ``cpu_time`` and ``cpu_efficiency`` are left out.
+
+    Examples:
+        >>> from tinytorch.perf.profiling import SimpleProfiler
+        >>> found = SimpleProfiler().profile(sorted, [3, 1, 2], name="sort")
+        >>> found["name"], found["wall_time"] > 0
+        ('sort', True)
     """
 
     def __init__(self, track_memory: bool = True, track_cpu: bool = True) -> None:
@@ -129,7 +135,14 @@ class SimpleProfiler:
 
 
 def profile_function(func: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Return `SimpleProfiler().profile(func, *args, **kwargs)`; ``name`` and ``warmup`` are its own."""
+    """Return `SimpleProfiler().profile(func, *args, **kwargs)`; ``name`` and ``warmup`` are its own.
+
+    Examples:
+        >>> from tinytorch.perf.profiling import profile_function
+        >>> found = profile_function(sorted, [3, 1, 2])
+        >>> found["name"], "peak_memory_mb" in found
+        ('sorted', True)
+    """
     return SimpleProfiler().profile(func, *args, **kwargs)
 
 
@@ -152,6 +165,16 @@ def profile(func: Callable[P, R] | None = None, /, *, name: str | None = None, t
     The keys are those of `SimpleProfiler.profile` without ``result``. Each call runs the function once, so that what
     it does to the world is done once: time and memory are never measured in one run, so that ``track_memory=True``
     runs it a second time, for the two keys of memory.
+
+    Examples:
+        >>> from tinytorch.perf.profiling import profile
+        >>> @profile(name="sorting")
+        ... def sort(numbers):
+        ...     return sorted(numbers)
+        >>> sort([3, 1, 2])
+        [1, 2, 3]
+        >>> sort.last_profile["name"], sort.last_profile["wall_time"] > 0
+        ('sorting', True)
     """
 
     def decorated(function: Callable[P, R]) -> Profiled[P, R]:
@@ -186,6 +209,15 @@ class ProfilerContext:
 
     ``timing``, ``memory``, ``flops`` and ``flops_by_hand`` hold what was measured or given, None where nothing was;
     ``timing_stats`` is the timing as `Timer.measure` returns it.
+
+    Examples:
+        >>> from tinytorch import Linear, Tensor
+        >>> from tinytorch.perf.profiling import ProfilerContext
+        >>> with ProfilerContext("layer", timing_runs=6, enable_flops=True) as p:  # doctest: +ELLIPSIS
+        ...     y = p.profile_function(Linear(8, 4), args=(Tensor([[1.0] * 8]),))
+        layer: median ...
+        >>> y.shape
+        (1, 4)
     """
 
     def __init__(

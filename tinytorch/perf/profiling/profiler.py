@@ -40,6 +40,18 @@ class Profiler:
         ceilings: of this machine for the BLAS threads of the body, for per cent of the roof and verdicts. Without
             them tables use ceilings that were measured earlier and kept, or do without; `profile_forward_pass` and
             ``roof=True`` measure them, which takes some seconds once on a machine.
+
+    Examples:
+        >>> from tinytorch import Linear, Profiler, Sequential, Tensor
+        >>> model, x = Sequential(Linear(8, 4), Linear(4, 2)), Tensor([[1.0] * 8])
+        >>> Profiler().count_parameters(model), Profiler().count_flops(model, (1, 8))
+        (46, 80)
+        >>> with Profiler() as p:
+        ...     y = model(x)
+        >>> [(row.op, row.calls, row.flops) for row in p.key_averages()]
+        [('linear', 2, 80)]
+        >>> [row.path for row in p.by_layer()]  # and what ran outside
+        ['Sequential', 'Sequential.0', 'Sequential.1', '']
     """
 
     def __init__(self, memory: bool = False, ceilings: Ceilings | None = None) -> None:
@@ -367,7 +379,14 @@ def count_flops(model: Module, input_shape: Shape) -> int: ...
 @overload
 def count_flops(model: Callable[..., Any], input_shape: Shape) -> int | None: ...
 def count_flops(model: Any, input_shape: Shape) -> int | None:
-    """Return FLOPs of one sample's forward, as `Profiler.count_flops` does, which is called without a Profiler here."""
+    """Return FLOPs of one sample's forward, as `Profiler.count_flops` does, which is called without a Profiler here.
+
+    Examples:
+        >>> from tinytorch import Linear
+        >>> from tinytorch.perf.profiling import count_flops
+        >>> count_flops(Linear(512, 512), (32, 512))  # of one sample, whatever the batch
+        524288
+    """
     if not isinstance(model, Module) and not passes.runs_ops(model, zeros_for(model, input_shape)):
         return None
     return passes.count_flops(model, input_shape)

@@ -24,6 +24,14 @@ def shares(
 
     Raises:
         ValueError: if ``repeats`` is below 1 or the run makes no op.
+
+    Examples:
+        >>> from tinytorch import Linear, Tensor
+        >>> from tinytorch.perf.profiling.shares import shares
+        >>> layer, x = Linear(8, 4), Tensor([[1.0] * 8])
+        >>> found = shares(lambda: layer(x), {"products": lambda event: event.op == "linear"}, repeats=6)
+        >>> found["products"].median, found["products"].n  # nothing else ran
+        (1.0, 6)
     """
     profiles, how = _recorded(run, repeats)
     names = {part: f"share of {part}" for part in parts}

@@ -52,6 +52,15 @@ def quantize_model(
     Raises:
         ValueError: if there is nothing to quantize, a name is unknown, a static layer gets no calibration data, or
             data or weights are NaN, infinite or of a wrong type.
+
+    Examples:
+        >>> from tinytorch import Linear, Sequential
+        >>> from tinytorch.core.activations import ReLU
+        >>> from tinytorch.perf.quantization import quantize_model
+        >>> model = Sequential(Linear(64, 64), ReLU(), Linear(64, 10))
+        >>> quantized = quantize_model(model, keep=["2"])
+        >>> [type(layer).__name__ for _, layer in quantized.named_children()]
+        ['QuantizedLinear', 'ReLU', 'Linear']
     """
     plan = plan or Plan("dynamic" if calibration_data is None else "static")
     layers = quantizable(model)
@@ -171,6 +180,15 @@ def layer_report(model: Module, quantized: Module, inputs: Any, repeats: int = 6
 
     Raises:
         ValueError: if the two do not belong together, or inputs do not reach a layer.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear, Sequential, Tensor
+        >>> from tinytorch.perf.quantization import layer_report, quantize_model
+        >>> model, x = Sequential(Linear(64, 64, seed=0)), Tensor(np.ones((2, 64), np.float32))
+        >>> (row,) = layer_report(model, quantize_model(model), x)
+        >>> row.name, row.kind, row.float_bytes, row.stored_bytes < row.float_bytes / 3
+        ('0', 'Linear', 16640, True)
     """
     pairs = _pairs(model, quantized)
     arrived = _layer_inputs(model, inputs, [*pairs])
@@ -279,6 +297,13 @@ def sensitivity_scan(
         plan: how each layer is quantized, one at a time.
         calibration_data: for a static plan; ``inputs`` by default.
         error: measure of (float outputs, outputs with one layer quantized).
+
+    Examples:
+        >>> from tinytorch.models import example, mlp
+        >>> from tinytorch.perf.quantization import sensitivity_scan
+        >>> rows = sensitivity_scan(mlp(), example("mlp", 16))
+        >>> sorted(row.name for row in rows), rows[0].error >= rows[-1].error
+        (['1', '3', '5'], True)
     """
     plan = plan or Plan()
     layers = quantizable(model)
@@ -302,6 +327,12 @@ def layers_to_keep(rows: Sequence[Sensitivity], extra_bytes: int) -> list[str]:
 
     Raises:
         ValueError: if ``extra_bytes`` is negative.
+
+    Examples:
+        >>> from tinytorch.perf.quantization import Sensitivity, layers_to_keep
+        >>> rows = [Sensitivity("0", "Linear", 0.5, 1000), Sensitivity("1", "Linear", 0.1, 10)]
+        >>> layers_to_keep(rows, extra_bytes=1000)  # most error avoided for each byte
+        ['1']
     """
     if extra_bytes < 0:
         raise ValueError(f"extra_bytes must not be negative, but is {extra_bytes}")
@@ -314,7 +345,14 @@ def layers_to_keep(rows: Sequence[Sensitivity], extra_bytes: int) -> list[str]:
 
 
 def stored_bytes(model: Module) -> int:
-    """Return the bytes of a model's state: parameters and buffers, codes and scales, each once."""
+    """Return the bytes of a model's state: parameters and buffers, codes and scales, each once.
+
+    Examples:
+        >>> from tinytorch import Linear
+        >>> from tinytorch.perf.quantization import stored_bytes
+        >>> stored_bytes(Linear(64, 10))  # four bytes for each weight and bias
+        2600
+    """
     return sum(tensor.nbytes for _, tensor in model._named_state())
 
 
@@ -323,6 +361,14 @@ def analyze_model_sizes(original_model: Module, quantized_model: Module) -> dict
 
     The keys are ``original_mb``, ``quantized_mb``, ``compression_ratio``, ``memory_saved_mb`` and
     ``memory_saved_percent``. Nothing is assumed of either: the bytes are those that `Module.save` writes.
+
+    Examples:
+        >>> from tinytorch.models import mlp
+        >>> from tinytorch.perf.quantization import analyze_model_sizes, quantize_model
+        >>> model = mlp()
+        >>> sizes = analyze_model_sizes(model, quantize_model(model))
+        >>> 3.5 < sizes["compression_ratio"] < 4  # scales and biases are no codes
+        True
     """
     before, after = stored_bytes(original_model), stored_bytes(quantized_model)
     if not before or not after:

@@ -132,7 +132,17 @@ class RangeObserver:
 
 
 class MinMaxObserver(RangeObserver):
-    """The smallest and the largest number of all batches; nothing is ever clipped."""
+    """The smallest and the largest number of all batches; nothing is ever clipped.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import MinMaxObserver
+        >>> watcher = MinMaxObserver()
+        >>> for batch in (np.array([0.0, 1.0]), np.array([-3.0, 2.0])):
+        ...     watcher.observe(batch)
+        >>> [float(end) for end in watcher.range()]
+        [-3.0, 2.0]
+    """
 
     granularities = ("tensor", "channel")
     low: Array
@@ -154,6 +164,15 @@ class MovingAverageObserver(MinMaxObserver):
 
     Raises:
         ValueError: also if ``rate`` is not above 0 and at most 1.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import MovingAverageObserver
+        >>> watcher = MovingAverageObserver(rate=0.5)
+        >>> for batch in (np.array([0.0, 1.0]), np.array([-2.0, 3.0])):
+        ...     watcher.observe(batch)
+        >>> [float(end) for end in watcher.range()]
+        [-1.0, 2.0]
     """
 
     def __init__(self, scheme: Scheme | None = None, rate: float = 0.01) -> None:
@@ -179,6 +198,15 @@ class PercentileObserver(RangeObserver):
 
     Raises:
         ValueError: also if ``percentile`` is not above 0 and at most 100.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import PercentileObserver
+        >>> watcher = PercentileObserver(percentile=90)
+        >>> watcher.observe(np.append(np.linspace(-1, 1, 999), 100.0))  # one outlier
+        >>> low, high = watcher.range()
+        >>> bool(-1 < low < high < 1)
+        True
     """
 
     def __init__(self, scheme: Scheme | None = None, percentile: float = 99.99) -> None:
@@ -215,6 +243,15 @@ class MeanSquaredErrorObserver(RangeObserver):
             and 40.57 dB with 8 (J. Max, Quantizing for minimum distortion, IRE Transactions on Information Theory 6,
             1960). There 0 lies between two levels. That 0 is a level costs 0.12 dB with 4 bits (affine: step 0.3386,
             19.26 dB) and 0.001 dB with 8.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import MeanSquaredErrorObserver, Scheme
+        >>> watcher = MeanSquaredErrorObserver(Scheme(bits=4))
+        >>> watcher.observe(np.random.default_rng(0).normal(size=1000).astype(np.float32))
+        >>> low, high = watcher.range()
+        >>> bool(high < 3)  # fewer levels for rare numbers, finer ones for all others
+        True
     """
 
     def __init__(self, scheme: Scheme | None = None, holds_zero: bool = True) -> None:
@@ -284,6 +321,15 @@ class HistogramObserver(RangeObserver):
     Numbers of later batches that lie outside widen the histogram: old bins are cut in 16 and counted where these lie.
 
     Source: PyTorch 2.13, torch/ao/quantization/observer.py, HistogramObserver (L2 norm).
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import HistogramObserver
+        >>> watcher = HistogramObserver()
+        >>> watcher.observe(np.append(np.linspace(-1, 1, 9999, dtype=np.float32), np.float32(8)))
+        >>> low, high = watcher.range()
+        >>> bool(high < 8)
+        True
     """
 
     low: Array

@@ -32,6 +32,17 @@ def save_quantized(model: Module, path: str | Path) -> None:
 
     Raises:
         ValueError: if ``model`` holds no quantized layer.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from tinytorch import Linear, Sequential
+        >>> from tinytorch.perf.quantization import quantize_model, save_quantized
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "model.npz")
+        ...     save_quantized(quantize_model(Sequential(Linear(256, 256))), path)
+        ...     path.stat().st_size < 256 * 256 * 4 / 3  # a third of the float weights
+        True
     """
     plans = {name: _plan_of(module) for name, module in model.named_modules() if isinstance(module, QuantizedModule)}
     if not plans:
@@ -57,6 +68,16 @@ def load_quantized(path: str | Path, model: Module) -> Module:
     Raises:
         ValueError: if the file is none of these, or does not fit ``model``.
         FileNotFoundError: if there is no such file.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> from tinytorch import Linear, Sequential
+        >>> from tinytorch.perf.quantization import load_quantized, quantize_model, save_quantized
+        >>> with TemporaryDirectory() as folder:
+        ...     save_quantized(quantize_model(Sequential(Linear(8, 4))), f"{folder}/model.npz")
+        ...     model = load_quantized(f"{folder}/model.npz", Sequential(Linear(8, 4)))
+        >>> [type(layer).__name__ for _, layer in model.named_children()]
+        ['QuantizedLinear']
     """
     description = _description(path)
     layers = quantizable(model)

@@ -160,6 +160,13 @@ def prepare_training(
 
     Raises:
         ValueError: if there is nothing to quantize or a name is unknown.
+
+    Examples:
+        >>> from tinytorch import Linear, Sequential
+        >>> from tinytorch.perf.quantization import prepare_training
+        >>> model = prepare_training(Sequential(Linear(8, 4)))
+        >>> len(model.parameters())  # which train as before
+        2
     """
     layers = quantizable(model)
     chosen = chosen_plans(layers, plan or Plan(), keep, plans or {})
@@ -176,6 +183,13 @@ def finish_training(model: Module) -> Module:
 
     Raises:
         ValueError: if ``model`` holds no such layer, or a static one never trained.
+
+    Examples:
+        >>> from tinytorch import Linear, Sequential
+        >>> from tinytorch.perf.quantization import finish_training, prepare_training
+        >>> model = finish_training(prepare_training(Sequential(Linear(8, 4))))
+        >>> [type(layer).__name__ for _, layer in model.named_children()]
+        ['QuantizedLinear']
     """
     made: dict[int, Module] = {}
     for name, module in model.named_modules():

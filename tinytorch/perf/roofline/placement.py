@@ -51,6 +51,18 @@ class Placed:
             bandwidth of the level that holds them, whichever is longer, added up over the ops.
         slope: the bandwidth, and of which levels, at which its bytes travel at the roof.
         verdict: what bounds it.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear, Tensor
+        >>> from tinytorch.perf.machine import ceilings
+        >>> from tinytorch.perf.measuring import blas_threads
+        >>> from tinytorch.perf.roofline import place_call
+        >>> x = Tensor(np.ones((64, 64), np.float32))
+        >>> with blas_threads(1):
+        ...     found = place_call("a layer", Linear(64, 64, bias=False), ceilings(), operands=[x], repeats=6)
+        >>> found.intensity == 2 * 64**3 / (3 * 64 * 64 * 4)  # three matrices of four bytes a number
+        True
     """
 
     name: str
@@ -86,6 +98,16 @@ def attainable(intensity: float, ceilings: Ceilings, level: Level) -> float:
 
     Raises:
         ValueError: if ``intensity`` is below 0.
+
+    Examples:
+        >>> from tinytorch.perf.machine import ceilings
+        >>> from tinytorch.perf.roofline import attainable
+        >>> here = ceilings()
+        >>> memory = here.levels[-1]
+        >>> attainable(1e9, here, memory) == here.fp32_peak.median  # much arithmetic a byte: the flat roof
+        True
+        >>> attainable(0.001, here, memory) < here.fp32_peak.median  # little: the slope
+        True
     """
     if not intensity >= 0:
         raise ValueError(f"intensity must be at least 0 FLOP a byte, not {intensity}")
@@ -93,7 +115,15 @@ def attainable(intensity: float, ceilings: Ceilings, level: Level) -> float:
 
 
 def ridge(ceilings: Ceilings, level: Level) -> Measurement:
-    """Return the intensity, in FLOP a byte, from which on the peak and no longer ``level`` is the roof."""
+    """Return the intensity, in FLOP a byte, from which on the peak and no longer ``level`` is the roof.
+
+    Examples:
+        >>> from tinytorch.perf.machine import ceilings
+        >>> from tinytorch.perf.roofline import ridge
+        >>> here = ceilings()
+        >>> ridge(here, here.levels[-1]).median > ridge(here, here.levels[0]).median
+        True
+    """
     return quotient(ceilings.fp32_peak, best_bandwidth(level), f"ridge point of {level.name}", "FLOP/B")
 
 
@@ -135,6 +165,18 @@ def place_call(
     Raises:
         UncountedError, ValueError: as `place`.
         RuntimeError: inside the body of a Profiler, whose cost would be measured too.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear, Tensor
+        >>> from tinytorch.perf.machine import ceilings
+        >>> from tinytorch.perf.measuring import blas_threads
+        >>> from tinytorch.perf.roofline import place_call
+        >>> layer, x = Linear(64, 64), Tensor(np.ones((64, 64), np.float32))
+        >>> with blas_threads(1):
+        ...     found = place_call("a layer", layer, ceilings(), operands=[x], repeats=6)
+        >>> found.demand.flops
+        524288
     """
     calls = {name: (function, *operands)}
     return place_calls(calls, ceilings, repeats=repeats, at_most_seconds=at_most_seconds)[name]
@@ -177,6 +219,16 @@ def place_ops(runs: Profile | Sequence[Profile], ceilings: Ceilings) -> dict[OpK
 
     Raises:
         ValueError: if there is no run, the runs are not of the same ops, or the threads differ.
+
+    Examples:
+        >>> from tinytorch import Linear, Profiler, Tensor
+        >>> from tinytorch.perf.machine import ceilings
+        >>> from tinytorch.perf.measuring import blas_threads
+        >>> from tinytorch.perf.roofline import place_ops
+        >>> with blas_threads(1), Profiler() as p:
+        ...     y = Linear(8, 4)(Tensor([[1.0] * 8]))
+        >>> list(place_ops(p.run, ceilings()))
+        [('linear', 'forward', 'numpy')]
     """
     recorded = _same_runs(runs, ceilings)
     groups = op_groups(recorded[0])
@@ -185,7 +237,18 @@ def place_ops(runs: Profile | Sequence[Profile], ceilings: Ceilings) -> dict[OpK
 
 
 def place_layers(runs: Profile | Sequence[Profile], ceilings: Ceilings) -> dict[str, Placed]:
-    """Return where each module stands, by its path, with the ops of the modules in it; as `place_ops` otherwise."""
+    """Return where each module stands, by its path, with the ops of the modules in it; as `place_ops` otherwise.
+
+    Examples:
+        >>> from tinytorch import Linear, Profiler, Sequential, Tensor
+        >>> from tinytorch.perf.machine import ceilings
+        >>> from tinytorch.perf.measuring import blas_threads
+        >>> from tinytorch.perf.roofline import place_layers
+        >>> with blas_threads(1), Profiler() as p:
+        ...     y = Sequential(Linear(8, 4))(Tensor([[1.0] * 8]))
+        >>> list(place_layers(p.run, ceilings()))
+        ['Sequential', 'Sequential.0']
+    """
     recorded = _same_runs(runs, ceilings)
     groups = layer_groups(recorded[0])
     names = {path: path or "outside modules" for path in groups}

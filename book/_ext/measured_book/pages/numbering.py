@@ -182,6 +182,7 @@ def sidebar(app: Sphinx, docname: str) -> Iterator[dict[str, Any]]:
                 "title": app.env.titles[name].astext(),
                 "address": "#" if name == docname else app.builder.get_relative_uri(docname, name),
                 "current": name == docname,
+                "holds": docname in app.env.toctree_includes.get(name, []),
             }
             for name, number in part.pages
             if name in app.env.titles

@@ -52,6 +52,12 @@ def given_link(alpha_s: float, bytes_per_second: float) -> GivenLink:
 
     Raises:
         ValueError: if the latency is negative or the bandwidth not above 0.
+
+    Examples:
+        >>> from tinytorch.perf.distributed import given_link
+        >>> link = given_link(alpha_s=2e-6, bytes_per_second=10e9)
+        >>> link.beta_s_per_byte
+        1e-10
     """
     if not bytes_per_second > 0:
         raise ValueError(f"bytes_per_second must be above 0, not {bytes_per_second}")
@@ -70,6 +76,12 @@ class Cluster:
 
     Raises:
         ValueError: if ``ranks_per_node`` is below 1.
+
+    Examples:
+        >>> from tinytorch.perf.distributed import Cluster, given_link
+        >>> fast, slow = given_link(1e-6, 100e9), given_link(5e-6, 10e9)
+        >>> Cluster(inside=fast, between=slow, ranks_per_node=8).ranks_per_node
+        8
     """
 
     inside: Line

@@ -37,6 +37,11 @@ class Split:
 
     Raises:
         ValueError: if a number is out of its range.
+
+    Examples:
+        >>> from tinytorch.perf.distributed import Split
+        >>> Split(data=4, tensor=2, pipeline=2, micro=8).ranks
+        16
     """
 
     data: int = 1
@@ -98,6 +103,17 @@ class Prediction:
         gradients: summing them over the ranks of the data split, as far as nothing hides it, with the gathering of
             parameters that are shared out. hidden: what is hidden of it, which costs nothing.
         updating: the optimizer's step.
+
+    Examples:
+        >>> from tinytorch.chapters.distributed.gpt_workload import transformer_workload
+        >>> from tinytorch.perf.distributed import Cluster, Split, given_link, predict
+        >>> work = transformer_workload(
+        ...     layers=24, width=2048, heads=16, positions=2048, vocabulary=51200, examples=512, flops_per_second=1e14
+        ... )
+        >>> cluster = Cluster(given_link(1e-6, 100e9), given_link(5e-6, 10e9), ranks_per_node=8)
+        >>> one, many = predict(work, cluster, Split()), predict(work, cluster, Split(data=64))
+        >>> 0 < many.efficiency(one) < 1  # each of the ranks does less than the one did
+        True
     """
 
     workload: Workload
@@ -169,6 +185,17 @@ def predict(workload: Workload, cluster: Cluster, split: Split) -> Prediction:
 
     Raises:
         ValueError: unless each rank gets whole examples, heads and blocks.
+
+    Examples:
+        >>> from tinytorch.chapters.distributed.gpt_workload import transformer_workload
+        >>> from tinytorch.perf.distributed import Cluster, Split, given_link, predict
+        >>> work = transformer_workload(
+        ...     layers=24, width=2048, heads=16, positions=2048, vocabulary=51200, examples=512, flops_per_second=1e14
+        ... )
+        >>> cluster = Cluster(given_link(1e-6, 100e9), given_link(5e-6, 10e9), ranks_per_node=8)
+        >>> one, many = predict(work, cluster, Split()), predict(work, cluster, Split(data=64))
+        >>> 1 < one.seconds / many.seconds < 64
+        True
     """
     _check_fits(workload, split)
     if split.ranks <= cluster.ranks_per_node:
@@ -311,6 +338,17 @@ def best_splits(
 
     Raises:
         ValueError: as `possible_splits`.
+
+    Examples:
+        >>> from tinytorch.chapters.distributed.gpt_workload import transformer_workload
+        >>> from tinytorch.perf.distributed import Cluster, best_splits, given_link
+        >>> work = transformer_workload(
+        ...     layers=24, width=2048, heads=16, positions=2048, vocabulary=51200, examples=512, flops_per_second=1e14
+        ... )
+        >>> cluster = Cluster(given_link(1e-6, 100e9), given_link(5e-6, 10e9), ranks_per_node=8)
+        >>> found = best_splits(work, cluster, ranks=64)
+        >>> found[0].split.ranks, found[0].seconds <= found[-1].seconds
+        (64, True)
     """
     best: dict[tuple[int, int, int], Prediction] = {}
     for split in possible_splits(workload, ranks, sharding=sharding):

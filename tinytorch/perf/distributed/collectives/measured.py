@@ -47,6 +47,14 @@ class Collectives:
         times: by kind and size in bytes (of the message, of what a gathering makes, of what each rank gives to a
             reduction), the seconds of one call, that of the slowest rank.
         barrier: seconds of a barrier, by which a sample of `SAMPLE_SECONDS` or more may be wrong.
+
+    Examples:
+        >>> from tinytorch.perf.distributed.collectives.measured import Collectives
+        >>> from tinytorch.perf.measuring import Measurement
+        >>> made = Measurement("made", (2e-6, 1e-6, 3e-6), "s")
+        >>> found = Collectives(2, 1, "an MPI library", False, {"all-reduce": {1024: made}}, barrier=made)
+        >>> found.kinds, found.sizes, found.of("all-reduce")[1024].median
+        (('all-reduce',), (1024,), 2e-06)
     """
 
     ranks: int
@@ -116,6 +124,12 @@ def measure_collectives(
         ValueError: if there are fewer than two ranks, or an argument is out of its range.
         MPIMissingError: if there is no MPI.
         RankError: if a rank fails.
+
+    Examples:
+        >>> from tinytorch.perf.distributed.collectives.measured import measure_collectives
+        >>> measure_collectives(ranks=1)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: ranks must be at least 2...
     """
     if ranks < 2:
         raise ValueError(f"ranks must be at least 2, as one has nobody to talk to, not {ranks}")

@@ -92,6 +92,15 @@ class Communicator:
         rank, size: this rank's number in the group and how many there are. places: where each of them runs.
         group: its name, the same on all ranks. raw: mpi4py's communicator.
         activity: what this rank is doing, shared by all communicators of a process.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.distributed import world
+        >>> group = world()
+        >>> group.all_reduce(np.ones(3, np.float32))  # of a group of one
+        array([1., 1., 1.], dtype=float32)
+        >>> group.exchange(group.rank)
+        [0]
     """
 
     def __init__(self, raw: Any, group: str, activity: Activity) -> None:
@@ -264,6 +273,12 @@ def world() -> Communicator:
 
     Raises:
         MPIMissingError: if mpi4py or an MPI library is not installed.
+
+    Examples:
+        >>> from tinytorch.perf.distributed import world
+        >>> group = world()  # not started by mpiexec: a group of one
+        >>> group.rank, group.size
+        (0, 1)
     """
     return Communicator(load_mpi().COMM_WORLD, "world", Activity())
 

@@ -60,7 +60,14 @@ def read_values(stem: Path) -> dict[str, Any]:
 
 
 class RankError(RuntimeError):
-    """A rank failed, died or did not end in time. The message names it and its last op; ``trace`` says where."""
+    """A rank failed, died or did not end in time. The message names it and its last op; ``trace`` says where.
+
+    Examples:
+        >>> from tinytorch.perf.distributed import RankError
+        >>> raise RankError("rank 1 died in all_reduce")
+        Traceback (most recent call last):
+        tinytorch.perf.distributed.ranks.launch.RankError: rank 1 died in all_reduce
+    """
 
     def __init__(self, message: str, trace: str = "") -> None:
         super().__init__(message)
@@ -111,6 +118,12 @@ def launch(
         TypeError: if an argument is neither an array nor what JSON can hold.
         MPIMissingError: if there is no mpiexec.
         RankError: if a rank fails, dies, hangs, or the time is over.
+
+    Examples:
+        >>> from tinytorch.perf.distributed import launch
+        >>> launch(lambda communicator: {"rank": communicator.rank}, ranks=2)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: program must be a function at the top level of a module ...
     """
     each = max(1, len(usable_cores()) // max(1, ranks)) if threads is None else threads
     if ranks < 1 or each < 1 or not timeout > 0:

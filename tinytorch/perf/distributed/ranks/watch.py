@@ -216,6 +216,13 @@ def watched(communicator: Communicator, folder: str | Path, longest: float = 30.
 
     Raises:
         ValueError: if ``longest`` is not above 0, or the folder does not exist or holds another run's states.
+
+    Examples:
+        >>> from tinytorch.perf.distributed import watched, world
+        >>> with watched(world(), "no such folder"):  # doctest: +ELLIPSIS
+        ...     pass
+        Traceback (most recent call last):
+        ValueError: folder 'no such folder' must exist and hold no other run's states: give a new one to each run
     """
     place = Path(folder)
     if not longest > 0:

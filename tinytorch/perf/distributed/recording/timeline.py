@@ -149,7 +149,17 @@ class CommRecorder(Observer):
 
 
 class RankRecording:
-    """Recording of this rank in the body of `recorded`; ``track`` is set at its end, on the rank's own clock."""
+    """Recording of this rank in the body of `recorded`; ``track`` is set at its end, on the rank's own clock.
+
+    Examples:
+        >>> from tinytorch import Linear, Tensor
+        >>> from tinytorch.perf.distributed import world
+        >>> from tinytorch.perf.distributed.recording.timeline import recorded
+        >>> with recorded(world()) as recording:
+        ...     y = Linear(8, 4)(Tensor([[1.0] * 8]))
+        >>> type(recording).__name__, recording.track is not None
+        ('RankRecording', True)
+    """
 
     def __init__(self, communicator: Communicator, clocks: Clocks) -> None:
         self._communicator, self._clocks = communicator, clocks
@@ -200,6 +210,17 @@ def recorded(communicator: Communicator) -> Iterator[RankRecording]:
     begins on all ranks at once, and the garbage collector is off in it, as in `events.recording`. Calls of other
     communicators are recorded too, as long as each group has a name of its own: make them with
     `Communicator.duplicate` and `Communicator.split`, and call `world` once.
+
+    Examples:
+        >>> from tinytorch import Linear, Tensor
+        >>> from tinytorch.perf.distributed import world
+        >>> from tinytorch.perf.distributed.recording.timeline import recorded
+        >>> layer, x = Linear(8, 4), Tensor([[1.0] * 8])
+        >>> with recorded(world()) as recording:
+        ...     y = layer(x)
+        >>> timeline = recording.gather()
+        >>> len(timeline.tracks)  # one for each rank
+        1
     """
     recorder, comm_info = Recorder(), CommRecorder()
     with collector_off():  # which collects first, on some ranks for longer than on others

@@ -27,6 +27,14 @@ class ShardedBatches:
     Raises:
         ValueError: if the arrays are empty or of different lengths, a number is out of range, or a rank would have no
             example of the last batch.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.distributed import ShardedBatches
+        >>> x = np.arange(8, dtype=np.float32)
+        >>> parts = [ShardedBatches(x, batch_size=4, rank=rank, size=2) for rank in (0, 1)]
+        >>> [len(batch) for part in parts for (batch,) in part.epoch(0)]  # of each batch each rank has a half
+        [2, 2, 2, 2]
     """
 
     def __init__(self, *arrays: Array | Tensor, batch_size: int, rank: int, size: int, seed: int = 0) -> None:

@@ -121,6 +121,18 @@ class DataParallel:
     Raises:
         ValueError: if the ranks do not agree on the model, the optimizer, a setting or a version, or the model has no
             parameters; on all ranks.
+
+    Examples:
+        >>> from tinytorch import Linear, Tensor
+        >>> from tinytorch.core.losses import MSELoss
+        >>> from tinytorch.core.optimizers import SGD
+        >>> from tinytorch.perf.distributed import DataParallel, world
+        >>> model = Linear(2, 1, seed=0)
+        >>> trainer = DataParallel(model, lambda parameters: SGD(parameters, lr=0.01), MSELoss(), world())
+        >>> batch = Tensor([[1, 2]]), Tensor([[3]])
+        >>> first = trainer.step(batch)
+        >>> trainer.step(batch) < first
+        True
     """
 
     def __init__(

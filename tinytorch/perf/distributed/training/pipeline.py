@@ -111,6 +111,14 @@ class Pipeline:
     Raises:
         ValueError: if ``micro`` is below 1, there are fewer than two ranks, only one end is tied, or the ranks do not
             agree on the settings.
+
+    Examples:
+        >>> from tinytorch import Linear
+        >>> from tinytorch.core.losses import MSELoss
+        >>> from tinytorch.perf.distributed import Pipeline, world
+        >>> Pipeline(Linear(2, 1), MSELoss(), world(), micro=4)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: ...
     """
 
     def __init__(

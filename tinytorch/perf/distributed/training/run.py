@@ -114,7 +114,13 @@ def _checked(path: Path, trainer: DataParallel, plan: Mapping[str, Any]) -> tupl
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Folder of checkpoints, which all ranks see, and after how many steps one is written."""
+    """Folder of checkpoints, which all ranks see, and after how many steps one is written.
+
+    Examples:
+        >>> from tinytorch.perf.distributed import Checkpoints
+        >>> Checkpoints("checkpoints", every=100).every
+        100
+    """
 
     folder: str | Path
     every: int
@@ -143,6 +149,19 @@ def train(
         ValueError: if a number is out of range, the ranks do not agree on the batches, the checkpoint is of another
             training, or the model draws random numbers, whose generators no checkpoint holds.
         FloatingPointError: if the loss is not finite; the last checkpoint stays.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear
+        >>> from tinytorch.core.losses import MSELoss
+        >>> from tinytorch.core.optimizers import SGD
+        >>> from tinytorch.perf.distributed import DataParallel, ShardedBatches, train, world
+        >>> group, x = world(), np.ones((8, 2), np.float32)
+        >>> trainer = DataParallel(Linear(2, 1, seed=0), lambda p: SGD(p, lr=0.01), MSELoss(), group)
+        >>> batches = ShardedBatches(x, x[:, :1], batch_size=4, rank=group.rank, size=group.size)
+        >>> losses = train(trainer, batches, epochs=3, communicator=group)
+        >>> len(losses), losses[-1] < losses[0]
+        (6, True)
     """
     if epochs < 1:
         raise ValueError(f"epochs must be at least 1, not {epochs}")

@@ -163,6 +163,15 @@ def tensor_parallel(model: Module, communicator: Communicator) -> Module:
 
     Raises:
         ValueError: if the ranks' models differ, or heads or hidden features are no multiple of the ranks.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.core.transformers import GPT
+        >>> from tinytorch.perf.distributed import tensor_parallel, world
+        >>> model, tokens = GPT(11, 16, 1, 2, 8, seed=0).eval(), np.array([[3, 1]])
+        >>> cut = tensor_parallel(model, world())  # heads and hidden features, shared out to the ranks
+        >>> np.allclose(cut(tokens).numpy(), model(tokens).numpy(), atol=1e-5)
+        True
     """
     check_agreement(communicator, model_facts(model))
     made: dict[int, Any] = {}

@@ -1,0 +1,293 @@
+"""The reference of the package: every entry's example runs, every tool of a chapter is one, and code leads to them."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup, Tag
+from measured_book.pages.api import Names, Target, entries_in, parameters_of
+from measured_book.state import BookState
+
+import tinytorch
+from tests.perf.made_ceilings import made_ceilings
+from tinytorch.perf import machine
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = sorted((ROOT / "book" / "reference").glob("*.md"))
+LISTED = [(page.stem, *entry) for page in PAGES for entry in entries_in(page.read_text("utf-8"))]
+NAMES = [f"{module}.{name}" for _, module, name, _ in LISTED]
+#: What calls `world` starts MPI in its process, which starts no other process any more: these run in one of their own.
+ON_RANKS = [name for name in NAMES if name.startswith("tinytorch.perf.distributed.")]
+#: What students of the course type, by where they import it from.
+COURSE = {
+    "tinytorch": "Tensor Linear Module Sequential Profiler",
+    "tinytorch.perf.profiling": "Timer MemoryProfiler MemoryTracker FLOPCounter ProfilerContext SimpleProfiler "
+    "profile_function profile count_flops",
+    "tinytorch.perf.quantization": "quantize_int8 dequantize_int8 QuantizedLinear quantize_model analyze_model_sizes",
+    "tinytorch.perf.compression": "measure_sparsity magnitude_prune structured_prune low_rank_approximate "
+    "KnowledgeDistillation compress_model",
+    "tinytorch.perf.acceleration": "vectorized_matmul tiled_matmul unfused_gelu fused_gelu accelerated im2col_conv2d",
+    "tinytorch.perf.memoization": "KVCache enable_kv_cache disable_kv_cache",
+    "tinytorch.perf.benchmarking": "measure_performance benchmark_suite plot_performance_comparison compare",
+}
+
+
+def named(full: str) -> Any:
+    """Return what a listed name stands for."""
+    module, _, name = full.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def failures(full: str) -> str:
+    """Return what the example of an entry does otherwise than it says; empty if nothing."""
+    test = doctest.DocTestParser().get_doctest(inspect.getdoc(named(full)) or "", {}, full, None, 0)
+    assert test.examples, f"{full} is an entry of the reference: its docstring needs a section `Examples:`"
+    said: list[str] = []
+    doctest.DocTestRunner(verbose=False).run(test, out=said.append)
+    return "".join(said)
+
+
+@pytest.mark.parametrize("full", [name for name in NAMES if name not in ON_RANKS])
+def test_the_example_of_an_entry_does_what_it_says(
+    full: str, monkeypatch: pytest.MonkeyPatch, made_machine: machine.Ceilings
+) -> None:
+    if full != "tinytorch.perf.machine.ceilings":  # whose own example measures nothing
+        monkeypatch.setattr(machine, "ceilings", lambda threads=1: made_ceilings(threads=threads))
+    assert failures(full) == ""
+
+
+def test_the_examples_that_take_ranks_do_what_they_say() -> None:
+    program = "from tests.book.pages.test_api import *; print(*map(failures, ON_RANKS), sep='', end='')"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "book" / "_ext")])}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.stdout, done.returncode) == ("", 0), done.stderr
+
+
+def test_no_example_is_left_out_of_the_tests() -> None:
+    defined = {f"{named(full).__module__}.{named(full).__qualname__}" for full in NAMES}
+    found = set()
+    for path in (ROOT / "tinytorch").rglob("*.py"):
+        text = path.read_text("utf-8")
+        if ">>> " not in text:
+            continue
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        kinds = (ast.FunctionDef, ast.ClassDef)
+        owners = [node for node in ast.parse(text).body if isinstance(node, kinds)]
+        found |= {f"{module}.{one.name}" for one in owners if ">>> " in ast.unparse(one)}
+    assert found == defined
+
+
+def test_each_name_is_listed_once() -> None:
+    assert sorted(set(NAMES)) == sorted(NAMES)
+
+
+def test_names_of_the_course_are_entries() -> None:
+    typed = {f"{module}.{name}" for module, names in COURSE.items() for name in names.split()}
+    listed = {*NAMES, "tinytorch.Profiler"}  # which is listed with the other instruments
+    assert tinytorch.Profiler is named("tinytorch.perf.profiling.Profiler")
+    assert typed <= listed, typed - listed
+
+
+def made_names() -> Names:
+    """Return the names of the whole reference as the pages list them."""
+    state = BookState()
+    for page, module, name, members in LISTED:
+        what = getattr(importlib.import_module(module), name)
+        entries = state.of(f"reference/{page}").entries
+        entries[f"{module}.{name}"] = (f"{module}.{name}", f"{what.__module__}.{what.__qualname__}")
+        entries |= {f"{module}.{name}.{one}": (f"{module}.{name}.{one}",) for one in members}
+    return Names(state)
+
+
+def test_every_tool_of_a_chapter_leads_to_an_entry() -> None:
+    names, missing = made_names(), []
+    for path in sorted((ROOT / "book").glob("*.md")):
+        table = re.search(
+            r"^## The (?:tools|instruments)\n.*?(?=^## )", path.read_text("utf-8"), re.MULTILINE | re.DOTALL
+        )
+        for row in re.findall(r"^\| (`.+?) \|", table[0] if table else "", re.MULTILINE):
+            codes = re.findall(r"`([^`]+)`", row)
+            first = names.find(codes[0], path.stem)
+            tools = [code for code in codes if not code.startswith("tinytorch")]
+            missing += [f"{path.stem}: {code}" for code in tools if names.find(code, path.stem, first) is None]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("code", "page", "anchor"),
+    [
+        ("Timer().measure(func, warmup=3)", "profiling", "perf.profiling.Timer.measure"),
+        ("with MemoryTracker() as m:", "profiling", "perf.profiling.MemoryTracker"),
+        ("@profile", "profiling", "perf.profiling.profile"),
+        ("p.by_layer()", "roofline", "perf.profiling.Profiler.by_layer"),
+        (".calibrate(batches)", "quantization", "perf.quantization.QuantizedLinear.calibrate"),
+        ("products.tiled_matmul(a, b, tile_size)", "acceleration", "perf.acceleration.tiled_matmul"),
+        ("quantize(x, Scheme(bits, symmetric))", "index", "perf.quantization.quantize"),
+        ("count_attention", "profiling", "perf.profiling.FLOPCounter.count_attention"),
+    ],
+)
+def test_code_as_readers_type_it_leads_to_its_entry(code: str, page: str, anchor: str) -> None:
+    found = made_names().find(code, page)
+    assert found is not None
+    assert found.anchor == f"tinytorch.{anchor}"
+
+
+@pytest.mark.parametrize(
+    "code", ["np.mean(x)", "torch.matmul", "advance", "x @ w", "tinytorch profile", "{}", "--html"]
+)
+def test_code_that_names_no_entry_leads_nowhere(code: str) -> None:
+    assert made_names().find(code, "profiling") is None
+
+
+def test_of_two_entries_of_one_name_a_chapter_means_that_of_its_own_room() -> None:
+    state = BookState()
+    for page in ("a", "b"):
+        state.of(f"reference/{page}").entries[f"tinytorch.{page}.plan"] = (f"tinytorch.{page}.plan",)
+    names = Names(state)
+    assert names.find("plan(model)", "b") == Target("reference/b", "tinytorch.b.plan")
+    assert names.find("a.plan", "b") == Target("reference/a", "tinytorch.a.plan")
+    assert names.find("plan(model)", "c") is None
+
+
+def test_a_page_is_written_again_when_an_entry_comes_or_goes_and_not_when_its_text_changes() -> None:
+    state = BookState()
+    state.of("chapter").codes = frozenset({"Timer"})
+    state.of("reference/a").entries["tinytorch.Timer"] = ("tinytorch.Timer",)
+    assert state.begin_writing() == {"chapter", "reference/a"}
+    assert state.begin_writing() == set()
+    state.forget("reference/a")
+    state.of("reference/a").entries["tinytorch.Timer"] = ("tinytorch.Timer",)
+    assert state.begin_writing() == set()
+    state.of("chapter").codes = frozenset()
+    assert state.begin_writing() == {"reference/a"}, "which no longer says that the chapter uses it"
+    state.of("chapter").codes = frozenset({"x"})
+    state.forget("reference/a")
+    assert state.begin_writing() == {"chapter"}
+
+
+def test_a_signature_has_types_as_the_source_has_them() -> None:
+    def function(a: int, /, b: list[str] | None = None, *, c: int = 1, d: Any = links) -> dict[str, float]:
+        return {str(a): c}
+
+    assert parameters_of(function) == (
+        [
+            ("a", ": int"),
+            ("/", ""),
+            ("b", ": list[str] | None = None"),
+            ("*", ""),
+            ("c", ": int = 1"),
+            ("d", ": Any = links"),
+        ],
+        "dict[str, float]",
+    )
+    assert parameters_of(int) is None, "what has no signature that can be looked at"
+    assert parameters_of(property(lambda self: 1)) == ([], "")
+
+
+CONFIGURATION = f"""
+import sys
+sys.path[:0] = [{str(ROOT / "book" / "_ext")!r}, {str(ROOT)!r}]
+import measured_book
+from measured_book.site import sections
+
+def setup(app):
+    measured_book.setup_content(app)
+    app.connect("builder-inited", sections.no_other_search)
+
+project = "Small book"
+extensions = ["myst_nb"]
+execution_packages = execution_key_paths = []
+html_theme = "basic"
+"""
+REFERENCE = """
+# Reference
+
+```{api} tinytorch.core.layers
+Dropout: forward
+```
+
+```{api} tinytorch.perf.profiling
+Timer: elapsed
+```
+"""
+CHAPTER = """
+# Chapter
+
+It is `Dropout(0.5)`, and once more `Dropout`; `forward` is a word.
+
+| Tool | What |
+|---|---|
+| `Dropout`, `forward` | drops |
+
+## With `Dropout`
+
+A `t.elapsed` and an `np.elapsed`.
+"""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A built site in its folder."""
+
+    folder: Path
+
+    def page(self, name: str) -> BeautifulSoup:
+        """Return a page, parsed."""
+        return BeautifulSoup((self.folder / f"{name}.html").read_text("utf-8"), "html.parser")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """Return a site with a chapter and a reference; warnings are errors."""
+    source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("built")
+    (source / "references.bib").write_text("", "utf-8")
+    (source / "conf.py").write_text(CONFIGURATION, "utf-8")
+    (source / "index.md").write_text("# Book\n\n```{toctree}\nchapter\nreference/rooms\n```\n", "utf-8")
+    (source / "chapter.md").write_text(CHAPTER, "utf-8")
+    (source / "reference").mkdir()
+    (source / "reference" / "rooms.md").write_text(REFERENCE, "utf-8")
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-n", str(source), str(built)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return Site(built)
+
+
+def links(tag: Tag) -> list[tuple[str, str]]:
+    return [(link.get_text(), str(link["href"]).rpartition(".")[2]) for link in tag.select("a:has(code)")]
+
+
+def test_a_chapter_s_code_leads_to_entries_once_a_section_and_always_in_tables(site: Site) -> None:
+    page = site.page("chapter")
+    first, table = next(one for one in page.select("p") if one.get_text().startswith("It is")), page.find("table")
+    assert isinstance(table, Tag)
+    assert links(first) == [("Dropout(0.5)", "Dropout")]
+    assert links(table) == [("Dropout", "Dropout"), ("forward", "forward")]
+    assert page.select("h2 a:has(code)") == []
+    assert ("t.elapsed", "elapsed") in links(page)
+    assert "np.elapsed" not in dict(links(page))
+
+
+def test_an_entry_is_a_section_with_signature_fields_members_and_example(site: Site) -> None:
+    entry = site.page("reference/rooms").find(id="tinytorch.core.layers.Dropout")
+    assert isinstance(entry, Tag)
+    assert entry.name == "section"
+    heading, line = entry.find("h2"), entry.find("dt")
+    assert isinstance(heading, Tag)
+    assert isinstance(line, Tag)
+    assert heading.get_text().startswith("Dropout")
+    assert line.get_text() == "\nclass Dropout(p: float = 0.5, seed: Seed = None)"
+    assert entry.find(id="tinytorch.core.layers.Dropout.forward") is not None
+    assert ">>> " in entry.get_text()
+    assert site.page("reference/rooms").find(string=re.compile("Wall time of the body")) is not None
