@@ -91,7 +91,7 @@ def test_all_that_the_page_on_compression_trains_on_is_prepared(
     monkeypatch.setattr(compression, "low_rank_speedups", nothing)
     monkeypatch.setattr(perf_compression, "compress_model", compressed)
     first, *cells = cells_with("compression", "trained_on(", "predicted = {", "pruned = magnitude_prune")
-    space: dict[str, Any] = {"images": None}
+    space: dict[str, Any] = {"images": None, "np": np}
     space |= {name: getattr(perf_compression, name) for name in ("structured_prune", "sparse_model")}
     exec(first, space)
     for code in cells:

@@ -28,8 +28,8 @@ def made_collectives(oversubscribed: bool = False) -> Collectives:
 
 def checked(figure: Figure) -> list[dict[str, Any]]:
     """Return the series of a figure that passes the check of every figure."""
-    settle(figure)
     check_figure(figure, caption="A caption.", alt="What there is to see.", key="figure")
+    settle(figure)
     found: list[dict[str, Any]] = to_body(figure, caption="c", alt="a", key="figure")["series"]
     return found
 

@@ -233,7 +233,6 @@ class Profiler:
             else:
                 ends = (recorder.median, recorder.interval.low, recorder.interval.high)
                 cost, low, high = (seconds * 1e6 for seconds in ends)
-                said.append(f"* marks ops shorter than {SHORT} times what recording cost")
                 said.append(f"recording cost {cost:.2f} µs an op (95 % interval {low:.2f} to {high:.2f})")
         if run.uncounted:
             said.append(f"uncounted, no formula: {', '.join(run.uncounted)}")
