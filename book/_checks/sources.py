@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import math
 import re
 from collections.abc import Iterator
@@ -53,6 +54,10 @@ _BUILDS = "**What you will build.**"
 _HIDDEN = ("hide-input", "hide-cell", "remove-input", "remove-cell")
 #: Arguments that repeat what a source says, which stands beside them.
 _OF_A_SOURCE = {"statement", "source", "source_url", "quote"}
+
+
+#: What an exercise has without its page: its checks, and NumPy, which any reader imports.
+_EVERYWHERE = {"exercises", "np"}
 
 
 @dataclass(frozen=True, order=True)
@@ -264,6 +269,33 @@ def unpaired_exercises(chapter: Chapter) -> Iterator[Problem]:
             yield Problem(cell.line, "a check needs a cell tagged solution right before it")
 
 
+def _bound(tree: ast.AST) -> set[str]:
+    """Return the names that code imports, defines, takes as arguments or assigns, anywhere in it."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.alias):
+            names.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+def far_exercises(chapter: Chapter) -> Iterator[Problem]:
+    """Yield each exercise that needs more of the page than its first cell: readers are told to run that one alone."""
+    first = _parsed(chapter.cells[0]) if chapter.cells else None
+    known = {*_EVERYWHERE, *dir(builtins)} | (_bound(first) if first else set())
+    for solution, check in exercises_of(chapter):
+        trees = [tree for cell in (solution, check) if cell and (tree := _parsed(cell))]
+        own = known.union(*map(_bound, trees))
+        used = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        if far := sorted(used - own):
+            yield Problem(solution.line, f"an exercise may need the page's first cell alone, not {', '.join(far)}")
+
+
 def too_few_questions(chapter: Chapter) -> Iterator[Problem]:
     """Yield what a chapter lacks: a page that says what its reader will build, or has one of the two sections."""
     headings = {text.strip(): line for line, text in chapter.prose.items() if text.startswith("## ")}
@@ -290,6 +322,7 @@ RULES = (
     long_cells,
     much_hidden,
     unpaired_exercises,
+    far_exercises,
     too_few_questions,
 )
 

@@ -195,6 +195,15 @@ def test_half_an_exercise_is_found(text: str, why: str) -> None:
     assert any(message.startswith(why) for message in messages(text))
 
 
+def test_an_exercise_that_needs_a_later_cell_is_found() -> None:
+    first = CELL % "import numpy as np\nfrom tinytorch.chapters import exercises" + "\n"
+    uses = EXERCISE.replace("return a + b", "return np.add(a, rows)")
+    assert [why for why in messages(first + uses) if "first cell" in why] == [
+        "an exercise may need the page's first cell alone, not rows"
+    ]
+    assert not any("first cell" in why for why in messages(first + uses.replace("rows", "b")))
+
+
 def test_a_typed_number_in_a_prediction_is_found() -> None:
     assert any("is typed" in message for message in messages(f"{RECORDS}\n:::{{predict}} gain\nIs it 12 ms?\n:::\n"))
 
