@@ -25,6 +25,7 @@ from tinytorch.perf.roofline.placement import (
     place,
     place_call,
     place_calls,
+    place_groups,
     place_layers,
     place_ops,
     ridge,
@@ -115,7 +116,10 @@ def test_ops_and_layers_of_recorded_runs_add_up() -> None:
     assert list(by_layer) == ["Sequential", "Sequential.0", "Sequential.1", "Sequential.2"]
     whole = by_layer["Sequential"]
     parts = [by_layer[f"Sequential.{index}"] for index in range(3)]
-    for placed in (by_op.values(), parts):
+    by_group = place_groups(lambda event: "product" if event.op == "linear" else "else", runs, made)
+    assert list(by_group) == ["product", "else"]
+    assert by_group["product"].demand == linear.demand
+    for placed in (by_op.values(), parts, by_group.values()):
         assert whole.demand.operations == sum(one.demand.operations for one in placed)
         assert whole.demand.bytes == sum(one.demand.bytes for one in placed)
         assert whole.roof.median == pytest.approx(sum(one.roof.median for one in placed))
