@@ -290,4 +290,5 @@ def test_an_entry_is_a_section_with_signature_fields_members_and_example(site: S
     assert line.get_text() == "\nclass Dropout(p: float = 0.5, seed: Seed = None)"
     assert entry.find(id="tinytorch.core.layers.Dropout.forward") is not None
     assert ">>> " in entry.get_text()
+    assert links(entry) == [], "neither its own parameters nor its own members"
     assert site.page("reference/rooms").find(string=re.compile("Wall time of the body")) is not None

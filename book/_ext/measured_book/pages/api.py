@@ -174,6 +174,9 @@ class ApiDirective(SphinxDirective):
                 bound = bound.__func__ if isinstance(bound, staticmethod) else bound
                 _sign(line, bound, own, "", member=not isinstance(member, staticmethod | classmethod))
                 here[f"{full}.{own}"] = (f"{full}.{own}", f"{defined}.{own}")
+        parameters = {strong.astext() for strong in made.findall(nodes.strong)}  # all others are code by now
+        for literal in made.findall(nodes.literal):
+            literal["classes"] += [NO_NAME] * (literal.astext() in parameters)
         for text in list(made.findall(nodes.Text)):
             _keep_as_code(text)
         section += made.children
