@@ -123,7 +123,7 @@ def test_times_under_other_conditions_are_shown_and_not_judged(
 ) -> None:
     made = apart(1e-3).time / apart(1e-4, how=how, **changed).time
     assert made.verdict == CANNOT_TELL
-    assert re.search(words, str(made))
+    assert re.search(words, made.sentence())
     assert float(made) == pytest.approx(10, rel=0.02)
     assert (apart(1e-3).time / apart(1e-4, others=0.9).time).verdict == FASTER, "it had its core all the same"
 
@@ -131,13 +131,14 @@ def test_times_under_other_conditions_are_shown_and_not_judged(
 def test_results_divide_and_subtract_in_the_direction_of_their_words() -> None:
     base = replace(apart(1e-3), name="base", peaks={1: quantity(2000, "B", "made")})
     new = replace(apart(5e-4), name="new", correct=np.arange(400) >= 50)
-    assert str(base.time / new.time).startswith("new is faster than base: the ratio is 2")
-    assert str(new.time / base.time).startswith("base is slower than new: the ratio is 0.5")
-    assert str(base.memory / new.memory).startswith("new takes fewer bytes than base: the ratio is 2, in all calls.")
+    assert (base.time / new.time).sentence().startswith("new is faster than base: the ratio is 2")
+    assert str(base.time / new.time).startswith("new: faster, 2 times as fast (")
+    assert str(new.time / base.time).startswith("base: slower, 0.5 times as fast (")
+    assert str(base.memory / new.memory).startswith("new: smaller, bytes 2 to 1 (")
     lost = new.accuracy - base.accuracy
     assert float(lost) == pytest.approx(-50 / 400)
     assert lost.verdict == "worse"
-    assert str(lost).startswith("new is less often right than base: the difference is -12.50 points")
+    assert str(lost).startswith("new: worse, -12.50 points (")
     assert (float(base.time), float(base.memory), float(new.accuracy)) == (
         base.times[1][0].median,
         2000,

@@ -225,15 +225,8 @@ class SizeChange:
         return self.ratio.median
 
     def __repr__(self) -> str:
-        says = {
-            SMALLER: f"{self.candidate} takes fewer bytes than {self.baseline}",
-            LARGER: f"{self.candidate} takes more bytes than {self.baseline}",
-            AS_LARGE: f"{self.candidate} takes as many bytes as {self.baseline}",
-            CANNOT_TELL: f"This cannot tell whether {self.candidate} takes fewer or more bytes than {self.baseline}",
-        }[self.verdict]
-        low, high = (f"{end:.4g}" for end in (self.ratio.interval.low, self.ratio.interval.high))
-        ends = "in all calls" if low == high else f"from {low} to {high} over all calls"
-        return f"{says}: the ratio is {self.ratio.median:.4g}, {ends}."
+        ends = f"{self.ratio.interval.low:.3g} to {self.ratio.interval.high:.3g}"
+        return f"{self.candidate}: {self.verdict}, bytes {self.ratio.median:.3g} to 1 ({ends})"
 
     @property
     def saved_percent(self) -> float:
@@ -273,17 +266,8 @@ class AccuracyChange:
         return self.paired.difference
 
     def __repr__(self) -> str:
-        says = {
-            BETTER: f"{self.candidate} is more often right than {self.baseline}",
-            WORSE: f"{self.candidate} is less often right than {self.baseline}",
-            AS_GOOD: f"{self.candidate} is as often right as {self.baseline}",
-            CANNOT_TELL: f"This cannot tell whether {self.candidate} is more or less often right than {self.baseline}",
-        }[self.verdict]
         low, high = 100 * self.interval.low, 100 * self.interval.high
-        return (
-            f"{says}: the difference is {100 * float(self):+.2f} points, from {low:+.2f} to {high:+.2f} "
-            f"({self.interval.confidence:.0%} interval, {self.paired.examples} examples)."
-        )
+        return f"{self.candidate}: {self.verdict}, {100 * float(self):+.2f} points ({low:+.2f} to {high:+.2f})"
 
 
 def compare_in_turns(

@@ -64,7 +64,8 @@ class Comparison:
         return self.ratio.median
 
     def __repr__(self) -> str:
-        return self.sentence()
+        ends = f"{self.interval.low:.3g} to {self.interval.high:.3g}"
+        return f"{self.candidate}: {self.verdict}, {self.ratio.median:.3g} times as fast ({ends})"
 
     def sentence(self) -> str:
         """Return the verdict with its numbers in one sentence."""
