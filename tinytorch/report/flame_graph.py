@@ -159,7 +159,7 @@ STYLE = """
 .box.unfound rect { fill-opacity: .3; }
 .box.unfound text { fill: CanvasText; }
 .box.found rect { stroke: #c2007a; stroke-width: 4; }
-.box:focus { outline: none; }
+.box:focus-visible { outline: 3px solid CanvasText; outline-offset: -3px; }
 .box:focus-visible rect { stroke: CanvasText; stroke-width: 4; }
 """
 
