@@ -13,8 +13,6 @@ from tinytorch.chapters.sources import (
     COURSE_BENCHMARKING,
     COURSE_BENCHMARKING_URL,
     COURSE_PROFILING,
-    COURSE_PROFILING_TEXT,
-    COURSE_PROFILING_TEXT_URL,
     COURSE_PROFILING_URL,
 )
 from tinytorch.chapters.words import word_between
@@ -52,8 +50,6 @@ _BEYOND_ALLOWED = 0.1
 _HOLD_AT_LEAST = 0.94
 #: Share of a normal distribution that lies more than three deviations above its middle.
 _BEYOND_THREE = 0.00135
-#: How many times as long as a steady call one may take that counts as steady.
-_STEADY = 1.05
 #: Tests of a change a day, and confidence of each, of which the page counts false alarms.
 _TESTS = 14
 
@@ -223,33 +219,19 @@ def record_regression(page: Page, again: Comparison, changed: Comparison) -> Non
     page.word("caught", "caught" if changed.verdict == SLOWER else "missed", because="the ratio is {changed}")
 
 
-def record_slips(page: Page, series: Measurement, normal: Measurement, warm: tuple[Measurement, Measurement]) -> None:
+def record_slips(page: Page, series: Measurement, normal: Measurement, first: Measurement) -> None:
     """Record the course's sentences on repeats, each as a claim.
 
     Args:
         page: what records them.
         series: many calls of the MLP in a row.
         normal: share of textbook intervals of ten of these calls that hold the mean of all.
-        warm: the first call of fresh processes, and calls 11 to 110, over their steady ones.
+        first: the first call of fresh processes over their steady ones.
     """
     far = beyond_three_deviations(series, "calls more than three deviations above the median")
     page.number("far", far)
     page.number("series-median", calls.zoo_pass(series, "mlp", 1))
-    first, after_ten = warm
     page.number("first-over-steady", first)
-    page.number("ten-over-steady", after_ten)
-    page.claim(
-        "ten-warm-ups",
-        statement="Ten warm-up calls reach the steady state.",
-        source=f"{COURSE_PROFILING_TEXT}, Timing Operations",
-        source_url=COURSE_PROFILING_TEXT_URL,
-        quote="The first few runs are slower due to cold CPU caches, Python interpreter warmup, and NumPy "
-        "initialization. Running 10+ warmup iterations ensures the system reaches steady state before measurement "
-        "begins.",
-        verdict=verdict_between(after_ten, high=_STEADY),
-        evidence="In fresh processes the first call took {first-over-steady} the time of a steady one. After ten, the "
-        "hundred calls that the course then measures took {ten-over-steady}; a twentieth more is allowed.",
-    )
     page.claim(
         "ten-runs-and-a-mean",
         statement="Ten runs and 1.96 standard errors to each side of their mean give a 95 % interval.",

@@ -219,7 +219,12 @@ def record_remains(page: Page, planned: Plan, inputs: Tensor, whole: Placed, tak
     page.number("plan-steps", len(steps), unit="steps", what="steps of the plan")
     page.number("plan-conv", convolutions / inside, unit="%", what="share of convolutions in the steps of the plan")
     page.number("plan-of-roof", share_of(whole.roof, taken, "share of its roof that the plan reaches"))
-    page.number("q-depthwise", 2 * 25 / 8, unit="FLOP/B", what="5 × 5 depthwise: 50 operations for 8 bytes")
+    page.number(
+        "q-depthwise",
+        2 * 25 / 8,
+        unit="FLOP/B",
+        what="5 × 5 depthwise: two operations for each place, over an input and a result",
+    )
     page.number("q-swish", (8 + 8 + 12 + 8) / 8, unit="", what="bytes of four passes over those of one")
     limit = amdahl(min(max(convolutions / inside, 0.0), 0.99), float("inf"))
     page.number("q-limit", limit, unit="", what="Amdahl's limit for the convolutions of the plan", modelled=True)

@@ -73,7 +73,7 @@ def from_onnx(
         import onnx
         from onnx import inliner
     except ImportError as error:
-        raise RuntimeError('reading ONNX files needs the onnx package: pip install "tinytorch[onnx]"') from error
+        raise RuntimeError("reading ONNX files needs the onnx package: pip install onnx") from error
     name = os.path.basename(os.fspath(path))
     try:
         file = onnx.load(os.fspath(path))

@@ -46,7 +46,7 @@ def load_mpi() -> ModuleType:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is there, but no MPI library that it can load
         raise MPIMissingError(
-            f'this needs mpi4py and an MPI library: pip install "tinytorch[mpi]" brings both, and on a cluster '
+            f"this needs mpi4py and an MPI library: pip install mpi4py mpich brings both, and on a cluster "
             f"mpi4py works with the cluster's own MPI ({error})"
         ) from None
     return MPI

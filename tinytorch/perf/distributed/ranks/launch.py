@@ -84,7 +84,7 @@ def mpiexec() -> str:
     found = beside or shutil.which("mpiexec")
     if found is None:
         raise MPIMissingError(
-            'no mpiexec lies beside this Python or on the path: pip install "tinytorch[mpi]" brings one, and on a '
+            "no mpiexec lies beside this Python or on the path: pip install mpich brings one, and on a "
             "cluster its module for MPI does"
         )
     return found
