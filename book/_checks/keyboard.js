@@ -33,7 +33,7 @@
 
   const picture = (element) => parts(element).map(([part, pseudo]) => {
     const style = getComputedStyle(part, pseudo);
-    const outlined = style.outlineStyle !== "none" && !/, 0\)$|transparent/.test(style.outlineColor);
+    const outlined = style.outlineStyle !== "none" && !/^rgba.*, 0\)$/.test(style.outlineColor);
     return SEEN.filter((name) => outlined || !name.startsWith("outline")).map((name) => style[name]).join("|");
   }).join("\n");
 
