@@ -56,8 +56,8 @@ _HIDDEN = ("hide-input", "hide-cell", "remove-input", "remove-cell")
 _OF_A_SOURCE = {"statement", "source", "source_url", "quote"}
 
 
-#: What an exercise has without its page: its checks, and NumPy, which any reader imports.
-_EVERYWHERE = {"exercises", "np"}
+#: What an exercise has without its page: its checks.
+_EVERYWHERE = {"exercises"}
 
 
 @dataclass(frozen=True, order=True)
