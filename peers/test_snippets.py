@@ -8,6 +8,7 @@ import pytest
 from tinytorch import models
 from tinytorch.chapters.acceleration.in_pytorch import multiply_squares
 from tinytorch.chapters.benchmarking.in_pytorch import compare_batches
+from tinytorch.chapters.capstone.in_pytorch import answering, take_one_step
 from tinytorch.chapters.compression.in_pytorch import prune_mlp
 from tinytorch.chapters.distributed.in_pytorch import train_on_two_ranks
 from tinytorch.chapters.memoization.in_pytorch import attend_step_by_step
@@ -16,6 +17,7 @@ from tinytorch.chapters.quantization.in_pytorch import quantize_mlp
 from tinytorch.chapters.roofline.in_pytorch import count_product
 from tinytorch.chapters.whole_model.in_pytorch import compile_gelu
 from tinytorch.perf.compression import magnitude_prune
+from tinytorch.perf.engines.pytorch import twin_of
 from tinytorch.perf.memoization import KVCache
 
 
@@ -116,3 +118,16 @@ def test_both_ways_to_ask_for_a_batch_are_timed_and_their_scatter_is_told(capsys
     assert [*times] == ["one by one", "one batch"]
     assert min(times.values()) > 0
     assert [line.partition(":")[0] for line in lines[-2:]] == [*times]
+
+
+def test_the_plain_call_answers_as_our_gpt_does_and_a_cache_keeps_its_tokens(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    gpt, data = models.trained("gpt"), models.entry("gpt").data()
+    written = answering(twin_of(gpt).module, data.test_inputs[:64, :11])()[:, 11:]
+    right = (written == data.test_targets[:64, 10:]).all(1)
+    assert right.tolist() == models.correct(gpt, "gpt")[:64].tolist()
+    take_one_step()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" asked")[0] for line in lines] == ["1", "64"]
+    assert all(", aten::" in line and line.endswith("same: True") for line in lines)
