@@ -120,6 +120,7 @@ def test_both_ways_to_ask_for_a_batch_are_timed_and_their_scatter_is_told(capsys
     assert [line.partition(":")[0] for line in lines[-2:]] == [*times]
 
 
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable:UserWarning")
 def test_the_plain_call_answers_as_our_gpt_does_and_a_cache_keeps_its_tokens(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
