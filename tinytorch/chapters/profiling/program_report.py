@@ -39,7 +39,7 @@ REMEDIES: dict[str, str] = {
 
 _PAGE_STYLE = """
 :root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 0 auto; padding: 1rem; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 88rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
 .measured-table { overflow-x: auto; } table { border-collapse: collapse; }
 caption { text-align: left; padding-bottom: .5rem; }
 th, td { padding: .2rem .6rem; border-bottom: 1px solid #8888; text-align: left; white-space: nowrap; }
