@@ -7,7 +7,7 @@ from tinytorch.perf.host.pinned_threads import Team
 from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.int8.instructions import Dot, available_dots
 from tinytorch.perf.kernels.probes import BLOCK_ELEMENTS, CHAINS, LANES, MULTIPLY_ADDS
-from tinytorch.perf.kernels.runtime.evidence import evidence
+from tinytorch.perf.kernels.runtime.evidence import evidence, function_assembly, spills
 from tinytorch.perf.machine import peaks
 
 
@@ -61,6 +61,14 @@ def test_eight_bit_products_are_made_by_their_instruction(dot: Dot) -> None:
     made = sum(count for instruction, count in found.items() if any(one in instruction for one in names))
     rows, wide = probes.int8_tile_shape(dot)
     assert made >= rows * wide, "as many as the tile has sums, in the loop: none of them before it"
+
+
+@pytest.mark.parametrize("dot", [dot for dot in available_dots() if dot.is_dot_product], ids=lambda dot: dot.name)
+def test_eight_bit_products_move_nothing_but_what_each_step_reads(dot: Dot) -> None:
+    rows, wide = probes.int8_tile_shape(dot)
+    kernel = probes.int8_dots(dot)
+    read = evidence(kernel)[dot.name] // rows  # vectors of a step, which lie on the stack
+    assert spills(function_assembly(kernel), rows * wide) <= read
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 7, 1001])

@@ -285,8 +285,14 @@ def _ready_in_memory(builder: Any, signed: Any, words: Any, count: int, vector: 
 
 
 def int8_tile_shape(dot: Dot) -> tuple[int, int]:
-    """Return the rows of the tile that `int8_dots` keeps in registers, and the vectors of a row."""
-    return dot.rows, dot.panels * PANEL // dot.lanes
+    """Return the rows of the tile that `int8_dots` keeps in registers, and the vectors of a row.
+
+    The tile of a product reads its rows from memory, a number at a time. Here they stay in registers, too, so that
+    fewer fit: what the compiler has to store and load again would take longer than the products.
+    """
+    wide = dot.panels * PANEL // dot.lanes
+    registers, parts = (16 if dot.lanes == 8 else 32), (1 if dot.is_dot_product else 2)
+    return min(dot.rows, (registers - wide * parts) // (wide + parts)), wide
 
 
 def int8_macs(dot: Dot) -> int:

@@ -19,7 +19,8 @@ _ON_THE_STACK = re.compile(
     r"\tvmov\w+\s+(?:-?\w*\(%rsp[^)]*\), %[xyz]mm|%[xyz]mm\d+, -?\w*\(%rsp)"
     r"|\t(?:ld|st)[ru]?[rp]\s+[qz]\d+, (?:(?P<second>q)\d+, )?\[(?:sp|x29)"
 )
-_MULTIPLY_ADD = re.compile(r"\t(?:vfn?m\w+ps|fm(?:la|ls|ad|sb)(?:\.\d[sd])?)\s")
+#: Of floats, and of bytes whose products an instruction adds up.
+_MULTIPLY_ADD = re.compile(r"\t(?:vfn?m\w+ps|fm(?:la|ls|ad|sb)(?:\.\d[sd])?|vpdpbusd|u?s?dot|usmmla)\s")
 #: Packed instructions: of floats (vaddps, vfmadd213ps, movups), of integers (vpdpbusd), and all on Arm's registers.
 _PACKED_X86 = re.compile(r"v?(?!pextr|pinsr|pbroadcast)(?:\w+p[sd]|p\w+|movdq[au]\w*)$")
 
@@ -67,8 +68,8 @@ def packed_instructions(assembly: str) -> dict[str, int]:
 def spills(assembly: str, least: int) -> int:
     """Return how many vector registers ``assembly`` moves to or from the stack in its innermost loops.
 
-    Only loops of at least ``least`` fused multiply-adds count: there each such move is a load or a store in place of
-    arithmetic.
+    Only loops of at least ``least`` fused multiply-adds, of floats or bytes, count: there each such move is a load or a
+    store in place of arithmetic.
 
     Raises:
         ValueError: if there is no such loop, so that nothing was looked at.
