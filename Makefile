@@ -35,6 +35,8 @@ LOCK := $(COMPILE) --universal --fork-strategy fewest $(LOCK_FLAGS)
 
 # They choose slower kernels of a BLAS, and other last bits: tests and book are to share the models that they train.
 unexport OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS
+# It makes each of the many processes of a build, and of the tests, compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help environment peers-environment book pdf live test serve lint lock clean peers bench check-site check-links check-notebooks pictures node-environment
 

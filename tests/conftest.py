@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import os
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from tests import own_warnings
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.perf.host.background_load import Neighbours
 from tinytorch.perf.machine import Ceilings, store
+from tinytorch.perf.measuring.repeat_workloads import LOOKS
 
 # Hypothesis ends an example after 200 ms otherwise, and no test may depend on how fast or busy the machine is.
 settings.register_profile("any machine", deadline=None)
@@ -21,8 +24,9 @@ settings.load_profile("any machine")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Do without the warnings of a BLAS whose flags are false; of those on old ways only our own are errors."""
+    """Do without the warnings of a BLAS whose flags are false, and without what else this machine does."""
     own_warnings.pytest_configure(config)
+    _take_machine_as_quiet()
     for one in ignored_warnings():
         config.addinivalue_line("filterwarnings", one)
 
@@ -42,24 +46,25 @@ def _freeze() -> None:
     gc.freeze()
 
 
+def pytest_collection() -> None:
+    """Draw before anything is frozen."""
+    _draw()
+
+
+def pytest_collectstart() -> None:
+    """Freeze also what has been collected: some modules make profiles as they are loaded, which collect garbage."""
+    gc.freeze()
+
+
 @settings(max_examples=1, database=None)
 @given(st.none())
 def _draw(_: None) -> None:
-    """Let hypothesis make its generator of random numbers, and look for who holds it."""
+    """Let hypothesis make its generator of random numbers: it warns if whoever holds that is frozen by then."""
 
 
 def pytest_collection_finish() -> None:
-    """Freeze what collection made, and hypothesis's generator: it warns if whoever holds that is out of sight."""
-    _draw()
+    """Freeze what collection made."""
     _freeze()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _nobody_else() -> Iterator[None]:
-    """Let pages that tests make take this machine as theirs alone: other tests run beside them, and lint may."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tinytorch.report.page.Neighbours", QuietNeighbours)
-        yield
 
 
 class QuietNeighbours(Neighbours):
@@ -73,12 +78,22 @@ class QuietNeighbours(Neighbours):
 _MEASURED = Neighbours.cores
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _no_look_at_repeats() -> Iterator[None]:
-    """Let pages that tests make start no processes that time how far repeats differ."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tinytorch.report.page.look", lambda: None)
-        yield
+def _refuse(*_: object) -> NoReturn:
+    raise AssertionError("a test measures this machine and keeps the result: let it take `made_machine`")
+
+
+def _take_machine_as_quiet() -> None:
+    """Let pages that tests make, some while they are collected, know nothing of this busy moment.
+
+    They take this machine as theirs alone, for other tests run beside them, and lint may. Nor do they know or find out
+    how far repeats differ here, or how fast it is: the book would take over what is kept of that.
+    """
+    patch = pytest.MonkeyPatch()
+    patch.setattr("tinytorch.report.page.Neighbours", QuietNeighbours)
+    patch.setattr("tinytorch.perf.profiling.repeated.Neighbours", QuietNeighbours)
+    patch.setattr("tinytorch.perf.machine.store.measured_ceilings", _refuse)
+    patch.setenv(LOOKS, "0")
+    patch.setattr("tinytorch.perf.measuring.repeats.KEPT", Path(os.devnull) / "no-repeats")
 
 
 @pytest.fixture(autouse=True, scope="module")

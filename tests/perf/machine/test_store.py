@@ -20,14 +20,16 @@ from tinytorch.perf.machine.store import ceilings_from_json
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.codec import to_json
 
-#: A run of all probes on a ladder that ends soon, printed as JSON.
+#: A run of all probes on a ladder that ends soon, printed as JSON; `test_call_costs` has the calls of every kernel.
 SMALL_RUN = """
 import json, sys
 from functools import partial
 from tinytorch.perf.machine import measured_ceilings, peaks
+from tinytorch.perf.machine.call_costs import CallCosts
 from tinytorch.perf.measuring.codec import to_json
 measured_ceilings.LARGEST = 2**15 * int(sys.argv[1])
 measured_ceilings.caches = tuple
+measured_ceilings.measured_call_costs = lambda: CallCosts({}, {})
 peaks.sgemm = partial(peaks.sgemm, side=64)
 stages = []
 made = measured_ceilings.measured_ceilings(int(sys.argv[1]), lambda stage, part: stages.append(part))

@@ -117,6 +117,7 @@ def test_processes_are_kept_and_more_of_them_are_taken_the_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repeats, "KEPT", tmp_path / "machine")
+    monkeypatch.delenv(repeat_workloads.LOOKS)
     monkeypatch.setattr(
         repeat_workloads, "answer_of", lambda module, seed: json.loads(json.dumps(to_json(process_of(seed))))
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import psutil
@@ -30,6 +31,11 @@ def _own_seconds() -> float:
     return float(own)
 
 
+#: CPU seconds that the clocks cannot tell from none: Linux charges a core with whole hundredths of a second, and what
+#: all processes used is read at another moment than what ours did.
+_RESOLUTION = 0.02 * (os.cpu_count() or 1)
+
+
 class Neighbours:
     """Watches from when it is made what other processes use of this machine's CPU time."""
 
@@ -37,7 +43,7 @@ class Neighbours:
         self._since, self._all, self._own = time.perf_counter(), _all_seconds(), _own_seconds()
 
     def cores(self) -> float:
-        """Return how many cores others kept busy since this was made, in the mean; never below 0."""
+        """Return how many cores others kept busy since this was made, in the mean: at least, never below 0."""
         elapsed = time.perf_counter() - self._since
-        others = (_all_seconds() - self._all) - (_own_seconds() - self._own)
+        others = (_all_seconds() - self._all) - (_own_seconds() - self._own) - _RESOLUTION
         return max(0.0, others / elapsed) if elapsed > 0 else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from tinytorch.perf.measuring.repeats import (
 )
 from tinytorch.perf.measuring.sampling import rounds_in_block
 
+#: The variable of the environment that says 0 where nobody is to look: what a busy moment shows is not for the book.
+LOOKS = "TINYTORCH_REPEATS"
 #: The latest processes that are kept.
 LATEST = 200
 _SAMPLES = 24
@@ -79,12 +82,15 @@ def one_process(seed: int) -> Process:
 def look() -> None:
     """Time the workloads in a fresh process, at first in two, and keep what it shows, in about a quarter of a second.
 
-    From now on measurements of this process know it, and it looks again every few seconds, between two of them.
+    From now on measurements of this process know it, and it looks again every few seconds, between two of them; but
+    nothing happens where `LOOKS` is 0 in the environment, as it is in tests, which run beside each other.
 
     Raises:
         OSError: if the result cannot be written.
         RuntimeError: if a process fails.
     """
+    if os.environ.get(LOOKS) == "0":
+        return
     kept = kept_processes()
     for _ in range(1 if kept else 2):
         kept.append(from_json(answer_of(__name__, len(kept)), Process, "processes"))
