@@ -59,7 +59,7 @@ def test_each_comparison_gives_the_end_of_its_interval_that_is_farther_from_one(
     assert found.resolvable.interval.confidence == pytest.approx(4 / 6)
 
 
-def with_noise(monkeypatch: pytest.MonkeyPatch, size: float, seed: int, comparisons: int = 19) -> NoiseFloor:
+def with_noise(monkeypatch: pytest.MonkeyPatch, size: float, seed: int, comparisons: int = 39) -> NoiseFloor:
     draw = np.random.default_rng(seed)
 
     def taken(functions: dict[str, Callable[[], None]], *, repeats: int, **_: object) -> dict[str, Measurement]:
@@ -85,9 +85,18 @@ def test_one_of_twenty_more_comparisons_of_the_same_code_reaches_beyond_the_floo
 ) -> None:
     beyond = []
     for seed in range(60):
-        made = with_noise(monkeypatch, 0.01, seed, comparisons=29).resolvable.samples
-        beyond += [one > max(made[:19]) for one in made[19:]]
+        floor = with_noise(monkeypatch, 0.01, seed)
+        more = with_noise(monkeypatch, 0.01, 1000 + seed, comparisons=10).resolvable.samples
+        beyond += [one > floor.ratio for one in more]
     assert np.mean(beyond) == pytest.approx(0.05, abs=0.03)
+
+
+def test_one_disturbed_comparison_does_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = with_noise(monkeypatch, 0.01, 0)
+    ends = sorted(quiet.resolvable.samples)
+    assert quiet.ratio == ends[-2] < quiet.resolvable.interval.high == ends[-1]
+    assert quiet.resolvable.how["statistic"] == "second largest"
+    assert with_noise(monkeypatch, 0.01, 0, comparisons=19).resolvable.how["statistic"] == "largest"
 
 
 def test_the_small_floor_is_measured_once() -> None:
@@ -96,7 +105,7 @@ def test_the_small_floor_is_measured_once() -> None:
 
 
 def test_bad_plans_raise() -> None:
-    with pytest.raises(ValueError, match="pairs must be at least 6 and comparisons at least 1, not 5 and 19"):
+    with pytest.raises(ValueError, match="pairs must be at least 6 and comparisons at least 1, not 5 and 39"):
         noise_floor(lambda: None, "nothing", pairs=5)
     with pytest.raises(ValueError, match="ratio must be above 0"):
         floor_of(1.1).hides(0.0)

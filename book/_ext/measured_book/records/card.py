@@ -208,7 +208,7 @@ def _rows(page: PageRecords) -> list[tuple[str, str]]:
     if noise is not None:
         rows.append(("Noise", noise))
     if floor is not None and floor["kind"] in NUMBER_KINDS:
-        hidden = "A ratio nearer to 1 is shown as “cannot tell”."
+        hidden = "A comparison nearer to 1 is not called faster or slower."
         rows.append(("Noise floor", escape(f"{number_text(floor)}: {floor['what']}. {hidden}")))
     rows += [(name, said) for name, of in _AGREEMENT.items() if (said := of(page)) is not None]
     rows.append(("Records", _counts(page)))
