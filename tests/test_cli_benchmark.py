@@ -120,7 +120,8 @@ def test_report_writes_a_page_and_markdown_with_the_machine_and_the_front(tmp_pa
     assert html.count("<table") == 2
     assert html.count("<svg") == 2
     assert load_results(base).identity["cpu"] in html
-    assert "http" not in html.replace("http://www.w3.org/", "")
+    assert "default-src 'none'" in html
+    assert "://" not in html.replace("http://www.w3.org/", "")
     rows = [line for line in text.read_text().splitlines() if line.startswith("| ")]
     assert rows[2].startswith("| a | ")
     assert "No other variant is proven better than: a" in text.read_text()

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from tinytorch.chapters.benchmarking.report import change_rows
-from tinytorch.cli.usage import Commands, UsageError
+from tinytorch.cli.usage import Commands, add_delta, share
 from tinytorch.perf.benchmarking import load_results
 from tinytorch.perf.benchmarking.comparing import DELTA_BETWEEN_RUNS
 from tinytorch.perf.benchmarking.regressions import compare_results
@@ -21,20 +21,13 @@ def add(commands: Commands) -> None:
     compare = commands.add_parser("compare", help="compare two files of results: exit code 1 on a proven regression")
     compare.add_argument("base", metavar="BASE", help="results of the older version")
     compare.add_argument("new", metavar="NEW", help="results of the newer version")
-    compare.add_argument(
-        "--delta",
-        type=float,
-        default=100 * DELTA_BETWEEN_RUNS,
-        metavar="PERCENT",
-        help=f"difference of times that does not matter (default {100 * DELTA_BETWEEN_RUNS:g})",
-    )
+    add_delta(compare, DELTA_BETWEEN_RUNS)
     compare.set_defaults(run=_run)
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    if not chosen.delta >= 0:
-        raise UsageError(f"--delta must be at least 0, such as 2 for two per cent, not {chosen.delta:g}")
-    changed = compare_results(load_results(chosen.base), load_results(chosen.new), chosen.delta / 100)
+    delta = share(chosen.delta)
+    changed = compare_results(load_results(chosen.base), load_results(chosen.new), delta)
     for warning in changed.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     rows, columns = change_rows(changed)

@@ -6,9 +6,8 @@ import argparse
 import sys
 from html import escape
 
-from tinytorch.chapters.profiling.program_report import page_of
 from tinytorch.cli.compare import REGRESSION
-from tinytorch.cli.usage import Commands, UsageError, check_folder
+from tinytorch.cli.usage import Commands, UsageError, add_delta, check_folder, share
 from tinytorch.perf.events.call_tree import Frame
 from tinytorch.perf.events.trace import NOT_NAMED, stack_text
 from tinytorch.perf.measuring.atomic_io import write_whole
@@ -23,7 +22,8 @@ from tinytorch.perf.profiling.repeated import (
     tree_of,
 )
 from tinytorch.report import tables
-from tinytorch.report.flame_graph import boxes_html, flame_boxes
+from tinytorch.report.flame_graph import SCRIPT, STYLE, boxes_html, flame_boxes
+from tinytorch.report.standalone import standalone_page
 from tinytorch.report.tables import Column
 
 _COLUMNS = (
@@ -43,30 +43,27 @@ def add(commands: Commands) -> None:
     diff.add_argument("new", metavar="NEW", help="the same of the newer version")
     diff.add_argument("--html", metavar="FILE", help="write tables and a flame graph as one page")
     diff.add_argument("--limit", type=int, default=10, metavar="N", help="ops and modules to show (default 10 each)")
-    diff.add_argument(
-        "--delta",
-        type=float,
-        default=100 * DELTA,
-        metavar="PERCENT",
-        help=f"difference of times that does not matter (default {100 * DELTA:g})",
-    )
+    add_delta(diff, DELTA)
     diff.set_defaults(run=_run)
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    if not chosen.delta >= 0:
-        raise UsageError(f"--delta must be at least 0, such as 2 for two per cent, not {chosen.delta:g}")
+    delta = share(chosen.delta)
     if chosen.limit < 1:
         raise UsageError(f"--limit must be at least 1, not {chosen.limit}")
     check_folder("html", chosen.html)
     base, new = load_repeated(chosen.base), load_repeated(chosen.new)
-    found = compare_profiles(base, new, chosen.delta / 100)
+    found = compare_profiles(base, new, delta)
     for warning in found.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     caption = _caption(chosen.delta)
-    for title, changes in (("operation", (found.whole, *found.ops)), ("module or region", found.layers)):
+    limit = chosen.limit
+    for title, changes in (
+        ("operation", (found.whole, *found.ops[:limit])),
+        ("module or region", found.layers[:limit]),
+    ):
         if changes:
-            print(tables.to_text(_rows(changes[: chosen.limit + 1]), _COLUMNS, caption=f"By {title}. {caption}"))
+            print(tables.to_text(_rows(changes), _COLUMNS, caption=f"By {title}. {caption}"))
             print()
     for name, missing in (("new", found.only_base), ("base", found.only_new)):
         if missing:
@@ -117,4 +114,4 @@ def html_diff(base: RepeatedProfile, new: RepeatedProfile, found: ProfileChange,
         "<h2>Flame graph</h2>\n<p>Widths are median times of the new runs; blue got faster in itself, orange slower, "
         f"pale grey cannot be told, and rose is only in the new ones.</p>\n{flames}"
     )
-    return page_of("What got faster and slower", "\n".join(parts))
+    return standalone_page("What got faster and slower", "\n".join(parts), style=STYLE, script=SCRIPT)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tinytorch.chapters.profiling.program_report import html_report
 from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.events.stream import Profile
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring.atomic_io import write_whole
@@ -127,9 +129,12 @@ def _run_script(chosen: argparse.Namespace) -> int:
     sys.stdout.flush()
     _write(chosen, done.name, done.profiler, [f"It ended with exit code {done.exit_code}."] if done.exit_code else [])
     if chosen.save:
-        with redirect_stdout(io.StringIO()):  # it has said already what it says
-            again = [profile_program(chosen.model, chosen.arguments).profiler.run for _ in range(chosen.repeats)]
-        save_repeated(repeated(done.name, again), chosen.save)
+
+        def record() -> list[Profile]:
+            with redirect_stdout(io.StringIO()):  # it has said already what it says
+                return [profile_program(chosen.model, chosen.arguments).profiler.run for _ in range(chosen.repeats)]
+
+        save_repeated(repeated(done.name, record), chosen.save)
     if chosen.json:
         write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
     done.profiler.print_top_operations(chosen.limit, chosen.sort_by)
@@ -172,8 +177,9 @@ def _run_model(chosen: argparse.Namespace) -> int:
     _write(chosen, chosen.model, done.profiler)
     if chosen.save:
         with undisturbed(model):
-            again = recordings(lambda: run_once(model, inputs, chosen.backward, loss), chosen.repeats)
-        save_repeated(repeated(chosen.model, again), chosen.save)
+            once = partial(run_once, model, inputs, chosen.backward, loss)
+            made = repeated(chosen.model, partial(recordings, once, chosen.repeats))
+        save_repeated(made, chosen.save)
     if chosen.json:
         write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
     done.print_report(chosen.limit, chosen.sort_by)

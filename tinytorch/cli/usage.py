@@ -35,6 +35,24 @@ def check_folder(option: str, path: str | None) -> None:
         raise UsageError(f"--{option} {path} is in a folder that does not exist")
 
 
+def add_delta(parser: argparse.ArgumentParser, default: float) -> None:
+    """Add the option of the relative difference that does not matter, in per cent; `share` reads it."""
+    parser.add_argument(
+        "--delta",
+        type=float,
+        default=100 * default,
+        metavar="PERCENT",
+        help=f"difference of times that does not matter (default {100 * default:g})",
+    )
+
+
+def share(delta: float) -> float:
+    """Return ``delta`` per cent as a share, or raise UsageError."""
+    if not delta >= 0:
+        raise UsageError(f"--delta must be at least 0, such as 2 for two per cent, not {delta:g}")
+    return delta / 100
+
+
 def sizes(option: str, text: str) -> tuple[int, ...]:
     """Return whole numbers from text such as "1,28,28", or raise UsageError that names the option."""
     try:

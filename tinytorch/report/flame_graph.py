@@ -153,7 +153,11 @@ STYLE = """
 .boxes-drawing text { font-family: system-ui, sans-serif; pointer-events: none; }
 .boxes-bar { display: flex; gap: .5rem 1rem; align-items: center; flex-wrap: wrap; margin: .5rem 0; }
 .boxes-bar input { width: 9rem; font: inherit; }
-.boxes-bar output { flex-basis: 100%; min-height: 3em; }
+.boxes-bar button {
+  padding: .2rem .6rem; border: 1px solid currentColor; border-radius: 4px; background: none; color: inherit;
+  font: inherit; cursor: pointer;
+}
+.boxes-bar output { flex-basis: 100%; min-height: 1.6em; }
 .box { cursor: pointer; }
 .box rect { stroke: Canvas; }
 .box.unfound rect { fill-opacity: .3; }

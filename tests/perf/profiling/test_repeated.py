@@ -9,6 +9,7 @@ import pytest
 from tests.perf.profiling.test_attribution import event, made_run
 from tinytorch.cli import main
 from tinytorch.perf.events.stream import Profile
+from tinytorch.perf.host.background_load import Neighbours
 from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER
 from tinytorch.perf.measuring.judge import CANNOT_TELL
 from tinytorch.perf.profiling.repeated import compare_profiles, load_repeated, repeated, save_repeated, tree_of
@@ -30,7 +31,7 @@ def runs(linear: int, relu: int, noisy: int = 1) -> list[Profile]:
 
 
 def verdicts(base: list[Profile], new: list[Profile], delta: float = 0.02) -> dict[str, str]:
-    found = compare_profiles(repeated("p", base), repeated("p", new), delta)
+    found = compare_profiles(repeated("p", lambda: base), repeated("p", lambda: new), delta)
     return {one.name: one.verdict for one in (found.whole, *found.ops)}
 
 
@@ -44,15 +45,36 @@ def test_what_is_twice_as_fast_and_what_half_is_told() -> None:
 def test_noise_as_large_as_the_difference_cannot_be_told_and_equal_ones_are_no_regression() -> None:
     assert set(verdicts(runs(200, 100, 60), runs(205, 102, 60)).values()) == {CANNOT_TELL}
     assert set(verdicts(runs(200, 100), runs(200, 100), delta=0.5).values()) == {EQUIVALENT}
-    assert not compare_profiles(repeated("p", runs(200, 100)), repeated("p", runs(200, 100))).slower
+    assert not compare_profiles(repeated("p", lambda: runs(200, 100)), repeated("p", lambda: runs(200, 100))).slower
 
 
 def test_fewer_than_six_runs_have_no_verdict() -> None:
     assert set(verdicts(runs(200, 100)[:5], runs(100, 100)[:5]).values()) == {CANNOT_TELL}
 
 
+@pytest.mark.parametrize(("waited", "verdict"), [(0.0, FASTER), (0.5, CANNOT_TELL)])
+def test_beside_other_programs_a_run_without_its_core_has_no_verdict(
+    waited: float, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Neighbours, "cores", lambda _: 1.0)
+    base = [dataclasses.replace(one, waited=round(waited * one.end)) for one in runs(200, 100)]
+    new = [dataclasses.replace(one, waited=0) for one in runs(100, 100)]
+    found = compare_profiles(repeated("p", lambda: base), repeated("p", lambda: new))
+    assert found.ops[0].verdict == verdict
+    assert bool(found.warnings) == (verdict == CANNOT_TELL)
+    assert not found.warnings or "less than a whole core while other programs kept 1.0" in found.warnings[0]
+
+
+def test_between_machines_there_is_no_verdict_and_no_regression() -> None:
+    base = repeated("p", lambda: runs(100, 100))
+    found = compare_profiles(base, dataclasses.replace(repeated("p", lambda: runs(200, 100)), machine="elsewhere"))
+    assert not found.slower
+    assert {one.verdict for one in (found.whole, *found.ops, *found.stacks)} == {CANNOT_TELL}
+    assert "different machines or libraries" in found.warnings[0]
+
+
 def test_the_speedup_is_base_over_new_and_the_largest_difference_comes_first() -> None:
-    found = compare_profiles(repeated("p", runs(400, 100)), repeated("p", runs(100, 120)))
+    found = compare_profiles(repeated("p", lambda: runs(400, 100)), repeated("p", lambda: runs(100, 120)))
     assert [one.name for one in found.ops[:2]] == ["linear (forward)", "relu (forward)"]
     assert found.ops[0].speedup.median == pytest.approx(4, rel=0.01)
     assert found.ops[0].saved == pytest.approx(0.3, rel=0.01)
@@ -61,7 +83,7 @@ def test_the_speedup_is_base_over_new_and_the_largest_difference_comes_first() -
 def test_what_only_one_profile_has_is_named_and_other_programs_are_a_warning() -> None:
     base = runs(200, 100)
     new = [dataclasses.replace(one, events=one.events[:1]) for one in base]
-    found = compare_profiles(repeated("old", base), repeated("new", new))
+    found = compare_profiles(repeated("old", lambda: base), repeated("new", lambda: new))
     assert found.only_base == ("relu (forward)",)
     assert "the profiles are of old and of new" in found.warnings
 
@@ -69,13 +91,13 @@ def test_what_only_one_profile_has_is_named_and_other_programs_are_a_warning() -
 def test_what_does_not_run_every_time_is_not_compared() -> None:
     some = runs(200, 100)
     some[3] = dataclasses.replace(some[3], events=some[3].events[:1])
-    made = repeated("p", some)
+    made = repeated("p", lambda: some)
     assert [one.name for one in made.ops] == ["linear (forward)", "not named (between ops)"]
     assert "relu (forward)" in made.irregular
 
 
 def test_ops_and_stacks_sum_to_the_run() -> None:
-    made = repeated("p", [made_run()] * 6)
+    made = repeated("p", lambda: [made_run()] * 6)
     for parts in (made.ops, made.stacks):
         assert sum(one.seconds.median for one in parts) == pytest.approx(made.whole.median)
     assert tree_of(made.stacks).total_ns == made_run().end
@@ -87,7 +109,7 @@ def test_ops_and_stacks_sum_to_the_run() -> None:
 
 
 def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
-    made = repeated("p", runs(200, 100))
+    made = repeated("p", lambda: runs(200, 100))
     assert load_repeated(save_repeated(made, tmp_path / "a.json")) == made
 
 
@@ -101,7 +123,7 @@ def test_another_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
 
 
 def saved(tmp_path: Path, name: str, made: list[Profile]) -> str:
-    return str(save_repeated(repeated("p", made), tmp_path / name))
+    return str(save_repeated(repeated("p", lambda: made), tmp_path / name))
 
 
 def test_the_command_has_exit_code_1_for_a_proven_slowdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

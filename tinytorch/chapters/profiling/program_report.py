@@ -20,6 +20,7 @@ from tinytorch.perf.roofline.placement import Placed, place_ops
 from tinytorch.report import format_measurement, tables
 from tinytorch.report.figures import both_layouts, settle, subplots
 from tinytorch.report.flame_graph import SCRIPT, STYLE, boxes_html, flame_boxes, timeline_boxes
+from tinytorch.report.standalone import standalone_page
 from tinytorch.report.tables import Column
 
 Row = dict[str, Any]
@@ -36,18 +37,6 @@ REMEDIES: dict[str, str] = {
     "several (fusion), cheaper instructions, compiled code",
     "unclear": "two limits weigh about the same, or one recorded run cannot tell: record it again on a quieter machine",
 }
-
-_PAGE_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 88rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
-.measured-table { overflow-x: auto; } table { border-collapse: collapse; }
-caption { text-align: left; padding-bottom: .5rem; }
-th, td { padding: .2rem .6rem; border-bottom: 1px solid #8888; text-align: left; white-space: nowrap; }
-.numeric { text-align: right; font-variant-numeric: tabular-nums; } .spread, .unit { opacity: .75; }
-figure { margin: 1rem 0; max-width: 44rem; } figure > svg { width: 100%; height: auto; }
-figure > svg.narrow { display: none; }
-@media (max-width: 40rem) { figure > svg.wide { display: none; } figure > svg.narrow { display: block; } }
-"""
 
 
 def html_report(name: str, profiler: Profiler, ceilings: Ceilings | None, lines: Sequence[str] = ()) -> str:
@@ -72,19 +61,7 @@ def html_report(name: str, profiler: Profiler, ceilings: Ceilings | None, lines:
         _section("What each verdict calls for", _remedies(placed)),
         _section("The machine", _machine(ceilings)),
     ]
-    return page_of(f"Profile of {name}", "\n".join(parts))
-
-
-def page_of(title: str, body: str) -> str:
-    """Return a whole page of HTML around ``body``, with the styles and the script of its boxes in it."""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-        "script-src 'unsafe-inline'\">\n"
-        f"<title>{escape(title)}</title>\n<style>{_PAGE_STYLE}{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{escape(title)}</h1>\n{body}\n</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
-    )
+    return standalone_page(f"Profile of {name}", "\n".join(parts), style=STYLE, script=SCRIPT)
 
 
 def _section(title: str, body: str) -> str:

@@ -85,7 +85,8 @@ def benchmark_suite(
     Args:
         models: modules or variants by name; the first is the one that tables compare the others with.
         test_data: see ``data`` of `measure_performance`.
-        batches, repeats, at_most_seconds, seed: as of `measure_performance`; the seconds are for all together.
+        batches, repeats, seed: as of `measure_performance`.
+        at_most_seconds: for the samples of all models and batch sizes together.
 
     Raises:
         TypeError, ValueError: as `measure_performance` does; also if ``models`` is empty.

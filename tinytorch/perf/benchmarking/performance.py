@@ -24,16 +24,12 @@ from tinytorch.perf.benchmarking.comparing import (
 from tinytorch.perf.benchmarking.variants import Right
 from tinytorch.perf.measuring import Measurement, Statistic, quantity, ratio
 from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.judge import CANNOT_TELL, corrected, had_less_than_a_core, is_disturbed
+from tinytorch.perf.measuring.judge import CANNOT_TELL, corrected, objection
 from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.measuring.statistics import Interval, median_interval, share_interval
 from tinytorch.perf.measuring.text_table import aligned
 from tinytorch.perf.quantization import PairedAccuracy
-
-#: Cores that other programs kept busy more of during one of two measurements, from which on these were taken under
-#: different loads, unless their own times say that each had its core.
-_OTHER_LOAD = 0.5
 
 
 @dataclass(frozen=True)
@@ -312,7 +308,7 @@ class Change:
         memory: peak memory at the largest batch size of both.
         size: bytes of the models' state.
         accuracy: on the same examples, with the interval of the difference; None where no answers are known.
-        accuracy_verdict: "better" or "worse" if the interval lies beyond ±``accuracy_delta``, "as good" if within.
+        accuracy_verdict: "better" or "worse" if the interval lies beyond ``accuracy_delta``, "as good" if within.
         in_turns: whether the times were taken in turns, in one run; if not, it takes a larger difference to tell.
 
     Examples:
@@ -452,8 +448,8 @@ def _speedup(
         compared=compared,
         references=(both[0], both[1]) if both[0] and both[1] else None,
     )
-    objection = _objection(baseline, candidate, batch)
-    return made if objection is None else replace(made, verdict=CANNOT_TELL, because=objection)
+    because = _objection(baseline, candidate, batch)
+    return made if because is None else replace(made, verdict=CANNOT_TELL, because=because)
 
 
 def _objection(baseline: Performance, candidate: Performance, batch: int) -> str | None:
@@ -468,13 +464,8 @@ def _objection(baseline: Performance, candidate: Performance, batch: int) -> str
     ]
     if different:
         return f"they were measured under different conditions: {'; '.join(different)}"
-    load = f"other programs kept {one.others:.1f} and {other.others:.1f} cores busy"
     before, after = ([{"how": time.how} for time in side.times[batch]] for side in (baseline, candidate))
-    if is_disturbed(before, one.others) or is_disturbed(after, other.others):
-        return f"one of the two had less than a whole core while {load}"
-    if None in map(had_less_than_a_core, [*before, *after]) and abs(one.others - other.others) > _OTHER_LOAD:
-        return f"they were measured under different loads: {load}"
-    return None
+    return objection(before, after, (one.others, other.others))
 
 
 def kept_of_product(

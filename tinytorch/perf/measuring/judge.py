@@ -130,3 +130,26 @@ def is_disturbed(numbers: Iterable[Mapping[str, Any]], others: float) -> bool:
         others: cores that other processes kept busy meanwhile, in the mean: see `Neighbours`.
     """
     return others >= BUSY_CORES and any(had_less_than_a_core(number) for number in numbers)
+
+
+#: Cores that other programs kept busy more of during one of two measurements, from which on these were taken under
+#: different loads, unless their own times say that each had its core.
+_OTHER_LOAD = 0.5
+
+
+def objection(
+    before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]], others: tuple[float, float]
+) -> str | None:
+    """Return why times of two separate runs give no verdict, as others disturbed one of them; None if they may.
+
+    Args:
+        before, after: records of numbers of the one run and of the other.
+        others: cores that other processes kept busy during each, in the mean.
+    """
+    sides = [list(before), list(after)]
+    load = f"other programs kept {others[0]:.1f} and {others[1]:.1f} cores busy"
+    if any(is_disturbed(numbers, busy) for numbers, busy in zip(sides, others, strict=True)):
+        return f"one of the two had less than a whole core while {load}"
+    if None in map(had_less_than_a_core, sides[0] + sides[1]) and abs(others[0] - others[1]) > _OTHER_LOAD:
+        return f"they were measured under different loads: {load}"
+    return None

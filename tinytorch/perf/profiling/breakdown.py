@@ -44,15 +44,15 @@ class OpRow:
     total_seconds: float | None
     self_seconds: float | None
     share: float | None
-    macs: int | None
-    flops: int | None
-    elementwise: int | None
-    bytes: int | None
-    gflops_per_second: float | None
-    allocated: int | None
-    short: bool | None
-    of_roof: float | None
-    bound: str | None
+    macs: int | None = None
+    flops: int | None = None
+    elementwise: int | None = None
+    bytes: int | None = None
+    gflops_per_second: float | None = None
+    allocated: int | None = None
+    short: bool | None = None
+    of_roof: float | None = None
+    bound: str | None = None
     waiting_seconds: float | None = None
 
 
@@ -85,14 +85,14 @@ class LayerRow:
     between_seconds: float | None
     span_seconds: float | None
     share: float | None
-    macs: int | None
-    flops: int | None
-    elementwise: int | None
-    bytes: int | None
-    gflops_per_second: float | None
-    allocated: int | None
-    of_roof: float | None
-    bound: str | None
+    macs: int | None = None
+    flops: int | None = None
+    elementwise: int | None = None
+    bytes: int | None = None
+    gflops_per_second: float | None = None
+    allocated: int | None = None
+    of_roof: float | None = None
+    bound: str | None = None
 
 
 #: The phase of rows of time outside of ops, and the names of two of them.
@@ -234,15 +234,6 @@ def _between_row(profile: Profile, name: str, frames: Sequence[Frame], total_ns:
         total_seconds=total_ns * 1e-9,
         self_seconds=own * 1e-9,
         share=own / (profile.end - profile.start),
-        macs=None,
-        flops=None,
-        elementwise=None,
-        bytes=None,
-        gflops_per_second=None,
-        allocated=None,
-        short=None,
-        of_roof=None,
-        bound=None,
         waiting_seconds=max(sum(frame.waited for frame in frames), 0) * 1e-9 if waits else None,
     )
 
@@ -298,14 +289,6 @@ def _region_row(profile: Profile, name: str, frames: Sequence[Frame]) -> LayerRo
         between_seconds=own * 1e-9,
         span_seconds=sum(frame.total_ns for frame in frames) * 1e-9,
         share=own / (profile.end - profile.start),
-        macs=None,
-        flops=None,
-        elementwise=None,
-        bytes=None,
-        gflops_per_second=None,
-        allocated=None,
-        of_roof=None,
-        bound=None,
     )
 
 

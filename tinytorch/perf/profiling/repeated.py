@@ -6,22 +6,24 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from tinytorch.perf.events.call_tree import Frame, call_tree
 from tinytorch.perf.events.stream import COLLECTOR, Profile
 from tinytorch.perf.events.trace import NOT_NAMED, stack_text
+from tinytorch.perf.host.background_load import Neighbours
 from tinytorch.perf.host.identity import machine_label
 from tinytorch.perf.measuring import Measurement, quotient
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER, Verdict
-from tinytorch.perf.measuring.judge import CANNOT_TELL, SUPPORTED, verdict_between
+from tinytorch.perf.measuring.judge import CANNOT_TELL, SUPPORTED, objection, verdict_between
 from tinytorch.perf.measuring.repeats import as_repeated
 from tinytorch.perf.profiling.breakdown import between_rows, layer_rows, op_rows
 
-SCHEMA: Final = "tinytorch-repeated-profile-1"
+SCHEMA: Final = "tinytorch-repeated-profile-2"
 #: Times by name, of one run.
 Times = Mapping[str, float]
 
@@ -41,6 +43,7 @@ class RepeatedProfile:
     Attributes:
         name: what ran.
         machine: where, and on what, in words.
+        others: cores that other processes kept busy meanwhile, in the mean.
         whole: wall time of each run.
         ops: own time of each op and phase, and of each thing that takes time between ops; they sum to the run.
         layers: time of each module with those in it and the Python between its ops, and of each region.
@@ -51,6 +54,7 @@ class RepeatedProfile:
     schema: str
     name: str
     machine: str
+    others: float
     whole: Annotated[Measurement, "s"]
     ops: tuple[Timed, ...]
     layers: tuple[Timed, ...]
@@ -58,15 +62,25 @@ class RepeatedProfile:
     irregular: tuple[str, ...]
 
 
-def repeated(name: str, profiles: Sequence[Profile]) -> RepeatedProfile:
+def repeated(name: str, record: Callable[[], Sequence[Profile]]) -> RepeatedProfile:
     """Return what recorded runs of one program say together.
+
+    Args:
+        name: what runs.
+        record: runs it, and returns the runs; what other processes do meanwhile is looked at.
 
     Raises:
         ValueError: if there are none.
     """
+    neighbours = Neighbours()
+    profiles = record()
+    others = neighbours.cores()
     if not profiles:
-        raise ValueError("profiles must hold at least one recorded run")
-    how = {"runs": len(profiles), "blas_threads": profiles[0].blas_threads}
+        raise ValueError("record must return at least one recorded run")
+    how: dict[str, Any] = {"runs": len(profiles), "blas_threads": profiles[0].blas_threads}
+    waited = [profile.waited for profile in profiles]
+    if None not in waited:
+        how["cpu_per_wall"] = 1 - sum(filter(None, waited)) * 1e-9 / sum(profile.wall_seconds for profile in profiles)
     irregular: list[str] = []
 
     def timed(read: Callable[[Profile], Times]) -> tuple[Timed, ...]:
@@ -85,6 +99,7 @@ def repeated(name: str, profiles: Sequence[Profile]) -> RepeatedProfile:
         SCHEMA,
         name,
         machine_label(),
+        others,
         as_repeated(Measurement(name, whole, "s", how)),
         timed(_ops),
         timed(_layers),
@@ -188,7 +203,8 @@ def compare_profiles(base: RepeatedProfile, new: RepeatedProfile, delta: float =
     """Return what got faster and slower from ``base`` to ``new``: times of the whole, of ops, modules and stacks.
 
     Each speedup has the intervals of both sides, with what repeats differ by. Verdicts on the whole, ops and modules
-    hold together with 95 % (Bonferroni); those on stacks, which only colour a drawing, among themselves.
+    hold together with 95 % (Bonferroni); those on stacks, which only colour a drawing, among themselves. There are none
+    between different machines, nor where other programs took the machine's time from one side.
 
     Raises:
         ValueError: if ``delta`` is below 0.
@@ -197,16 +213,29 @@ def compare_profiles(base: RepeatedProfile, new: RepeatedProfile, delta: float =
         raise ValueError(f"delta must be at least 0, such as 0.02 for two per cent, not {delta}")
     ops, layers, stacks = (_shared(getattr(base, kind), getattr(new, kind)) for kind in ("ops", "layers", "stacks"))
     together = 1 + len(ops) + len(layers)
+    withheld = _objection(base, new)
+    judge = partial(_change, delta=delta, together=together, withheld=withheld is not None)
     old_names, new_names = ({one.name for one in (*made.ops, *made.layers)} for made in (base, new))
     return ProfileChange(
-        _change("the whole run", base.whole, new.whole, delta, together),
-        _changes(ops, delta, together),
-        _changes(layers, delta, together),
-        _changes(stacks, delta, max(len(stacks), 1)),
+        judge("the whole run", base.whole, new.whole),
+        _changes(ops, judge),
+        _changes(layers, judge),
+        _changes(stacks, partial(judge, together=max(len(stacks), 1))),
         tuple(sorted(old_names - new_names)),
         tuple(sorted(new_names - old_names)),
-        tuple(_warnings(base, new)),
+        (*([withheld] if withheld else []), *_warnings(base, new)),
     )
+
+
+def _objection(base: RepeatedProfile, new: RepeatedProfile) -> str | None:
+    """Return why there is no verdict; None if there may be one."""
+    if base.machine != new.machine:
+        return (
+            "no verdict, because the profiles were recorded on different machines or libraries: "
+            f"{base.machine}; {new.machine}"
+        )
+    because = objection([{"how": base.whole.how}], [{"how": new.whole.how}], (base.others, new.others))
+    return because and f"no verdict, because {because}"
 
 
 def _shared(base: Iterable[Timed], new: Iterable[Timed]) -> list[tuple[Timed, Timed]]:
@@ -214,14 +243,16 @@ def _shared(base: Iterable[Timed], new: Iterable[Timed]) -> list[tuple[Timed, Ti
     return [(one, known[one.name]) for one in base if one.name in known]
 
 
-def _changes(pairs: Iterable[tuple[Timed, Timed]], delta: float, together: int) -> tuple[Change, ...]:
-    made = (_change(one.name, one.seconds, other.seconds, delta, together) for one, other in pairs)
+def _changes(
+    pairs: Iterable[tuple[Timed, Timed]], judge: Callable[[str, Measurement, Measurement], Change]
+) -> tuple[Change, ...]:
+    made = (judge(one.name, one.seconds, other.seconds) for one, other in pairs)
     return tuple(sorted(made, key=lambda change: -abs(change.saved)))
 
 
-def _change(name: str, base: Measurement, new: Measurement, delta: float, together: int) -> Change:
+def _change(name: str, base: Measurement, new: Measurement, *, delta: float, together: int, withheld: bool) -> Change:
     speedup = quotient(base, new, f"speedup of {name}")
-    return Change(name, base, new, speedup, _verdict(speedup, delta, together))
+    return Change(name, base, new, speedup, CANNOT_TELL if withheld else _verdict(speedup, delta, together))
 
 
 def _verdict(speedup: Measurement, delta: float, together: int) -> Verdict:
@@ -235,8 +266,6 @@ def _verdict(speedup: Measurement, delta: float, together: int) -> Verdict:
 
 
 def _warnings(base: RepeatedProfile, new: RepeatedProfile) -> Iterable[str]:
-    if base.machine != new.machine:
-        yield f"the profiles were recorded on different machines or libraries: {base.machine}; {new.machine}"
     if base.name != new.name:
         yield f"the profiles are of {base.name} and of {new.name}"
     for name, made in (("base", base), ("new", new)):

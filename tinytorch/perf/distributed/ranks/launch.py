@@ -205,6 +205,6 @@ def _error(folder: Path, code: int | None, printed: str, timeout: float) -> Rank
     cause = min(found, key=lambda path: path.stat().st_mtime_ns)  # the others are what came of it
     if cause in notes:
         name, state = signal.Signals(int(cause.read_text("utf-8"))).name, notes[cause]
-        return RankError(f"{state.name} died of {name}; when it last wrote its state, {state.told()}", printed)
+        return RankError(f"{state.name} died of {name}; the state that it last wrote: {state.told()}", printed)
     told = json.loads(cause.read_text("utf-8"))
     return RankError(told["message"], told.get("trace", ""))
