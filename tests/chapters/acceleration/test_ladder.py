@@ -20,7 +20,6 @@ from tinytorch.chapters.acceleration.ladder import (
     Step,
     TwoCores,
     matmul_ladder,
-    square_matrices,
 )
 from tinytorch.perf.acceleration import products
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS
@@ -29,7 +28,7 @@ from tinytorch.perf.measuring import current_blas_threads
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 
-ELEMENTS, LISTS, INNER, BY_ROWS, REGISTERS, PACKED, BLAS = (step.name for step in STEPS)
+ELEMENTS, LISTS, INNER, BY_ROWS, REGISTERS, PACKED, CUT, BLAS = (step.name for step in STEPS)
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
@@ -71,8 +70,8 @@ def test_a_wrong_step_is_not_timed() -> None:
     wrong = Step("wrong", lambda a, b: a + b)
     with pytest.raises(ArithmeticError, match="wrong is wrong"):
         matmul_ladder(8, steps=(wrong,), made=made_ceilings())
-    with pytest.raises(ValueError, match="width must be at least 1"):
-        square_matrices(0)
+    with pytest.raises(ValueError, match="width must be at least 1, not 0"):
+        matmul_ladder(0)
 
 
 def test_the_page_has_all_steps_beyond_the_last_cache(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +85,7 @@ def test_the_page_has_all_steps_beyond_the_last_cache(monkeypatch: pytest.Monkey
     monkeypatch.setattr(chapter, "matmul_ladder", one_each)
     found = chapter.study_ladder(made_ceilings())
     assert asked == [960]  # a mebibyte and a half are less than the 3.5 of a matrix 960 wide
-    assert [rung.step for rung in found.rungs] == [*STEPS]
+    assert [rung.step.name for rung in found.rungs] == [step.name for step in STEPS]
     assert found.sums.unit == "s"
 
 
@@ -157,6 +156,24 @@ def test_blas_is_judged_beside_the_packed_tile(blas: float, noise: float, word: 
     assert said["blas-gain-verdict"]["word"] == word
 
 
+def test_a_whole_panel_is_bounded_by_the_nearest_level_that_holds_it() -> None:
+    said = ladder_records({PACKED: 3.0, CUT: 6.0})
+    assert said["panel-bytes"]["value"] == 4 * 960 * VECTORS * LANES
+    level = made_ceilings().levels[1]
+    assert said["panel-level"]["word"] == level.name
+    assert said["panel-bound"]["value"] == pytest.approx(ROWS / 2 * level.read.median)
+    assert (said["cut-gain"]["value"], said["cut-gain-verdict"]["word"]) == (pytest.approx(0.5), "slower")
+
+
+@pytest.mark.parametrize(
+    ("cache", "rows"), [(32 * 2**10, 32 * 2**10 // 2 // (4 * VECTORS * LANES) // 16 * 16), (1, 16)]
+)
+def test_a_cut_panel_fills_half_of_the_first_cache(cache: int, rows: int) -> None:
+    machine = made_ceilings()
+    first = replace(machine.levels[0], capacity_measured=cache, capacity_reported=cache)
+    assert chapter.panel_depth(replace(machine, levels=(first, *machine.levels[1:]))) == rows
+
+
 def test_the_peak_is_taken_apart() -> None:
     page = Page("acceleration")
     chapter.record_peak(page, made_ceilings())
@@ -165,7 +182,7 @@ def test_the_peak_is_taken_apart() -> None:
     assert value["vector-rate"] == pytest.approx(PEAK / (2 * LANES) / 3e9)
 
 
-@pytest.mark.parametrize("upto", [3, 7])
+@pytest.mark.parametrize("upto", [3, 8])
 def test_the_chart_grows_by_a_bar(upto: int) -> None:
     page = Page("acceleration")
     chapter.show_ladder(page, made_ladder({}), upto)

@@ -159,8 +159,8 @@ def packing() -> Drawing:
     drawing.text(232, 168, "row after row")
     drawing.line((256, 88), (312, 88), arrow=True, width=2)
     drawing.box(318, 28, 154, 36, "tile: registers", color=_OUT)
-    drawing.box(318, 74, 154, 36, "rows of A: L1", color=_A)
-    drawing.box(318, 120, 154, 36, "panel of B: L2", color=_B)
+    drawing.box(318, 74, 154, 36, "panel: near cache", color=_B)
+    drawing.box(318, 120, 154, 36, "rows of A: pass by", color=_A)
     drawing.text(395, 186, "from near to far")
     return drawing
 
@@ -171,24 +171,24 @@ def show_packing(page: Page) -> None:
         "packing",
         packing(),
         caption="Packing. The columns of B that a tile needs are copied next to each other once, and all tiles of "
-        "these columns read the copy, which stays in the second cache.",
+        "these columns read the copy, which stays near while the rows of A pass by.",
         alt="A strip of columns of the matrix B, whose rows lie far apart, is copied to a panel whose rows follow each "
-        "other; beside it three boxes: the tile in registers, rows of A in the first cache, the panel in the second.",
+        "other; beside it three boxes: the tile in registers, the panel in a near cache, and rows of A that pass by.",
     )
 
 
 def cache_tiles() -> Drawing:
     """Return the order in which loops in cache tiles visit the parts of B."""
     drawing = Drawing(196)
-    high, wide = 38, 56
+    high, wide = 38, 52
     drawing.text(64, 18, "A", bold=True)
     drawing.cells(8, 28, 8, 4, (28, 19), color=lambda _row, column: _A if column == 1 else None)
     drawing.line((50, 34), (50, 174), arrow=True)
     drawing.text(148, 108, "×")
-    drawing.text(284, 18, "B", bold=True)
+    drawing.text(276, 18, "B", bold=True)
     drawing.cells(172, 28, 4, 4, (wide, high), color=lambda row, column: _B if (row, column) == (1, 0) else None)
-    drawing.text(200, 90, "stays")
-    drawing.text(438, 84, "1: all rows\nof A, then\n2: the next\npart of B")
+    drawing.text(198, 90, "stays")
+    drawing.text(392, 84, "1: all rows\nof A, then\n2: the next\npart of B", anchor="start")
     return drawing
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from tinytorch.core.op import Array
 from tinytorch.perf.acceleration import products
 from tinytorch.perf.acceleration.techniques import with_threads
 from tinytorch.perf.host.blas import limited_blas_threads, numpy_blas
-from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS
+from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, WIDTH
 from tinytorch.perf.kernels.runtime.vectors import cpu_features
 from tinytorch.perf.machine import Ceilings, ceilings, identity
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave, limit_blas_threads, measure, quotient, ratio
@@ -58,7 +58,7 @@ class Step:
 
 _ELEMENTS, _LISTS = "Python, array elements", "Python, lists"
 _INNER, _ROWS = "compiled, i j k", "compiled, i k j"
-_REGISTERS, _PACKED, _BLAS = "tile in registers", "packed tile", "BLAS"
+_REGISTERS, _PACKED, _CUT, _BLAS = "tile in registers", "packed tile", "packed tile, cut", "BLAS"
 #: In the order of the page. Each row of a product needs all of the second matrix, so that a loop's rate does not depend
 #: on how many are computed; a packed panel must serve many.
 STEPS = (
@@ -68,6 +68,7 @@ STEPS = (
     Step(_ROWS, products.compiled_loops_by_rows, rows=24),
     Step(_REGISTERS, products.register_tiles, rows=192),
     Step(_PACKED, products.packed_tiles, rows=192),
+    Step(_CUT, products.cut_tiles, rows=192),
     Step(_BLAS, products.blas, rows=192),
 )
 #: How many sums show the wait for an addition by itself, and how many products each adds up.
@@ -113,7 +114,7 @@ class Ladder:
 
     Attributes:
         rungs: all of `STEPS`.
-        sums: seconds of `SUMS` in the order i, j, k, whose operands lie in the first cache.
+        sums: seconds of `SUMS` in the order i, j, k, whose operands lie in near caches.
     """
 
     rungs: tuple[Rung, ...]
@@ -127,13 +128,7 @@ def begin() -> tuple[Page, Ceilings]:
 
 
 def square_matrices(width: int, seed: int = 0) -> tuple[Any, Any]:
-    """Return two float32 matrices ``width`` wide of standard normal numbers.
-
-    Raises:
-        ValueError: if ``width`` is below 1.
-    """
-    if width < 1:
-        raise ValueError(f"width must be at least 1, not {width}")
+    """Return two float32 matrices ``width`` wide of standard normal numbers."""
     a, b = np.random.default_rng(seed).standard_normal((2, width, width), dtype=np.float32)
     return a, b
 
@@ -168,6 +163,8 @@ def matmul_ladder(
         Traceback (most recent call last):
         ValueError: width must be at least 1, not 0
     """
+    if width < 1:
+        raise ValueError(f"width must be at least 1, not {width}")
     made = made or ceilings(threads)
     by_width: dict[int, list[Step]] = {}
     for step in steps:
@@ -208,8 +205,10 @@ def _check_result(step: Step, a: Any, b: Any) -> None:
 
 
 def study_ladder(made: Ceilings) -> Ladder:
-    """Return all steps, with a second matrix that no cache holds, and long sums of numbers in the nearest one."""
-    rungs = matmul_ladder(width_beyond(made), made=made, repeats=15, at_most_seconds=2.5)
+    """Return all steps, with a second matrix that no cache holds, and long sums of numbers in near ones."""
+    cut = partial(products.cut_tiles, deep=panel_depth(made))
+    steps = [replace(step, function=cut) if step.name == _CUT else step for step in STEPS]
+    rungs = matmul_ladder(width_beyond(made), steps=steps, made=made, repeats=15, at_most_seconds=2.5)
     count, length = SUMS
     run = partial(products.compiled_loops, drawn(count, length), drawn(length, 1))
     return Ladder(tuple(rungs), measure(run, "long sums", repeats=15, at_most_seconds=0.5, warmup_seconds=0.05))
@@ -219,6 +218,12 @@ def width_beyond(machine: Ceilings) -> int:
     """Return the first multiple of 960 at which a matrix takes half more than the last cache, 7,680 at the most."""
     last = max(level.capacity or 0 for level in machine.levels)
     return next((width for width in range(960, 7680, 960) if 4 * width**2 >= 1.5 * last), 7680)
+
+
+def panel_depth(machine: Ceilings) -> int:
+    """Return the rows of a panel, a multiple of 16, that fill at most half of the first cache; 128 if it is unknown."""
+    first = machine.levels[0].capacity
+    return max(16, first // 2 // (4 * WIDTH) // 16 * 16) if first else 128
 
 
 def vector_registers() -> int:
@@ -283,7 +288,7 @@ def record_ladder(page: Page, ladder: Ladder, machine: Ceilings) -> None:
     what = "rate of the same loops, compiled, over that in Python"
     page.number("compiled-gain", quotient(rungs[_INNER].rate, rungs[_ELEMENTS].rate, what))
     steps = ladder.sums.per(SUMS[0] * SUMS[1], "1/s")
-    page.number("near-cycles", quotient(machine.clock, steps, "a step of a long sum in the first cache", "cycles"))
+    page.number("near-cycles", quotient(machine.clock, steps, "a step of a long sum in near caches", "cycles"))
     steps, what = (
         rungs[_INNER].rate.scaled(0.5, "1/s"),
         "a step in the order i, j, k, second matrix in memory",
@@ -292,6 +297,7 @@ def record_ladder(page: Page, ladder: Ladder, machine: Ceilings) -> None:
     page.number("order-gain", _gain(rungs, _INNER, _ROWS))
     page.number("register-gain", _gain(rungs, _ROWS, _REGISTERS))
     page.number("pack-gain", _gain(rungs, _REGISTERS, _PACKED))
+    _record_cut(page, rungs, machine)
     page.compare("blas-gain", compare_paired(rungs[_PACKED].seconds, rungs[_BLAS].seconds))
     page.word("our-blas", numpy_blas().label(), because="the library that NumPy loaded says so")
     page.number("tile-rows", ROWS, unit="rows", what="rows of the tile that the registers of this CPU hold")
@@ -310,6 +316,20 @@ def record_ladder(page: Page, ladder: Ladder, machine: Ceilings) -> None:
     page.number("ikj-bound", memory.scaled(0.5, "FLOP/s", what), modelled=True)
     what = f"{of} two operations for each number of four bytes and each row of the tile"
     page.number("register-bound", memory.scaled(0.5 * ROWS, "FLOP/s", what), modelled=True)
+
+
+def _record_cut(page: Page, rungs: Mapping[str, Rung], machine: Ceilings) -> None:
+    """Record from which cache a whole panel is read, what rate that allows, and what cutting it gains."""
+    size = 4 * rungs[_PACKED].width * WIDTH
+    page.number("panel-bytes", size, unit="B", what="bytes of a panel as deep as the second matrix")
+    held = next(level for level in machine.levels if level.capacity is None or level.capacity >= size)
+    page.word("panel-level", held.name, because="it is the nearest that holds the panel")
+    what = f"bandwidth of {held.name}, at two operations for each number of four bytes and each row of the tile"
+    page.number("panel-bound", held.read.scaled(0.5 * ROWS, "FLOP/s", what), modelled=True)
+    page.number(
+        "cut-depth", panel_depth(machine), unit="rows", what="rows of a panel that fill at most half of the first cache"
+    )
+    page.compare("cut-gain", compare_paired(rungs[_PACKED].seconds, rungs[_CUT].seconds))
 
 
 def _gain(rungs: Mapping[str, Rung], before: str, after: str) -> Measurement:
@@ -414,5 +434,5 @@ def record_answers(page: Page, ladder: Ladder, machine: Ceilings) -> None:
     page.number("q-loops", ladder.rungs[0].rate.per(flops, "s", what), modelled=True)
     per = "memory operations for each multiply-add of a tile of 4 × 3 vectors"
     page.number("q-tile", memory_operations(4, 3), unit="operations", what=per)
-    page.number("q-rows", 1, unit="times", what="multiply-adds for each weight of a product with one row")
+    page.number("q-rows", 1, unit="multiply-add", what="multiply-adds for each weight of a product with one row")
     page.number("q-copy", 960, unit="multiply-adds", what="rows that a packed number meets, 960 wide")

@@ -90,8 +90,8 @@ def record_sentences(page: Page, found: Sentences) -> None:
         source=f"{sources.COURSE_ACCELERATION}, which sets a layer in loops beside one as a product",
         source_url=sources.COURSE_ACCELERATION_URL,
         verdict=verdict_between(layer, low=2.0, high=5.0),
-        evidence="The course's own pair, 32 rows through a layer from 128 to 64, runs {layer-gain} as fast as a "
-        "product as in its loops. The test asks for a factor from 2 to 5 there.",
+        evidence="The course's own pair is 32 rows through a layer from 128 to 64; as a product they run {layer-gain} "
+        "as fast as in loops. The test asks for a factor from 2 to 5.",
     )
     added = ratio(found.added["loop"], found.added["sum"], "a loop over one sum of arrays, 1,000 numbers, in time")
     page.number("added-gain", added)

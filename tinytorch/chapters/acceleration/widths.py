@@ -105,9 +105,9 @@ def record_widths(page: Page, widths: Sequence[Width], machine: Ceilings) -> Non
         ax.axvline(_widest_in(level), color=color("reference"), linestyle=":", linewidth=1)
     ax.set_xscale("log", base=2)
     ax.set_xticks([each.width for each in widths], [f"{each.width:,}" for each in widths])
-    ax.set_ylim(0, 1.35 * ax.get_ylim()[1])
+    ax.set_ylim(bottom=0)
     ax.set_xlabel("width of the second matrix (numbers)")
-    ax.legend(loc="upper center", ncols=2)
+    ax.legend()
     page.figure(
         "widths",
         figure,

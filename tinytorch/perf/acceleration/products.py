@@ -173,13 +173,31 @@ def packed_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     return _in_whole_tiles("in_packed_tiles", a, b)
 
 
-def _in_whole_tiles(name: str, a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
+def cut_tiles(a: npt.ArrayLike, b: npt.ArrayLike, deep: int = 128) -> Array:
+    """Packed tiles, ``deep`` rows of a panel at a time: see `kernels.loop_orders.in_cut_tiles`.
+
+    Raises:
+        ValueError: also if the result is not made of whole tiles, or ``deep`` is below 1.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration.products import cut_tiles
+        >>> a, b = np.ones((48, 20), np.float32), np.ones((20, 96), np.float32)
+        >>> np.allclose(cut_tiles(a, b, deep=8), a @ b)
+        True
+    """
+    if deep < 1:
+        raise ValueError(f"deep must be at least 1, not {deep}")
+    return _in_whole_tiles("in_cut_tiles", a, b, deep)
+
+
+def _in_whole_tiles(name: str, a: npt.ArrayLike, b: npt.ArrayLike, *more: int) -> Array:
     from tinytorch.perf.kernels.gemm.product_tiles import ROWS, WIDTH
 
     rows, columns = np.shape(a)[0], np.shape(b)[-1]
     if rows % ROWS or columns % WIDTH:
         raise ValueError(f"a @ b must have whole tiles of {ROWS} x {WIDTH}, but has {rows} x {columns}")
-    return _compiled(name)(a, b)
+    return _compiled(name, *more)(a, b)
 
 
 def blas(a: Array, b: Array) -> Array:

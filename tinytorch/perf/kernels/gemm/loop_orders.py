@@ -55,6 +55,17 @@ def in_cache_tiles(a: Any, b: Any, out: Any, depth: Any, width: Any) -> None:
 @kernel
 def fill_tile(a: Any, b: Any, out: Any) -> None:
     """Fill ``out``, `ROWS` x `WIDTH` numbers of a larger matrix, with ``a @ b``, whose sums stay in registers."""
+    _tile(a, b, out, 0)
+
+
+@kernel
+def add_tile(a: Any, b: Any, out: Any) -> None:
+    """Add what `fill_tile` fills."""
+    _tile(a, b, out, 1)
+
+
+@kernel
+def _tile(a: Any, b: Any, out: Any, add: int) -> None:
     multiply_tile(
         ROWS,
         VECTORS,
@@ -66,7 +77,7 @@ def fill_tile(a: Any, b: Any, out: Any) -> None:
         out.ctypes.data,
         out.strides[0] // 4,
         b.shape[0],
-        0,
+        add,
     )
 
 
@@ -89,3 +100,18 @@ def in_packed_tiles(a: Any, b: Any, out: Any) -> None:
         for i in range(0, out.shape[0], ROWS):
             tile = out[i : i + ROWS, j : j + WIDTH]
             fill_tile(a[i : i + ROWS], panel, tile)
+
+
+@kernel
+def in_cut_tiles(a: Any, b: Any, out: Any, deep: Any) -> None:
+    """Fill ``out = a @ b`` in packed tiles, ``deep`` rows of a panel at a time."""
+    out[:] = 0
+    panel = np.empty((deep, WIDTH), np.float32)
+    for j in range(0, out.shape[1], WIDTH):
+        for top in range(0, b.shape[0], deep):
+            part = panel[: min(deep, b.shape[0] - top)]
+            for k in range(part.shape[0]):
+                part[k] = b[top + k, j : j + WIDTH]
+            for i in range(0, out.shape[0], ROWS):
+                tile = out[i : i + ROWS, j : j + WIDTH]
+                add_tile(a[i : i + ROWS, top : top + deep], part, tile)
