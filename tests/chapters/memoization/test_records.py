@@ -9,7 +9,7 @@ import pytest
 
 from tests.perf.made_ceilings import made_ceilings, spread
 from tinytorch.chapters.memoization import records as chapter
-from tinytorch.chapters.memoization.studies import CachedStep, Calls, Decoding, Prompt, ReadStep
+from tinytorch.chapters.memoization.studies import CachedStep, Calls, Decoding, FewRows, Prompt, ReadStep
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.engines import NotMeasured, Raced
 from tinytorch.perf.measuring import Measurement
@@ -151,7 +151,7 @@ def test_a_step_is_told_with_its_calls_and_with_what_its_bytes_predict() -> None
         none, whole, alone = together({"none": 1e-3, "all": over * 1e-3, "alone": 1.2e-3}).values()
         steps += [read_step(model, 0, 1e-3, none, None), read_step(model, 500, 1e-3, whole, alone)]
     found = made(lambda page: chapter.record_steps(page, calls_of(9e-3, 6e-3), steps, made_ceilings()))
-    assert found["narrow-over"]["value"] == pytest.approx(3.0, rel=0.05)
+    assert found["middle-over"]["value"] == pytest.approx(2 / 1.2, rel=0.05)
     assert found["largest-over"]["value"] == pytest.approx(1.5 / 1.2, rel=0.05)
     assert found["largest-grown"]["value"] == pytest.approx(1.5, rel=0.05)
     assert found["largest-grown-predicted"]["value"] == 1.5
@@ -171,6 +171,17 @@ def test_a_kept_prefix_is_compared_with_the_whole_prompt(rest: float, word: str)
     assert found["prefix-verdict"]["word"] == word
     assert found["prompt-token"]["value"] == pytest.approx(1 / 420, rel=0.05)
     assert found["prompt-step"]["value"] == pytest.approx(0.05, rel=0.05)
+
+
+def test_guesses_gain_what_they_write_for_each_step_that_they_take() -> None:
+    one, few, packed_one, packed_few = together(
+        {"one": 0.05, "few": 0.2, "packed one": 0.05, "packed few": 0.06}
+    ).values()
+    found = FewRows(3, (one, few), (packed_one, packed_few))
+    said = made(lambda page: chapter.record_guesses(page, found, right=0.5))
+    assert said["library-rows"]["value"] == pytest.approx(4, rel=0.05)
+    assert said["packed-rows"]["value"] == pytest.approx(1.2, rel=0.05)
+    assert said["guess-gain"]["value"] == pytest.approx((1 + 0.5 + 0.25) / 1.2, rel=0.05)
 
 
 @pytest.mark.parametrize(("coded", "word"), [(2e-3, "slower"), (0.5e-3, "faster"), (1.01e-3, "cannot tell here")])

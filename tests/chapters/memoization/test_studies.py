@@ -132,6 +132,14 @@ def test_a_kept_prompt_reads_the_new_tokens_alone() -> None:
     assert cache_of(model) is None
 
 
+def test_products_of_a_few_rows_are_taken_in_turns_with_those_of_one() -> None:
+    found = studies.few_rows(small_gpt(), rows=3, repeats=6)
+    assert found.rows == 3
+    names = {one.name for one in (*found.library, *found.packed)}
+    assert len(names) == 4
+    assert {found.library[0].name, *found.library[0].how["interleaved_with"]} == names
+
+
 @pytest.mark.parametrize("cached", [False, True])
 def test_the_counter_finds_the_arithmetic_of_a_text_that_the_formula_gives(cached: bool) -> None:
     model = small_gpt()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def attend_step_by_step() -> None:
-    """Print how far attention through a cache is from attention over the whole text, and what the cache takes."""
+    """Print how far attention through a cache is from that over the whole text, and its bytes."""
     import torch
     from torch.nn.functional import scaled_dot_product_attention as attend
 

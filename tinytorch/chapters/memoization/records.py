@@ -11,6 +11,7 @@ from tinytorch.chapters.memoization.studies import (
     CachedStep,
     Calls,
     Decoding,
+    FewRows,
     Prompt,
     ReadStep,
     cache_shape,
@@ -195,10 +196,10 @@ def record_steps(page: Page, calls: Calls, steps: Sequence[ReadStep], ceilings: 
     by_model: dict[str, list[ReadStep]] = {}
     for each in steps:
         by_model.setdefault(each.model, []).append(each)
-    narrow, _, (first, *_, last) = by_model.values()
-    assert last.alone is not None
-    page.number("narrow-over", quotient(narrow[-1].step, narrow[-1].predicted, "step over its prediction"))
-    page.number("largest-over", ratio(last.step, last.alone, "step over one product that reads as many bytes"))
+    _, middle, (first, *_, last) = by_model.values()
+    for key, each in (("middle-over", middle[-1]), ("largest-over", last)):
+        assert each.alone is not None
+        page.number(key, ratio(each.step, each.alone, f"step of {each.model} over one product of as many bytes"))
     page.number("largest-grown", ratio(last.step, first.step, "step with all positions kept over that with none"))
     page.number(
         "largest-grown-predicted",
@@ -236,6 +237,17 @@ def record_prompt(page: Page, found: Prompt) -> None:
     per_token = found.whole.scaled(1 / total, "s", f"a token of a prompt of {total}")
     page.number("prompt-token", per_token)
     page.number("prompt-step", found.step)
+
+
+def record_guesses(page: Page, found: FewRows, right: float) -> None:
+    """Record what products of a few rows take beside those of one, and the gain if each guess is ``right`` so often."""
+    what = f"time of all products with weights, of {found.rows} rows over one"
+    one, few = found.packed
+    page.number("library-rows", ratio(found.library[1], found.library[0], f"{what}, by NumPy"))
+    page.number("packed-rows", ratio(few, one, f"{what}, weights packed"))
+    written = sum(right**count for count in range(found.rows))
+    what = f"time of one row over that of {found.rows}, weights packed, times {written:.3g} tokens; guesses are free"
+    page.number("guess-gain", ratio(one, few).scaled(written, "", what), modelled=True)
 
 
 def record_memory(page: Page, gpt2: KVCache) -> None:
@@ -473,7 +485,7 @@ def record_peaks(
         ),
         evidence="Where all scores are kept, the peak is {peak-squares} of one square of scores for each head, and "
         "twice the length takes {peak-growth-training} the memory. The same result without stored scores takes "
-        "{peak-growth-compiled} in the compiled kernel.",
+        "{peak-growth-compiled} in the compiled kernel. The test asks for at least one square at every length.",
     )
 
 

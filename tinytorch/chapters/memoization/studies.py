@@ -12,6 +12,7 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, no_grad
+from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
 from tinytorch.core.ops.attention import causal_mask
 from tinytorch.core.tensor import Tensor
@@ -20,6 +21,8 @@ from tinytorch.perf.acceleration import accelerated
 from tinytorch.perf.engines import NotMeasured, Raced, study
 from tinytorch.perf.events.flops import flops_of
 from tinytorch.perf.events.stream import recording
+from tinytorch.perf.kernels.gemm.packed_matmul import packed_product
+from tinytorch.perf.kernels.gemm.packing import pack
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.reach import added, at_cost, at_rate
 from tinytorch.perf.measuring import Measurement, interleave
@@ -367,6 +370,40 @@ def reused_prompt(model: GPT, kept: int, new: int, repeats: int = 18) -> Prompt:
     times = interleave(steps, repeats=repeats, warmup_seconds=_WARMUP_SECONDS)
     disable_kv_cache(model)
     return Prompt(kept, new, times["whole"], times["rest"], times["step"])
+
+
+@dataclass(frozen=True, slots=True)
+class FewRows:
+    """Products of a few rows, and of one, with all weights of a model: as NumPy has them, and packed once before.
+
+    Attributes:
+        rows: how many.
+        library: seconds for one row and for all, by NumPy's BLAS.
+        packed: the same by the package's kernels, with weights packed in tiles.
+    """
+
+    rows: int
+    library: tuple[Measurement, Measurement]
+    packed: tuple[Measurement, Measurement]
+
+
+def few_rows(model: GPT, rows: int, repeats: int = 18) -> FewRows:
+    """Return the times of all products with weights that a call of one row, and of ``rows``, makes, in turns."""
+    weights = [one.weight.data for _, one in model.named_modules() if isinstance(one, Linear)]
+    panels = [pack(weight) for weight in weights]
+    given = {(len(each), count): np.ones((count, len(each)), np.float32) for each in weights for count in (1, rows)}
+
+    def library(count: int) -> None:
+        for weight in weights:
+            np.matmul(given[len(weight), count], weight)
+
+    def packed(count: int) -> None:
+        for weight, panel in zip(weights, panels, strict=True):
+            packed_product(given[len(weight), count], panel, weight.shape[1])
+
+    runs = {f"{way.__name__}, {count}": partial(way, count) for way in (library, packed) for count in (1, rows)}
+    times = list(interleave(runs, repeats=repeats, warmup_seconds=_WARMUP_SECONDS).values())
+    return FewRows(rows, (times[0], times[1]), (times[2], times[3]))
 
 
 def race_with_pytorch() -> Raced | NotMeasured:
