@@ -1,6 +1,6 @@
 """Gate: at the width of the open page nothing is cut that should be whole, or covered, and figures can be read.
 
-Tables and formulas are whole, and so is code on a phone; Copy lies on no code; the words of figures are large enough
+Tables, formulas and code are whole; Copy lies on no code; the words of figures are large enough
 and lie inside of them.
 """
 
@@ -13,16 +13,17 @@ from playwright.sync_api import TimeoutError as TookTooLong
 LEAST_TEXT = {"phone": 11.0, "screen": 12.0}
 PHONE_UP_TO = 640
 
-# A table of machines is as wide as there are facts of a machine: it scrolls, and casts a shadow where it goes on.
+# How wide the numbers of machines are that strangers sent in, nobody knows: beside one another they may scroll.
 CUT_TABLES = """() => [...document.querySelectorAll('.measured-table, .scrolled-table')]
-  .filter(box => box.checkVisibility() && box.scrollWidth > box.clientWidth + 1 && !box.matches('.machines'))
+  .filter(box => box.checkVisibility() && box.scrollWidth > box.clientWidth + 1)
+  .filter(box => !box.matches('.machines') || innerWidth <= 640)
   .map(box => `table ${box.id || box.textContent.trim().slice(0, 40)} is cut: `
     + `${box.clientWidth} of ${box.scrollWidth} px are seen`)"""
 
-# A formula has lines enough for a phone; what was printed as a table scrolls.
-CUT_LINES = """() => [...document.querySelectorAll('.math-block, .bd-article pre:not(.tabular)')]
+# A formula has lines enough for a phone, and a line of code is broken; a printed table scrolls where it must.
+CUT_LINES = """() => [...document.querySelectorAll('.math-block, .bd-article pre')]
   .filter(box => box.checkVisibility() && box.scrollWidth > box.clientWidth + 1)
-  .filter(box => box.matches('.math-block') || innerWidth <= 640)
+  .filter(box => !box.matches('.tabular') || innerWidth >= 1280)
   .map(box => `${box.matches('pre') ? 'code' : 'formula'} ${(box.id || box.textContent.trim()).slice(0, 40)} is cut: `
     + `${box.clientWidth} of ${box.scrollWidth} px are seen`)"""
 

@@ -192,11 +192,12 @@ def test_a_table_that_is_cut_is_reported(chromium: Browser, tmp_path: Path, widt
     [
         ("<div class='math-block' tabindex='0' id='m'>{}</div>", SCREEN, "formula m is cut: 200 of 300 px are seen"),
         ("<article class='bd-article'><pre tabindex='0'>{}</pre></article>", PHONE, "code x is cut: 200 of 300 px"),
-        ("<article class='bd-article'><pre tabindex='0'>{}</pre></article>", SCREEN, ""),
+        ("<article class='bd-article'><pre tabindex='0'>{}</pre></article>", SCREEN, "code x is cut: 200 of 300 px"),
         ("<article class='bd-article'><pre class='tabular' tabindex='0'>{}</pre></article>", PHONE, ""),
+        ("<article class='bd-article'><pre class='tabular' tabindex='0'>{}</pre></article>", SCREEN, "code x is cut"),
     ],
 )
-def test_a_formula_and_code_on_a_phone_that_are_cut_are_reported(
+def test_a_formula_and_code_that_are_cut_are_reported(
     chromium: Browser, tmp_path: Path, part: str, width: int, said: str
 ) -> None:
     wide = part.format("<span style='display: block; width: 300px'>x</span>")

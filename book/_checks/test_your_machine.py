@@ -162,6 +162,10 @@ def hostile(value: Any, name: str = "") -> Any:
     return HOSTILE[:80] if isinstance(value, str) and name in free else value
 
 
+def test_a_label_turns_no_other_words(tab: Tab) -> None:
+    assert give(tab, changed(label="Mine\u202e\u2066")).startswith("Mine: ")
+
+
 def test_markup_in_any_text_is_shown_as_text(tab: Tab) -> None:
     mine = hostile(BOOK)
     assert parse(json.dumps(mine).encode(), "mine.json")["label"] == HOSTILE[:80]

@@ -1,4 +1,4 @@
-// Lets code be copied with a button, and scrolled with the keyboard.
+// Lets code and the text of a report be copied with a button, and code be scrolled with the keyboard.
 "use strict";
 
 {
@@ -21,7 +21,7 @@
   };
 
   document.addEventListener("DOMContentLoaded", () => {
-    for (const block of document.querySelectorAll("div.highlight pre")) {
+    for (const block of document.querySelectorAll("div.highlight pre, details.page-mismatch pre")) {
       if (block.closest(".cell_output")) continue;
       const button = document.createElement("button");
       button.type = "button";

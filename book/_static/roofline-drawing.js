@@ -7,7 +7,7 @@ globalThis.machines ??= {};
   const { svg, target } = globalThis.explorers;
   const MARGIN = { left: 64, right: 14, top: 14, bottom: 48 };
   const LINE = 14; // pixels between two names, so that both can be read
-  const LETTER = 6.5; // pixels that a letter of a name takes
+  const LETTER = 7.8; // pixels that a letter of a name takes
   const REACH = 24; // pixels of a target, as WCAG 2.2 asks (2.5.8)
   const LINE_REACH = 14; // of a roof: more would cover the next one, and the tables below say the same
 

@@ -12,6 +12,8 @@ globalThis.machines ??= {};
     return made;
   };
   const element = machines.element;
+  /** Letters that are not seen and turn what follows them, here the rest of a sentence. */
+  const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
   let tables = 0;
 
   /**
@@ -218,7 +220,7 @@ globalThis.machines ??= {};
     const differing = claims.filter(([mine, theirs]) => mine.verdict !== theirs.verdict);
     const numbers = shared.reduce((sum, [mine, theirs]) => sum + pairs(mine, theirs, isNumber).length, 0);
     const summary =
-      `${yours.label}: ${counted(shared.length, "page", "pages")} and ${counted(numbers, "number", "numbers")} beside the book's. ` +
+      `${yours.label.replace(TURNING, "")}: ${counted(shared.length, "page", "pages")} and ${counted(numbers, "number", "numbers")} beside the book's. ` +
       (claims.length
         ? `Of ${counted(claims.length, "claim", "claims")} both judge ${claims.length - differing.length} alike and ${differing.length} differently.`
         : "It judges no claim.");

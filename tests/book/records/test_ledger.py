@@ -19,6 +19,11 @@ def made() -> BeautifulSoup:
     page.claim("b", statement="B is.", source="Y", source_url="https://y.org/b", verdict="supported", quote="B", **said)
     page.claim("c", statement="C is.", source="X", verdict="supported", quote="C", counted=True, **said)
     page.claim("d", statement="D is.", source="X", verdict="cannot tell here", quote="D", **said)
+    return ledger_of(page)
+
+
+def ledger_of(page: Page) -> BeautifulSoup:
+    """Return the ledger of a page's claims."""
     claims = [record.to_json() for record in page.records if record.kind == "claim"]
     return BeautifulSoup(ledger_html([Row(one, "It has 3.", "The page", "page.html") for one in claims]), "html.parser")
 
@@ -49,6 +54,17 @@ def test_claims_of_one_source_stand_below_it() -> None:
     link = measured.select_one("th[scope=rowgroup] a")
     assert link is not None
     assert link["href"] == "https://y.org/b"
+
+
+def test_files_of_one_source_stand_together_each_by_its_name() -> None:
+    page = Page("page")
+    page.number("total", 3, unit="ops", what="operations")
+    said: dict[str, Any] = {"verdict": "supported", "quote": "is", "evidence": "It has {total}."}
+    for key, name in (("a", "README.md"), ("b", "code.py"), ("c", "README.md")):
+        page.claim(key, statement="It is.", source="X", source_url=f"https://x.org/m/{name}", **said)
+    (head,) = ledger_of(page).select("th[scope=rowgroup]")
+    assert head.get_text() == "X: README.md, code.py"
+    assert [link["href"] for link in head.select("a")] == ["https://x.org/m/README.md", "https://x.org/m/code.py"]
 
 
 def test_a_row_can_be_linked_to_and_shows_the_sources_words() -> None:

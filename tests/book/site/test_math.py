@@ -20,7 +20,6 @@ NAMESPACE = "{http://www.w3.org/1998/Math/MathML}"
         (r"\begin{aligned} a &= b \\ c &= d \end{aligned}", "mtable"),
         (r"a &= b \\ c &= d", "mtable"),
         (r"\operatorname{softmax}(QK^\top)", "msup"),
-        (r"\text{FLOPs} = 2mnk", "mtext"),
     ],
 )
 def test_what_the_book_needs(latex: str, element: str) -> None:
@@ -29,6 +28,16 @@ def test_what_the_book_needs(latex: str, element: str) -> None:
     assert root.get("display") == "block"
     assert root.get("alttext") == latex
     assert root.find(f".//{NAMESPACE}{element}") is not None
+
+
+def test_words_are_names_beside_which_a_sign_keeps_its_space() -> None:
+    root = ET.fromstring(to_mathml(r"\text{all bytes} + \text{B} \longrightarrow 0", block=True))
+    assert [(each.text, each.get("mathvariant")) for each in root.iter(f"{NAMESPACE}mi")] == [
+        ("all\xa0bytes", None),
+        ("B", "normal"),
+    ]
+    assert [each.text for each in root.iter(f"{NAMESPACE}mo")] == ["+", "⟶"]
+    assert root.find(f".//{NAMESPACE}mtext") is None
 
 
 def test_within_a_line_it_is_inline() -> None:
@@ -66,6 +75,7 @@ def test_formulas_side_by_side_are_apart_and_signs_at_the_begin_of_a_line_no_pre
         (r"\text{and}", True),
         ("b = 2", True),
     ]
+    assert lines_html(r"a = 1, \qquad b = 2").count('<span class="side">') == 2
     html = lines_html(r"a - \text{what is long enough for two lines}")
     assert html.count("<math ") == 2
     assert html.count('<mo form="infix">') == 1

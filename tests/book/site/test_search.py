@@ -66,5 +66,10 @@ def test_what_lies_in_a_table_is_not_the_first_paragraph() -> None:
     assert description_of(page(cell, nodes.container("", nodes.paragraph("", "Text.")))) == "Text."
 
 
+def test_what_leads_a_page_describes_it() -> None:
+    lead = nodes.container("", nodes.paragraph("", "Where does the time go?"))
+    assert description_of(page(lead, nodes.paragraph("", "It is for students."))) == "Where does the time go?"
+
+
 def test_a_page_without_text_has_none() -> None:
     assert description_of(page()) == ""

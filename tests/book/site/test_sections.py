@@ -13,13 +13,13 @@ and an <em>addition</em> less.</p>
 <section id="ridge"><h2>The ridge</h2><table><thead><tr><th class="numeric">Time</th></tr></thead>
 <tbody><tr><th>add</th><td class="numeric">7</td></tr></tbody></table>
 <svg><desc>A plot</desc></svg><p>Compute&nbsp;more &amp; move less.</p></section>
-<p>At the end.</p></section></article><footer>Foot</footer></html>"""
+<p>At the end <math><mi>n</mi></math> <math><mi>m</mi></math>.</p></section></article><footer>Foot</footer></html>"""
 
 
 def test_each_section_has_its_own_text_alone() -> None:
     found = [section.entry() for section in sections_of(PAGE)]
     assert found == [
-        ["top", "Roofs", "A product takes …, and an addition less. At the end."],
+        ["top", "Roofs", "A product takes …, and an addition less. At the end …."],
         ["ridge", "The ridge", "Time add Compute more & move less."],
     ]
 

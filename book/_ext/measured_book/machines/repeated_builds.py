@@ -42,7 +42,7 @@ def table(made: Json) -> str:
     """Return the file's table in HTML, a row for each page and one for all."""
     heads = ("Page", "Numbers", "Hold the other's median (%)", "Touch the other's (%)", "Width over value (%)")
     made_rows = (
-        f'<tr><th scope="row">{escape(name)}</th>'
+        f'<tr><th scope="row">{escape(name.replace("_", " "))}</th>'
         + "".join(
             f'<td class="numeric"><span class="quoted-value">{text}</span></td>'
             for text in (

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from docutils import nodes
 from measured_book.machines.explorers import FOLDER, ROOFS_PAGE, book_measurements
-from measured_book.pages.elements import LateHtml
+from measured_book.pages.elements import LateHtml, labelled
 from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -33,7 +33,7 @@ from tinytorch.report.records import Json
 
 LOGGER = logging.getLogger(__name__)
 STYLE = "machines.css"
-TABLE_CLASS = "measured-table machines"
+TABLE_CLASS = "measured-table stack machines"
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,9 @@ def _claims(machine: Machine) -> str:
     verdicts = [
         record["verdict"] for entry in machine.made["pages"] for record in entry["records"] if "verdict" in record
     ]
-    return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS) if verdicts else "none judged"
+    if not verdicts:
+        return "no claims judged"
+    return "claims: " + ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS)
 
 
 def _row(machine: Machine) -> str:
@@ -107,21 +109,21 @@ def _row(machine: Machine) -> str:
     libraries = ", ".join(
         dict.fromkeys(f"{blas_label(one)} ({one['core'] or 'unknown'} kernels)" for one in where["blas"])
     )
-    note = f' <span class="machine-note">{escape(machine.made["note"])}</span>' if machine.made["note"] else ""
-    words = (
-        f"{about['cores_usable']} of {about['cores_logical']}",
-        about["vectors"] or "unknown",
-        libraries or "none",
-        about["system"],
-    )
     day = datetime.fromisoformat(where["when"])
+    notes = (
+        machine.made["note"],
+        f"{about['cores_usable']} of {about['cores_logical']} cores, {about['vectors'] or 'vectors unknown'}",
+        libraries or "no BLAS",
+        about["system"],
+        _claims(machine),
+    )
+    below = "".join(f' <span class="machine-note">{escape(text)}</span>' for text in notes if text)
+    made = f'<time class="machine-note" datetime="{day.isoformat()}">{day:%d %B %Y}</time>'
     name = f'<a href="{escape(machine.address)}" download>{escape(machine.made["label"])}</a>'
     return (
-        f'<tr><th scope="row">{name}{note}</th>'
+        f'<tr><th scope="row">{name}{below} {made}</th>'
         + "".join(_number_cell(find(machine)) for _, find in NUMBERS)
-        + f"<td>{escape(_claims(machine))}</td>"
-        + "".join(f"<td>{escape(text)}</td>" for text in words)
-        + f'<td><time datetime="{day.isoformat()}">{day:%d %B %Y}</time></td></tr>'
+        + "</tr>"
     )
 
 
@@ -129,10 +131,10 @@ def table_html(machines: list[Machine]) -> str:
     """Return the table of machines; a sentence if there is none."""
     if not machines:
         return "<p>No machine has been sent in yet, and this build measured nothing.</p>"
-    names = ["Machine", *(name for name, _ in NUMBERS), "Claims", "Cores", "Vectors", "BLAS", "System", "Measured"]
+    names = ["Machine", *(name for name, _ in NUMBERS)]
     classes = {name: ' class="numeric"' for name, _ in NUMBERS}
     head = "".join(f'<th scope="col"{classes.get(name, "")}>{name}</th>' for name in names)
-    rows = "\n".join(_row(machine) for machine in machines)
+    rows = "\n".join(labelled(_row(machine), names) for machine in machines)
     return (
         f'<div class="{TABLE_CLASS}" role="region" tabindex="0" aria-labelledby="machines-caption">\n'
         '<table class="sortable">\n<caption id="machines-caption">Machines that ran the book, each with its file: '

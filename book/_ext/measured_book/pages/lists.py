@@ -165,7 +165,7 @@ class Executions(LateHtml):
         return (
             f"{table}\n"
             + _table("last-executions", "The last execution of each page that has code", _HEAD, rows)
-            + "\n"
+            + "\n<p>The cells of each page, one by one:</p>\n"
             + cells
         )
 

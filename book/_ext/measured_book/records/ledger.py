@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from urllib.parse import unquote
 
 from measured_book.records.html import quotation_html, source_html, verdict_mark
 
@@ -49,9 +50,9 @@ def ledger_html(rows: Sequence[Row]) -> str:
 def _table(name: str, caption: str, rows: Sequence[Row]) -> str:
     counts = [f"{sum(row.record['verdict'] == verdict for row in rows)} {verdict}" for verdict in VERDICTS]
     head = "".join(f'<th scope="col">{column}</th>' for column in _COLUMNS)
-    groups: dict[tuple[str, str | None], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row.record["source"], row.record["source_url"]), []).append(row)
+    groups: dict[str, list[Row]] = {}
+    for row in rows:  # by what a reader sees: files of one module differ in their addresses
+        groups.setdefault(row.record["source"], []).append(row)
     bodies = "\n".join(_group(chosen) for chosen in groups.values())
     return (
         f'<p class="ledger-counts">{len(rows)} claim{"" if len(rows) == 1 else "s"} {name}: {", ".join(counts)}.</p>\n'
@@ -62,8 +63,16 @@ def _table(name: str, caption: str, rows: Sequence[Row]) -> str:
 
 
 def _group(rows: Sequence[Row]) -> str:
-    """Return the claims of one source, below it."""
+    """Return the claims of one source, below it; each of its files, if there are several, by name."""
+    addresses = list(dict.fromkeys(row.record["source_url"] for row in rows if row.record["source_url"]))
     source = source_html(rows[0].record)
+    if len(addresses) > 1:
+        names = (escape(unquote(address.rstrip("/").rsplit("/", 1)[1])) for address in addresses)
+        files = (
+            f'<a class="reference external" href="{escape(address)}">{name}</a>'
+            for address, name in zip(addresses, names, strict=True)
+        )
+        source = f"{escape(rows[0].record['source'])}: {', '.join(files)}"
     head = f'<tr class="ledger-source"><th scope="rowgroup" colspan="{len(_COLUMNS)}">{source}</th></tr>'
     return "\n".join(["<tbody>", head, *map(_row, rows), "</tbody>"])
 

@@ -47,7 +47,7 @@ BOXES = "boxes.js"
 SCRIPTS_FOR = {
     "tables.js": ('class="sortable', 'class="scrolled-table', 'class="math-block'),
     "figures.js": ("measured-figure",),
-    "code.js": ('class="highlight',),
+    "code.js": ('class="highlight', '<details class="page-menu page-mismatch"'),
     "details.js": ("popovertarget=", "data-detail="),
     "ledger.js": ('class="measured-table ledger',),
     BOXES: ('class="boxes"',),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from html import escape
+from html import escape, unescape
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -32,6 +32,8 @@ _SUMS = {"+", "-"}
 _SHORT, _LONG = 36, 60
 _ONLY_WORDS = re.compile(r"\\text\{([^{}$\\]+)\}")
 _AFTER = re.compile(r"^[.,;:!?)]+")
+_WORDS = re.compile(r"<mtext>([^<]*)</mtext>")
+_ARROW = re.compile(r"<mi>(&#x027F[5-9A];)</mi>")
 
 
 class MathError(Exception):
@@ -62,7 +64,14 @@ def to_mathml(latex: str, *, block: bool) -> str:
     names = [(element.tag.rpartition("}")[2], len(element)) for element in root.iter()]
     if any(_PARTS.get(name, count) != count for name, count in names):
         raise MathError(f"cannot write {source!r} as MathML: a command lacks one of its arguments")
-    return converted.replace("<math ", f'<math alttext="{escape(source)}" ', 1)
+    written = _ARROW.sub(r"<mo>\1</mo>", _WORDS.sub(_as_name, converted))
+    return written.replace("<math ", f'<math alttext="{escape(source)}" ', 1)
+
+
+def _as_name(words: re.Match[str]) -> str:
+    """Return words as a name: beside ``<mtext>`` alone, which counts as space, a sign gets no space of its own."""
+    upright = ' mathvariant="normal"' if len(unescape(words[1])) == 1 else ""
+    return f"<mi{upright}>{words[1]}</mi>"
 
 
 def _outermost(latex: str) -> Iterator[tuple[str, bool]]:
@@ -117,12 +126,16 @@ def line_parts(latex: str) -> list[tuple[str, bool]]:
 def _line(latex: str) -> str:
     """Return the HTML of a formula in parts, between which a line may be broken."""
     html = ""
-    for place, (part, apart) in enumerate(line_parts(latex)):
+    parts = line_parts(latex)
+    for place, (part, apart) in enumerate(parts):
         written = to_mathml(part, block=True).replace('display="block"', 'displaystyle="true"', 1)
         if (place and not apart) or _TOKEN.findall(part)[0] in _RELATIONS:  # its sign is no prefix
             written = written.replace("<mrow><mo>", '<mrow><mo form="infix">', 1)
-        html += ('<span class="apart"> </span>' if apart else "<wbr>" if place else "") + written
-    return html
+        html += (
+            '</span><span class="apart"> </span><span class="side">' if apart else "<wbr>" if place else ""
+        ) + written
+    # What stands between wide spaces goes to the next line whole before it is broken.
+    return f'<span class="side">{html}</span>' if any(apart for _, apart in parts) else html
 
 
 def _cell(latex: str) -> str:

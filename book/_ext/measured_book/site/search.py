@@ -99,9 +99,8 @@ def description_of(doctree: nodes.document) -> str:
     """Return the first sentences of a page's text, tables and notes left out; empty if it has none."""
     paragraphs = [
         paragraph
-        for parent in doctree.findall(lambda node: isinstance(node, nodes.section | nodes.container))
-        for paragraph in parent.children
-        if isinstance(paragraph, nodes.paragraph) and _has_only_text(paragraph)
+        for paragraph in doctree.findall(nodes.paragraph)
+        if isinstance(paragraph.parent, nodes.section | nodes.container) and _has_only_text(paragraph)
     ]
     return first_sentences(paragraphs[0].astext()) if paragraphs else ""
 

@@ -1,12 +1,13 @@
 """Index of the book's own search: the text of every section, in one script that also works from a folder.
 
-What a build measured is left out, so that the same text gives the same index: in place of a number, a word that code
-chose and a numeric cell stands an ellipsis.
+What a build measured is left out, so that the same text gives the same index: in place of a number and of a word that
+code chose stands an ellipsis, and so it does in place of a formula, without which its sentence would not read.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -37,6 +38,8 @@ _SKIPPED_CLASSES = {
 }
 #: What differs from build to build.
 _MEASURED_CLASSES = {"measured", "claim-verdict", "numeric", "spread", "predict-result"}
+#: Formulas that follow one another, and numbers.
+_ELLIPSES = re.compile("…(?: ?…)+")
 _VOID = {"br", "img", "hr", "input", "meta", "link", "wbr", "col", "source"}
 _HEADINGS = {"h1", "h2", "h3", "h4"}
 _BLOCKS = {
@@ -66,7 +69,8 @@ class Section:
 
     def entry(self) -> list[str]:
         """Return the section as the index holds it."""
-        return [self.anchor, " ".join(self.heading.split()), " ".join("".join(self.text).split())]
+        text = _ELLIPSES.sub("…", " ".join("".join(self.text).split()))
+        return [self.anchor, " ".join(self.heading.split()), text]
 
 
 class _Reader(HTMLParser):
@@ -96,7 +100,7 @@ class _Reader(HTMLParser):
             if tag == "th":  # the head of a column of numbers
                 self._skipping = 0
                 self._open.append((tag, False))
-            elif "measured" in classes:
+            elif "measured" in classes or tag == "math":
                 self._say("…")
             return
         is_section = tag == "section"
