@@ -131,6 +131,23 @@ def test_numbers_sort_by_value_and_gaps_are_marked(table: Tag) -> None:
     assert cells(table, 4)[0].get_text() == "–"
 
 
+@pytest.mark.parametrize(
+    ("unit", "first", "second", "shown"),
+    [
+        ("B", 2**18, 2**21, {"one (MiB)", "other (MiB)"}),
+        ("FLOP", 2e9, 9e7, {"one (GFLOP)", "other (GFLOP)"}),
+        ("B", 8, 2**30, {"one (B)", "other (GiB)"}),
+    ],
+)
+def test_columns_to_be_compared_have_one_unit_unless_they_are_far_apart(
+    unit: str, first: float, second: float, shown: set[str]
+) -> None:
+    columns = [Column("name", "name"), Column("one", "one", unit), Column("other", "other", unit)]
+    html = to_html([{"name": "a", "one": first, "other": second}], columns, caption="Two columns.", key="k")
+    heads = BeautifulSoup(html, "html.parser").select("thead th")
+    assert {" ".join(head.get_text().split()) for head in heads[1:]} == shown
+
+
 def test_numbers_far_apart_keep_their_own_units() -> None:
     rows = checked_rows([{"t": run(1e-9)}, {"t": run(10.0)}], [Column("t", "Time")], "far")
     html = BeautifulSoup(to_html(rows, [Column("t", "Time")], caption="c", key="far"), "html.parser")

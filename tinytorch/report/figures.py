@@ -160,8 +160,8 @@ WIDTH = NARROW.width
 SMALLEST_TEXT = 9.0
 #: A plot without names at its side is this much higher where it is wide.
 _HIGHER = 1.2
-#: Pixels between the ends of two ticks' labels, at matplotlib's 72 an inch.
-_BETWEEN = 3.0
+#: Pixels of a hundred an inch between two ticks' labels, which a browser may set a tenth wider than they are here.
+_BETWEEN = 7.0
 #: How often labels of ticks are thinned at most: each round leaves half of them.
 _MOST_ROUNDS = 5
 #: Inches of a line of a title of ten points.

@@ -27,6 +27,8 @@ from tinytorch.report.records import Json, checked_text, measurement_from_record
 
 #: A column whose largest and smallest sizes are further apart than this keeps a unit in each cell.
 _ONE_UNIT_UP_TO = 1e4
+#: Units of columns that stand beside each other to be compared.
+_COMPARED = ("B", "FLOP")
 #: A column of whole counts below this is shown exactly; above it, in prefixes.
 _COUNTED_BELOW = 1e6
 #: Pixels that a phone of 390 has for a table; that a letter, the space beside a cell and a column at least take.
@@ -199,10 +201,22 @@ def _cell(value: Any, column: Column, scale: Scale | None) -> _Cell:
     return _Cell(text, shown.beside, _title(value, shown), _base(value) if _is_resolved(value) else None)
 
 
-def _laid(rows: Sequence[Mapping[str, Any]], column: Column) -> _Laid:
+def _laid_out(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> list[_Laid]:
+    """Return the columns, of which all of bytes have one unit, as all of FLOPs have, where each cell can bear it."""
+    scales: dict[str, Scale | None] = {}
+    numbers = {column.key: [row[column.key] for row in rows if _is_number(row[column.key])] for column in columns}
+    for unit in _COMPARED:
+        alike = [one for one in columns if numbers[one.key] and {_unit_of(n, one) for n in numbers[one.key]} == {unit}]
+        if len(alike) > 1 and all(_column_scale(numbers[one.key], one) for one in alike):
+            shared = _column_scale([number for one in alike for number in numbers[one.key]], alike[0])
+            scales |= {one.key: shared for one in alike if shared}
+    return [_laid(rows, column, scales.get(column.key)) for column in columns]
+
+
+def _laid(rows: Sequence[Mapping[str, Any]], column: Column, shared: Scale | None = None) -> _Laid:
     values = [row[column.key] for row in rows]
     numbers = [value for value in values if _is_number(value)]
-    scale = _column_scale(numbers, column) if numbers else None
+    scale = shared or (_column_scale(numbers, column) if numbers else None)
     cells = tuple(_cell(value, column, scale) for value in values)
     symbol = scale.symbol if scale else ""
     says_it = column.label.lower() in (symbol.lower(), f"{symbol.lower()}s")
@@ -268,7 +282,7 @@ def to_html(
         key: of its address.
         detail: what stands behind a cell, by the row's place and the column, a sentence each; none if empty.
     """
-    laid = [_laid(rows, column) for column in columns]
+    laid = _laid_out(rows, columns)
     behind = detail or (lambda _row, _column: ())
     head = "".join(_header_html(column) for column in laid)
     body = "\n".join(
@@ -288,7 +302,7 @@ def to_html(
 
 def to_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, caption: str) -> str:
     """Return the table as text in a fixed-width font, numbers right-aligned, the caption below."""
-    laid = [_laid(rows, column) for column in columns]
+    laid = _laid_out(rows, columns)
     lines: list[list[str]] = [[_head_text(c) for c in laid]]
     lines += [[f"{c.cells[i].text} {c.cells[i].spread}".strip() for c in laid] for i in range(len(rows))]
     return f"{aligned(lines, [c.numeric for c in laid])}\n\n{caption}"
@@ -296,7 +310,7 @@ def to_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, cap
 
 def to_markdown(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
     """Return the table in GitHub's Markdown, numbers right-aligned, signs that Markdown reads escaped."""
-    laid = [_laid(rows, column) for column in columns]
+    laid = _laid_out(rows, columns)
     head = [_head_text(c) for c in laid]
     body = [[f"{c.cells[i].text} {c.cells[i].spread}".strip() for c in laid] for i in range(len(rows))]
     rule = ["---:" if c.numeric else "---" for c in laid]
