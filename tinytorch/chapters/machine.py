@@ -63,12 +63,13 @@ def show_identity(page: Page, machine: Identity) -> None:
 def identity_rows(made: Identity) -> list[tuple[str, str]]:
     """Return what the system and the libraries report, as (what, value) in words."""
     caches = reported_capacities(made.caches, usable_cores())
+    sizes = ", ".join(f"L{level} {bytes_text(size)}" for level, size in caches.items())
     blas = [f"{one.label()}, {blas_threads_words(one.threads)}, of {one.of or 'the system'}" for one in made.blas]
     return [
         ("CPU", f"{made.cpu}, {made.vectors or 'vectors unknown'}"),
         ("Vector extensions", " ".join(made.extensions) or "unknown"),
         ("Cores", f"{made.cores_physical} physical, {made.cores_logical} logical, {made.cores_usable} usable"),
-        ("Caches", ", ".join(f"L{level} {bytes_text(size)}" for level, size in caches.items()) or "not reported"),
+        ("Caches, of all usable cores", sizes or "not reported"),
         ("Memory", bytes_text(made.memory_bytes)),
         *([("Host", hosted)] if (hosted := hosting_words(asdict(made.hosting), made.cores_logical)) else []),
         ("System", made.system),
@@ -87,14 +88,14 @@ def bytes_text(size: int | None) -> str:
 
 def record_peaks(page: Page, one: Ceilings, several: Ceilings | None) -> None:
     """Show the most arithmetic that one thread did, and all cores together; ``several`` is None where there is one."""
+    made = (
+        ("FP32 arithmetic", one.fp32_peak, several and several.fp32_peak),
+        ("FP32 product, 2048 wide", one.sgemm, several and several.sgemm),
+        (f"INT8 arithmetic, by {one.int8_from}", one.int8_peak, several and several.int8_peak),
+    )
     rows = [
-        {"what": "FP32 arithmetic", "one": one.fp32_peak, "all": several and several.fp32_peak},
-        {"what": "FP32 product, 2048 wide", "one": one.sgemm, "all": several and several.sgemm},
-        {
-            "what": f"INT8 arithmetic, by {one.int8_from}",
-            "one": one.int8_peak.scaled(1, "FLOP/s"),
-            "all": several and several.int8_peak.scaled(1, "FLOP/s"),
-        },
+        {"what": what, "one": alone.scaled(1, "OP/s"), "all": together and together.scaled(1, "OP/s")}
+        for what, alone, together in made
     ]
     columns = [Column("what", "Operations a second"), Column("one", "One thread"), Column("all", "All cores")]
     page.table(
@@ -128,7 +129,8 @@ def record_levels(page: Page, one: Ceilings) -> None:
             Column("told", "Told from the next by"),
             Column("latency", "Latency"),
         ],
-        caption="The levels of the memory, one thread: as the curves below show them, beside what the system reports.",
+        caption="The levels of the memory, one thread: as the curves below show them, beside what the system reports. "
+        "One level ends where bandwidth falls, or where latency alone rises.",
     )
     page.table(
         "bandwidths",
@@ -224,12 +226,13 @@ def record_int8(page: Page, one: Ceilings) -> None:
         return
     page.claim(
         "int8-four-times",
-        statement="The peak of INT8 arithmetic is four times that of FP32.",
+        statement="The peak of INT8 arithmetic is four times that of FP32, as loops reach both.",
         source="A. Rodriguez et al., Lower Numerical Precision Deep Learning Inference and Training, Intel 2018",
         source_url="https://software.intel.com/content/www/us/en/develop/articles/lower-numerical-precision-deep-learning-inference-and-training.html",
         quote="The theoretical peak compute gains are 4x int8 OPS over fp32 OPS.",
         verdict=verdict_between(over, 3.6, 4.4),
-        evidence="On this processor it is {int8-over-fp32}; within a tenth of four would support it.",
+        evidence="On this processor it is {int8-over-fp32}; within a tenth of four would support it. "
+        "The source speaks of the theoretical peak.",
     )
 
 
@@ -321,15 +324,9 @@ def show_noise(page: Page, ratios: Mapping[str, Measurement]) -> None:
 
 
 def record_noise(page: Page, ratios: Mapping[str, Measurement]) -> None:
-    """Record how far one pair of the first of the ``ratios`` is off, and what all of them can resolve."""
+    """Record how far one pair of the first of the ``ratios`` is off, and whether all of them may be 1."""
     first = next(iter(ratios.values()))
     page.number("one-pair", _departure(first, "departure from 1 of one pair of the same code"))
-    page.number(
-        "resolvable",
-        max(max(one.interval.high, 1 / one.interval.low) - 1 for one in ratios.values()),
-        unit="%",
-        what="from 1 to the farthest end of the three intervals: a smaller difference cannot be told from noise",
-    )
     is_one = verdict_between_all(ratios.values(), 1, 1)
     page.word(
         "same-as-itself",
@@ -467,7 +464,7 @@ def record_false_alarms(page: Page, in_sequence: Alarms, in_turns: Alarms) -> No
     few_enough = verdict_between(in_sequence.rate, high=_AS_ASKED_FOR) == SUPPORTED
     page.claim(
         "ten-runs",
-        statement="Ten runs of each, one after the other, are enough to compare two programs.",
+        statement="Ten runs of each, one after the other, are enough to compare two programs without false alarms.",
         source=COURSE_BENCHMARKING,
         source_url=COURSE_BENCHMARKING_FOLDER_URL,
         quote="def __init__(self, warmup_runs=5, measurement_runs=10) … Test statistical significance (t-test, "
@@ -475,5 +472,6 @@ def record_false_alarms(page: Page, in_sequence: Alarms, in_turns: Alarms) -> No
         verdict=REFUTED if too_many else SUPPORTED if few_enough else CANNOT_TELL,
         evidence="A test should raise a false alarm in one of twenty comparisons. The share of them in which it did: "
         "{sequence-rate}; for pairs in turns, of the same times: {turns-rate}. More than one of twenty for sure "
-        "refutes the claim, at most two for sure support it.",
+        "refutes the claim, at most two for sure support it. Whether ten runs see a difference that is there "
+        "was not asked.",
     )

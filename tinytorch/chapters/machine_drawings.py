@@ -106,7 +106,7 @@ def show_intervals(page: Page) -> None:
         "intervals",
         repeated_intervals(),
         caption=f"What an interval promises: {_REPEATS} measurements of the same thing, {_SAMPLES} samples each, drawn "
-        "from a made distribution whose median is known. Of a hundred intervals about ninety-five hold it.",
+        "from a made distribution whose median is known. Of many such intervals at least 95 in a hundred hold it.",
         alt="Horizontal lines, one below the other, most of which cross an upright line that marks the true median; "
         "those that miss it are marked.",
     )

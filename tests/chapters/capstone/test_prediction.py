@@ -8,7 +8,9 @@ from typing import Any, cast
 import pytest
 
 from tests.chapters.capstone.made_trials import in_turns
+from tinytorch.chapters.capstone import prediction
 from tinytorch.chapters.capstone.prediction import Counted, Profile, forecast
+from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.roofline.placement import Placed
 
 
@@ -37,6 +39,15 @@ def test_shares_of_a_profile_are_those_of_its_turns_and_carry_the_least_core_of_
     assert found["work"].median + found["calls"].median == pytest.approx(0.6, rel=0.01)
     assert found["rest"].samples == pytest.approx([1 - share for share in found["work"].samples])
     assert {share.how["cpu_per_wall"] for share in found.values()} == {0.5}
+
+
+def test_no_share_is_said_to_be_more_than_all_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def repeated(share: Measurement, block: int | None) -> Measurement:
+        return replace(share, how={**share.how, "between_repeats": 0.4})
+
+    monkeypatch.setattr(prediction, "as_repeated", repeated)
+    rest = _profile(10e-3, {"linear": 6e-3}, 5e-3).shares()["rest"]
+    assert rest.interval.low < 0.6 < rest.median < rest.interval.high == 1
 
 
 def test_half_of_the_ops_and_a_third_of_the_roof() -> None:

@@ -75,7 +75,6 @@ def test_the_first_turn_tells_what_was_taken_and_what_was_dropped() -> None:
     assert made["first-taken"]["word"] == made["first-server"]["word"] == "compiled kernels"
     assert made["first-gain"]["value"] == pytest.approx(2, rel=0.01)
     assert made["first-server-gain"]["value"] == pytest.approx(2, rel=0.01)
-    assert (made["first-tried"]["value"], made["first-dropped"]["value"]) == (3, 1)
     outcomes = {row["step"]: row["outcome"] for row in made["first-one"]["rows"]}
     assert outcomes == {"compiled kernels": "taken", "distilled model": "passes", "key-value cache": "not faster"}
     wrong = {row["step"]: row["wrong"] is not None for row in made["first-one"]["rows"]}

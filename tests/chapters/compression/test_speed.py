@@ -202,6 +202,7 @@ def test_thinner_versions_promise_what_their_flops_do() -> None:
         ((4.0, 4.0, 4.0), "none of them"),
         ((2.0, 4.0, 4.0), "the MLP"),
         ((4.0, 2.0, 2.0), "the CNN and the GPT"),
+        ((2.0, 2.0, 2.0), "the MLP, the CNN and the GPT"),
     ],
 )
 def test_models_short_of_their_promise_are_named(gains: tuple[float, float, float], word: str) -> None:

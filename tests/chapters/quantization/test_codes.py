@@ -144,6 +144,16 @@ def test_answers_are_arithmetic(share: float, limit: float) -> None:
     assert said["q-digits"] == 360
 
 
+def test_a_limit_has_the_interval_of_the_share_that_it_comes_from() -> None:
+    page = Page("quantization")
+    share = made(0.75, "%", noise=0.1)
+    chapter.record_answers(page, share, 360)
+    said = records(page)["q-limit"]
+    assert said["kind"] == "modelled"
+    for end in ("low", "high"):
+        assert said["interval"][end] == pytest.approx(1 / (1 - getattr(share.interval, end)))
+
+
 @pytest.mark.parametrize("loss", [0.005, 0.02])
 def test_enough_examples_are_those_of_the_closed_form(loss: float) -> None:
     """With nothing gained and nothing lost the score interval reaches z² / (n + z²) to each side."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from matplotlib.axes import Axes
 
 from tests.chapters.made_turns import made, records
 from tests.perf.made_ceilings import made_ceilings
@@ -265,6 +267,21 @@ def test_bits_against_accuracy_are_drawn_for_each_model() -> None:
     page = Page("quantization")
     chapter.record_pareto(page, sides({}))
     assert records(page)["pareto"]["kind"] == "figure"
+
+
+def test_no_score_is_drawn_beyond_what_scores_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = []
+    drawn = Axes.errorbar
+
+    def noted(axes: Axes, x: Any, y: float, *, yerr: Any, **shown: Any) -> Any:
+        ends.extend([y - yerr[0][0], y + yerr[1][0]])
+        return drawn(axes, x, y, yerr=yerr, **shown)
+
+    monkeypatch.setattr(Axes, "errorbar", noted)
+    chapter.record_pareto(Page("quantization"), sides({RETRAINED: 1.0, LONGER: 0.99, TWO_BITS: 0.0}, examples=100))
+    assert ends
+    assert min(ends) >= 0
+    assert max(ends) <= 100 + 1e-9
 
 
 def test_what_is_recovered_is_as_uncertain_as_both_changes() -> None:

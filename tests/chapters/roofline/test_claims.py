@@ -26,6 +26,12 @@ OF_MEMORY: dict[Bottleneck, str] = {
 SIDES = list(OF_MEMORY.items())
 
 
+@pytest.fixture(autouse=True)
+def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw nothing: claims rest on numbers, and to draw takes most of a test's time."""
+    monkeypatch.setattr(Page, "figure", lambda *_, **__: None)
+
+
 def bound(one: Placed, bottleneck: Bottleneck) -> Placed:
     """Return it with another verdict."""
     return replace(one, verdict=replace(one.verdict, bottleneck=bottleneck))
@@ -79,6 +85,8 @@ def test_every_claim_has_its_sources_words() -> None:
 def test_what_reaches_the_peak_left_of_the_ridge_refutes_it(share: float, verdict: str) -> None:
     found = judged(crossings={1024: crossing(), 4096: crossing(share)})
     assert found["ridge-point"]["verdict"] == verdict
+    says_which = "scatter too much to tell are those of (rows × width) 1 × 4,096." in found["ridge-point"]["evidence"]
+    assert says_which is (verdict == "cannot tell here")
 
 
 def test_without_a_product_left_of_the_ridge_nothing_is_said_of_it() -> None:

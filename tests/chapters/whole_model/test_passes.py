@@ -18,6 +18,7 @@ from tinytorch.perf.acceleration.teaching import TEACHING
 from tinytorch.perf.acceleration.techniques import BASELINE, CODES, FUSED, KERNELS, Tried
 from tinytorch.perf.measuring import Measurement, current_blas_threads
 from tinytorch.perf.measuring.comparison import compare_all, compare_paired
+from tinytorch.perf.measuring.judge import CANNOT_TELL
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 
@@ -74,7 +75,7 @@ def test_all_passes_compute_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = Turns()
     monkeypatch.setattr(chapter, "interleave", turns)
     model, inputs = make("gpt"), batch("gpt")[:1]
-    assert [*chapter.whole_passes(model, inputs, TEACHING)] == ["loops", "NumPy", "kernels", "fused"]
+    assert [*chapter.whole_passes(model, inputs, TEACHING)] == ["loops", "NumPy", "kernels"]
     for output in turns.outputs.values():
         np.testing.assert_allclose(output.data, turns.outputs["NumPy"].data, rtol=0, atol=1e-4)
 
@@ -87,7 +88,7 @@ def test_training_steps_start_from_the_same_weights(monkeypatch: pytest.MonkeyPa
     assert set(turns.within) == {"NumPy", "kernels"}
 
 
-FINISHED = {"loops": 12.0, "NumPy": 2.0, "kernels": 1.0, "fused": 0.5}
+FINISHED = {"loops": 12.0, "NumPy": 2.0, "kernels": 1.0}
 
 
 def climb_records(*moves: Move) -> dict[str, Json]:
@@ -105,8 +106,7 @@ def test_the_table_has_what_was_kept_and_multiplies_to_its_last_column() -> None
     assert [round(row["gained"]["value"], 3) for row in rows] == [2, 1.1]
     assert [round(row["sofar"]["value"], 3) for row in rows] == [2, 2.2]
     value = {key: record.get("value") for key, record in said.items()}
-    assert (value["loops-over-numpy"], value["numpy-over-kernels"], value["numpy-over-fused"]) == (6, 2, 4)
-    assert said["numpy-over-fused-verdict"]["word"] == "faster"
+    assert (value["loops-over-numpy"], value["numpy-over-kernels"]) == (6, 2)
     assert value["worst-prediction"] == pytest.approx(1.5, rel=1e-3)
     assert (value["moves"], value["moves-kept"]) == (3, 2)
     assert (value["first-share"], value["first-alone"], value["first-predicted"]) == (0.8, 4, 3)
@@ -193,6 +193,7 @@ def test_training_chooses_what_is_proven_and_pays_back_what_was_compiled(
     said = situation_records(kernels, noise)
     rows = {row["situation"]: row for row in said["situations"]["rows"]}
     assert rows["production training"]["choice"] == choice
+    assert rows["production training"]["price"] == ("none" if choice == BASELINE else "compiling once")
     assert said["training-gain-verdict"]["word"] == word
     assert said["payback"].get("value") == (None if payback is None else pytest.approx(payback, rel=1e-3))
     assert said["compile-all"]["value"] == 10
@@ -209,6 +210,13 @@ def test_each_of_the_five_situations_has_its_measurement() -> None:
         "batch": pytest.approx(3),
     }
     assert (rows["real time"]["choice"], rows["edge"]["choice"]) == (FUSED, CODES)
+    assert (rows["real time"]["price"], rows["edge"]["price"]) == ("one shape, copied weights", "an error")
+
+
+def test_a_choice_that_is_withheld_has_no_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Page, "told", lambda *_: CANNOT_TELL)
+    rows = {row["situation"]: row for row in situation_records(0.5)["situations"]["rows"]}
+    assert {rows[name]["price"] for name in ("production training", "real time")} == {"that of the choice"}
 
 
 @pytest.mark.parametrize(("share", "limit"), [(0.75, 4), (1.1, 100)])

@@ -29,6 +29,8 @@ def test_the_prediction_is_all_steps_and_one_call() -> None:
     made = {record.key: record.to_json() for record in page.records}
     assert (made["plan-calls"]["value"], made["plan-steps"]["value"]) == (40, 12)
     assert made["plan-predicted"]["value"] == pytest.approx(80e-6)
+    assert made["plan-op-predicted"]["value"] == pytest.approx(78e-6 + 40 * 2e-6)
+    assert made["plan-call"]["value"] == pytest.approx(2e-6)
     assert made["plan-gain"]["value"] == pytest.approx(5, rel=0.01)
 
 

@@ -53,6 +53,10 @@ def test_kinds_are_told_by_their_weights(model: OnnxModel, six: Tensor) -> None:
     said = records(page)
     assert 0 < said["depthwise-share"]["value"] < said["conv-share"]["value"] < 1
     assert len(said["kinds"]["rows"]) == 7
+    # What others disturb, they disturb in the sentence as in the table: a share says how much of a core there was.
+    for key in ("pointwise", "depthwise", "each"):
+        assert said[f"bound-{key}"]["numbers"] == [f"of-roof-{key}", f"{key}-share"]
+        assert "cpu_per_wall" in said[f"{key}-share"]["how"]
 
 
 def test_a_pass_has_three_times_and_a_word() -> None:

@@ -76,8 +76,8 @@ def order_statistics(outside: int) -> Drawing:
         drawing.box(12 + below * 28.5, base - high, 24, high, color="quantized" if is_tail else "modelled")
         drawing.text(24 + below * 28.5, base + 17, str(below))
     tail = f"{50 * missed(outside):.1f} %"
-    drawing.text(66, 200, tail, color="quantized")
-    drawing.text(414, 200, tail, color="quantized")
+    drawing.text(66, 200, tail)
+    drawing.text(414, 200, tail)
     drawing.text(240, 270, "how many of the 15 lie below the true median")
     return drawing
 

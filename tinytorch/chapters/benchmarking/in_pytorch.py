@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def compare_batches() -> None:
-    """Print how long PyTorch takes for 64 images with our MLP's weights, one by one and in one batch."""
+    """Print how long PyTorch takes for 64 images with our MLP's weights, by ones and at once."""
     import torch
     from torch.utils.benchmark import Compare, Timer
 

@@ -15,6 +15,7 @@ from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import tables
 from tinytorch.report.figures import INK, page_svg, settle
 from tinytorch.report.numbers import format_number
+from tinytorch.report.standalone import standalone_page
 from tinytorch.report.tables import Column
 
 Row = dict[str, Any]
@@ -91,17 +92,6 @@ def _accuracy_words(change: Change) -> str | None:
     return f"{change.accuracy_verdict}, {_words(change.accuracy.difference, 'points', change.accuracy.interval)}"
 
 
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 0 auto; padding: 1rem; }
-.measured-table { overflow-x: auto; } table { border-collapse: collapse; }
-caption { text-align: left; padding-bottom: .5rem; }
-th, td { padding: .25rem .6rem; border-bottom: 1px solid #8888; text-align: left; white-space: nowrap; }
-.numeric { text-align: right; font-variant-numeric: tabular-nums; } .spread, .unit { opacity: .75; }
-figure { margin: 1rem 0; max-width: 36rem; } svg { width: 100%; height: auto; }
-"""
-
-
 def markdown_report(results: Sequence[Results]) -> str:
     """Return the report of one run or several in Markdown.
 
@@ -122,18 +112,8 @@ def html_report(results: Sequence[Results]) -> str:
     Raises:
         ValueError: as `markdown_report` does.
     """
-    return html_page(
+    return standalone_page(
         "Benchmark", "\n".join(_section(one, f"run-{index}") for index, one in enumerate(_checked(results)))
-    )
-
-
-def html_page(title: str, body: str) -> str:
-    """Return a whole page of HTML around ``body``."""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{escape(title)}</h1>\n{body}\n</main>\n</body>\n</html>\n"
     )
 
 

@@ -74,7 +74,7 @@ def record_fronts(page: Page, results: Results, fronts: Mapping[str, ParetoFront
         "fronts",
         figure,
         caption="Time of a batch of 64 against accuracy, for the MLP and the CNN, with intervals of both. Names in "
-        "brackets are beaten in time, memory and accuracy by another.",
+        "brackets are off the front: another is no worse in time, memory and accuracy, and better in one.",
         alt="Two scatter plots, one for each model, of accuracy over time on a logarithmic axis, with error bars and "
         "the names of all variants at the right edge.",
     )

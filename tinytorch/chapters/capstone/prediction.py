@@ -15,8 +15,9 @@ from tinytorch.perf.acceleration.climbing import ops_of
 from tinytorch.perf.events.stream import Event, recording
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.call_costs import least_call_seconds
-from tinytorch.perf.measuring import Measurement, interleave, sample
+from tinytorch.perf.measuring import Measurement, Statistic, interleave, sample
 from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import amdahl_of_parts
 from tinytorch.perf.roofline.bounds import roof_seconds
 from tinytorch.perf.roofline.placement import Placed, place
@@ -88,10 +89,11 @@ class Profile:
         """Of the seconds in ops, the rest: arithmetic and bytes."""
         return self.in_ops - self.calls
 
-    def shares(self) -> dict[str, Measurement]:
+    def shares(self) -> dict[str, Statistic]:
         """Return the shares of the time, 0 to 1, that are `between`, `calls`, `work` and "rest", all but the work.
 
-        There is a sample for each turn.
+        There is a sample for each turn. No interval reaches beyond 0 and 1, as no share can: what repeats differ by,
+        a relative difference of times, would take it there.
         """
         whole = np.array(self.seconds.samples)
         in_ops = np.minimum(sum(np.array(one.samples) for one in self.by_op.values()), whole)
@@ -103,9 +105,10 @@ class Profile:
         how = {**self.seconds.how, **({"cpu_per_wall": min(had)} if had else {})}
         block = self.seconds.how.get("block")
         return {
-            part: as_repeated(
-                Measurement(f"share of the time: {part}", tuple((seconds / whole).tolist()), "%", how),
-                block,
+            part: _within_all(
+                as_repeated(
+                    Measurement(f"share of the time: {part}", tuple((seconds / whole).tolist()), "%", how), block
+                )
             )
             for part, seconds in parts.items()
         }
@@ -180,6 +183,18 @@ def forecast(profile: Profile, before: float, after: float, demand: Counted) -> 
         alone,
         amdahl_of_parts((profile.between, profile.in_ops), (ops, 1 / alone)),
         amdahl_of_parts((profile.between, profile.calls, profile.work), (ops, calls, work)),
+    )
+
+
+def _within_all(share: Measurement) -> Statistic:
+    found = share.interval
+    return Statistic(
+        share.name,
+        share.samples,
+        share.unit,
+        {**share.how, "statistic": "median"},
+        value=share.median,
+        bounds=Interval(max(found.low, 0.0), min(found.high, 1.0), found.confidence),
     )
 
 

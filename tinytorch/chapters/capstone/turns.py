@@ -32,9 +32,9 @@ MOVE_COLUMNS = (
     Column("turn", "Turn"),
     Column("first", "Predicted to be best"),
     Column("taken", "Taken"),
-    Column("predicted", "Predicted", "", modelled=True),
+    Column("predicted", "Its gain, predicted", "", modelled=True),
     Column("gained", "Measured"),
-    Column("right", "The prediction is", judged=True),
+    Column("right", "The choice is", judged=True),
 )
 PAIR_COLUMNS = (
     Column("pair", "Pair"),
@@ -57,10 +57,11 @@ _FIRST_CAPTION = {
 }
 _MOVES_CAPTION = {
     "one": "The ladder for one question. A turn tries single steps; after one in which none passes, pairs have a turn. "
-    "A prediction is supported where the step predicted to be best passes and no other is proven to be faster.",
+    "A choice is supported where the step predicted to be best passes and no other is proven to be faster, however far "
+    "the prediction of its gain was off.",
     "many": "The ladder for 64 questions.",
 }
-_BECAUSE_TAKEN = "of the steps that pass the rule the one with the shortest median is taken, if any passes"
+_BECAUSE_TAKEN = "the step with the shortest median of those that pass the rule is taken, if any passes"
 
 
 def record_user(page: Page, ladder: Ladder) -> None:
@@ -93,11 +94,6 @@ def record_first_turn(page: Page, first: Stage) -> None:
     what = f"gain that the roof would allow, {of_roof.name}, one question"
     page.number("roof-promise", of_roof.forecast.roof, unit="", what=what, modelled=True)
     page.number("roof-kept", of_roof.gained.ratio)
-    what = "steps that could be taken in the first turn, one question"
-    page.number("first-tried", len(first.trials), unit="steps", what=what)
-    dropped = sum(trial.outcome != "passes" for trial in first.trials)
-    what = "of the steps tried in the first turn for one question, those that do not pass"
-    page.number("first-dropped", dropped, unit="1", what=what, derived=True)
 
 
 def _name(taken: Trial | None) -> str:
@@ -282,9 +278,9 @@ def record_profile_claim(page: Page, ladders: Ladders) -> None:
         source_url=COURSE_PROFILING_URL,
         quote="Amdahl's Law rules: Optimize the bottleneck first for maximum impact",
         verdict=verdict_of_all(choices),
-        evidence="In {turns} turns of the two ladders something was taken. In {turns-right} of them nothing had a "
-        "larger effect, as far as can be told, than what Amdahl's law put first. The test asks for all of them. Where "
-        "no single step passes, the law has nothing to put first.",
+        evidence="In {turns} turns of the two ladders something was taken. In {turns-right} of them that was what "
+        "Amdahl's law put first, or proven no faster than it. The test asks for all of them. Where no "
+        "step passes, nothing has an effect that could be the largest.",
         numbers=gain_keys(ladders),
     )
 

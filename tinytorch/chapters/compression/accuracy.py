@@ -118,7 +118,7 @@ def record_pruned(page: Page, cut: Mapping[float, Sequence[float]], tuned: Mappi
         source_url=sources.COURSE_COMPRESSION_URL,
         quote="Typical: 80-90% sparsity with <1% accuracy loss",
         verdict=verdict_between(change[0.8], low=-0.01, strict=True),
-        evidence="With four fifths of the MLP's weights removed at once and fine-tuning, the change of test accuracy "
+        evidence="With four fifths of the MLP's weights removed at once, then fine-tuned, the change of test accuracy "
         "was {change-80} in the median of {seeds}. With nine tenths removed it was {change-90}. The test takes the "
         "lower end of the source's range, the least that it promises.",
     )

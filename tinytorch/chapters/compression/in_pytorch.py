@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def prune_mlp() -> None:
-    """Print the bytes of the zoo's MLP before pruning, with masks, without them, and of its weights in sparse rows."""
+    """Print the bytes of the zoo's MLP before pruning, with masks, without them, and sparse."""
     import torch
     from torch.nn.utils import prune
 

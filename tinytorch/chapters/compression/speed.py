@@ -412,13 +412,13 @@ def record_structured(page: Page, found: Mapping[str, Mapping[float, Thinner]]) 
         page.number(f"{name}-half-flops", half.flops, unit="", what=what)
         page.number(f"{name}-half-speed", half.gain)
     short = [
-        name.upper()
+        f"the {name.upper()}"
         for name, half in halves.items()
         if verdict_between(half.gain, low=half.flops, together=len(halves)) == REFUTED
     ]
     page.word(
         "flops-kept",
-        " and ".join(f"the {name}" for name in short) or "none of them",
+        " and ".join(filter(None, (", ".join(short[:-1]), *short[-1:]))) or "none of them",
         because="the interval of each speedup was held against what the FLOPs promise",
         numbers=[f"{name}-half-speed" for name in halves],
     )

@@ -56,7 +56,7 @@ def show_ring(page: Page, ranks: int = 4) -> Shown:
         "ring-phases",
         ring_drawing(ranks),
         caption="A ring all-reduce. Below each rank lies its array, cut into as many parts as there are ranks; the "
-        "number says how many ranks' values a part sums. Blue parts are whole sums.",
+        "number says how many ranks' values a part sums. Tinted parts are whole sums.",
         alt=f"{ranks} ranks in a ring, each with an arrow to the next. First every part holds one rank's values. After "
         f"{ranks - 1} steps of adding each rank has one part, another on each, that sums all {ranks}. After "
         f"{ranks - 1} steps of copying every part of every rank does.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def sum_gradients() -> None:
-    """Print how far the gradients of ranks with a part of a batch each are from those of the whole batch."""
+    """Print how far gradients of ranks that share a batch are from those of all of it."""
     import torch
     from torch.nn.parallel import DistributedDataParallel
     from torch.utils.benchmark import Timer

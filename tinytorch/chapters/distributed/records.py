@@ -108,7 +108,7 @@ def record_collectives(page: Page, talk: Collectives) -> None:
     else:
         caption = (
             "The lines alpha + beta × bytes that were fitted to them, each for a range of sizes, with the distance of "
-            "the farthest measured median from its line."
+            "the farthest measured median from its line. A dash stands where the rounds do not tell what a byte costs."
         )
         link_table(page, "links", [link for kind in KINDS for link in fitted[kind]], caption=caption)
     page.number("all-reduce-small", talk.of("all-reduce")[small])
@@ -295,7 +295,7 @@ def record_scaling(page: Page, found: Sequence[Scaling]) -> None:
         ],
         caption="Steps of the GPT on one rank and on more, "
         f"{'each on a core of its own, ' if may_pin() else ''}in turns. The speedup of weak scaling counts the work "
-        "that was done.",
+        "that was done. Linear is an efficiency within a twentieth of 1, superlinear or sublinear one beyond.",
     )
     page.figure(
         "scaling-laws",

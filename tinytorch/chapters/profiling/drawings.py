@@ -36,7 +36,7 @@ def show_seam(page: Page) -> None:
     page.drawing(
         "seam",
         the_seam(),
-        caption="Every operation passes the seam, which tells whoever listens. All tables are read off these events.",
+        caption="Every operation passes the seam, which tells whoever listens. Every profile is read off these events.",
         alt="A model calls one function, the seam, which calls NumPy and hands an event downwards. From the event, "
         "with op, shapes, module and times, arrows lead to time, FLOPs, memory and a timeline.",
     )

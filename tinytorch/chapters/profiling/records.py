@@ -49,7 +49,7 @@ LAYERS = (
     Column("total", "Time with what is inside", "s"),
     Column("share", "Share of the run", "%"),
     Column("flops", "Arithmetic", "FLOP"),
-    Column("rate", "Rate", "FLOP/s"),
+    Column("rate", "Rate in operations", "FLOP/s"),
 )
 PHASES = (
     Column("model", "Model"),
@@ -297,8 +297,8 @@ def record_attention_growth(page: Page, flops: Sequence[Mapping[str, int]]) -> N
         "Attention is 1000x more expensive than linear layers!",
         counted=True,
         verdict=SUPPORTED if 2 * positions / _WIDTH >= _A_THOUSAND else REFUTED,
-        evidence="On n positions of width d the ratio is 2n/d. A million input features at the width of the course's "
-        "own analysis give {attention-over-linear}; a thousandfold takes {thousand-positions}.",
+        evidence="On n positions of width d the ratio to one linear layer is 2n/d. A million input features at the "
+        "width of the course's own analysis give {attention-over-linear}; a thousandfold takes {thousand-positions}.",
     )
 
 
@@ -318,7 +318,8 @@ def record_layers(page: Page, rows: Sequence[LayerRow]) -> None:
             if row.depth <= 2
         ],
         LAYERS,
-        caption="One recorded forward pass of the GPT on 64 sequences, by module.",
+        caption="One recorded forward pass of the GPT on 64 sequences, by module. The time "
+        "includes what passes between operations, the rate is that of the operations.",
     )
 
 
@@ -341,7 +342,7 @@ def record_training(page: Page, recorded: Profiler, parts: Mapping[str, Measurem
         "flames",
         flame_boxes(call_tree(run), least=_LEAST_BOX),
         caption="The recorded training loop of the MLP as a flame graph. A click or Enter zooms, Escape leaves, arrows "
-        "walk, a slash searches. For other tools:",
+        "walk, a slash searches; the files are for other tools.",
         alt="Flame graph: the run, in it the training loop, in that loading, the model, backward, the optimizer's step "
         "and what else takes time, each with the operations in it. The width of a box is its share of the time.",
         files={"fit.collapsed.txt": recorded.collapsed_stacks(), "fit.trace.json": trace_text(run)},
@@ -755,8 +756,8 @@ def _memory_timeline(found: MemoryProfile) -> Figure:
         below = below + layer
     ax.set_xlabel("operation of the step (count)")
     ax.set_ylabel("memory (MiB)")
-    ax.set_ylim(top=1.35 * float(below.max()))
-    ax.legend(loc="upper center", ncols=2)
+    ax.set_ylim(0, 1.05 * float(below.max()))
+    ax.legend()
     return figure
 
 
@@ -799,8 +800,7 @@ def record_throughput(page: Page, seconds: Mapping[int, Mapping[str, Measurement
     ax.set_yscale("log")
     ax.set_xticks(batches, [str(b) for b in batches])
     ax.set_xlabel("batch (examples)")
-    ax.set_ylim(bottom=0.05 * min(one.per(batch, "").median for batch in batches for one in seconds[batch].values()))
-    ax.legend(loc="lower right", ncols=3)
+    ax.legend()
     page.figure(
         "throughput",
         figure,

@@ -13,8 +13,9 @@ import numpy.typing as npt
 from tinytorch.chapters import sources
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.judge import REFUTED, SUPPORTED
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.ops.affine import Granularity, Quantized, Scheme, decode, encode, quantize, quantize_int8, spread
 from tinytorch.perf.ops.quantized import EXACT_DEPTH, GREATEST_DEPTH
 from tinytorch.perf.profiling.breakdown import amdahl
@@ -300,9 +301,7 @@ def record_answers(page: Page, product: Measurement, digits: int) -> None:
     page.number("q-error", scale / 2, unit="1", what="half of that scale")
     page.number("q-overflow", GREATEST_DEPTH, unit="terms", what="products of codes whose sum an int32 always holds")
     page.number("q-exact", EXACT_DEPTH, unit="terms", what="products of codes whose sum a float32 always holds exactly")
-    share = min(max(product.median, 0.0), 0.99)
-    limit = "Amdahl's limit for the product of the second layer"
-    page.number("q-limit", amdahl(share, 1e9), unit="", what=limit, modelled=True)
+    page.number("q-limit", limit_of(product), modelled=True)
     page.number(
         "q-examples",
         enough_examples(0.005),
@@ -310,6 +309,22 @@ def record_answers(page: Page, product: Measurement, digits: int) -> None:
         what="unchanged examples that exclude a loss of half a point",
     )
     page.number("q-digits", digits, unit="examples", what="test digits")
+
+
+def limit_of(product: Measurement) -> Statistic:
+    """Return how many times as fast a layer is at most, if its product, a share of its time, took none (Amdahl)."""
+
+    def limit(share: float) -> float:
+        return amdahl(min(max(share, 0.0), 0.99), 1e9)
+
+    return Statistic(
+        "Amdahl's limit for the product of the second layer",
+        tuple(limit(share) for share in product.samples),
+        "",
+        {**product.how, "statistic": "limit at the median share"},
+        value=limit(product.median),
+        bounds=Interval(limit(product.interval.low), limit(product.interval.high), product.interval.confidence),
+    )
 
 
 def enough_examples(loss: float) -> int:

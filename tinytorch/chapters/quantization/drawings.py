@@ -40,7 +40,7 @@ def ruler_drawing(low: float, high: float, number: float) -> Drawing:
         drawing.text(_at(0), top + 120, "zero")
         nearest = step * (encode(np.array([number], np.float32), step, zero, scheme).item() - zero)
         drawing.line((_at(number), top + 46), (_at(nearest), top + 64), color="2-bit", arrow=True, width=2)
-        drawing.text(_at(number), top + 42, f"{number:g}", color="2-bit")
+        drawing.text(_at(number), top + 42, f"{number:g}")
     return drawing
 
 
@@ -156,8 +156,8 @@ def show_sharing(page: Page) -> None:
     page.drawing(
         "sharing",
         sharing_drawing(),
-        caption="A weight with one outlier, the strongest cell. The tinted numbers share its scale and are rounded as "
-        "coarsely as it needs.",
+        caption="A weight with one outlier, the cell of another colour. The tinted numbers share its scale and are "
+        "rounded as coarsely as it needs.",
         alt="Three grids of cells with one outlier at the same place. With one scale all cells are tinted, with a "
         "scale for each channel its column, with a scale for each group a part of its column.",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def quantize_mlp() -> None:
-    """Print bytes of a weight, time and right answers of the zoo's MLP in floats and in PyTorch's eight bits."""
+    """Print bytes, time and right answers of the zoo's MLP in floats and in PyTorch's eight bits."""
     import torch
     from torch.ao.quantization import quantize_dynamic
     from torch.utils.benchmark import Timer

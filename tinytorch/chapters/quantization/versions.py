@@ -310,7 +310,7 @@ def record_pareto(page: Page, sides: Tradeoffs) -> None:
             each = by_label[label]
             score, interval = each.accuracy.candidate, each.accuracy.interval
             below, above = each.accuracy.difference - interval.low, interval.high - each.accuracy.difference
-            reach = [[0], [0]] if label == FLOAT else [[below], [above]]
+            reach = [[0], [0]] if label == FLOAT else [[min(below, score)], [min(above, 1 - score)]]
             ax.errorbar(
                 100 * each.stored / by_label[FLOAT].stored,
                 100 * score,
@@ -330,7 +330,7 @@ def record_pareto(page: Page, sides: Tradeoffs) -> None:
         "pareto",
         figure,
         caption="Bits against accuracy: what is stored and what is still right. Error bars are the intervals of the "
-        "paired difference from the float model that each is compared with.",
+        "paired difference from the float model that each is compared with; they end where every answer is right.",
         alt="Three panels, one for each model, of test score over stored bytes: a point with an error bar each for "
         "float32, 8 bits, 4 bits, 2 bits, and 2 bits retrained.",
     )

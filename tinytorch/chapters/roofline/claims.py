@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tinytorch.chapters import sources
-from tinytorch.chapters.roofline.records import key_of
+from tinytorch.chapters.roofline.records import key_of, rows_of
 from tinytorch.perf.measuring import Measurement, Statistic, quotient, ratio
 from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
 from tinytorch.perf.measuring.statistics import Interval
@@ -49,8 +49,14 @@ def _is_bound_by(one: Placed, ceiling: Ceiling) -> str:
 
 def claim_ridge(page: Page, crossings: Mapping[int, Sequence[Placed]]) -> None:
     """Record the claim on the ridge point: nothing that is surely left of it reaches the peak."""
-    products = [one for crossing in crossings.values() for one in crossing]
-    left = [one.verdict.compute.share for one in products if _is_left_of_the_ridge(one)]
+    left = {
+        f"{rows_of(one)} × {width:,}": one.verdict.compute.share
+        for width, crossing in crossings.items()
+        for one in crossing
+        if _is_left_of_the_ridge(one)
+    }
+    scattered = [name for name, share in left.items() if verdict_between(share, high=1, strict=True) == CANNOT_TELL]
+    left_open = f" The times that scatter too much to tell are those of (rows × width) {', '.join(scattered)}."
     page.claim(
         "ridge-point",
         statement="A kernel can reach the peak only right of the ridge point.",
@@ -58,11 +64,11 @@ def claim_ridge(page: Page, crossings: Mapping[int, Sequence[Placed]]) -> None:
         "performance.",
         source="S. Williams, A. Waterman and D. Patterson, Roofline, Communications of the ACM, 2009",
         source_url="https://doi.org/10.1145/1498765.1498785",
-        verdict=verdict_between_all(left, high=1, strict=True),
+        verdict=verdict_between_all(left.values(), high=1, strict=True),
         evidence="With weights 1,024 wide one row, at {intensity-first-1024}, reached {of-peak-first-1024} of the "
         "peak. The most rows, at {intensity-last-1024}, reached {of-peak-last-1024}. The test asks whether any "
         "product whose bytes surely take longer than its arithmetic reached the peak; it asks nothing of those on the "
-        "right, as a minimum promises nothing beyond it.",
+        "right, as a minimum promises nothing beyond it." + (left_open if scattered else ""),
         numbers=["of-peak-first-4096"],
     )
 
@@ -91,8 +97,8 @@ def claim_doubling(page: Page, additions: Mapping[int, Placed]) -> None:
         source_url="https://horace.io/brrr_intro.html",
         verdict=_is_bound_by(additions[least], "overhead") if is_met else CANNOT_TELL,
         evidence="An addition of eight numbers took {doubled} the time of one of four. That one took "
-        "{time-add-of-4-numbers}, of which a call alone takes {call-cost} at least. The source speaks of a GPU; this "
-        "is one core.",
+        "{time-add-of-4-numbers}; the least cost of a call, measured beforehand, is {call-cost}. The source speaks of "
+        "a GPU; this is one core.",
     )
 
 
@@ -162,7 +168,7 @@ def claim_large_models(page: Page, crossing: Sequence[Placed]) -> None:
         source_url=sources.COURSE_PROFILING_URL,
         verdict=verdict_of_all(_is_bound_by(one, "memory") for one in (crossing[0], crossing[-1])),
         evidence="A layer with weights 4,096 wide stands for the model. One row reached {of-peak-first-4096} of the "
-        "peak, the most rows {of-peak-last-4096}. The rows decide, that is the batch, and not the size.",
+        "peak, the most rows {of-peak-last-4096}. By r > 2P/W the rows decide, that is the batch, and not the size.",
     )
 
 

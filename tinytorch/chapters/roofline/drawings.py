@@ -163,7 +163,7 @@ def show_call(page: Page) -> None:
         "call",
         call(),
         caption="Time over size, both axes logarithmic. A call costs the same for one number as for a thousand; where "
-        "the bytes alone take as long as the call, its cost stops to count.",
+        "the bytes alone take as long as the call, they begin to decide.",
         alt="A level dashed line, the cost of the call, and a rising dashed line, the bytes over the bandwidth; the "
         "time follows the first on the left, the second on the right, and lies above both where they cross.",
     )
@@ -182,7 +182,7 @@ def call() -> Drawing:
     drawing.line((left, cost), (right, cost), color=CALLS, dashed=True)
     drawing.line(begin, end, color=BYTES, dashed=True)
     drawing.line((crossing, cost), (crossing, bottom), dashed=True)
-    drawing.text(left + 10, cost + 22, "cost of the call", anchor="start", color=CALLS)
+    drawing.text(left + 10, cost + 22, "cost of the call", anchor="start")
     drawing.text(296, 60, "bytes / bandwidth", anchor="end", color=BYTES)
     drawing.text(crossing, bottom + 20, "as long as the call")
     decades = math.log(1000) / (end[0] - begin[0])  # of time along the drawn width of the slope

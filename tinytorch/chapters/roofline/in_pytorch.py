@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def count_product() -> None:
-    """Print the operations that PyTorch counts of a product of sixteen rows, and its arithmetic intensity."""
+    """Print the operations that PyTorch counts of a product, and its arithmetic intensity."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 

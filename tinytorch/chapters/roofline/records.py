@@ -221,11 +221,11 @@ def record_crossing(page: Page, crossings: Mapping[int, Sequence[Placed]], machi
     page.figure(
         "crossing",
         _crossing_figure(crossings),
-        caption="Time of a product over its rows, above with weights 1,024 wide, below 4,096 wide: level while the "
-        "weights' bytes decide, then in proportion to the rows. The lower dashed line has full overlap, the upper "
+        caption="Time of a product over its rows, above with weights 1,024 wide, below 4,096 wide. The dashed lines "
+        "are level while the weights' bytes decide, and then rise with the rows: the lower has full overlap, the upper "
         "none.",
         alt="Two log-log plots of time over rows. In each a dashed line is level and then rises, and a second one lies "
-        "up to a factor of two above it at the bend; the measured points meet them at both ends.",
+        "up to a factor of two above it at the bend; points show what was measured.",
     )
 
 

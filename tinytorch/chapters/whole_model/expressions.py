@@ -49,7 +49,7 @@ def gelu_in_steps(x: Array) -> Array:
 
 
 def gelu_expression(x: Array) -> Array:
-    """GELU in one line of NumPy: every operator makes an array."""
+    """GELU in one line of NumPy, which runs operator by operator."""
     return np.asarray(0.5 * x * (1 + np.tanh(_ROOT * (x + _CUBIC * (x * x * x)))))
 
 
@@ -339,6 +339,6 @@ def claim_fusion(page: Page, costs: Sequence[Expression]) -> None:
         source=sources.COURSE_ACCELERATION,
         source_url=sources.COURSE_ACCELERATION_URL,
         verdict=verdict_between(quantity(100 * (20 - 12), "", "saving from 20 to 12"), low=60 * 20, high=60 * 20),
-        evidence="From 20 to 12 is {course-saving} less; what is left is the other part.",
+        evidence="From 20 to 12 is {course-saving} less; what is left is not what was saved.",
         counted=True,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def compile_gelu() -> None:
-    """Print what the page's line costs PyTorch, operator by operator and compiled, and what compiling it took."""
+    """Print the time of the page's line by operators and compiled, and what compiling took."""
     from time import perf_counter
 
     import torch

@@ -10,7 +10,6 @@ import numpy as np
 from tinytorch import models
 from tinytorch.core.module import Module
 from tinytorch.perf.acceleration.climbing import Chosen, Climb, Move, under
-from tinytorch.perf.acceleration.fusion import fuse
 from tinytorch.perf.acceleration.techniques import (
     BASELINE,
     CODES,
@@ -26,8 +25,8 @@ from tinytorch.perf.engines.ours import references, training
 from tinytorch.perf.kernels.registry import accelerated
 from tinytorch.perf.machine import Ceilings, ceilings
 from tinytorch.perf.measuring import Measurement, interleave, limit_blas_threads, ratio
-from tinytorch.perf.measuring.comparison import compare_paired
-from tinytorch.perf.measuring.judge import SUPPORTED
+from tinytorch.perf.measuring.comparison import FASTER, compare_paired
+from tinytorch.perf.measuring.judge import CANNOT_TELL, SUPPORTED
 from tinytorch.perf.profiling.breakdown import amdahl
 from tinytorch.report import Column, Page, verdict_between
 
@@ -56,6 +55,15 @@ SITUATIONS = (
 )
 #: Workloads whose fastest technique the text tells, by what their keys end in.
 _TOLD = {"mlp-one": "MLP, 1", "gpt-one": "GPT, 1", "gpt-many": "GPT, 64", "wide": "GPT-2 block, 128"}
+_FUSED_KERNELS = "fused kernels"
+#: What a technique asks that is not time.
+_PRICES = {
+    BASELINE: "none",
+    KERNELS: "compiling once",
+    _FUSED_KERNELS: "compiling once",
+    FUSED: "one shape, copied weights",
+    CODES: "an error",
+}
 #: Names that a reader knows, of ops and of implementations.
 _SAID = {
     "linear": "linear layers",
@@ -75,13 +83,12 @@ def begin() -> tuple[Page, Ceilings]:
 
 
 def whole_passes(model: Module, inputs: Any, loops: Chosen) -> dict[str, Measurement]:
-    """Return the seconds of a forward pass by "loops", by "NumPy", by "kernels", and "fused" in a plan, in turns."""
+    """Return the seconds of a forward pass by "loops", by "NumPy" and by "kernels", in turns."""
     run = forward_pass(model, inputs)
     runs = {
         "loops": under(run, loops),
         "NumPy": with_references(run),
         "kernels": with_kernels(run),
-        "fused": with_kernels(forward_pass(fuse(model, frozen=True), inputs)),
     }
     return interleave(runs, repeats=30, at_most_seconds=1.2, warmup_seconds=0.05)
 
@@ -141,7 +148,6 @@ def record_climb(page: Page, climbed: Climb, finished: Mapping[str, Measurement]
     loops, numpy = finished["loops"], finished["NumPy"]
     page.number("loops-over-numpy", ratio(loops, numpy, "time of loops over NumPy, one sequence"))
     page.compare("numpy-over-kernels", compare_paired(numpy, finished["kernels"]))
-    page.compare("numpy-over-fused", compare_paired(numpy, finished["fused"]))
     off = [move.predicted / gained.median for move, gained in zip(kept, gains, strict=True)]
     page.number(
         "worst-prediction",
@@ -267,23 +273,20 @@ def record_situations(
             {
                 "situation": "production training",
                 "asks": "many equal steps",
-                "choice": _chosen(page, step.ratio, "fused kernels", step.verdict == "faster"),
+                **_priced(_chosen(page, step.ratio, _FUSED_KERNELS, step.verdict == FASTER)),
                 "gained": step.ratio,
-                "price": "compiling once",
             },
             {
                 "situation": "real time",
                 "asks": "one answer soon",
-                "choice": page.told(" or ".join(one.fastest), *(each.ratio for each in one.gained.values())),
+                **_priced(page.told(" or ".join(one.fastest), *(each.ratio for each in one.gained.values()))),
                 "gained": one.gained[FUSED].ratio,
-                "price": "one shape, copied weights",
             },
             {
                 "situation": "edge",
                 "asks": "little memory",
-                "choice": CODES,
+                **_priced(CODES),
                 "gained": wide.gained[CODES].ratio,
-                "price": "an error",
             },
             {
                 "situation": "batch",
@@ -297,6 +300,13 @@ def record_situations(
         caption="The course's five situations. The gain is against NumPy: of a batch of 64 for research, of fused "
         "kernels for training, of a plan for real time and batches, of 8-bit layers in the wide block for the edge.",
     )
+
+
+def _priced(choice: str) -> dict[str, str]:
+    """Return a choice, of one technique or of several, and what it asks that is not time."""
+    if choice == CANNOT_TELL:
+        return {"choice": choice, "price": "that of the choice"}
+    return {"choice": choice, "price": " or ".join(_PRICES[each] for each in choice.split(" or "))}
 
 
 def _chosen(page: Page, gained: Measurement, choice: str, is_faster: bool) -> str:

@@ -64,6 +64,9 @@ def record_plan(page: Page, study: PlanStudy) -> None:
     page.number(
         "plan-predicted", inside + study.call.median, unit="s", what="the time inside of the steps and one call"
     )
+    what = "the time inside of the steps and a call for each operation"
+    page.number("plan-op-predicted", inside + study.calls * study.call.median, unit="s", what=what)
+    page.number("plan-call", study.call)
     page.number("plan-time", study.planned)
     page.number("plan-op-by-op", study.op_by_op)
     page.number("plan-gain", ratio(study.op_by_op, study.planned, "time op by op on the kernels over that of the plan"))
@@ -76,7 +79,8 @@ def record_plan(page: Page, study: PlanStudy) -> None:
         "plan-times",
         figure,
         caption="A pass of the GPT over one sequence, medians: the time inside of the plan's steps (amber), and all "
-        "that comes on top (grey), which is one call by the plan and a call for each operation without it.",
+        "that comes on top (grey): one call by the plan; without it a call for each operation, the arrays between "
+        "them, and what the plan joins and packs.",
         alt="Two bars of time, by the plan and op by op: an amber part, the same for both, and a grey one up to the "
         "median of the whole.",
     )

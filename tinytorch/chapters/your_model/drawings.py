@@ -32,8 +32,8 @@ def show_reading(page: Page) -> None:
         "reading",
         reading(),
         caption="How a file is read. Constants are kept as they are, what depends on shapes alone is worked out once "
-        "for each shape, and the rest becomes layers and operations. If there are nodes that nobody can read, there "
-        "is no model, but a list of all of them.",
+        "for each shape, and the rest becomes layers and operations. If nodes cannot be read, there is no model, "
+        "but a list of all of them.",
         alt="Five boxes of nodes on the left, each with an arrow to what becomes of it on the right: numbers, what is "
         "known with the shape, layers, operations, and a list of names.",
     )

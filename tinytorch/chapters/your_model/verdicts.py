@@ -127,12 +127,13 @@ def record_kinds(
     parts = {name: is_kind(name) for name in kinds}
     taken = shares(run, {**parts, "convolutions": lambda event: kind_of(event) in _CONVOLUTIONS}, repeats)
     page.number("conv-share", taken["convolutions"])
-    page.number("depthwise-share", taken[DEPTHWISE])
-    page.number("each-share", taken[_EACH])
     for key, name in (("pointwise", POINTWISE), ("depthwise", DEPTHWISE), ("each", _EACH)):
         verdict = kinds[name].verdict
+        page.number(f"{key}-share", taken[name])
         page.number(f"of-roof-{key}", kinds[name].of_roof)
-        page.word(f"bound-{key}", verdict.sentence_word, because=verdict.because, numbers=[f"of-roof-{key}"])
+        # A recording does not say how much of a core it had; the share, taken beside it, does.
+        numbers = [f"of-roof-{key}", f"{key}-share"]
+        page.word(f"bound-{key}", verdict.sentence_word, because=verdict.because, numbers=numbers)
     page.table(
         "kinds",
         [
