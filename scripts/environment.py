@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -88,17 +89,43 @@ def run(*command: str | Path) -> None:
     subprocess.run([str(part) for part in command], check=True, cwd=ROOT, stdin=subprocess.DEVNULL, env=settings)
 
 
+def pinned(package: str, lock: Path) -> str:
+    """Return the lines of the lock that pin one package, with its hashes; empty if there are none."""
+    found = re.search(rf"^{re.escape(package)}==(?:.*\\\n)*.*\n", lock.read_text("utf-8"), re.MULTILINE)
+    return found[0] if found else ""
+
+
+def install(python: Path, lock: Path) -> None:
+    """Install the lock with its hashes, by uv if it is among them, which needs a tenth of pip's time.
+
+    Where uv fails, pip does it: it knows the settings of this machine for other indexes, which uv does not read.
+    """
+    pip = (python, "-m", "pip", "install", "--quiet", "--require-hashes", "--requirement")
+    if wanted := pinned("uv", lock):
+        only_uv = python.parents[1] / "only-uv.txt"
+        only_uv.write_text(wanted, "utf-8")
+        try:
+            run(*pip, only_uv)
+            run(python.with_name("uv"), "pip", "install", "--quiet", "--python", python, *pip[-2:], lock)
+        except subprocess.CalledProcessError:
+            print("uv could not install the packages: pip does, which takes longer.", flush=True)
+        else:
+            return
+    run(*pip, lock)
+
+
 def make(environment: Path, lock: Path, group: str | None, index: str | None) -> None:
     """Make the environment: the lock with its hashes, the group from its index, and the package in place."""
     run(sys.executable, "-m", "venv", environment)
-    pip = (environment / "bin" / "python", "-m", "pip", "install", "--quiet")
-    run(*pip, "--require-hashes", "--requirement", lock)
+    python = environment / "bin" / "python"
+    install(python, lock)
+    pip = (python, "-m", "pip", "install", "--quiet", "--no-deps")
     if group is not None:
         # Only this index: PyPI has the same versions in another build.
         indexes = () if index is None else ("--index-url", index)
-        run(*pip, "--no-deps", *indexes, *group_requirements(group))
-    run(*pip, "--no-deps", "--no-build-isolation", "--editable", ".")
-    run(environment / "bin" / "python", "-m", "pip", "--quiet", "check")
+        run(*pip, *indexes, *group_requirements(group))
+    run(*pip, "--no-build-isolation", "--editable", ".")
+    run(python, "-m", "pip", "--quiet", "check")
 
 
 def ensure(environment: Path, lock: Path, group: str | None, index: str | None) -> None:

@@ -203,6 +203,38 @@ def test_every_other_package_must_have_its_hash(checkout: Path, monkeypatch: pyt
     assert [("--require-hashes" in seen, "--no-deps" in seen) for seen in installs] == [(True, False), (False, True)]
 
 
+WITH_UV = "numpy==2.4.0 \\\n    --hash=sha256:aa\nuv==0.13.8 \\\n    --hash=sha256:bb \\\n    --hash=sha256:cc\n    # via us\n"
+
+
+def test_uv_installs_the_rest_where_the_lock_has_it(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (checkout / "a.lock").write_text(WITH_UV)
+    ensure(checkout, monkeypatch, commands := Commands())
+    assert len(commands.seen) == STEPS + 1
+    by_pip, by_uv = commands.seen[1:3]
+    only = Path(by_pip[-1])
+    assert only.read_text() == "uv==0.13.8 \\\n    --hash=sha256:bb \\\n    --hash=sha256:cc\n"
+    assert by_uv[0] == str(checkout / ".venv" / "bin" / "uv")
+    assert by_uv[-1] == str(checkout / "a.lock")
+    assert all("--require-hashes" in command for command in (by_pip, by_uv))
+
+
+def test_pip_installs_all_where_uv_fails(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class NoUv(Commands):
+        def __call__(self, *command: str | Path) -> None:
+            if Path(command[0]).name == "uv":
+                raise subprocess.CalledProcessError(2, "uv")
+            super().__call__(*command)
+
+    (checkout / "a.lock").write_text(WITH_UV)
+    ensure(checkout, monkeypatch, commands := NoUv())
+    (whole,) = [seen for seen in commands.seen if seen[-1] == str(checkout / "a.lock")]
+    assert "pip" in whole
+    assert "--require-hashes" in whole
+    assert "pip does, which takes longer" in capsys.readouterr().out
+
+
 @pytest.fixture
 def real_checkout(tmp_path: Path) -> Path:
     """A checkout whose lock names a package that is not to be had, so that making its environment must fail."""
