@@ -203,7 +203,8 @@ def test_every_other_package_must_have_its_hash(checkout: Path, monkeypatch: pyt
     assert [("--require-hashes" in seen, "--no-deps" in seen) for seen in installs] == [(True, False), (False, True)]
 
 
-WITH_UV = "numpy==2.4.0 \\\n    --hash=sha256:aa\nuv==0.13.8 \\\n    --hash=sha256:bb \\\n    --hash=sha256:cc\n    # via us\n"
+WITH_UV = "numpy==2.4.0 \\\n    --hash=sha256:aa\n"
+WITH_UV += "uv==0.13.8 \\\n    --hash=sha256:bb \\\n    --hash=sha256:cc\n    # via us\n"
 
 
 def test_uv_installs_the_rest_where_the_lock_has_it(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
