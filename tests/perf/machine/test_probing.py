@@ -4,6 +4,7 @@ import mmap
 import os
 import threading
 import time
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -12,9 +13,21 @@ import pytest
 from tinytorch.perf.host import pinned_threads as team_module
 from tinytorch.perf.host.memory_pages import HUGE_PAGE, Arena, huge_page_policy, minor_page_faults
 from tinytorch.perf.host.pinned_threads import Team, keep_to, kept_on, may_pin, usable_cores
-from tinytorch.perf.machine.memory_ladder import STREAMS, make_arenas, stream_arrays, stream_probes, working_sets
+from tinytorch.perf.machine import memory_ladder
+from tinytorch.perf.machine.memory_ladder import (
+    LARGEST,
+    STREAMS,
+    ladder_end,
+    make_arenas,
+    shows_memory,
+    stream_arrays,
+    stream_probes,
+    working_sets,
+)
 from tinytorch.perf.machine.peaks import page_fault
-from tinytorch.perf.machine.probing import Probe, calibrated_rounds, conditions, in_turns
+from tinytorch.perf.machine.probing import FEWEST_REPEATS, Probe, calibrated_rounds, conditions, in_turns
+
+MIB = 2**20
 
 
 def test_each_thread_has_a_core_of_its_own_and_the_caller_keeps_its() -> None:
@@ -177,6 +190,65 @@ def test_a_rate_is_the_amount_of_a_round_over_its_time() -> None:
     assert rates["slow"].samples == pytest.approx([7e5] * 5)
     assert (rates["fast"].unit, rates["fast"].how["why"], rates["fast"].how["threads"]) == ("B/s", "test", 1)
     assert told == [0.2, 0.4, 0.6, 0.8, 1.0]
+
+
+def test_a_probe_whose_sample_takes_long_has_fewer_spread_over_all_rounds() -> None:
+    order: list[str] = []
+
+    def noting(name: str, clock: Clock) -> Callable[[int], float]:
+        def run(rounds: int) -> float:
+            order.append(name)
+            return clock.run(rounds)
+
+        return run
+
+    with Team(1) as team:
+        probes = {name: Probe(name, noting(name, Clock(each)), 1, "B/s") for name, each in (("a", 1e-5), ("b", 0.1))}
+        rates = in_turns(team, probes, lambda _: None, repeats=30)
+    assert (rates["a"].n, rates["b"].n) == (30, FEWEST_REPEATS)
+    assert rates["b"].samples == pytest.approx([10.0] * FEWEST_REPEATS)
+    # A sample is one run here, and one goes before it: of the last thirty runs ten are of b, whose share is a half.
+    assert order[-30:].count("b") in range(8, 13)
+
+
+@pytest.mark.parametrize(
+    ("rates", "shown"),
+    [
+        ({64: 30.0, 128: 15.0, 256: 14.0}, True),  # 64 is a quarter of the largest, and no longer near it
+        ({64: 30.0, 96: 22.0, 128: 15.0, 256: 14.0}, False),
+        ({256: 30.0, 362: 29.0}, False),  # as fast as before: the end of no cache was seen
+        ({256: 30.0, 362: 22.0}, False),
+    ],
+)
+def test_memory_is_shown_once_no_cache_helps_sets_of_a_quarter(rates: dict[int, float], shown: bool) -> None:
+    assert shows_memory(rates) is shown
+
+
+@pytest.mark.parametrize(
+    ("cache", "reported", "end"),
+    [
+        (24, 32, 128),  # nothing beyond the usual ladder: no look at all
+        (60, 260, 260),  # most of the reported cache is not ours
+        (260, 260, 1040),
+        (260, 64, 256),  # four times what is reported is the last
+    ],
+)
+def test_a_ladder_ends_where_memory_is_seen(
+    monkeypatch: pytest.MonkeyPatch, cache: int, reported: int, end: int
+) -> None:
+    looked: list[int] = []
+
+    def probe(_team: object, _arenas: object, _curve: object, share: int, _lanes: int) -> Probe:
+        looked.append(share)
+        return Probe("read", lambda _: share * (1.0 if share <= cache * MIB else 2.0), share, "B/s")
+
+    monkeypatch.setattr(memory_ladder, "_stream_probe", probe)
+    monkeypatch.setattr(memory_ladder, "make_arenas", lambda *_: [])
+    largest = max(LARGEST, 4 * reported * MIB)
+    with Team(1) as team:
+        found = ladder_end(team, 8, [*working_sets(1, largest, [reported * MIB]), largest], reported * MIB)
+    assert found == pytest.approx(end * MIB, rel=0.01)
+    assert bool(looked) is (largest > LARGEST)
 
 
 def test_working_sets_are_two_an_octave_and_those_asked_for() -> None:

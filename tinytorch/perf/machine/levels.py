@@ -11,12 +11,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tinytorch.perf.machine.memory_ladder import STREAMS, Curve, Point
+from tinytorch.perf.machine.memory_ladder import CLEAR_OF_CACHE, SMALLEST_STEP, STREAMS, Curve, Point
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.measurement import BytesPerSecond, Seconds
 
-#: Two neighbours are two levels only if their rates differ by this factor.
-SMALLEST_STEP = 1.25
 #: A level has at least this many points: one alone is a disturbance.
 FEWEST_POINTS = 2
 #: A cache serves sets of at most this many times its reported size: a step of the ladder more, half of which fits.
@@ -26,8 +24,6 @@ _AT_MOST = 1.5
 _OCTAVE = 0.05
 #: Levels to look for where the system reports no caches: three and memory, as most CPUs have.
 _USUAL_CACHES = (1, 2, 3)
-#: A level's own speed shows from this many times the inner level's capacity on; below, that still serves a good part.
-CLEAR_OF_INNER = 4
 
 #: Stands for the number that memory, which is no cache, does not have.
 _MEMORY = 0
@@ -205,5 +201,5 @@ def _median(point: Point) -> float:
 
 def _clear(curve: Sequence[Point], inner: int, end: int) -> Sequence[Point]:
     """Return the points after index ``inner`` up to ``end`` that are clear of the inner level, or else the last."""
-    far = CLEAR_OF_INNER * curve[inner].working_set if inner >= 0 else 0
+    far = CLEAR_OF_CACHE * curve[inner].working_set if inner >= 0 else 0
     return [point for point in curve[inner + 1 : end + 1] if point.working_set >= far] or [curve[end]]

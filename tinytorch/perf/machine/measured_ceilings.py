@@ -22,10 +22,12 @@ from tinytorch.perf.machine import peaks
 from tinytorch.perf.machine.call_costs import CallCosts, measured_call_costs
 from tinytorch.perf.machine.levels import Level, find_levels
 from tinytorch.perf.machine.memory_ladder import (
+    CLEAR_OF_CACHE,
     LARGEST,
     STREAMS,
     Curve,
     Point,
+    ladder_end,
     latency_curve,
     make_arenas,
     stream_curves,
@@ -38,8 +40,7 @@ from tinytorch.perf.measuring.measurement import FlopsPerSecond, Hertz, OpsPerSe
 
 #: Told what is measured now, and how far the whole is, from 0 to 1.
 StageProgress = Callable[[str, float], None]
-#: The ladder goes to at least this many times the last cache, that memory shows; within this part of free memory.
-_BEYOND_LAST = 4
+#: A ladder takes at most this part of free memory.
 _PART_OF_FREE_MEMORY = 4
 
 
@@ -112,9 +113,11 @@ def measured_ceilings(threads: int, on_progress: StageProgress) -> Ceilings:
     with Team(threads) as team:
         on_progress("compiling probes", 0.0)
         reported = reported_capacities(caches(), team.cores)
-        sizes = working_sets(threads, _largest(reported), reported.values())
-        arenas = make_arenas(team, sizes)
         lanes, int8 = peaks.fastest_lanes(team), available_dots()[0]
+        possible = working_sets(threads, _largest(reported), reported.values())
+        end = ladder_end(team, lanes, possible, max(reported.values(), default=0))
+        sizes = [size for size in possible if size <= end]
+        arenas = make_arenas(team, sizes)
         probes = _probes(team, arenas, sizes, lanes, int8)
         reached = in_turns(team, probes, lambda part: on_progress("arithmetic and bandwidth", 0.1 + 0.5 * part))
         curves: dict[Curve, tuple[Point, ...]] = stream_curves(
@@ -158,7 +161,7 @@ def measured_ceilings(threads: int, on_progress: StageProgress) -> Ceilings:
 
 def _largest(reported: Mapping[int, int]) -> int:
     """Return the largest working set: beyond the last cache that is reported, as far as free memory allows."""
-    wanted = max(LARGEST, _BEYOND_LAST * max(reported.values(), default=0))
+    wanted = max(LARGEST, CLEAR_OF_CACHE * max(reported.values(), default=0))
     return min(wanted, free_memory() // _PART_OF_FREE_MEMORY)
 
 

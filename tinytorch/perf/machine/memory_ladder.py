@@ -25,6 +25,10 @@ STREAMS = tuple(ARRAYS)
 SMALLEST = 8 * 2**10
 LARGEST = 128 * 2**20
 STEPS_PER_OCTAVE = 2
+#: Memory alone is seen from this many times the size on at which a cache still helped.
+CLEAR_OF_CACHE = 4
+#: Rates that differ by less than this factor are those of one level.
+SMALLEST_STEP = 1.25
 #: Arrays begin at a page and this much further each, so that no store hits the address bits of a load close by.
 _STAGGER = 21 * LINE_BYTES
 _PAGE = 4096
@@ -53,6 +57,33 @@ def working_sets(threads: int, largest: int = LARGEST, also: Iterable[int] = ())
     steps = int(np.floor(np.log2(largest / smallest) * STEPS_PER_OCTAVE + 1e-9))
     regular = {round(smallest * 2 ** (step / STEPS_PER_OCTAVE)) for step in range(steps + 1)}
     return sorted(regular | {size for size in also if smallest < size < largest})
+
+
+def ladder_end(team: Team, lanes: int, sizes: Sequence[int], reported: int) -> int:
+    """Return up to which of the growing ``sizes`` a ladder must go to show memory, after a short look at each.
+
+    A system may report a cache of hundreds of MiB of which a virtual machine gets a part, so that the memory which a
+    ladder takes, and its time, follow what is seen.
+
+    Args:
+        sizes: working sets in bytes, of all threads together.
+        reported: bytes of the last cache, as the system has it.
+    """
+    rates: dict[int, float] = {}
+    for size in sizes:
+        if CLEAR_OF_CACHE * size >= LARGEST and sizes[-1] > LARGEST:
+            probe = _stream_probe(team, make_arenas(team, [size]), "read", size // team.threads, lanes)
+            rates[size] = 1 / min(probe.run(1) for _ in range(4)) * probe.amount
+            if size >= max(LARGEST, reported) and shows_memory(rates):
+                return size
+    return sizes[-1]
+
+
+def shows_memory(rates: Mapping[int, float]) -> bool:
+    """Return whether the rate fell and has then settled, up to the largest of these working sets, bytes with rates."""
+    largest = max(rates)
+    far = {size: rate >= SMALLEST_STEP * rates[largest] for size, rate in rates.items()}
+    return any(far.values()) and not any(is_far for size, is_far in far.items() if CLEAR_OF_CACHE * size > largest)
 
 
 def stream_arrays(arena: Arena, curve: Curve, share: int) -> list[np.ndarray[Any, Any]]:

@@ -18,6 +18,8 @@ SAMPLE_SECONDS = 1e-3
 SAMPLE_SECONDS_OF_A_TEAM = 3e-3
 #: Samples of each probe: as many as it takes to see that they do not wander, which verdicts on roofs rest on.
 REPEATS = 31
+#: Of a probe whose sample takes long there are fewer, in about so many seconds in all, but at least so many.
+SECONDS_OF_A_PROBE, FEWEST_REPEATS = 0.5, 15
 #: A run this long in seconds is enough to see how fast a probe is.
 _LOOK_SECONDS = 2e-4
 Key = TypeVar("Key")
@@ -52,6 +54,8 @@ def sample_seconds(team: Team) -> float:
 def calibrated_rounds(run: Callable[[int], float], seconds: float) -> int:
     """Return the rounds that make one ``run`` last about ``seconds``, at least 1."""
     run(1)  # what comes first is slower, and would make the runs too short
+    if run(1) >= 2 * seconds:
+        return 1
     rounds = 1
     while (taken := min(run(rounds) for _ in range(3))) < min(_LOOK_SECONDS, seconds / 2):
         rounds *= 4
@@ -61,21 +65,30 @@ def calibrated_rounds(run: Callable[[int], float], seconds: float) -> int:
 def in_turns(
     team: Team, probes: Mapping[Key, Probe], on_progress: Progress, repeats: int = REPEATS
 ) -> dict[Key, Measurement]:
-    """Return the rate of each probe, ``repeats`` samples.
+    """Return the rate of each probe, ``repeats`` samples; of one whose sample takes long fewer, spread over all rounds.
 
     The samples are taken in turns, in an order drawn anew each time, so that a slow moment hits all alike and takes
-    few samples of each. Two rounds go before each sample, unmeasured, to bring what the probe uses into the caches.
+    few samples of each. What the probe uses is brought into the caches before each sample, unmeasured, by two rounds,
+    or by one where a sample is one.
     """
     order = np.random.default_rng(0)
     keys = list(probes)
     with collector_off():
         rounds = {key: calibrated_rounds(probe.run, sample_seconds(team)) for key, probe in probes.items()}
+        before = {key: min(2, count) for key, count in rounds.items()}
         samples: dict[Key, list[float]] = {key: [] for key in keys}
+        wanted: dict[Key, int] = {}
         for repeat in range(repeats):
             for index in order.permutation(len(keys)):
                 key = keys[index]
-                probes[key].run(2)
-                samples[key].append(probes[key].run(rounds[key]) / rounds[key])
+                if len(samples[key]) * repeats > repeat * wanted.get(key, repeats):
+                    continue  # it has its share of this part of the time
+                probes[key].run(before[key])
+                seconds = probes[key].run(rounds[key])
+                samples[key].append(seconds / rounds[key])
+                if key not in wanted:
+                    whole = seconds * (1 + before[key] / rounds[key])
+                    wanted[key] = min(repeats, max(FEWEST_REPEATS, int(SECONDS_OF_A_PROBE / whole)))
             on_progress((repeat + 1) / repeats)
     return {key: _rate(team, probe, rounds[key], samples[key]) for key, probe in probes.items()}
 
