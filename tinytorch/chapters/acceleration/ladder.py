@@ -64,7 +64,7 @@ _REGISTERS, _PACKED, _CUT, _BLAS = "tile in registers", "packed tile", "packed t
 STEPS = (
     Step(_ELEMENTS, products.array_element_loops, 48),
     Step(_LISTS, products.python_loops, 96),
-    Step(_INNER, products.compiled_loops, rows=2),
+    Step(_INNER, products.compiled_loops, rows=1),
     Step(_ROWS, products.compiled_loops_by_rows, rows=24),
     Step(_REGISTERS, products.register_tiles, rows=192),
     Step(_PACKED, products.packed_tiles, rows=192),
@@ -185,8 +185,9 @@ def matmul_ladder(
 
 def _runs(steps: Sequence[Step], width: int) -> dict[str, Callable[[], Any]]:
     """Return the product by each step, of matrices that lie elsewhere each time."""
-    a, b = drawn(width, width), drawn(width, width)
-    return {step.name: partial(step.function, a[: step.rows], b) for step in steps}
+    rows = {step.name: min(width, step.rows or width) for step in steps}
+    a, b = drawn(max(rows.values()), width), drawn(width, width)
+    return {step.name: partial(step.function, a[: rows[step.name]], b) for step in steps}
 
 
 def drawn(rows: int, columns: int) -> Array:

@@ -19,7 +19,7 @@ from tinytorch.report import Column, Page, color, line, subplots, verdict_betwee
 #: Widths of a sweep double from here; whole tiles of each kind of CPU fit.
 _NARROWEST, _WIDEST = 192, 12_288
 #: The widest second matrix is at least so many times the last cache.
-_BEYOND = 4
+_BEYOND = 2
 #: Rows of the result that are computed. A plain loop's rate does not depend on them: each row needs all of the second
 #: matrix. A packed panel must serve many.
 _ROWS, _TILE_ROWS = 24, 96
@@ -64,7 +64,7 @@ class Width:
 
 
 def widths_beyond(last_cache: int) -> tuple[int, ...]:
-    """Return widths from 192 on, each twice the one before, until a matrix is four times a cache of so many bytes."""
+    """Return widths from 192 on, each twice the one before, until a matrix is twice a cache of so many bytes."""
     found = [_NARROWEST]
     while 4 * found[-1] ** 2 < _BEYOND * last_cache and found[-1] < _WIDEST:
         found.append(2 * found[-1])
