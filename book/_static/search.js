@@ -15,20 +15,27 @@
     return counts;
   };
 
-  const sections = globalThis.searchIndex.flatMap(([title, address, parts]) =>
-    parts.map(([anchor, heading, text]) => ({ title, address, anchor, heading, text })));
-  let vocabulary = null;
+  const INDEX = document.currentScript.dataset.index;
+  let sections = [];
+  let vocabulary = new Set();
+  let loading = null;
 
-  /** Counts words when they are first asked for. */
-  const prepare = () => {
-    if (vocabulary) return;
-    vocabulary = new Set();
-    for (const section of sections) {
-      section.words = countsOf(section.text);
-      section.named = countsOf(section.heading);
-      for (const word of [...section.words.keys(), ...section.named.keys()]) vocabulary.add(word);
-    }
+  const countWords = () => {
+    sections = globalThis.searchIndex.flatMap(([title, address, parts]) => parts.map(([anchor, heading, text]) => (
+      { title, address, anchor, heading, text, words: countsOf(text), named: countsOf(heading) })));
+    vocabulary = new Set(sections.flatMap(({ words, named }) => [...words.keys(), ...named.keys()]));
   };
+
+  /** Brings the index, which is larger than any page, when there is something to look for. */
+  const prepare = () => loading ??= new Promise((resolve, reject) => {
+    const script = element("script", [], { src: INDEX });
+    script.addEventListener("load", () => resolve(countWords()));
+    script.addEventListener("error", () => {
+      loading = null;
+      reject(new Error(`${INDEX} cannot be loaded`));
+    });
+    document.head.append(script);
+  });
 
   /** How many letters have to be changed, left out or put in to make one word of the other; more than `most` is `most` + 1. */
   const distance = (one, other, most) => {
@@ -101,11 +108,22 @@
     ]);
   };
 
-  const search = (query) => {
-    prepare();
+  let latest = "";
+
+  const search = async (query) => {
+    latest = query;
     const results = document.getElementById("search-results");
     const said = document.getElementById("search-progress");
     const asked = [...new Set(wordsOf(query))];
+    if (asked.length) {
+      try {
+        await prepare();
+      } catch (error) {
+        said.textContent = `${error.message}: without it nothing can be found.`;
+        return;
+      }
+      if (latest !== query) return;
+    }
     results.replaceChildren();
     if (!asked.length) {
       said.textContent = "";
@@ -139,6 +157,7 @@
     field.value = new URLSearchParams(location.search).get("q") ?? "";
     search(field.value);
     let timer = 0;
+    field.addEventListener("focus", () => prepare().catch(() => {})); // the search itself says what failed
     field.addEventListener("input", () => {
       clearTimeout(timer);
       timer = setTimeout(() => search(field.value), 150);

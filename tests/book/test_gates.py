@@ -165,6 +165,28 @@ def test_a_speed_on_a_slow_machine_is_printed_and_decides_nothing(
     assert f"a.html {speed}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("later", "host", "said"),
+    [
+        ((97, 96, 94, 99), 2000, ""),
+        ((94, 92, 96, 99), 2000, "performance is 94"),
+        ((), 500, ""),  # a machine too slow to tell: no second look
+    ],
+)
+def test_the_median_of_five_visits_says_whether_a_page_is_slow(later: tuple[int, ...], host: float, said: str) -> None:
+    speeds = iter((94, *later))
+    asked: list[list[str]] = []
+
+    def look(addresses: Sequence[str], node: Path) -> list[Visit]:
+        asked.append([*addresses])
+        return [visit(100 if each.endswith("fast.html") else next(speeds), host=host) for each in addresses]
+
+    found = gate_lighthouse.check("http://site", ["fast.html", "slow.html"], Path(), look)
+    assert said in "".join(found.get("slow.html", []))
+    assert bool(found) is bool(said)
+    assert asked[1:] == [["http://site/slow.html"]] * len(later)
+
+
 def told(**changed: object) -> str:
     scores = {name: {"score": 1, "reasons": []} for name in gate_lighthouse.FULL}
     return json.dumps(
