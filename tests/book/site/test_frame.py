@@ -38,7 +38,7 @@ DARK_SYSTEM = "prefers-color-scheme: dark"
 CONFIGURATION = f"""
 import sys
 sys.path.insert(0, {str(BOOK / "_ext")!r})
-project = "Small book"
+html_title = "Small book"
 author, copyright, language = "Nobody", "2026", "en"
 extensions = ["myst_nb", "sphinx_design", "measured_book"]
 execution_packages = execution_key_paths = []
@@ -218,6 +218,7 @@ def test_with_an_address_a_page_says_where_it_is_and_has_a_card(known: Site) -> 
     canonical = page.select_one('link[rel="canonical"]')
     assert canonical is not None
     assert canonical["href"] == said["og:url"] == f"{ADDRESS}chapter.html"
+    assert said["og:site_name"] == "Small book"
     assert said["og:title"] == "Where does the time go?"
     assert said["og:description"] == "It goes into products. The rest follows."
     with Image.open(known.folder / said["og:image"].removeprefix(ADDRESS)) as picture:

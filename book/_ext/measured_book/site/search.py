@@ -72,7 +72,7 @@ def set_address(_: Sphinx, config: Config) -> None:
     config.sitemap_url_scheme = "{link}"
     config.sitemap_excludes = UNLISTED
     config.ogp_site_url = address
-    config.ogp_site_name = config.project
+    config.ogp_site_name = config.html_title  # Jupyter Book sets no name of a project
     config.ogp_type = "book"
     config.ogp_social_cards = CARDS
 
