@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tinytorch.perf.measuring.judge import SUPPORTED
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.judge import CANNOT_TELL, SUPPORTED
+from tinytorch.report import Page
 from tinytorch.report.claims import Claim, placeholders, split_at_placeholders
+from tinytorch.report.provenance import BY_MORE
 
 
 def test_a_claim_gathers_its_numbers() -> None:
@@ -37,3 +41,16 @@ def test_text_is_split_at_its_numbers() -> None:
 def test_braces_hold_keys_only(text: str) -> None:
     with pytest.raises(ValueError, match="braces"):
         placeholders(text, "key")
+
+
+@pytest.mark.parametrize("wanders", [True, False])
+def test_a_claim_left_open_by_a_wider_interval_than_is_shown_says_so(wanders: bool) -> None:
+    draw = np.random.default_rng(0)
+    noise = draw.normal(0, 0.01, 40)
+    times = 1.0 + (np.cumsum(noise) if wanders else noise)
+    page = Page("c")
+    page.number("time", Measurement("a call", tuple(times.tolist()), "s"))
+    made = page.claim(
+        "c", statement="It is so.", source="Me", quote="so", verdict=CANNOT_TELL, evidence="It took {time}."
+    )
+    assert made.record.body["evidence"] == (f"It took {{time}}. {BY_MORE}" if wanders else "It took {time}.")

@@ -338,5 +338,5 @@ def test_a_column_gets_the_unit_of_its_middle() -> None:
 
 def test_a_confidence_below_one_is_never_shown_as_all() -> None:
     shown = [format_confidence(value) for value in (0.95, 0.9609, 0.9969, 0.99937, 1.0)]
-    assert shown == ["95%", "96%", "99.7%", "99.9%", "100%"]
+    assert shown == ["95%", "96%", "99.6%", "99.9%", "100%"]
     assert format_confidence(1 - 0.05 / 100_000) == "99.9999%"

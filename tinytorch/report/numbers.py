@@ -351,11 +351,12 @@ def format_record(number: Mapping[str, Any]) -> Formatted:
 
 
 def format_confidence(confidence: float) -> str:
-    """Return ``"95%"``: whole per cent, or as many decimals as it takes not to say 100 of what is less."""
+    """Return ``"95%"``: whole per cent rounded down, or as many decimals as it takes not to say 100 of what is less."""
     decimals = 0
     while confidence < 1 and decimals < 6 and float(f"{confidence * 100:.{decimals}f}") >= 100:
         decimals += 1
-    return f"{confidence:.{decimals}%}"
+    steps = 10 ** (decimals + 2)
+    return f"{math.floor(confidence * steps + 1e-9) / steps:.{decimals}%}"
 
 
 def common_scale(values: Iterable[float], unit: str) -> Scale:

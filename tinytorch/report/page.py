@@ -22,7 +22,7 @@ from tinytorch.report.drawings import Drawing
 from tinytorch.report.figures import both_layouts
 from tinytorch.report.flame_graph import Box, boxes_html
 from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, number_text, view, words
-from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, provenance
+from tinytorch.report.provenance import BY_MORE, WITHHELD, WITHHELD_WORD, provenance
 from tinytorch.report.records import (
     ABSENT,
     DISTURBED,
@@ -33,6 +33,7 @@ from tinytorch.report.records import (
     Record,
     checked_key,
     checked_text,
+    measurement_from_record,
     now,
     number_body,
 )
@@ -334,7 +335,15 @@ class Page:
             body |= {"verdict": CANNOT_TELL, "undecided": undecided}
         if undecided == DISTURBED:
             body["evidence"] += f" {WITHHELD}"
+        elif undecided == NOISE and any(map(self._judged_by_more, measured)):
+            body["evidence"] += f" {BY_MORE}"
         return self._emit(key, "claim", body)
+
+    def _judged_by_more(self, key: str) -> bool:
+        """Return whether a verdict on this number rests on a wider interval than the one that is shown."""
+        [made] = [measurement_from_record(record) for record in self.records if record.key == key]
+        reach = made.verdict_interval()
+        return reach is None or reach.low < made.interval.low or reach.high > made.interval.high
 
     def _check_new(self, key: str) -> None:
         checked_key(key)

@@ -33,7 +33,7 @@ def test_a_difference_that_may_be_nothing_is_no_noise_of_the_times() -> None:
     page.number("change", accuracy_change(lost, "share right"))
     said = card_text(PageRecords("page", {record.key: record.to_json() for record in page.records}, 1.5))
     # The latency and the noise floor that every page begins with.
-    assert re.search(r"half-widths of 2 intervals: .* in the median, .* at worst \(latency\)", said), said
+    assert re.search(r"half-widths of 2 intervals: .* in the median, .* at worst \(a run\)", said), said
 
 
 def test_threads_that_a_blas_does_not_tell_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:

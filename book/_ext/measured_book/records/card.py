@@ -21,6 +21,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 from tinytorch.perf.measuring.judge import CANNOT_TELL
+from tinytorch.perf.roofline.bounds import WORDS
 from tinytorch.report import provenance
 from tinytorch.report.notebook_view import number_text
 from tinytorch.report.numbers import NO_BREAK, format_number
@@ -74,9 +75,11 @@ def _noise(page: PageRecords) -> str | None:
         return None
     worst, key = max(spreads)
     middle = median(spread for spread, _ in spreads)
+    record = page.records[key]
+    of = (record.get("what") or record["caption"]).rstrip(".")
     return (
         f"half-widths of {len(spreads)} intervals: {_share(middle)} in the median, "
-        f"{_share(worst)} at worst (<code>{escape(key)}</code>)"
+        f"{_share(worst)} at worst ({escape(of)})"
     )
 
 
@@ -126,23 +129,30 @@ def _counts(page: PageRecords) -> str:
     return f"{total} in all{numbers}" + (f"; {absent} not measured in this build" if absent else "")
 
 
+#: Words that decide nothing: of a comparison, and of a place under the roof.
+_OPEN = (CANNOT_TELL, WORDS["unclear"])
+
+
 def _verdicts(page: PageRecords) -> str | None:
     """Return how many verdicts the page has, how many of them decide nothing, and why; None if it has none."""
     records = page.of_kind("verdict", "claim")
     undecided = Counter(record["undecided"] for record in records if "undecided" in record)
+    said = {CANNOT_TELL} if undecided else set()
     total = len(records)
     for table in page.of_kind("table"):
         judged = [column["key"] for column in table["columns"] if column.get("judged")]
         words = [row[key] for row in table["rows"] for key in judged if row[key] is not None]
         withheld = table.get("withheld", 0)
-        undecided.update({DISTURBED: withheld, NOISE: words.count(CANNOT_TELL) - withheld})
+        undecided.update({DISTURBED: withheld, NOISE: sum(map(words.count, _OPEN)) - withheld})
+        said.update(word for word in words if word in _OPEN)
         total += len(words)
     if not total:
         return None
     if not undecided.total():
         return f"{total} in all, none of them withheld or left open"
     reasons = ", ".join(f"{undecided[reason]} {words}" for reason, words in _UNDECIDED.items() if undecided[reason])
-    return f"{total} in all, {undecided.total()} of them “{CANNOT_TELL}”: {reasons}"
+    open_words = " or ".join(f"“{word}”" for word in _OPEN if word in said)
+    return f"{total} in all, {undecided.total()} of them {open_words}: {reasons}"
 
 
 def _claims(page: PageRecords) -> str | None:

@@ -16,9 +16,11 @@ from tinytorch.report.records import Json
 _KIND_WORDS = {
     "measured": "Measured",
     "counted": "Counted, not timed",
-    "derived": "Computed from other numbers of this build, without an interval of its own",
+    "derived": "Computed from other numbers of this build",
     "modelled": "Modelled, not measured",
 }
+#: What an interval promises where there are samples enough.
+_WANTED = 0.95
 _HOW_WORDS = {
     "warmup_runs": "warm-up runs",
     "warmup_seconds": "seconds of warm-up",
@@ -93,15 +95,23 @@ def _coverage_words(confidence: float) -> str:
 def _sureness(record: Json, shown: Formatted) -> list[str]:
     """Return how sure a number is and what kind of number it is, a sentence each."""
     kind, n = _KIND_WORDS[record["kind"]], record["n"]
+    if record["kind"] == "derived" and record["interval"] is None:
+        kind += ", without an interval of its own"
     if record["interval"] is None and n == 1:
         once = " in one sample, so there is no interval" if record["kind"] == "measured" else ""
         return [f"{kind}: {_exactly(record, shown)}{once}."]
-    statistic = f"{kind}: {record['how'].get('statistic', 'median')} of {n:,} samples."
+    of = (
+        f": {record['how'].get('statistic', 'median')} of {n:,} samples"
+        if record["kind"] == "measured" or n > 1
+        else ""
+    )
+    statistic = f"{kind}{of}."
     if record["interval"] is None:
         return ["Not resolved: the samples do not tell between which ends it lies.", statistic]
     lies = f"between {shown.low} and {shown.high}" if shown.low != shown.high else f"at {shown.low}"
-    coverage = _coverage_words(record["interval"]["confidence"])
-    return [f"It lies {shown.with_unit(lies)}; {coverage}.", statistic]
+    confidence = record["interval"]["confidence"]
+    few = "the samples are too few, or too much alike, for more: " if confidence < _WANTED - 1e-9 else ""
+    return [f"It lies {shown.with_unit(lies)}; {few}{_coverage_words(confidence)}.", statistic]
 
 
 def detail_lines(record: Json) -> list[str]:
@@ -186,6 +196,10 @@ def verdict_html(record: Json, reason: str, idents: Idents) -> str:
 
 _BEFORE = re.compile(r"[(\[“‘„]+$")
 _AFTER = re.compile(r"^[.,;:!?)\]”’…]+")
+_SEEN = re.compile(r"<button[^>]*>(.*?)</button>", re.DOTALL)
+_TAG = re.compile(r"<[^>]+>")
+#: Letters of words that stand for a number from which on they may have to be broken, and hold nothing to their end.
+_LONG = 30
 
 
 def kept_together(before: str, number: str, after: str) -> tuple[str, str, str]:
@@ -193,9 +207,12 @@ def kept_together(before: str, number: str, after: str) -> tuple[str, str, str]:
 
     Args:
         before: the plain text before it.
-        number: its HTML.
+        number: its HTML; what is too long for a line of a phone holds nothing.
         after: the plain text after it.
     """
+    seen = _SEEN.search(number)
+    if seen and len(_TAG.sub("", seen[1])) > _LONG:
+        return before, number, after
     opening, closing = _BEFORE.search(before), _AFTER.search(after)
     if opening is None and closing is None:
         return before, number, after
