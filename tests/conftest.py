@@ -16,7 +16,10 @@ from tests import own_warnings
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.perf.host.background_load import Neighbours
 from tinytorch.perf.machine import Ceilings, store
+from tinytorch.perf.measuring import Statistic
+from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.perf.measuring.repeat_workloads import LOOKS
+from tinytorch.perf.measuring.statistics import Interval
 
 # Hypothesis ends an example after 200 ms otherwise, and no test may depend on how fast or busy the machine is.
 settings.register_profile("any machine", deadline=None)
@@ -67,6 +70,14 @@ def pytest_collection_finish() -> None:
     _freeze()
 
 
+#: What pages that tests make take for the noise floor: that of a busy moment would hide what they are made to tell.
+QUIET = NoiseFloor(
+    "a quiet moment",
+    (),
+    Statistic("floor of nothing against itself", (1.01, 1.02), "", {}, value=1.02, bounds=Interval(1.01, 1.02, 0.95)),
+)
+
+
 class QuietNeighbours(Neighbours):
     """Neighbours that take no core; a test that needs busy ones sets `Neighbours.cores`, which these then follow."""
 
@@ -92,6 +103,7 @@ def _take_machine_as_quiet() -> None:
     patch.setattr("tinytorch.report.page.Neighbours", QuietNeighbours)
     patch.setattr("tinytorch.perf.profiling.repeated.Neighbours", QuietNeighbours)
     patch.setattr("tinytorch.perf.machine.store.measured_ceilings", _refuse)
+    patch.setattr("tinytorch.report.page.small_noise_floor", lambda: QUIET)
     patch.setenv(LOOKS, "0")
     patch.setattr("tinytorch.perf.measuring.repeats.KEPT", Path(os.devnull) / "no-repeats")
 
