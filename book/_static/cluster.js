@@ -6,7 +6,7 @@ globalThis.cluster ??= {};
 
 {
   const { element } = globalThis.machines;
-  const HEADS = ["Data × tensor × pipeline", "Micro-batches", "Step", "Efficiency", "Memory of a rank", "Bubble", "Sums of activations", "Hand-over", "Gradients"];
+  const HEADS = ["Data × tensor × pipeline", "Micro-batches", "Step", "Efficiency", "Memory of a rank", "Bubble", "Messages"];
   const WORDS = { stays: "the batch stays", grows: "the batch grows with the ranks" };
 
   const text = (value, unit) => machines.formatNumber(value, unit).text;
@@ -117,7 +117,8 @@ globalThis.cluster ??= {};
       );
       const cells = (row) => {
         const one = named(row);
-        const shares = row.slice(-4).map((share) => text(share, "%"));
+        const [bubble, ...messages] = row.slice(-4);
+        const shares = [bubble, messages.reduce((sum, share) => sum + share)].map((share) => text(share, "%"));
         return [splitName(one), count(one.micro), text(one.seconds, "s"), text(one.efficiency, "%"), text(one.bytes, "B"), ...shares];
       };
       this.splits.replaceChildren(table("The fastest splits, each with its best number of micro-batches; parts of the step in per cent of it", HEADS, rows.map(cells)));

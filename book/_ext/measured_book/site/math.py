@@ -33,6 +33,8 @@ _SHORT, _LONG = 36, 60
 _ONLY_WORDS = re.compile(r"\\text\{([^{}$\\]+)\}")
 _AFTER = re.compile(r"^[.,;:!?)]+")
 _WORDS = re.compile(r"<mtext>([^<]*)</mtext>")
+#: Between two parts of a number, as ``{,}`` is converted.
+_THOUSANDS = re.compile(r"(?<=\d)</mn><mrow><mo>&#x0002C;</mo></mrow><mn>(?=\d)")
 _ARROW = re.compile(r"<mi>(&#x027F[5-9A];)</mi>")
 
 
@@ -64,7 +66,7 @@ def to_mathml(latex: str, *, block: bool) -> str:
     names = [(element.tag.rpartition("}")[2], len(element)) for element in root.iter()]
     if any(_PARTS.get(name, count) != count for name, count in names):
         raise MathError(f"cannot write {source!r} as MathML: a command lacks one of its arguments")
-    written = _ARROW.sub(r"<mo>\1</mo>", _WORDS.sub(_as_name, converted))
+    written = _THOUSANDS.sub(",", _ARROW.sub(r"<mo>\1</mo>", _WORDS.sub(_as_name, converted)))
     return written.replace("<math ", f'<math alttext="{escape(source)}" ', 1)
 
 
