@@ -20,6 +20,7 @@ from tinytorch.perf.roofline.placement import Placed, place_ops
 from tinytorch.report import format_measurement, tables
 from tinytorch.report.figures import both_layouts, settle, subplots
 from tinytorch.report.flame_graph import SCRIPT, STYLE, boxes_html, flame_boxes, timeline_boxes
+from tinytorch.report.numbers import format_number
 from tinytorch.report.standalone import standalone_page
 from tinytorch.report.tables import Column
 
@@ -98,9 +99,10 @@ def _operations(profiler: Profiler) -> str:
         Column("bound", "verdict"),
     ]
     left = sum(row.share or 0 for row in rows[_OPS:])
+    others = f"; these are the longest, and those left out take {format_number(left, '%').text}" if rows[_OPS:] else ""
     caption = (
         f'One recorded run. Rows with the phase "{BETWEEN}" are regions, the Python of modules, the garbage collector, '
-        f"and what has no name; all rows, of which the longest are shown, sum to the run ({left:.1%} is below them)."
+        f"and what has no name. All rows sum to the run{others}."
     )
     return tables.to_html(made, columns, caption=caption, key="operations")
 
