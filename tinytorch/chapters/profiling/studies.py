@@ -221,22 +221,30 @@ def architectures(side: int) -> dict[str, tuple[Module, Tensor]]:
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """Three architectures on an input of one size: FLOPs and seconds of a forward pass, by name, taken in turns."""
+    """Three architectures on an input of one size: FLOPs and seconds of a forward pass, by name."""
 
     flops: Mapping[str, int]
     seconds: Mapping[str, Measurement]
 
 
 def growing_inputs(sides: Sequence[int]) -> dict[int, Grown]:
-    """Return, by the count of numbers in the input, what `architectures` of these sides cost."""
-    found = {}
-    for side in sides:
-        made = architectures(side)
-        flops = {name: count_flops(model, inputs.shape) for name, (model, inputs) in made.items()}
-        with no_grad():
-            seconds = interleave({name: partial(model, inputs) for name, (model, inputs) in made.items()})
-        found[side * side] = Grown(flops, seconds)
-    return found
+    """Return, by the count of numbers in the input, what `architectures` of these sides cost, all taken in turns."""
+    made = {side: architectures(side) for side in sides}
+    with no_grad():
+        seconds = interleave(
+            {
+                f"{name} {side}": partial(model, inputs)
+                for side, models in made.items()
+                for name, (model, inputs) in models.items()
+            }
+        )
+    return {
+        side * side: Grown(
+            {name: count_flops(model, inputs.shape) for name, (model, inputs) in models.items()},
+            {name: seconds[f"{name} {side}"] for name in models},
+        )
+        for side, models in made.items()
+    }
 
 
 def attention_of_training(length: int, repeats: int = 6) -> Measurement:
