@@ -209,7 +209,7 @@ def record_caches(page: Page, one: Ceilings) -> None:
     page.claim(
         "caches-are-yours",
         statement="The cache sizes that the system reports are yours.",
-        source="this system's own report, /sys/devices/system/cache",
+        source="this system's own report, /sys/devices/system/cpu/cpu*/cache",
         quote=", ".join(f"{level.name}: {bytes_text(reported)}" for level, reported in caches),
         verdict=verdict_of_all(verdicts),
         evidence=" ".join(evidence) + " The ladder's steps set how well that is known; at least three quarters of each "

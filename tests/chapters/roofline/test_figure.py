@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -18,8 +19,8 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import recording
-from tinytorch.perf.roofline.placement import place
-from tinytorch.report.figures import check_figure, settle, to_body
+from tinytorch.perf.roofline.placement import Placed, place
+from tinytorch.report.figures import NARROW, WIDE, Layout, check_figure, laid_out, settle, to_body
 from tinytorch.report.page import Page
 
 POINTS = [
@@ -121,6 +122,39 @@ def test_names_can_be_read_and_lie_apart(close: bool, integers: bool) -> None:
     for one, box in boxes.items():
         assert 0 <= box.x0 < box.x1 <= width, f"{one!r} is cut"
         assert 0 <= box.y0 < box.y1 <= height, f"{one!r} is cut"
+
+
+#: Where points crowd: on a slope, on the flat roof, and beside one another.
+CROWDED = [placed(f"{rows} rows, {share}", rows, share) for rows in (1, 2, 3, 48, 999) for share in (0.3, 0.98)]
+
+
+@pytest.mark.parametrize("layout", [WIDE, NARROW], ids=lambda layout: layout.name)
+@pytest.mark.parametrize("points", [POINTS, CROWDED], ids=["few", "crowded"])
+def test_numbers_lie_beside_their_points_and_on_no_line(points: list[Placed], layout: Layout) -> None:
+    made = dataclasses.replace(made_ceilings(noise=0.05), int8_peak=spread(4 * PEAK, "OP/s", 0.05))
+    figure = roofline_figure(points, made)
+    settle(figure)
+    with laid_out(figure, layout):
+        (ax,) = figure.axes
+        drawn = [line.get_transform().transform(line.get_xydata()) for line in ax.lines]
+        for bars in (one for one in ax.collections if isinstance(one, LineCollection)):
+            drawn += [ax.transData.transform(segment) for segment in bars.get_segments()]
+        spots = ax.transData.transform([(one.intensity, one.attained.median / 1e9) for one in points])
+        numbers = [text for text in ax.texts if text.get_text().isdigit()]
+        assert [text.get_text() for text in numbers] == [str(at) for at in range(1, len(points) + 1)]
+        for number, text in enumerate(numbers):
+            box = text.get_window_extent()
+            middle, point = np.array([(box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2]), figure.dpi / 72
+            away = np.linalg.norm(spots - middle, axis=1) / point
+            assert away[number] <= min(away) + 1, f"{text.get_text()} is nearer to another point"
+            assert away[number] <= 20
+            nearest = min(
+                float(np.linalg.norm(middle - (start + share * (end - start)))) / point
+                for path in drawn
+                for start, end in itertools.pairwise(np.asarray(path, float))
+                for share in np.linspace(0, 1, 400)
+            )
+            assert nearest >= 3.5, f"{text.get_text()} lies on a line"
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:

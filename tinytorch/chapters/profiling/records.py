@@ -204,7 +204,8 @@ def record_scatter(page: Page, single: Measurement, steadier: Measurement) -> No
         source_url=sources.COURSE_PROFILING_TEXT_URL,
         quote="Using median instead of mean makes the measurement robust against outliers.",
         verdict=verdict_between(steadier, low=1.0, strict=True),
-        evidence="Means of twenty calls scattered {mean-over-median-spread} as much as medians of the same twenty.",
+        evidence="Means of twenty calls scattered {mean-over-median-spread} as much as medians of the same twenty. "
+        "More than once as much supports the claim.",
     )
 
 
@@ -302,13 +303,17 @@ def record_attention_growth(page: Page, flops: Sequence[Mapping[str, int]]) -> N
     )
 
 
+#: Sets a module one step in under the one that it is in; a page collapses plain spaces.
+_INDENT = "\u00a0\u00a0"
+
+
 def record_layers(page: Page, rows: Sequence[LayerRow]) -> None:
     """Show the modules of the GPT down to the parts of its blocks."""
     page.table(
         "gpt-layers",
         [
             {
-                "path": "  " * row.depth + (row.path.split(".", 1)[-1] or "outside of modules"),
+                "path": _INDENT * row.depth + (row.path.split(".", 1)[-1] or "outside of modules"),
                 "total": (row.total_seconds or 0) + (row.between_seconds or 0),
                 "share": row.share,
                 "flops": row.flops,
@@ -542,7 +547,7 @@ def record_architectures(page: Page, grown: Mapping[int, Grown]) -> None:
     last, before = grown[counts[-1]], grown[counts[-2]]
     names = {"mlp": "MLP", "cnn": "CNN", "transformer": "Transformer"}
     timed = {
-        name: quotient(last.seconds[name], before.seconds[name], f"growth of the time, {label}")
+        name: ratio(last.seconds[name], before.seconds[name], f"growth of the time, {label}")
         for name, label in names.items()
     }
     page.table(
@@ -821,9 +826,9 @@ def record_decision(
 
     Args:
         page: that records.
-        forward: what `Profiler.profile_forward_pass` says of it in a batch of 64.
+        forward: what `Profiler.profile_forward_pass` says of it in a batch of 64, whose latency gives the bill.
         peaks: most bytes of a forward pass by batch, of which the first two predict the third.
-        seconds: of a pass by batch and by model; a batch of 64 gives the bill, one of 256 the wait.
+        seconds: of a pass by batch and by model; a batch of 256 gives the wait.
     """
     (small, low), (middle, high), (large, most) = peaks.items()
     each = (high - low) / (middle - small)
@@ -848,7 +853,7 @@ def record_decision(
     page.number(
         "case-fits", fits, unit="sequences", what="largest batch that fits into a device's memory", modelled=True
     )
-    bill = seconds[64]["gpt"].scaled(CASE_SEQUENCES / 64, name="time of one core for a million sequences")
+    bill = forward["latency"].scaled(CASE_SEQUENCES / 64, name="time of one core for a million sequences")
     page.number("case-bill", bill)
     page.number("case-wait", seconds[256]["gpt"])
 

@@ -168,7 +168,8 @@ def claim_large_models(page: Page, crossing: Sequence[Placed]) -> None:
         source_url=sources.COURSE_PROFILING_URL,
         verdict=verdict_of_all(_is_bound_by(one, "memory") for one in (crossing[0], crossing[-1])),
         evidence="A layer with weights 4,096 wide stands for the model. One row reached {of-peak-first-4096} of the "
-        "peak, the most rows {of-peak-last-4096}. By r > 2P/W the rows decide, that is the batch, and not the size.",
+        "peak, the most rows {of-peak-last-4096}. From about twice the ridge point on, in rows, such "
+        "a product is compute-bound: the batch decides, and not the size.",
     )
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.roofline.bounds import best_bandwidth
 from tinytorch.report import Drawing, Page, format_measurement, format_number
+from tinytorch.report.drawings import WIDTH, text_width
 
 #: What arithmetic, bytes and calls are drawn with, in all drawings.
 ARITHMETIC, BYTES, CALLS = "compiled", "numpy", "quantized"
+#: Units that a drawing keeps between two words beside each other.
+_APART = 9.0
 
 
 def show_two_times(page: Page) -> None:
@@ -56,9 +60,9 @@ def show_hierarchy(page: Page, machine: Ceilings) -> None:
             ]
         ),
         caption="The memory of one core here. Each level holds more than the one above it and brings its bytes to the "
-        "core more slowly: the width of an arrow stands for its bandwidth.",
+        "core more slowly: the width of a bar between them stands for its bandwidth.",
         alt="The core at the top and below it one box for each level of the memory, each wider than the one above, "
-        "with an arrow from it up to the core that is thinner the farther the level is away.",
+        "with a bar from it upwards that is thinner the farther the level is from the core.",
     )
 
 
@@ -73,9 +77,9 @@ def hierarchy(levels: Sequence[tuple[str, str, str, float]]) -> Drawing:
         width = narrow + (wide - narrow) * index / max(1, len(levels) - 1)
         top = 36 + step * index + (step - high)
         drawing.line(
-            (middle, top), (middle, top - (step - high)), color=BYTES, width=max(1.5, 26 * bandwidth / fastest)
+            (middle, top), (middle, top - (step - high)), color=BYTES, width=max(1.0, 44 * bandwidth / fastest)
         )
-        drawing.text(middle + 24, top - 11, said, anchor="start")
+        drawing.text(middle + 32, top - 11, said, anchor="start")
         drawing.box(middle - width / 2, top, width, high, f"{name}: {holds}", color=BYTES)
     return drawing
 
@@ -112,17 +116,33 @@ def roof(peak: float, levels: Sequence[tuple[str, float]]) -> Drawing:
     drawing.line((across(min(ridges)), flat), (right, flat), color=ARITHMETIC, width=3)
     drawing.text(right, flat - 9, "peak", anchor="end", color=ARITHMETIC)
     beyond = left
-    for (name, _), ridge in zip(levels, ridges, strict=True):
+    for ridge in ridges:
         corner = across(ridge)
         begin = flat + math.log(ridge / first) * rise
         drawing.line((left, begin), (corner, flat), color=BYTES, width=2.5)
         drawing.line((corner, flat), (corner, bottom), dashed=True)
         beyond = max(beyond, corner)
         drawing.circle(corner, flat, 4.5, color=ARITHMETIC)
-        drawing.text(corner, bottom + 18, name)
+    names = [name for name, _ in levels]
+    for name, at in zip(names, _side_by_side(names, [across(ridge) for ridge in ridges]), strict=True):
+        drawing.text(at, bottom + 18, name)
     drawing.text(left + 8, flat + 20, "bytes\ndecide", anchor="start")
     drawing.text((beyond + right) / 2, 140, "arithmetic\ndecides")
     return drawing
+
+
+def _side_by_side(words: Sequence[str], wanted: Sequence[float]) -> list[float]:
+    """Return the middles of words in a line: as ``wanted``, but for those that would touch another or the edge."""
+    halves = [(text_width(word) + _APART) / 2 for word in words]
+    places = list(wanted)
+    order = sorted(range(len(words)), key=lambda index: wanted[index])
+    for one, other in pairwise(order):
+        places[other] = max(places[other], places[one] + halves[one] + halves[other])
+    edge = WIDTH
+    for index in reversed(order):
+        places[index] = min(places[index], edge - halves[index])
+        edge = places[index] - halves[index]
+    return places
 
 
 def show_rows(page: Page) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation
 
 from tinytorch.perf.machine import Ceilings, Level
 from tinytorch.perf.measuring import Measurement
@@ -22,14 +24,21 @@ from tinytorch.report.tables import Column
 _LABEL = 9.5
 #: Inches of the axes and of one line of the legend below them.
 _AXES_HEIGHT, _LEGEND_LINE = 3.3, 0.19
-#: Points of the axes' sizes, roughly: what text is kept apart by.
-_AXES_POINTS = (285.0, 190.0)
+#: Points of the axes' sizes, roughly, on a phone and as wide as the column: what text is kept apart by.
+_AXES_POINTS = ((235.0, 190.0), (465.0, 260.0))
 #: Letters of a name of which two fit beside each other in the legend.
 _SHORT_NAME = 24
 #: Share of the width, left of the slopes, that the levels' names take.
 _NAMES = 0.42
 #: ... of which this much is left free between a name and its slope.
 _GAP = 0.012
+#: Points from a point to where its number may stand, and those that its middle keeps from what is drawn.
+_RADII = (11.0, 15.0, 19.0)
+_CLEAR = 8.0
+#: Points that a letter of a name takes.
+_LETTER = 5.4
+
+Point = tuple[float, float]
 
 #: What a reader asks first stands first: on a phone the rest is reached by scrolling.
 _COLUMNS = (
@@ -63,9 +72,9 @@ def placed_table(page: Page, key: str, placed: Sequence[Placed], *, caption: str
         page,
         f"{key}-roofs",
         placed,
-        caption=f"What they ask for, from {placed[0].name} to {placed[-1].name}, and where their roof takes the bytes "
-        "from: the level that holds them, at its bandwidth; between two levels, at the ladder's; or several, at the "
-        "mean over all bytes.",
+        caption=f"What is asked for, from {placed[0].name} to {placed[-1].name}, and where the roof of each takes the "
+        "bytes from: the level that holds them, at its bandwidth; between two levels, at the bandwidth of the ladder "
+        "at that size; where several deliver, at the mean over all bytes.",
     )
 
 
@@ -150,7 +159,7 @@ def roofline_figure(
     ax.set_ylim(*(limit / scale.factor for limit in y_limits))
     ax.set_xlabel("arithmetic intensity (FLOP/B)")
     _name_levels(ax, ceilings, scale)
-    _number_points(ax, placed, scale)
+    _number_points(ax, placed, ceilings, scale)
     figure.legend(loc="outside lower left", ncols=columns, frameon=False, handletextpad=0.5, columnspacing=1.2)
     return figure
 
@@ -230,7 +239,7 @@ def _name_levels(ax: Axes, ceilings: Ceilings, scale: Scale) -> None:
     left, right = ax.get_xlim()
     begin = _slopes_begin((left, right))
     low, high = ax.get_ylim()
-    apart = math.log(high / low) * 1.25 * _LABEL / _AXES_POINTS[1]
+    apart = math.log(high / low) * 1.25 * _LABEL / _AXES_POINTS[0][1]
     slopes = sorted(((best_bandwidth(level), level.name) for level in ceilings.levels), key=lambda pair: pair[0].median)
     heights: list[float] = []
     for bandwidth, _ in slopes:
@@ -249,30 +258,99 @@ def _name_levels(ax: Axes, ceilings: Ceilings, scale: Scale) -> None:
         )
 
 
-def _number_points(ax: Axes, placed: Sequence[Placed], scale: Scale) -> None:
-    """Write each point's number beside it, on the side where it is farthest from points and other numbers."""
-    left, right = ax.get_xlim()
-    low, high = ax.get_ylim()
+def _number_points(ax: Axes, placed: Sequence[Placed], ceilings: Ceilings, scale: Scale) -> None:
+    """Write each point's number beside it, where it is clear of lines, names, other points and other numbers.
 
-    def on_paper(intensity: float, rate: float) -> tuple[float, float]:
-        return _share_of((left, right), intensity) * _AXES_POINTS[0], _share_of((low, high), rate) * _AXES_POINTS[1]
-
-    taken = [on_paper(one.intensity, one.attained.median / scale.factor) for one in placed]
-    sides = [(math.cos(turn * math.pi / 4) * 11, math.sin(turn * math.pi / 4) * 11) for turn in range(8)]
-    for number, one in enumerate(placed, start=1):
-        x, y = taken[number - 1]
-        others = [at for index, at in enumerate(taken) if index != number - 1]
-        spots = [(x + across, y + up) for across, up in sides]
-        rooms = [min((math.dist(spot, other) for other in others), default=0.0) for spot in spots]
-        chosen = rooms.index(max(rooms))
-        taken.append(spots[chosen])
+    The figure is laid out twice, so that a place must be clear in both sizes of the axes.
+    """
+    limits = (*ax.get_xlim(), *ax.get_ylim())
+    drawn = [_Paper(limits, size) for size in _AXES_POINTS]
+    for paper in drawn:
+        paper.lines.extend(_lines_of(ax, placed, ceilings, scale, paper))
+    at = [(one.intensity, one.attained.median / scale.factor) for one in placed]
+    for number, point in enumerate(at, start=1):
+        others = [other for other in at if other is not point]
+        found: list[tuple[float, float, float, Point]] = []
+        for radius in _RADII:
+            for turn in range(16):
+                side = (math.cos(turn * math.pi / 8) * radius, math.sin(turn * math.pi / 8) * radius)
+                room = min(paper.room(point, side, others) for paper in drawn)
+                found.append((min(room, _CLEAR), -radius, room, side))
+        *_, chosen = max(found)
+        for paper in drawn:
+            paper.numbers.append(paper.beside(point, chosen))
         ax.annotate(
             str(number),
-            (one.intensity, one.attained.median / scale.factor),
-            xytext=sides[chosen],
+            point,
+            xytext=chosen,
             textcoords="offset points",
             ha="center",
             va="center",
             fontsize=_LABEL,
             color=INK,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Paper:
+    """The axes in one size: where numbers may stand.
+
+    Attributes:
+        limits: of intensity, then of rate.
+        size: in points.
+        lines: that are drawn, each from point to point of the paper.
+        numbers: middles of those that have their place.
+    """
+
+    limits: tuple[float, float, float, float]
+    size: Point
+    lines: list[tuple[Point, Point]] = field(default_factory=list)
+    numbers: list[Point] = field(default_factory=list)
+
+    def at(self, intensity: float, rate: float) -> Point:
+        left, right, low, high = self.limits
+        return _share_of((left, right), intensity) * self.size[0], _share_of((low, high), rate) * self.size[1]
+
+    def beside(self, point: Point, side: Point) -> Point:
+        x, y = self.at(*point)
+        return x + side[0], y + side[1]
+
+    def room(self, point: Point, side: Point, others: Sequence[Point]) -> float:
+        """Return how far the ``side`` of a point is from what is drawn; less where it is nearer to another point."""
+        spot = self.beside(point, side)
+        free = [_distance(spot, *line) for line in self.lines]
+        free += [math.dist(spot, number) - _CLEAR / 2 for number in self.numbers]
+        free += [math.dist(spot, self.at(*other)) - math.hypot(*side) + _CLEAR / 2 for other in others]
+        free += [spot[0], self.size[0] - spot[0], spot[1], self.size[1] - spot[1]]
+        return min(free)
+
+
+def _lines_of(
+    ax: Axes, placed: Sequence[Placed], ceilings: Ceilings, scale: Scale, paper: _Paper
+) -> list[tuple[Point, Point]]:
+    """Return slopes, flat roofs, intervals of points and, as lines, the names that are written."""
+    left, right = ax.get_xlim()
+    begin, peaks = _slopes_begin((left, right)), [peak.median for _, _, peak in _flat_roofs(ceilings)]
+    slopes = [best_bandwidth(level).median for level in ceilings.levels]
+    lines = []
+    for slope in slopes:
+        corner = max(peaks) / slope, max(peaks) / scale.factor
+        lines.append((paper.at(begin, begin * slope / scale.factor), paper.at(*corner)))
+    for peak in peaks:
+        height = peak / scale.factor
+        lines.append((paper.at(peak / max(slopes), height), paper.at(right, height)))
+    for one in placed:
+        low, high = (end / scale.factor for end in (one.attained.interval.low, one.attained.interval.high))
+        lines.append((paper.at(one.intensity, low), paper.at(one.intensity, high)))
+    for name in ax.texts:
+        x, y = paper.at(*name.xyann) if isinstance(name, Annotation) else paper.at(*name.get_position())
+        lines.append(((x - _LETTER * len(name.get_text()), y), (x, y)))
+    return lines
+
+
+def _distance(spot: Point, start: Point, end: Point) -> float:
+    """Return how far a spot is from the line between two points."""
+    (x, y), (x0, y0), (x1, y1) = spot, start, end
+    length = (x1 - x0) ** 2 + (y1 - y0) ** 2
+    along = 0.0 if not length else min(1.0, max(0.0, ((x - x0) * (x1 - x0) + (y - y0) * (y1 - y0)) / length))
+    return math.hypot(x - x0 - along * (x1 - x0), y - y0 - along * (y1 - y0))
