@@ -71,6 +71,23 @@ def test_a_break_even_beyond_what_was_tried_is_not_told(speedups: list[float], m
     assert (found and found.median) == (middle and pytest.approx(middle))
 
 
+def test_a_break_even_varies_as_its_density_does() -> None:
+    """A speedup that repeats find a tenth larger or smaller breaks even at a density a tenth larger or smaller."""
+    levels = (0.5, 0.8, 0.95)
+    ours = [
+        Measurement("speedup", (0.1 / (1 - level),) * 9, "", {"between_repeats": 0.05, "samples_are": "turns"})
+        for level in levels
+    ]
+    predicted = chapter.predicted_break_even(SparseSpeed(levels, ours, ours, None, []), "predicted").interval
+    density = ours[0].interval
+    assert predicted.low == pytest.approx(1 - density.high / 2)
+    assert predicted.high == pytest.approx(1 - density.low / 2)
+    found = time_break_even(levels, ours, "break-even")
+    assert found is not None
+    width = found.interval.high - found.interval.low
+    assert width == pytest.approx(0.2 * (1 - found.median), rel=0.05), "a tenth of the density to either side"
+
+
 def test_speeds_are_ratios_of_turns() -> None:
     found = sparse_speed(64, 3, (0.5, 0.9, 0.99), repeats=6)
     assert [len(each) for each in (found.ours, found.scipy, found.stored)] == [3, 3, 3]

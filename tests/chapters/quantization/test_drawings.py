@@ -39,6 +39,7 @@ def test_a_register_holds_four_times_as_many_codes() -> None:
 def test_fewer_share_the_step_of_an_outlier_the_finer_the_scales() -> None:
     said = words(drawings.sharing_drawing())
     assert [text for text in said if " of " in text] == ["64 of 64", "8 of 64", "4 of 64"]
+    assert said.count("×") == 3, "one outlier in each grid"
 
 
 @pytest.mark.parametrize(

@@ -201,12 +201,8 @@ def test_where_memory_is_not_the_limit_the_edge_is_not_judged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "word"),
-    [
-        (64, "the floats from L1, the codes from L1"),
-        (128, "the floats from L2, the codes from L1"),
-        (4096, "the floats from memory, the codes from memory"),
-    ],
+    ("width", "floats", "codes"), [(64, "L1", "L1"), (128, "L2", "L1"), (4096, "memory", "memory")]
 )
-def test_levels_are_those_that_hold_codes_and_floats(width: int, word: str) -> None:
-    assert one_row_records(0.5, width=width)["one-row-levels"]["word"] == word
+def test_levels_are_those_that_hold_codes_and_floats(width: int, floats: str, codes: str) -> None:
+    said = one_row_records(0.5, width=width)
+    assert [said[f"one-row-{key}-from"]["word"] for key in ("floats", "codes")] == [floats, codes]

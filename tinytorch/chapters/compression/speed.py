@@ -21,6 +21,7 @@ from tinytorch.perf.compression.pruning import magnitude_prune
 from tinytorch.perf.compression.sparsity import SparseLinear, csr_nbytes, measure_sparsity
 from tinytorch.perf.measuring import Measurement, Statistic, interleave, ratio
 from tinytorch.perf.measuring.judge import REFUTED, SUPPORTED
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.ops.sparse import matrix_of
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import amdahl
@@ -141,14 +142,31 @@ def sparse_speed(width: int, rows: int, sparsities: Sequence[float], repeats: in
     return SparseSpeed(tuple(sparsities), ours, scipy, break_even, stored)
 
 
-def time_break_even(places: Sequence[float], speedups: Sequence[Measurement], name: str) -> Measurement | None:
+def time_break_even(places: Sequence[float], speedups: Sequence[Measurement], name: str) -> Statistic | None:
     """Return where speedups in turns, one at each of the rising ``places``, come to stay above 1: a `crossing` a round.
 
     None where its interval reaches the first place or beyond the last, as the crossing then may lie farther out.
     """
     rounds = zip(*(each.samples for each in speedups), strict=True)
-    found = Measurement(name, tuple(crossing(places, one) for one in rounds), "%", speedups[0].how)
+    found = _share_of_zeros(name, tuple(1 - crossing(places, one) for one in rounds), speedups[0])
     return found if places[0] < found.interval.low and found.interval.high <= places[-1] else None
+
+
+def _share_of_zeros(name: str, densities: tuple[float, ...], speedup: Measurement) -> Statistic:
+    """Return the share of zeros at the median density at which a product of these speedups breaks even.
+
+    The density, not the share of zeros, is in proportion to the speedup: by what repeats of this differ, that does.
+    """
+    density = Measurement(name, densities, "%", speedup.how)
+    ends = density.interval
+    return Statistic(
+        name,
+        tuple(1 - each for each in densities),
+        "%",
+        {**speedup.how, "statistic": "median"},
+        value=1 - density.median,
+        bounds=Interval(max(1 - ends.high, 0.0), 1 - ends.low, ends.confidence),
+    )
 
 
 def crossing(places: Sequence[float], speedups: Sequence[float]) -> float:
@@ -231,7 +249,7 @@ def record_zeros(page: Page, dense: Mapping[float, Measurement], mlp: Module, pr
     )
 
 
-def predicted_break_even(found: SparseSpeed, name: str) -> Measurement:
+def predicted_break_even(found: SparseSpeed, name: str) -> Statistic:
     """Return the sparsity from which a sparse product is faster, if its time is proportional to the weights left.
 
     A stored weight then costs the same at each sparsity: what it costs at the least one, of a dense weight, says from
@@ -239,7 +257,7 @@ def predicted_break_even(found: SparseSpeed, name: str) -> Measurement:
     """
     density = 1 - found.sparsities[0]
     least = found.ours[0]
-    return Measurement(name, tuple(1 - density * each for each in least.samples), "%", least.how)
+    return _share_of_zeros(name, tuple(density * each for each in least.samples), least)
 
 
 def record_sparse(

@@ -106,7 +106,7 @@ def sharing_drawing(side: int = 8, group: int = 4, at: tuple[int, int] = (5, 2))
     for index, (name, shared) in enumerate((("one scale", one), ("per channel", channel), ("per group", some))):
         left = 12 + index * 160.0
         drawing.text(left + size * side / 2, 18, name, bold=True)
-        drawing.cells(left, 30, side, side, size, color=partial(_tint, shared, at))
+        drawing.cells(left, 30, side, side, size, color=partial(_tint, shared, at), label=partial(_cross, at))
         words = f"{int(shared.sum())} of {shared.size}\nget its step"
         drawing.text(left + size * side / 2, 30 + side * size + 22, words)
     return drawing
@@ -114,6 +114,10 @@ def sharing_drawing(side: int = 8, group: int = 4, at: tuple[int, int] = (5, 2))
 
 def _tint(shared: npt.NDArray[np.bool_], at: tuple[int, int], row: int, column: int) -> str | None:
     return "2-bit" if (row, column) == at else "4-bit" if shared[row, column] else None
+
+
+def _cross(at: tuple[int, int], row: int, column: int) -> str:
+    return "×" if (row, column) == at else ""
 
 
 def show_ruler(page: Page) -> None:
@@ -156,7 +160,7 @@ def show_sharing(page: Page) -> None:
     page.drawing(
         "sharing",
         sharing_drawing(),
-        caption="A weight with one outlier, the cell of another colour. The tinted numbers share its scale and are "
+        caption="A weight with one outlier, the cell with a cross. The tinted numbers share its scale and are "
         "rounded as coarsely as it needs.",
         alt="Three grids of cells with one outlier at the same place. With one scale all cells are tinted, with a "
         "scale for each channel its column, with a scale for each group a part of its column.",

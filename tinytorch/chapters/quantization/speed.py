@@ -316,12 +316,17 @@ def record_one_row(
         {SUPPORTED: "reached", REFUTED: "not reached"}.get(verdict_between(delivered, low=0.5), CANNOT_TELL),
         because="it is {one-row-large} where the ladder predicts {one-row-large-predicted}",
     )
-    page.word(
-        "one-row-levels",
-        f"the floats from {slope_at(wide, machine).of}, the codes from {slope_at(narrow, machine).of}",
-        because="{one-row-large-bytes} of floats, and a quarter of that in codes, are held against the capacities "
-        "that the ladder found",
-    )
+    for key, size, held in (
+        ("floats", wide, "{one-row-large-bytes}"),
+        ("codes", narrow, "a quarter of the floats' bytes"),
+    ):
+        slope = slope_at(size, machine)
+        page.word(
+            f"one-row-{key}-from",
+            slope.outer if slope.inner == slope.outer else f"{slope.inner} and {slope.outer}",
+            because=f"{held} stood against the capacities that the ladder found",
+            numbers=["one-row-large-bytes"],
+        )
     smaller = 32 / found.bits["8 bits"]
     page.number("one-row-smaller", smaller, unit="", what="bytes of the float layer over those in eight bits")
     parts = (SUPPORTED if abs(smaller - 4) <= 0.4 else REFUTED, verdict_between(faster["8 bits"][-1], low=2.0))

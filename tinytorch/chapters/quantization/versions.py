@@ -450,8 +450,8 @@ def record_mixed(
             for each in found.values()
         ],
         MIXED,
-        caption="The GPT in two bits, with more and more of its most sensitive layers left in float, the most error "
-        "avoided for each byte first.",
+        caption="The GPT in two bits, with more and more of its layers left in float, those first that avoid "
+        "the most error for each byte.",
     )
     none, fifth = found[0], found[0.2]
     gain = accuracy_change(
