@@ -146,6 +146,7 @@ def test_rates_shares_and_gains_are_those_of_the_rungs() -> None:
     assert (value["tile-rows"], value["tile-vectors"]) == (ROWS, VECTORS)
     assert (value["tile-loads"], value["tile-sums"]) == (ROWS + VECTORS, ROWS * VECTORS)
     assert value["tile-operations"] == pytest.approx(1 / ROWS + 1 / VECTORS)
+    assert (value["width-bytes"], value["last-cache"]) == (4 * 960**2, 2**20)
 
 
 @pytest.mark.parametrize(
@@ -189,6 +190,15 @@ def test_the_chart_grows_by_a_bar(upto: int) -> None:
     series = records(page)[f"ladder-{upto}"]["series"]
     assert [each["label"] for each in series] == [step.name for step in STEPS[:upto]]
     assert [each["variant"] for each in series] == [*["baseline"] * (upto - 1), "compiled"]
+
+
+def test_a_line_without_a_bar_is_explained() -> None:
+    captions = []
+    for noise in ({}, {BY_ROWS: 0.9}):
+        page = Page("acceleration")
+        chapter.show_ladder(page, made_ladder({}, noise), 4)
+        captions.append(records(page)["ladder-4"]["caption"])
+    assert ["A line without a bar" in caption for caption in captions] == [False, True]
 
 
 def test_all_steps_stand_in_the_table_with_their_rows() -> None:

@@ -56,6 +56,8 @@ def test_rates_and_what_is_left_of_them_are_told() -> None:
     assert value["widest-bytes"] == 4 * 768**2
     # The second cache, 1 MiB, is the last whose 45 GFLOP/s are above the 20 of loops.
     assert (value["pays-predicted"], value["pays-measured"]) == (512, 768)
+    # What it leaves for is memory, with its 4.5 GFLOP/s.
+    assert (value["pays-next"], value["pays-memory"]) == (pytest.approx(20 / 4.5), pytest.approx(20 / 4.5))
     rows = {row["level"]: row for row in said["caches"]["rows"]}
     assert rows["L2"]["width"]["value"] == 512
     assert rows["memory"]["bound"]["value"] == pytest.approx(4.5e9)
@@ -74,7 +76,13 @@ def test_a_width_at_which_tiles_are_slower_again_is_not_the_first() -> None:
 
 def test_where_no_level_holds_the_loops_up_nothing_is_predicted() -> None:
     said = said_of(width_of(192, {**NEAR, LOOPS: 1e9}), width_of(768, FAR))
-    assert said["pays-predicted"]["kind"] == "absent"
+    assert {said[key]["kind"] for key in ("pays-predicted", "pays-next", "pays-memory")} == {"absent"}
+
+
+def test_a_nearer_level_that_holds_the_loops_up_is_the_next() -> None:
+    said = said_of(width_of(192, {**NEAR, LOOPS: 90e9}), width_of(768, FAR))
+    assert said["pays-predicted"]["value"] == 90
+    assert (said["pays-next"]["value"], said["pays-memory"]["value"]) == (pytest.approx(2), pytest.approx(20))
 
 
 @pytest.mark.parametrize(

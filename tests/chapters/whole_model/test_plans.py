@@ -32,6 +32,14 @@ def test_the_prediction_is_all_steps_and_one_call() -> None:
     assert made["plan-op-predicted"]["value"] == pytest.approx(78e-6 + 40 * 2e-6)
     assert made["plan-call"]["value"] == pytest.approx(2e-6)
     assert made["plan-gain"]["value"] == pytest.approx(5, rel=0.01)
+    assert "interval of the whole" in made["plan-times"]["caption"]
+
+
+def test_a_plan_that_takes_less_than_its_steps_is_drawn() -> None:
+    page = Page("whole_model")
+    times = in_turns({"op by op": 400e-6, "plan": 70e-6, "call": 2e-6})  # its steps take 78
+    record_plan(page, PlanStudy(40, times["op by op"], times["plan"], times["call"], STEPS))
+    assert records(page)["plan-times"]["kind"] == "figure"
 
 
 def test_a_plan_of_the_gpt_has_fewer_steps_than_the_model_has_ops() -> None:

@@ -18,7 +18,7 @@ from tinytorch.perf.kernels.runtime.vectors import cpu_features
 from tinytorch.perf.machine import Ceilings, ceilings, identity
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave, limit_blas_threads, measure, quotient, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
-from tinytorch.report import Column, Page, bars, color, subplots
+from tinytorch.report import Column, Page, bars, color, format_measurement, subplots
 
 LADDER = (
     Column("step", "Way"),
@@ -66,10 +66,10 @@ STEPS = (
     Step(_LISTS, products.python_loops, 96),
     Step(_INNER, products.compiled_loops, rows=1),
     Step(_ROWS, products.compiled_loops_by_rows, rows=24),
-    Step(_REGISTERS, products.register_tiles, rows=192),
-    Step(_PACKED, products.packed_tiles, rows=192),
-    Step(_CUT, products.cut_tiles, rows=192),
-    Step(_BLAS, products.blas, rows=192),
+    Step(_REGISTERS, products.register_tiles, rows=384),
+    Step(_PACKED, products.packed_tiles, rows=384),
+    Step(_CUT, products.cut_tiles, rows=384),
+    Step(_BLAS, products.blas, rows=384),
 )
 #: How many sums show the wait for an addition by itself, and how many products each adds up.
 SUMS = (8, 4096)
@@ -137,7 +137,7 @@ def matmul_ladder(
     width: int = 480,
     *,
     threads: int = 1,
-    steps: Sequence[Step] = STEPS,
+    steps: Sequence[Step] | None = None,
     made: Ceilings | None = None,
     repeats: int = 15,
     at_most_seconds: float = 20.0,
@@ -149,9 +149,10 @@ def matmul_ladder(
     Args:
         width: rows and columns of both matrices; a multiple of 48 has whole tiles.
         threads: of BLAS; the other steps know only one.
-        steps: which.
+        steps: which; by default all of the page.
         made: the ceilings that rates are held against; by default those of this machine.
-        repeats: samples of each; at_most_seconds: for the samples of one width.
+        repeats: samples of each.
+        at_most_seconds: for the samples of one width.
 
     Raises:
         ValueError: if ``width`` is below 1, or has no whole tiles and a step needs them.
@@ -165,7 +166,7 @@ def matmul_ladder(
     """
     if width < 1:
         raise ValueError(f"width must be at least 1, not {width}")
-    made = made or ceilings(threads)
+    made, steps = made or ceilings(threads), STEPS if steps is None else steps
     by_width: dict[int, list[Step]] = {}
     for step in steps:
         by_width.setdefault(min(width, step.widest or width), []).append(step)
@@ -217,8 +218,12 @@ def study_ladder(made: Ceilings) -> Ladder:
 
 def width_beyond(machine: Ceilings) -> int:
     """Return the first multiple of 960 at which a matrix takes half more than the last cache, 7,680 at the most."""
-    last = max(level.capacity or 0 for level in machine.levels)
+    last = _last_cache(machine)
     return next((width for width in range(960, 7680, 960) if 4 * width**2 >= 1.5 * last), 7680)
+
+
+def _last_cache(machine: Ceilings) -> int:
+    return max(level.capacity or 0 for level in machine.levels)
 
 
 def panel_depth(machine: Ceilings) -> int:
@@ -309,8 +314,9 @@ def record_ladder(page: Page, ladder: Ladder, machine: Ceilings) -> None:
     what = "memory operations for each multiply-add of that tile"
     page.number("tile-operations", memory_operations(ROWS, VECTORS), unit="operations", what=what)
     width = rungs[_ROWS].width
-    page.number("width", width, unit="numbers", what="width of the second matrix, which no cache holds")
+    page.number("width", width, unit="numbers", what="width of the second matrix")
     page.number("width-bytes", 4 * width**2, unit="B", what="bytes of that matrix")
+    page.number("last-cache", _last_cache(machine), unit="B", what="bytes that the last cache is taken to hold")
     memory, of = machine.levels[-1].read, "bandwidth of memory, at"
     page.number("memory-read", memory)
     what = f"{of} two operations for each number of four bytes"
@@ -352,11 +358,13 @@ def show_ladder(page: Page, ladder: Ladder, upto: int) -> None:
     ax.set_xscale("log")
     ax.set_xlim(1e6 / scale, 2 * peak)
     added = rungs[-1].step.name
+    bare = any(not format_measurement(rung.rate).digits for rung in rungs)
+    said = " A line without a bar is an interval that is wider than its median." if bare else ""
     page.figure(
         f"ladder-{upto}",
         figure,
         caption=f"The rate of one core by each way so far, the last of which is “{added}”, on a logarithmic axis: a "
-        "step to the right is a factor. The dotted line is the peak.",
+        f"step to the right is a factor. The dotted line is the peak.{said}",
         alt=f"Horizontal bars on a logarithmic axis: the rate of each way to multiply so far, the last one {added}, "
         "and a dotted line at the peak.",
     )

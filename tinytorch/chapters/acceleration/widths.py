@@ -158,14 +158,18 @@ def _widest_in(level: Level) -> int:
 
 def _record_paying(page: Page, widths: Sequence[Width], machine: Ceilings) -> None:
     """Record from which width on tiles should pay, and from which on they are proven to."""
-    near = widths[0].rate(_LOOPS).median
-    holding = [level for level in machine.levels if level.read.median / 2 >= near]
+    near = widths[0].rate(_LOOPS)
+    holding = [level for level in machine.levels if level.read.median / 2 >= near.median]
     if len(holding) == len(machine.levels):
-        page.absent("pays-predicted", reason="even memory is read faster than these loops need")
+        gains = ("pays-next", "pays-memory")
+        page.absent("pays-predicted", *gains, reason="even memory is read faster than these loops need")
     else:
         border = _widest_in(holding[-1]) if holding else 0
         what = "width of the largest matrix in a cache that does not hold the loops up"
         page.number("pays-predicted", border, unit="numbers", what=what, modelled=True)
+        for key, level in {"next": machine.levels[len(holding)], "memory": machine.levels[-1]}.items():
+            what = f"rate of loops with everything near over the bound of {level.name}"
+            page.number(f"pays-{key}", quotient(near, level.read.scaled(0.5, "FLOP/s"), what), modelled=True)
     faster = [compare_paired(each.seconds[_LOOPS], each.seconds[_TILES]).verdict == FASTER for each in widths]
     paying = [each.width for at, each in enumerate(widths) if all(faster[at:])]
     if not paying:

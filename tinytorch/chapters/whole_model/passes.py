@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tinytorch import models
 from tinytorch.core.module import Module
 from tinytorch.perf.acceleration.climbing import Chosen, Climb, Move, under
@@ -24,7 +22,7 @@ from tinytorch.perf.engines import AdamWSettings, subject
 from tinytorch.perf.engines.ours import references, training
 from tinytorch.perf.kernels.registry import accelerated
 from tinytorch.perf.machine import Ceilings, ceilings
-from tinytorch.perf.measuring import Measurement, interleave, limit_blas_threads, ratio
+from tinytorch.perf.measuring import Measurement, difference, interleave, limit_blas_threads, ratio
 from tinytorch.perf.measuring.comparison import FASTER, compare_paired
 from tinytorch.perf.measuring.judge import CANNOT_TELL, SUPPORTED
 from tinytorch.perf.profiling.breakdown import amdahl
@@ -254,10 +252,10 @@ def record_situations(
     page.number("batched-gpt", batched)
     step = compare_paired(steps["NumPy"], steps["kernels"])
     page.compare("training-gain", step)
-    saved = [before - after for before, after in zip(steps["NumPy"].samples, steps["kernels"].samples, strict=True)]
-    if verdict_between(step.ratio, low=1.0, strict=True) == SUPPORTED:
+    saved = difference(steps["NumPy"], steps["kernels"], "seconds that a step saves")
+    if verdict_between(step.ratio, low=1.0, strict=True) == SUPPORTED and saved.interval.low > 0:
         what = "training steps of 64 sequences after which all compile time is paid back"
-        page.number("payback", compiled / float(np.median(saved)), unit="steps", what=what, modelled=True)
+        page.number("payback", saved.per(compiled, "steps", what), modelled=True)
     else:
         page.absent("payback", reason="in this build no training step is proven to gain anything")
     page.table(

@@ -18,6 +18,8 @@ from tinytorch.perf.events.stream import recording
 from tinytorch.perf.measuring import Measurement, interleave, quotient, ratio
 from tinytorch.perf.measuring.comparison import FASTER, compare_paired
 from tinytorch.report import Page, color, subplots
+from tinytorch.report.figures import INK
+from tinytorch.report.numbers import interval_of
 
 
 @dataclass(frozen=True)
@@ -73,16 +75,20 @@ def record_plan(page: Page, study: PlanStudy) -> None:
     figure, ax = subplots(height=1.9)
     for name, whole in (("plan", study.planned), ("op by op", study.op_by_op)):
         ax.barh(name, inside * 1e6, height=0.5, color=color("compiled"))
-        ax.barh(name, (whole.median - inside) * 1e6, left=inside * 1e6, height=0.5, color=color("baseline"))
+        ax.barh(name, max(whole.median - inside, 0) * 1e6, left=inside * 1e6, height=0.5, color=color("baseline"))
+        interval = interval_of(whole)
+        if interval is not None:
+            ends = [[(whole.median - interval.low) * 1e6], [(interval.high - whole.median) * 1e6]]
+            ax.errorbar([whole.median * 1e6], [name], xerr=ends, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
     ax.set_xlabel("time (µs)")
     page.figure(
         "plan-times",
         figure,
         caption="A pass of the GPT over one sequence, medians: the time inside of the plan's steps (amber), and all "
         "that comes on top (grey): one call by the plan; without it a call for each operation, the arrays between "
-        "them, and what the plan joins and packs.",
+        "them, and what the plan joins and packs. The line at the end of a bar is the interval of the whole.",
         alt="Two bars of time, by the plan and op by op: an amber part, the same for both, and a grey one up to the "
-        "median of the whole.",
+        "median of the whole, with its interval.",
     )
 
 
