@@ -149,12 +149,15 @@ def test_a_step_is_told_with_its_calls_and_with_what_its_bytes_predict() -> None
     steps = []
     for model, over in (("narrow", 3.0), ("wide", 2.0), ("largest", 1.5)):
         none, whole, alone = together({"none": 1e-3, "all": over * 1e-3, "alone": 1.2e-3}).values()
-        steps += [read_step(model, 0, 1e-3, none, None), read_step(model, 500, 1e-3, whole, alone)]
+        steps += [read_step(model, 0, 1e-3, none, None), read_step(model, 500, 1.2e-3, whole, alone)]
     found = made(lambda page: chapter.record_steps(page, calls_of(9e-3, 6e-3), steps, made_ceilings()))
     assert found["middle-over"]["value"] == pytest.approx(2 / 1.2, rel=0.05)
     assert found["largest-over"]["value"] == pytest.approx(1.5 / 1.2, rel=0.05)
     assert found["largest-grown"]["value"] == pytest.approx(1.5, rel=0.05)
     assert found["largest-grown-predicted"]["value"] == 1.5
+    assert found["smallest-grown"]["value"] == pytest.approx(3, rel=0.05)
+    assert found["smallest-grown-predicted"]["value"] == pytest.approx(1.2)
+    assert found["smallest-grown-predicted"]["kind"] == "modelled"
     assert found["calls-share"]["value"] == pytest.approx(6 / 9, rel=0.05)
     assert found["arithmetic-alone"]["value"] == pytest.approx(1e8 / 100e9)
     assert found["bytes-alone"]["value"] == pytest.approx(1e6 / 100e9)  # L2 of the made machine

@@ -196,7 +196,11 @@ def record_steps(page: Page, calls: Calls, steps: Sequence[ReadStep], ceilings: 
     by_model: dict[str, list[ReadStep]] = {}
     for each in steps:
         by_model.setdefault(each.model, []).append(each)
-    _, middle, (first, *_, last) = by_model.values()
+    smallest, middle, (first, *_, last) = by_model.values()
+    small = f"{smallest[-1].model}: step with all positions kept over that with none"
+    page.number("smallest-grown", ratio(smallest[-1].step, smallest[0].step, small))
+    predicted = quotient(smallest[-1].predicted, smallest[0].predicted, f"{small}, by one call and the bytes")
+    page.number("smallest-grown-predicted", predicted, modelled=True)
     for key, each in (("middle-over", middle[-1]), ("largest-over", last)):
         assert each.alone is not None
         page.number(key, ratio(each.step, each.alone, f"step of {each.model} over one product of as many bytes"))
