@@ -55,6 +55,8 @@ def test_processes_are_held_to_what_their_intervals_promise(beyond: int, process
     records.record_processes(page, around(0.01), between, held(beyond, processes))
     made = by_key(page)
     assert made["process-matters"]["word"] == word
+    assert made["process-matters"]["numbers"] == ["beyond", "erring", "processes"]
+    assert (made["erring"]["value"], made["processes"]["value"]) == (beyond, processes)
     assert made["between"]["value"] == 0.002
 
 

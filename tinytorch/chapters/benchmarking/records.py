@@ -65,13 +65,17 @@ def record_processes(page: Page, within: Measurement, between: Measurement, beyo
     page.number("within", within)
     page.number("between", between)
     page.number("beyond", beyond)
+    what = "fresh processes whose interval does not hold the median of the others"
+    page.number("erring", round(beyond.median * beyond.n), unit="1", what=what, derived=True)
+    page.number("processes", beyond.n, unit="1", what="fresh processes")
     page.word(
         "process-matters",
         {SUPPORTED: "no more than they admit", REFUTED: "more than they admit"}.get(
             verdict_between(beyond, high=_BEYOND_ALLOWED), CANNOT_TELL
         ),
-        because="{beyond} of the processes have an interval that does not hold the median of the others, where one in "
-        "twenty is promised; one in ten is allowed",
+        because="{erring} of {processes} processes have an interval that does not hold the median of the others, where "
+        "one in twenty is promised; one in ten is allowed",
+        numbers=("beyond",),
     )
 
 
@@ -134,7 +138,7 @@ def record_control(page: Page, tails: Sequence[Measurement]) -> None:
     page.word(
         "control-holds",
         word_between(rise, {"passed": (1, None), "failed": (None, 1)}),
-        because="the slowest hundredth wait {load-rise} as long at half of the capacity as at a tenth of it, and a "
+        because="the slowest hundredth take {load-rise} as long at half of the capacity as at a tenth of it, and a "
         "queue can only grow with load",
     )
 

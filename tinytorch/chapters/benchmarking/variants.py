@@ -134,5 +134,5 @@ def record_products(page: Page, kept: Mapping[str, Measurement]) -> None:
     for model, measured in kept.items():
         page.number(f"{model}-kept", measured)
         word = word_between(measured, words, together=len(kept))
-        because = f"the {model.upper()}'s combination brought {{{model}-kept}} of the product of its parts' speedups"
+        because = f"the {model.upper()}'s combination brought {{{model}-kept}} the product of its parts' speedups"
         page.word(f"{model}-product", word, because=because)

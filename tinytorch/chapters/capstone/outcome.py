@@ -327,7 +327,8 @@ def record_dropped(page: Page, ladders: Ladders, rule: Rule) -> None:
         rows,
         DROPPED_COLUMNS,
         caption="Steps that a ladder tried alone and never took: the best gain of all its turns, which flatters the "
-        "step, and what became of it.",
+        "step, and what became of it. Where samples are few or their noise wanders, the rule's interval is wider than "
+        "the one shown.",
     )
     what = "steps that at least one of the two ladders tried and never took"
     page.number("dropped-count", len(rows), unit="step" if len(rows) == 1 else "steps", what=what, derived=True)
@@ -360,10 +361,9 @@ def record_race(page: Page, raced: Mapping[str, Raced] | NotMeasured) -> None:
 
 def record_questions(page: Page, ladders: Ladders, rule: Rule) -> None:
     """Record the numbers in the answers to the questions, and those that the last exercise names."""
-    for key, name in (("one", "q-vanish"), ("many", "q-vanish-many")):
-        start = ladders[key].stages[0].profile
-        what = "Amdahl's limit if arithmetic and data took no time"
-        page.number(name, amdahl(start.work / start.whole, math.inf), unit="", what=what, modelled=True)
+    start = ladders["one"].stages[0].profile
+    what = "Amdahl's limit if arithmetic and data took no time"
+    page.number("q-vanish", amdahl(start.work / start.whole, math.inf), unit="", what=what, modelled=True)
     ops = ladders["one"].stages[-1].profile.counted.ops
     what = "operations that a call of the last rung makes, one question"
     page.number("q-ops", ops, unit="operations", what=what)

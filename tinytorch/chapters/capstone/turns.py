@@ -52,13 +52,14 @@ ALONE_COLUMNS = (
 )
 _FIRST_CAPTION = {
     "one": "The first turn for one question: every step that can be taken, in the order of the predictions. Measured "
-    "in turns; the intervals hold together. Answers are scored only of what is faster.",
-    "many": "The first turn for 64 questions.",
+    "in turns; the intervals hold together. Answers are scored only of what is proven to be faster. "
+    "Where samples are few or their noise wanders, the rule's interval is wider than the one shown.",
+    "many": "The first turn for 64 questions, with intervals and outcomes as in that for one.",
 }
 _MOVES_CAPTION = {
-    "one": "The ladder for one question. A turn tries single steps; after one in which none passes, pairs have a turn. "
-    "A choice is supported where the step predicted to be best passes and no other is proven to be faster, however far "
-    "the prediction of its gain was off.",
+    "one": "The ladder for one question. A turn tries single steps; after one in which none passes, pairs have a turn, "
+    "if there are any. A choice is supported where the step predicted to be best passes and no other is proven to be "
+    "faster, however far the prediction of its gain was off.",
     "many": "The ladder for 64 questions.",
 }
 _BECAUSE_TAKEN = "the step with the shortest median of those that pass the rule is taken, if any passes"
@@ -278,9 +279,9 @@ def record_profile_claim(page: Page, ladders: Ladders) -> None:
         source_url=COURSE_PROFILING_URL,
         quote="Amdahl's Law rules: Optimize the bottleneck first for maximum impact",
         verdict=verdict_of_all(choices),
-        evidence="In {turns} turns of the two ladders something was taken. In {turns-right} of them that was what "
-        "Amdahl's law put first, or proven no faster than it. The test asks for all of them. Where no "
-        "step passes, nothing has an effect that could be the largest.",
+        evidence="In {turns} turns of the two ladders something was taken. In {turns-right} of them what Amdahl's law "
+        "put first passed, and no other step was proven to be faster. The test asks for all of them. Where no step "
+        "passes, nothing has an effect that could be the largest.",
         numbers=gain_keys(ladders),
     )
 

@@ -24,6 +24,8 @@ from tinytorch.perf.distributed.training.run import Checkpoints, train
 STEPS, EVERY = 24, 10
 #: The step after which the last rank dies.
 FATAL_STEP = 17
+#: Seconds that a rank may keep the others waiting, from which follows how often it writes its state.
+LONGEST_WAIT = 30.0
 BATCH = 16
 
 
@@ -90,7 +92,7 @@ def lose_a_rank(folder: str | Path, ranks: int = 2) -> Lost:
         RuntimeError: if the training ends well nevertheless.
     """
     try:
-        launch(sort_digits, ranks, {"folder": str(folder), "dies": True}, threads=1)
+        launch(sort_digits, ranks, {"folder": str(folder), "dies": True}, longest_wait=LONGEST_WAIT, threads=1)
     except RankError as error:
         seconds = time.time() - float((Path(folder) / "stopped").read_text("utf-8"))
         kept = [int(path.name.removeprefix("step-")) for path in Path(folder).glob("step-*")]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tinytorch.chapters.distributed.fault_study import FATAL_STEP, Lost
+from tinytorch.chapters.distributed.fault_study import FATAL_STEP, LONGEST_WAIT, Lost
 from tinytorch.chapters.distributed.figures import collective_figure, link_table, scaling_figure, size_words
 from tinytorch.chapters.distributed.published import PublishedResult
 from tinytorch.chapters.distributed.scaling_laws import amdahl_speedup, gustafson_speedup
@@ -19,6 +19,7 @@ from tinytorch.perf.distributed.collectives.link_fit import FittedLink
 from tinytorch.perf.distributed.collectives.measured import Collectives
 from tinytorch.perf.distributed.collectives.timing import Kind
 from tinytorch.perf.distributed.ranks.measuring import Withheld
+from tinytorch.perf.distributed.ranks.watch import interval
 from tinytorch.perf.distributed.recording.stragglers import Straggler
 from tinytorch.perf.distributed.recording.timeline import Timeline
 from tinytorch.perf.host.pinned_threads import may_pin
@@ -214,8 +215,8 @@ def _ring_table(page: Page, talk: Collectives) -> None:
             Column("ring", "Our ring"),
             Column("library", "The library"),
         ],
-        caption=f"An all-reduce on {ranks} ranks: what the formula makes of the messages measured above, and what the "
-        "ring and the library's all-reduce then took.",
+        caption=f"An all-reduce on {ranks} ranks: what the formula makes of the lines fitted above, without their "
+        "intervals, and what the ring and the library's all-reduce then took.",
     )
 
 
@@ -294,8 +295,9 @@ def record_scaling(page: Page, found: Sequence[Scaling]) -> None:
             Column("word", "Verdict"),
         ],
         caption="Steps of the GPT on one rank and on more, "
-        f"{'each on a core of its own, ' if may_pin() else ''}in turns. The speedup of weak scaling counts the work "
-        "that was done. Linear is an efficiency within a twentieth of 1, superlinear or sublinear one beyond.",
+        f"{'each on a core of its own, ' if may_pin() else ''}in turns. A speedup is the median over the turns, not "
+        "the quotient of the two times beside it; that of weak scaling counts the work that was done. Linear is an "
+        "efficiency within a twentieth of 1, superlinear or sublinear one beyond.",
     )
     page.figure(
         "scaling-laws",
@@ -421,6 +423,8 @@ def record_lost_rank(page: Page, lost: Lost, apart: float) -> None:
     """
     page.number("fatal-step", FATAL_STEP, unit="steps", what="steps done when the rank was killed")
     page.number("kept-steps", lost.steps_kept, unit="steps", what="steps in the last checkpoint")
+    what = "from one writing of a rank's state to the next, as the watch of a launch is set"
+    page.number("state-every", interval(LONGEST_WAIT), unit="s", what=what)
     page.number("end-seconds", lost.seconds, unit="s", what="from the death of the rank to the end of the run")
     what = (
         "largest difference of a weight between the restarted and the uninterrupted training, relative to the largest "
