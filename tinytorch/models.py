@@ -189,7 +189,7 @@ def trained(name: Literal["gpt"], seed: int = 0) -> GPT: ...
 @overload
 def trained(name: str, seed: int = 0) -> Module: ...
 def trained(name: str, seed: int = 0) -> Module:
-    """Return what `train` returns, from the weights kept under ``_build/`` if the same code made them.
+    """Return what ``tinytorch.models.train`` returns, from weights kept in ``_build`` if the same code made them.
 
     The key is a hash of the framework's, this and the data's source, the `arithmetic` and the seed; when one changes
     the model is trained again.

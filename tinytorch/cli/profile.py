@@ -152,7 +152,7 @@ def _tell_of_options(script: str, arguments: Sequence[str]) -> None:
 
 def _tell_of_ceilings() -> None:
     if sys.stderr.isatty() and store.kept_ceilings(thread_limit()) is None:
-        print("Measuring first, once, what this machine can do: some ten seconds.", file=sys.stderr)
+        print("Measuring first, once, what this machine can do: up to a minute.", file=sys.stderr)
 
 
 def _write(chosen: argparse.Namespace, name: str, profiler: Profiler, lines: Sequence[str] = ()) -> None:

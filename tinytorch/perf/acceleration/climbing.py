@@ -148,7 +148,8 @@ def climb(
         run: without backward and always with the same operands, such as a forward pass within `no_grad`.
         ways: implementations of each op, from the one to begin with to the last to be tried.
         least_share: of the whole's time, below which an op is left alone.
-        repeats, at_most_seconds: samples of each comparison, and the time for them.
+        repeats: samples of each comparison.
+        at_most_seconds: for them.
 
     Raises:
         ValueError: if an op has no way, or ``least_share`` is not between 0 and 1.

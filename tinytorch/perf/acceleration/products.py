@@ -65,7 +65,10 @@ def python_loops(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
 
 
 def array_element_loops(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """The loops of `kernels.loop_orders.rows_columns_inner`, run by the interpreter: each element becomes an object."""
+    """The loops of `kernels.gemm.loop_orders.rows_columns_inner`, run by the interpreter.
+
+    Each element becomes an object.
+    """
     from tinytorch.perf.kernels.gemm import loop_orders
 
     left, right = _matrices(a, b)
@@ -113,7 +116,7 @@ def tiled_matmul(a: npt.ArrayLike, b: npt.ArrayLike, tile_size: int = 64) -> Arr
 
 
 def _compiled(name: str, *more: Any) -> Callable[[npt.ArrayLike, npt.ArrayLike], Array]:
-    """Return a function that runs a kernel of `kernels.loop_orders` on two matrices."""
+    """Return a function that runs a kernel of `kernels.gemm.loop_orders` on two matrices."""
 
     def run(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
         from tinytorch.perf.kernels.gemm import loop_orders
@@ -127,22 +130,22 @@ def _compiled(name: str, *more: Any) -> Callable[[npt.ArrayLike, npt.ArrayLike],
 
 
 def compiled_loops(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """Three compiled loops in the order i, j, k: see `kernels.loop_orders.rows_columns_inner`."""
+    """Three compiled loops in the order i, j, k: see `kernels.gemm.loop_orders.rows_columns_inner`."""
     return _compiled("rows_columns_inner")(a, b)
 
 
 def compiled_loops_by_rows(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """Three compiled loops in the order i, k, j: see `kernels.loop_orders.rows_inner_columns`."""
+    """Three compiled loops in the order i, k, j: see `kernels.gemm.loop_orders.rows_inner_columns`."""
     return _compiled("rows_inner_columns")(a, b)
 
 
 def cache_tiles(a: npt.ArrayLike, b: npt.ArrayLike, depth: int = 32, width: int = 1024) -> Array:
-    """Compiled loops in parts of ``b`` that stay in a near cache: see `kernels.loop_orders.in_cache_tiles`."""
+    """Compiled loops in parts of ``b`` that stay in a near cache: see `kernels.gemm.loop_orders.in_cache_tiles`."""
     return _compiled("in_cache_tiles", depth, width)(a, b)
 
 
 def register_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """Tiles whose sums stay in registers, ``b`` read where it lies: see `kernels.loop_orders.in_register_tiles`.
+    """Tiles whose sums stay in registers, ``b`` read where it lies: see `kernels.gemm.loop_orders.in_register_tiles`.
 
     Raises:
         ValueError: also if the result is not made of whole tiles.
@@ -158,7 +161,7 @@ def register_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
 
 
 def packed_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """The same tiles, and ``b`` packed first, panel by panel: see `kernels.loop_orders.in_packed_tiles`.
+    """The same tiles, and ``b`` packed first, panel by panel: see `kernels.gemm.loop_orders.in_packed_tiles`.
 
     Raises:
         ValueError: also if the result is not made of whole tiles.
@@ -174,7 +177,7 @@ def packed_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
 
 
 def cut_tiles(a: npt.ArrayLike, b: npt.ArrayLike, deep: int = 128) -> Array:
-    """Packed tiles, ``deep`` rows of a panel at a time: see `kernels.loop_orders.in_cut_tiles`.
+    """Packed tiles, ``deep`` rows of a panel at a time: see `kernels.gemm.loop_orders.in_cut_tiles`.
 
     Raises:
         ValueError: also if the result is not made of whole tiles, or ``deep`` is below 1.

@@ -292,7 +292,7 @@ class FLOPCounter:
     def count_model_forward(self, model: Any, input_shape: Shape) -> int:
         """Return FLOPs of one forward of ``model`` on zeros of ``input_shape``, batch first and included.
 
-        The model really runs (see `subject.zeros_for` for the input), and every op is counted by its own
+        The model really runs (see `model_io.zeros_for` for the input), and every op is counted by its own
         formula on the shapes that came by. What a model computes outside of ops is not seen.
 
         Raises:

@@ -226,7 +226,7 @@ def int8_dots(dot: Dot) -> Any:
     ``sums`` (int32) one for each row and each vector of a step. Each of the ``rounds`` goes through all steps and adds,
     in each lane, the products of each row with each vector (see `Dot`). Bytes that the instruction cannot take as they
     are change, or come apart, before the first round. Only for a CPU that has ``dot``: see
-    `int8_instructions.available_dots`.
+    `int8.instructions.available_dots`.
     """
     rows, wide = int8_tile_shape(dot)
     vector = ir.VectorType(vectors.INT32, dot.lanes)

@@ -77,8 +77,9 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
     """Return the ceilings for ``threads`` threads: those kept for this machine and environment, else measured now.
 
     They are kept in this process and below ``_build/machine``. A kept file that is broken or not of this machine is
-    measured anew, and ``how["note"]`` says so. ``refresh`` measures anew in any case. A measurement takes some ten
-    seconds of all its cores; ``on_progress`` is told the stage and how far it is, from 0 to 1.
+    measured anew, and ``how["note"]`` says so. ``refresh`` measures anew in any case. A measurement takes from
+    some ten seconds of all its cores to a minute, the longer the larger the last cache is; ``on_progress`` is told the
+    stage and how far it is, from 0 to 1.
 
     Raises:
         ValueError: if ``threads`` is below 1 or above the number of cores that this process may use.

@@ -341,7 +341,8 @@ def measure(
         function: what to time; called with one working set if ``cold`` is given, else without arguments.
         name: what it is, in words.
         repeats: samples.
-        at_most_seconds: for all samples; warmup_seconds: for the warm-up.
+        at_most_seconds: for all samples.
+        warmup_seconds: for the warm-up.
         cold: for cold caches, a function that makes a working set (an array, or arrays in lists, tuples and
             mappings), or the sets themselves: calls take them in turns, and together they exceed the last cache.
 

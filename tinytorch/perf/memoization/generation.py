@@ -28,7 +28,7 @@ def generate(
     """Return the prompts with ``new_tokens`` tokens after each, int64 (B, P + new_tokens).
 
     With a cache (`enable_kv_cache`) the prompt is read once, the prefill, and then each token on its own; the cache
-    is reset first. Without one every token reads all before it again. Both choose the same tokens but where logits
+    is reset first. Without one every token reads all before it again. Both choose the same tokens except where logits
     are equal to rounding.
 
     Args:

@@ -244,8 +244,8 @@ def decode_in_place(numbers: Array, scale: Any, zero_point: Any) -> Array:
 def quantize(x: Any, scheme: Scheme | None = None, ranges: Ranges = "min-max") -> Quantized:
     """Return the codes of a Tensor or array, whose scales come from its own numbers.
 
-    The error is at most half a scale (plus rounding of float32). Numbers that are all one constant c get the scale
-    abs(c) and code 1, 0 or -1, and so are exact.
+    With the range ``"min-max"`` the error is at most half a scale (plus rounding of float32). Numbers that are all one
+    constant c get the scale abs(c) and code 1, 0 or -1, and so are exact.
 
     Args:
         x: floating numbers.

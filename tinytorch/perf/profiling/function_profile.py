@@ -203,7 +203,8 @@ class ProfilerContext:
 
     Args:
         name: what the report calls it.
-        timing_runs, timing_warmup: samples, and calls before them; see `timing.sample`.
+        timing_runs: samples.
+        timing_warmup: calls before the first of them.
         enable_memory: measure memory in runs of their own.
         enable_flops: count FLOPs of the ops in one more run; with it the report has the rate.
 

@@ -298,7 +298,7 @@ class LinkCode(SphinxPostTransform):
         """Return a line of links to those of the pages that are chapters, in the order of the book."""
         order = reading_order(self.env)
         chapters = sorted((one for one in pages if chapter_number(self.env, one) is not None), key=order.__getitem__)
-        line = nodes.paragraph("", "Used in: ", classes=["used-in"])
+        line = nodes.paragraph("", "Called on the pages of: ", classes=["used-in"])
         for place, name in enumerate(chapters):
             title = self.env.titles[name].astext().partition(":")[0]
             address = self.app.builder.get_relative_uri(self.env.docname, name)

@@ -225,7 +225,7 @@ class CitationDirective(SphinxDirective):
         names = [
             author.get("name") or f"{author['given-names']} {author['family-names']}" for author in cited["authors"]
         ]
-        said = nodes.paragraph("", f"By {', '.join(names)}; version {cited['version']}. To cite it:")
+        said = nodes.paragraph("", f"Written by {', '.join(names)}; version {cited['version']}. To cite it:")
         entry = bibtex(cited)
         return [said, nodes.literal_block(entry, entry, language="bibtex")]
 

@@ -133,14 +133,16 @@ class ReferenceList(LateHtml):
         items = []
         for entry in style.format_entries(references.entries.values()):
             pages = sorted(found[entry.key], key=lambda name: order.get(name, len(order)))
-            links = ", ".join(self._link(app, docname, name) for name in pages)
+            titles = [app.env.titles[name].astext() for name in pages]
+            short = [title.partition(":")[0] for title in titles]
+            names = [whole if short.count(one) > 1 else one for one, whole in zip(short, titles, strict=True)]
+            links = ", ".join(self._link(app, docname, *each) for each in zip(pages, names, strict=True))
             used = f' <span class="used-in">Used in: {links}.</span>' if links else ""
             text = entry.text.render(backend).replace("\n", " ")
             items.append(f'<li id="reference-{escape(entry.key)}">{text}{used}</li>')
         return '<ul class="reference-list">\n' + "\n".join(items) + "\n</ul>"
 
-    def _link(self, app: Sphinx, docname: str, target: str) -> str:
-        title = app.env.titles[target].astext().partition(":")[0]
+    def _link(self, app: Sphinx, docname: str, target: str, title: str) -> str:
         return f'<a href="{escape(app.builder.get_relative_uri(docname, target))}">{escape(title)}</a>'
 
 

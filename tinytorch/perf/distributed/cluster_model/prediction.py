@@ -29,7 +29,7 @@ class Split:
 
     Attributes:
         data, tensor, pipeline: ranks of each kind; their product is the number of ranks.
-        micro: micro-batches that each rank's examples are cut into; a pipeline's flow, or gradients that are added up.
+        micro: parts of each rank's examples that follow each other through a pipeline, or whose gradients are added up.
         sharding: what the ranks of the data split share out: 0 nothing, 1 the optimizer's state, 2 gradients too, 3
             parameters too (the stages of S. Rajbhandari et al., 2020, arXiv:1910.02054).
         overlap: share of the backward's time in which gradients travel at no cost, 0 to 1.

@@ -224,7 +224,9 @@ def ring_all_reduce(array: Array, communicator: Communicator) -> Array:
     """Return the sum of every rank's ``array``, elementwise, by passing parts of it around a ring.
 
     Each rank sends 2 (ranks - 1) messages, each 1/ranks of the array: less than twice its bytes,
-    however many ranks there are. Source: P. Patarasuk and X. Yuan, 2009 (doi:10.1016/j.jpdc.2008.09.002).
+    however many ranks there are.
+
+    Source: P. Patarasuk and X. Yuan, 2009 (doi:10.1016/j.jpdc.2008.09.002).
     """
     rank, size = communicator.rank, communicator.size
     total = array.flatten()

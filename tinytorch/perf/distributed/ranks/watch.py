@@ -205,7 +205,7 @@ class Watch:
 def watched(communicator: Communicator, folder: str | Path, longest: float = 30.0) -> Iterator[Watch]:
     """Run the body so that no rank waits for ever for another.
 
-    The run ends, with exit code `FAILED`, at once where the body raises an error, and within `within` (longest) seconds
+    The run ends, with exit code `FAILED`, at once where the body raises an error, and within ``longest`` seconds
     where a rank gives no sign of life, or keeps others waiting without ending an op or a call, for ``longest`` seconds.
     Where a process dies, most MPI libraries end the run themselves. One sentence on standard error and in
     ``failure.json`` names the rank and its last op. All ranks must enter together, and ``longest`` must be above what

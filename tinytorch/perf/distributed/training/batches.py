@@ -21,7 +21,8 @@ class ShardedBatches:
     Args:
         arrays: arrays or Tensors of one length, the same on all ranks.
         batch_size: examples in a batch of all ranks together; the last batch may be smaller.
-        rank, size: this rank and how many there are.
+        rank: this rank's number.
+        size: how many ranks there are.
         seed: of the order.
 
     Raises:
