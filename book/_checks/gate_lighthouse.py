@@ -3,7 +3,6 @@
 It looks at some pages of each kind: the frame is the same on all. What it scores as speed depends on the machine that
 runs the gate and on what else runs there: where Lighthouse itself finds the machine too slow to judge by, the score is
 only printed. Its causes are judged anywhere, as far as they count alike; bytes are the gate of weight's.
-So it is where the machine's own speed changed from visit to visit, as it does beside other programs.
 One run is one moment: a page whose score is too low is visited again, and the median of five decides, which varies half
 as much as one, as Lighthouse's own documentation says (docs/variability.md).
 """
@@ -35,8 +34,6 @@ MOST = {
 }
 #: The least score for speed, of 100, and the host's benchmark below which Lighthouse warns that it cannot tell.
 LEAST_SPEED, SLOW_HOST = 95, 1000
-#: The least share of its best speed that a machine keeps during all visits, if speeds of pages are to be judged by it.
-STEADY = 0.8
 #: How often a page is visited in all before its speed counts as too low.
 VISITS = 5
 #: Pages of which there is one of a kind; of chapters the heaviest are looked at.
@@ -150,19 +147,16 @@ def check(
     visits = dict(zip(pages, look([f"{base}/{page}" for page in pages], node), strict=True))
     slow = [page for page, seen in visits.items() if is_slow(seen)]
     again = [look([f"{base}/{page}" for page in slow], node) for _ in range((VISITS - 1) * bool(slow))]
-    hosts = [seen.host for seen in (*visits.values(), *(each for round_ in again for each in round_))]
-    is_steady = min(hosts, default=0) >= STEADY * max(hosts, default=0)
     for place, page in enumerate(slow):
         every = [visits[page], *(round_[place] for round_ in again)]
         visits[page] = replace(
             visits[page],
             speed=round(median(seen.speed for seen in every)),
-            host=median(seen.host for seen in every) if is_steady else 0.0,
+            host=median(seen.host for seen in every),
         )
         print(f"  {page} again: {', '.join(str(seen.speed) for seen in every)}", flush=True)
     speeds = ", ".join(f"{page} {seen.speed}" for page, seen in sorted(visits.items(), key=lambda each: each[1].speed))
-    reached = f"its benchmark was {min(hosts, default=0):.0f} to {max(hosts, default=0):.0f}"
-    can_tell = is_steady and min(hosts, default=0) >= SLOW_HOST
-    told = "" if can_tell else f"; this machine is too slow or unsteady just now to judge by it: {reached}"
+    hosts = [seen.host for seen in visits.values()]
+    told = "" if min(hosts, default=0) >= SLOW_HOST else "; this machine is too slow just now to judge by it"
     print(f"  speed of 100: {speeds}{told}", flush=True)
     return {page: problems for page, seen in visits.items() if (problems := judge(seen))}

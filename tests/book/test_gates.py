@@ -187,16 +187,6 @@ def test_the_median_of_five_visits_says_whether_a_page_is_slow(later: tuple[int,
     assert asked[1:] == [["http://site/slow.html"]] * len(later)
 
 
-def test_a_machine_whose_speed_changes_from_visit_to_visit_judges_no_page(capsys: pytest.CaptureFixture[str]) -> None:
-    hosts = iter((2000, 1500, 1900, 1950, 2000))
-
-    def look(addresses: Sequence[str], node: Path) -> list[Visit]:
-        return [visit(80, host=next(hosts)) for _ in addresses]
-
-    assert gate_lighthouse.check("http://site", ["a.html"], Path(), look) == {}
-    assert "too slow or unsteady just now to judge by it: its benchmark was 1500 to 2000" in capsys.readouterr().out
-
-
 def told(**changed: object) -> str:
     scores = {name: {"score": 1, "reasons": []} for name in gate_lighthouse.FULL}
     return json.dumps(
