@@ -8,6 +8,7 @@ and what the gates of weight, width, layout, accessibility, keyboard, folder and
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -25,7 +26,7 @@ import gate_weight
 import gate_width
 from built_site import serve
 from chromium import HEIGHT, Mode, launched, opened, watch
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 PHONE, SCREEN = 390, 1280
 #: The widths that a page loaded at a width is then tried at.
@@ -73,6 +74,9 @@ def look(browser: Browser, base: str, site: Path, seen: Seen, widths: Sequence[i
         traffic = watch(page, base)
         seen.timed("load", lambda: page.goto(f"{base}/{seen.address}", wait_until="networkidle"))
         asked = [address.removeprefix(base) for address in traffic.requests if address.startswith(base)]
+        for explorer in page.locator("[data-instead]").all():  # one is made when a reader comes near
+            explorer.evaluate("each => each.scrollIntoView()")
+            expect(explorer).to_have_class(re.compile(r"\bdrawn\b"))
         page.evaluate(OPEN_FOLDED_PARTS)
         seen.add(seen.timed("weight", lambda: gate_weight.check(site, seen.address, asked)), "first load")
         for width in widths:

@@ -33,6 +33,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tab(browser: Browser, site: Path) -> Iterator[Tab]:
     """Return the page, opened as a file; nothing may have failed in it when the test is over."""
     with opened_page(browser, site) as opened:
+        opened.locator(".cluster-answer").wait_for()
         yield opened
 
 
@@ -70,6 +71,18 @@ def test_the_page_begins_with_what_the_package_says_of_the_first_cluster(tab: Ta
     assert tab.locator(".cluster-splits td:not(.modelled)").count() == 0
     assert tab.locator("#table-splits").is_hidden()
     assert tab.locator(".cluster-sources a").count() == 4
+
+
+def test_it_is_made_when_a_reader_comes_near(browser: Browser, tmp_path: Path) -> None:
+    far = '<p id="far">drawn at build time</p>' + explorer_html(grid(OWN), ["far"])
+    page = made_page(tmp_path, [], SCRIPTS, f"<p>{'<br>' * 300}</p>{far}")
+    with opened_page(browser, page) as tab:
+        tab.wait_for_timeout(200)
+        assert tab.locator(".cluster-explorer > *").count() == 0
+        assert tab.locator("#far").is_visible()
+        tab.locator("#far").scroll_into_view_if_needed()
+        tab.locator(".cluster-answer").wait_for()
+        assert tab.locator("#far").is_hidden()
 
 
 def test_each_choice_shows_its_own_cell(tab: Tab) -> None:

@@ -117,8 +117,7 @@ globalThis.cluster ??= {};
       );
       const cells = (row) => {
         const one = named(row);
-        const [bubble, ...messages] = row.slice(-4);
-        const shares = [bubble, messages.reduce((sum, share) => sum + share)].map((share) => text(share, "%"));
+        const shares = row.slice(-2).map((share) => text(share, "%"));
         return [splitName(one), count(one.micro), text(one.seconds, "s"), text(one.efficiency, "%"), text(one.bytes, "B"), ...shares];
       };
       this.splits.replaceChildren(table("The fastest splits, each with its best number of micro-batches; parts of the step in per cent of it", HEADS, rows.map(cells)));
@@ -151,8 +150,10 @@ globalThis.cluster ??= {};
 
   document.addEventListener("DOMContentLoaded", () => {
     for (const place of document.querySelectorAll(".cluster-explorer")) {
-      new Explorer(place);
-      explorers.takeOver(place);
+      explorers.whenNear(place, () => {
+        new Explorer(place);
+        explorers.takeOver(place);
+      });
     }
   });
 }

@@ -24,14 +24,27 @@ globalThis.explorers ??= {};
     return { input, said, place: element("p", {}, element("label", { for: id }, label), input, said) };
   };
 
-  /** Hides what the page shows instead of the explorer where there is no JavaScript: the ids are in `data-instead`. */
+  /** What the page shows instead of an explorer where there is no JavaScript: the ids are in `data-instead`. */
+  const instead = (place) => place.dataset.instead.split(" ").flatMap((id) => document.getElementById(id) ?? []);
+
+  /** Calls `begin` once a reader comes within some screens of an explorer, or of what stands there until then. */
+  explorers.whenNear = (place, begin) => {
+    const watcher = new IntersectionObserver(
+      (seen) => {
+        if (!seen.some(({ isIntersecting }) => isIntersecting)) return;
+        watcher.disconnect();
+        begin();
+      },
+      { rootMargin: "200%" },
+    );
+    for (const each of [place, ...instead(place)]) watcher.observe(each);
+  };
+
+  /** Hides what the page shows instead of the explorer. */
   explorers.takeOver = (place) => {
     const section = place.closest("section[id]");
     explorers.anchor = section ? `#${section.id}` : "";
-    for (const id of place.dataset.instead.split(" ").filter(Boolean)) {
-      const still = document.getElementById(id);
-      if (still) still.hidden = true;
-    }
+    for (const still of instead(place)) still.hidden = true;
     place.classList.add("drawn");
   };
 

@@ -105,8 +105,8 @@ GRID_RANKS = tuple(2**power for power in range(13))
 BATCHES, EACH = (0.25, 1, 4), 4
 #: Splits of a cell, the fastest ones, and significant digits of its numbers.
 _KEPT, _DIGITS = 3, 4
-#: Of a rank's step, in this order at the end of a row.
-_PARTS = ("bubble", "tensor", "handing", "gradients")
+#: What a rank's step spends on messages.
+_MESSAGES = ("tensor", "handing", "gradients")
 #: The number of splits that fit, then the numbers of the fastest ones; see `grid`.
 Cell = list[Any]
 
@@ -137,7 +137,8 @@ def grid(own: ClusterPreset | None = None) -> dict[str, Any]:
 
     ``cells[cluster][model]`` has ``stays``, by batch and number of ranks, and ``grows``, by number of ranks. A cell is
     the number of splits that fit and rows of the fastest: data, tensor, pipeline, micro-batches, seconds, efficiency
-    against one rank that had memory enough, bytes of a rank, and the shares of `_PARTS` in the step.
+    against one rank that had memory enough, bytes of a rank, and the shares of bubble and messages in the step. Where
+    the batch grows, only the fastest is shown.
 
     Args:
         own: the machine that built the page, the last of the clusters.
@@ -184,18 +185,18 @@ def _cells(cluster: ClusterPreset, model: ModelPreset) -> dict[str, Any]:
     batches = [work.of_examples(int(work.examples * factor)) for factor in BATCHES]
     return {
         "stays": [[_cell(fitting(each, cluster, ranks, None), one) for ranks in GRID_RANKS] for each in batches],
-        "grows": [_cell(fitting(work, cluster, ranks, EACH), one) for ranks in GRID_RANKS],
+        "grows": [_cell(fitting(work, cluster, ranks, EACH), one, 1) for ranks in GRID_RANKS],
     }
 
 
-def _cell(found: Sequence[Prediction], one: Prediction) -> Cell:
-    return [len(found), *(_row(each, one) for each in found[:_KEPT])]
+def _cell(found: Sequence[Prediction], one: Prediction, kept: int = _KEPT) -> Cell:
+    return [len(found), *(_row(each, one) for each in found[:kept])]
 
 
 def _row(found: Prediction, one: Prediction) -> list[float]:
     split, seconds = found.split, found.seconds
-    shares = (getattr(found, part) / seconds for part in _PARTS)
-    numbers = _rounded([seconds, found.efficiency(one), found.memory.total, *shares])
+    messages = sum(getattr(found, part) for part in _MESSAGES)
+    numbers = _rounded([seconds, found.efficiency(one), found.memory.total, found.bubble / seconds, messages / seconds])
     return [split.data, split.tensor, split.pipeline, split.micro, *numbers]
 
 
