@@ -1,4 +1,4 @@
-// Lets code and the text of a report be copied with a button, and code be scrolled with the keyboard.
+// Lets code and the text of a report be copied with a button, and keeps the lines of a printed table whole.
 "use strict";
 
 {
@@ -31,14 +31,7 @@
       button.addEventListener("click", () => copy(block, button));
       block.parentElement.append(button);
     }
-    // Code that is wider than the page can be scrolled with the keyboard only when it can have the focus.
-    const blocks = [...document.querySelectorAll("div.highlight pre")];
     // A table that was printed has a rule below its head; its lines are not broken.
-    for (const block of blocks) block.classList.toggle("tabular", block.textContent.includes("──"));
-    const stops = () => {
-      for (const [block, cut] of blocks.map((block) => [block, block.scrollWidth > block.clientWidth])) block.tabIndex = cut ? 0 : -1;
-    };
-    stops();
-    addEventListener("resize", stops);
+    for (const block of document.querySelectorAll("div.highlight pre")) block.classList.toggle("tabular", block.textContent.includes("──"));
   });
 }

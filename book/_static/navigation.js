@@ -1,4 +1,5 @@
-// Marks the section that is being read and the chapters that were, closes menus behind links, and finds the search.
+// Marks the section that is being read and the chapters that were, closes menus behind links, makes what can be scrolled
+// a stop of the keyboard, and finds the search.
 "use strict";
 
 {
@@ -51,6 +52,14 @@
     }).observe(end);
   };
 
+  /** What is wider than its place can be scrolled with the keyboard only when it can have the focus; what fits is no stop. */
+  const watchWidths = () => {
+    const watcher = new ResizeObserver((seen) => {
+      for (const [box, cut] of seen.map(({ target }) => [target, target.scrollWidth > target.clientWidth])) box.tabIndex = cut ? 0 : -1;
+    });
+    for (const box of document.querySelectorAll(".measured-table, .scrolled-table, .math-block, div.highlight pre")) watcher.observe(box);
+  };
+
   /** Marks the words that a search came with, where the browser can without changing the page. */
   const highlightFound = () => {
     const words = (new URLSearchParams(location.search).get("highlight") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
@@ -72,6 +81,7 @@
     highlightFound();
     markSections();
     markRead();
+    watchWidths();
     document.getElementById("page-contents")?.addEventListener("click", (event) => {
       const menu = event.currentTarget;
       if (event.target.closest("a") && menu.matches(":popover-open")) menu.hidePopover();

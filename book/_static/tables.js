@@ -1,4 +1,4 @@
-// Sorts tables by a click on a column's header, and lets wide ones and wide formulas be scrolled with the keyboard.
+// Sorts tables by a click on a column's header, and keeps what has the focus in a wide one on the screen.
 "use strict";
 
 {
@@ -59,13 +59,5 @@
       box.addEventListener("focusin", ({ target }) => {
         if (target !== box && target.matches(":focus-visible")) target.scrollIntoView({ block: "nearest", inline: "nearest" });
       });
-    // A table or a formula wider than the page can be scrolled with the keyboard only when it can have the focus.
-    // One that fits is no stop.
-    const boxes = [...document.querySelectorAll(".measured-table, .scrolled-table, .math-block")];
-    const stops = () => {
-      for (const [box, cut] of boxes.map((box) => [box, box.scrollWidth > box.clientWidth])) box.tabIndex = cut ? 0 : -1;
-    };
-    stops();
-    addEventListener("resize", stops);
   });
 }

@@ -45,7 +45,7 @@ CODE_STYLES = ("a11y-high-contrast-light", "a11y-high-contrast-dark")
 BOXES = "boxes.js"
 #: Scripts that only some pages need, with the texts in a page's HTML of which one tells.
 SCRIPTS_FOR = {
-    "tables.js": ('class="sortable', 'class="scrolled-table', 'class="math-block'),
+    "tables.js": ('class="sortable', 'class="scrolled-table'),
     "figures.js": ("measured-figure",),
     "code.js": ('class="highlight', '<details class="page-menu page-mismatch"'),
     "details.js": ("popovertarget=", "data-detail="),
