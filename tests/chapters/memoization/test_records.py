@@ -174,6 +174,7 @@ def test_a_kept_prefix_is_compared_with_the_whole_prompt(rest: float, word: str)
     assert found["prefix-verdict"]["word"] == word
     assert found["prompt-token"]["value"] == pytest.approx(1 / 420, rel=0.05)
     assert found["prompt-step"]["value"] == pytest.approx(0.05, rel=0.05)
+    assert found["prompt-steps"]["value"] == pytest.approx(20, rel=0.05)
 
 
 def test_guesses_gain_what_they_write_for_each_step_that_they_take() -> None:
@@ -204,7 +205,10 @@ def test_batches_gain_what_the_last_has_over_the_first() -> None:
     rates = [number["value"] for number in found["batches"]["series"][0]["numbers"]]
     assert rates == pytest.approx([100, 300], rel=0.05)
     assert found["batch-gain"]["value"] == pytest.approx(3, rel=0.05)
-    bound = found["batches"]["series"][1]
+    assert found["batch-wait"]["value"] == pytest.approx(64 / 3, rel=0.05)
+    waits = [number["value"] for number in found["batches"]["series"][1]["numbers"]]
+    assert waits == pytest.approx([1 / 100, 64 / 300], rel=0.05)
+    bound = found["batches"]["series"][2]
     # 63 further caches of 255 positions, from the memory of the made machine.
     caches = 63 * 255 * 2 * 2 * 96 * 4
     assert {number["kind"] for number in bound["numbers"]} == {"modelled"}

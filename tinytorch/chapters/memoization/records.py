@@ -241,6 +241,7 @@ def record_prompt(page: Page, found: Prompt) -> None:
     per_token = found.whole.scaled(1 / total, "s", f"a token of a prompt of {total}")
     page.number("prompt-token", per_token)
     page.number("prompt-step", found.step)
+    page.number("prompt-steps", ratio(found.whole, found.step, f"a prompt of {total} tokens over a step"))
 
 
 def record_guesses(page: Page, found: FewRows, right: float) -> None:
@@ -297,7 +298,9 @@ def record_memory(page: Page, gpt2: KVCache) -> None:
 def record_batches(
     page: Page, batches: Sequence[int], steps: Sequence[Measurement], model: GPT, machine: Ceilings
 ) -> None:
-    """Record the tokens a second that the ``model`` writes for so many sequences at a time, beside what bytes predict.
+    """Record the tokens a second that the ``model`` writes for so many sequences at a time, and the time of their step.
+
+    Beside both stands what bytes predict.
 
     Args:
         page: that records.
@@ -307,36 +310,31 @@ def record_batches(
         machine: its ceilings.
     """
     _, cached = step_bytes(model, KVCache(*cache_shape(model, 1)), 255)
-    rates = [step.per(batch, "tokens/s", f"batch {batch}") for batch, step in zip(batches, steps, strict=True)]
-    bounds = [
-        predicted_step((batch - 1) * cached, steps[0], machine).per(batch, "tokens/s", f"batch {batch}, predicted")
-        for batch in batches
-    ]
-    figure, ax = subplots(height=2.8)
-    line(ax, batches, rates, quantity="throughput", variant="cached", label="measured")
-    line(
-        ax,
-        batches,
-        bounds,
-        quantity="throughput",
-        variant="reference",
-        label="one step, and the bytes of all caches",
-        modelled=True,
-    )
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
-    ax.set_xticks(batches, [str(b) for b in batches])
-    ax.set_xlabel("batch (sequences)")
-    ax.legend()
+    bounds = [predicted_step((batch - 1) * cached, steps[0], machine) for batch in batches]
+    figure, (rate, wait) = subplots(rows=2, sharex=True, height=4.6)
+    told = "one step, and the bytes of all caches"
+    for found, variant, label, modelled in ((steps, "cached", "measured", False), (bounds, "reference", told, True)):
+        rates = [
+            step.per(batch, "tokens/s", f"batch {batch}, {label}") for batch, step in zip(batches, found, strict=True)
+        ]
+        line(rate, batches, rates, quantity="throughput", variant=variant, label=label, modelled=modelled)
+        line(wait, batches, found, quantity="time of a step", variant=variant, label=label, modelled=modelled)
+    for ax in (rate, wait):
+        ax.set_yscale("log")
+    wait.set_xscale("log", base=2)
+    wait.set_xticks(batches, [str(b) for b in batches])
+    wait.set_xlabel("batch (sequences)")
+    rate.legend()
     page.figure(
         "batches",
         figure,
-        caption="Tokens per second at position 256 by the number of sequences that are written together, and what a "
-        "step of one sequence and the bytes of all would allow.",
-        alt="Throughput over batch size from 1 to 64, measured and predicted.",
+        caption="Tokens per second at position 256 by the number of sequences that are written together, and the time "
+        "that each of them waits for its token; dashed, what a step of one sequence and the bytes of all would allow.",
+        alt="Throughput and time of a step over batch size from 1 to 64, measured and predicted.",
     )
     gain = ratio(steps[0], steps[-1], f"throughput of {batches[-1]} sequences over that of one")
     page.number("batch-gain", gain.scaled(batches[-1] / batches[0]))
+    page.number("batch-wait", ratio(steps[-1], steps[0], f"step of {batches[-1]} sequences over that of one"))
 
 
 def record_weights(
