@@ -30,7 +30,8 @@ def test_each_drawing_has_words_for_those_who_do_not_see_it() -> None:
         drawings.show_tile,
         drawings.show_packing,
         drawings.show_cache_tiles,
+        drawings.show_blocks,
     ):
         show(page)
     said = records(page)
-    assert all(said[key]["alt"] for key in ("orders", "lanes", "tile", "packing", "cache-tiles"))
+    assert all(said[key]["alt"] for key in ("orders", "lanes", "tile", "packing", "cache-tiles", "blocks"))

@@ -12,6 +12,7 @@ from tests.chapters.made_turns import in_turns, made, records
 from tests.perf.made_ceilings import PEAK, made_ceilings
 from tinytorch.chapters.acceleration import ladder as chapter
 from tinytorch.chapters.acceleration.ladder import (
+    COPY,
     FREE_BLAS,
     ONE_CORE,
     STEPS,
@@ -28,7 +29,7 @@ from tinytorch.perf.measuring import current_blas_threads
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 
-ELEMENTS, LISTS, INNER, BY_ROWS, REGISTERS, PACKED, CUT, BLAS = (step.name for step in STEPS)
+ELEMENTS, LISTS, INNER, BY_ROWS, REGISTERS, PACKED, BLOCKS, BLAS = (step.name for step in STEPS)
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
@@ -86,6 +87,7 @@ def test_the_page_has_all_steps_beyond_the_last_cache(monkeypatch: pytest.Monkey
     found = chapter.study_ladder(made_ceilings())
     assert asked == [960]  # a mebibyte and a half are less than the 3.5 of a matrix 960 wide
     assert [rung.step.name for rung in found.rungs] == [step.name for step in STEPS]
+    assert found.copied.step is COPY
     assert found.sums.unit == "s"
 
 
@@ -107,7 +109,7 @@ def test_the_tile_of_this_cpu_fits_its_registers() -> None:
 
 
 #: Rows and columns of each step's product, as the page has them on a machine with a small cache.
-SHAPES = {step.name: (min(step.widest or 960, step.rows or 960), step.widest or 960) for step in STEPS}
+SHAPES = {step.name: (min(step.widest or 960, step.rows or 960), step.widest or 960) for step in (*STEPS, COPY)}
 
 
 def at_peak(name: str) -> float:
@@ -118,10 +120,12 @@ def at_peak(name: str) -> float:
 
 def made_ladder(slower: Mapping[str, float], noise: Mapping[str, float] | None = None) -> Ladder:
     """Return all steps: each at a tenth of the peak but for those that take so many times as long as at the peak."""
-    seconds = {step.name: slower.get(step.name, 10.0) * at_peak(step.name) for step in STEPS}
+    seconds = {step.name: slower.get(step.name, 10.0) * at_peak(step.name) for step in (*STEPS, COPY)}
     times, peak = in_turns(seconds, noise=noise), made_ceilings().fp32_peak
-    rungs = [Rung(step, SHAPES[step.name][1], SHAPES[step.name][0], 1, times[step.name], peak) for step in STEPS]
-    return Ladder(tuple(rungs), made(8 * 4096 / 0.75e9, "s"))
+    *rungs, copied = (
+        Rung(step, SHAPES[step.name][1], SHAPES[step.name][0], 1, times[step.name], peak) for step in (*STEPS, COPY)
+    )
+    return Ladder(tuple(rungs), copied, made(8 * 4096 / 0.75e9, "s"))
 
 
 def ladder_records(slower: Mapping[str, float], noise: Mapping[str, float] | None = None) -> dict[str, Json]:
@@ -131,7 +135,16 @@ def ladder_records(slower: Mapping[str, float], noise: Mapping[str, float] | Non
 
 
 def test_rates_shares_and_gains_are_those_of_the_rungs() -> None:
-    slower = {ELEMENTS: 8000.0, LISTS: 4000.0, INNER: 80.0, BY_ROWS: 20.0, REGISTERS: 5.0, PACKED: 3.0, BLAS: 2.0}
+    slower = {
+        ELEMENTS: 8000.0,
+        LISTS: 4000.0,
+        INNER: 80.0,
+        BY_ROWS: 20.0,
+        REGISTERS: 5.0,
+        PACKED: 3.0,
+        BLOCKS: 3.0,
+        BLAS: 2.0,
+    }
     value = {key: record.get("value") for key, record in ladder_records(slower).items()}
     assert (value["rate-registers"], value["peak-blas"]) == (pytest.approx(PEAK / 5), pytest.approx(0.5))
     assert value["rate-elements"] == pytest.approx(PEAK / 8000)
@@ -152,27 +165,42 @@ def test_rates_shares_and_gains_are_those_of_the_rungs() -> None:
 @pytest.mark.parametrize(
     ("blas", "noise", "word"), [(2.0, 0.0, "faster"), (4.0, 0.0, "slower"), (3.0, 0.3, "cannot tell here")]
 )
-def test_blas_is_judged_beside_the_packed_tile(blas: float, noise: float, word: str) -> None:
-    said = ladder_records({PACKED: 3.0, BLAS: blas}, {BLAS: noise or 1e-6})
+def test_blas_is_judged_beside_packed_blocks(blas: float, noise: float, word: str) -> None:
+    said = ladder_records({BLOCKS: 3.0, BLAS: blas}, {BLAS: noise or 1e-6})
     assert said["blas-gain-verdict"]["word"] == word
 
 
-def test_a_whole_panel_is_bounded_by_the_nearest_level_that_holds_it() -> None:
-    said = ladder_records({PACKED: 3.0, CUT: 6.0})
+def test_blocks_are_bounded_by_the_second_level_and_judged_beside_whole_panels() -> None:
+    said = ladder_records({PACKED: 3.0, BLOCKS: 6.0})
     assert said["panel-bytes"]["value"] == 4 * 960 * VECTORS * LANES
     level = made_ceilings().levels[1]
-    assert said["panel-level"]["word"] == level.name
-    assert said["panel-bound"]["value"] == pytest.approx(ROWS / 2 * level.read.median)
-    assert (said["cut-gain"]["value"], said["cut-gain-verdict"]["word"]) == (pytest.approx(0.5), "slower")
+    assert said["block-level"]["word"] == level.name
+    assert said["block-bytes"]["value"] == 4 * 960 * said["block-depth"]["value"]
+    assert said["block-bound"]["value"] == pytest.approx(ROWS / 2 * level.read.median)
+    assert (said["block-gain"]["value"], said["block-gain-verdict"]["word"]) == (pytest.approx(0.5), "slower")
 
 
-@pytest.mark.parametrize(
-    ("cache", "rows"), [(32 * 2**10, 32 * 2**10 // 2 // (4 * VECTORS * LANES) // 16 * 16), (1, 16)]
-)
-def test_a_cut_panel_fills_half_of_the_first_cache(cache: int, rows: int) -> None:
+def test_what_one_row_of_tiles_takes_is_the_share_of_the_copy() -> None:
+    # A rate a 24th of that of all rows, for as small a part of the work: half of the time.
+    said = ladder_records({PACKED: 2.0, COPY.name: SHAPES[BLAS][0] / ROWS})
+    assert said["copy-share"]["value"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("cache", "rows"), [(2**20, 2**20 // 2 // (4 * (384 + VECTORS * LANES)) // 16 * 16), (1, 16)])
+def test_strips_and_a_panel_fill_half_of_the_second_cache(cache: int, rows: int) -> None:
     machine = made_ceilings()
-    first = replace(machine.levels[0], capacity_measured=cache, capacity_reported=cache)
-    assert chapter.panel_depth(replace(machine, levels=(first, *machine.levels[1:]))) == rows
+    second = replace(machine.levels[1], capacity_measured=cache, capacity_reported=cache)
+    first, _, *others = machine.levels
+    assert chapter.block_depth(replace(machine, levels=(first, second, *others))) == rows
+
+
+def test_the_depth_of_blocks_is_told_where_a_machine_has_one_cache_or_none() -> None:
+    machine = made_ceilings()
+    only = replace(machine.levels[0], capacity_measured=2**20, capacity_reported=2**20)
+    memory = machine.levels[-1]
+    assert memory.capacity is None
+    assert chapter.block_depth(replace(machine, levels=(only, memory))) > 16
+    assert chapter.block_depth(replace(machine, levels=(memory,))) == 128
 
 
 def test_the_peak_is_taken_apart() -> None:
@@ -206,7 +234,7 @@ def test_all_steps_stand_in_the_table_with_their_rows() -> None:
     chapter.show_all(page, made_ladder({}))
     rows = records(page)["ladder"]["rows"]
     assert [(row["step"], row["rows"]["value"], row["width"]["value"]) for row in rows] == [
-        (name, *shape) for name, shape in SHAPES.items()
+        (step.name, *SHAPES[step.name]) for step in STEPS
     ]
 
 

@@ -177,6 +177,50 @@ def show_packing(page: Page) -> None:
     )
 
 
+def blocks() -> Drawing:
+    """Return the parts of A and B that are copied together, and in which memory each part of a product lies."""
+    drawing = Drawing(196)
+    size, top = 15, 38
+    for left, letter, color, chosen in ((8, "A", _A, (0, 1)), (118, "B", _B, (1, 0))):
+        drawing.text(left + 3 * size, top - 10, letter, bold=True)
+        down, across = chosen
+        drawing.cells(
+            left,
+            top,
+            6,
+            6,
+            size,
+            color=_only(color, lambda r, c, d=down, a=across: r * a + c * d in (2, 3)),  # type: ignore[misc]
+        )
+    drawing.brace((8 + 2 * size, top + 6 * size + 4), (8 + 4 * size, top + 6 * size + 4), "d columns")
+    drawing.brace((118 + 6 * size + 4, top + 2 * size), (118 + 6 * size + 4, top + 4 * size), "d rows")
+    drawing.line((280, 83), (312, 83), arrow=True, width=2)
+    drawing.text(296, 72, "copy")
+    for index, (text, color) in enumerate(
+        (
+            ("tile: registers", _OUT),
+            ("panel: near cache", _B),
+            ("strips of A: near", _A),
+            ("block of B: farther", _B),
+        )
+    ):
+        drawing.box(318, 8 + 40 * index, 158, 34, text, color=color)
+    drawing.text(397, 186, "from near to far")
+    return drawing
+
+
+def show_blocks(page: Page) -> None:
+    """Show `blocks`."""
+    page.drawing(
+        "blocks",
+        blocks(),
+        caption="A block. As many rows of B as columns of A are copied at a time, into panels and strips; a panel "
+        "and all strips stay near while their tiles are computed, and the next block adds to the same sums.",
+        alt="The matrix A with some of its columns marked, the matrix B with as many of its rows; beside them four "
+        "boxes: the tile in registers, a panel and the strips of A in a near cache, and the block of B farther away.",
+    )
+
+
 def cache_tiles() -> Drawing:
     """Return the order in which loops in cache tiles visit the parts of B."""
     drawing = Drawing(196)

@@ -15,7 +15,7 @@ from tinytorch.perf.acceleration.techniques import with_threads
 from tinytorch.perf.host.blas import limited_blas_threads, numpy_blas
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, WIDTH
 from tinytorch.perf.kernels.runtime.vectors import cpu_features
-from tinytorch.perf.machine import Ceilings, ceilings, identity
+from tinytorch.perf.machine import Ceilings, Level, ceilings, identity
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave, limit_blas_threads, measure, quotient, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.report import Column, Page, bars, color, format_measurement, subplots
@@ -58,19 +58,23 @@ class Step:
 
 _ELEMENTS, _LISTS = "Python, array elements", "Python, lists"
 _INNER, _ROWS = "compiled, i j k", "compiled, i k j"
-_REGISTERS, _PACKED, _CUT, _BLAS = "tile in registers", "packed tile", "packed tile, cut", "BLAS"
+_REGISTERS, _PACKED, _BLOCKS, _BLAS = "tile in registers", "packed tile", "packed blocks", "BLAS"
+#: Rows of the result where a panel must serve many: whole tiles of any CPU.
+SERVED = 384
 #: In the order of the page. Each row of a product needs all of the second matrix, so that a loop's rate does not depend
 #: on how many are computed; a packed panel must serve many.
 STEPS = (
     Step(_ELEMENTS, products.array_element_loops, 48),
     Step(_LISTS, products.python_loops, 96),
     Step(_INNER, products.compiled_loops, rows=1),
-    Step(_ROWS, products.compiled_loops_by_rows, rows=24),
-    Step(_REGISTERS, products.register_tiles, rows=384),
-    Step(_PACKED, products.packed_tiles, rows=384),
-    Step(_CUT, products.cut_tiles, rows=384),
-    Step(_BLAS, products.blas, rows=384),
+    Step(_ROWS, products.compiled_loops_by_rows, rows=12),
+    Step(_REGISTERS, products.register_tiles, rows=96),
+    Step(_PACKED, products.packed_tiles, rows=SERVED),
+    Step(_BLOCKS, products.packed_blocks, rows=SERVED),
+    Step(_BLAS, products.blas, rows=SERVED),
 )
+#: A single row of tiles, which takes hardly longer than to copy the panels.
+COPY = Step("packed tile, one row of tiles", products.packed_tiles, rows=ROWS)
 #: How many sums show the wait for an addition by itself, and how many products each adds up.
 SUMS = (8, 4096)
 #: Steps whose rates and whose shares of the peak the text tells, by what their keys end in.
@@ -114,10 +118,12 @@ class Ladder:
 
     Attributes:
         rungs: all of `STEPS`.
+        copied: `COPY`, in turns with them.
         sums: seconds of `SUMS` in the order i, j, k, whose operands lie in near caches.
     """
 
     rungs: tuple[Rung, ...]
+    copied: Rung
     sums: Measurement
 
 
@@ -208,12 +214,12 @@ def _check_result(step: Step, a: Any, b: Any) -> None:
 
 def study_ladder(made: Ceilings) -> Ladder:
     """Return all steps, with a second matrix that no cache holds, and long sums of numbers in near ones."""
-    cut = partial(products.cut_tiles, deep=panel_depth(made))
-    steps = [replace(step, function=cut) if step.name == _CUT else step for step in STEPS]
-    rungs = matmul_ladder(width_beyond(made), steps=steps, made=made, repeats=15, at_most_seconds=2.5)
+    blocks = partial(products.packed_blocks, deep=block_depth(made))
+    steps = [replace(step, function=blocks) if step.name == _BLOCKS else step for step in STEPS]
+    *rungs, copied = matmul_ladder(width_beyond(made), steps=[*steps, COPY], made=made, repeats=15, at_most_seconds=12)
     count, length = SUMS
     run = partial(products.compiled_loops, drawn(count, length), drawn(length, 1))
-    return Ladder(tuple(rungs), measure(run, "long sums", repeats=15, at_most_seconds=0.5, warmup_seconds=0.05))
+    return Ladder(tuple(rungs), copied, measure(run, "long sums", repeats=15, at_most_seconds=0.5, warmup_seconds=0.05))
 
 
 def width_beyond(machine: Ceilings) -> int:
@@ -226,10 +232,18 @@ def _last_cache(machine: Ceilings) -> int:
     return max(level.capacity or 0 for level in machine.levels)
 
 
-def panel_depth(machine: Ceilings) -> int:
-    """Return the rows of a panel, a multiple of 16, that fill at most half of the first cache; 128 if it is unknown."""
-    first = machine.levels[0].capacity
-    return max(16, first // 2 // (4 * WIDTH) // 16 * 16) if first else 128
+def block_depth(machine: Ceilings) -> int:
+    """Return the depth of blocks, a multiple of 16, at which strips of `SERVED` rows and a panel fill half of a cache.
+
+    It is the second one, or the first where there is none behind it; 128 where there is none.
+    """
+    held = _block_level(machine).capacity
+    return max(16, held // 2 // (4 * (SERVED + WIDTH)) // 16 * 16) if held else 128
+
+
+def _block_level(machine: Ceilings) -> Level:
+    caches = [level for level in machine.levels if level.capacity is not None]
+    return caches[min(1, len(caches) - 1)] if caches else machine.levels[0]
 
 
 def vector_registers() -> int:
@@ -303,8 +317,10 @@ def record_ladder(page: Page, ladder: Ladder, machine: Ceilings) -> None:
     page.number("order-gain", _gain(rungs, _INNER, _ROWS))
     page.number("register-gain", _gain(rungs, _ROWS, _REGISTERS))
     page.number("pack-gain", _gain(rungs, _REGISTERS, _PACKED))
-    _record_cut(page, rungs, machine)
-    page.compare("blas-gain", compare_paired(rungs[_PACKED].seconds, rungs[_BLAS].seconds))
+    _record_blocks(page, rungs, machine)
+    what = "time of a single row of tiles, its panels copied, over that of all rows"
+    page.number("copy-share", ratio(ladder.copied.seconds, rungs[_PACKED].seconds, what).scaled(1, "%"))
+    page.compare("blas-gain", compare_paired(rungs[_BLOCKS].seconds, rungs[_BLAS].seconds))
     page.word("our-blas", numpy_blas().label(), because="the library that NumPy loaded says so")
     page.number("tile-rows", ROWS, unit="rows", what="rows of the tile that the registers of this CPU hold")
     page.number("tile-vectors", VECTORS, unit="vectors", what="vectors of a row of that tile")
@@ -325,18 +341,18 @@ def record_ladder(page: Page, ladder: Ladder, machine: Ceilings) -> None:
     page.number("register-bound", memory.scaled(0.5 * ROWS, "FLOP/s", what), modelled=True)
 
 
-def _record_cut(page: Page, rungs: Mapping[str, Rung], machine: Ceilings) -> None:
-    """Record from which cache a whole panel is read, what rate that allows, and what cutting it gains."""
-    size = 4 * rungs[_PACKED].width * WIDTH
-    page.number("panel-bytes", size, unit="B", what="bytes of a panel as deep as the second matrix")
-    held = next(level for level in machine.levels if level.capacity is None or level.capacity >= size)
-    page.word("panel-level", held.name, because="it is the nearest that holds the panel")
-    what = f"bandwidth of {held.name}, at two operations for each number of four bytes and each row of the tile"
-    page.number("panel-bound", held.read.scaled(0.5 * ROWS, "FLOP/s", what), modelled=True)
-    page.number(
-        "cut-depth", panel_depth(machine), unit="rows", what="rows of a panel that fill at most half of the first cache"
-    )
-    page.compare("cut-gain", compare_paired(rungs[_PACKED].seconds, rungs[_CUT].seconds))
+def _record_blocks(page: Page, rungs: Mapping[str, Rung], machine: Ceilings) -> None:
+    """Record what whole panels take, how deep blocks are and where they are kept, and what they gain."""
+    width, deep, level = rungs[_PACKED].width, block_depth(machine), _block_level(machine)
+    page.number("served-rows", SERVED, unit="rows", what="rows of A that each panel serves here")
+    page.number("panel-bytes", 4 * width * WIDTH, unit="B", what="bytes of a panel as deep as the second matrix")
+    what = "rows of B in a block, of which the strips of A and a panel fill half of the cache"
+    page.number("block-depth", deep, unit="rows", what=what)
+    page.word("block-level", level.name, because="it is the second of the levels, or the only cache")
+    page.number("block-bytes", 4 * deep * width, unit="B", what="bytes of a block of B, all its panels")
+    what = f"bandwidth of {level.name}, at two operations for each number of four bytes and each row of the tile"
+    page.number("block-bound", level.read.scaled(0.5 * ROWS, "FLOP/s", what), modelled=True)
+    page.compare("block-gain", compare_paired(rungs[_PACKED].seconds, rungs[_BLOCKS].seconds))
 
 
 def _gain(rungs: Mapping[str, Rung], before: str, after: str) -> Measurement:

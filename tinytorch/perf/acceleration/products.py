@@ -176,22 +176,24 @@ def packed_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     return _in_whole_tiles("in_packed_tiles", a, b)
 
 
-def cut_tiles(a: npt.ArrayLike, b: npt.ArrayLike, deep: int = 128) -> Array:
-    """Packed tiles, ``deep`` rows of a panel at a time: see `kernels.gemm.loop_orders.in_cut_tiles`.
+def packed_blocks(a: npt.ArrayLike, b: npt.ArrayLike, deep: int = 128) -> Array:
+    """Packed tiles of blocks of ``deep`` rows of ``b``, and ``a`` packed: see `loop_orders.in_packed_blocks`.
+
+    Source: K. Goto and R. van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008.
 
     Raises:
         ValueError: also if the result is not made of whole tiles, or ``deep`` is below 1.
 
     Examples:
         >>> import numpy as np
-        >>> from tinytorch.perf.acceleration.products import cut_tiles
+        >>> from tinytorch.perf.acceleration.products import packed_blocks
         >>> a, b = np.ones((48, 20), np.float32), np.ones((20, 96), np.float32)
-        >>> np.allclose(cut_tiles(a, b, deep=8), a @ b)
+        >>> np.allclose(packed_blocks(a, b, deep=8), a @ b)
         True
     """
     if deep < 1:
         raise ValueError(f"deep must be at least 1, not {deep}")
-    return _in_whole_tiles("in_cut_tiles", a, b, deep)
+    return _in_whole_tiles("in_packed_blocks", a, b, deep)
 
 
 def _in_whole_tiles(name: str, a: npt.ArrayLike, b: npt.ArrayLike, *more: int) -> Array:

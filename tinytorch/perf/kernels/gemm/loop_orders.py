@@ -103,15 +103,21 @@ def in_packed_tiles(a: Any, b: Any, out: Any) -> None:
 
 
 @kernel
-def in_cut_tiles(a: Any, b: Any, out: Any, deep: Any) -> None:
-    """Fill ``out = a @ b`` in packed tiles, ``deep`` rows of a panel at a time."""
+def in_packed_blocks(a: Any, b: Any, out: Any, deep: Any) -> None:
+    """Fill ``out = a @ b`` in the same tiles, of ``deep`` rows of b at a time."""
     out[:] = 0
-    panel = np.empty((deep, WIDTH), np.float32)
-    for j in range(0, out.shape[1], WIDTH):
-        for top in range(0, b.shape[0], deep):
-            part = panel[: min(deep, b.shape[0] - top)]
-            for k in range(part.shape[0]):
-                part[k] = b[top + k, j : j + WIDTH]
-            for i in range(0, out.shape[0], ROWS):
-                tile = out[i : i + ROWS, j : j + WIDTH]
-                add_tile(a[i : i + ROWS, top : top + deep], part, tile)
+    panels = np.empty((b.shape[1] // WIDTH, deep, WIDTH), np.float32)
+    strips = np.empty((a.shape[0] // ROWS, deep, ROWS), np.float32)
+    for top in range(0, b.shape[0], deep):
+        size = min(deep, b.shape[0] - top)
+        for k in range(size):
+            for j in range(len(panels)):
+                panels[j, k] = b[top + k, j * WIDTH : (j + 1) * WIDTH]
+        for i in range(len(strips)):
+            for k in range(size):
+                strips[i, k] = a[i * ROWS : (i + 1) * ROWS, top + k]
+        for j in range(len(panels)):
+            for i in range(len(strips)):
+                line = out[i * ROWS : (i + 1) * ROWS]
+                tile = line[:, j * WIDTH : (j + 1) * WIDTH]
+                add_tile(strips[i, :size].T, panels[j, :size], tile)
