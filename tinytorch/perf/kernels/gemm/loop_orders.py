@@ -96,10 +96,30 @@ def in_packed_tiles(a: Any, b: Any, out: Any) -> None:
     panel = np.empty((b.shape[0], WIDTH), np.float32)
     for j in range(0, out.shape[1], WIDTH):
         for k in range(b.shape[0]):
-            panel[k] = b[k, j : j + WIDTH]
+            for c in range(WIDTH):
+                panel[k, c] = b[k, j + c]
         for i in range(0, out.shape[0], ROWS):
             tile = out[i : i + ROWS, j : j + WIDTH]
             fill_tile(a[i : i + ROWS], panel, tile)
+
+
+@kernel
+def copy_panels(rows: Any, panels: Any) -> None:
+    """Copy rows of b to panels, eight at a time: both are then touched in long pieces, on few pages at once."""
+    for first in range(0, len(rows), 8):
+        for j in range(len(panels)):
+            for k in range(first, min(first + 8, len(rows))):
+                for c in range(WIDTH):
+                    panels[j, k, c] = rows[k, j * WIDTH + c]
+
+
+@kernel
+def copy_strips(columns: Any, strips: Any) -> None:
+    """Copy columns of a to strips, in which the numbers of a tile's step lie side by side."""
+    for i in range(len(strips)):
+        for r in range(ROWS):
+            for k in range(columns.shape[1]):
+                strips[i, k, r] = columns[i * ROWS + r, k]
 
 
 @kernel
@@ -109,15 +129,12 @@ def in_packed_blocks(a: Any, b: Any, out: Any, deep: Any) -> None:
     panels = np.empty((b.shape[1] // WIDTH, deep, WIDTH), np.float32)
     strips = np.empty((a.shape[0] // ROWS, deep, ROWS), np.float32)
     for top in range(0, b.shape[0], deep):
-        size = min(deep, b.shape[0] - top)
-        for k in range(size):
-            for j in range(len(panels)):
-                panels[j, k] = b[top + k, j * WIDTH : (j + 1) * WIDTH]
-        for i in range(len(strips)):
-            for k in range(size):
-                strips[i, k] = a[i * ROWS : (i + 1) * ROWS, top + k]
+        rows, columns = b[top : top + deep], a[:, top : top + deep]
+        copy_panels(rows, panels)
+        copy_strips(columns, strips)
         for j in range(len(panels)):
             for i in range(len(strips)):
                 line = out[i * ROWS : (i + 1) * ROWS]
                 tile = line[:, j * WIDTH : (j + 1) * WIDTH]
-                add_tile(strips[i, :size].T, panels[j, :size], tile)
+                strip, panel = strips[i, : len(rows)], panels[j, : len(rows)]
+                add_tile(strip.T, panel, tile)
