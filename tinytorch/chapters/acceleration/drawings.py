@@ -181,17 +181,10 @@ def blocks() -> Drawing:
     """Return the parts of A and B that are copied together, and in which memory each part of a product lies."""
     drawing = Drawing(196)
     size, top = 15, 38
-    for left, letter, color, chosen in ((8, "A", _A, (0, 1)), (118, "B", _B, (1, 0))):
+    for left, letter in ((8, "A"), (118, "B")):
         drawing.text(left + 3 * size, top - 10, letter, bold=True)
-        down, across = chosen
-        drawing.cells(
-            left,
-            top,
-            6,
-            6,
-            size,
-            color=_only(color, lambda r, c, d=down, a=across: r * a + c * d in (2, 3)),  # type: ignore[misc]
-        )
+    drawing.cells(8, top, 6, 6, size, color=_only(_A, lambda _row, column: column in (2, 3)))
+    drawing.cells(118, top, 6, 6, size, color=_only(_B, lambda row, _column: row in (2, 3)))
     drawing.brace((8 + 2 * size, top + 6 * size + 4), (8 + 4 * size, top + 6 * size + 4), "d columns")
     drawing.brace((118 + 6 * size + 4, top + 2 * size), (118 + 6 * size + 4, top + 4 * size), "d rows")
     drawing.line((280, 83), (312, 83), arrow=True, width=2)
