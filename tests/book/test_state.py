@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from docutils import nodes
 from measured_book.records.store import PageRecords
-from measured_book.state import BookState, split_reference
+from measured_book.state import BookState, short_titles, split_reference
 
 from tinytorch.report.records import ABSENT
 
@@ -15,6 +19,17 @@ from tinytorch.report.records import ABSENT
 )
 def test_references(reference: str, expected: tuple[str, str]) -> None:
     assert split_reference(reference, "here") == expected
+
+
+def test_titles_are_short_unless_two_pages_would_be_called_alike() -> None:
+    titles = {
+        "one": "Acceleration: one product",
+        "model": "Acceleration: a whole model",
+        "kept": "Memoization: the KV cache",
+    }
+    env: Any = SimpleNamespace(titles={name: nodes.title("", title) for name, title in titles.items()})
+    assert short_titles(env, ["one", "kept"]) == ["Acceleration", "Memoization"]
+    assert short_titles(env, ["one", "model", "kept"]) == [titles["one"], titles["model"], "Memoization"]
 
 
 def state(*names: str) -> BookState:

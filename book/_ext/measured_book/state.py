@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -158,3 +159,10 @@ def reading_order(env: BuildEnvironment) -> dict[str, int]:
 
     visit(env.config.root_doc)
     return order
+
+
+def short_titles(env: BuildEnvironment, pages: Iterable[str]) -> list[str]:
+    """Return the titles of these pages up to a colon, and whole where two of them would be one."""
+    whole = [env.titles[name].astext() for name in pages]
+    short = [title.partition(":")[0] for title in whole]
+    return [full if short.count(brief) > 1 else brief for brief, full in zip(short, whole, strict=True)]

@@ -17,7 +17,7 @@ from typing import Any
 
 from docutils import nodes
 from measured_book.pages.numbering import chapter_number
-from measured_book.state import BookState, reading_order, state_of
+from measured_book.state import BookState, reading_order, short_titles, state_of
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
@@ -299,8 +299,7 @@ class LinkCode(SphinxPostTransform):
         order = reading_order(self.env)
         chapters = sorted((one for one in pages if chapter_number(self.env, one) is not None), key=order.__getitem__)
         line = nodes.paragraph("", "Called on the pages of: ", classes=["used-in"])
-        for place, name in enumerate(chapters):
-            title = self.env.titles[name].astext().partition(":")[0]
+        for place, (name, title) in enumerate(zip(chapters, short_titles(self.env, chapters), strict=True)):
             address = self.app.builder.get_relative_uri(self.env.docname, name)
             line += [nodes.Text(", " if place else ""), nodes.reference("", title, internal=True, refuri=address)]
         line += nodes.Text(".")

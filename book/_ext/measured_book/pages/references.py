@@ -13,7 +13,7 @@ from pathlib import Path
 
 from docutils import nodes
 from measured_book.pages.elements import LateHtml
-from measured_book.state import reading_order, state_of
+from measured_book.state import reading_order, short_titles, state_of
 from pybtex.database import BibliographyData, Entry, parse_file  # type: ignore[import-untyped]
 from pybtex.plugin import find_plugin  # type: ignore[import-untyped]
 from sphinx.application import Sphinx
@@ -133,9 +133,7 @@ class ReferenceList(LateHtml):
         items = []
         for entry in style.format_entries(references.entries.values()):
             pages = sorted(found[entry.key], key=lambda name: order.get(name, len(order)))
-            titles = [app.env.titles[name].astext() for name in pages]
-            short = [title.partition(":")[0] for title in titles]
-            names = [whole if short.count(one) > 1 else one for one, whole in zip(short, titles, strict=True)]
+            names = short_titles(app.env, pages)
             links = ", ".join(self._link(app, docname, *each) for each in zip(pages, names, strict=True))
             used = f' <span class="used-in">Used in: {links}.</span>' if links else ""
             text = entry.text.render(backend).replace("\n", " ")
