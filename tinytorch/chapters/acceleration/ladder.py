@@ -459,5 +459,5 @@ def record_answers(page: Page, ladder: Ladder, machine: Ceilings) -> None:
     page.number("q-loops", ladder.rungs[0].rate.per(flops, "s", what), modelled=True)
     per = "memory operations for each multiply-add of a tile of 4 × 3 vectors"
     page.number("q-tile", memory_operations(4, 3), unit="operations", what=per)
-    page.number("q-rows", 1, unit="multiply-add", what="multiply-adds for each weight of a product with one row")
+    page.number("q-rows", 1, unit="1", what="multiply-adds for each weight of a product with one row")
     page.number("q-copy", 960, unit="multiply-adds", what="rows that a packed number meets, 960 wide")
