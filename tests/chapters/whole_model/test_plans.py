@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.chapters.made_turns import in_turns, records
+from tests.perf.made_ceilings import PEAK, made_ceilings
 from tinytorch import models
 from tinytorch.chapters.whole_model.plans import PlanStudy, calls_by_size, record_calls, record_plan, study_plan
 from tinytorch.perf.acceleration.plans import StepTime, plan
@@ -25,20 +26,24 @@ def test_the_prediction_is_all_steps_and_one_call() -> None:
     one, two, call = (
         Measurement(name, (each, 1.01 * each, 0.99 * each) * 3, "s", how) for name, each in seconds.items()
     )
-    record_plan(page, PlanStudy(40, one, two, call, STEPS))
+    record_plan(page, PlanStudy(40, one, two, call, STEPS, 1e6), made_ceilings())
     made = {record.key: record.to_json() for record in page.records}
     assert (made["plan-calls"]["value"], made["plan-steps"]["value"]) == (40, 12)
     assert made["plan-predicted"]["value"] == pytest.approx(80e-6)
     assert made["plan-op-predicted"]["value"] == pytest.approx(78e-6 + 40 * 2e-6)
     assert made["plan-call"]["value"] == pytest.approx(2e-6)
     assert made["plan-gain"]["value"] == pytest.approx(5, rel=0.01)
+    each = (400e-6 - 78e-6) / 40
+    assert made["plan-each"]["value"] == pytest.approx(each)
+    assert made["plan-worth"]["value"] == pytest.approx(each * PEAK)
+    assert made["plan-product"]["value"] == 1e6
     assert "interval of the whole" in made["plan-times"]["caption"]
 
 
 def test_a_plan_that_takes_less_than_its_steps_is_drawn() -> None:
     page = Page("whole_model")
     times = in_turns({"op by op": 400e-6, "plan": 70e-6, "call": 2e-6})  # its steps take 78
-    record_plan(page, PlanStudy(40, times["op by op"], times["plan"], times["call"], STEPS))
+    record_plan(page, PlanStudy(40, times["op by op"], times["plan"], times["call"], STEPS, 1e6), made_ceilings())
     assert records(page)["plan-times"]["kind"] == "figure"
 
 
@@ -46,6 +51,15 @@ def test_a_plan_of_the_gpt_has_fewer_steps_than_the_model_has_ops() -> None:
     model, tokens = models.gpt().eval(), np.zeros((1, 20), np.int64)
     study = study_plan(model, plan(model, tokens), tokens, repeats=6)
     assert 0 < len(study.steps) < study.calls
+    # Two blocks 96 wide, of 20 positions: to 3 x 96, to 96, to 4 x 96 and back, and once to 11 characters.
+    assert study.product == 2 * 20 * 96 * 288
+
+
+def test_a_pass_in_less_than_the_steps_of_its_plan_pays_nothing_for_a_call() -> None:
+    page = Page("whole_model")
+    times = in_turns({"op by op": 70e-6, "plan": 80e-6, "call": 2e-6})
+    record_plan(page, PlanStudy(40, times["op by op"], times["plan"], times["call"], STEPS, 1e6), made_ceilings())
+    assert (records(page)["plan-each"]["value"], records(page)["plan-worth"]["value"]) == (0, 0)
 
 
 def test_both_ways_are_timed_at_each_size() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.plans import Plan, StepTime
 from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels
 from tinytorch.perf.events.stream import recording
+from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Measurement, interleave, quotient, ratio
 from tinytorch.perf.measuring.comparison import FASTER, compare_paired
 from tinytorch.report import Page, color, subplots
@@ -31,6 +33,7 @@ class PlanStudy:
         op_by_op, planned: seconds of a pass.
         call: seconds of an op on one element through the seam: a call and nothing else.
         steps: what each step of the plan takes.
+        product: operations of a linear layer's product, in the median of all that the model runs.
     """
 
     calls: int
@@ -38,6 +41,7 @@ class PlanStudy:
     planned: Measurement
     call: Measurement
     steps: tuple[StepTime, ...]
+    product: float
 
 
 def study_plan(model: Any, planned: Plan, example: Any, repeats: int = 15) -> PlanStudy:
@@ -53,12 +57,19 @@ def study_plan(model: Any, planned: Plan, example: Any, repeats: int = 15) -> Pl
     }
     with no_grad():
         times = interleave(ways, repeats=repeats, at_most_seconds=1, warmup_seconds=0.05)
-    calls = len(recorded.profile.events)
-    return PlanStudy(calls, times["op by op"], times["plan"], times["call"], tuple(planned.step_times(example)))
+    events, steps = recorded.profile.events, tuple(planned.step_times(example))
+    product = median(each.flops or 0 for each in events if each.op == "linear")
+    return PlanStudy(len(events), times["op by op"], times["plan"], times["call"], steps, product)
 
 
-def record_plan(page: Page, study: PlanStudy) -> None:
-    """Record what the plan takes beside what one call and its steps predict, and draw both."""
+def record_plan(page: Page, study: PlanStudy, machine: Ceilings) -> None:
+    """Record what the plan takes beside what one call and its steps predict, and draw both.
+
+    Args:
+        page: where to.
+        study: what `study_plan` returned.
+        machine: ceilings of one thread, in whose operations the price of a call is told.
+    """
     inside = sum(step.seconds for step in study.steps)
     page.number("plan-calls", study.calls, unit="operations", what="operations of one sequence through the GPT")
     page.number("plan-steps", len(study.steps), unit="steps", what="steps of its plan")
@@ -68,6 +79,13 @@ def record_plan(page: Page, study: PlanStudy) -> None:
     )
     what = "the time inside of the steps and a call for each operation"
     page.number("plan-op-predicted", inside + study.calls * study.call.median, unit="s", what=what)
+    each = max(study.op_by_op.median - inside, 0.0) / study.calls
+    what = "time of a pass op by op beyond the time inside of the plan's steps, for each operation"
+    page.number("plan-each", each, unit="s", what=what)
+    what = "operations at the peak in what each operation takes beyond its work"
+    page.number("plan-worth", each * machine.fp32_peak.median, unit="operations", what=what, modelled=True)
+    what = "operations of a product of the GPT for one sequence, in the median of its linear layers"
+    page.number("plan-product", study.product, unit="operations", what=what, derived=True)
     page.number("plan-call", study.call)
     page.number("plan-time", study.planned)
     page.number("plan-op-by-op", study.op_by_op)
