@@ -78,6 +78,8 @@ def test_published_numbers_are_quoted_as_they_were_printed() -> None:
     errors = [abs(row["error"]["value"]) for row in rows if row["error"]]
     assert made["published-worst"]["value"] == max(errors)
     assert sum(row["runs"]["value"] for row in made["studies"]["rows"]) == len(rows) - 2
+    assert [row["study"] for row in made["studies"]["rows"]] == list(dict.fromkeys(row["study"] for row in rows))
+    assert all(row["assumed"] for row in made["studies"]["rows"])
 
 
 def test_splits_are_modelled_numbers_and_their_parts_are_shares_of_the_step() -> None:

@@ -229,7 +229,21 @@ def test_what_no_serial_share_explains_has_none() -> None:
     records.record_scaling(page, [strong, strong, made_scaling("weak", {1: 1.0, 2: 1.2})])
     made = bodies(page)
     assert made["strong-serial"]["reason"] == records.NO_SHARE
+    for words in (made["scaling-laws"]["caption"], made["scaling-laws"]["alt"]):
+        assert "Gustafson's law" in words
+        assert "Amdahl" not in words
     assert made["weak-serial"]["value"] == pytest.approx(2 - 2 / 1.2, rel=0.05)
+
+
+def test_the_figure_names_the_laws_that_it_draws() -> None:
+    for strong, weak, caption in (
+        (0.6, 1.2, "dashed by Amdahl's and Gustafson's laws. The"),
+        (0.6, 0.9, "dashed by Amdahl's law. The"),
+        (0.45, 0.9, "as far as the cores go. The"),
+    ):
+        page, made = started(), made_scaling("strong", {1: 1.0, 2: strong})
+        records.record_scaling(page, [made, made, made_scaling("weak", {1: 1.0, 2: weak})])
+        assert caption in bodies(page)["scaling-laws"]["caption"]
 
 
 def test_memory_is_that_of_the_fullest_rank() -> None:

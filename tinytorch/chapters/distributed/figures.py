@@ -139,8 +139,8 @@ _BEYOND = 8
 def scaling_figure(scalings: Sequence[Scaling]) -> Figure:
     """Return speedups over ranks, both axes logarithmic: measured ones solid, and each law's modelled ones dashed.
 
-    Numbers of ranks that had to share cores are left out. The thin line is a rank's work for each rank. A law is drawn
-    from the largest number of ranks that it was fitted to up to eight times as many, where one applies.
+    Numbers of ranks that had to share cores are left out. The thin line is linear scaling. A law is drawn from the
+    largest number of ranks that it was fitted to up to eight times as many, where one applies.
 
     Raises:
         ValueError: if there is no scaling, or none has more than one rank with a core for each.
@@ -150,7 +150,7 @@ def scaling_figure(scalings: Sequence[Scaling]) -> Figure:
         raise ValueError("scalings must hold one with more than one rank that each had a core")
     largest = max(max(one.judged) for one in judged) * _BEYOND
     figure, ax = subplots(height=3.2)
-    ax.plot([1, largest], [1, largest], color=INK, linewidth=0.8, linestyle=":", label="a rank's work for each rank")
+    ax.plot([1, largest], [1, largest], color=INK, linewidth=0.8, linestyle=":", label="linear")
     for one in judged:
         speedups = [quantity(1.0, "", "speedup of 1 rank")]
         speedups += [speedup for count in one.judged if (speedup := one.speedup(count)) is not None]

@@ -38,7 +38,6 @@ _PUBLISHED_COLUMNS = (
     Column("predicted", "Predicted", modelled=True),
     Column("error", "Error", "%", modelled=True),
     Column("study", "Published by"),
-    Column("assumed", "Assumed"),
 )
 
 
@@ -88,15 +87,16 @@ def record_validation(page: Page, checked: Validation | None, near: FittedLink |
 
 def record_published(page: Page) -> None:
     """Show how far the model is from published results, by study, and record the errors of speeds."""
-    studies: dict[tuple[str, str], list[float]] = {}
+    studies: dict[tuple[str, str, str], list[float]] = {}
     for one in published_results():
         if not one.given:
-            studies.setdefault((one.study, one.quantity), []).append(abs(one.error))
+            studies.setdefault((one.study, one.quantity, one.assumed), []).append(abs(one.error))
     page.table(
         "studies",
         [
-            {"study": study, "what": what, "runs": len(off), "middle": median(off), "worst": max(off)}
-            for (study, what), off in studies.items()
+            {"study": study, "what": what, "assumed": assumed}
+            | {"runs": len(off), "middle": median(off), "worst": max(off)}
+            for (study, what, assumed), off in studies.items()
         ],
         [
             Column("study", "Published by"),
@@ -104,6 +104,7 @@ def record_published(page: Page) -> None:
             Column("runs", "Predictions", "1"),
             Column("middle", "Median error", "%", modelled=True),
             Column("worst", "Largest error", "%", modelled=True),
+            Column("assumed", "Assumed"),
         ],
         caption="How far the model is from published scaling results, by study, upwards or downwards. The first is one "
         "result, predicted with nothing hidden and with all that can be.",
@@ -130,7 +131,6 @@ def _published_row(one: PublishedResult) -> dict[str, object]:
         "published": one.printed,
         "predicted": format_number(one.predicted, one.unit).text,
         "error": None if one.given else one.error,
-        "assumed": one.assumed,
         "study": one.study,
     }
 

@@ -207,7 +207,7 @@ def megatron_2021() -> Iterator[PublishedResult]:
             "FLOP/s",
             row.published,
             _flops(row, 2048) / found.seconds / found.split.ranks,
-            "every GPU computes at the rate behind the first row; pipelines are not interleaved",
+            "every GPU computes at the rate behind the study's first run; pipelines are not interleaved",
             given=row is _MEGATRON_2021[0],
         )
 

@@ -299,13 +299,15 @@ def record_scaling(page: Page, found: Sequence[Scaling]) -> None:
         "the quotient of the two times beside it; that of weak scaling counts the work that was done. Linear is an "
         "efficiency within a twentieth of 1, superlinear or sublinear one beyond.",
     )
+    laws = [f"{law.law}'s" for one in (named["large"], weak) if (law := one.law()) is not None and law.applies]
+    named_laws = f"{' and '.join(laws)} {'law' if len(laws) == 1 else 'laws'}"
     page.figure(
         "scaling-laws",
         scaling_figure([named["large"], weak]),
         caption="Speedups of strong scaling with the largest batch and of weak scaling: measured as far as the cores "
-        "go, dashed what Amdahl's and Gustafson's laws make of it.",
-        alt="Speedup over the number of ranks on logarithmic axes: measured points with intervals, dashed lines of the "
-        "two laws beyond them, and a thin line for a rank's work from each rank.",
+        f"go{f', dashed by {named_laws}' if laws else ''}. The thin line is linear scaling.",
+        alt="Speedup over the number of ranks on logarithmic axes: measured points with intervals, "
+        f"{f'dashed beyond them by {named_laws}, ' if laws else ''}and a thin line for linear scaling.",
     )
     page.number("two-speedup", _of(named["large"].speedup(2)))
     for key, one in {**named, "weak": weak}.items():
