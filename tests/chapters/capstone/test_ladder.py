@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.chapters.capstone.made_trials import CACHE, KEPT, LOST, SMALL, TOKEN, in_turns, made_ladder
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.chapters.capstone.configuration import PLAIN, Configuration
-from tinytorch.chapters.capstone.ladder import climb_ladder
-from tinytorch.chapters.capstone.rule import Rule
+from tinytorch.chapters.capstone.ladder import climb_ladder, right_choice
+from tinytorch.chapters.capstone.rule import Outcome, Rule
 from tinytorch.chapters.capstone.steps import single_moves
 from tinytorch.chapters.capstone.workload import Workload
 from tinytorch.perf.measuring.comparison import compare_paired
@@ -35,6 +37,17 @@ def test_a_prediction_that_puts_the_wrong_step_first_is_refuted() -> None:
     slower = made_ladder(forecasts=lambda one: 9.0 if one.cache != "none" else 1.0)
     assert slower.stages[0].trials[0].outcome == "not faster"
     assert slower.stages[0].choice == "refuted"
+
+
+def test_a_first_step_whose_answers_leave_it_open_is_neither_right_nor_wrong() -> None:
+    stage = made_ladder(forecasts=lambda one: 9.0 if one.model == "distilled" else 1.0).stages[0]
+    verdicts: dict[Outcome, str] = {
+        "too many wrong": "refuted",
+        "may be too many wrong": "cannot tell here",
+        "cannot tell here": "cannot tell here",
+    }
+    for outcome, verdict in verdicts.items():
+        assert right_choice(stage, replace(stage.trials[0], outcome=outcome)) == verdict
 
 
 def test_what_loses_answers_is_dropped_however_fast() -> None:
@@ -75,7 +88,8 @@ def test_the_rule_asks_for_more_than_does_not_matter(after: float, outcome: str)
 def test_the_rule_looks_at_the_lower_end_of_what_is_lost() -> None:
     times = in_turns({"before": 2e-3, "after": 1e-3})
     gained = compare_paired(times["before"], times["after"])
-    assert Rule(accuracy_budget=0.001).outcome(gained, KEPT) == "too many wrong"
+    assert Rule(accuracy_budget=0.001).outcome(gained, KEPT) == "may be too many wrong"
+    assert Rule(accuracy_budget=0.001).outcome(gained, LOST) == "too many wrong"
     assert Rule(accuracy_budget=0.002).outcome(gained, KEPT) == "passes"
     with pytest.raises(ValueError, match="accuracy must be given"):
         Rule().outcome(gained, None)

@@ -209,7 +209,7 @@ def test_what_was_dropped_has_a_reason_for_each_ladder(
     outcome.record_dropped(page, ladders, _RULE)
     made = by_key(page.records)
     assert {row["step"]: (row["why-one"], row["why-many"]) for row in made["dropped"]["rows"]} == {
-        "compiled kernels": ("may lose too many answers", "taken"),
+        "compiled kernels": ("loses too many answers", "taken"),
         "key-value cache": ("slower or no different", "could not be tried"),
     }
     assert made["dropped-count"]["value"] == 2

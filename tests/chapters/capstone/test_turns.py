@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -13,6 +14,7 @@ from tests.perf.made_ceilings import made_ceilings
 from tinytorch.chapters.capstone import turns
 from tinytorch.chapters.capstone.configuration import Configuration
 from tinytorch.chapters.capstone.ladder import Ladder
+from tinytorch.perf.measuring.judge import CANNOT_TELL
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 
@@ -96,6 +98,27 @@ def test_the_roof_and_the_prediction_may_put_different_steps_first() -> None:
     assert made["first-taken"]["word"] == "compiled kernels"
 
 
+@pytest.mark.parametrize(
+    ("roofs", "laws", "counted"),
+    [((1, 1, 1), (1, 1, 1), (0, "rows", 0, "rows")), ((2, 0.5, 2), (1, 1, 2), (3, "rows", 1, "row"))],
+)
+def test_rows_whose_interval_leaves_a_prediction_out_are_counted(
+    roofs: tuple[float, ...], laws: tuple[float, ...], counted: tuple[object, ...]
+) -> None:
+    """Predictions are those many times what was measured."""
+    stage = _WITH_PAIRS.stages[0]
+    trials = (
+        replace(one, forecast=replace(one.forecast, speedup=law * median, roof=roof * median))
+        for one, roof, law in zip(stage.trials, roofs, laws, strict=True)
+        for median in (one.gained.ratio.median,)
+    )
+    page = Page("capstone")
+    turns.record_first_turn(page, replace(stage, trials=tuple(trials)))
+    made = {record.key: record.to_json() for record in page.records}
+    found = (made[f"{key}-ruled-out"][part] for key in ("roof", "amdahl") for part in ("value", "unit"))
+    assert tuple(found) == counted
+
+
 def test_where_nothing_passes_the_page_says_so() -> None:
     made = records(_NOTHING_PASSES)
     assert made["first-taken"]["word"] == made["first-server"]["word"] == "nothing"
@@ -162,6 +185,14 @@ def test_predictions_are_counted_and_the_worst_is_named() -> None:
     assert off["profile-chooses"]["verdict"] == "refuted"
     assert off["trials"]["value"] == 2 * 3
     assert off["typical-error"]["value"] == pytest.approx(math.exp(math.log(9 * 1.25)) - 1, rel=0.01)
+
+
+def test_choices_of_a_disturbed_run_are_not_counted_as_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Page, "told", lambda _, word, *rests_on: CANNOT_TELL if rests_on else word)
+    made = records(_WITH_PAIRS)
+    assert {row["right"] for row in made["moves-one"]["rows"]} == {CANNOT_TELL, None}
+    assert (made["turns"]["value"], made["turns-right"]["value"], made["turns-by-roof"]["value"]) == (6, 0, 0)
+    assert made["profile-chooses"]["verdict"] == CANNOT_TELL
 
 
 def test_the_two_ends_are_held_against_one_another() -> None:

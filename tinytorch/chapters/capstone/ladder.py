@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tinytorch.chapters.capstone.configuration import PLAIN, Configuration, Ready
 from tinytorch.chapters.capstone.prediction import Forecast, Profile, counted, forecast, ops_alone, profiled
-from tinytorch.chapters.capstone.rule import PASSES, Outcome, Rule
+from tinytorch.chapters.capstone.rule import MAY_BE_TOO_MANY, PASSES, Outcome, Rule
 from tinytorch.chapters.capstone.steps import STEPS, Move, Step, double_moves, name_of, single_moves
 from tinytorch.chapters.capstone.workload import Workload, accuracy_change
 from tinytorch.perf.machine import Ceilings
@@ -89,14 +89,15 @@ class Stage:
 def right_choice(stage: Stage, first: Trial) -> str | None:
     """Return whether it was right to put ``first`` first: `SUPPORTED`, `REFUTED` or `CANNOT_TELL`.
 
-    It was if it passes and no other step that passes is faster beyond doubt. None where no step passes.
+    It was if it passes and no other step that passes is faster beyond doubt. It was not if it is proven not to pass.
+    None where no step passes.
     """
     best = stage.taken
     if best is None:
         return None
     if first is best:
         return SUPPORTED
-    if first.outcome == CANNOT_TELL:
+    if first.outcome in (CANNOT_TELL, MAY_BE_TOO_MANY):
         return CANNOT_TELL
     if first.outcome != PASSES:
         return REFUTED

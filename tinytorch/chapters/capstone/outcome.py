@@ -68,7 +68,8 @@ DROPPED_COLUMNS = (
 _WHY_DROPPED: Mapping[Outcome, str] = {
     "not faster": "slower or no different",
     "cannot tell here": "not proven faster",
-    "too many wrong": "may lose too many answers",
+    "too many wrong": "loses too many answers",
+    "may be too many wrong": "may lose too many answers",
     "passes": "passed, but another was faster",
 }
 

@@ -11,10 +11,11 @@ from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.perf.quantization import PairedAccuracy
 from tinytorch.perf.quantization.tradeoff import accuracy_change
 
-Outcome = Literal["passes", "not faster", "cannot tell here", "too many wrong"]
+Outcome = Literal["passes", "not faster", "cannot tell here", "too many wrong", "may be too many wrong"]
 PASSES: Final = "passes"
 NOT_FASTER: Final = "not faster"
 TOO_MANY_WRONG: Final = "too many wrong"
+MAY_BE_TOO_MANY: Final = "may be too many wrong"
 #: What a page says of answers that were lost, by the verdict on whether they are within the budget.
 BUDGET_WORDS = {
     SUPPORTED: "within the budget",
@@ -70,4 +71,5 @@ class Rule:
             return NOT_FASTER if speed in (SLOWER, EQUIVALENT) else CANNOT_TELL
         if accuracy is None:
             raise ValueError("accuracy must be given for a step that is faster: score it first")
-        return PASSES if self.holds(accuracy) else TOO_MANY_WRONG
+        outcomes: dict[str, Outcome] = {SUPPORTED: PASSES, REFUTED: TOO_MANY_WRONG}
+        return outcomes.get(self.within_budget(accuracy), MAY_BE_TOO_MANY)

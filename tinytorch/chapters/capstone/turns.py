@@ -95,6 +95,18 @@ def record_first_turn(page: Page, first: Stage) -> None:
     what = f"gain that the roof would allow, {of_roof.name}, one question"
     page.number("roof-promise", of_roof.forecast.roof, unit="", what=what, modelled=True)
     page.number("roof-kept", of_roof.gained.ratio)
+    _record_ruled_out(page, first)
+
+
+def _record_ruled_out(page: Page, stage: Stage) -> None:
+    """Record in how many rows the interval of the measured gain leaves out a prediction, and the roof's."""
+    for key, whose, field in (("roof", "the roof's", "roof"), ("amdahl", "Amdahl's", "speedup")):
+        outside = 0
+        for trial in stage.trials:
+            bounds = trial.gained.ratio.interval
+            outside += not bounds.low <= getattr(trial.forecast, field) <= bounds.high
+        what = f"steps of the first turn for one question whose measured interval does not hold {whose} prediction"
+        page.number(f"{key}-ruled-out", outside, unit="row" if outside == 1 else "rows", what=what, derived=True)
 
 
 def _name(taken: Trial | None) -> str:
@@ -129,7 +141,7 @@ def record_moves(page: Page, key: str, ladder: Ladder) -> None:
                 "taken": page.told(best.name if best else "none passes", *gains),
                 "predicted": best.forecast.speedup if best else None,
                 "gained": best.gained.ratio if best else None,
-                "right": stage.choice and page.told(stage.choice, *gains),
+                "right": _told(page, stage, stage.choice),
             }
         )
     page.table(f"moves-{key}", rows, MOVE_COLUMNS, caption=_MOVES_CAPTION[key])
@@ -258,20 +270,29 @@ def record_alone(page: Page, ladders: Ladders) -> None:
 def record_choices(page: Page, ladders: Ladders) -> None:
     """Record how often the profile chose right, and how far predictions were off."""
     stages = [stage for ladder in ladders.values() for stage in ladder.stages]
-    choices = [stage.choice for stage in stages if stage.choice is not None]
-    of_roof = [stage.choice_of_roof for stage in stages if stage.choice is not None]
+    choices = [_told(page, stage, stage.choice) for stage in stages if stage.choice is not None]
+    of_roof = [_told(page, stage, stage.choice_of_roof) for stage in stages if stage.choice is not None]
     what = "turns of both ladders in which a move was taken"
     page.number("turns", len(choices), unit="1", what=what, derived=True)
-    what = "turns in which the move predicted to be best passed and no other was proven to be faster"
+    what = (
+        "turns in which it is proven that the move predicted to be best passed, and no other is proven to be faster; "
+        "none where other programs took this machine's time"
+    )
     page.number("turns-right", choices.count(SUPPORTED), unit="1", what=what, derived=True)
     what = "turns in which the same holds for the move that the roof would allow most for"
     page.number("turns-by-roof", of_roof.count(SUPPORTED), unit="1", what=what, derived=True)
     _record_errors(page, [trial for stage in stages for trial in stage.trials])
 
 
+def _told(page: Page, stage: Stage, choice: str | None) -> str | None:
+    """Return the verdict on a choice as the table of turns has it: withheld where other programs took time."""
+    return choice and page.told(choice, *[trial.gained.ratio for trial in stage.trials])
+
+
 def record_profile_claim(page: Page, ladders: Ladders) -> None:
     """Record the claim that the bottleneck is to be optimized first, judged by every turn that took something."""
-    choices = [stage.choice for ladder in ladders.values() for stage in ladder.stages if stage.choice is not None]
+    stages = [stage for ladder in ladders.values() for stage in ladder.stages]
+    choices = [told for stage in stages if (told := _told(page, stage, stage.choice)) is not None]
     page.claim(
         "profile-chooses",
         statement="To optimize the bottleneck first has the largest effect.",
@@ -279,9 +300,9 @@ def record_profile_claim(page: Page, ladders: Ladders) -> None:
         source_url=COURSE_PROFILING_URL,
         quote="Amdahl's Law rules: Optimize the bottleneck first for maximum impact",
         verdict=verdict_of_all(choices),
-        evidence="In {turns} turns of the two ladders something was taken. In {turns-right} of them what Amdahl's law "
-        "put first passed, and no other step was proven to be faster. The test asks for all of them. Where no step "
-        "passes, nothing has an effect that could be the largest.",
+        evidence="In {turns} turns of the two ladders something was taken. In {turns-right} of them it is proven that "
+        "what Amdahl's law put first passed, and no other step is proven to be faster. The test asks for all of them. "
+        "Where no step passes, nothing has an effect that could be the largest.",
         numbers=gain_keys(ladders),
     )
 
