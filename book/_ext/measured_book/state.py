@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -162,7 +163,8 @@ def reading_order(env: BuildEnvironment) -> dict[str, int]:
 
 
 def short_titles(env: BuildEnvironment, pages: Iterable[str]) -> list[str]:
-    """Return the titles of these pages up to a colon, and whole where two of them would be one."""
-    whole = [env.titles[name].astext() for name in pages]
-    short = [title.partition(":")[0] for title in whole]
-    return [full if short.count(brief) > 1 else brief for brief, full in zip(short, whole, strict=True)]
+    """Return the titles of these pages up to a colon, and whole where two pages of the book would be called alike."""
+    titles = {name: title.astext() for name, title in env.titles.items()}
+    brief = Counter(title.partition(":")[0] for title in titles.values() if ":" in title)
+    wanted = [(titles[name], titles[name].partition(":")[0]) for name in pages]
+    return [whole if brief[short] > 1 else short for whole, short in wanted]
