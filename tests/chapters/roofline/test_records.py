@@ -73,11 +73,23 @@ def test_the_data_of_the_page_come_from_the_innermost_level_that_holds_them() ->
     rows = made(lambda page: chapter.show_ladder(page, MACHINE))["sets"]["rows"]
     assert [(row["bytes"]["value"], row["slope"]) for row in rows] == [
         (48, "L1"),
-        (4 * MIB, "memory"),
+        (4 * (1024**2 + 2 * 1024), "memory"),
         (12 * MIB, "memory"),
-        (64 * MIB, "memory"),
+        (4 * (4096**2 + 2 * 4096), "memory"),
     ]
     assert [row["ridge"]["value"] for row in rows] == pytest.approx([0.25, 10, 10, 10])
+
+
+def test_the_word_for_a_level_says_why_it_is_one_or_lies_between_two() -> None:
+    one = by_hand()["add"]
+    between = replace(one, slope=replace(one.slope, inner="L2", outer="memory"))
+    for place, word, why in (
+        (one, "memory", "fit there, and in no faster level"),
+        (between, "L2 and memory", "fit into memory but not into L2"),
+    ):
+        found = made(lambda page, place=place: chapter.record_by_hand(page, {"add": place}))["level-add"]
+        assert found["word"] == word
+        assert why in found["because"]
 
 
 def test_every_line_of_a_calculation_is_recorded() -> None:

@@ -168,8 +168,8 @@ def claim_large_models(page: Page, crossing: Sequence[Placed]) -> None:
         source_url=sources.COURSE_PROFILING_URL,
         verdict=verdict_of_all(_is_bound_by(one, "memory") for one in (crossing[0], crossing[-1])),
         evidence="A layer with weights 4,096 wide stands for the model. One row reached {of-peak-first-4096} of the "
-        "peak, the most rows {of-peak-last-4096}. From about twice the ridge point on, in rows, such "
-        "a product is compute-bound: the batch decides, and not the size.",
+        "peak, the most rows {of-peak-last-4096}. By the formula such a product is compute-bound from about twice the "
+        "ridge point on, in rows: the batch decides, and not the size.",
     )
 
 
@@ -183,6 +183,6 @@ def claim_elementwise(page: Page, placed: Mapping[str, Placed]) -> None:
         source_url=sources.COURSE_ACCELERATION_URL,
         verdict=verdict_of_all(_is_bound_by(placed[name], "memory") for name in ("add", "GELU", "add of 4 numbers")),
         evidence="In NumPy on one core an addition of a million numbers reached {of-roof-add} of its roof and GELU "
-        "{of-roof-gelu}. An addition of four numbers reached {of-roof-add-of-4-numbers}. The words fit what goes over "
-        "large arrays once; they leave out several passes, slow instructions and the cost of a call.",
+        "{of-roof-gelu}. An addition of four numbers reached {of-roof-add-of-4-numbers}. By the roofline the words fit "
+        "what goes over large arrays once; they leave out several passes, slow instructions and the cost of a call.",
     )

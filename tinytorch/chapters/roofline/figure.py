@@ -73,8 +73,8 @@ def placed_table(page: Page, key: str, placed: Sequence[Placed], *, caption: str
         f"{key}-roofs",
         placed,
         caption=f"What is asked for, from {placed[0].name} to {placed[-1].name}, and where the roof of each takes the "
-        "bytes from: the level that holds them, at its bandwidth; between two levels, at the bandwidth of the ladder "
-        "at that size; where several deliver, at the mean over all bytes.",
+        "bytes from: the level that holds them, at its bandwidth; between two levels, at the bandwidth measured at "
+        "that size; where several deliver, at the mean over all bytes.",
     )
 
 

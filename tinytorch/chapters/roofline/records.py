@@ -25,12 +25,12 @@ from tinytorch.report import Column, Page, line, subplots, verdict_between
 
 #: What other pages time, too.
 _ON_A_MILLION = ("add", "GELU", "matrix × vector", "matrix × matrix")
-#: What the page speaks of, with its bytes.
+#: What the page calculates with, and all bytes that each moves: the level of these is the one in its sentences.
 _SETS = {
     "two vectors of four numbers, their sum": 3 * 4 * 4,
-    "a matrix 1,024 wide": 4 * 1024**2,
-    "three such matrices": 3 * 4 * 1024**2,
-    "a matrix 4,096 wide": 4 * 4096**2,
+    "weights 1,024 wide, a row, its product": 4 * (1024**2 + 2 * 1024),
+    "three matrices 1,024 wide": 3 * 4 * 1024**2,
+    "weights 4,096 wide, a row, its product": 4 * (4096**2 + 2 * 4096),
 }
 _LADDER = (
     Column("level", "Level"),
@@ -109,6 +109,14 @@ def _said(slope: Slope) -> str:
     return slope.outer if slope.inner == slope.outer else f"{slope.inner} and {slope.outer}"
 
 
+def _why(slope: Slope, what: str) -> str:
+    """Return why ``what`` travels on this slope: where it fits and, between two levels, what was measured there."""
+    if slope.inner == slope.outer:
+        return f"{what} fit there, and in no faster level"
+    where = f"fit into {slope.outer} but not into {slope.inner}"
+    return f"{what} {where}, and a set of that size moves faster than larger ones"
+
+
 def key_of(name: str) -> str:
     """Return the part of a record's key that names an operation."""
     return name.lower().replace(" × ", "-").replace(" ", "-").replace(",", "")
@@ -121,7 +129,7 @@ def record_by_hand(page: Page, placed: Mapping[str, Placed]) -> None:
         page.number(f"flops-{key}", one.demand.operations, unit="FLOP", what=f"operations of {name}")
         page.number(f"bytes-{key}", one.demand.bytes, unit="B", what=f"compulsory bytes of {name}")
         page.number(f"intensity-{key}", one.intensity, unit="FLOP/B", what=f"intensity of {name}")
-        page.word(f"level-{key}", _said(one.slope), because=f"{{bytes-{key}}} fit there, and in no faster level")
+        page.word(f"level-{key}", _said(one.slope), because=_why(one.slope, f"{{bytes-{key}}}"))
         page.number(f"arithmetic-{key}", one.verdict.compute.seconds, modelled=True)
         page.number(f"moving-{key}", one.verdict.memory.seconds, modelled=True)
         page.number(f"least-{key}", one.roof, what=f"least time of {name}", modelled=True)
@@ -190,7 +198,11 @@ def record_crossing(page: Page, crossings: Mapping[int, Sequence[Placed]], machi
     for width, crossing in crossings.items():
         first, last = crossing[0], crossing[-1]
         weights = slope_at(first.demand.bytes, machine)
-        page.word(f"level-{width}", _said(weights), because=f"the weights are {width:,} × {width:,} floats")
+        page.word(
+            f"level-{width}",
+            _said(weights),
+            because=_why(weights, f"{width:,} × {width:,} weights, a row and its product"),
+        )
         corner = quotient(machine.fp32_peak, weights.bandwidth, f"ridge point of {weights.of}", "FLOP/B")
         page.number(f"ridge-{width}", corner)
         predicted = corner.scaled(2, "rows", f"predicted crossing, {width:,} wide")
@@ -353,9 +365,10 @@ def record_slow(page: Page, slow: Mapping[str, Placed], machine: Ceilings) -> No
     page.number("gelu-compulsory", gelu.demand.bytes, unit="B", what="compulsory bytes of GELU")
     page.number("gelu-moved", GELU_ARRAYS * array, unit="B", what="bytes that GELU's steps read and write")
     page.number("gelu-least", gelu.roof, what="least time of GELU", modelled=True)
-    page.word("level-gelu", _said(gelu.slope), because="{gelu-compulsory} fit there, and in no faster level")
+    page.word("level-gelu", _said(gelu.slope), because=_why(gelu.slope, "{gelu-compulsory}"))
     page.number("gelu-block", block, unit="B", what="bytes of three blocks")
-    page.word("level-block", _said(slope_at(block, machine)), because="{gelu-block} fit there, and in no faster level")
+    of_block = slope_at(block, machine)
+    page.word("level-block", _said(of_block), because=_why(of_block, "{gelu-block}"))
     page.number("gelu-passes", passes, modelled=True)
     page.number("gelu-calls", GELU_STEPS * blocks, unit="calls", what="calls of NumPy in a GELU")
     page.number("gelu-calls-time", every, modelled=True)
