@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from matplotlib.text import Annotation
 
 from tinytorch.chapters.benchmarking import variants
-from tinytorch.perf.benchmarking import ParetoFront, Performance, compare_with_first, kept_of_product
+from tinytorch.perf.benchmarking import ParetoFront, Performance, compare_with_first, kept_of_product, pareto_front
+from tinytorch.perf.host.background_load import Neighbours
 from tinytorch.perf.measuring import Measurement, quantity
+from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.report import Page, figures, subplots
 from tinytorch.report.records import Json
 
@@ -25,6 +28,8 @@ TABLE = {
     "combined": (2.0, 6000),
 }
 PARTS = ("structured", "accelerated")
+#: Conditions of what lacked its core.
+STARVED = {"cpu_per_wall": 0.5, "blas_threads": 1}
 
 
 def performance(name: str, seconds: float, right: int = 1900, nbytes: int = 1000, examples: int = 2000) -> Performance:
@@ -91,6 +96,33 @@ def test_the_front_counts_who_is_on_it_and_names_who_is_not() -> None:
     assert made["front-size"]["value"] == 2 + 1
     assert made["all-variants"]["value"] == 6 + 6
     assert made["fronts"]["kind"] == "figure"
+
+
+def test_nothing_is_off_a_front_by_a_verdict_that_the_page_withholds(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = results()["cnn"]
+    proven = pareto_front(measured, batch=64)
+    assert "baseline" in proven.dominated
+    page = Page("benchmarking")
+    assert variants.standing_front(page, measured, proven, 64) == proven
+    monkeypatch.setattr(Neighbours, "cores", lambda _: 1.0)
+    assert variants.standing_front(page, measured, proven, 64) == proven, "busy, but each had its core"
+    starved = {
+        name: replace(one, times={64: tuple(replace(each, how={**each.how, **STARVED}) for each in one.times[64])})
+        for name, one in measured.items()
+    }
+    front = variants.standing_front(page, starved, proven, 64)
+    assert (front.front, dict(front.dominated)) == (NAMES, {})
+    assert front.undecided["baseline"] == proven.dominated["baseline"]
+
+
+def test_nothing_is_off_a_front_by_less_than_the_noise_floor() -> None:
+    measured = {name: performance(name, seconds) for name, seconds in (("baseline", 1.1), ("combined", 1.0))}
+    proven = pareto_front(measured, batch=64)
+    assert [*proven.dominated] == ["baseline"]
+    page = Page("benchmarking")
+    for floor, front in ((1.05, ("combined",)), (1.2, ("baseline", "combined"))):
+        page.noise = NoiseFloor("made", (), Measurement("made", (floor,), ""))
+        assert variants.standing_front(page, measured, proven, 64).front == front
 
 
 def test_all_are_drawn_and_named() -> None:

@@ -156,7 +156,9 @@ def queue() -> Drawing:
     for number, (arrived, start) in enumerate(zip(arrivals, begun(arrivals, service), strict=True), 1):
         drawing.line((arrived, 28), (arrived, 52), arrow=True)
         if start > arrived:
-            drawing.line((arrived, 58 + 3 * number), (start, 58 + 3 * number), color="quantized", dashed=True)
+            drawing.line(
+                (arrived, 54 + 4 * number), (start, 54 + 4 * number), color="quantized", dashed=True, width=2.5
+            )
         drawing.box(start, 84, service, 30, str(number), color="numpy")
     drawing.line((10, 122), (470, 122), arrow=True)
     drawing.text(470, 141, "time", anchor="end")
