@@ -194,6 +194,27 @@ def test_methods_are_compared_with_the_whole_model_in_bytes_time_and_accuracy() 
     assert row["change"]["value"] == pytest.approx(models.accuracy(half, "mlp") - models.accuracy(whole, "mlp"))
 
 
+@pytest.mark.parametrize(
+    ("stored", "speed", "correct", "word"),
+    [
+        (50, 1.5, 89, "half"),  # one answer of a hundred is no proven loss
+        (100, 1.5, 89, "none"),
+        (50, 1.0, 89, "none"),
+        (50, 1.5, 70, "none"),
+    ],
+)
+def test_the_best_methods_store_less_run_faster_and_have_no_proven_loss(
+    monkeypatch: pytest.MonkeyPatch, stored: int, speed: float, correct: int, word: str
+) -> None:
+    whole, half = make("mlp"), make("mlp", seed=1)
+    monkeypatch.setattr(chapter, "stored_bytes", lambda model: 100 if model is whole else stored)
+    monkeypatch.setattr(models, "correct", lambda model, _name: right(90 if model is whole else correct))
+    page = Page("compression")
+    chapter.record_methods(page, whole, {"half": half, "slow": half}, {"half": made(speed), "slow": made(0.5)})
+    said = records(page)["all-three"]
+    assert (said["word"], said["numbers"]) == (word, ["method-0-speed", "method-1-speed"])
+
+
 def right(correct: int) -> npt.NDArray[np.bool_]:
     """Return a hundred examples of which so many are right."""
     return np.arange(100) < correct

@@ -73,7 +73,7 @@ LOW_RANK = (
 LOW_RANK_MLP = (
     Column("ranks", "Ranks kept", "%"),
     Column("predicted", "Error, predicted", "%", modelled=True),
-    Column("error", "found", "%"),
+    Column("error", "Error, found", "%"),
     Column("stored", "Stored, of dense", "%"),
     Column("gain", "Speedup"),
     Column("change", "Change of accuracy"),

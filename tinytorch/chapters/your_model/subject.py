@@ -63,7 +63,7 @@ def right_answers(models: Mapping[str, Any]) -> dict[str, int]:
 
 
 def trees(path: Path) -> Path:
-    """Write a file of a model that is no net, a classifier by trees and a scaler; return its path."""
+    """Write a file of a model that is no net, a scaler and a regression by trees; return its path."""
     import onnx
     from onnx import helper
 

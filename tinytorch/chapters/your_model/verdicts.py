@@ -73,10 +73,10 @@ def record_read(page: Page, model: Module, inputs: Tensor) -> None:
     events = record_forward(model, inputs).events
     nodes, run = sum(kinds.values()), len(events)
     page.number("nodes", nodes, unit="nodes", what="nodes of the file")
-    page.number("constants", kinds["Constant"], unit="nodes", what="nodes of the file that are constants")
+    page.number("constants", kinds["Constant"], unit="1", what="nodes of the file that are constants")
     page.number("operations", run, unit="operations", what="operations of a pass through the model")
     what = "nodes that are worked out from constants and shapes, or joined to others"
-    page.number("settled", nodes - kinds["Constant"] - run, unit="nodes", what=what)
+    page.number("settled", nodes - kinds["Constant"] - run, unit="1", what=what)
     parameters = sum(each.size for each in model.parameters())
     page.number("parameters", parameters, unit="parameters", what="parameters of the model")
     first = next(event for event in events if kind_of(event) == FIRST)
@@ -191,7 +191,7 @@ def record_techniques(page: Page, tried: Tried, right: Mapping[str, int]) -> Non
     page.number("plan-error", tried.errors[FUSED], unit="%", what="error of a plan")
     page.word(
         "fastest",
-        " or ".join(tried.fastest),
+        "none" if tried.fastest == (BASELINE,) else " or ".join(tried.fastest),
         because="of what is proven faster than NumPy, nothing else is proven faster than this",
         numbers=["kernels-gain", "plan-gain", "codes-gain"],
     )
@@ -200,7 +200,7 @@ def record_techniques(page: Page, tried: Tried, right: Mapping[str, int]) -> Non
 def record_answers(page: Page, right: Mapping[str, int]) -> None:
     """Record how many lines there are, and how many the model as it was read answers rightly."""
     page.number("lines", len(lines()), unit="lines", what="lines of text, half of them on their heads")
-    page.number("right", right[BASELINE], unit="lines", what="right answers of the model as it was read")
+    page.number("right", right[BASELINE], unit="1", what="right answers of the model as it was read")
     page.number("right-codes", right[CODES], unit="lines", what="right answers with 8-bit layers")
 
 
