@@ -255,7 +255,8 @@ def _cell_html(cell: _Cell, laid: _Laid, first: bool, detail: Sequence[str]) -> 
     if cell.value is not None:
         attributes += f' data-value="{cell.value!r}"'
     if not first or laid.numeric:  # a name of a row names itself
-        attributes += f' data-label="{escape(_head_text(laid))}"'
+        tag = ", model" if laid.column.modelled else ""
+        attributes += f' data-label="{escape(_head_text(laid) + tag)}"'
     if detail:
         attributes += f' data-detail="{escape(chr(10).join(detail)).replace(chr(10), "&#10;")}"'
     if cell.title:
