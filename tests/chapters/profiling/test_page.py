@@ -32,6 +32,12 @@ def code_of(chapter: str) -> str:
     return "\n".join(path.read_text() for path in files)
 
 
+def is_used(name: str, code: str) -> bool:
+    """Return whether code imports a name from this package, or calls a method of an object by it."""
+    imported = rf"from tinytorch[\w.]* import (?:\([^)]*|[^\n(]*)\b{name}\b"
+    return re.search(rf"{imported}|\bprofiler\.{name}\(|\bProfiler\(\)\.{name}\(", code) is not None
+
+
 def test_the_table_has_every_instrument() -> None:
     named = {name for calls, _ in rows() for name in names_in(calls)}
     exported = set(profiling.__all__) - {"LayerRow", "OpRow"}
@@ -43,5 +49,16 @@ def test_the_table_has_every_instrument() -> None:
 @pytest.mark.parametrize(("calls", "used"), [row for row in rows() if row[1] != "here"])
 def test_an_instrument_is_used_where_the_table_says(calls: str, used: str) -> None:
     name = names_in(calls)[-1] if calls.startswith("`Profiler()") else names_in(calls)[0]
-    for chapter in re.findall(r"\{ref\}`\w+ <(\w+)>`", used):
-        assert re.search(rf"\b{name}\b", code_of(chapter)), f"{chapter} does not use {name}"
+    chapters = re.findall(r"\{ref\}`[^<`]+ <([\w-]+)>`", used)
+    assert len(chapters) == used.count("{ref}")
+    for chapter in chapters:
+        assert is_used(name, code_of(chapter.replace("-", "_"))), f"{chapter} does not use {name}"
+
+
+def test_a_word_of_prose_or_a_namesake_of_pytorch_is_no_use() -> None:
+    assert is_used("Timer", "from tinytorch.perf.profiling import Profiler, Timer\n")
+    assert is_used("Timer", "from tinytorch.perf.profiling import (\n    Profiler,\n    Timer,\n)\n")
+    assert is_used("measure_latency", "before = profiler.measure_latency(gpt, tokens)\n")
+    assert not is_used("Timer", "from torch.utils.benchmark import Timer\nTimer(stmt)\n")
+    assert not is_used("shares", "the shares of the time: shares[part]\n")
+    assert not is_used("shares", "from tinytorch.perf.profiling.shares import recordings\n")

@@ -20,5 +20,6 @@ def profile_gpt() -> None:
             gpt(tokens)
     rows = sorted(p.key_averages(), key=lambda row: row.self_cpu_time_total, reverse=True)
     for row in rows[:5]:
-        name, milliseconds = row.key.removeprefix("aten::")[:28], row.self_cpu_time_total / 1000
-        print(f"{name:<28} {row.count:>3} calls {milliseconds:6.2f} ms {row.flops / 1e6:6.0f} MFLOP")
+        name = row.key.removeprefix("aten::").removesuffix("_for_cpu")
+        milliseconds = row.self_cpu_time_total / 1000
+        print(f"{name:<36} {row.count:>3} calls {milliseconds:6.2f} ms {row.flops / 1e6:6.0f} MFLOP")
