@@ -5,6 +5,7 @@ import math
 import re
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -166,6 +167,25 @@ def test_the_table_shows_what_the_rows_hold(capsys: pytest.CaptureFixture[str]) 
     assert any("recording cost" in line and "µs an op" in line for line in lines)
     with pytest.raises(ValueError, match="n must be at least 1"):
         profiler.print_top_operations(0)
+
+
+@pytest.mark.parametrize(
+    ("samples", "said"),
+    [
+        ((2e-6, 3e-6, 4e-6), "recording cost 3.00 µs an op (interval 2.00 to 4.00)"),
+        ((-2e-6, 1e-6, 4e-6), "recording cost at most 4.00 µs an op, by what is known"),
+    ],
+)
+def test_recording_costs_no_less_than_nothing(
+    monkeypatch: pytest.MonkeyPatch, samples: tuple[float, ...], said: str
+) -> None:
+    cost = SimpleNamespace(median=samples[1], interval=SimpleNamespace(low=samples[0], high=samples[2]))
+    monkeypatch.setattr(Profiler, "recorder", cost)
+    with Profiler() as profiler:
+        Tensor([1.0]) + Tensor([2.0])
+    first, *_, last = profiler.notes()
+    assert "1 op," in first
+    assert said in last
 
 
 def test_a_column_that_says_the_same_of_all_rows_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:

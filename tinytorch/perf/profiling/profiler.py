@@ -224,16 +224,16 @@ class Profiler:
         run, said = self.run, []
         if self._timed:
             between, recorder = 1 - run.op_seconds / run.wall_seconds, self.recorder
-            said.append(
-                f"{run.wall_seconds * 1e3:.3f} ms in all, {len(run.events)} ops, {between:.1%} of it between ops"
-            )
+            ops = "1 op" if len(run.events) == 1 else f"{len(run.events)} ops"
+            said.append(f"{run.wall_seconds * 1e3:.3f} ms in all, {ops}, {between:.1%} of it between ops")
             said += _unnamed(run)
             if recorder is None:
                 said.append("what recording cost is not known here: `python -m tinytorch machine` measures it once")
             else:
                 ends = (recorder.median, recorder.interval.low, recorder.interval.high)
                 cost, low, high = (seconds * 1e6 for seconds in ends)
-                said.append(f"recording cost {cost:.2f} µs an op (95 % interval {low:.2f} to {high:.2f})")
+                known = f"{cost:.2f} µs an op (interval {low:.2f} to {high:.2f})"
+                said.append(f"recording cost {known if low > 0 else f'at most {high:.2f} µs an op, by what is known'}")
         if run.uncounted:
             said.append(f"uncounted, no formula: {', '.join(run.uncounted)}")
         return said
