@@ -6,7 +6,8 @@ import pytest
 from tinytorch import models
 from tinytorch.chapters.profiling import studies
 from tinytorch.chapters.profiling.first_calls import first_calls, over_steady_state, steady_state
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.statistics import Interval
 
 
 def test_phases_of_a_step_have_as_many_samples_as_steps_and_train_the_model() -> None:
@@ -119,3 +120,28 @@ def test_memory_of_inference_holds_the_parameters_and_grows_with_the_batch() -> 
 def test_attention_has_a_part_of_a_training_step() -> None:
     share = studies.attention_of_training(length=16, repeats=1)
     assert 0.1 < share.median < 0.9
+
+
+def seconds(low: float, value: float, high: float) -> Statistic:
+    """Return a time with an interval."""
+    return Statistic("t", (value,), "s", {}, value=value, bounds=Interval(low, high, 0.95))
+
+
+def test_the_law_of_two_times_has_the_interval_that_theirs_make() -> None:
+    """A call of 1 ms and 0.5 ms for each example; the larger batch is known to a tenth, the smaller one exactly."""
+    few, more = (1, seconds(1.5, 1.5, 1.5)), (3, seconds(2.25, 2.5, 2.75))
+    half, last = studies.half_batch(few, more), studies.seconds_by_law(few, more, 5)
+    assert half is not None
+    assert last is not None
+    assert [half.median, last.median] == pytest.approx([2, 3.5])
+    # A call and an example are 1.125 and 0.375 ms at the one end, and 0.875 and 0.625 at the other.
+    assert [half.interval.low, half.interval.high] == pytest.approx([1.4, 3])
+    assert [last.interval.low, last.interval.high] == pytest.approx([3, 4])
+
+
+def test_there_is_no_law_where_an_example_may_take_nothing() -> None:
+    few = (1, seconds(1.4, 1.5, 1.6))
+    assert studies.half_batch(few, (3, seconds(1.5, 2.0, 2.5))) is None
+    assert studies.seconds_by_law(few, (3, seconds(0.5, 2.0, 2.5)), 300) is None
+    certain = studies.half_batch(few, (3, seconds(4.5, 4.6, 4.7)))
+    assert certain is None or certain.interval.low >= 0

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tinytorch.chapters import calls, sources
-from tinytorch.chapters.profiling.studies import TRANSFORMER_WIDTH, Grown, StudiedModel
+from tinytorch.chapters.profiling.studies import TRANSFORMER_WIDTH, Grown, StudiedModel, half_batch, seconds_by_law
 from tinytorch.chapters.words import largest, word_between
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
 from tinytorch.perf.events.call_tree import call_tree
@@ -782,22 +782,22 @@ def record_throughput(page: Page, seconds: Mapping[int, Mapping[str, Measurement
         page.number(f"{name}-rate-largest", rates[-1])
         each = (seconds[more][name].median - seconds[few][name].median) / (more - few)
         call = seconds[few][name].median - few * each
-        if call <= 0 or each <= 0:
+        two = (few, seconds[few][name]), (more, seconds[more][name])
+        half, last = half_batch(*two), seconds_by_law(*two, many)
+        if call <= 0 or each <= 0 or half is None or last is None:
             page.absent(f"{name}-half-batch", f"{name}-law", reason=_NO_LAW)
             continue
         law = [quantity(batch / (call + batch * each), "items/s", "throughput by two parts") for batch in batches]
         line(ax, batches, law, quantity="throughput", variant=name, label=f"{name.upper()}, law", modelled=True)
         page.number(
             f"{name}-half-batch",
-            call / each,
-            unit="examples",
+            half,
             what=f"batch at which the {name.upper()} reaches half of its limit, from the times of {few} and {more}",
             modelled=True,
         )
         page.number(
             f"{name}-law",
-            law[-1].median,
-            unit="items/s",
+            last.per(many, "items/s"),
             what=f"throughput of the {name.upper()} in a batch of {many}, from the times of {few} and {more}",
             modelled=True,
         )

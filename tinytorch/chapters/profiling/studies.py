@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +23,10 @@ from tinytorch.core.training import train_step
 from tinytorch.core.transformers import TransformerBlock
 from tinytorch.perf.events.array_life import MemoryProfile, recording_memory
 from tinytorch.perf.events.stream import Event
-from tinytorch.perf.measuring import Measurement, collector_off, interleave
+from tinytorch.perf.measuring import Measurement, Statistic, collector_off, interleave, quotient
+from tinytorch.perf.measuring.measurement import conditions_of_both
 from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import NOT_NAMED, between_rows
 from tinytorch.perf.profiling.passes import count_flops, count_parameters
 from tinytorch.perf.profiling.shares import (
@@ -276,3 +279,43 @@ def spread_of_means_over_medians(samples: Sequence[float], block: int = 20, grou
     means, medians = cut.mean(axis=2).std(axis=1), np.median(cut, axis=2).std(axis=1)
     name = f"spread of means of {block} over spread of medians"
     return Measurement(name, tuple(means / medians), "", {"block": block, "groups": groups})
+
+
+def seconds_by_law(few: tuple[int, Measurement], more: tuple[int, Measurement], batch: int) -> Statistic | None:
+    """Return what a larger ``batch`` takes if time grows by as much with each example; None if that may be nothing.
+
+    Args:
+        few, more: two smaller batches, each with its seconds.
+        batch: examples, more than of the others.
+    """
+    (small, low), (middle, high) = few, more
+    far = (batch - small) / (middle - small)
+    value = far * high.median - (far - 1) * low.median
+    longer = math.hypot(far * (high.interval.high - high.median), (far - 1) * (low.median - low.interval.low))
+    shorter = math.hypot(far * (high.median - high.interval.low), (far - 1) * (low.interval.high - low.median))
+    if shorter >= value:
+        return None
+    known = min(low.interval.confidence, high.interval.confidence)
+    how = {**conditions_of_both(high, low, ("more", "few")), "statistic": "by the line through two medians"}
+    how.pop("between_repeats", None)  # each side's interval has its own
+    bounds = Interval(value - shorter, value + longer, known)
+    return Statistic(f"{batch} examples by law", (value,), "s", how, value=value, bounds=bounds)
+
+
+def half_batch(few: tuple[int, Measurement], more: tuple[int, Measurement]) -> Statistic | None:
+    """Return the batch whose examples take as long as the call itself; None if an example may take nothing.
+
+    With r, the time of ``more`` over that of ``few``, it is (more - few r) / (r - 1).
+    """
+    (small, low), (middle, high) = few, more
+    grown = quotient(high, low, "time of more examples over that of few")
+    ends = [
+        (middle - small * times) / (times - 1) if times > 1 else math.inf
+        for times in (grown.median, grown.interval.low, grown.interval.high)
+    ]
+    if math.inf in ends:
+        return None
+    value, most, least = ends
+    bounds = Interval(max(least, 0.0), most, grown.interval.confidence)
+    how = {**grown.how, "statistic": "from a quotient of two medians"}
+    return Statistic("half of the limit", (value,), "examples", how, value=value, bounds=bounds)
