@@ -80,16 +80,19 @@ def test_the_data_of_the_page_come_from_the_innermost_level_that_holds_them() ->
     assert [row["ridge"]["value"] for row in rows] == pytest.approx([0.25, 10, 10, 10])
 
 
-def test_the_word_for_a_level_says_why_it_is_one_or_lies_between_two() -> None:
+@pytest.mark.parametrize(
+    ("inner", "word", "why"),
+    [
+        ("memory", "memory", "fit there, and in no faster level"),
+        ("L2", "L2 and memory", "fit into memory but not into L2"),
+    ],
+)
+def test_the_word_for_a_level_says_why_it_is_one_or_lies_between_two(inner: str, word: str, why: str) -> None:
     one = by_hand()["add"]
-    between = replace(one, slope=replace(one.slope, inner="L2", outer="memory"))
-    for place, word, why in (
-        (one, "memory", "fit there, and in no faster level"),
-        (between, "L2 and memory", "fit into memory but not into L2"),
-    ):
-        found = made(lambda page, place=place: chapter.record_by_hand(page, {"add": place}))["level-add"]
-        assert found["word"] == word
-        assert why in found["because"]
+    placed = replace(one, slope=replace(one.slope, inner=inner, outer="memory"))
+    found = made(lambda page: chapter.record_by_hand(page, {"add": placed}))["level-add"]
+    assert found["word"] == word
+    assert why in found["because"]
 
 
 def test_every_line_of_a_calculation_is_recorded() -> None:
