@@ -165,7 +165,7 @@ globalThis.machines ??= {};
   machines.drawRoofline = (width, shown, kernel, onShow) => {
     const paper = new Paper(width, ...ranges(shown, kernel));
     const longest = Math.max(...shown.flatMap((one) => one.levels.map(({ name }) => `${name}${shown.length > 1 ? `, ${one.short}` : ""}`.length)));
-    paper.names = Math.min(longest * LETTER + 10, width / 3);
+    paper.names = Math.min(longest * LETTER + 18, width / 3);
     const drawing = svg("svg", { viewBox: `0 0 ${paper.width} ${paper.height}`, width: paper.width, height: paper.height, role: "group", "aria-label": "Roofline: each roof and each point can be reached with the tab key and says its value" });
     const inside = svg("rect", { x: MARGIN.left, y: 0, width: paper.width - MARGIN.left, height: paper.height - MARGIN.bottom });
     drawing.append(svg("clipPath", { id: "roofline-clip" }, inside), axes(paper));
