@@ -17,7 +17,7 @@ from tinytorch.perf.acceleration.plans import Plan, StepTime
 from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Measurement, interleave, quotient, ratio
+from tinytorch.perf.measuring import Measurement, difference, interleave, quotient, ratio
 from tinytorch.perf.measuring.comparison import FASTER, compare_paired
 from tinytorch.report import Page, color, subplots
 from tinytorch.report.figures import INK
@@ -79,11 +79,11 @@ def record_plan(page: Page, study: PlanStudy, machine: Ceilings) -> None:
     )
     what = "the time inside of the steps and a call for each operation"
     page.number("plan-op-predicted", inside + study.calls * study.call.median, unit="s", what=what)
-    each = max(study.op_by_op.median - inside, 0.0) / study.calls
-    what = "time of a pass op by op beyond the time inside of the plan's steps, for each operation"
-    page.number("plan-each", each, unit="s", what=what)
-    what = "operations at the peak in what each operation takes beyond its work"
-    page.number("plan-worth", each * machine.fp32_peak.median, unit="operations", what=what, modelled=True)
+    what = "time of a pass op by op beyond that of the plan, for each operation"
+    each = difference(study.op_by_op, study.planned, what).scaled(1 / study.calls)
+    page.number("plan-each", each)
+    what = "operations at the peak in what each operation takes beyond the plan"
+    page.number("plan-worth", each.scaled(machine.fp32_peak.median, "operations", what), modelled=True)
     what = "operations of a product of the GPT for one sequence, in the median of its linear layers"
     page.number("plan-product", study.product, unit="operations", what=what, derived=True)
     page.number("plan-call", study.call)
