@@ -780,13 +780,13 @@ def record_throughput(page: Page, seconds: Mapping[int, Mapping[str, Measurement
         line(ax, batches, rates, quantity="throughput", variant=name, label=name.upper())
         page.number(f"{name}-rate-one", rates[0])
         page.number(f"{name}-rate-largest", rates[-1])
-        each = (seconds[more][name].median - seconds[few][name].median) / (more - few)
-        call = seconds[few][name].median - few * each
         two = (few, seconds[few][name]), (more, seconds[more][name])
         half, last = half_batch(*two), seconds_by_law(*two, many)
-        if call <= 0 or each <= 0 or half is None or last is None:
+        if half is None or last is None:
             page.absent(f"{name}-half-batch", f"{name}-law", reason=_NO_LAW)
             continue
+        each = (seconds[more][name].median - seconds[few][name].median) / (more - few)
+        call = seconds[few][name].median - few * each
         law = [quantity(batch / (call + batch * each), "items/s", "throughput by two parts") for batch in batches]
         line(ax, batches, law, quantity="throughput", variant=name, label=f"{name.upper()}, law", modelled=True)
         page.number(

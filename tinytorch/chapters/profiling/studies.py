@@ -303,7 +303,7 @@ def seconds_by_law(few: tuple[int, Measurement], more: tuple[int, Measurement], 
 
 
 def half_batch(few: tuple[int, Measurement], more: tuple[int, Measurement]) -> Statistic | None:
-    """Return the batch whose examples take as long as the call itself; None if an example may take nothing.
+    """Return the batch whose examples take as long as the call itself; None if either may take nothing.
 
     With r, the time of ``more`` over that of ``few``, it is (more - few r) / (r - 1).
     """
@@ -313,9 +313,9 @@ def half_batch(few: tuple[int, Measurement], more: tuple[int, Measurement]) -> S
         (middle - small * times) / (times - 1) if times > 1 else math.inf
         for times in (grown.median, grown.interval.low, grown.interval.high)
     ]
-    if math.inf in ends:
-        return None
     value, most, least = ends
+    if math.inf in ends or value <= 0:
+        return None
     bounds = Interval(max(least, 0.0), most, grown.interval.confidence)
     how = {**grown.how, "statistic": "from a quotient of two medians"}
     return Statistic("half of the limit", (value,), "examples", how, value=value, bounds=bounds)
