@@ -200,6 +200,7 @@ def test_methods_are_compared_with_the_whole_model_in_bytes_time_and_accuracy() 
         (50, 1.5, 89, "half"),  # one answer of a hundred is no proven loss
         (100, 1.5, 89, "none"),
         (50, 1.0, 89, "none"),
+        (50, 1.0005, 89, "none"),  # proven, but the page's noise would hide it
         (50, 1.5, 70, "none"),
     ],
 )

@@ -256,6 +256,7 @@ def record_methods(page: Page, whole: Module, versions: Mapping[str, Module], ga
         row["method"]
         for row in rows
         if row["stored"] < 1
+        and not page.noise.hides(row["speedup"].median)
         and verdict_between(row["speedup"], low=1.0, strict=True, together=len(rows)) == SUPPORTED
         and verdict_between(row["change"], high=0.0, strict=True) != SUPPORTED
     ]
