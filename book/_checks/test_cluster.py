@@ -77,7 +77,7 @@ def test_it_is_made_when_a_reader_comes_near(browser: Browser, tmp_path: Path) -
     far = '<p id="far">drawn at build time</p>' + explorer_html(grid(OWN), ["far"])
     page = made_page(tmp_path, [], SCRIPTS, f"<p>{'<br>' * 300}</p>{far}")
     with opened_page(browser, page) as tab:
-        tab.wait_for_timeout(200)
+        tab.evaluate("() => new Promise(seen => requestAnimationFrame(() => requestAnimationFrame(seen)))")
         assert tab.locator(".cluster-explorer > *").count() == 0
         assert tab.locator("#far").is_visible()
         tab.locator("#far").scroll_into_view_if_needed()
