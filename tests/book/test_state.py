@@ -49,16 +49,6 @@ def test_pages_that_depend_on_a_page_are_written_again_once() -> None:
     assert book.begin_writing() == set(), "they are named once"
 
 
-def test_a_page_that_ran_in_the_build_before_is_kept_in_this_one_and_lists_of_executions_say_so() -> None:
-    book = state("page", "executions")
-    book.of("page").ran = book.of("executions").has_late_html = True
-    book.touched = {"page"}
-    book.begin_writing()
-    assert book.of("page").ran
-    assert book.begin_writing() == {"executions"}
-    assert not book.of("page").ran
-
-
 def test_users_of_a_word_are_written_again_when_a_glossary_goes() -> None:
     book = state("user", "other")
     book.of("glossary").words = {"term-a": ("a", "A thing.")}

@@ -27,7 +27,6 @@ class PageState:
     Attributes:
         key: under which the execution cache keeps its result; None for a page without code.
         left_out: whether a build of other pages read it without running it.
-        ran: whether the latest build ran it.
         run: its last execution; None for a page without code.
         records: those of its cells; None if they made none.
         uses: the pages whose records its text names.
@@ -45,7 +44,6 @@ class PageState:
 
     key: str | None = None
     left_out: bool = False
-    ran: bool = False
     run: PageRun | None = None
     records: PageRecords | None = None
     uses: set[str] = field(default_factory=set)
@@ -111,12 +109,8 @@ class BookState:
         """Return the pages to write again because of what this build read, and forget what it read.
 
         They show records of a page that was read, tell of all pages, use a word of a glossary that was read, or hold
-        code that may name an entry of the reference where one came or went. A page that ran in the build before and
-        was not read in this one has not run in it.
+        code that may name an entry of the reference where one came or went.
         """
-        kept = [page for name, page in self.pages.items() if page.ran and name not in self.touched]
-        for page in kept:
-            page.ran = False
         entries = {name: dict(page.entries) for name, page in self.pages.items() if page.entries}
         codes = {name: page.codes for name, page in self.pages.items() if page.codes and not page.entries}
         again = {
@@ -124,7 +118,7 @@ class BookState:
             for name, page in self.pages.items()
             if page.uses & self.touched
             or (page.has_ledger and self.touched)
-            or (page.has_late_html and (self.touched or kept))
+            or (page.has_late_html and self.touched)
             or (page.uses_words and self.glossary_changed)
             or (page.entries and codes != self.codes)
             or (page.codes and entries != self.entries)

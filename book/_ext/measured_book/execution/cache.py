@@ -167,7 +167,6 @@ class Execution:
             notebook = self.notebook(docname)
             if notebook is not None and not self.has_result(docname, notebook):
                 self._run(docname, notebook)
-                page.ran = True
 
     def _run(self, docname: str, notebook: nbformat.NotebookNode) -> None:
         """Run a page, put its result into the cache, and check that nothing ran that its key does not know."""

@@ -30,7 +30,6 @@ KINDS = {"figures": "figure", "tables": "table"}
 _HEAD = (
     ("Page", "text"),
     ("Began", "text"),
-    ("In this build", "text"),
     ("Cells", "numeric"),
     ("Time", "numeric"),
     ("Memory at most", "numeric"),
@@ -108,11 +107,10 @@ def _memory(peak_bytes: int | None) -> str:
     return f'<td class="numeric" data-value="{peak_bytes}">{escape(format_number(peak_bytes, "B").text)}</td>'
 
 
-def _page_row(title: str, address: str, run: PageRun, *, ran: bool) -> str:
+def _page_row(title: str, address: str, run: PageRun) -> str:
     began = "not kept" if run.began is None else time_html(run.began, f"%d{NO_BREAK}%b %Y, %H:%M:%S{NO_BREAK}UTC")
     return (
         f'<tr><th scope="row"><a href="{escape(address)}">{escape(title)}</a></th><td>{began}</td>'
-        f"<td>{'ran' if ran else 'kept'}</td>"
         f'<td class="numeric" data-value="{len(run.cells)}">{len(run.cells)}</td>{_time(run.seconds)}'
         f"{_memory(run.peak_bytes)}</tr>"
     )
@@ -150,13 +148,10 @@ class Executions(LateHtml):
         """Return a table of the pages, and a folded one for each page's cells."""
         order = reading_order(app.env)
         pages = sorted(state_of(app.env).pages.items(), key=lambda item: order.get(item[0], len(order)))
-        runs = [(name, page.run, page.ran) for name, page in pages if page.run is not None]
-        titles = {name: app.env.titles[name].astext() for name, _, _ in runs}
-        rows = (
-            _page_row(titles[name], app.builder.get_relative_uri(docname, name), run, ran=ran)
-            for name, run, ran in runs
-        )
-        cells = "\n".join(_cells(name, titles[name], run) for name, run, _ in runs)
+        runs = [(name, page.run) for name, page in pages if page.run is not None]
+        titles = {name: app.env.titles[name].astext() for name, _ in runs}
+        rows = (_page_row(titles[name], app.builder.get_relative_uri(docname, name), run) for name, run in runs)
+        cells = "\n".join(_cells(name, titles[name], run) for name, run in runs)
         parts = (
             f'<tr><th scope="row">{escape(part.name)}</th><td>{escape(part.holds)}</td>{_time(part.seconds)}</tr>'
             for part in parts_of(app)
