@@ -123,8 +123,9 @@ def measured_ceilings(threads: int, on_progress: StageProgress) -> Ceilings:
         curves: dict[Curve, tuple[Point, ...]] = stream_curves(
             {(key[1], key[2]): one for key, one in reached.items() if key[0] == "stream"}
         )
-        huge = [arena.huge_bytes() for arena in arenas]
+        huge, bytes_of_memory = [arena.huge_bytes() for arena in arenas], sum(arena.memory.size for arena in arenas)
         curves["latency"] = latency_curve(team, arenas, sizes, lambda part: on_progress("latency", 0.6 + 0.25 * part))
+        del arenas, probes  # hundreds of MiB, which the product and the calls need not have beside their own
         fault = peaks.page_fault(team)
     on_progress("matrix product", 0.86)
     sgemm = peaks.sgemm(threads)
@@ -154,7 +155,7 @@ def measured_ceilings(threads: int, on_progress: StageProgress) -> Ceilings:
             "load_before": load,
             "huge_page_policy": huge_page_policy(),
             "huge_page_bytes": None if None in huge else sum(size or 0 for size in huge),
-            "bytes_of_memory": sum(arena.memory.size for arena in arenas),
+            "bytes_of_memory": bytes_of_memory,
         },
     )
 

@@ -72,11 +72,16 @@ def ladder_end(team: Team, lanes: int, sizes: Sequence[int], reported: int) -> i
     rates: dict[int, float] = {}
     for size in sizes:
         if CLEAR_OF_CACHE * size >= LARGEST and sizes[-1] > LARGEST:
-            probe = _stream_probe(team, make_arenas(team, [size]), "read", size // team.threads, lanes)
-            rates[size] = 1 / min(probe.run(1) for _ in range(4)) * probe.amount
+            rates[size] = _short_look(team, lanes, size)
             if size >= max(LARGEST, reported) and shows_memory(rates):
                 return size
     return sizes[-1]
+
+
+def _short_look(team: Team, lanes: int, size: int) -> float:
+    """Return the bytes a second of reading ``size`` bytes; what was read is given back before the next look."""
+    probe = _stream_probe(team, make_arenas(team, [size]), "read", size // team.threads, lanes)
+    return probe.amount / min(probe.run(1) for _ in range(4))
 
 
 def shows_memory(rates: Mapping[int, float]) -> bool:
