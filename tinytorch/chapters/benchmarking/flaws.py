@@ -21,7 +21,7 @@ from tinytorch.perf.measuring import Measurement, blas_threads, interleave, samp
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.judge import corrected
 from tinytorch.perf.measuring.measurement import CONFIDENCE
-from tinytorch.perf.measuring.sampling import exceeding_bytes
+from tinytorch.perf.measuring.sampling import ROUNDS, exceeding_bytes
 
 #: Runs from which a flawed experiment makes its one number, and how often it is done.
 _RUNS = 6
@@ -91,15 +91,19 @@ def unequal_threads() -> Flaw:
 
 
 def cold_baseline() -> Flaw:
-    """A dot product whose data come from memory, and then the same one again, whose data the first has brought."""
-    vector, sweep = np.ones(2**17, np.float32), np.ones(exceeding_bytes() // 4, np.float32)
+    """A dot product whose data come from memory, and then the same one again, whose data the first has brought.
+
+    Before each, as many bytes as leave nothing else in the caches are read, some of them again to hold fewer.
+    """
+    vector, sweep = np.ones(2**17, np.float32), np.ones(exceeding_bytes() // (4 * ROUNDS), np.float32)
 
     def dot() -> float:
         return float(vector @ vector)
 
     flawed = []
     for _ in range(_TIMES):
-        sweep.sum()
+        for _ in range(ROUNDS):
+            sweep.sum()
         first, second = sample(dot, "first and second", warmup=0, runs=2).samples
         flawed.append(first / second)
     return _flaw("cold caches for the baseline alone", flawed, dot, dot)
