@@ -21,7 +21,15 @@ from tinytorch.perf.measuring.statistics import share_interval
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 
-ONE = replace(synthetic_ceilings(), int8_from="vpdpbusd zmm")
+
+def looped(one: Ceilings, peak: float, bits: int, instruction: str) -> Ceilings:
+    """Return ceilings whose fastest loop works on 12 vectors of ``bits``, by ``instruction``, at ``peak`` FLOP/s."""
+    how = {"threads": 1, "vector_bits": bits, "chains": 12}
+    rates = tuple((count, replace(around(rate, "FLOP/s"), how=how)) for count, rate in ((2, peak / 3), (64, peak)))
+    return replace(one, multiply_add=rates, evidence={"multiply-add": {instruction: 756}})
+
+
+ONE = looped(replace(synthetic_ceilings(), int8_from="vpdpbusd zmm"), 250e9, 512, "vfmadd213ps zmm")
 TWO = replace(
     synthetic_ceilings(threads=2), fp32_peak=around(490e9, "FLOP/s", 0.01), int8_peak=around(2e12, "OP/s", 0.01)
 )
@@ -31,6 +39,7 @@ UNREPORTED = replace(ONE, levels=tuple(replace(level, capacity_reported=None) fo
 def records(one: Ceilings, several: Ceilings | None) -> dict[str, Json]:
     """Return all records of the page's ceilings by key."""
     page = Page("machine")
+    chapter.record_calculated(page, one)
     chapter.record_peaks(page, one, several)
     chapter.record_levels(page, one)
     chapter.record_caches(page, one)
@@ -173,7 +182,69 @@ def test_the_ladder_shows_every_point_of_each_curve() -> None:
     assert all(len(series["x"]) == len(ONE.curves["read"]) for series in found["ladder"]["series"])
     sizes = [point.working_set for point in ONE.curves["read"]]
     assert all(np.multiply(series["x"], 1024).tolist() == sizes for series in found["ladder"]["series"])
-    assert (found["clock"]["value"], found["page-fault"]["value"]) == (ONE.clock.median, ONE.page_fault.median)
+    assert found["page-fault"]["value"] == ONE.page_fault.median
+
+
+#: A clock that is known to five per cent.
+CLOCK = around(3e9, "Hz", 0.02)
+
+
+@pytest.mark.parametrize(
+    ("units", "word"),
+    [
+        (0.3, "zero"),
+        (0.5, "cannot tell here"),
+        (1.0, "one"),
+        (1.5, "more than one"),
+        (1.8, "two"),
+        (3.0, "three"),
+        (4.1, "four"),
+        (4.5, "more than one"),
+        (6.0, "more than four"),
+    ],
+)
+def test_the_peak_tells_how_many_units_there_are_where_its_interval_does(units: float, word: str) -> None:
+    one = looped(replace(ONE, clock=CLOCK), units * CLOCK.median * 16 * 2, 512, "vfmadd213ps zmm")
+    found = made(lambda page: chapter.record_calculated(page, one))
+    assert found["units"]["word"] == word
+    assert found["units-busy"]["value"] == pytest.approx(units)
+    assert found["clock"]["value"] == CLOCK.median
+    assert (found["one-unit"]["value"], found["two-units"]["value"]) == (32 * CLOCK.median, 64 * CLOCK.median)
+    assert {found[key]["kind"] for key in ("one-unit", "two-units")} == {"modelled"}
+
+
+@pytest.mark.parametrize(
+    ("bits", "instruction", "lanes", "sums"),
+    [
+        (512, "vfmadd213ps zmm", 16, 12),
+        (256, "vfmadd213ps ymm", 8, 12),
+        (256, "fmla v", 4, 24),
+        (128, "fmla v", 4, 12),
+        (256, "fmla z", 8, 12),
+        (128, "mulps xmm", 4, 12),
+    ],
+)
+def test_registers_are_those_of_the_assembly(bits: int, instruction: str, lanes: int, sums: int) -> None:
+    """NEON's are of 128 bits, so that a loop of wider vectors works on two for each, and four units make its peak."""
+    one = looped(replace(ONE, clock=CLOCK), 4 * CLOCK.median * lanes * 2, bits, instruction)
+    found = made(lambda page: chapter.record_calculated(page, one))
+    assert (found["register-lanes"]["value"], found["sums-in-flight"]["value"]) == (lanes, sums)
+    assert found["units"]["word"] == "four"
+
+
+def test_a_peak_of_a_blas_says_nothing_of_the_units_of_vectors() -> None:
+    beside = replace(ONE, fp32_peak=around(2e12, "FLOP/s"), fp32_from="sgemm")
+    assert made(lambda page: chapter.record_calculated(page, beside))["units"]["word"] == "two"
+
+
+def test_bytes_on_their_way_are_bandwidth_times_latency() -> None:
+    memory = replace(ONE.levels[-1], read=around(40e9, "B/s"), latency=around(150e-9, "s"))
+    found = made(lambda page: chapter.record_calculated(page, replace(ONE, levels=(*ONE.levels[:-1], memory))))
+    assert found["bytes-in-flight"]["value"] == pytest.approx(6000)
+    assert found["lines-in-flight"]["value"] == pytest.approx(6000 / 64)
+    assert found["line-rate"]["value"] == pytest.approx(64 / 150e-9)
+    assert found["line"]["value"] == 64
+    assert {found[f"{key}-in-flight"]["kind"] for key in ("bytes", "lines")} == {"modelled"}
 
 
 def sums(ratio: float, seed: int = 0) -> dict[str, Measurement]:

@@ -11,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.chapters.sources import COURSE_BENCHMARKING, COURSE_BENCHMARKING_FOLDER_URL
+from tinytorch.chapters.words import Ends, word_between
 from tinytorch.perf.host.identity import reported_capacities
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.kernels.int8.instructions import DOTS
+from tinytorch.perf.kernels.probes import LINE_BYTES
 from tinytorch.perf.machine import Ceilings, Identity
 from tinytorch.perf.machine.memory_ladder import Curve
 from tinytorch.perf.measuring import Measurement, Statistic, collector_off, interleave, quotient, ratio
@@ -47,6 +49,19 @@ _ASKED_FOR, _AS_ASKED_FOR = 0.05, 0.1
 #: What a rule says of a program and itself, besides that it cannot tell, and the difference up to which it calls two
 #: alike.
 DIFFERENT, ALIKE, _HUNDREDTH = "different", "alike", 0.01
+#: Bits of a vector register by its kind in `Ceilings.evidence`; SVE's differ from CPU to CPU.
+_REGISTER_BITS = {"zmm": 512, "ymm": 256, "xmm": 128, "v": 128}
+#: Whole numbers of units, and the rates, in those of one unit, that no other whole number is as near to.
+_UNITS: Mapping[str, Ends] = {
+    "zero": (None, 0.5),
+    "one": (0.5, 1.5),
+    "two": (1.5, 2.5),
+    "three": (2.5, 3.5),
+    "four": (3.5, 4.5),
+    "more than four": (4.5, None),
+}
+#: What is said where no whole number is proven to be the nearest: one unit cannot do more than one does.
+_BEYOND_ONE: Mapping[str, Ends] = {"more than one": (1.0, None)}
 _TOLD_BY = {"bandwidth": "its bandwidth", "latency": "its latency alone", None: "nothing"}
 
 
@@ -84,6 +99,53 @@ def identity_rows(made: Identity) -> list[tuple[str, str]]:
 def bytes_text(size: int | None) -> str:
     """Return a size as a table shows it; a dash for None."""
     return "–" if size is None else str(format_number(size, "B"))
+
+
+def record_calculated(page: Page, one: Ceilings) -> None:
+    """Record what clock and latency say of peak and bandwidth, and how many units and lines these are worth.
+
+    The peak is that of the multiply-adds, as a BLAS may use other units.
+    """
+    loop = max((rate for _, rate in one.multiply_add), key=lambda rate: rate.median)
+    bits = _register_bits(one, loop)
+    lanes = bits // 32
+    of_one, of_two = (
+        one.clock.scaled(2 * lanes * units, "FLOP/s", f"multiply-adds of {units} units, a register of each in a cycle")
+        for units in (1, 2)
+    )
+    busy = quotient(loop, of_one, "units that the multiply-adds kept busy", "units")
+    page.number("clock", one.clock)
+    page.number("register-lanes", lanes, unit="numbers", what="float32 of a register, by the assembly of the loop")
+    page.number("one-unit", of_one, modelled=True)
+    page.number("two-units", of_two, modelled=True)
+    sums = loop.how["chains"] * loop.how["vector_bits"] // bits
+    page.number("sums-in-flight", sums, unit="sums", what="registers that the loop of multiply-adds works on at once")
+    page.number("units-busy", busy)
+    nearest = word_between(busy, _UNITS)
+    page.word(
+        "units",
+        nearest if nearest != CANNOT_TELL else word_between(busy, _BEYOND_ONE),
+        because="the rate is that of {units-busy}; a whole number is named where the interval is nearer to it than to "
+        "any other, and else whether it is more than one can do",
+    )
+    memory = one.levels[-1]
+    waited = memory.latency.per(LINE_BYTES, "B/s", "one line in each latency of memory")
+    lines = quotient(memory.read, waited, "lines on their way from memory, by Little's law", "lines")
+    page.number("line", LINE_BYTES, unit="B", what="bytes of a cache line, as the probe of the latency takes it")
+    page.number("line-rate", waited, modelled=True)
+    page.number("lines-in-flight", lines, modelled=True)
+    in_bytes = lines.scaled(LINE_BYTES, "B", "bytes on their way from memory, by Little's law")
+    page.number("bytes-in-flight", in_bytes, modelled=True)
+
+
+def _register_bits(one: Ceilings, loop: Measurement) -> int:
+    """Return the bits of the registers that the ``loop`` of multiply-adds runs in.
+
+    They are those that its assembly names: where these are narrower than the loop's vectors, a vector is several.
+    """
+    written = int(loop.how["vector_bits"])
+    kinds = {instruction.split()[1] for instruction in one.evidence["multiply-add"]}
+    return min(written, max((_REGISTER_BITS.get(kind, written) for kind in kinds), default=written))
 
 
 def record_peaks(page: Page, one: Ceilings, several: Ceilings | None) -> None:
@@ -142,7 +204,7 @@ def record_levels(page: Page, one: Ceilings) -> None:
 
 
 def record_ladder(page: Page, one: Ceilings) -> None:
-    """Draw what one thread reaches over the working set, and record the clock and the cost of a page of memory."""
+    """Draw what one thread reaches over the working set, and record the cost of a page of memory."""
     streams: tuple[tuple[Curve, str], ...] = (("read", "forward"), ("copy", "backward"), ("triad", "update"))
     figure, axes = subplots(2, 1, height=5.4, sharex=True)
     for stream, variant in streams:
@@ -176,7 +238,6 @@ def record_ladder(page: Page, one: Ceilings) -> None:
         alt="Two plots over the working set, from the first cache to memory: three lines of bandwidth, "
         "and below them one of latency.",
     )
-    page.number("clock", one.clock)
     page.number("page-fault", one.page_fault)
 
 
