@@ -28,7 +28,7 @@ from tinytorch.perf.compression import (
     sparse_model,
 )
 from tinytorch.perf.kernels import sparse
-from tinytorch.perf.kernels.runtime import vectors
+from tinytorch.perf.kernels.runtime import threads, vectors
 from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.measuring import blas_threads
 from tinytorch.perf.ops.sparse import matrix_of, sparse_linear
@@ -102,6 +102,22 @@ def test_a_block_of_rows_is_multiplied_in_packed_instructions() -> None:
     found = evidence(vectors.compiled(sparse.sparse_block.py_func, signature))
     sums = [count for name, count in found.items() if re.match(r"vfmadd|v?mulps|fmla", name)]
     assert sum(sums) >= 4, found
+
+
+def test_no_vector_of_a_block_crosses_a_cache_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever NumPy's arrays happen to begin, those of a block begin at a multiple of the widest vector."""
+    begins: list[int] = []
+    split = threads.split
+
+    def watched(kernel: Any, count: int, cost: float, *arrays: Array) -> None:
+        begins.extend(each.ctypes.data % 64 for each in (arrays[0], arrays[-1]))
+        split(kernel, count, cost, *arrays)
+
+    monkeypatch.setattr(threads, "split", watched)
+    with no_grad(), implementations({sparse_linear: sparse.IMPLEMENTATIONS[sparse_linear]}):
+        for depth in range(8, 1032, 64):
+            SparseLinear(pruned(depth, depth + 8, 0.5))(Tensor(drawn(70, depth)))
+    assert begins == [0] * 64, "tile and sums of two blocks of each layer"
 
 
 def test_gradients_of_input_values_and_bias() -> None:

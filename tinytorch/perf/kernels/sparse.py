@@ -11,6 +11,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tinytorch.core.op import Array, Implementation, Saved
+from tinytorch.perf.kernels.gemm.packing import aligned_empty
 from tinytorch.perf.kernels.runtime import threads, vectors
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.ops.sparse import check_operands, sparse_linear
@@ -97,18 +98,21 @@ def _forward(
 
 
 def _fill(output: Array, rows: Array, weight: tuple[Array, ...]) -> None:
-    """Fill ``output`` in blocks of `ROWS` rows; few rows, for which a block is mostly empty, go one by one."""
+    """Fill ``output`` in blocks of `ROWS` rows; few rows, for which a block is mostly empty, go one by one.
+
+    The vectors of a block begin at cache lines: of a tile that begins between two lines each load would be two, and
+    where NumPy's arrays begin differs from call to call.
+    """
     outputs = output.shape[1]
     per_output = len(weight[0]) / max(outputs, 1)
     if len(rows) <= 4:
         for x, result in zip(rows, output, strict=True):
             threads.split(sparse_one, outputs, per_output * _ONE_NS, np.ascontiguousarray(x), *weight, result)
         return
-    tile = np.zeros((rows.shape[1], ROWS), np.float32)
-    sums = np.empty((outputs, ROWS), np.float32)
+    tile, sums = (aligned_empty(count * ROWS).reshape(count, ROWS) for count in (rows.shape[1], outputs))
     for first in range(0, len(rows), ROWS):
         some = rows[first : first + ROWS]
-        tile[:, : len(some)] = some.T
+        tile[:, : len(some)], tile[:, len(some) :] = some.T, 0
         threads.split(sparse_block, outputs, per_output * _BLOCK_NS, tile.reshape(-1), *weight, sums.reshape(-1))
         output[first : first + ROWS] = sums[:, : len(some)].T
 
