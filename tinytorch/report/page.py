@@ -141,6 +141,10 @@ class Page:
         disturbed = is_disturbed([{"how": one.how} for one in rests_on], self._neighbours.cores())
         return CANNOT_TELL if disturbed else word
 
+    def verdict_of(self, comparison: Comparison) -> str:
+        """Return the verdict that `compare` would record: "cannot tell here" where noise hides it or it is withheld."""
+        return self.told(self.noise.verdict(comparison)[0], comparison.ratio)
+
     def compare(self, key: str, comparison: Comparison) -> Shown:
         """Record a comparison: its ratio for ``{measured}`key` ``, its verdict for ``{verdict}`key-verdict` ``.
 

@@ -8,9 +8,7 @@ import pytest
 from tinytorch import models
 from tinytorch.chapters.benchmarking import bottlenecks, regression
 from tinytorch.core.module import Module
-from tinytorch.core.op import Spec
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.events.stream import Event, Profile
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.processes import Fresh
 
@@ -25,28 +23,44 @@ def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("untrained")
 def test_a_batch_gives_what_a_loop_gives() -> None:
-    found = bottlenecks.one_by_one()
+    found = bottlenecks.image_by_image()
     assert found.error < 1e-5
-    assert found.predicted > 1
+    assert found.forecast.fewer == 64, "each image makes as many operations as the batch"
     assert found.comparison.n == 3
 
 
 @pytest.mark.usefixtures("untrained")
-def test_the_cache_writes_the_same_tokens_with_less_arithmetic() -> None:
+def test_the_cache_writes_the_same_tokens() -> None:
     found = bottlenecks.read_again()
     assert found.error == 0
-    assert found.predicted > 1
+    assert (found.forecast.inside[0].n, found.comparison.n) == (1, 3)
 
 
-def recorded(op_ns: int, wall_ns: int, calls: int) -> Profile:
-    each, nothing = op_ns // calls, Spec((1,), np.dtype(np.float32))
-    event = Event("add", "numpy", "forward", "", (nothing,), nothing, None, 8, 0, each, each)
-    return Profile((event,) * calls, (), 0, wall_ns, 1, 1, 1)
+def seconds(name: str, *samples: float, **how: float) -> Measurement:
+    return Measurement(name, samples, "s", how)
 
 
 def test_a_forecast_is_amdahls_law_of_two_parts() -> None:
-    # 60 of 100 ns between 10 ops; afterwards 5 ops that take 10 ns: 100 / (30 + 10).
-    assert bottlenecks.forecast([recorded(40, 100, 10)], [recorded(10, 12, 5)]) == pytest.approx(2.5)
+    # 60 of 100 s between 10 ops; afterwards 5 ops that take 10 s: 100 / (30 + 10), or 100 / (60 + 10) if nothing falls.
+    inside = (seconds("in", 40.0), seconds("fixed", 10.0))
+    found = bottlenecks.Forecast((10, 5), seconds("between", 60.0), inside)
+    assert (found.before.median, found.after.median, found.after_if_between_stays.median) == pytest.approx(
+        (100, 40, 70)
+    )
+    assert found.speedup.median == pytest.approx(2.5)
+    assert found.speedup_if_between_stays.median == pytest.approx(10 / 7)
+
+
+def test_a_forecast_is_as_uncertain_as_its_parts_and_as_disturbed() -> None:
+    between = seconds("between", 60, 50, 70, 60, 55, 65, cpu_per_wall=0.5)
+    inside = (seconds("in", *[40.0] * 6, cpu_per_wall=0.5), seconds("fixed", 10, 8, 12, 10, 9, 11, cpu_per_wall=1.0))
+    found = bottlenecks.Forecast((10, 5), between, inside).speedup
+    assert found.median == pytest.approx(2.5)
+    # Both parts at their ends: 110 / (35 + 12) and 90 / (25 + 8).
+    assert (found.interval.low, found.interval.high) == pytest.approx((110 / 47, 90 / 33))
+    assert found.n == 6
+    assert found.samples[1] == pytest.approx(90 / 33)
+    assert found.how["cpu_per_wall"] == 0.5
 
 
 def test_the_regression_computes_the_same_and_does_check() -> None:

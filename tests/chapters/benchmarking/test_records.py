@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from tinytorch.chapters.benchmarking import records
-from tinytorch.chapters.benchmarking.bottlenecks import Bottleneck
+from tinytorch.chapters.benchmarking.bottlenecks import Bottleneck, Forecast
 from tinytorch.chapters.benchmarking.flaws import Flaw
 from tinytorch.chapters.benchmarking.runs import share
 from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 
@@ -194,19 +195,69 @@ def test_what_the_table_shows_is_what_is_counted() -> None:
     assert said["flaws-count"]["value"] == 2
 
 
-def test_a_fix_stands_beside_its_prediction() -> None:
-    found = [
-        Bottleneck(model, "loops", "none", 5.0, compared(ratio), 1e-6)
-        for model, ratio in (("cnn", 4.0), ("mlp", 1.0), ("gpt", 0.25))
-    ]
+def law(predicted: float, fewer: int) -> Forecast:
+    """Return a forecast of a speedup of ``predicted`` where the fix makes so many times ``fewer`` operations."""
+    between, inside = 2.0, 8.0
+    after = (between + inside) / predicted - between / fewer
+    return Forecast((10 * fewer, 10), around(between, "s"), (around(inside, "s"), around(after, "s")))
+
+
+def fixes(*made: tuple[float, int, float]) -> dict[str, Json]:
+    """Return what is recorded of fixes of the CNN, the MLP and the GPT: predicted, fewer operations, and measured."""
     page = Page("benchmarking")
+    page.noise = NoiseFloor("made", (), Measurement("made", (1.001,), ""))
+    found = [
+        Bottleneck(model, "loops", "none", law(predicted, fewer), compared(ratio), 1e-6)
+        for model, (predicted, fewer, ratio) in zip(("cnn", "mlp", "gpt"), made, strict=True)
+    ]
     records.record_bottlenecks(page, found)
-    rows = by_key(page)["bottlenecks"]["rows"]
-    assert [row["model"] for row in rows] == ["CNN: loops", "MLP: loops", "GPT: loops"]
-    assert rows[0]["predicted"]["value"] == 5
+    return by_key(page)
+
+
+def test_a_fix_stands_beside_its_prediction() -> None:
+    made = fixes((5.0, 64, 4.0), (1.0, 64, 1.0), (0.2, 1, 0.25))
+    rows = made["bottlenecks"]["rows"]
+    assert [row["fix"] for row in rows] == ["CNN: loops, by none", "MLP: loops, by none", "GPT: loops, by none"]
+    assert rows[0]["predicted"]["value"] == pytest.approx(5)
+    assert rows[0]["operations"]["value"] == 64
     assert rows[0]["ratio"]["value"] == pytest.approx(4, rel=0.01)
-    assert (rows[0]["verdict"], rows[2]["verdict"]) == ("faster", "slower")
+    assert [rows[at]["verdict"] for at in (0, 2)] == ["faster", "slower"]
     assert rows[1]["verdict"] not in ("faster", "slower")
+    assert [row["held"] for row in rows] == ["too high", "right to a tenth", "too low"]
+    assert made["fix-held"]["word"] == "right to a tenth"
+    assert made["fix"]["value"] == pytest.approx(1, rel=0.01)
+    assert made["largest-error"]["value"] == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("made", "word"),
+    [
+        (((3.0, 64, 2.0), (5.0, 64, 4.0), (1.5, 1, 2.5)), "yes"),  # towards 64 and towards 1
+        (((1.5, 64, 2.0), (5.0, 64, 4.0), (1.5, 1, 2.5)), "no"),  # the first away from 64
+        (((2.0, 64, 2.0), (5.0, 64, 4.0), (2.5, 1, 2.5)), "yes"),  # what does not miss has no side
+        (((2.0, 64, 2.0), (4.0, 64, 4.0), (2.5, 1, 2.5)), "cannot tell here"),  # nothing misses
+        (((3.0, 2, 2.0), (5.0, 64, 4.0), (2.5, 1, 2.5)), "cannot tell here"),  # the first measured at its end
+    ],
+)
+def test_misses_lie_on_the_side_of_the_operations_or_do_not(
+    made: tuple[tuple[float, int, float], ...], word: str
+) -> None:
+    assert fixes(*made)["misses-side"]["word"] == word
+
+
+def test_the_forecast_is_worked_part_by_part() -> None:
+    page = Page("benchmarking")
+    records.record_forecast(page, law(5.0, 64))
+    made = by_key(page)
+    assert (made["operations-loop"]["value"], made["operations-batch"]["value"]) == (640, 10)
+    parts = {row["part"]: [row[key]["value"] for key in ("loop", "batch", "stays")] for row in made["forecast"]["rows"]}
+    assert parts["between operations"] == pytest.approx([2, 2 / 64, 2])
+    assert parts["both"] == pytest.approx([10, 2, 2 + 2 - 2 / 64])
+    for at, whole in enumerate(parts["both"]):
+        assert parts["between operations"][at] + parts["in operations"][at] == pytest.approx(whole)
+    assert made["fix-predicted"]["value"] == pytest.approx(parts["both"][0] / parts["both"][1])
+    assert made["fix-if-not"]["value"] == pytest.approx(parts["both"][0] / parts["both"][2])
+    assert made["fix-predicted"]["kind"] == "modelled"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.text import Annotation
 
 from tinytorch.chapters.benchmarking import variants
-from tinytorch.perf.benchmarking import ParetoFront, Performance, compare_with_first, kept_of_product, pareto_front
+from tinytorch.perf.benchmarking import ParetoFront, Performance, kept_of_product, pareto_front
 from tinytorch.perf.host.background_load import Neighbours
 from tinytorch.perf.measuring import Measurement, quantity
 from tinytorch.perf.measuring.noise import NoiseFloor
@@ -57,7 +57,7 @@ def by_key(page: Page) -> dict[str, Json]:
 
 def test_each_variant_stands_beside_its_baseline() -> None:
     page, measured = Page("benchmarking"), results()["cnn"]
-    variants.record_suite(page, measured, compare_with_first(measured))
+    variants.record_suite(page, measured)
     made = by_key(page)
     rows = {row["variant"]: row for row in made["suite"]["rows"]}
     assert [*rows] == ["baseline", "quantized", "pruned", "structured", "accelerated", "combined"]
@@ -103,26 +103,26 @@ def test_nothing_is_off_a_front_by_a_verdict_that_the_page_withholds(monkeypatch
     proven = pareto_front(measured, batch=64)
     assert "baseline" in proven.dominated
     page = Page("benchmarking")
-    assert variants.standing_front(page, measured, proven, 64) == proven
+    page.noise = NoiseFloor("made", (), Measurement("made", (1.001,), ""))
+    assert pareto_front(measured, batch=64, told=page.verdict_of) == proven
     monkeypatch.setattr(Neighbours, "cores", lambda _: 1.0)
-    assert variants.standing_front(page, measured, proven, 64) == proven, "busy, but each had its core"
+    assert pareto_front(measured, batch=64, told=page.verdict_of) == proven, "busy, but each had its core"
     starved = {
         name: replace(one, times={64: tuple(replace(each, how={**each.how, **STARVED}) for each in one.times[64])})
         for name, one in measured.items()
     }
-    front = variants.standing_front(page, starved, proven, 64)
+    front = pareto_front(starved, batch=64, told=page.verdict_of)
     assert (front.front, dict(front.dominated)) == (NAMES, {})
     assert front.undecided["baseline"] == proven.dominated["baseline"]
 
 
 def test_nothing_is_off_a_front_by_less_than_the_noise_floor() -> None:
     measured = {name: performance(name, seconds) for name, seconds in (("baseline", 1.1), ("combined", 1.0))}
-    proven = pareto_front(measured, batch=64)
-    assert [*proven.dominated] == ["baseline"]
+    assert [*pareto_front(measured, batch=64).dominated] == ["baseline"]
     page = Page("benchmarking")
     for floor, front in ((1.05, ("combined",)), (1.2, ("baseline", "combined"))):
         page.noise = NoiseFloor("made", (), Measurement("made", (floor,), ""))
-        assert variants.standing_front(page, measured, proven, 64).front == front
+        assert pareto_front(measured, batch=64, told=page.verdict_of).front == front
 
 
 def test_all_are_drawn_and_named() -> None:

@@ -258,6 +258,25 @@ def test_the_front_names_who_is_dominated_and_by_whom() -> None:
 
 
 @pytest.mark.parametrize(
+    ("cores", "others", "dominated"), [(0.5, 1.0, False), (0.5, 0.0, True), (1.0, 1.0, True), (None, None, True)]
+)
+def test_nobody_is_off_the_front_by_times_that_other_programs_took_from(
+    cores: float | None, others: float | None, dominated: bool
+) -> None:
+    how = {} if cores is None else {"cpu_per_wall": cores, "blas_threads": 1}
+    conditions = None if others is None else Conditions("one", 1, others, "data")
+    draw = in_turns(("slow", 4e-3), ("fast", 1e-3))
+    made = {
+        name: replace(performance(name), times={1: (replace(one, how={**one.how, **how}),)}, conditions=conditions)
+        for name, one in draw.items()
+    }
+    front = pareto_front(made)
+    assert front.dominated == ({"slow": ("fast",)} if dominated else {})
+    assert front.undecided == ({} if dominated else {"slow": ("fast",)})
+    assert pareto_front(made, told=lambda one: one.verdict).dominated == {"slow": ("fast",)}
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [({"compared": 0}, "compared"), ({"accuracy_delta": 2.0}, "accuracy_delta"), ({"delta": -1.0}, "delta")],
 )

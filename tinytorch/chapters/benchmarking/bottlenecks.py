@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -14,20 +16,91 @@ from tinytorch.core.op import Array
 from tinytorch.perf.benchmarking.variants import Variant, sorting_generation
 from tinytorch.perf.events.stream import Profile
 from tinytorch.perf.kernels.registry import kernel_implementations
-from tinytorch.perf.measuring import interleave
+from tinytorch.perf.measuring import Measurement, Statistic, interleave
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.judge import corrected
-from tinytorch.perf.measuring.measurement import CONFIDENCE
+from tinytorch.perf.measuring.measurement import CONFIDENCE, conditions_of_both
+from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import amdahl_of_parts
-from tinytorch.perf.profiling.shares import recordings
+from tinytorch.perf.profiling.shares import cpu_and_wall, one_by_one, recordings
 
 _WARMUP_SECONDS = 0.2
 _BATCH = 64
 _PAIRS = 30
-#: Recordings that a prediction is made of, with and without the fix.
-_RECORDINGS = 9
+#: Recordings that a prediction is made of, with and without the fix: as many as the judge needs to rule out noise that
+#: wanders in most series that do not.
+_RECORDINGS = 30
 #: Comparisons that a reader takes together, one of each bottleneck.
-_TOGETHER = 3
+TOGETHER = 3
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Amdahl's law for a fix: a run of two parts, the time in operations and that between them, without and with it.
+
+    The time in operations becomes what those of the fixed run take by themselves. The time between them is not asked:
+    it is taken to fall as their number does.
+
+    Attributes:
+        operations: how many the run makes, without and with the fix.
+        between: seconds of the run without the fix that pass between operations.
+        inside: seconds in operations, without and with the fix.
+    """
+
+    operations: tuple[int, int]
+    between: Measurement
+    inside: tuple[Measurement, Measurement]
+
+    @property
+    def fewer(self) -> float:
+        """Operations without the fix over those with it."""
+        return self.operations[0] / self.operations[1]
+
+    @property
+    def before(self) -> Statistic:
+        """Seconds of the run without the fix."""
+        return self._of_parts("recorded run", "s", lambda between, inside, _: between + inside)
+
+    @property
+    def after(self) -> Statistic:
+        """Seconds that the run with the fix should take."""
+        return self._of_parts("run as predicted", "s", lambda between, _, fixed: between / self.fewer + fixed)
+
+    @property
+    def after_if_between_stays(self) -> Statistic:
+        """Seconds that it should take if a fix changed nothing of the time between operations."""
+        return self._of_parts(
+            "run if the time between operations stayed", "s", lambda between, _, fixed: between + fixed
+        )
+
+    @property
+    def speedup(self) -> Statistic:
+        """Speedup of the whole by the law: ``before`` over ``after``."""
+        return self._speedup("Amdahl's law for the fix", 1 / self.fewer)
+
+    @property
+    def speedup_if_between_stays(self) -> Statistic:
+        """Speedup of the whole if the fix changed nothing of the time between operations."""
+        return self._speedup("the same if the time between operations stayed", 1.0)
+
+    def _speedup(self, name: str, between_after: float) -> Statistic:
+        def law(between: float, inside: float, fixed: float) -> float:
+            return amdahl_of_parts((between, inside), (between_after, fixed / inside))
+
+        return self._of_parts(name, "", law)
+
+    def _of_parts(self, name: str, unit: str, rule: Callable[[float, float, float], float]) -> Statistic:
+        """Return what ``rule`` makes of the parts' medians, and between which ends it stays within their intervals."""
+        parts = (self.between, *self.inside)
+        ends = [rule(*corner) for corner in product(*((one.interval.low, one.interval.high) for one in parts))]
+        bounds = Interval(min(ends), max(ends), min(one.interval.confidence for one in parts))
+        how = conditions_of_both(self.between, self.inside[1], ("without the fix", "with it"))
+        for key in ("between_repeats", "repeats", "block"):  # which are in the parts' intervals
+            how.pop(key, None)
+        how["statistic"] = "of the parts' medians"
+        samples = tuple(rule(*each) for each in zip(*(one.samples for one in parts), strict=True))
+        return Statistic(name, samples, unit, how, value=rule(*(one.median for one in parts)), bounds=bounds)
 
 
 @dataclass(frozen=True)
@@ -36,7 +109,7 @@ class Bottleneck:
 
     Attributes:
         model: of the zoo; ``found`` says what took the time, ``fix`` what was done.
-        predicted: speedup of the whole by Amdahl's law, see `forecast`; computed, not observed.
+        forecast: what Amdahl's law predicts of the fix; computed, not observed.
         comparison: of the times of a call before and after, taken in turns.
         error: largest difference of a result, relative to the largest result.
     """
@@ -44,7 +117,7 @@ class Bottleneck:
     model: str
     found: str
     fix: str
-    predicted: float
+    forecast: Forecast
     comparison: Comparison
     error: float
 
@@ -70,7 +143,7 @@ def slow_convolution() -> Bottleneck:
     return _fixed("cnn", "convolutions", "a compiled kernel", before, after)
 
 
-def one_by_one() -> Bottleneck:
+def image_by_image() -> Bottleneck:
     """The MLP asked for one image after the other: most of each call is between operations; a batch pays it once."""
     model, images = models.trained("mlp"), models.entry("mlp").example_input(_BATCH)
 
@@ -101,21 +174,30 @@ def read_again() -> Bottleneck:
     return _fixed("gpt", "arithmetic done again", "a key-value cache", before, after)
 
 
-def forecast(before: Sequence[Profile], after: Sequence[Profile]) -> float:
-    """Return the speedup of a whole of two parts by Amdahl's law, from recordings with and without a fix.
+def forecast(before: Callable[[], Array], after: Callable[[], Array], repeats: int) -> Forecast:
+    """Return what Amdahl's law predicts, from ``repeats`` recordings of a run without and with a fix."""
+    (old, how), (new, how_after) = (_recorded(run, repeats) for run in (before, after))
+    between = [one.wall_seconds - one.op_seconds for one in old]
+    return Forecast(
+        (len(old[0].events), len(new[0].events)),
+        as_repeated(Measurement("time between operations", tuple(between), "s", how)),
+        (
+            as_repeated(Measurement("time in operations", tuple(one.op_seconds for one in old), "s", how)),
+            as_repeated(Measurement("time in operations, fixed", tuple(one.op_seconds for one in new), "s", how_after)),
+        ),
+    )
 
-    The time in operations becomes what those of the fixed run take by themselves. The time between them is not asked:
-    it is taken to fall as their number does.
-    """
-    old, new = (float(np.median([one.op_seconds for one in each])) for each in (before, after))
-    whole = float(np.median([one.wall_seconds for one in before]))
-    calls = len(after[0].events) / len(before[0].events)
-    return amdahl_of_parts((whole - old, old), (calls, new / old))
+
+def _recorded(run: Callable[[], Array], repeats: int) -> tuple[Sequence[Profile], dict[str, Any]]:
+    """Return recordings of a run, and their conditions."""
+    began = cpu_and_wall()
+    profiles = recordings(run, repeats)
+    return profiles, one_by_one(began)
 
 
 def bottlenecks() -> list[Bottleneck]:
     """Return all three."""
-    return [slow_convolution(), one_by_one(), read_again()]
+    return [slow_convolution(), image_by_image(), read_again()]
 
 
 def _fixed(
@@ -125,10 +207,10 @@ def _fixed(
     before: Callable[[], Array],
     after: Callable[[], Array],
 ) -> Bottleneck:
-    predicted = forecast(recordings(before, _RECORDINGS), recordings(after, _RECORDINGS))
+    predicted = forecast(before, after, _RECORDINGS)
     right, now = before().astype(np.float64), after().astype(np.float64)
     error = float(np.abs(now - right).max() / np.abs(right).max())
     both = interleave({"before": before, "after": after}, repeats=_PAIRS, warmup_seconds=_WARMUP_SECONDS)
-    confidence = corrected(CONFIDENCE, _TOGETHER)
-    comparison = replace(compare_paired(both["before"], both["after"], confidence=confidence), compared=_TOGETHER)
+    confidence = corrected(CONFIDENCE, TOGETHER)
+    comparison = replace(compare_paired(both["before"], both["after"], confidence=confidence), compared=TOGETHER)
     return Bottleneck(model, found, fix, predicted, comparison, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tinytorch.chapters import calls
-from tinytorch.chapters.benchmarking.bottlenecks import Bottleneck
+from tinytorch.chapters.benchmarking.bottlenecks import TOGETHER, Bottleneck, Forecast
 from tinytorch.chapters.benchmarking.drawings import SAMPLES, missed
 from tinytorch.chapters.benchmarking.flaws import Flaw
 from tinytorch.chapters.benchmarking.runs import beyond_three_deviations
@@ -34,14 +34,24 @@ COVERAGE_COLUMNS = (
     Column("shuffled", "Kept, calls shuffled"),
     Column("row", "Kept, calls in a row"),
 )
+FORECAST_COLUMNS = (
+    Column("part", "Time"),
+    Column("loop", "One by one, recorded"),
+    Column("batch", "A batch, predicted", modelled=True),
+    Column("stays", "A batch, if that time stays", modelled=True),
+)
 BOTTLENECK_COLUMNS = (
-    Column("model", "Found"),
-    Column("fix", "Fix"),
+    Column("fix", "Found, and fixed"),
+    Column("operations", "Operations, before / after", ""),
     Column("predicted", "Predicted", "", modelled=True),
     Column("ratio", "Measured"),
-    Column("verdict", "Verdict", judged=True),
-    Column("error", "Largest change of a result", "%"),
+    Column("verdict", "The fix is", judged=True),
+    Column("held", "The prediction is", judged=True),
 )
+#: The model whose fix the page follows step by step.
+_FOLLOWED = "mlp"
+#: What a prediction is that is proven to be off by more than a tenth.
+_TOO_HIGH, _TOO_LOW = "too high", "too low"
 #: What the keys of the flaws end with, in the order in which they are done.
 _FLAWS = ("straw", "threads", "cold", "best", "busy")
 #: Share of intervals of 95 % that may miss: twice what they promise, as what they are held against is uncertain, too.
@@ -188,26 +198,97 @@ def record_flaws(page: Page, done: Sequence[Flaw]) -> None:
     page.number("flaws-count", wrong, unit="1", what=what, derived=True)
 
 
+def record_forecast(page: Page, law: Forecast) -> None:
+    """Record what the law predicts of a batch instead of a loop, part by part, and if time between ops stayed."""
+    many, few = law.operations
+    page.number("operations-loop", many, unit="1", what="operations of the MLP for 64 images, one by one")
+    page.number("operations-batch", few, unit="1", what="operations of the MLP for 64 images in a batch")
+    page.table(
+        "forecast",
+        [
+            {
+                "part": "between operations",
+                "loop": law.between,
+                "batch": law.between.scaled(1 / law.fewer, name="time between operations, by their number"),
+                "stays": law.between,
+            },
+            {"part": "in operations", "loop": law.inside[0], "batch": law.inside[1], "stays": law.inside[1]},
+            {"part": "both", "loop": law.before, "batch": law.after, "stays": law.after_if_between_stays},
+        ],
+        FORECAST_COLUMNS,
+        caption="64 images through the MLP: the two parts of a recorded run, and what they should be in a batch. Of "
+        "the batch only the time in operations was recorded.",
+    )
+    page.number("fix-predicted", law.speedup, modelled=True)
+    page.number("fix-if-not", law.speedup_if_between_stays, modelled=True)
+
+
 def record_bottlenecks(page: Page, fixed: Sequence[Bottleneck]) -> None:
-    """Record three bottlenecks: what was found, predicted and done, and what that changed."""
-    rows = [
-        {
-            "model": f"{one.model.upper()}: {one.found}",
-            "fix": one.fix,
-            "predicted": one.predicted,
-            "ratio": one.comparison.ratio,
-            "verdict": page.noise.verdict(one.comparison)[0],
-            "error": one.error,
-        }
-        for one in fixed
-    ]
+    """Record three fixes, what was predicted and measured of each, and whether predictions miss as a recording would.
+
+    A recording's own work is between operations, so that by the law its predictions err towards the ratio of the
+    numbers of operations.
+    """
+    rows, sides = [], []
+    for one in fixed:
+        over = quotient(one.comparison.ratio, one.forecast.speedup, "speedup as measured over as predicted")
+        held = _prediction_word(over)
+        page.number(f"{one.model}-over", over)
+        sides.append(_misses_towards(one, page.told(held, over)))
+        if one.model == _FOLLOWED:
+            page.compare("fix", one.comparison)
+            because = f"the measurement is {{{one.model}-over}} of the prediction; within a tenth counts as right"
+            page.word("fix-held", held, because=because)
+        rows.append(
+            {
+                "fix": f"{one.model.upper()}: {one.found}, by {one.fix}",
+                "operations": one.forecast.fewer,
+                "predicted": one.forecast.speedup,
+                "ratio": one.comparison.ratio,
+                "verdict": page.noise.verdict(one.comparison)[0],
+                "held": held,
+            }
+        )
     page.table(
         "bottlenecks",
         rows,
         BOTTLENECK_COLUMNS,
-        caption="Three bottlenecks: what the recording showed, what was done about it, and how many times as fast that "
-        "was predicted and measured to be.",
+        caption="Three fixes: the numbers of operations, and how many times as fast each was predicted and measured to "
+        "be. The intervals measured hold together.",
     )
+    page.number(
+        "largest-error",
+        max(one.error for one in fixed),
+        unit="%",
+        what="largest change of a result over the largest result, three fixes",
+    )
+    page.word(
+        "misses-side",
+        {SUPPORTED: "yes", REFUTED: "no"}.get(_of_those_that_miss(sides), CANNOT_TELL),
+        because="a prediction that is proven to miss should err towards the ratio of the numbers of operations",
+        numbers=[f"{one.model}-over" for one in fixed],
+    )
+
+
+def _prediction_word(over: Measurement) -> str:
+    """Return whether a prediction is right to a tenth, too high or too low, by the measured over the predicted one."""
+    words = {"right to a tenth": (1 / 1.1, 1.1), _TOO_HIGH: (None, 1 / 1.1), _TOO_LOW: (1.1, None)}
+    return word_between(over, words, together=TOGETHER)
+
+
+def _misses_towards(one: Bottleneck, held: str) -> str | None:
+    """Return whether a prediction that misses errs towards the ratio of operations, as a verdict; None if none does."""
+    if held not in (_TOO_HIGH, _TOO_LOW):
+        return None
+    beyond = {_TOO_HIGH: (None, one.forecast.fewer), _TOO_LOW: (one.forecast.fewer, None)}
+    side = word_between(one.comparison.ratio, beyond, together=TOGETHER)
+    return CANNOT_TELL if side == CANNOT_TELL else SUPPORTED if side == held else REFUTED
+
+
+def _of_those_that_miss(sides: Sequence[str | None]) -> str:
+    """Return the verdict on all predictions that miss; `CANNOT_TELL` if none does."""
+    told = [side for side in sides if side is not None]
+    return verdict_of_all(told) if told else CANNOT_TELL
 
 
 def record_regression(page: Page, again: Comparison, changed: Comparison) -> None:

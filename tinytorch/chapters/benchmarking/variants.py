@@ -8,9 +8,8 @@ from matplotlib.axes import Axes
 
 from tinytorch.chapters.benchmarking.runs import share
 from tinytorch.chapters.words import word_between
-from tinytorch.perf.benchmarking import Change, ParetoFront, Performance, compare
+from tinytorch.perf.benchmarking import ParetoFront, Performance, compare_with_first
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.judge import CANNOT_TELL
 from tinytorch.report import Column, Page, line, subplots
 from tinytorch.report.figures import INK
 
@@ -30,8 +29,9 @@ SUITE_COLUMNS = (
 _STEP = 0.115
 
 
-def record_suite(page: Page, measured: Mapping[str, Performance], changed: Mapping[str, Change]) -> None:
-    """Record all variants of the CNN, and what each changed, the baseline excepted."""
+def record_suite(page: Page, measured: Mapping[str, Performance]) -> None:
+    """Record all variants of the CNN, and what each changed from the first, the baseline."""
+    changed = compare_with_first(measured)
     rows = [
         {
             "variant": name,
@@ -66,11 +66,7 @@ def accuracy(one: Performance) -> Measurement:
 
 
 def record_fronts(page: Page, results: Results, fronts: Mapping[str, ParetoFront]) -> None:
-    """Record the Pareto front of each model as a figure, and how many variants are on one.
-
-    A variant is off a front only if the page's judge lets a verdict against it stand, as in the table of the suite.
-    """
-    fronts = {model: standing_front(page, measured, fronts[model], _BATCH) for model, measured in results.items()}
+    """Record the Pareto front of each model as a figure, and how many variants are on one."""
     figure, axes = subplots(len(fronts), 1, height=2.8 * len(fronts))
     for ax, (model, measured) in zip(axes, results.items(), strict=True):
         draw_front(ax, list(measured.values()), fronts[model], _BATCH)
@@ -87,32 +83,6 @@ def record_fronts(page: Page, results: Results, fronts: Mapping[str, ParetoFront
     page.number("front-size", size, unit="1", what="variants on the fronts of the two models", derived=True)
     every = sum(len(measured) for measured in results.values())
     page.number("all-variants", every, unit="1", what="variants of the two models")
-
-
-def standing_front(page: Page, measured: Mapping[str, Performance], front: ParetoFront, batch: int) -> ParetoFront:
-    """Return the front with all on it that are beaten only by verdicts on times which the page withholds.
-
-    Args:
-        page: whose noise floor and neighbours decide.
-        measured: the suite that the front is of.
-        front: by intervals alone.
-        batch: whose times it rests on.
-    """
-    pairs = len(measured) * (len(measured) - 1) // 2
-
-    def stands(beaten: str, other: str) -> bool:
-        one, better = measured[beaten], measured[other]
-        verdict, _ = page.noise.verdict(compare(one, better, compared=pairs).speedups[batch])
-        return page.told(verdict, one.seconds(batch), better.seconds(batch)) != CANNOT_TELL
-
-    dominated = {
-        name: by
-        for name, others in front.dominated.items()
-        if (by := tuple(other for other in others if stands(name, other)))
-    }
-    freed = {name: others for name, others in front.dominated.items() if name not in dominated}
-    on = tuple(name for name in measured if name in front.front or name in freed)
-    return ParetoFront(on, dominated, {**front.undecided, **freed})
 
 
 def draw_front(ax: Axes, performances: Sequence[Performance], front: ParetoFront, batch: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,8 @@ from tinytorch.perf.benchmarking.comparing import (
 )
 from tinytorch.perf.benchmarking.performance import Change, Performance, compare
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER
+from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER, Comparison
+from tinytorch.perf.measuring.judge import CANNOT_TELL, is_disturbed
 from tinytorch.perf.measuring.model_io import MIB
 
 if TYPE_CHECKING:
@@ -48,19 +49,23 @@ def pareto_front(
     batch: int | None = None,
     delta: float = DELTA,
     accuracy_delta: float = ACCURACY_DELTA,
+    told: Callable[[Comparison], str] | None = None,
 ) -> ParetoFront:
     """Return the front of time, peak memory and accuracy.
 
     A model dominates another if it is proven better at one of the three, by more than does not matter, and proven not
     to be worse at the others by more than that. Each pair of models is compared in both directions, and times are
     corrected for the number of pairs, so that all that is said of them holds together with 95 %. Memory is counted;
-    each statement on accuracy holds with 95 % by itself.
+    each statement on accuracy holds with 95 % by itself. Where one of the two lacked its core because other programs
+    were at work during the suite, nothing is proven of their times.
 
     Args:
         performances: of one `benchmark_suite`, by name.
         batch: batch size at which times are compared; the smallest by default.
         delta: relative difference of time that does not matter.
         accuracy_delta: difference of accuracy that does not matter.
+        told: what says the verdict of a comparison of times, for who knows more than the suite does, such as the noise
+            floor; by default the comparison's own, withheld as above.
 
     Raises:
         ValueError: if there are none, or ``batch`` was not measured.
@@ -88,32 +93,45 @@ def pareto_front(
         for b in names
         if a != b
     }
+    verdict_of = told or _undisturbed(performances)
+    speeds = {pair: verdict_of(change.speedups[size]) for pair, change in changes.items()}
     for name in names:
         others = [other for other in names if other != name]
-        better = tuple(other for other in others if _dominates(changes[name, other], size))
+        better = tuple(other for other in others if _dominates(changes[name, other], speeds[name, other]))
         if better:
             dominated[name] = better
             continue
-        seemingly = tuple(other for other in others if _seems_to_dominate(changes[name, other], size))
+        seemingly = tuple(
+            other for other in others if _seems_to_dominate(changes[name, other], speeds[name, other], size)
+        )
         if seemingly:
             undecided[name] = seemingly
     return ParetoFront(tuple(name for name in names if name not in dominated), dominated, undecided)
 
 
-def _dominates(change: Change, batch: int) -> bool:
+def _undisturbed(performances: Mapping[str, Performance]) -> Callable[[Comparison], str]:
+    """Return what says a comparison's own verdict, or `CANNOT_TELL` where other programs took time from one of both."""
+    others = max((one.conditions.others for one in performances.values() if one.conditions is not None), default=0.0)
+
+    def told(comparison: Comparison) -> str:
+        return CANNOT_TELL if is_disturbed([{"how": comparison.ratio.how}], others) else comparison.verdict
+
+    return told
+
+
+def _dominates(change: Change, speed: str) -> bool:
     """Return whether the candidate is proven better at one thing and proven not worse at the others."""
-    speed, memory, accuracy = change.speedups[batch].verdict, change.memory.verdict, change.accuracy_verdict
+    memory, accuracy = change.memory.verdict, change.accuracy_verdict
     fine = speed in (FASTER, EQUIVALENT) and memory in (SMALLER, AS_LARGE) and accuracy in (None, BETTER, AS_GOOD)
     return fine and (speed == FASTER or memory == SMALLER or accuracy == BETTER)
 
 
-def _seems_to_dominate(change: Change, batch: int) -> bool:
+def _seems_to_dominate(change: Change, speed: str, batch: int) -> bool:
     """Return whether by the numbers alone the candidate is no worse at anything, and nothing is proven against it."""
-    speedup = change.speedups[batch]
-    if speedup.verdict == SLOWER or change.memory.verdict == LARGER or change.accuracy_verdict == WORSE:
+    if speed == SLOWER or change.memory.verdict == LARGER or change.accuracy_verdict == WORSE:
         return False
     difference = 0.0 if change.accuracy is None else change.accuracy.difference
-    numbers = (speedup.ratio.median - 1, change.memory.ratio.median - 1, difference)
+    numbers = (change.speedups[batch].ratio.median - 1, change.memory.ratio.median - 1, difference)
     return min(numbers) >= 0 and max(numbers) > 0
 
 
