@@ -149,6 +149,15 @@ def test_columns_to_be_compared_have_one_unit_unless_they_are_far_apart(
     assert {" ".join(head.get_text().split()) for head in heads[1:]} == shown
 
 
+def test_a_column_has_one_unit_from_nanoseconds_to_a_millisecond() -> None:
+    rows = [{"t": bounded(1.09e-3, 0.92e-3, 1.3e-3, "s")}, {"t": bounded(290e-6, 270e-6, 330e-6, "s")}]
+    rows += [{"t": bounded(43e-6, 39e-6, 47e-6, "s")}, {"t": bounded(24e-9, 22e-9, 27e-9, "s")}]
+    page = BeautifulSoup(to_html(rows, [Column("t", "Time")], caption="c", key="k"), "html.parser")
+    assert page.select("thead th")[0].get_text() == "Time (µs)"
+    shown = [cell.get_text() for cell in page.select("tbody th")]
+    assert shown == ["1,090 (920 to 1,300)", "290 (270 to 330)", "43 (39 to 47)", "0.024 (0.022 to 0.027)"]
+
+
 def test_numbers_far_apart_keep_their_own_units() -> None:
     rows = checked_rows([{"t": run(1e-9)}, {"t": run(10.0)}], [Column("t", "Time")], "far")
     html = BeautifulSoup(to_html(rows, [Column("t", "Time")], caption="c", key="far"), "html.parser")

@@ -26,7 +26,7 @@ from tinytorch.report.numbers import (
 from tinytorch.report.records import Json, checked_text, measurement_from_record, number_body, plain
 
 #: A column whose largest and smallest sizes are further apart than this keeps a unit in each cell.
-_ONE_UNIT_UP_TO = 1e4
+_ONE_UNIT_UP_TO = 1e5
 #: Units of columns that stand beside each other to be compared.
 _COMPARED = ("B", "FLOP")
 #: A column of whole counts below this is shown exactly; above it, in prefixes.
