@@ -148,11 +148,14 @@ def test_sparse_storage_breaks_even_where_six_bytes_do() -> None:
 def test_a_product_in_proportion_to_its_weights_breaks_even_at_its_rate() -> None:
     """0.6 as fast at half of the weights is 0.3 of the rate: below that density it pays."""
     said = sparse_records(sparse_speeds())
+    assert said["stored-cost-many"]["value"] == pytest.approx(1 / 0.3)
     assert said["break-even-predicted-many"]["value"] == pytest.approx(1 - 0.3)
     assert said["break-even-predicted-many"]["kind"] == "modelled"
-    levels = (0.5, 0.6, 0.8, 0.9)
-    proportional = [made(0.3 / (1 - level)) for level in levels]
+    levels = (0.2, 0.5, 0.6, 0.8, 0.9)
+    # Half of the weights decide, not the least share of zeros.
+    proportional = [made(0.2), *(made(0.3 / (1 - level)) for level in levels[1:])]
     found = SparseSpeed(levels, proportional, proportional, None, [])
+    assert chapter.stored_cost(found, "cost").median == pytest.approx(1 / 0.3)
     assert chapter.predicted_break_even(found, "predicted").median == pytest.approx(0.7)
     assert crossing(levels, [each.median for each in proportional]) == pytest.approx(0.7, abs=0.05)
 
@@ -305,5 +308,9 @@ def test_answers_are_arithmetic() -> None:
     assert (said["q-dense"], said["q-csr"]) == (4 * wide, 6 * round(wide / 20) + 4 * 4097)
     # The course's question: a weight of 512 by 256 at rank 64.
     assert (said["q-rank"], said["q-rank-gain"]) == (170, pytest.approx(131_072 / 49_152))
+    assert said["gpt2-rank"] == 307
+    mlps, saved = 24 * 768 * 3072, 24 * (768 * 3072 - 307 * 3840)
+    assert said["gpt2-mlps"] == pytest.approx(mlps / 124_439_808)
+    assert said["gpt2-left"] == pytest.approx(1 - saved / 124_439_808)
     assert (said["q-amdahl"], said["q-amdahl-limit"]) == (pytest.approx(1 / (0.4 + 0.2)), pytest.approx(2.5))
     assert (said["q-quarter"], said["q-mask"], said["q-places"]) == (0.25, 0.25, 1 / 32)

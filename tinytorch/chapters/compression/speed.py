@@ -11,6 +11,7 @@ import numpy as np
 
 from tinytorch import models
 from tinytorch.chapters import sources
+from tinytorch.chapters.gpt2 import GPT2
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module
@@ -42,6 +43,8 @@ _DENSE = "dense"
 _NO_BREAK_EVEN = "the share of zeros where dense and sparse products break even may lie beyond those that were tried"
 #: Copies of a layer in different places of memory.
 _COPIES = 4
+#: Share of zeros at which the page asks what a stored weight costs.
+_HALF = 0.5
 #: Width of the layer that gets zeros, and of those that become sparse or thin.
 _ZEROS_WIDTH, _WIDTH = 512, 1024
 ZEROS = (
@@ -249,15 +252,27 @@ def record_zeros(page: Page, dense: Mapping[float, Measurement], mlp: Module, pr
     )
 
 
-def predicted_break_even(found: SparseSpeed, name: str) -> Statistic:
-    """Return the sparsity from which a sparse product is faster, if its time is proportional to the weights left.
+def stored_cost(found: SparseSpeed, name: str) -> Measurement:
+    """Return the time that a stored weight takes over that of a weight of the dense product, at half of the weights.
 
-    A stored weight then costs the same at each sparsity: what it costs at the least one, of a dense weight, says from
-    which density on the product pays.
+    Raises:
+        ValueError: if half of the weights is not among the sparsities.
     """
-    density = 1 - found.sparsities[0]
-    least = found.ours[0]
-    return _share_of_zeros(name, tuple(density * each for each in least.samples), least)
+    return _at_half(found).per(1 / (1 - _HALF), "", name)
+
+
+def predicted_break_even(found: SparseSpeed, name: str) -> Statistic:
+    """Return the sparsity from which a sparse product is faster, if a stored weight costs the same at each sparsity.
+
+    It then pays from the density on that is one over its `stored_cost`; raises as that does.
+    """
+    half = _at_half(found)
+    return _share_of_zeros(name, tuple((1 - _HALF) * each for each in half.samples), half)
+
+
+def _at_half(found: SparseSpeed) -> Measurement:
+    """Return the speedup of `SparseLinear` at half of the weights."""
+    return found.ours[found.sparsities.index(_HALF)]
 
 
 def record_sparse(
@@ -267,7 +282,7 @@ def record_sparse(
 
     Args:
         page: where to; it knows by then what zeros bring a dense product.
-        one: of one row, 1,024 wide; ``many``, of 64 rows.
+        one: of one row, 1,024 wide; ``many``, of 64 rows; both with half and nine tenths of zeros, among others.
         zeros: what they bring a dense product, speedup with nine tenths of them.
         pruned: a model with zeros, dense; ``smaller``, the same in compressed sparse rows.
     """
@@ -303,8 +318,10 @@ def record_sparse(
         unit="%",
         what="sparsity from which CSR takes fewer bytes, 1,024 by 1,024, exact",
     )
-    for key, found in (("one", one), ("many", many)):
-        predicted = predicted_break_even(found, f"sparsity from which CSR is faster, predicted, {key}")
+    for key, rows_at_once, found in (("one", "1 row", one), ("many", "64 rows", many)):
+        cost = stored_cost(found, f"time of a stored weight over that of a dense one, {rows_at_once}")
+        page.number(f"stored-cost-{key}", cost)
+        predicted = predicted_break_even(found, f"sparsity from which CSR is faster, predicted, {rows_at_once}")
         page.number(f"break-even-predicted-{key}", predicted, modelled=True)
         if found.break_even is None:
             page.absent(f"time-break-even-{key}", reason=_NO_BREAK_EVEN)
@@ -568,6 +585,9 @@ def record_answers(page: Page) -> None:
     answer("q-amdahl-limit", amdahl(0.6, 1e9), "", "Amdahl's limit, share 0.6")
     answer("q-mask", 1 / 4, "%", "a mask of one byte a weight, of four bytes")
     answer("q-places", 2 * 2 / (4 * 32), "%", "two positions of two bits for four weights of 32 bits")
+    answer("gpt2-rank", GPT2.halving_rank, "1", "largest rank that saves half of a matrix of GPT-2's MLPs")
+    answer("gpt2-left", 1 - GPT2.halving_saves / GPT2.parameters, "%", "parameters of GPT-2 left at that rank")
+    answer("gpt2-mlps", GPT2.mlp_matrices / GPT2.parameters, "%", "share of GPT-2's parameters in its MLPs' matrices")
 
 
 def _input(rows: int, width: int) -> Tensor:
