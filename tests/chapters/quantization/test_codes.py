@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from tests.chapters.made_turns import made, records
+from tests.perf.made_ceilings import made_ceilings
 from tinytorch.chapters.quantization import codes as chapter
 from tinytorch.chapters.quantization.codes import (
     Outlier,
@@ -30,8 +31,11 @@ from tinytorch.perf.quantization import (
     quantize,
     quantize_int8,
 )
+from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import decibels
 from tinytorch.report import Page
+
+DIGITS = paired_accuracy(np.ones(360, bool), np.ones(360, bool))
 
 
 def test_an_outlier_costs_the_rest_what_its_step_says() -> None:
@@ -133,7 +137,7 @@ def test_words_follow_the_signal_of_the_rest() -> None:
 @pytest.mark.parametrize(("share", "limit"), [(0.75, 4), (-0.1, 1), (1.2, 100)])
 def test_answers_are_arithmetic(share: float, limit: float) -> None:
     page = Page("quantization")
-    chapter.record_answers(page, made(share, "%"), 360)
+    chapter.record_answers(page, made(share, "%"), DIGITS, made_ceilings())
     said = {key: record.get("value") for key, record in records(page).items()}
     assert said["q-limit"] == pytest.approx(limit, rel=1e-3)
     assert (said["q-float"], said["q-eight"], said["q-four"]) == (28e9, 7e9, 3.5e9 + 28e9 / 32)
@@ -142,12 +146,15 @@ def test_answers_are_arithmetic(share: float, limit: float) -> None:
     assert said["q-overflow"] == (2**31 - 1) // 2**14
     assert said["q-exact"] == 2**24 // 2**14
     assert said["q-digits"] == 360
+    codes = records(page)["gpt2-coded-bytes"]["value"]
+    assert said["gpt2-coded-step"] == pytest.approx(codes / 10e9), "the made machine's memory"
+    assert said["gpt2-coded-gain"] == pytest.approx(4 * (124_439_808 - 1023 * 768) / codes)
 
 
 def test_a_limit_has_the_interval_of_the_share_that_it_comes_from() -> None:
     page = Page("quantization")
     share = made(0.75, "%", noise=0.1)
-    chapter.record_answers(page, share, 360)
+    chapter.record_answers(page, share, DIGITS, made_ceilings())
     said = records(page)["q-limit"]
     assert said["kind"] == "modelled"
     for end in ("low", "high"):

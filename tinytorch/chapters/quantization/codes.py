@@ -11,15 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.chapters import sources
+from tinytorch.chapters.gpt2 import GPT2, read_seconds
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.judge import REFUTED, SUPPORTED
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.ops.affine import Granularity, Quantized, Scheme, decode, encode, quantize, quantize_int8, spread
 from tinytorch.perf.ops.quantized import EXACT_DEPTH, GREATEST_DEPTH
 from tinytorch.perf.profiling.breakdown import amdahl
-from tinytorch.perf.quantization.accuracy import paired_difference_interval
+from tinytorch.perf.quantization.accuracy import PairedAccuracy, paired_difference_interval
 from tinytorch.perf.quantization.convert import decibels, relative_error
 from tinytorch.perf.quantization.observers import RangeObserver
 from tinytorch.report import Column, Page
@@ -281,13 +283,14 @@ def record_shared(page: Page, found: Mapping[str, Shared]) -> None:
     )
 
 
-def record_answers(page: Page, product: Measurement, digits: int) -> None:
+def record_answers(page: Page, product: Measurement, digits: PairedAccuracy, machine: Ceilings) -> None:
     """Record the answers to the questions at the end.
 
     Args:
         page: where to.
         product: share of the integer product in the time of the layer that question 4 asks about, 0 to 1.
-        digits: examples in the test set of the digits.
+        digits: of a version of the MLP, on the test set of the digits.
+        machine: ceilings of one thread.
     """
     seven = 7_000_000_000
     stored = "seven billion weights in"
@@ -308,7 +311,19 @@ def record_answers(page: Page, product: Measurement, digits: int) -> None:
         unit="examples",
         what="unchanged examples that exclude a loss of half a point",
     )
-    page.number("q-digits", digits, unit="examples", what="test digits")
+    page.number("q-digits", digits.examples, unit="examples", what="test digits")
+    _record_gpt2(page, machine)
+
+
+def _record_gpt2(page: Page, machine: Ceilings) -> None:
+    """Record what a step of GPT-2 reads in codes, its least time, and how many times as fast it is at most."""
+    floats, codes = (read_seconds(nbytes, machine) for nbytes in (GPT2.step_bytes, GPT2.coded_bytes))
+    narrow = codes.statistic("GPT-2's weights in codes, read once")
+    what = "least time of GPT-2's weights in float32 over that in eight-bit codes"
+    gain = floats.statistic("GPT-2's weights in float32, read once").median / narrow.median
+    page.number("gpt2-coded-gain", gain, unit="", what=what, modelled=True)
+    page.number("gpt2-coded-bytes", GPT2.coded_bytes, unit="B", what="what a step of GPT-2 reads, in eight-bit codes")
+    page.number("gpt2-coded-step", narrow, modelled=True)
 
 
 def limit_of(product: Measurement) -> Statistic:

@@ -243,8 +243,8 @@ def _claim_of_the_papers(page: Page, sides: Tradeoffs) -> None:
         "accuracy.",
         verdict=verdict_of_most(close),
         evidence="Calibrated without labels, the change of the score was {mlp-static-change} for the MLP and "
-        "{cnn-static-change} for the CNN. For the GPT it was {gpt-static-change}. A loss of at most two points is "
-        "taken as close; most are two of the three.",
+        "{cnn-static-change} for the CNN. For the GPT it was {gpt-static-change}. A loss of at most two points "
+        "counts as close, and the test asks that of two of the three models.",
     )
     page.claim(
         "within-two",
