@@ -267,8 +267,7 @@ def by_op(softmax: float = 0.9) -> dict[OpKey, Placed]:
 
 def answers(softmax: float = 0.9) -> dict[str, Json]:
     """Return the records of the answers."""
-    gpt = made_place("GPT, 64", 2048 * MIB, 64 * MIB, 0.25)
-    return made(lambda page: chapter.record_answers(page, MACHINE, by_hand() | slow(), gpt, by_op(softmax)))
+    return made(lambda page: chapter.record_answers(page, MACHINE, by_hand() | slow(), by_op(softmax)))
 
 
 def test_answers_are_what_the_model_of_the_roofline_says() -> None:
@@ -278,8 +277,12 @@ def test_answers_are_what_the_model_of_the_roofline_says() -> None:
     assert found["q-width"]["value"] == pytest.approx(40)
     assert found["q-gain-vector"]["value"] == pytest.approx(2)
     assert found["q-gain-matrix"]["value"] == pytest.approx(1)
-    assert found["q-floor"]["value"] == pytest.approx(2048 * MIB / 100e9)
-    assert found["q-gpt-time"]["value"] == pytest.approx(4 * 2048 * MIB / 100e9)
+    read = 4 * (124_439_808 - 1023 * 768)
+    assert (found["gpt2-step-bytes"]["value"], found["gpt2-bandwidth"]["value"]) == (read, 10e9)
+    assert found["gpt2-step"]["value"] == pytest.approx(read / 10e9)
+    assert found["gpt2-step-flops"]["value"] == 2 * (144 * 768**2 + 50_257 * 768) + 4 * 12 * 768
+    assert found["gpt2-arithmetic"]["value"] == pytest.approx(read / 2 / 100e9, rel=2e-3), "half an operation a byte"
+    assert found["gpt2-rows"]["value"] == pytest.approx(20, rel=2e-3), "as for any weights: twice the ridge of 10"
     assert found["q-farthest"]["word"] == "gelu"
     assert found["q-most-to-gain"]["word"] == "linear"
     assert found["q-most-seconds"]["value"] == pytest.approx(1024 * MIB / 100e9)
@@ -302,13 +305,55 @@ def test_time_above_the_roof_has_the_intervals_of_both() -> None:
     assert (found["interval"]["low"], found["interval"]["high"]) == pytest.approx((0.99 * time - time / 2, 0.51 * time))
 
 
-def test_whole_models_have_a_word_and_a_share_by_batch() -> None:
-    wholes = {("gpt", 1): made_place("GPT, 1", MIB, MIB, 0.3, "overhead"), ("gpt", 64): made_place("b", MIB, MIB, 0.5)}
-    found = made(lambda page: chapter.record_models(page, wholes))
-    assert (found["gpt-1-bound"]["word"], found["gpt-64-bound"]["word"]) == ("overhead-bound", "memory-bound")
-    assert found["gpt-64-of-roof"]["value"] == pytest.approx(0.5)
+def wholes() -> dict[tuple[str, int], Placed]:
+    """Return a pass of the MLP that waits for its calls, and one of the GPT."""
+    return {
+        ("mlp", 1): made_place("MLP, 1", MIB, 4 * 1024, 0.2, "overhead", "L1"),
+        ("gpt", 64): made_place("GPT, 64", 2048 * MIB, 64 * MIB, 0.25),
+    }
 
 
-def test_operations_of_the_gpt_have_a_row_each() -> None:
-    rows = made(lambda page: chapter.show_gpt(page, by_op()))["gpt-ops"]["rows"]
-    assert [row["name"] for row in rows] == ["gelu", "linear", "softmax"]
+def test_whole_models_have_a_word_a_share_and_a_least_time_by_batch() -> None:
+    found = made(lambda page: chapter.record_models(page, wholes()))
+    assert (found["mlp-1-bound"]["word"], found["gpt-64-bound"]["word"]) == ("overhead-bound", "memory-bound")
+    assert found["gpt-64-of-roof"]["value"] == pytest.approx(0.25)
+    assert found["least-gpt-64"]["value"] == pytest.approx(2048 * MIB / 100e9)
+    assert found["time-gpt-64"]["value"] == pytest.approx(4 * 2048 * MIB / 100e9)
+    assert found["time-gpt-64"]["how"]["call"].startswith("forward pass of the zoo's GPT, batch of 64")
+    row = found["models"]["rows"][1]
+    assert (row["name"], row["bound"]) == ("GPT, 64", "memory-bound")
+    assert [row[key]["value"] for key in ("least", "calls", "seconds", "of_roof")] == pytest.approx(
+        [2048 * MIB / 100e9, 1e-6, 4 * 2048 * MIB / 100e9, 0.25]
+    )
+    assert (row["least"]["kind"], row["calls"]["kind"], row["seconds"]["kind"]) == ("modelled", "modelled", "measured")
+
+
+def test_the_time_of_the_mlp_is_calculated_line_by_line() -> None:
+    found = made(lambda page: chapter.record_models(page, wholes()))
+    arithmetic = MIB / 100e9
+    assert (found["flops-mlp-1"]["value"], found["bytes-mlp-1"]["value"]) == (MIB, 4 * 1024)
+    assert found["arithmetic-mlp-1"]["value"] == found["least-mlp-1"]["value"] == pytest.approx(arithmetic)
+    assert found["moving-mlp-1"]["value"] == pytest.approx(4 * 1024 / 400e9)
+    assert (found["calls-mlp-1"]["value"], found["calls-time-mlp-1"]["value"]) == (1, pytest.approx(1e-6))
+    assert found["predicted-mlp-1"]["value"] == pytest.approx(arithmetic + 1e-6)
+    assert found["explained-mlp-1"]["value"] == pytest.approx((arithmetic + 1e-6) / (5 * arithmetic))
+    assert found["predicted-mlp-1"]["kind"] == "modelled"
+
+
+def test_operations_of_the_gpt_have_a_row_each_with_prediction_and_measurement() -> None:
+    parts = {
+        "linear": made_place("linear", 1024 * MIB, 8 * MIB, 0.5, "compute"),
+        "rest": made_place("rest", 2 * MIB, 2 * MIB, 0.1),
+    }
+    found = made(lambda page: chapter.show_gpt(page, by_op(), parts))
+    rows = {row["name"]: row for row in found["gpt-ops"]["rows"]}
+    assert list(rows) == ["gelu", "linear", "softmax"]
+    least = 1024 * MIB / 100e9
+    assert [rows["linear"][key]["value"] for key in ("operations", "bytes", "least", "seconds", "of_roof")] == (
+        pytest.approx([1024 * MIB, 8 * MIB, least, 2 * least, 0.5])
+    )
+    assert (found["flops-linear"]["value"], found["intensity-linear"]["value"]) == (1024 * MIB, 128)
+    assert found["arithmetic-linear"]["value"] == pytest.approx(least)
+    assert found["time-linear"]["value"] == pytest.approx(2 * least)
+    assert found["least-rest"]["value"] == pytest.approx(2 * MIB / 10e9)
+    assert (found["of-roof-linear"]["value"], found["of-roof-rest"]["value"]) == pytest.approx((0.5, 0.1))

@@ -9,7 +9,8 @@ from dataclasses import replace
 from matplotlib.figure import Figure
 
 from tinytorch.chapters import calls
-from tinytorch.chapters.roofline.figure import asked_table, placed_table, reached_table, roofline_figure
+from tinytorch.chapters.gpt2 import GPT2, read_seconds
+from tinytorch.chapters.roofline.figure import asked_table, reached_table, roofline_figure
 from tinytorch.chapters.words import word_between
 from tinytorch.core.ops.elementwise import BLOCK
 from tinytorch.perf.events.stream import OpKey
@@ -52,6 +53,22 @@ _SIZES = (
     Column("rate", "Rate"),
     Column("bytes", "Bytes a second"),
     Column("of_peak", "Of the peak"),
+)
+_OF_GPT = (
+    Column("name", "What"),
+    Column("operations", "Arithmetic", "FLOP"),
+    Column("bytes", "Compulsory traffic", "B"),
+    Column("least", "Least time", modelled=True),
+    Column("seconds", "Time"),
+    Column("of_roof", "Of its roof"),
+)
+_OF_MODELS = (
+    Column("name", "What"),
+    Column("least", "Least time", modelled=True),
+    Column("calls", "Its calls, at least", modelled=True),
+    Column("seconds", "Time"),
+    Column("of_roof", "Of its roof"),
+    Column("bound", "Verdict", judged=True),
 )
 #: Width and rows of the product whose calculation is recorded line by line.
 _BY_HAND = (1024, 16)
@@ -123,16 +140,22 @@ def key_of(name: str) -> str:
 
 
 def record_by_hand(page: Page, placed: Mapping[str, Placed]) -> None:
-    """Record every line of a calculation: operations, bytes, the level of these, and the two times."""
+    """Record every line of a calculation: operations, bytes, the level of these, the two times and the least time."""
     for name, one in placed.items():
         key = key_of(name)
-        page.number(f"flops-{key}", one.demand.operations, unit="FLOP", what=f"operations of {name}")
-        page.number(f"bytes-{key}", one.demand.bytes, unit="B", what=f"compulsory bytes of {name}")
-        page.number(f"intensity-{key}", one.intensity, unit="FLOP/B", what=f"intensity of {name}")
+        _record_demand(page, name, one)
         page.word(f"level-{key}", _said(one.slope), because=_why(one.slope, f"{{bytes-{key}}}"))
-        page.number(f"arithmetic-{key}", one.verdict.compute.seconds, modelled=True)
-        page.number(f"moving-{key}", one.verdict.memory.seconds, modelled=True)
         page.number(f"least-{key}", one.roof, what=f"least time of {name}", modelled=True)
+
+
+def _record_demand(page: Page, name: str, one: Placed) -> None:
+    """Record operations and bytes, their intensity, and the times of both."""
+    key = key_of(name)
+    page.number(f"flops-{key}", one.demand.operations, unit="FLOP", what=f"operations of {name}")
+    page.number(f"bytes-{key}", one.demand.bytes, unit="B", what=f"compulsory bytes of {name}")
+    page.number(f"intensity-{key}", one.intensity, unit="FLOP/B", what=f"intensity of {name}")
+    page.number(f"arithmetic-{key}", one.verdict.compute.seconds, modelled=True)
+    page.number(f"moving-{key}", one.verdict.memory.seconds, modelled=True)
 
 
 def record_placed(page: Page, placed: Mapping[str, Placed]) -> None:
@@ -401,46 +424,79 @@ def record_sizes(page: Page, products: Mapping[int, Placed]) -> None:
         )
 
 
-def show_gpt(page: Page, by_op: Mapping[OpKey, Placed]) -> None:
-    """Show the operations of the GPT as a table."""
-    placed_table(
-        page,
+def show_gpt(page: Page, by_op: Mapping[OpKey, Placed], parts: Mapping[str, Placed]) -> None:
+    """Show the operations of the GPT as a table, prediction beside measurement, and record its linear layers and rest.
+
+    Args:
+        page: that records.
+        by_op: every operation of the forward pass on 64 sequences.
+        parts: its linear layers together as "linear", all other operations together as "rest".
+    """
+    page.table(
         "gpt-ops",
-        list(by_op.values()),
-        caption="A forward pass of the GPT on 64 sequences, operation by operation: time of all calls in a pass, "
-        "and its distance to the roof.",
+        [
+            {
+                "name": one.name,
+                "operations": one.demand.operations,
+                "bytes": one.demand.bytes,
+                "least": one.roof,
+                "seconds": one.seconds,
+                "of_roof": one.of_roof,
+            }
+            for one in by_op.values()
+        ],
+        _OF_GPT,
+        caption="A forward pass of the GPT on 64 sequences, operation by operation: what all calls in a pass ask for, "
+        "their least time, and what they took.",
     )
+    _record_demand(page, "linear", parts["linear"])
+    page.number("least-rest", parts["rest"].roof, what="least time of all but the linear layers", modelled=True)
+    for name, one in parts.items():
+        page.number(f"time-{name}", one.seconds, what=f"operations of the GPT, 64 sequences: {name}")
+        page.number(f"of-roof-{name}", one.of_roof)
 
 
 def record_models(page: Page, wholes: Mapping[tuple[str, int], Placed]) -> None:
-    """Record whole forward passes, by the model's name and the batch."""
-    placed_table(
-        page,
+    """Show whole forward passes by the model's name and the batch, and record the calculation of the MLP's for one."""
+    page.table(
         "models",
-        [replace(one, seconds=calls.zoo_pass(one.seconds, name, batch)) for (name, batch), one in wholes.items()],
-        caption="Whole forward passes, of one example and of 64, against the sum of the roofs of their operations.",
+        [
+            {
+                "name": one.name,
+                "least": one.roof,
+                "calls": one.verdict.overhead.seconds,
+                "seconds": calls.zoo_pass(one.seconds, name, batch),
+                "of_roof": one.of_roof,
+                "bound": one.verdict.sentence_word,
+            }
+            for (name, batch), one in wholes.items()
+        ],
+        _OF_MODELS,
+        caption="Whole forward passes, of one example and of 64: the sum of the roofs of their operations, the least "
+        "cost of their calls, and what they took.",
     )
     for (name, batch), one in wholes.items():
-        page.number(f"{name}-{batch}-of-roof", one.of_roof)
-        page.word(
-            f"{name}-{batch}-bound",
-            one.verdict.sentence_word,
-            because=one.verdict.because,
-            numbers=[f"{name}-{batch}-of-roof"],
-        )
+        key = f"{name}-{batch}"
+        page.number(f"least-{key}", one.roof, what=f"sum of the roofs of the operations of {one.name}", modelled=True)
+        page.number(f"time-{key}", calls.zoo_pass(one.seconds, name, batch))
+        page.number(f"{key}-of-roof", one.of_roof)
+        page.word(f"{key}-bound", one.verdict.sentence_word, because=one.verdict.because, numbers=[f"{key}-of-roof"])
+    single, predicted = wholes["mlp", 1], predicted_time(wholes["mlp", 1])
+    _record_demand(page, single.name, single)
+    page.number("calls-mlp-1", single.demand.calls, unit="calls", what="operations of the MLP for one digit")
+    page.number("calls-time-mlp-1", single.verdict.overhead.seconds, modelled=True)
+    page.number("predicted-mlp-1", predicted, what="predicted time of the MLP for one digit", modelled=True)
+    page.number("explained-mlp-1", share_of(predicted, single.seconds, "share of the MLP's time that is predicted"))
 
 
-def record_answers(
-    page: Page, machine: Ceilings, placed: Mapping[str, Placed], gpt: Placed, by_op: Mapping[OpKey, Placed]
-) -> None:
+def record_answers(page: Page, machine: Ceilings, placed: Mapping[str, Placed], by_op: Mapping[OpKey, Placed]) -> None:
     """Record the answers to the page's questions.
 
     Args:
         page: that records.
         machine: its ceilings for one thread.
         placed: the operations of the page by name.
-        gpt: the forward pass of the GPT on 64 sequences.
-        by_op: the operations of that pass.
+        by_op: the operations of the GPT's forward pass on 64 sequences.
     """
     gelu = placed["GELU"]
     page.number("q-gelu-intensity", gelu.intensity, unit="FLOP/B", what="intensity of GELU")
@@ -452,8 +508,7 @@ def record_answers(
     for key, name in (("q-gain-matrix", "matrix × matrix"), ("q-gain-vector", "matrix × vector")):
         gain = _gain_of_twice_the_bandwidth(placed[name], machine)
         page.number(key, gain, unit="", what="predicted speedup with twice the bandwidth", modelled=True)
-    page.number("q-floor", gpt.roof, what="sum of the roofs of the GPT's operations", modelled=True)
-    page.number("q-gpt-time", calls.zoo_pass(gpt.seconds, "gpt", 64))
+    _record_gpt2(page, machine)
     farthest = sorted(by_op.values(), key=lambda one: one.of_roof.median)
     most = sorted(by_op.values(), key=lambda one: -_above_roof(one).median)
     page.number("q-farthest-share", farthest[0].of_roof)
@@ -470,6 +525,19 @@ def record_answers(
         because=f"by the medians it is {most[0].name}, which spends {{q-most-seconds}} above its roof; others are "
         "named where the intervals cannot tell them from it",
     )
+
+
+def _record_gpt2(page: Page, machine: Ceilings) -> None:
+    """Record the least times of a step of GPT-2 by its bytes and by its arithmetic, and where they are equal."""
+    read = read_seconds(GPT2.step_bytes, machine).statistic("GPT-2's weights, read once")
+    arithmetic = at_rate(GPT2.step_flops(), machine.fp32_peak).statistic("a step of GPT-2 at the peak")
+    page.number("gpt2-step", read, modelled=True)
+    page.number("gpt2-arithmetic", arithmetic, modelled=True)
+    page.number("gpt2-step-bytes", GPT2.step_bytes, unit="B", what="parameters that a step of GPT-2 reads, float32")
+    page.number("gpt2-step-flops", GPT2.step_flops(), unit="FLOP", what="contractions of a step of GPT-2, no cache")
+    page.number("gpt2-bandwidth", bandwidth_at(GPT2.step_bytes, machine))
+    together = quotient(read, arithmetic, "tokens whose arithmetic takes as long as GPT-2's weights", "tokens")
+    page.number("gpt2-rows", together, modelled=True)
 
 
 def _first_and_alike(ranked: Sequence[Placed], beyond: Callable[[Placed, Placed], Measurement], low: float) -> str:
