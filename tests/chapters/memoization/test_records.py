@@ -9,7 +9,7 @@ import pytest
 
 from tests.perf.made_ceilings import made_ceilings, spread
 from tinytorch.chapters.memoization import records as chapter
-from tinytorch.chapters.memoization.studies import CachedStep, Calls, Decoding, FewRows, Prompt, ReadStep
+from tinytorch.chapters.memoization.studies import PYTORCH, CachedStep, Calls, Decoding, FewRows, Prompt, ReadStep
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.engines import NotMeasured, Raced
 from tinytorch.perf.measuring import Measurement
@@ -164,7 +164,25 @@ def test_a_step_is_told_with_its_calls_and_with_what_its_bytes_predict() -> None
     assert found["ridge-rows"]["value"] == pytest.approx(2 * 100e9 / 10e9)
     assert found["fused"]["value"] == pytest.approx(9, rel=0.05)
     assert found["fused-verdict"]["word"] == "faster"
-    assert [row["bytes"]["value"] for row in found["steps"]["rows"]][:2] == [10**6, 15 * 10**5]
+    rows = found["steps"]["rows"]
+    assert [row["bytes"]["value"] for row in rows][:2] == [10**6, 15 * 10**5]
+    assert rows[3]["model"] == "wide, 500 kept"
+    assert rows[3]["over"]["value"] == pytest.approx(2 / 1.2, rel=0.05)
+
+
+def test_the_step_that_is_calculated_by_hand_is_the_middle_models_last() -> None:
+    steps = []
+    for model, over in (("narrow", 1.0), ("wide", 2.0), ("largest", 3.0)):
+        none, whole, alone = together({"none": 1e-3, "all": over * 1e-3, "alone": 1e-3}).values()
+        steps += [read_step(model, 0, 1e-3, none, None), read_step(model, 500, over * 1e-4, whole, alone)]
+    found = made(lambda page: chapter.record_steps(page, calls_of(9e-3, 6e-3), steps, made_ceilings()))
+    assert found["worked-bytes"]["value"] == 15 * 10**5
+    assert found["worked-bandwidth"]["value"] == pytest.approx(10e9)  # memory of the made machine: its L2 is smaller
+    assert found["worked-reading"]["value"] == pytest.approx(1.5e6 / 10e9)
+    assert found["worked-predicted"]["value"] == pytest.approx(2e-4)
+    assert {found[f"worked-{key}"]["kind"] for key in ("reading", "predicted")} == {"modelled"}
+    assert found["worked-measured"]["value"] == pytest.approx(2e-3, rel=0.05)
+    assert found["worked-level"]["word"] == "L2"
 
 
 @pytest.mark.parametrize(("rest", "word"), [(0.1, "faster"), (2.0, "slower"), (1.001, "cannot tell here")])
@@ -262,6 +280,24 @@ def test_pytorch_is_represented_by_its_faster_cache(eager: float, concatenated: 
     assert found["pytorch-over-numpy"]["value"] == pytest.approx(min(eager, concatenated) / 2, rel=0.05)
 
 
+def test_a_ratio_far_from_two_that_gets_no_verdict_says_what_keeps_it_open() -> None:
+    """A reader who sees 4.0× and no verdict has to learn what more than the shown interval it rests on."""
+    names = ("tinytorch", "tinytorch accelerated", *PYTORCH)
+    seconds = {name: [1.0] * 15 for name in names} | {
+        name: (4 * np.exp(np.linspace(-0.4, 0.4, 15))).tolist() for name in PYTORCH
+    }
+    how = {"interleaved_with": list(names)}
+    times = {name: Measurement(name, tuple(values), "s", how) for name, values in seconds.items()}
+    open_one = made(lambda page: chapter.record_pytorch(page, Raced("gpt-1", "decode", 1, times, {})))["pytorch-twice"]
+    assert open_one["word"] == "cannot tell here"
+    assert open_one["because"] == (
+        "the time of PyTorch over ours is {pytorch-over-ours}, but 15 samples like these do not rule out noise that "
+        "wanders as far as 2"
+    )
+    decided = made(lambda page: chapter.record_pytorch(page, raced(4.0, 3.0)))["pytorch-twice"]
+    assert decided["because"] == "the time of PyTorch over ours is {pytorch-over-ours}, where 2 would be enough"
+
+
 def test_without_pytorch_all_that_the_text_names_is_absent() -> None:
     there = made(lambda page: chapter.record_pytorch(page, raced(4.0, 3.0)))
     absent = made(lambda page: chapter.record_pytorch(page, NotMeasured("PyTorch is not installed")))
@@ -291,5 +327,9 @@ def test_answers_follow_from_shapes() -> None:
     # 4 · 124,439,808 bytes of weights leave 502 MB, and a full cache has 75.5 MB.
     assert found["q-phone"]["value"] == 6
     assert found["q-phone-rate"]["value"] == pytest.approx(10 * (4 * 124_439_808 + GPT2.nbytes))
+    read = 4 * (124_439_808 - 1023 * 768)
+    assert found["gpt2-full-step"]["value"] == pytest.approx((read + GPT2.nbytes) / 10e9)
+    assert found["gpt2-caches"]["value"] * GPT2.nbytes > read > (found["gpt2-caches"]["value"] - 1) * GPT2.nbytes
+    assert found["gpt2-caches-coded"]["value"] == 2, "139 MB of codes, two caches of 75 MB"
     assert found["q-seven"]["value"] == pytest.approx(10 / 7)  # the made machine's memory delivers 10 GB/s
     assert (found["hits-same"]["value"], found["hits-growing"]["value"]) == (0.9, 0.5)

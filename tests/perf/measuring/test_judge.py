@@ -18,6 +18,7 @@ from tinytorch.perf.measuring.judge import (
     CANNOT_TELL,
     REFUTED,
     SUPPORTED,
+    doubt,
     verdict_between,
     verdict_between_all,
     verdict_of_all,
@@ -45,6 +46,17 @@ OPPOSITE = {SUPPORTED: REFUTED, REFUTED: SUPPORTED, CANNOT_TELL: CANNOT_TELL}
 )
 def test_the_whole_interval_decides(low: float | None, high: float | None, verdict: str) -> None:
     assert verdict_between(MEASURED, low, high) == verdict
+
+
+def test_a_doubt_names_what_leaves_the_verdict_open() -> None:
+    assert doubt(MEASURED, 2.0) == "its interval holds 2"
+    assert doubt(Measurement("few", (3.0, 4.0, 5.0), "s"), 2.0) == "it takes 6 samples to judge by, but there are 3"
+    wandering = Measurement("ratio", tuple((4 * np.exp(np.linspace(-0.3, 0.3, 15))).tolist()), "")
+    assert wandering.interval.low > 2.5
+    assert verdict_between(wandering, low=2.5) == CANNOT_TELL
+    assert doubt(wandering, 2.5) == "15 samples like these do not rule out noise that wanders as far as 2.5"
+    with pytest.raises(ValueError, match="to leave a doubt, not 100"):
+        doubt(MEASURED, 100.0)
 
 
 def test_bounds_are_needed_and_in_order() -> None:

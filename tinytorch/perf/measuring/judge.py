@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from tinytorch.perf.measuring.measurement import CONFIDENCE, Measurement
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 SUPPORTED: Final = "supported"
 REFUTED: Final = "refuted"
@@ -56,6 +57,25 @@ def verdict_between(
     if all(least > 0 or (not strict and least == 0) for least, _ in above + below):
         return SUPPORTED
     return CANNOT_TELL
+
+
+def doubt(measurement: Measurement, end: float) -> str:
+    """Return in words why `verdict_between`, without correction, cannot tell which side of ``end`` the median is on.
+
+    Few samples, an interval that holds the end, or noise that may wander farther than the interval that is shown.
+
+    Raises:
+        ValueError: if it can tell.
+    """
+    reach, shown = measurement.verdict_interval(), measurement.interval
+    if reach is None:
+        return f"it takes {FEWEST_FOR_INTERVAL} samples to judge by, but there are {measurement.n}"
+    if not reach.low <= end <= reach.high:
+        raise ValueError(f"end must lie from {reach.low:.3g} to {reach.high:.3g} to leave a doubt, not {end}")
+    if shown.low <= end <= shown.high:
+        return f"its interval holds {end:g}"
+    objection = measurement.dependence.objection
+    return f"{objection} as far as {end:g}" if objection else f"{measurement.n} samples do not rule out {end:g}"
 
 
 def corrected(confidence: float, together: int) -> float:
