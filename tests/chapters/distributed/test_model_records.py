@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,7 +34,12 @@ def made_validation() -> Validation:
         return Validated(name, predicted, Measurement(name, samples, "s"), 800)
 
     halved = predict(WORK, CLUSTER.links, Split(2))
-    rows = (row("one rank", ONE.seconds, ONE), row("data, 2 ranks", ONE.seconds, halved))
+    staged = predict(replace(WORK, update_s=1e-11), CLUSTER.links, Split(pipeline=2, micro=4))
+    rows = (
+        row("one rank", ONE.seconds, ONE),
+        row("data, 2 ranks", ONE.seconds, halved),
+        row("pipeline, 2 ranks", staged.seconds, staged),
+    )
     return Validation(MeasuredWorkload(WORK, {}, rows[0].measured), CLUSTER.links, rows)
 
 
@@ -46,14 +52,32 @@ def test_a_prediction_and_a_measurement_never_look_alike() -> None:
     model_records.record_validation(page, made_validation(), near())
     made = bodies(page)
     rows = made["validation"]["rows"]
-    assert [row["predicted"]["kind"] for row in rows] == ["modelled", "modelled"]
-    assert [row["measured"]["kind"] for row in rows] == ["measured", "measured"]
+    assert [row["predicted"]["kind"] for row in rows] == 3 * ["modelled"]
+    assert [row["measured"]["kind"] for row in rows] == 3 * ["measured"]
     assert rows[0]["error"]["value"] == pytest.approx(1 / 1.03 - 1)
     assert made["worst-error"]["value"] == pytest.approx(rows[1]["error"]["value"])
     assert made["worst-size"]["value"] == pytest.approx(abs(made["worst-error"]["value"]))
     assert made["worst-size"]["interval"]["low"] == pytest.approx(-made["worst-error"]["interval"]["high"])
     assert made["link-beta"]["unit"] == "s/B"
     assert made["gpt-rate"]["unit"] == "FLOP/s"
+
+
+def test_the_parts_of_a_pipelines_step_add_up_to_its_prediction() -> None:
+    page = Page("made")
+    checked = made_validation()
+    model_records.record_validation(page, checked, near())
+    made = bodies(page)
+    *parts, together = [row["seconds"] for row in made["pipeline-parts"]["rows"]]
+    staged = checked.rows[-1].predicted
+    assert {part["kind"] for part in (*parts, together)} == {"modelled"}
+    assert sum(part["value"] for part in parts) == pytest.approx(together["value"]) == staged.seconds
+    assert made["pipeline-parts"]["rows"][0]["part"] == "work of the last stage, 4 turns"
+    # Two equal stages and four micro-batches would wait a fifth of the turns; here the last one also makes the logits.
+    share = made["pipeline-bubble"]["value"]
+    assert share == pytest.approx(staged.bubble / (staged.bubble + staged.computing))
+    assert 0.17 < share < 0.2
+    assert made["pipeline-handing"]["value"] == pytest.approx(staged.handing / staged.seconds)
+    assert made["pipeline-measured"]["value"] == checked.rows[-1].measured.median
 
 
 def test_on_one_core_nothing_is_said_of_predictions() -> None:

@@ -95,7 +95,7 @@ def whole_page(cores: int) -> dict[str, Any]:
     best = best_splits(WORK, CLUSTER.links, RANKS, memory_bytes=CLUSTER.memory_bytes, sharding=SHARDING)
     model_records.record_splits(page, CLUSTER, MODEL, best, ONE)
     records.record_lost_rank(page, DIED, 1e-12)
-    records.record_answers(page, LINK, 175e9)
+    records.record_answers(page, LINK, 175e9, around(100e9, "FLOP/s"))
     page.number("in-pytorch", 4, unit="lines", what="printed by PyTorch", derived=True)
     return bodies(page)
 
@@ -109,6 +109,16 @@ def test_on_every_machine_the_text_finds_what_it_names(cores: int) -> None:
         named |= set(names.split())
     assert len(named) > 40
     assert named <= whole_page(cores).keys()
+
+
+def test_gpt2s_gradients_take_what_a_ring_of_eight_does_on_the_assumed_link() -> None:
+    found = whole_page(1)
+    sent = 7 / 4 * 4 * 124_439_808
+    assert found["gpt2-reduced-bytes"]["value"] == pytest.approx(sent)
+    assert found["gpt2-reduced"]["value"] == pytest.approx(sent / 12.5e9 + 14 * 5e-6)
+    assert found["gpt2-step-flops"]["value"] == 3 * 291_648_307_200, "published counts of GPT-2 at 1,024 positions"
+    assert found["gpt2-step-seconds"]["value"] == pytest.approx(3 * 2.91648307200)
+    assert found["gpt2-rank-rate"]["value"] * found["gpt2-reduced"]["value"] == pytest.approx(3 * 291_648_307_200)
 
 
 def test_more_cores_say_more_and_never_lose_a_record() -> None:

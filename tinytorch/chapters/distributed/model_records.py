@@ -11,7 +11,7 @@ from tinytorch import models
 from tinytorch.chapters.distributed.explorer import EACH, RANKS, ClusterPreset, ModelPreset, scaling_curve
 from tinytorch.chapters.distributed.published import PublishedResult, published_results
 from tinytorch.chapters.distributed.records import ONE_CORE
-from tinytorch.chapters.distributed.validation import Validation
+from tinytorch.chapters.distributed.validation import Validated, Validation
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction
 from tinytorch.perf.distributed.collectives.link_fit import FittedLink
 from tinytorch.perf.measuring import Measurement
@@ -32,6 +32,7 @@ _VALIDATION_COLUMNS = (
     Column("measured", "Measured"),
     Column("error", "Error of the prediction"),
 )
+_PARTS_COLUMNS = (Column("part", "Part of the step"), Column("seconds", "Time", "s", modelled=True))
 _PUBLISHED_COLUMNS = (
     Column("name", "Run"),
     Column("published", "Published", quoted=True),
@@ -56,10 +57,13 @@ def record_validation(page: Page, checked: Validation | None, near: FittedLink |
         near: the link that the predictions were made with.
     """
     if checked is None or near is None:
-        page.absent("validation", reason=ONE_CORE, instead_of="table")
+        for table in ("pipeline-parts", "validation"):
+            page.absent(table, reason=ONE_CORE, instead_of="table")
         keys = ("worst-error", "worst-size", "link-alpha", "link-beta", "gpt-rate")
+        page.absent("pipeline-bubble", "pipeline-handing", "pipeline-measured", reason=ONE_CORE)
         page.absent(*keys, reason=ONE_CORE)
         return
+    _record_pipeline(page, next(row for row in checked.rows if row.predicted.split.pipeline == 2))
     rows = [
         {
             "name": row.name,
@@ -83,6 +87,31 @@ def record_validation(page: Page, checked: Validation | None, near: FittedLink |
     arithmetic = 3 * EXAMPLES * Profiler().count_flops(models.gpt(), _SHAPE)
     name = f"contractions of a step of the GPT on {EXAMPLES} sequences, on one rank"
     page.number("gpt-rate", checked.source.step.per(arithmetic, "FLOP/s", name))
+
+
+def _record_pipeline(page: Page, row: Validated) -> None:
+    """Show the parts that the model adds up to a step of a pipeline on two ranks, and record what it measured."""
+    found = row.predicted
+    micro = found.split.micro
+    parts = {
+        f"work of the last stage, {micro} turns": found.computing,
+        "bubble, a turn of the first stage": found.bubble,
+        "handing on, and the gradient that both ends sum": found.handing,
+        "update of a stage's weights": found.updating,
+        "together": found.seconds,
+    }
+    page.table(
+        "pipeline-parts",
+        [{"part": part, "seconds": seconds} for part, seconds in parts.items()],
+        _PARTS_COLUMNS,
+        caption=f"What the model adds up to a step of the GPT in a pipeline of 2 stages and {micro} micro-batches. The "
+        "last stage also makes the logits, from the matrix of the tokens that the first one begins with. Modelled.",
+    )
+    what = "bubble over bubble and work of the last stage, in the pipeline of two stages"
+    page.number("pipeline-bubble", found.bubble / (found.bubble + found.computing), unit="%", what=what, modelled=True)
+    what = "messages and the sum of the shared gradient over the whole step, in the pipeline of two stages"
+    page.number("pipeline-handing", found.handing / found.seconds, unit="%", what=what, modelled=True)
+    page.number("pipeline-measured", row.measured)
 
 
 def record_published(page: Page) -> None:

@@ -14,6 +14,7 @@ from tinytorch.chapters.distributed.scaling_laws import amdahl_speedup, gustafso
 from tinytorch.chapters.distributed.step_recording import typical
 from tinytorch.chapters.distributed.step_times import Overlap, Scaling, ShardedMemory
 from tinytorch.chapters.distributed.timeline_figure import timeline_figure, timeline_words
+from tinytorch.chapters.gpt2 import GPT2, NUMBER
 from tinytorch.perf.distributed.cluster_model.collective_costs import GivenLink, ring_all_reduce
 from tinytorch.perf.distributed.collectives.link_fit import FittedLink
 from tinytorch.perf.distributed.collectives.measured import Collectives
@@ -44,6 +45,8 @@ _ZERO_ADDRESS = "https://arxiv.org/abs/1910.02054"
 _MUCH = 2.0
 #: Batches of strong scaling, by the words of their keys.
 _SIZES = ("small", "large")
+#: Machines that train GPT-2 in the last question.
+_MACHINES = 8
 #: Sizes in the table of the ring.
 _SHOWN = 5
 
@@ -437,12 +440,14 @@ def record_lost_rank(page: Page, lost: Lost, apart: float) -> None:
     page.word("same-weights", "the same to rounding" if apart < 1e-9 else "different", because=because)
 
 
-def record_answers(page: Page, between: GivenLink, parameters: float) -> None:
+def record_answers(page: Page, between: GivenLink, parameters: float, peak: Measurement) -> None:
     """Record the numbers in the answers to the questions; all of them are modelled.
 
     Args:
-        between: the link of the ring's table. parameters: of GPT-3.
+        between: the link of the ring's table. parameters: of GPT-3. peak: FLOP/s of all cores of this machine.
     """
+    reduced = ring_all_reduce(NUMBER * GPT2.parameters, _MACHINES, between)
+    step = 3.0 * GPT2.text_flops(GPT2.positions)
     answers = {
         "q-wait": (
             between.alpha_s / between.beta_s_per_byte,
@@ -468,6 +473,16 @@ def record_answers(page: Page, between: GivenLink, parameters: float) -> None:
             "%",
             "share of a pipeline's time with eight stages and 32 micro-batches in which a stage waits",
         ),
+        "gpt2-reduced": (reduced, "s", "an all-reduce of GPT-2's gradients on eight ranks and the assumed link"),
+        "gpt2-reduced-bytes": (
+            2 * (_MACHINES - 1) / _MACHINES * NUMBER * GPT2.parameters,
+            "B",
+            "what each of eight ranks sends of GPT-2's gradients, float32",
+        ),
+        "gpt2-step-flops": (step, "FLOP", "forward and backward of GPT-2 on one text of all positions"),
+        "gpt2-rank-rate": (step / reduced, "FLOP/s", "rate at which that step takes as long as the all-reduce"),
     }
     for key, (value, unit, what) in answers.items():
         page.number(key, value, unit=unit, what=what, modelled=True)
+    seconds = peak.per(step, "s", "that step of GPT-2 at the peak of all cores")
+    page.number("gpt2-step-seconds", seconds, modelled=True)
