@@ -224,10 +224,15 @@ def test_a_choice_that_is_withheld_has_no_price(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(("share", "limit"), [(0.75, 4), (1.1, 100)])
 def test_answers_are_arithmetic(share: float, limit: float) -> None:
     page = Page("whole_model")
-    chapter.record_answers(page, climb_of(move("linear", share, 1.2)))
+    chapter.record_answers(page, climb_of(move("linear", share, 1.2)), made_ceilings(threads=1))
     chapter.record_proof(page, 6.0, 2.0)
     value = {key: record.get("value") for key, record in records(page).items()}
     assert value["q-five"] == 60_000_000
     assert (value["q-ten"], value["q-vanish"]) == (pytest.approx(1 / 0.73), pytest.approx(1 / 0.7))
     assert value["q-limit"] == pytest.approx(limit)
+    # The made machine's calls take a microsecond each, and its memory delivers 10 GB/s.
+    assert (value["gpt2-calls"], value["gpt2-call-seconds"]) == (126, pytest.approx(126e-6))
+    read = 4 * (124_439_808 - 1023 * 768) / 10e9
+    assert value["gpt2-call-share"] == pytest.approx(126e-6 / read)
+    assert 3.5 < value["gpt2-call-share-coded"] / value["gpt2-call-share"] < 32 / 9
     assert value["proof-gain"] == 3

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinytorch import models
+from tinytorch.chapters.gpt2 import GPT2, call_seconds, read_seconds, step_calls
 from tinytorch.core.module import Module
 from tinytorch.perf.acceleration.climbing import Chosen, Climb, Move, under
 from tinytorch.perf.acceleration.techniques import (
@@ -22,7 +23,7 @@ from tinytorch.perf.engines import AdamWSettings, subject
 from tinytorch.perf.engines.ours import references, training
 from tinytorch.perf.kernels.registry import accelerated
 from tinytorch.perf.machine import Ceilings, ceilings
-from tinytorch.perf.measuring import Measurement, difference, interleave, limit_blas_threads, ratio
+from tinytorch.perf.measuring import Measurement, difference, interleave, limit_blas_threads, quotient, ratio
 from tinytorch.perf.measuring.comparison import FASTER, compare_paired
 from tinytorch.perf.measuring.judge import CANNOT_TELL, SUPPORTED
 from tinytorch.perf.profiling.breakdown import amdahl
@@ -311,8 +312,14 @@ def _chosen(page: Page, gained: Measurement, choice: str, is_faster: bool) -> st
     return page.told(choice if is_faster else BASELINE, gained)
 
 
-def record_answers(page: Page, climbed: Climb) -> None:
-    """Record the answers to the questions at the end, the last of which are of the climb of one sequence."""
+def record_answers(page: Page, climbed: Climb, machine: Ceilings) -> None:
+    """Record the answers to the questions at the end.
+
+    Args:
+        page: that records.
+        climbed: the climb of one sequence.
+        machine: ceilings of one thread.
+    """
     page.number("q-five", 5 * 3 * 4_000_000, unit="B", what="five operators, three arrays each")
     page.number("q-ten", amdahl(0.3, 10), unit="", what="Amdahl's law", modelled=True)
     page.number("q-vanish", amdahl(0.3, float("inf")), unit="", what="Amdahl's law", modelled=True)
@@ -320,3 +327,10 @@ def record_answers(page: Page, climbed: Climb) -> None:
     page.number(
         "q-limit", amdahl(share, float("inf")), unit="", what="Amdahl's limit for the first move", modelled=True
     )
+    calls = call_seconds(machine).statistic("least cost of the calls of GPT-2's step")
+    page.number("gpt2-calls", len(step_calls()), unit="operations", what="operations that a step of GPT-2 calls")
+    page.number("gpt2-call-seconds", calls, modelled=True)
+    for key, nbytes, kept in (("", GPT2.step_bytes, "float32"), ("-coded", GPT2.coded_bytes, "eight-bit codes")):
+        read = read_seconds(nbytes, machine).statistic(f"GPT-2's weights in {kept}, read once")
+        part = quotient(calls, read, f"calls of GPT-2's step over the least time of its weights in {kept}", "%")
+        page.number(f"gpt2-call-share{key}", part, modelled=True)
