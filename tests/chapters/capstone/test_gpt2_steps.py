@@ -1,0 +1,76 @@
+"""What the page says of GPT-2's steps, on a made machine whose memory delivers 10 GB/s and whose calls take 1 µs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.chapters.made_turns import made, records
+from tests.perf.made_ceilings import made_ceilings
+from tinytorch.chapters.capstone import gpt2_steps as chapter
+from tinytorch.chapters.gpt2 import GPT2
+from tinytorch.perf.events.stream import recording
+from tinytorch.perf.measuring import Measurement
+from tinytorch.report import Page
+
+CACHE, CALLS = GPT2.cache_bytes(1024), 126e-6
+BEFORE = (GPT2.step_bytes + CACHE) / 10e9 + CALLS
+
+
+def test_each_technique_leaves_the_bytes_operations_and_calls_that_it_does_not_save() -> None:
+    again = GPT2.reread_flops(1024) / 100e9 + CALLS
+    expected = {
+        "a cache": (again, BEFORE),
+        "eight-bit codes for the weights": (BEFORE, (GPT2.coded_bytes + CACHE) / 10e9 + CALLS),
+        "half the numbers of the MLPs": (BEFORE, BEFORE - 4 * GPT2.halving_saves / 10e9),
+        "a plan, whose calls cost nothing": (BEFORE, BEFORE - CALLS),
+        chapter.TOGETHER: (again, (GPT2.halved_coded_bytes + CACHE) / 10e9),
+    }
+    steps = chapter.least_steps(made_ceilings())
+    assert [name.partition(" (")[0] for name in steps] == [*expected]
+    for (before, after), (first, then) in zip(steps.values(), expected.values(), strict=True):
+        assert before.median == pytest.approx(first)
+        assert after.median == pytest.approx(then)
+
+
+@pytest.mark.parametrize(("peak", "first"), [(100e9, "a cache"), (1e15, "eight-bit codes")])
+def test_the_largest_gain_stands_first_and_all_together_last(peak: float, first: str) -> None:
+    """Where arithmetic costs nothing, the text is read again in the time of the weights: a cache only adds bytes."""
+    steps = chapter.least_steps(made_ceilings(peak=peak))
+    *alone, together = steps
+    assert alone[0].startswith(first)
+    assert together == chapter.TOGETHER
+    gains = [chapter.gain(*steps[name]) for name in alone]
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_a_block_is_held_against_the_bytes_of_its_own_weights() -> None:
+    page = Page("capstone")
+    chapter.record_steps(page, made(6e-3, "s"), made_ceilings())
+    said = records(page)
+    least = 4 * (12 * 768**2 + 13 * 768) / 10e9
+    assert said["gpt2-block-over"]["value"] == pytest.approx(6e-3 / least)
+    assert said["gpt2-body"]["value"] == pytest.approx(72e-3)
+    assert said["gpt2-body-least"]["value"] == pytest.approx(12 * least)
+    assert (said["gpt2-block-over"]["kind"], said["gpt2-body-least"]["kind"]) == ("measured", "modelled")
+    assert (said["gpt2-block-from"]["word"], said["gpt2-body-from"]["word"]) == ("memory", "memory")
+    rows = said["gpt2-steps"]["rows"]
+    assert said["gpt2-last"]["value"] == rows[-1]["after"]["value"]
+
+
+def test_the_block_that_is_timed_has_gpt2s_shape_and_takes_one_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks: list[Any] = []
+
+    def in_two_places(functions: Callable[[], dict[str, Callable[[], Any]]], **_: float) -> dict[str, Measurement]:
+        for _place in range(2):
+            with recording() as recorded:
+                assert functions()["block"]().shape == (1, 1, 768)
+            blocks.append(recorded.profile.events)
+        return {"block": made(1.0, "s")}
+
+    monkeypatch.setattr(chapter, "interleave", in_two_places)
+    assert chapter.block_seconds().unit == "s"
+    products = [sum(event.flops or 0 for event in events if event.op == "linear") for events in blocks]
+    assert products == [2 * 12 * 768**2] * 2

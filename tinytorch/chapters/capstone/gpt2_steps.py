@@ -1,0 +1,110 @@
+"""The worked problem on GPT-2, last part: what each technique could bring to a step, and a block that tests it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from tinytorch.chapters.gpt2 import GPT2, NUMBER, call_seconds, read_seconds
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import TransformerBlock
+from tinytorch.perf.acceleration.techniques import forward_pass
+from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.machine.reach import Reach, added, at_rate
+from tinytorch.perf.measuring import Measurement, interleave, quotient
+from tinytorch.perf.roofline.bounds import slope_at
+from tinytorch.report import Column, Page
+
+COLUMNS = (
+    Column("technique", "Technique"),
+    Column("before", "Least time before", modelled=True),
+    Column("after", "Least time after", modelled=True),
+    Column("gain", "At most", "", modelled=True),
+)
+#: Name of the last row, in which all techniques are taken together.
+TOGETHER: Final = "all of them together"
+
+
+def block_seconds() -> Measurement:
+    """Return the seconds of a block of GPT-2's shape for one token, by NumPy, in several places of memory.
+
+    Untrained weights take as long as trained ones. One block is in memory at a time.
+    """
+    token = Tensor(np.random.default_rng(0).standard_normal((1, 1, GPT2.width), dtype=np.float32))
+    held: list[Callable[[], Any]] = []
+
+    def made() -> dict[str, Callable[[], Any]]:
+        held.clear()
+        held.append(forward_pass(TransformerBlock(GPT2.width, GPT2.heads, seed=0), token))
+        return {"block": lambda: held[0]()}
+
+    return interleave(made, repeats=30, at_most_seconds=0.8, warmup_seconds=0.1)["block"]
+
+
+def least_steps(machine: Ceilings) -> dict[str, tuple[Measurement, Measurement]]:
+    """Return the least time of a step at the end of a full text before and after each technique, by its name.
+
+    Before, the step has a cache, float32 numbers and op by op calls; only the cache's own row begins without it. The
+    technique with the largest gain at the medians comes first, and `TOGETHER` last.
+    """
+    calls, cache = call_seconds(machine), GPT2.cache_bytes(GPT2.positions)
+    halved = GPT2.step_bytes - NUMBER * GPT2.halving_saves
+
+    def step(weights: int, *more: Reach) -> Measurement:
+        return added((read_seconds(weights + cache, machine), *more)).statistic("least time of a step of GPT-2")
+
+    start = step(GPT2.step_bytes, calls)
+    again = read_seconds(GPT2.step_bytes, machine).longer(at_rate(GPT2.reread_flops(GPT2.positions), machine.fp32_peak))
+    without = added((again, calls)).statistic("least time of a step of GPT-2 that reads the text again")
+    steps = {
+        "a cache (part 6)": (without, start),
+        "eight-bit codes for the weights (part 3)": (start, step(GPT2.coded_bytes, calls)),
+        "half the numbers of the MLPs (part 4)": (start, step(halved, calls)),
+        "a plan, whose calls cost nothing (part 5)": (start, step(GPT2.step_bytes)),
+    }
+    ordered = dict(sorted(steps.items(), key=lambda item: -gain(*item[1])))
+    return ordered | {TOGETHER: (without, step(GPT2.halved_coded_bytes))}
+
+
+def gain(before: Measurement, after: Measurement) -> float:
+    """Return how many times as fast a step could become."""
+    return before.median / after.median
+
+
+def record_steps(page: Page, block: Measurement, machine: Ceilings) -> None:
+    """Record the table of least times, and how many times its own least time a block takes.
+
+    Args:
+        page: that records.
+        block: `block_seconds`.
+        machine: ceilings of one thread.
+    """
+    nbytes = NUMBER * GPT2.block_parameters
+    least = read_seconds(nbytes, machine).statistic("weights of a block of GPT-2, read once")
+    page.number("gpt2-block-over", quotient(block, least, "a block of GPT-2 for one token, over its least time"))
+    page.number("gpt2-body", block.scaled(GPT2.layers, name="a block of GPT-2 for one token, times twelve"))
+    page.number(
+        "gpt2-body-least", least.scaled(GPT2.layers, name="its weights, read once, times twelve"), modelled=True
+    )
+    for key, size in (("block", nbytes), ("body", GPT2.layers * nbytes)):
+        page.number(f"gpt2-{key}-bytes", size, unit="B", what=f"weights of the {key} of GPT-2, float32")
+        slope = slope_at(size, machine)
+        page.word(
+            f"gpt2-{key}-from",
+            slope.outer if slope.inner == slope.outer else f"{slope.inner} and {slope.outer}",
+            because=f"{{gpt2-{key}-bytes}} stood against the capacities that the ladder found",
+        )
+    steps = least_steps(machine)
+    page.table(
+        "gpt2-steps",
+        [
+            {"technique": name, "before": before, "after": after, "gain": gain(before, after)}
+            for name, (before, after) in steps.items()
+        ],
+        COLUMNS,
+        caption="A step of GPT-2 that writes the last of 1,024 tokens, on one core: its least time before and after "
+        "each technique alone, the largest gain first.",
+    )
+    page.number("gpt2-last", steps[TOGETHER][1], modelled=True)
