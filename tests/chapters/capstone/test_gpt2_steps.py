@@ -46,31 +46,31 @@ def test_the_largest_gain_stands_first_and_all_together_last(peak: float, first:
     assert gains == sorted(gains, reverse=True)
 
 
-def test_a_block_is_held_against_the_bytes_of_its_own_weights() -> None:
+def test_three_blocks_are_held_against_the_bytes_of_their_own_weights() -> None:
     page = Page("capstone")
     chapter.record_steps(page, made(6e-3, "s"), made_ceilings())
     said = records(page)
-    least = 4 * (12 * 768**2 + 13 * 768) / 10e9
-    assert said["gpt2-block-over"]["value"] == pytest.approx(6e-3 / least)
-    assert said["gpt2-body"]["value"] == pytest.approx(72e-3)
-    assert said["gpt2-body-least"]["value"] == pytest.approx(12 * least)
-    assert (said["gpt2-block-over"]["kind"], said["gpt2-body-least"]["kind"]) == ("measured", "modelled")
-    assert (said["gpt2-block-from"]["word"], said["gpt2-body-from"]["word"]) == ("memory", "memory")
+    least = 3 * 4 * (12 * 768**2 + 13 * 768) / 10e9
+    assert said["gpt2-quarter-over"]["value"] == pytest.approx(6e-3 / least)
+    assert said["gpt2-body"]["value"] == pytest.approx(24e-3)
+    assert said["gpt2-body-least"]["value"] == pytest.approx(4 * least)
+    assert (said["gpt2-quarter-over"]["kind"], said["gpt2-body-least"]["kind"]) == ("measured", "modelled")
+    assert (said["gpt2-quarter-from"]["word"], said["gpt2-body-from"]["word"]) == ("memory", "memory")
     rows = said["gpt2-steps"]["rows"]
     assert said["gpt2-last"]["value"] == rows[-1]["after"]["value"]
 
 
-def test_the_block_that_is_timed_has_gpt2s_shape_and_takes_one_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_blocks_that_are_timed_have_gpt2s_shape_and_take_one_token(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks: list[Any] = []
 
     def in_two_places(functions: Callable[[], dict[str, Callable[[], Any]]], **_: float) -> dict[str, Measurement]:
         for _place in range(2):
             with recording() as recorded:
-                assert functions()["block"]().shape == (1, 1, 768)
+                assert functions()["quarter"]().shape == (1, 1, 768)
             blocks.append(recorded.profile.events)
-        return {"block": made(1.0, "s")}
+        return {"quarter": made(1.0, "s")}
 
     monkeypatch.setattr(chapter, "interleave", in_two_places)
-    assert chapter.block_seconds().unit == "s"
+    assert chapter.quarter_seconds().unit == "s"
     products = [sum(event.flops or 0 for event in events if event.op == "linear") for events in blocks]
-    assert products == [2 * 12 * 768**2] * 2
+    assert products == [3 * 2 * 12 * 768**2] * 2
