@@ -447,3 +447,5 @@ def test_time_is_in_proportion_to_arithmetic_within_a_quarter(seconds: float, wo
     assert found["q-macs"]["value"] == 4500
     assert found["q-ffn"]["value"] == 56_669_184  # twelve times 768 x 3072 + 3072 + 3072 x 768 + 768
     assert found["q-ffn-trained"]["value"] == 4 * found["q-ffn-bytes"]["value"] == 16 * 56_669_184
+    assert (found["gpt2-parameters"]["value"], found["gpt2-trained"]["value"]) == (124_439_808, 16 * 124_439_808)
+    assert found["gpt2-in-blocks"]["value"] == pytest.approx(12 * (12 * 768**2 + 13 * 768) / 124_439_808)

@@ -1,12 +1,16 @@
 """The experiments of the page on profiling, held against what they must add up to."""
 
+from collections.abc import Callable
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from tinytorch import models
 from tinytorch.chapters.profiling import studies
 from tinytorch.chapters.profiling.first_calls import first_calls, over_steady_state, steady_state
 from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.judge import verdict_between
 from tinytorch.perf.measuring.statistics import Interval
 
 
@@ -21,13 +25,35 @@ def test_phases_of_a_step_have_as_many_samples_as_steps_and_train_the_model() ->
 
 def test_medians_of_normal_samples_scatter_more_than_means_and_of_wild_ones_less() -> None:
     draw = np.random.default_rng(0)
-    normal = studies.spread_of_means_over_medians(list(draw.normal(10, 1, 6000)))
-    # The median's standard error is sqrt(pi / 2) = 1.25 times the mean's for normal samples.
-    assert normal.median == pytest.approx(1 / np.sqrt(np.pi / 2), rel=0.15)
-    wild = draw.normal(10, 1, 6000) + 500 * (draw.random(6000) < 0.01)
+    normal = studies.spread_of_means_over_medians(list(draw.normal(10, 1, 12_000)))
+    assert normal.median == pytest.approx(studies.NORMAL_SPREAD, rel=0.1)
+    wild = draw.normal(10, 1, 12_000) + 500 * (draw.random(12_000) < 0.01)
     assert studies.spread_of_means_over_medians(list(wild)).interval.low > 1
     with pytest.raises(ValueError, match="samples"):
         studies.spread_of_means_over_medians([1.0] * 10)
+
+
+def shifted_blocks(draw: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Return noise that shifts blocks as wholes, so that their means and medians move alike."""
+    return np.repeat(draw.normal(0, 1, 600), 20) + draw.uniform(-1e-6, 1e-6, 12_000)
+
+
+@pytest.mark.parametrize(
+    ("noise", "verdict"),
+    [
+        (lambda draw: draw.normal(0, 1, 12_000), "refuted"),
+        (lambda draw: draw.laplace(0, 1, 12_000), "supported"),
+        (lambda draw: draw.standard_t(2, 12_000), "supported"),
+        (shifted_blocks, "cannot tell here"),
+    ],
+    ids=["normal", "laplace", "student", "shifted"],
+)
+def test_the_groups_are_enough_for_a_verdict_on_either_kind_of_noise(
+    noise: Callable[[np.random.Generator], npt.NDArray[np.float64]], verdict: str
+) -> None:
+    spreads = [studies.spread_of_means_over_medians(list(noise(np.random.default_rng(seed)))) for seed in range(20)]
+    found = [verdict_between(spread, low=1.0, strict=True) for spread in spreads]
+    assert found.count(verdict) >= 18, found
 
 
 def test_memory_of_a_step_holds_what_the_model_and_adamw_hold() -> None:

@@ -79,6 +79,70 @@ def test_tails_are_widened_too() -> None:
     assert Measurement("call", samples, "s").percentile_interval(90) == plain
 
 
+def part(samples: tuple[float, ...], **how: Any) -> Measurement:
+    return Measurement("part", samples, "%", {"part_of": "the run's time", **how})
+
+
+@given(st.lists(st.floats(0.01, 0.99), min_size=6, max_size=40), st.floats(1e-3, 5.0))
+def test_a_part_and_the_rest_have_intervals_that_mirror_each_other_within_the_whole(
+    shares: list[float], spread: float
+) -> None:
+    made, rest = (part(tuple(one), between_repeats=spread) for one in (shares, [1 - share for share in shares]))
+    assert 0 <= made.interval.low <= made.median <= made.interval.high <= 1
+    assert made.interval.low == pytest.approx(1 - rest.interval.high, abs=1e-9)
+    assert made.interval.high == pytest.approx(1 - rest.interval.low, abs=1e-9)
+
+
+def test_repeats_change_the_odds_of_a_part_by_a_factor() -> None:
+    found = part((0.9,) * 8, between_repeats=0.5).interval  # nine to one, times or over e to the 0.98
+    assert found.high == pytest.approx(1 / (1 + math.exp(-1.959964 * 0.5) / 9))
+    assert found.low == pytest.approx(1 / (1 + math.exp(1.959964 * 0.5) / 9))
+    assert Measurement("no part", (0.9,) * 8, "%", {"between_repeats": 0.5}).interval.high > 1
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.98])
+def test_the_interval_of_a_part_holds_the_true_one_as_often_as_it_says(share: float) -> None:
+    draw, held, spread = np.random.default_rng(5), 0, 0.1
+    for _ in range(400):
+        odds = share / (1 - share) * np.exp(draw.normal(0, spread) + draw.normal(0, 0.05, 21))
+        held += share in part(tuple((odds / (1 + odds)).tolist()), between_repeats=spread).interval
+    assert 0.95 - 3 * math.sqrt(0.95 * 0.05 / 400) <= held / 400 <= 0.99
+
+
+def test_all_and_nothing_are_parts_too() -> None:
+    for edge in (0.0, 1.0):
+        found = part((edge,) * 8, between_repeats=0.1).interval
+        assert (found.low, found.high) == (edge, edge)
+    mostly = part((1.0, 0.98, 1.0, 0.97, 0.99, 0.98, 0.97, 0.99), between_repeats=0.1)
+    assert mostly.interval.high == 1
+    assert mostly.interval.low < 0.97
+    with pytest.raises(ValueError, match=r"'part' are part of the run's time, but 1\.01 is not in 0 to 1"):
+        part((0.5, 1.01))
+
+
+def test_noise_that_wanders_does_not_carry_a_part_beyond_the_whole() -> None:
+    for shares in (np.linspace(0.9, 0.99, 12), np.linspace(0.9, 1.0, 12)):
+        reach = part(tuple(shares.tolist())).verdict_interval()
+        assert reach is not None
+        assert 0 <= reach.low < 0.9
+        assert 0.99 < reach.high <= 1
+
+
+def test_a_rate_needs_a_statistic_whose_interval_leaves_out_zero() -> None:
+    gain = difference(*taken_in_turns(["more", "less"], np.array([[3.0] * 12, [1.0] * 12])), "gain")
+    assert gain.per(4.0, "/s").median == 2.0
+    for low in (-1.0, 0.0):
+        doubtful = replace(gain, bounds=replace(gain.bounds, low=low))
+        with pytest.raises(ValueError, match="interval of 'gain' holds 0"):
+            doubtful.per(4.0, "/s")
+
+
+def test_what_is_made_of_a_part_is_part_of_nothing() -> None:
+    left, right = (part(shares, interleaved_with=["part"]) for shares in ((0.4, 0.6), (0.2, 0.3)))
+    made = (left.scaled(5, ""), left.per(1, ""), ratio(left, right), difference(left, right, "lead"))
+    assert all("part_of" not in one.how for one in (*made, quotient(left, quantity(0.5, "%", "half"), "of half")))
+
+
 def test_a_verdict_rests_on_more_where_noise_may_wander() -> None:
     drifting = Measurement("call", tuple(np.linspace(1, 1.1, 30)), "s")
     reach = drifting.verdict_interval()

@@ -109,6 +109,15 @@ def test_what_is_known_of_repeats_goes_into_the_conditions(monkeypatch: pytest.M
     assert "between_repeats" not in in_turns({"block": 4, "between_repeats": 0.1}, [1.0])
 
 
+def test_of_a_part_it_is_the_odds_that_differ_between_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeats, "known_repeats", lambda: Repeats(0.03, 0.01, 2.0, 10))
+    how = {"part_of": "the run's time"}
+    found = as_repeated(Measurement("part", (0.5, 0.5, 0.9, 0.9), "%", how), 2).how
+    assert found["between_repeats"] == pytest.approx(np.hypot(0.03, 2.0 * np.log(9) / np.sqrt(2)))
+    whole = as_repeated(Measurement("all", (1.0, 1.0, 1.0, 1.0), "%", how), 2).how
+    assert whole["between_repeats"] == pytest.approx(0.03)
+
+
 def process_of(seed: int) -> Process:
     return made(2, 0.01, 0.01, seed)[0]
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tinytorch.perf.measuring import Statistic
+from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import amdahl, predicted_speedup
 
@@ -22,6 +22,11 @@ def exact(value: float) -> Statistic:
 def test_a_prediction_without_noise_is_the_law() -> None:
     found = predicted_speedup(exact(0.5), exact(4.0), "law")
     assert (found.median, found.interval.low, found.interval.high) == pytest.approx((1.6, 1.6, 1.6))
+
+
+def test_a_prediction_is_no_part_of_what_its_share_is_part_of() -> None:
+    share = Measurement("share", (0.5,) * 6, "%", {"part_of": "the run's time"})
+    assert dict(predicted_speedup(share, exact(4.0), "law").how) == {"statistic": "Amdahl's law of the median"}
 
 
 def test_a_part_that_takes_no_time_leaves_the_rest() -> None:

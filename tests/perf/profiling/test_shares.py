@@ -7,7 +7,7 @@ import pytest
 
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.measuring import difference
+from tinytorch.perf.measuring import difference, repeats
 from tinytorch.perf.profiling import shares
 
 
@@ -20,6 +20,16 @@ def test_shares_of_parts_that_cover_everything_add_up_to_one() -> None:
     found = shares.shares(run, {"linear": lambda e: e.op == "linear", "rest": lambda e: e.op != "linear"}, repeats=5)
     np.testing.assert_allclose(np.add(found["linear"].samples, found["rest"].samples), 1)
     assert 0 < found["linear"].median < 1
+
+
+def test_no_share_is_more_than_the_whole_however_much_repeats_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeats, "known_repeats", lambda: repeats.Repeats(0.5, 0.5, 1.0, 10))
+    parts = {"linear": lambda e: e.op == "linear", "rest": lambda e: e.op != "linear"}
+    found = shares.shares(run, parts, repeats=6)
+    linear, rest = found["linear"].interval, found["rest"].interval
+    assert 0 < linear.low < linear.high < 1
+    assert (linear.low, linear.high) == pytest.approx((1 - rest.high, 1 - rest.low))
+    assert shares.time_between_ops(run, repeats=6).interval.high < 1
 
 
 def test_a_run_without_ops_has_no_shares() -> None:

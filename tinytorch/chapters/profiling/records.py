@@ -10,7 +10,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tinytorch.chapters import calls, sources
-from tinytorch.chapters.profiling.studies import TRANSFORMER_WIDTH, Grown, StudiedModel, half_batch, seconds_by_law
+from tinytorch.chapters.gpt2 import GPT2
+from tinytorch.chapters.profiling.studies import (
+    NORMAL_SPREAD,
+    TRANSFORMER_WIDTH,
+    Grown,
+    StudiedModel,
+    half_batch,
+    seconds_by_law,
+)
 from tinytorch.chapters.words import largest, word_between
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
 from tinytorch.perf.events.call_tree import call_tree
@@ -185,6 +193,8 @@ def record_scatter(page: Page, single: Measurement, steadier: Measurement) -> No
     page.number("single-p99", single.tail(99))
     page.number("single-worst", single.maximum, unit="s", what="slowest of the same calls")
     page.number("mean-over-median-spread", steadier)
+    what = "spread of means of normal noise over that of medians of the same samples"
+    page.number("normal-spread", NORMAL_SPREAD, unit="", what=what, modelled=True)
     figure, ax = subplots(height=2.6)
     ordered = np.sort(single.samples) * 1e6
     ax.plot(ordered, np.arange(1, ordered.size + 1) / ordered.size * 100, color=color("mlp"))
@@ -205,7 +215,8 @@ def record_scatter(page: Page, single: Measurement, steadier: Measurement) -> No
         quote="Using median instead of mean makes the measurement robust against outliers.",
         verdict=verdict_between(steadier, low=1.0, strict=True),
         evidence="Means of twenty calls scattered {mean-over-median-spread} as much as medians of the same twenty. "
-        "More than once as much supports the claim.",
+        "More than once as much supports the claim. Of normal noise, which has no outliers, it would be about "
+        "{normal-spread}: the verdict is on noise as it was here.",
     )
 
 
@@ -880,6 +891,10 @@ def record_answers(
     page.number("q-ffn", ffn, unit="parameters", what="twelve feed-forward networks, 768 to 3,072 and back")
     page.number("q-ffn-bytes", 4 * ffn, unit="B", what="those parameters in float32")
     page.number("q-ffn-trained", 16 * ffn, unit="B", what="with gradients and the two moments of Adam")
+    page.number("gpt2-parameters", GPT2.parameters, unit="parameters", what="parameters of GPT-2 small, by its formula")
+    in_blocks = GPT2.layers * GPT2.block_parameters / GPT2.parameters
+    page.number("gpt2-in-blocks", in_blocks, unit="%", what="share of GPT-2's parameters that its blocks hold")
+    page.number("gpt2-trained", GPT2.training_bytes, unit="B", what="GPT-2's parameters, gradients and Adam's moments")
     page.number(
         "q-tail", single.percentile(99) / single.median, unit="", what="99th percentile over median of warm calls"
     )

@@ -47,10 +47,15 @@ class Measurement:
         name: what was run, in words.
         samples: every sample, in the order in which it was taken, in ``unit``; none is dropped.
         unit: ``"s"``, ``"B"``, ``"FLOP"``, ``"FLOP/s"``, ``"B/s"``, ``"items/s"``, ``""`` for a ratio or count.
-        how: the conditions: warm-up runs, inner loops, threads, whether garbage collection was off. Two of them enter
-            the interval: ``between_repeats``, the relative standard deviation by which medians of such a call differ
-            from one process and moment to the next; and ``samples_are``, what each sample comes from where that makes
-            them independent, such as "seeds" or "processes": without it they are a series in time.
+        how: the conditions: warm-up runs, inner loops, threads, whether garbage collection was off. Three of them
+            enter the interval: ``between_repeats``, the relative standard deviation by which medians of such a call
+            differ from one process and moment to the next; ``samples_are``, what each sample comes from where that
+            makes them independent, such as "seeds" or "processes": without it they are a series in time; and
+            ``part_of``, the whole of which each sample is a part, from 0 to 1, such as "the run's time": noise then
+            changes the odds of the part to the rest by a factor, so that no interval ends beyond the whole.
+
+    Raises:
+        ValueError: if there are no samples, one is not finite, or one that is part of a whole lies outside of 0 to 1.
 
     Examples:
         >>> from tinytorch.perf.measuring import Measurement
@@ -70,6 +75,9 @@ class Measurement:
 
     def __post_init__(self) -> None:
         checked(self.samples, f"samples of {self.name!r}")
+        if self._is_part and not 0 <= self.minimum <= self.maximum <= 1:
+            bad = self.minimum if self.minimum < 0 else self.maximum
+            raise ValueError(f"samples of {self.name!r} are part of {self.how['part_of']}, but {bad} is not in 0 to 1")
         object.__setattr__(self, "how", MappingProxyType(dict(self.how)))
 
     @property
@@ -95,7 +103,11 @@ class Measurement:
 
     @cached_property
     def interval(self) -> Interval:
-        """The 95 % interval that a repeat on this machine agrees with, in ``unit``: see `interval_at`."""
+        """The 95 % interval of the median that a repeat on this machine agrees with, in ``unit``.
+
+        It runs between two of the samples, as far apart as their dependence on one another demands, and is widened by
+        what repeats differ by. Too few samples reach less than 95 %: its ``confidence`` says how much.
+        """
         return self.interval_at(CONFIDENCE)
 
     def interval_at(self, confidence: float) -> Interval:
@@ -130,23 +142,47 @@ class Measurement:
     def _reach(self, confidence: float) -> Interval:
         """Return between what a further sample would be no severe outlier, in ``unit``."""
         low, high = outer_fences(self._on_scale)
-        if self.minimum > 0:
+        if self._is_part:
+            from scipy.special import expit
+
+            low, high = map(float, expit((low, high))) if self._has_odds else (max(low, 0.0), min(high, 1.0))
+        elif self.minimum > 0:
             with np.errstate(over="ignore"):  # noise of many powers of ten reaches anywhere
                 low, high = float(np.exp(low)), float(np.exp(high))
         return Interval(low, high, confidence)
 
     @cached_property
     def _on_scale(self) -> npt.NDArray[np.float64]:
-        """The samples on the scale on which noise adds up: logarithms, if all are above 0."""
+        """The samples on the scale on which noise adds up: logarithms, of odds for parts, where all have one."""
         array = np.asarray(self.samples)
+        if self._is_part:
+            return np.log(array / (1 - array)) if self._has_odds else array
         return np.log(array) if self.minimum > 0 else array
+
+    @property
+    def _is_part(self) -> bool:
+        """Whether each sample is a part of a whole."""
+        return "part_of" in self.how
+
+    @property
+    def _has_odds(self) -> bool:
+        """Whether no sample is all or nothing, so that each has a logarithm of its odds."""
+        return self.minimum > 0 and self.maximum < 1
 
     def _repeated(self, interval: Interval, value: float, confidence: float) -> Interval:
         """Return the interval of ``value`` widened by what repeats differ by."""
         spread = self.how.get("between_repeats", 0.0)
         if not spread or math.isnan(interval.confidence):
             return interval
-        return widened(interval, value, spread, confidence)
+        if not self._is_part:
+            return widened(interval, value, spread, confidence)
+        if not 0 < value < 1:
+            return interval
+        from scipy.special import expit, logit
+
+        odds = Interval(float(logit(interval.low)), float(logit(interval.high)), interval.confidence)
+        wider = widened(odds, float(logit(value)), spread, confidence, as_factors=False)
+        return Interval(float(expit(wider.low)), float(expit(wider.high)), interval.confidence)
 
     @property
     def mean(self) -> float:
@@ -173,7 +209,7 @@ class Measurement:
 
         Raises:
             ValueError: if the samples are too few for an interval of it: below 29 for the 90th, 59 for the 95th,
-                299 for the 99th. `percentile_at_least` has no such limit.
+                299 for the 99th. ``percentile_at_least`` has no such limit.
         """
         self.percentile_interval(q)
         return percentile(self.samples, q)
@@ -217,12 +253,17 @@ class Measurement:
         if 0.0 in self.samples:
             raise ValueError(f"samples of {self.name!r} hold 0, so no rate can be made of them")
         rates = tuple(quantity / sample for sample in self.samples)
-        return Measurement(name or self.name, rates, unit, self.how)
+        return Measurement(name or self.name, rates, unit, _of_no_whole(self.how))
 
     def scaled(self, factor: float, unit: str | None = None, name: str | None = None) -> Measurement:
         """Return every sample times ``factor``, in ``unit`` if that changes."""
         samples = tuple(sample * factor for sample in self.samples)
-        return Measurement(name or self.name, samples, self.unit if unit is None else unit, self.how)
+        return Measurement(name or self.name, samples, self.unit if unit is None else unit, _of_no_whole(self.how))
+
+
+def _of_no_whole(how: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the conditions of a part for what is made of it and is no part of that whole."""
+    return {key: value for key, value in how.items() if key != "part_of"}
 
 
 #: A `Measurement` in the unit of its name, of samples above 0, which `codec.from_json` checks.
@@ -290,7 +331,13 @@ class Statistic(Measurement):
         return Interval(min(found.low, reach.low), max(found.high, reach.high), found.confidence)
 
     def per(self, quantity: float, unit: str, name: str | None = None) -> Statistic:
-        """Return ``quantity`` over the statistic and over each sample, as `Measurement.per` does."""
+        """Return ``quantity`` over the statistic and over each sample, as `Measurement.per` does.
+
+        Raises:
+            ValueError: if a sample is zero, or the interval holds 0.
+        """
+        if 0.0 in self.bounds:
+            raise ValueError(f"interval of {self.name!r} holds 0, so no rate with ends can be made of it")
         rates = super().per(quantity, unit, name)
         ends = (quantity / self.bounds.low, quantity / self.bounds.high)
         return self._moved(rates, quantity / self.value, ends)
@@ -366,7 +413,8 @@ def conditions_of_both(one: Measurement, other: Measurement, sides: tuple[str, s
     was disturbed on either side shows. What repeats of both differ by is added in squares.
 
     Args:
-        one: a measurement; ``other``: another.
+        one: a measurement.
+        other: another.
         sides: what the two are called, such as "baseline" and "candidate".
     """
     found: dict[str, Any] = {}
@@ -380,7 +428,7 @@ def conditions_of_both(one: Measurement, other: Measurement, sides: tuple[str, s
             found[key] = min(values)
         elif key == "between_repeats":
             found[key] = math.hypot(*values)
-        elif key not in ("statistic", "interval_by"):
+        elif key not in ("statistic", "interval_by", "part_of"):
             found[key] = values[0] if len(values) == 2 and values[0] == values[1] else given
     return found
 

@@ -75,7 +75,9 @@ def as_repeated(measurement: Measurement, block: int | None = None, *, of: Kind 
 
     Its ``how`` then has ``between_repeats``, which its interval takes in, and ``repeats``, of which `ratio` makes that
     of ratios; and ``block``, the samples in a row that were taken in one place, all of them if None. Where nothing is
-    known of repeats it has the last alone. Ratios of times of messages differ by half of what the times do.
+    known of repeats it has the last alone. Ratios of times of messages differ by half of what the times do. Of a part
+    of a whole it is the odds, its time to that of the rest, that differ as a call's time does: the two are different
+    operations, which a moment does not hit alike.
     """
     found, size = known_repeats(), measurement.n if block is None else block
     if found is None:
@@ -98,9 +100,12 @@ def as_repeated_elsewhere(measurement: Measurement) -> Measurement:
 
 def _widened(measurement: Measurement, block: int, found: Repeats, of: Kind) -> Measurement:
     common, turns = (found.messages, found.messages / 2) if of == "messages" else (found.alone, found.in_turns)
+    samples: Sequence[float] = measurement.samples
+    if "part_of" in measurement.how:
+        samples = [part / (1 - part) if part < 1 else math.inf for part in samples]
     known = {
         "block": block,
-        "between_repeats": found.between(common, measurement.samples, block),
+        "between_repeats": found.between(common, samples, block),
         "repeats": {"in_turns": turns, "per_block": found.per_block},
     }
     return replace(measurement, how={**measurement.how, **known})
@@ -131,10 +136,10 @@ def block_spread(samples: Sequence[float], block: int) -> float:
     """Return by how much the blocks differ beyond what the samples in each explain, as a standard deviation of logs.
 
     The variance of the blocks' medians less that of a median of as many samples, of a normal distribution; 0 for one
-    block, for blocks of one sample, and for samples that are not all above 0.
+    block, for blocks of one sample, and for samples that are not all above 0 and finite.
     """
     values = np.asarray(samples, np.float64)
-    if block < 2 or values.size < 2 * block or not (values > 0).all():
+    if block < 2 or values.size < 2 * block or not ((values > 0) & np.isfinite(values)).all():
         return 0.0
     logs = np.log(values[: values.size // block * block]).reshape(-1, block)
     explained = math.pi / 2 * float(logs.var(axis=1, ddof=1).mean()) / block

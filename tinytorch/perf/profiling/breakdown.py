@@ -31,8 +31,9 @@ class OpRow:
         gflops_per_second: FLOPs over self time, in 1e9; None where either is missing or no contraction ran.
         allocated: bytes that the calls allocated at their worst, added up; None without a memory run.
         short: whether a call is on average under 20 times the profiler's own cost; None in a memory run.
-        of_roof: share of this machine's roof that was reached, 0 to 1; bound: what bounds it, such as "memory-bound"
-            (see `roofline`). None without ceilings, in a memory run, and for ops that are uncounted or make views.
+        of_roof: share of this machine's roof that was reached, 0 to 1. None without ceilings, in a memory run, and for
+            ops that are uncounted or make views.
+        bound: what bounds it, such as "memory-bound"; None where ``of_roof`` is.
         waiting_seconds: of a region, or of what has no name, with the ops but without the regions in it: the time in
             which the thread did not run, because it waited, or because other programs had its core. None for others.
     """
@@ -65,7 +66,8 @@ class LayerRow:
         module: class name; "" if the module's forward was not part of the run; `REGION` for what is no module.
         depth: how many rows above hold this one.
         calls: how often its forward ran.
-        self_seconds: its own ops; total_seconds: also those of the modules in it, as everything that follows.
+        self_seconds: its own ops.
+        total_seconds: also those of the modules in it, as everything that follows.
         forward_seconds, backward_seconds: the two parts of ``total_seconds``.
         between_seconds: time of its forward calls and of those of the modules in it outside of ops and regions; of a
             region its own time; of "" what has no name.
@@ -366,7 +368,8 @@ def predicted_speedup(share: Measurement, speedup: Measurement | None, name: str
     low, high = (value * math.exp(sign * math.hypot(*(one[at] for one in moved))) for at, sign in ((0, -1), (1, 1)))
     confidence = min(one.interval.confidence for one in (share, speedup) if one is not None)
     samples = tuple(amdahl(min(max(each, 0.0), 1.0), times) for each in share.samples)
-    how = {**share.how, "statistic": "Amdahl's law of the median"}
+    how = {key: value for key, value in share.how.items() if key != "part_of"}
+    how["statistic"] = "Amdahl's law of the median"
     return Statistic(name, samples, "", how, value=value, bounds=Interval(low, high, confidence))
 
 

@@ -43,8 +43,9 @@ def shares(
         ]
         beside = [name for other, name in names.items() if other != part]
         turns = {"interleaved_with": beside} if beside else {}
-        taken = Measurement(names[part], tuple(samples), "%", {**how, **turns})
-        found[part] = as_repeated(taken)
+        found[part] = as_repeated(
+            Measurement(names[part], tuple(samples), "%", {**how, **turns, "part_of": "the time in operations"})
+        )
     return found
 
 
@@ -56,6 +57,7 @@ def time_between_ops(run: Callable[[], Any], repeats: int = 15) -> Measurement:
     """
     profiles, how = _recorded(run, repeats)
     samples = [1 - profile.op_seconds / profile.wall_seconds for profile in profiles]
+    how["part_of"] = "the run's time"
     return as_repeated(Measurement("share of the time between ops", tuple(samples), "%", how))
 
 
