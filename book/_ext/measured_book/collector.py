@@ -13,6 +13,7 @@ from measured_book.pages.elements import has_late_html
 from measured_book.pages.glossary import uses_words, words_in
 from measured_book.pages.numbering import labels_in
 from measured_book.pages.references import sources_in
+from measured_book.pages.uses import calls_of
 from measured_book.records.agreement import widen
 from measured_book.records.store import executed_notebook
 from measured_book.state import state_of
@@ -40,6 +41,8 @@ class BookCollector(EnvironmentCollector):
         state.glossary_changed |= bool(page.words)
         notebook = executed_notebook(app.env, docname)
         if notebook is not None:
+            cells = [str(cell.source) for cell in notebook.cells if cell.cell_type == "code"]
+            page.calls = calls_of(cells, app)
             page.run = page_run(notebook, page.records.provenance["when"] if page.records is not None else None)
 
     def get_updated_docs(self, app: Sphinx, env: BuildEnvironment) -> list[str]:  # noqa: ARG002

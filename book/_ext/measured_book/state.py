@@ -40,6 +40,7 @@ class PageState:
         labels: the ids of its figures, tables and equations, in their order.
         entries: what its reference explains: by anchor, the full names under which it can be imported.
         codes: the code that its text holds, which may name entries.
+        calls: the full names of what its cells call in the package, also through chapters' modules.
     """
 
     key: str | None = None
@@ -57,6 +58,7 @@ class PageState:
     labels: tuple[str, ...] = ()
     entries: dict[str, tuple[str, ...]] = field(default_factory=dict)
     codes: frozenset[str] = frozenset()
+    calls: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -67,7 +69,8 @@ class BookState:
         pages: the state of each page that was read.
         touched: the pages that this build read, or found gone.
         glossary_changed: whether a glossary was among them.
-        entries: those of all pages, by page, as the pages that name them were written with; ``codes`` likewise.
+        entries: those of all pages, by page, as the pages that name them were written with; ``codes``, with the calls,
+            likewise.
         machines: a hash of the files in the folder of measurements, as the last build found them.
     """
 
@@ -112,7 +115,8 @@ class BookState:
         code that may name an entry of the reference where one came or went.
         """
         entries = {name: dict(page.entries) for name, page in self.pages.items() if page.entries}
-        codes = {name: page.codes for name, page in self.pages.items() if page.codes and not page.entries}
+        codes = {name: page.codes | page.calls for name, page in self.pages.items() if not page.entries}
+        codes = {name: each for name, each in codes.items() if each}
         again = {
             name
             for name, page in self.pages.items()

@@ -125,6 +125,19 @@ def test_every_tool_of_a_chapter_leads_to_an_entry() -> None:
     assert missing == []
 
 
+def test_docstrings_of_entries_name_entries_alone() -> None:
+    """Code between single backticks is a name of this package: a reader of the reference must be able to follow it."""
+    names, missing = made_names(), []
+    for page, module, name, members in LISTED:
+        what, own = named(f"{module}.{name}"), Target(f"reference/{page}", f"{module}.{name}")
+        for documented in (what, *(inspect.getattr_static(what, member) for member in members)):
+            text = (inspect.getdoc(documented) or "").partition("Examples:")[0]
+            for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text):
+                if code not in (name, *members) and names.find(code, page, own) is None:
+                    missing.append(f"{name}: {code}")
+    assert missing == []
+
+
 @pytest.mark.parametrize(
     ("code", "page", "anchor"),
     [
@@ -161,6 +174,15 @@ def test_of_two_entries_of_one_name_a_chapter_means_that_of_its_own_room() -> No
     assert names.find("plan(model)", "c") is None
 
 
+def test_an_entry_is_used_by_who_calls_what_it_is_and_by_who_names_it() -> None:
+    state = BookState()
+    state.of("reference/a").entries["tinytorch.Timer"] = ("tinytorch.Timer", "tinytorch.perf.timer.Timer")
+    state.of("calls").calls = frozenset({"tinytorch.perf.timer.Timer", "tinytorch.perf.other.Clock"})
+    state.of("names").codes = frozenset({"Timer()"})
+    state.of("other").calls = frozenset({"tinytorch.chapters.other.Timer"})
+    assert Names(state).users() == {"tinytorch.Timer": {"calls", "names"}}
+
+
 def test_a_page_is_written_again_when_an_entry_comes_or_goes_and_not_when_its_text_changes() -> None:
     state = BookState()
     state.of("chapter").codes = frozenset({"Timer"})
@@ -172,6 +194,9 @@ def test_a_page_is_written_again_when_an_entry_comes_or_goes_and_not_when_its_te
     assert state.begin_writing() == set()
     state.of("chapter").codes = frozenset()
     assert state.begin_writing() == {"reference/a"}, "which no longer says that the chapter uses it"
+    state.of("chapter").calls = frozenset({"tinytorch.Timer"})
+    assert state.begin_writing() == {"reference/a"}, "which says that the chapter uses it again"
+    state.of("chapter").calls = frozenset()
     state.of("chapter").codes = frozenset({"x"})
     state.forget("reference/a")
     assert state.begin_writing() == {"chapter"}

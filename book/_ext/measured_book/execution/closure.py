@@ -79,14 +79,15 @@ class SourcePackage:
                 for alias in node.names:
                     yield from self._leading_to(alias.name)
             elif isinstance(node, ast.ImportFrom):
-                base = self._absolute(node, within)
+                base = self.absolute(node, within)
                 yield from self._leading_to(base)
                 for alias in node.names:
                     yield from self._leading_to(f"{base}.{alias.name}")
             elif isinstance(node, ast.Constant) and node.value in self.files:
                 yield from self._leading_to(str(node.value))
 
-    def _absolute(self, node: ast.ImportFrom, within: str) -> str:
+    def absolute(self, node: ast.ImportFrom, within: str) -> str:
+        """Return the full name of what a statement in the package ``within`` imports from."""
         parents = within.split(".")
         start = parents[: len(parents) - node.level + 1] if node.level else []
         return ".".join([*start, *([node.module] if node.module else [])])

@@ -37,8 +37,6 @@ _SPELLED = re.compile(
     r"(?:with |@|from )?(?P<name>\.?[A-Za-z_][\w.]*)(?:\([^()]*\)\.(?P<member>\w+))?(?P<call>\(.*)?(?: as \w+)?:?",
     re.DOTALL,
 )
-_IN_CODE = re.compile(r"[A-Za-z_][\w.]*")
-_LANGUAGES = frozenset({"python", "python3", "ipython", "ipython3"})
 _NOT_A_NUMBER = re.compile(r"(?<![\w-])(NaNs?|nan|inf)(?![\w-])")
 
 
@@ -254,10 +252,23 @@ class Names:
         return targets[0] if len(targets) == 1 else None
 
     def users(self) -> Mapping[str, set[str]]:
-        """Return, for each entry by its anchor, the pages without entries whose code names it or a member of it."""
+        """Return, for each entry by its anchor, the pages without entries that call it, or name it or a member of it.
+
+        What a page calls is known by what its code imports; what its text names, by how that is spelled.
+        """
         found: dict[str, set[str]] = defaultdict(set)
+        anchors = {
+            name: anchor
+            for page in self.state.pages.values()
+            for anchor in page.entries
+            for name in page.entries[anchor]
+        }
         for docname, page in self.state.pages.items():
-            for code in () if page.entries else page.codes:
+            if page.entries:
+                continue
+            for name in page.calls & anchors.keys():
+                found[anchors[name]].add(docname)
+            for code in page.codes:
                 if (target := self.find(code, docname)) is not None:
                     member = self._own(self.state.of(target.docname).entries, target.anchor) == 2
                     found[target.anchor.rpartition(".")[0] if member else target.anchor].add(docname)
@@ -271,12 +282,8 @@ def _ends(full_names: tuple[str, ...], own: int) -> set[str]:
 
 
 def codes_in(doctree: nodes.document) -> frozenset[str]:
-    """Return the code that a page's text holds, and the names with a capital or underscore in its cells."""
-    found = {literal.astext() for literal in doctree.findall(nodes.literal)}
-    for block in doctree.findall(nodes.literal_block):
-        if block.get("language") in _LANGUAGES:
-            found |= {name for name in _IN_CODE.findall(block.astext()) if "_" in name or name != name.lower()}
-    return frozenset(found)
+    """Return the code that a page's text holds."""
+    return frozenset(literal.astext() for literal in doctree.findall(nodes.literal))
 
 
 class LinkCode(SphinxPostTransform):
@@ -298,7 +305,7 @@ class LinkCode(SphinxPostTransform):
         """Return a line of links to those of the pages that are chapters, in the order of the book."""
         order = reading_order(self.env)
         chapters = sorted((one for one in pages if chapter_number(self.env, one) is not None), key=order.__getitem__)
-        line = nodes.paragraph("", "Called on the pages of: ", classes=["used-in"])
+        line = nodes.paragraph("", "Used on the pages of: ", classes=["used-in"])
         for place, (name, title) in enumerate(zip(chapters, short_titles(self.env, chapters), strict=True)):
             address = self.app.builder.get_relative_uri(self.env.docname, name)
             line += [nodes.Text(", " if place else ""), nodes.reference("", title, internal=True, refuri=address)]
