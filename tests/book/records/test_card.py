@@ -11,7 +11,7 @@ from bs4 import BeautifulSoup
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from measured_book.records.card import card_text, issue_address, mismatch_html, mismatch_text
+from measured_book.records.card import card_html, card_text, issue_address, mismatch_html, mismatch_text
 from measured_book.records.store import PageRecords, Place, Widened
 from measured_book.site.repository import Repository
 
@@ -34,6 +34,15 @@ def test_a_difference_that_may_be_nothing_is_no_noise_of_the_times() -> None:
     said = card_text(PageRecords("page", {record.key: record.to_json() for record in page.records}, 1.5))
     # The latency and the noise floor that every page begins with.
     assert re.search(r"half-widths of 2 intervals: .* in the median, .* at worst \(a run\)", said), said
+
+
+def test_the_widest_interval_in_a_table_has_its_own_name_and_not_the_table_s() -> None:
+    page = Page("page")
+    wide = Measurement("a <slow> run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s")
+    page.table("runs", [{"time": wide}], [Column("time", "Time")], caption="All that there is to say of many runs.")
+    found = PageRecords("page", {record.key: record.to_json() for record in page.records}, 1.5)
+    assert "at worst (a <slow> run, in the table runs)" in card_text(found)
+    assert "(a &lt;slow&gt; run, in the table <code>runs</code>)" in card_html(found, [])
 
 
 def test_threads_that_a_blas_does_not_tell_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,16 +53,22 @@ _QUESTIONS = (
 
 
 def _spreads(page: PageRecords) -> list[tuple[float, str]]:
-    """Return the relative half-width of each interval on the page, with the key of the record it is in.
+    """Return the relative half-width of each interval on the page, and what is so wide, as HTML.
 
     Differences in points are left out: they may lie at 0, of which no half-width is a share.
     """
     return [
-        ((number["interval"]["high"] - number["interval"]["low"]) / 2 / abs(number["value"]), record["key"])
+        ((number["interval"]["high"] - number["interval"]["low"]) / 2 / abs(number["value"]), _place(number, record))
         for record in page.records.values()
         for number in numbers_in(record)
         if number["interval"] and number["value"] and number["unit"] != "points"
     ]
+
+
+def _place(number: Json, record: Json) -> str:
+    """Return what a number is of, and in which table or figure, as HTML."""
+    inside = "" if record["kind"] in NUMBER_KINDS else f", in the {record['kind']} <code>{escape(record['key'])}</code>"
+    return escape(number["what"]) + inside
 
 
 def _share(value: float) -> str:
@@ -73,14 +79,9 @@ def _noise(page: PageRecords) -> str | None:
     spreads = _spreads(page)
     if not spreads:
         return None
-    worst, key = max(spreads)
+    worst, of = max(spreads)
     middle = median(spread for spread, _ in spreads)
-    record = page.records[key]
-    of = (record.get("what") or record["caption"]).rstrip(".")
-    return (
-        f"half-widths of {len(spreads)} intervals: {_share(middle)} in the median, "
-        f"{_share(worst)} at worst ({escape(of)})"
-    )
+    return f"half-widths of {len(spreads)} intervals: {_share(middle)} in the median, {_share(worst)} at worst ({of})"
 
 
 def _cores(machine: Json) -> str:
