@@ -85,8 +85,8 @@ def sorting_examples(count: int, seed: int, length: int = SORT_LENGTH) -> tuple[
     """Return ``count`` sequences of the sorting task, as a language model reads them.
 
     A sequence is ``length`` random digits, the separator, and the same digits in order. Inputs are all tokens
-    but the last, targets all but the first, with `IGNORED` where the question still runs; both are int64 of
-    shape (count, 2 * length).
+    but the last, targets all but the first, with -100, which the loss ignores, where the question still runs; both are
+    int64 of shape (count, 2 * length).
 
     Raises:
         ValueError: if ``count`` or ``length`` is below 1.

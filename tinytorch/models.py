@@ -191,8 +191,8 @@ def trained(name: str, seed: int = 0) -> Module: ...
 def trained(name: str, seed: int = 0) -> Module:
     """Return what ``tinytorch.models.train`` returns, from weights kept in ``_build`` if the same code made them.
 
-    The key is a hash of the framework's, this and the data's source, the `arithmetic` and the seed; when one changes
-    the model is trained again.
+    The key is a hash of the framework's, this and the data's source, the seed, and what decides how numbers are
+    rounded here; when one changes the model is trained again.
 
     Examples:
         >>> from tinytorch.models import trained

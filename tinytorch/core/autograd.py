@@ -16,7 +16,7 @@ from tinytorch.core.tensor import Node, Tensor
 
 
 def no_grad() -> AbstractContextManager[None]:
-    """Return the context in whose body nothing is recorded for backward; see `dispatch.no_grad`.
+    """Return the context in whose body nothing is recorded for backward. It also works as a decorator.
 
     Examples:
         >>> from tinytorch import Linear, Tensor

@@ -69,8 +69,8 @@ class FusedBlock(TransformerBlock):
 def fuse(model: Module, *, frozen: bool = False) -> Module:
     """Return a copy of ``model`` in which products, activations and residual sums are one op each; it stays as it was.
 
-    Found in any module tree: a linear layer and the ReLU or GELU after it in a `Sequential`, `FeedForward`,
-    `MultiHeadAttention` and `TransformerBlock`. Modules of other classes with forwards of their own keep these, and
+    Found in any module tree: a linear layer and the ReLU or GELU after it in a `Sequential`, ``FeedForward``,
+    `MultiHeadAttention` and ``TransformerBlock``. Modules of other classes with forwards of their own keep these, and
     what they hold is fused inside. Results are those of ``model`` within float32 rounding, and so are gradients; names
     of parameters are the same, but in a `Sequential` those after a fused activation move up.
 

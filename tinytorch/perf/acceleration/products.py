@@ -15,7 +15,7 @@ from tinytorch.core.tensor import Tensor
 def vectorized_matmul(a: Any, b: Any) -> Any:
     """Return the matrix product of two arrays or Tensors of two or more axes, by BLAS; a Tensor if one of them is.
 
-    Leading axes broadcast as in `numpy.matmul`. A Tensor's product is recorded for its backward.
+    Leading axes broadcast as in ``numpy.matmul``. A Tensor's product is recorded for its backward.
 
     Raises:
         ValueError: if one has fewer than two axes ("2D+"), or their inner lengths differ ("shape mismatch").
@@ -145,7 +145,7 @@ def cache_tiles(a: npt.ArrayLike, b: npt.ArrayLike, depth: int = 32, width: int 
 
 
 def register_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """Tiles whose sums stay in registers, ``b`` read where it lies: see `kernels.gemm.loop_orders.in_register_tiles`.
+    """Tiles whose sums stay in registers, ``b`` read where it lies.
 
     Raises:
         ValueError: also if the result is not made of whole tiles.
@@ -161,7 +161,7 @@ def register_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
 
 
 def packed_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """The same tiles, and ``b`` packed first, panel by panel: see `kernels.gemm.loop_orders.in_packed_tiles`.
+    """The same tiles, and ``b`` packed first, panel by panel.
 
     Raises:
         ValueError: also if the result is not made of whole tiles.
@@ -177,7 +177,7 @@ def packed_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
 
 
 def packed_blocks(a: npt.ArrayLike, b: npt.ArrayLike, deep: int = 128) -> Array:
-    """Packed tiles of blocks of ``deep`` rows of ``b``, and ``a`` packed: see `loop_orders.in_packed_blocks`.
+    """Packed tiles of blocks of ``deep`` rows of ``b``, and ``a`` packed.
 
     Source: K. Goto and R. van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008.
 

@@ -37,8 +37,9 @@ def measure_performance(
     takes a larger difference to tell than in one `benchmark_suite`.
 
     Args:
-        model: a Module, a GPT with its key-value cache, or a `Variant`; it is put into eval mode.
-        data: what to run it on: a name of the zoo, a `Task`, a `datasets.Split`, (inputs, targets), or inputs alone.
+        model: a Module, a GPT with its key-value cache, or a ``Variant``; it is put into eval mode.
+        data: what to run it on: a name of the zoo, a ``Task``, a ``datasets.Split``, (inputs, targets), or inputs
+            alone.
             The accuracy is that of all examples. Without it the model's own ``example_input`` and ``example_target``.
         batches: how many inputs a timed call takes, several sizes.
         repeats: samples of each batch size, fewer if ``at_most_seconds`` are over, never below six.

@@ -53,10 +53,11 @@ class Conditions:
 class Performance:
     """Measurements of one model.
 
-    ``time``, ``memory`` and ``accuracy`` are three numbers of a user's own, which divide and subtract: see `Outcome`.
+    ``time``, ``memory`` and ``accuracy`` are three numbers of a user's own, which divide and subtract.
 
     Attributes:
-        name: of the model or variant; ``task`` what a call does.
+        name: of the model or variant.
+        task: what a call does.
         times: by batch size, seconds of one call: one `Measurement` from each process that measured.
         peaks: by batch size, bytes: the model's state and the most that one call allocated beside it.
         model_bytes: of its state: parameters and buffers, codes and scales, each once.
@@ -349,12 +350,13 @@ def compare(
     """Return speedup, memory reduction and accuracy difference of a candidate, each with interval and verdict.
 
     Times of one run were taken in turns: their neighbours are paired, and of several processes the process is the unit.
-    Times of two runs are compared as `compare_processes` does: process by process, or, of less than five, widened by
+    Times of two runs are compared process by process, or, of less than five, widened by
     what repeats are known to differ by. Where the runs' conditions differ, or other programs took the machine's time
     from one of them, there is no verdict on times.
 
     Args:
-        baseline: the old version; ``candidate``: the new one, on the same examples.
+        baseline: the old version.
+        candidate: the new one, on the same examples.
         delta: relative difference of time that does not matter; by default 0.01 in one run, 0.02 between two.
         accuracy_delta: difference of accuracy, as a share, that does not matter.
         confidence: coverage of all intervals of times together, if ``compared`` comparisons are made (Bonferroni).

@@ -63,7 +63,8 @@ def compare_results(
     """Return what two separate runs say of each variant that both have, and of all together.
 
     Args:
-        base: the older run; ``new``: the newer.
+        base: the older run.
+        new: the newer.
         delta: relative difference of time that does not matter: 0.02 is two per cent.
         confidence: of all verdicts on times together (Bonferroni).
 

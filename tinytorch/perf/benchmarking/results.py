@@ -67,7 +67,7 @@ class Results:
         plan: what it was to measure.
         performances: by name, as of the processes that are done; empty if none is.
         done: processes that are.
-        identity: of the machine, as `Identity.to_json` gives it.
+        identity: of the machine: its CPU, memory, system, libraries and variables, as JSON holds them.
         code: of the package: version, commit, whether it was changed; what the caller knows of it.
         created: when it began, in UTC, ISO 8601.
         run: what tells it from other runs.

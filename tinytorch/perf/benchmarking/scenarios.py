@@ -59,7 +59,7 @@ def single_stream(
     """Return the seconds of each request where one is sent as soon as the last is answered.
 
     Args:
-        model: a Module or a `Variant`.
+        model: a Module or a ``Variant``.
         data: see `measure_performance`; the examples are drawn from ``seed``, with replacement.
         queries: how many are sent, fewer if ``at_most_seconds`` are over.
         clock: instead of the machine's.

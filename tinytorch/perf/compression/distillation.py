@@ -124,7 +124,8 @@ class KnowledgeDistillation:
         The teacher answers each example once, before the training.
 
         Args:
-            inputs: examples (N, ...); labels: integers (N, ...).
+            inputs: examples (N, ...).
+            labels: integers (N, ...).
             optimizer: of the student's parameters.
             epochs: passes over the examples.
             batch_size: examples of a step.

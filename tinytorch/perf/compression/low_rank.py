@@ -117,8 +117,8 @@ def low_rank_model(model: Module, ranks: float | Mapping[str, int] = 0.5, keep: 
 
     Args:
         model: any module tree.
-        ranks: the ratio to each layer's full rank (see `rank_of`) for all linear layers, or ranks by layer's name for
-            those named alone.
+        ranks: the ratio to each layer's full rank, the smaller of its two sizes, for all linear layers, or ranks by
+            layer's name for those named alone.
         keep: names of layers that stay, where ``ranks`` is a ratio.
 
     Raises:

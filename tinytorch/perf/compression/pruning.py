@@ -114,7 +114,7 @@ def hold_zeros(model: Model) -> Model:
     For a pruned model that was read from a file, which holds values and no masks.
 
     Raises:
-        ValueError: as `chosen_layers` does.
+        ValueError: if no layer can be pruned, or a weight is not finite.
 
     Examples:
         >>> from tinytorch import Linear, Sequential

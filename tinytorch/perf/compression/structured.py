@@ -76,7 +76,7 @@ def unit_groups(model: Module) -> dict[str, UnitGroup]:
     """Return every group of units that can be removed, by dotted name of the layer or attention that makes them.
 
     Found are: a linear or convolution layer of a `Sequential` whose output reaches another one through activations,
-    dropout, pools, batch norms and flattening alone; the inner neurons of a `FeedForward`; the heads of a
+    dropout, pools, batch norms and flattening alone; the inner neurons of a ``FeedForward``; the heads of a
     `MultiHeadAttention`. Left out are layers that stand in more than one place, grouped convolutions, and what a module
     does in a forward of its own, as nobody can know who reads it. Layers of a `Sequential` must run in it alone.
 
@@ -176,8 +176,8 @@ def structured_prune(
 ) -> Model:
     """Return a copy of ``model`` without the least important units of each group: fewer and smaller arrays.
 
-    Of a group's units ``floor(prune_ratio * units)`` go, those with the lowest `unit_scores`; of equal ones the earlier
-    go first. The outputs are those of `mask_units` with the same units, up to rounding.
+    Of a group's units ``floor(prune_ratio * units)`` go, those whose absolute weights have the smallest sum;
+    of equal ones the earlier go first. The outputs are those of `mask_units` with the same units, up to rounding.
 
     Args:
         model: any module tree; it stays as it was.
@@ -258,13 +258,13 @@ def remove_units(model: Model, removed: Units) -> Model:
 
 
 def mask_units(model: Model, removed: Units) -> Model:
-    """Return a copy of ``model``, as large as it, with zeros for everything that `remove_units` takes out.
+    """Return a copy of ``model``, as large as it, with zeros for everything that removing units takes out.
 
-    Zeroed are the units' weights, biases and norms, and what the next layer reads of them. It is what `remove_units` is
+    Zeroed are the units' weights, biases and norms, and what the next layer reads of them. It is what the removal is
     checked against, and what saves nothing.
 
     Raises:
-        ValueError: as `remove_units` does.
+        ValueError: if a group or unit is unknown, or no unit of a group would be left.
 
     Examples:
         >>> from tinytorch.models import mlp

@@ -292,8 +292,8 @@ class FLOPCounter:
     def count_model_forward(self, model: Any, input_shape: Shape) -> int:
         """Return FLOPs of one forward of ``model`` on zeros of ``input_shape``, batch first and included.
 
-        The model really runs (see `model_io.zeros_for` for the input), and every op is counted by its own
-        formula on the shapes that came by. What a model computes outside of ops is not seen.
+        The model really runs, on whole numbers where its first module is an Embedding, and every op is counted by its
+        own formula on the shapes that came by. What a model computes outside of ops is not seen.
 
         Raises:
             UncountedError: if an op has no formula, unless the counter lists these.

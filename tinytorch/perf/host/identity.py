@@ -66,7 +66,8 @@ class Identity:
         caches: data and unified caches, each instance once, innermost first.
         memory_bytes: of the machine; ``huge_pages`` the policy: "always", "madvise" or "never".
         python, numpy, numba, llvm: versions; ``numba_cpu`` the CPU that Numba compiles for.
-        blas: libraries loaded now. environment: set variables that steer threads and kernels.
+        blas: libraries loaded now.
+        environment: set variables that steer threads and kernels.
         hosting: what a host that others share grants this process.
         load: processes that ran or waited, mean of the last minute, at the time of asking.
     """

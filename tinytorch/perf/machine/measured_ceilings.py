@@ -55,8 +55,8 @@ class Ceilings:
         multiply_add: the sweep: (FLOPs per element, FLOP/s of a block in the first cache).
         sgemm: FLOP/s of a product of two float32 matrices, 2048 wide, by the BLAS of NumPy.
         int8_peak: OP/s, 2 per multiply-accumulate of 8-bit numbers into 32 bits, by the fastest way that this CPU has.
-        int8_from: the instruction that multiplies them: see `kernels.int8.instructions.DOTS`.
-        levels: from the innermost cache to memory; see `levels.find_levels` for the rule.
+        int8_from: the instruction that multiplies them, such as "vpdpbusd zmm".
+        levels: from the innermost cache to memory. A cache ends where the bandwidth falls, or at its reported size.
         curves: the ladder of each of "read", "copy", "triad" (B/s) and "latency" (s), by growing working set.
         clock: Hz, of a chain of dependent integer operations of one cycle each.
         page_fault: seconds that the first touch of a fresh page of memory takes.

@@ -112,8 +112,8 @@ class MemoryProfiler:
         Keys: ``baseline_mb`` traced before the call (0 unless the caller traces already), ``peak_mb`` the most
         during it, ``final_mb`` after it with its result alive, ``needed_mb`` = peak - baseline,
         ``allocated_mb`` = final - baseline, ``result`` of the first call. From the further calls:
-        ``leak_detected`` and ``leak_mb_per_call``, decided by `leaked_bytes`, both None if ``calls`` is too
-        small to tell (below 5).
+        ``leak_detected`` and ``leak_mb_per_call``, decided by what stays allocated from call to call, both None if
+        ``calls`` is too small to tell (below 5).
 
         Raises:
             ValueError: if ``calls`` is below 1.

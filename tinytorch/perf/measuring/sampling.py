@@ -289,9 +289,8 @@ class Places:
     """
 
     def __init__(self, draw: np.random.Generator) -> None:
-        self._draw, self._held = draw, []
-
-    _held: list[Any]
+        self._draw = draw
+        self._held: list[Any] = []
 
     def move(self) -> None:
         """Hold other arrays than before, with holes between them."""
@@ -379,10 +378,10 @@ def interleave(
 ) -> dict[str, Measurement]:
     """Return the wall time of each function, in seconds, sampled in turns so that drift hits all alike.
 
-    Every round samples each function once, in an order drawn anew from ``seed``; the i-th samples of all
-    results are neighbours in time, so `ratio` and `comparison.compare_paired` pair them. The random order
-    makes the noise of a pair as likely to favour one function as the other, whatever it does over time.
-    Rounds are taken in `BLOCKS` blocks, and what is allocated in each lies elsewhere: see `Places`.
+    Every round samples each function once, in an order drawn anew from ``seed``; the i-th samples of all results are
+    neighbours in time, so `ratio` and the comparisons pair them. The random order makes the noise of a pair as likely
+    to favour one function as the other, whatever it does over time. Rounds are taken in six blocks, and what is
+    allocated in each lies elsewhere, for a call's time depends on where its data lie.
     Arguments and errors are those of `measure`; ``within`` makes, by name, what a function runs in, off the clock.
 
     Args:

@@ -44,7 +44,8 @@ def added_in_squares(value: float, one: Interval, other: Interval, *, as_factors
 
     Args:
         value: what both intervals hold.
-        one: an interval; ``other``: another, of an error that is independent of it; its confidence is kept.
+        one: an interval.
+        other: another, of an error that is independent of it; its confidence is kept.
         as_factors: whether distances are factors, of numbers above 0, or differences.
     """
     if as_factors:

@@ -73,7 +73,11 @@ class Timer:
         ``inner_loops`` calls each. ``p95_is_bound`` and ``p99_is_bound`` are True where the runs are too few, below
         59 and 299, to say more of that percentile than that it is at least ``p95_at_least_ms`` or
         ``p99_at_least_ms``, with 95 % confidence; ``p95_ms`` and ``p99_ms`` then describe these runs only.
-        How it samples, and the errors, are those of `sample`.
+        The plan is taken as given: exactly ``runs`` samples after ``warmup`` calls, which also set the inner loop;
+        without a warm-up each sample is a single call, so that cold runs can be looked at.
+
+        Raises:
+            ValueError: if ``warmup`` is below 0 or ``runs`` below 1.
         """
         named = dict(kwargs or {})
         name = getattr(func, "__name__", type(func).__name__)

@@ -36,8 +36,8 @@ def pack(codes: Array, bits: int, axis: int = 0) -> Array:
     """Return int8 codes as bytes: neighbours along ``axis`` share one, the first in the lowest bits.
 
     A code c is stored as c + 2^(bits - 1), without a sign: uint8 of the same shape, but for ``axis``, which is as
-    long as `packed_length` says; what is left over in the last byte is code 0. With 8 bits the codes are returned as
-    they are, int8.
+    long as the bytes that its codes fill; what is left over in the last byte is code 0. With 8 bits the codes are
+    returned as they are, int8.
 
     Raises:
         ValueError: if ``codes`` are not int8 or one does not fit into ``bits``.

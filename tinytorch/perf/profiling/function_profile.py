@@ -264,7 +264,7 @@ class ProfilerContext:
 
     @property
     def timing_stats(self) -> dict[str, float]:
-        """`timing` in ms, with the keys of `Timer.measure`; empty before anything was measured."""
+        """``timing`` in ms, with the keys of `Timer.measure`; empty before anything was measured."""
         return {} if self.timing is None else milliseconds_of(self.timing)
 
     def add_flop_count(self, flops: int, breakdown: Mapping[str, int] | None = None) -> None:

@@ -136,7 +136,7 @@ class Profiler:
         return self._memory
 
     def key_averages(self, sort_by: str = "self_seconds", roof: bool = False) -> list[OpRow]:
-        """Return one row for each op and phase, sorted by any field of `OpRow`.
+        """Return one row for each op and phase, sorted by any field of ``OpRow``.
 
         With ``roof`` the machine's ceilings are measured if they are not known yet.
 
@@ -163,7 +163,7 @@ class Profiler:
         return sorted_rows([*rows, *breakdown.between_rows(self.run)], sort_by, OpRow) if self._timed else rows
 
     def by_layer(self, sort_by: str | None = None, roof: bool = False) -> list[LayerRow]:
-        """Return one row for each module: as a tree, each before those in it, or sorted by a field of `LayerRow`.
+        """Return one row for each module: as a tree, each before those in it, or sorted by a field of ``LayerRow``.
 
         Rows of class ``region`` are the regions of the run, with the time that none of the other rows has.
         ``roof`` and errors are those of `key_averages`.
@@ -241,8 +241,7 @@ class Profiler:
     def export_chrome_trace(self, path: str | Path) -> Path:
         """Write the run as Chrome trace JSON, which Perfetto opens; return the path.
 
-        Modules nest, forward and backward are marked, and a joined memory run is a counter. See
-        `trace.chrome_trace`.
+        Modules nest, forward and backward are marked, and a joined memory run is a counter.
 
         Raises:
             RuntimeError: if no timed run is recorded.
@@ -250,7 +249,7 @@ class Profiler:
         return write_whole(path, trace.trace_text(self._timed_run(), self._memory))
 
     def collapsed_stacks(self) -> str:
-        """Return ``module;submodule;op nanoseconds`` lines for flame graphs; see `trace.collapsed_stacks`."""
+        """Return ``module;submodule;op nanoseconds`` lines for flame graphs."""
         return trace.collapsed_stacks(self._timed_run())
 
     def _timed_run(self) -> Profile:
@@ -286,8 +285,8 @@ class Profiler:
         """Return FLOPs of one sample's forward: 2 for each multiply-accumulate of a contraction, without bias.
 
         ``input_shape`` has the batch first (one axis alone is a sample); the batch does not change the result,
-        a sequence's length does. The model runs on zeros; see `model_io.zeros_for` for their dtype. None of what is no
-        Module and runs no op of the framework, such as a function of arrays: its work is not counted.
+        a sequence's length does. The model runs on zeros, whole ones where its first module is an Embedding. None of
+        what is no Module and runs no op of the framework, such as a function of arrays: its work is not counted.
 
         Raises:
             UncountedError: if an op declares no formula.
@@ -316,7 +315,7 @@ class Profiler:
     def measure_latency(
         self, model: Any, input_tensor: Tensor | Array, warmup: int = 10, iterations: int = 100
     ) -> float:
-        """Return the median of `latency` in ms."""
+        """Return the median time of a forward in ms; ``latency`` has the samples."""
         return self.latency(model, input_tensor, warmup, iterations).median * 1e3
 
     def profile_layer(self, layer: Any, input_shape: Shape) -> dict[str, Any]:
@@ -332,7 +331,7 @@ class Profiler:
         second in 1e6; ``computational_efficiency``, the rate over the FP32 peak that this machine was measured
         to have for as many BLAS threads; ``share_of_roof`` (a Measurement) of what intensity and cache level
         allow; ``bottleneck``, with ``is_memory_bound is_compute_bound is_overhead_bound``, and the ``verdict``
-        behind it (see `bounds.Verdict`), which may also be "none" or "unclear"; and the keys of
+        behind it, which may also be "none" or "unclear"; and the keys of
         `measure_memory`, for this input.
 
         Ceilings that are neither given nor kept from earlier are measured first, which takes some seconds. Of what is

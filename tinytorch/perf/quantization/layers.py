@@ -157,10 +157,9 @@ class QuantizedProduct(QuantizedModule):
 class QuantizedLinear(QuantizedProduct):
     """x W + b with W stored as codes; in dynamic and static mode the product is of integers.
 
-    ``codes`` is int8 (in_features, out_features), or packed along the inputs, held as the product reads it
-    (`PanelLayout`); in weight-only mode with whole tiles of outputs it is stored tile by tile (`in_tiles`). The bias
-    stays a float32 Parameter. The weight does not train; gradients pass to the input, straight through its rounding,
-    and to the bias.
+    ``codes`` is int8 (in_features, out_features), or packed along the inputs, held as the product reads it; in
+    weight-only mode with whole tiles of outputs it is stored tile by tile. The bias stays a float32 Parameter. The
+    weight does not train; gradients pass to the input, straight through its rounding, and to the bias.
 
     Args:
         linear: the layer to quantize; it is copied from, not changed.
@@ -257,7 +256,7 @@ class QuantizedConv2d(QuantizedProduct):
 class QuantizedEmbedding(QuantizedModule, Embedding):
     """Table of rows stored as codes, each row a channel; only the rows that are picked become float32.
 
-    ``weight`` is the whole table dequantized anew; `project`, as `GPT` makes its logits, does without it.
+    ``weight`` is the whole table dequantized anew; ``project``, as `GPT` makes its logits, does without it.
 
     Args:
         embedding: the layer to quantize; it is copied from, not changed.

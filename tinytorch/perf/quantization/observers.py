@@ -120,7 +120,7 @@ class RangeObserver:
         return np.asarray(low, np.float32), np.asarray(high, np.float32)
 
     def parameters(self) -> tuple[Array, Array]:
-        """Return scale and zero point of the range; see `range_parameters`."""
+        """Return scale and zero point of the range, float32 and int32 of its shape, for the codes of ``scheme``."""
         return range_parameters(*self.range(), self.scheme)
 
     def _take(self, x: Array, low: Array, high: Array) -> None:
@@ -190,7 +190,21 @@ class MovingAverageObserver(MinMaxObserver):
         self.high = self.high + rate * (high - self.high)
 
 
-class PercentileObserver(RangeObserver):
+class _MomentObserver(RangeObserver):
+    """What observers that look at all numbers of all batches have in common: extremes and a `MomentHistogram`."""
+
+    def __init__(self, scheme: Scheme | None = None) -> None:
+        super().__init__(scheme)
+        self._extremes = MinMaxObserver(self.scheme)
+        self._histogram = MomentHistogram()
+
+    def _take(self, x: Array, low: Array, high: Array) -> None:
+        del low, high
+        self._extremes.observe(x)
+        self._histogram.add(x)
+
+
+class PercentileObserver(_MomentObserver):
     """The range that leaves out ``100 - percentile`` per cent of the numbers, half on each side.
 
     The percentiles are those of all batches together, to within one bin: 1/8,192 of the smallest power of two that
@@ -214,13 +228,6 @@ class PercentileObserver(RangeObserver):
         if not 0 < percentile <= 100:
             raise ValueError(f"percentile must be above 0 and at most 100, not {percentile}")
         self.percentile = percentile
-        self._extremes = MinMaxObserver(self.scheme)
-        self._histogram = MomentHistogram()
-
-    def _take(self, x: Array, low: Array, high: Array) -> None:
-        del low, high
-        self._extremes.observe(x)
-        self._histogram.add(x)
 
     def _range(self) -> tuple[Any, Any]:
         outside = (1 - self.percentile / 100) / 2
@@ -231,11 +238,11 @@ class PercentileObserver(RangeObserver):
         )
 
 
-class MeanSquaredErrorObserver(RangeObserver):
+class MeanSquaredErrorObserver(_MomentObserver):
     """The range whose codes have the smallest mean squared error over all the numbers seen.
 
     The search goes over ranges within the extremes, first on a coarse geometric grid, then ever finer around the best,
-    and measures the error of each with its real levels (`MomentHistogram.error`).
+    and measures the error of each with its real levels.
 
     Args:
         holds_zero: 0 must be a level, as in every `Scheme`. Without it the levels may lie anywhere, so that the
@@ -257,13 +264,6 @@ class MeanSquaredErrorObserver(RangeObserver):
     def __init__(self, scheme: Scheme | None = None, holds_zero: bool = True) -> None:
         super().__init__(scheme)
         self.holds_zero = holds_zero
-        self._extremes = MinMaxObserver(self.scheme)
-        self._histogram = MomentHistogram()
-
-    def _take(self, x: Array, low: Array, high: Array) -> None:
-        del low, high
-        self._extremes.observe(x)
-        self._histogram.add(x)
 
     @property
     def step(self) -> float:

@@ -163,7 +163,8 @@ def place_call(
         repeats, at_most_seconds: those of `measuring.interleave`.
 
     Raises:
-        UncountedError, ValueError: as `place`.
+        UncountedError: if an op declares no work formula.
+        ValueError: if no op ran, none moves a byte, or the threads of ``ceilings`` are others.
         RuntimeError: inside the body of a Profiler, whose cost would be measured too.
 
     Examples:

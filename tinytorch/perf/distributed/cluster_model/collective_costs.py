@@ -31,7 +31,8 @@ class GivenLink:
     """A link as its reader knows it, from a data sheet or from their own measurement.
 
     Attributes:
-        alpha_s: latency in seconds, at least 0. beta_s_per_byte: seconds a byte, at least 0.
+        alpha_s: latency in seconds, at least 0.
+        beta_s_per_byte: seconds a byte, at least 0.
 
     Raises:
         ValueError: if a number is negative or not finite.

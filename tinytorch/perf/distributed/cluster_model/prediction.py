@@ -97,11 +97,14 @@ class Prediction:
     """A modelled step: seconds of the busiest rank, in parts that add up, and its memory.
 
     Attributes:
-        computing: forward and backward. bubble: waiting while a pipeline fills and drains.
-        tensor: sums of activations over the ranks of a tensor split. handing: messages between stages, with the sum of
+        computing: forward and backward.
+        bubble: waiting while a pipeline fills and drains.
+        tensor: sums of activations over the ranks of a tensor split.
+        handing: messages between stages, with the sum of
             a tied parameter's gradients.
         gradients: summing them over the ranks of the data split, as far as nothing hides it, with the gathering of
-            parameters that are shared out. hidden: what is hidden of it, which costs nothing.
+            parameters that are shared out.
+        hidden: what is hidden of it, which costs nothing.
         updating: the optimizer's step.
 
     Examples:
@@ -337,7 +340,7 @@ def best_splits(
         memory_bytes: of a rank; what needs more is left out. None leaves nothing out.
 
     Raises:
-        ValueError: as `possible_splits`.
+        ValueError: if ``ranks`` is below 1, or ``sharding`` is none of `Split`.
 
     Examples:
         >>> from tinytorch.chapters.distributed.gpt_workload import transformer_workload

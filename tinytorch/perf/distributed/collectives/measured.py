@@ -42,11 +42,12 @@ class Collectives:
     """Times of collectives on some ranks, by kind and size.
 
     Attributes:
-        ranks, hosts: how many there were. library: the MPI library's own name and version.
+        ranks, hosts: how many there were.
+        library: the MPI library's own name and version.
         oversubscribed: whether a host had more ranks than cores: nothing is fitted or judged then.
         times: by kind and size in bytes (of the message, of what a gathering makes, of what each rank gives to a
             reduction), the seconds of one call, that of the slowest rank.
-        barrier: seconds of a barrier, by which a sample of `SAMPLE_SECONDS` or more may be wrong.
+        barrier: seconds of a barrier, by which a sample, of 100 µs or more, may be wrong.
 
     Examples:
         >>> from tinytorch.perf.distributed.collectives.measured import Collectives
@@ -85,7 +86,11 @@ class Collectives:
         return self.times[kind]
 
     def links(self, kind: Kind = "point to point") -> tuple[FittedLink, ...]:
-        """Return the fewest lines that hold, each for a range of sizes; see `fit_pieces`, also for errors."""
+        """Return the fewest lines that hold, each for a range of sizes; three if even they do not all hold.
+
+        Raises:
+            ValueError: if the kind was not measured, or not for sizes enough.
+        """
         return fit_pieces(self.of(kind))
 
     def compare(self, baseline: Kind, candidate: Kind, nbytes: int) -> Comparison | Withheld:
@@ -110,9 +115,8 @@ def measure_collectives(
 ) -> Collectives:
     """Return what collectives take on ``ranks`` processes of this machine, each kept on a core of its own if it may.
 
-    Kinds and sizes take turns in rounds; how a call is timed is said in `timing`. The rounds are those of `LAUNCHES`
-    groups of fresh processes, one after the other: what a message takes differs more between two groups than within
-    one.
+    Kinds and sizes take turns in rounds. The rounds are those of five groups of fresh processes, one after the other:
+    what a message takes differs more between two groups than within one.
 
     Args:
         sizes: of messages, in bytes; rounded up to what can be shared out to the ranks.

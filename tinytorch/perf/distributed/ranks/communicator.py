@@ -90,7 +90,8 @@ class Communicator:
 
     Attributes:
         rank, size: this rank's number in the group and how many there are. places: where each of them runs.
-        group: its name, the same on all ranks. raw: mpi4py's communicator.
+        group: its name, the same on all ranks.
+        raw: mpi4py's communicator.
         activity: what this rank is doing, shared by all communicators of a process.
 
     Examples:

@@ -111,7 +111,7 @@ def launch(
         timeout: seconds for the whole run, after which everything is killed.
         longest_wait: seconds that a rank may keep the others waiting; see `watch.watched`.
         threads: of BLAS on each rank; by default the usable cores shared out, at least one.
-        pinned: keep each rank on one core, where `pinned_threads.may_pin` says so; elsewhere the system moves them.
+        pinned: keep each rank on one core, where that is possible and harms no others; elsewhere the system moves them.
 
     Raises:
         ValueError: if ``program`` cannot be imported by name, or a number is out of range.

@@ -40,7 +40,8 @@ class RankState:
         beat: counts the writings of this state; it stands still when the process does.
         in_call: the op of communication that it is in, or "". calls: how many of these it began.
         ops, last_op: how many ops it ended, and the last one.
-        unchanged: seconds for which it has not begun or ended anything. finished: whether its program has ended.
+        unchanged: seconds for which it has not begun or ended anything.
+        finished: whether its program has ended.
     """
 
     rank: int
@@ -82,7 +83,8 @@ def blame(states: Sequence[RankState], still: Sequence[float], longest: float) -
     """Return one sentence on the rank that keeps the others waiting, or None if nobody waits for too long.
 
     Args:
-        states: of all ranks. still: seconds for which each of them was not written anew.
+        states: of all ranks.
+        still: seconds for which each of them was not written anew.
         longest: seconds that a rank may be silent, and may be waited for without doing anything.
     """
     for state, silent in zip(states, still, strict=True):
@@ -205,7 +207,7 @@ class Watch:
 def watched(communicator: Communicator, folder: str | Path, longest: float = 30.0) -> Iterator[Watch]:
     """Run the body so that no rank waits for ever for another.
 
-    The run ends, with exit code `FAILED`, at once where the body raises an error, and within ``longest`` seconds
+    The run ends, with exit code 70, at once where the body raises an error, and within ``longest`` seconds
     where a rank gives no sign of life, or keeps others waiting without ending an op or a call, for ``longest`` seconds.
     Where a process dies, most MPI libraries end the run themselves. One sentence on standard error and in
     ``failure.json`` names the rank and its last op. All ranks must enter together, and ``longest`` must be above what

@@ -35,7 +35,8 @@ class Delay:
     """One communication in which ranks waited for another one.
 
     Attributes:
-        rank: whom they waited for. kind: the communication, such as ``all_reduce``, or "message".
+        rank: whom they waited for.
+        kind: the communication, such as ``all_reduce``, or "message".
         waited: seconds that ranks stood still in the communication's calls, by rank, where one did; see `Blocked`.
         error_seconds: how wrong the clocks can make each of ``waited`` at most.
     """

@@ -40,7 +40,8 @@ class Timeline:
     """Events of all ranks in ns of rank 0's ``time.perf_counter_ns``.
 
     Attributes:
-        tracks: of each rank, in order. clocks: by which they were put there, with their errors.
+        tracks: of each rank, in order.
+        clocks: by which they were put there, with their errors.
         oversubscribed: whether ranks shared cores, so that times tell nothing of how fast they would be alone.
 
     Raises:
@@ -207,9 +208,9 @@ def recorded(communicator: Communicator) -> Iterator[RankRecording]:
     """Record every op and module call of the body on this rank; all ranks enter together.
 
     The clocks are read before the body, which takes some milliseconds; no message may be under way then. The body
-    begins on all ranks at once, and the garbage collector is off in it, as in `events.recording`. Calls of other
+    begins on all ranks at once, and the garbage collector is off in it. Calls of other
     communicators are recorded too, as long as each group has a name of its own: make them with
-    `Communicator.duplicate` and `Communicator.split`, and call `world` once.
+    ``Communicator.duplicate`` and `Communicator.split`, and call `world` once.
 
     Examples:
         >>> from tinytorch import Linear, Tensor

@@ -30,7 +30,8 @@ class Bucket:
     """Parameters of one dtype, side by side.
 
     Attributes:
-        parameters: in the order in which they lie. starts: where each begins, in elements.
+        parameters: in the order in which they lie.
+        starts: where each begins, in elements.
         length: elements, with the padding at the end that makes it a multiple of the ranks.
     """
 
