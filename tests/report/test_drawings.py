@@ -49,15 +49,6 @@ def test_an_arrow_points_at_its_end() -> None:
     assert (head.get("points") or "").split()[0] == "100,50"
 
 
-def test_an_arc_bends_to_the_left_of_its_way() -> None:
-    drawing = Drawing(100)
-    drawing.arc((0, 50), (100, 50), bend=20, arrow=False)
-    line = drawn(drawing).find(f"{SVG}polyline")
-    assert line is not None
-    middle = (line.get("points") or "").split()[12]
-    assert middle == "50,30"
-
-
 @given(
     st.floats(-50, WIDTH + 50),
     st.text("abcdefgh ", min_size=1, max_size=60),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report.numbers import (
+    NO_BREAK,
     SCALES,
     Formatted,
     common_scale,
@@ -21,6 +22,7 @@ from tinytorch.report.numbers import (
     format_number,
     format_record,
     scales_of,
+    unbroken,
 )
 from tinytorch.report.records import number_body
 
@@ -340,3 +342,14 @@ def test_a_confidence_below_one_is_never_shown_as_all() -> None:
     shown = [format_confidence(value) for value in (0.95, 0.9609, 0.9969, 0.99937, 1.0)]
     assert shown == ["95%", "96%", "99.6%", "99.9%", "100%"]
     assert format_confidence(1 - 0.05 / 100_000) == "99.9999%"
+
+
+@pytest.mark.parametrize(
+    ("typed", "held"),
+    [
+        ("keeps 95 % of it in 5 ms, 2 GB/s.", "keeps 95_% of it in 5_ms, 2_GB/s."),
+        ("3 models, 4 sides, 7 B2, a % of 5", "3 models, 4 sides, 7 B2, a % of 5"),
+    ],
+)
+def test_a_typed_number_stays_on_the_line_of_its_unit(typed: str, held: str) -> None:
+    assert unbroken(typed) == held.replace("_", NO_BREAK)

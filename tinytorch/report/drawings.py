@@ -199,21 +199,6 @@ class Drawing:
             self._add("polygon", points=_joined(head), fill="currentColor" if color is None else color_of(color))
         self._add("polyline", points=_joined(drawn), fill="none", **self._stroke(color, dashed, width))
 
-    def arc(self, start: Point, end: Point, *, bend: float, color: str | None = None, arrow: bool = True) -> None:
-        """Draw a curve from ``start`` to ``end`` whose middle lies ``bend`` units to the left of the straight line."""
-        distance = math.dist(start, end) or 1.0
-        normal = ((end[1] - start[1]) / distance, -(end[0] - start[0]) / distance)
-        middle = ((start[0] + end[0]) / 2 + 2 * bend * normal[0], (start[1] + end[1]) / 2 + 2 * bend * normal[1])
-        steps = [index / 24 for index in range(25)]
-        curve = [
-            (
-                (1 - t) ** 2 * start[0] + 2 * t * (1 - t) * middle[0] + t**2 * end[0],
-                (1 - t) ** 2 * start[1] + 2 * t * (1 - t) * middle[1] + t**2 * end[1],
-            )
-            for t in steps
-        ]
-        self.line(*curve, color=color, arrow=arrow)
-
     def circle(self, x: float, y: float, radius: float, text: str = "", *, color: str | None = None) -> None:
         """Draw a circle around (x, y) with words in it."""
         fill = "none" if color is None else color_of(color)

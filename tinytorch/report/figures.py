@@ -38,7 +38,15 @@ from matplotlib.transforms import blended_transform_factory
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report.colors import variant as variant_named
-from tinytorch.report.numbers import NOT_RESOLVED, Scale, common_scale, format_measurement, interval_of, is_resolved
+from tinytorch.report.numbers import (
+    NOT_RESOLVED,
+    Scale,
+    common_scale,
+    format_measurement,
+    interval_of,
+    is_resolved,
+    unbroken,
+)
 from tinytorch.report.records import Json, checked_text, number_body
 
 _SVG = "http://www.w3.org/2000/svg"
@@ -612,7 +620,7 @@ def to_html(svg: str, *, caption: str, key: str, files: Mapping[str, str] | None
     links = "".join(f' <a href="{escape(to)}" download>{escape(name)}</a>' for name, to in (files or {}).items())
     return (
         f'<figure class="measured-figure" id="figure-{key}">\n{svg}\n'
-        f"<figcaption>{escape(caption)}{links}</figcaption>\n</figure>"
+        f"<figcaption>{escape(unbroken(caption))}{links}</figcaption>\n</figure>"
     )
 
 

@@ -77,7 +77,7 @@ class Shown:
 #: How what is absent begins.
 NOT_MEASURED = "Not measured in this build"
 #: Icons of a claim's verdicts, so that none rests on its word's colour.
-_ICONS = {"supported": "✓", "refuted": "✗", "cannot tell here": "?"}
+ICONS = {"supported": "✓", "refuted": "✗", "cannot tell here": "?"}
 #: Only what tables and figures need to be read as on the page.
 _STYLE = """<style>
 .measured-table {overflow-x: auto}
@@ -157,7 +157,7 @@ def _source_html(record: Json) -> str:
 
 def _claim_html(record: Json, number: Callable[[str], str]) -> str:
     return (
-        f"<blockquote><p><strong>Claim: {_ICONS[record['verdict']]} {escape(record['verdict'])}</strong></p>\n"
+        f"<blockquote><p><strong>Claim: {ICONS[record['verdict']]} {escape(record['verdict'])}</strong></p>\n"
         f"<p>{escape(record['statement'])}</p>\n<p>{escape(filled_text(record['evidence'], number))}</p>\n"
         f"<p><small>Source: {_source_html(record)}</small></p></blockquote>"
     )

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
@@ -144,6 +145,15 @@ class Formatted:
 
     def __str__(self) -> str:
         return self.text
+
+
+_SYMBOLS = sorted({scale.symbol for scales in SCALES.values() for scale in scales if scale.symbol}, key=len)
+_TYPED = re.compile(rf"(?<=\d) (?=(?:{'|'.join(map(re.escape, reversed(_SYMBOLS)))})(?!\w))")
+
+
+def unbroken(text: str) -> str:
+    """Return typed text in which no line ends between a number and its unit."""
+    return _TYPED.sub(NO_BREAK, text)
 
 
 def scales_of(unit: str) -> tuple[Scale, ...]:
@@ -341,13 +351,13 @@ def format_measurement(measurement: Measurement, *, scale: Scale | None = None) 
     return format_number(value, measurement.unit, ends=ends, scale=scale)
 
 
-def format_record(number: Mapping[str, Any]) -> Formatted:
+def format_record(number: Mapping[str, Any], *, scale: Scale | None = None) -> Formatted:
     """Return the number that a record holds as this module's rules show it."""
     interval = number["interval"]
     if interval is None and number["n"] > 1:
-        return Formatted("", "", scales_of(number["unit"])[0])
+        return Formatted("", "", scale or scales_of(number["unit"])[0])
     ends = None if interval is None else (interval["low"], interval["high"])
-    return format_number(number["value"], number["unit"], ends=ends)
+    return format_number(number["value"], number["unit"], ends=ends, scale=scale)
 
 
 def format_confidence(confidence: float) -> str:

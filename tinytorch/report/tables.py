@@ -22,6 +22,7 @@ from tinytorch.report.numbers import (
     interval_of,
     is_exact,
     is_resolved,
+    unbroken,
 )
 from tinytorch.report.records import Json, checked_text, measurement_from_record, number_body, plain
 
@@ -296,7 +297,7 @@ def to_html(
         f'<div class="measured-table{" stack" if _is_too_wide_for_a_phone(laid) else ""}" id="table-{key}" '
         f'role="region" tabindex="0" '
         f'aria-labelledby="table-{key}-caption">\n'
-        f'<table class="sortable">\n<caption id="table-{key}-caption">{escape(caption)}</caption>\n'
+        f'<table class="sortable">\n<caption id="table-{key}-caption">{escape(unbroken(caption))}</caption>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
     )
 

@@ -37,7 +37,7 @@ def folder_of(app: Any) -> Path:
 def rows(html: str) -> list[dict[str, str]]:
     """Return the rows of the table, by the words in its head."""
     table = BeautifulSoup(html, "html.parser")
-    heads = [" ".join(head.get_text().split()) for head in table.select("thead th")]
+    heads = [" ".join(head.get_text().split()).split(" (")[0] for head in table.select("thead th")]
     return [
         dict(zip(heads, (" ".join(cell.get_text(" ").split()) for cell in row.select("th, td")), strict=True))
         for row in table.select("tbody tr")
@@ -51,7 +51,7 @@ def shown_roof(name: str, threads: int) -> str:
     found = [dict(zip(keys, row, strict=True)) for row in table["rows"]]
     (rate,) = (row["rate"] for row in found if row["roof"] == name and row["threads"]["value"] == threads)
     shown = format_record(rate)
-    return f"{shown.cell_text} {shown.beside}".rstrip().replace("\u00a0", " ")
+    return f"{shown.cell} {shown.beside}".rstrip()
 
 
 def test_a_machine_s_row_has_its_roofs_with_their_intervals_and_its_claims() -> None:
@@ -63,11 +63,32 @@ def test_a_machine_s_row_has_its_roofs_with_their_intervals_and_its_claims() -> 
         "INT8, one thread": ("INT8", 1),
     }.items():
         assert row[name] == shown_roof(roof, threads)
-    assert row["FP32, one thread"].startswith("100 GFLOP/s (")
+    assert row["FP32, one thread"].startswith("100 (")
     about = GOOD["pages"][0]["provenance"]["machine"]
+    assert about["cpu"] in row["Machine"]
     assert f"{about['cores_usable']} of {about['cores_logical']} cores" in row["Machine"]
     assert about["system"] in row["Machine"]
     assert "claims: 0 supported, 1 refuted, 0 cannot tell here" in row["Machine"]
+
+
+def test_a_column_has_one_unit_which_its_head_names() -> None:
+    faster = copy.deepcopy(GOOD)
+    table = next(record for record in faster["pages"][0]["records"] if record["key"] == "roofs")
+    place = [column["key"] for column in table["columns"]].index("rate")
+    for row in table["rows"]:
+        rate = row[place]
+        rate["value"] *= 1000
+        rate["interval"].update({end: 1000 * rate["interval"][end] for end in ("low", "high")})
+    html = table_html([Machine(GOOD, "a.json"), Machine(faster, "b.json")])
+    slow, fast = (row["FP32, one thread"].split(" ")[0] for row in rows(html))
+    assert 1000 * float(slow) == float(fast) == 100
+    assert "FP32, one thread (TFLOP/s)" in BeautifulSoup(html, "html.parser").get_text()
+
+
+def test_a_processor_that_names_its_file_is_said_once() -> None:
+    made = copy.deepcopy(GOOD)
+    made["label"] = made["pages"][0]["provenance"]["machine"]["cpu"] = "A processor"
+    assert table_html([Machine(made, "a.json")]).count("A processor") == 1
 
 
 def test_on_a_phone_each_cell_names_its_column() -> None:
@@ -83,12 +104,13 @@ def test_markup_in_a_file_is_shown_as_text() -> None:
     made["label"] = made["note"] = hostile
     where = made["pages"][0]["provenance"]
     where["machine"]["system"] = where["machine"]["vectors"] = hostile
+    where["machine"]["cpu"] = f"of {hostile}"
     where["blas"] = [{**where["blas"][0], "name": hostile, "core": hostile}]
     html = table_html([Machine(made, f"{hostile}.json")])
     assert BeautifulSoup(html, "html.parser").find("script") is None
     (row,) = rows(html)
     assert row["Machine"].startswith(f"{hostile} {hostile} ")
-    assert row["Machine"].count(hostile) == 6, "label, note, vectors, library, kernels, system"
+    assert row["Machine"].count(hostile) == 7, "label, note, processor, vectors, library, kernels, system"
 
 
 def test_on_a_phone_each_number_has_the_name_of_its_column() -> None:

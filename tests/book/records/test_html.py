@@ -72,6 +72,14 @@ def test_how_often_intervals_are_right_is_never_more_than_is_recorded(
     assert said in detail_lines(made)[0]
 
 
+def test_an_interval_that_is_rarely_right_is_not_said_to_hold_the_number(latency: Json) -> None:
+    made = {**latency, "interval": {**latency["interval"], "confidence": 0.32}}
+    assert detail_lines(made)[0].replace("\u00a0", " ") == (
+        "It may lie between 1.00 and 1.30 ms, or elsewhere: the samples are too few, or too much alike, to tell; "
+        "of 100 intervals made like this one, 32 are right."
+    )
+
+
 @given(st.floats(min_value=0.001, max_value=1 - 1e-9))
 def test_what_is_said_of_the_confidence_is_true(confidence: float) -> None:
     made = {**record(Measurement("a run", (1.0, 1.1), "s")), "interval": {"low": 1.0, "high": 1.1}}
@@ -115,6 +123,13 @@ def test_conditions_of_both_sides_and_between_repeats_are_readable() -> None:
         "kernel 2,150; sides: NumPy (calls in a sample 3, varies between repeats by 2.10 % (standard deviation)), "
         "kernel (calls in a sample 1); varies between repeats by: 1.23 % (standard deviation)."
     )
+
+
+def test_of_a_part_of_a_whole_it_is_the_odds_that_vary() -> None:
+    how = {"part_of": "the run's time", "between_repeats": 0.05}
+    (said,) = detail_lines(record(Measurement("a part", (0.9, 0.91), "%", how)))[3:]
+    assert "; its odds vary between repeats by: 5.00\u00a0% (standard deviation)." in said
+    assert said.startswith("Part of: the run's time;")
 
 
 def test_an_exact_count_says_its_digits_behind_its_prefix() -> None:

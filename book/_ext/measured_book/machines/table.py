@@ -27,7 +27,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from tinytorch.perf.measuring.judge import VERDICTS
 from tinytorch.report.measurements import read_measurements
-from tinytorch.report.numbers import format_record
+from tinytorch.report.numbers import Scale, common_scale, format_record
 from tinytorch.report.provenance import blas_label
 from tinytorch.report.records import Json
 
@@ -85,13 +85,20 @@ NUMBERS: tuple[tuple[str, Callable[[Machine], Json | None]], ...] = (
 )
 
 
-def _number_cell(number: Json | None) -> str:
+def _scale(numbers: list[Json | None]) -> Scale | None:
+    """Return the one scale of a column; None where its numbers have several units, as only a false file's do."""
+    there = [number for number in numbers if number is not None]
+    units = {number["unit"] for number in there}
+    return common_scale((number["value"] for number in there), units.pop()) if len(units) == 1 else None
+
+
+def _number_cell(number: Json | None, scale: Scale | None) -> str:
     if number is None:
         return '<td class="numeric">–</td>'
-    shown = format_record(number)
+    shown = format_record(number, scale=scale)
     spread = f' <span class="spread">{escape(shown.beside)}</span>' if shown.beside else ""
     value = f' data-value="{float(number["value"])!r}"' if shown.is_resolved else ""
-    return f'<td class="numeric"{value}>{escape(shown.cell_text)}{spread}</td>'
+    return f'<td class="numeric"{value}>{escape(shown.cell if scale else shown.cell_text)}{spread}</td>'
 
 
 def _claims(machine: Machine) -> str:
@@ -103,7 +110,7 @@ def _claims(machine: Machine) -> str:
     return "claims: " + ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS)
 
 
-def _row(machine: Machine) -> str:
+def _row(machine: Machine, scales: list[Scale | None]) -> str:
     where = machine.made["pages"][0]["provenance"]
     about = where["machine"]
     libraries = ", ".join(
@@ -112,6 +119,7 @@ def _row(machine: Machine) -> str:
     day = datetime.fromisoformat(where["when"])
     notes = (
         machine.made["note"],
+        about["cpu"] if about["cpu"] != machine.made["label"] else "",
         f"{about['cores_usable']} of {about['cores_logical']} cores, {about['vectors'] or 'vectors unknown'}",
         libraries or "no BLAS",
         about["system"],
@@ -122,7 +130,7 @@ def _row(machine: Machine) -> str:
     name = f'<a href="{escape(machine.address)}" download>{escape(machine.made["label"])}</a>'
     return (
         f'<tr><th scope="row">{name}{below} {made}</th>'
-        + "".join(_number_cell(find(machine)) for _, find in NUMBERS)
+        + "".join(_number_cell(find(machine), scale) for (_, find), scale in zip(NUMBERS, scales, strict=True))
         + "</tr>"
     )
 
@@ -131,10 +139,14 @@ def table_html(machines: list[Machine]) -> str:
     """Return the table of machines; a sentence if there is none."""
     if not machines:
         return "<p>No machine has been sent in yet, and this build measured nothing.</p>"
-    names = ["Machine", *(name for name, _ in NUMBERS)]
-    classes = {name: ' class="numeric"' for name, _ in NUMBERS}
-    head = "".join(f'<th scope="col"{classes.get(name, "")}>{name}</th>' for name in names)
-    rows = "\n".join(labelled(_row(machine), names) for machine in machines)
+    scales = [_scale([find(machine) for machine in machines]) for _, find in NUMBERS]
+    units = [f" ({scale.symbol})" if scale and scale.symbol else "" for scale in scales]
+    names = [f"{name}{unit}" for (name, _), unit in zip(NUMBERS, units, strict=True)]
+    head = '<th scope="col">Machine</th>' + "".join(
+        f'<th scope="col" class="numeric">{name}<span class="unit">{escape(unit)}</span></th>'
+        for (name, _), unit in zip(NUMBERS, units, strict=True)
+    )
+    rows = "\n".join(labelled(_row(machine, scales), ["Machine", *names]) for machine in machines)
     return (
         f'<div class="{TABLE_CLASS}" role="region" tabindex="0" aria-labelledby="machines-caption">\n'
         '<table class="sortable">\n<caption id="machines-caption">Machines that ran the book, each with its file: '

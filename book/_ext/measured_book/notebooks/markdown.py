@@ -13,12 +13,11 @@ from typing import Protocol
 
 from measured_book.notebooks.myst import Fence, fences
 from measured_book.pages.numbering import named, page_numbers
-from measured_book.records.html import ICONS
 from measured_book.state import BookState, split_reference, state_of
 from sphinx.environment import BuildEnvironment
 
 from tinytorch.report.claims import filled_text
-from tinytorch.report.notebook_view import NOT_MEASURED, number_text
+from tinytorch.report.notebook_view import ICONS, NOT_MEASURED, number_text
 from tinytorch.report.numbers import format_record
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 

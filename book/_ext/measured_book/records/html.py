@@ -10,7 +10,8 @@ from html import escape
 
 from tinytorch.perf.measuring.judge import CANNOT_TELL
 from tinytorch.report.claims import split_at_placeholders
-from tinytorch.report.numbers import FRACTIONS, NO_BREAK, SCALES, Formatted, format_number, format_record
+from tinytorch.report.notebook_view import ICONS
+from tinytorch.report.numbers import FRACTIONS, NO_BREAK, SCALES, Formatted, format_number, format_record, unbroken
 from tinytorch.report.records import Json
 
 _KIND_WORDS = {
@@ -34,11 +35,12 @@ _HOW_WORDS = {
     "minor_page_faults_per_call": "page faults in a call",
     "between_repeats": "varies between repeats by",
 }
+#: What is said otherwise of a part of a whole.
+_PART_WORDS = {"between_repeats": "its odds vary between repeats by"}
 #: Conditions that are standard deviations, as fractions of the value.
 _DEVIATIONS = ("between_repeats",)
 #: What `how` says that other lines of the detail already tell.
 _TOLD = ("statistic", "repeats", "widened")
-ICONS = {"supported": "✓", "refuted": "✗", "cannot tell here": "?"}
 
 
 @dataclass
@@ -66,7 +68,8 @@ class Idents:
 
 def _how_words(how: Json) -> str:
     told = [(name, value) for name, value in how.items() if name not in _TOLD]
-    return "; ".join(f"{_HOW_WORDS.get(name, name.replace('_', ' '))}: {_plain(name, value)}" for name, value in told)
+    known = _HOW_WORDS | (_PART_WORDS if "part_of" in how else {})
+    return "; ".join(f"{known.get(name, name.replace('_', ' '))}: {_plain(name, value)}" for name, value in told)
 
 
 def _plain(name: str, value: object) -> str:
@@ -110,8 +113,10 @@ def _sureness(record: Json, shown: Formatted) -> list[str]:
         return ["Not resolved: the samples do not tell between which ends it lies.", statistic]
     lies = f"between {shown.low} and {shown.high}" if shown.low != shown.high else f"at {shown.low}"
     confidence = record["interval"]["confidence"]
-    few = "the samples are too few, or too much alike, for more: " if confidence < _WANTED - 1e-9 else ""
-    return [f"It lies {shown.with_unit(lies)}; {few}{_coverage_words(confidence)}.", statistic]
+    if confidence >= _WANTED - 1e-9:
+        return [f"It lies {shown.with_unit(lies)}; {_coverage_words(confidence)}.", statistic]
+    few = "the samples are too few, or too much alike, to tell"
+    return [f"It may lie {shown.with_unit(lies)}, or elsewhere: {few}; {_coverage_words(confidence)}.", statistic]
 
 
 def detail_lines(record: Json) -> list[str]:
@@ -290,7 +295,7 @@ def claim_html(record: Json, evidence: str, also: list[str], ledger: str | None)
         f'<div class="claim claim-{name}" id="claim-{key}" role="group" aria-labelledby="claim-{key}-statement">\n'
         f'<p class="claim-head"><a class="claim-label" href="#claim-{key}">{label}</a> '
         f"{verdict_mark(record['verdict'])}</p>\n"
-        f'<p class="claim-statement" id="claim-{key}-statement">{escape(record["statement"])}</p>\n'
+        f'<p class="claim-statement" id="claim-{key}-statement">{escape(unbroken(record["statement"]))}</p>\n'
         f'{quotation_html(record)}<p class="claim-evidence">{evidence}</p>\n{more}'
         f'<p class="claim-source">Source: {source_html(record)}.{link}</p>\n</div>'
     )

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from measured_book.records.html import quotation_html, source_html, verdict_mark
 
 from tinytorch.perf.measuring.judge import VERDICTS
+from tinytorch.report.numbers import unbroken
 from tinytorch.report.records import Json
 
 #: Both tables: whether their claims are counted, the end of their ids, and what they are called.
@@ -81,7 +82,7 @@ def _row(row: Row) -> str:
     record, name = row.record, row_id(row.record)
     link = f'<a class="headerlink" href="#{name}" title="Link to this claim">#</a>'
     return (
-        f'<tr id="{name}"><th scope="row">{escape(record["statement"])}{link} {quotation_html(record)}</th>'
+        f'<tr id="{name}"><th scope="row">{escape(unbroken(record["statement"]))}{link} {quotation_html(record)}</th>'
         f"<td>{verdict_mark(record['verdict'])}</td><td>{row.evidence}</td>"
         f'<td><a href="{escape(row.address)}#claim-{record["key"]}">{escape(row.title)}</a></td></tr>'
     )
