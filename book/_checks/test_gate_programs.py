@@ -69,6 +69,41 @@ def test_lighthouse_counts_what_makes_a_page_slow(tmp_path: Path) -> None:
     assert [name for name, (most, _) in gate_lighthouse.MOST.items() if seen.counts[name] <= most] == []
 
 
+#: In the place of Lighthouse: its speed says as how slow a phone the page was visited, its requests how often.
+SAYS = """
+let visits = 0;
+export default async (address, flags) => {
+  const names = ["accessibility", "best-practices", "seo"];
+  const categories = Object.fromEntries(names.map((name) => [name, { score: 1, auditRefs: [] }]));
+  categories.performance = { score: flags.throttling.cpuSlowdownMultiplier / 100 };
+  const none = { numericValue: 0, details: { items: [] } };
+  const ids = ["dom-size", "cumulative-layout-shift", "unused-css-rules", "unused-javascript"];
+  const audits = Object.fromEntries(ids.map((id) => [id, none]));
+  audits["network-requests"] = { details: { items: Array(++visits) } };
+  return { lhr: { categories, audits, environment: { benchmarkIndex: HOST } } };
+};
+"""
+
+
+@pytest.mark.parametrize(("host", "visits", "slowdown"), [(2000, [1, 2], 4), (1000, [2, 3], 2)])
+def test_a_machine_of_the_lower_class_visits_once_more_and_as_a_less_slow_phone(
+    tmp_path: Path, host: int, visits: list[int], slowdown: int
+) -> None:
+    for name, text in {
+        "lighthouse/index.js": SAYS.replace("HOST", str(host)),
+        "lighthouse/core/config/constants.js": "export const throttling = { mobileSlow4G: {} };",
+        "chrome-launcher/index.js": "export const launch = async () => ({ port: 1, kill() {} });",
+    }.items():
+        path = tmp_path / "node_modules" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for name in ("lighthouse", "chrome-launcher"):
+        (tmp_path / "node_modules" / name / "package.json").write_text('{"type": "module", "main": "index.js"}')
+    seen = gate_lighthouse.visit(["http://site/a.html", "http://site/b.html"], tmp_path)
+    assert [visit.counts["requests"] for visit in seen] == visits
+    assert [visit.speed for visit in seen] == [slowdown] * 2
+
+
 def test_a_program_that_is_missing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises((RuntimeError, FileNotFoundError)):
         gate_html.check(tmp_path, ["index.html"], tmp_path)

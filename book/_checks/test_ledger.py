@@ -22,6 +22,20 @@ def ledger() -> str:
     return f'<div class="measured-table ledger"><table>{bodies}</table></div>'
 
 
+def test_chapters_are_offered_in_the_order_of_the_book(browser: Browser, tmp_path: Path) -> None:
+    listed = ["codes", "unread", "roofs"]
+    sidebar = "".join(f'<li><a href="{name}.html">{name}</a></li>' for name in listed)
+    rows = "".join(
+        ROW.format(name=name, verdict="refuted", chapter=name).replace('"#"', f'"{name}.html#claim-x"')
+        for name in ("roofs", "codes")
+    )
+    content = (
+        f'<ul class="bd-sidebar-primary">{sidebar}</ul><div class="measured-table ledger"><table>{rows}</table></div>'
+    )
+    with opened_page(browser, made_page(tmp_path, [], ["ledger.js"], content)) as page:
+        assert page.get_by_label("Chapter").locator("option").all_inner_texts() == ["any", "codes", "roofs"]
+
+
 @pytest.mark.parametrize(
     ("verdict", "chapter", "left", "said"),
     [

@@ -437,6 +437,20 @@ def test_it_fits_and_everyone_can_use_it(tab: Tab) -> None:
         assert accessibility_problems(tab) == []
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_point_lies_on_the_names_of_roofs(tab: Tab, width: int) -> None:
+    tab.locator("#roofline-operations").fill("1")
+    tab.locator("#roofline-bytes").fill("1 G")
+    tab.set_viewport_size({"width": width, "height": 900})
+    tab.wait_for_function("() => document.querySelector('.roofline-explorer svg').clientWidth <= innerWidth")
+    edge = "(all, side) => all.map(one => one.getBoundingClientRect()[side])"
+    names = tab.locator(".roofline-names").first.locator("text").evaluate_all(edge, "right")
+    marks = tab.locator(".spot .mark").evaluate_all(edge, "left")
+    assert max(names) < min(marks)
+    low = tab.locator(".roof.slope .line").evaluate_all(edge, "bottom")
+    assert max(low) < tab.locator(".roofline-explorer svg").evaluate_all(edge, "bottom")[0]
+
+
 def test_without_scripts_the_drawn_figure_and_a_way_stay(browser: Browser, site: Path) -> None:
     context = browser.new_context(java_script_enabled=False)
     still = context.new_page()

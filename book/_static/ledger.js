@@ -4,6 +4,12 @@
 {
   const ANY = "any";
 
+  /** Where a chapter stands in the book, as the list at the side has it. */
+  const placeOf = (row) => {
+    const address = row.querySelector("td:last-child a")?.pathname;
+    return [...document.querySelectorAll(".bd-sidebar-primary li a")].findIndex((link) => link.pathname === address);
+  };
+
   /** A choice among what rows have, in the order in which they have it. */
   const choice = (label, values, changed) => {
     const select = document.createElement("select");
@@ -22,6 +28,7 @@
         row,
         verdict: row.querySelector(".claim-verdict")?.lastChild.textContent.trim(),
         chapter: row.querySelector("td:last-child")?.textContent.trim(),
+        place: placeOf(row),
       }))
       .filter(({ verdict }) => verdict);
     if (rows.length < 2) return;
@@ -39,7 +46,7 @@
       shown.textContent = count === rows.length ? "" : `${count} of ${rows.length} claims`;
     };
     const verdict = choice("Verdict", rows.map((one) => one.verdict), filter);
-    const chapter = choice("Chapter", rows.map((one) => one.chapter), filter);
+    const chapter = choice("Chapter", rows.toSorted((a, b) => a.place - b.place).map((one) => one.chapter), filter);
     const bar = document.createElement("p");
     bar.className = "ledger-filter";
     bar.append(verdict.said, " ", chapter.said, " ", shown);

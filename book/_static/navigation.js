@@ -1,4 +1,4 @@
-// Marks the section that is being read and the chapters that were, closes menus behind links, makes what can be scrolled
+// Marks the section that is being read and the chapters that were, closes menus that are left, makes what can be scrolled
 // a stop of the keyboard, and finds the search.
 "use strict";
 
@@ -52,6 +52,21 @@
     }).observe(end);
   };
 
+  /** A menu under the title is closed by Escape, which leaves the focus on its word, and by a press elsewhere. */
+  const closeMenus = () => {
+    const opened = () => document.querySelectorAll("details.page-menu[open]");
+    addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      for (const menu of opened()) {
+        if (menu.contains(document.activeElement)) menu.querySelector("summary").focus();
+        menu.open = false;
+      }
+    });
+    addEventListener("pointerdown", ({ target }) => {
+      for (const menu of opened()) if (!menu.contains(target)) menu.open = false;
+    });
+  };
+
   /** What is wider than its place can be scrolled with the keyboard only when it can have the focus; what fits is no stop. */
   const watchWidths = () => {
     const watcher = new ResizeObserver((seen) => {
@@ -82,6 +97,7 @@
     markSections();
     markRead();
     watchWidths();
+    closeMenus();
     document.getElementById("page-contents")?.addEventListener("click", (event) => {
       const menu = event.currentTarget;
       if (event.target.closest("a") && menu.matches(":popover-open")) menu.hidePopover();

@@ -9,6 +9,8 @@ globalThis.machines ??= {};
   const LINE = 14; // pixels between two names, so that both can be read
   const LETTER = 7.8; // pixels that a letter of a name takes
   const REACH = 24; // pixels of a target, as WCAG 2.2 asks (2.5.8)
+  const BESIDE = 12; // pixels between the names and the first point
+  const LEAST = 1e-300; // what the axes begin at, at least
   const LINE_REACH = 14; // of a roof: more would cover the next one, and the tables below say the same
 
   const isFinitePair = ([x, y]) => Number.isFinite(x) && Number.isFinite(y);
@@ -16,10 +18,11 @@ globalThis.machines ??= {};
 
   /** Where things lie on the paper. */
   class Paper {
-    constructor(width, xs, ys) {
+    /** `names`: pixels at the left that the names of slopes take. */
+    constructor(width, names, xs, ys) {
       this.width = width;
       this.height = Math.round(Math.min(Math.max(width * 0.62, 300), 460));
-      this.names = 0; // pixels at the left that the names of slopes take
+      this.names = names;
       [this.xs, this.ys] = [xs, ys].map(([low, high]) => [Math.log10(low), Math.log10(high)]);
     }
     x(value) {
@@ -62,13 +65,17 @@ globalThis.machines ??= {};
 
   const rangeOf = (values) => [Math.min(...values), Math.max(...values)];
 
-  /** The ranges of both axes: all points, all ridges, and room around them. */
-  const ranges = (shown, kernel) => {
+  /** The ranges of both axes: all points, all ridges, and room around them, at the left for the names of slopes. */
+  const ranges = (shown, kernel, width, names) => {
     const ridges = shown.flatMap(({ peaks, levels }) => peaks.flatMap((peak) => levels.map((level) => peak.value / level.value)));
     const points = [...shown.flatMap((one) => one.points), ...(kernel ? [kernel] : [])];
     const [first, last] = rangeOf([...ridges, ...points.map((point) => point.intensity)]);
-    const xs = [first / 12, last * 4];
-    const slopes = shown.flatMap(({ levels }) => levels.map((level) => level.value * xs[0]));
+    const end = Math.log10(last * 4);
+    const inner = width - MARGIN.left - MARGIN.right;
+    const share = (names + BESIDE) / inner;
+    const begin = (Math.log10(first) - share * end) / (1 - share);
+    const xs = [Math.max(10 ** begin, LEAST), last * 4];
+    const slopes = shown.flatMap(({ levels }) => levels.map((level) => level.value * 10 ** (begin + ((end - begin) * names) / inner)));
     const rates = points.flatMap((point) => [point.low, point.high]);
     const [low, high] = rangeOf([...slopes, ...rates, ...shown.flatMap(({ peaks }) => peaks.map((peak) => peak.high))]);
     return [xs, [low / 2, high * 2.2]];
@@ -163,9 +170,9 @@ globalThis.machines ??= {};
    * @param {(label: string, group: SVGElement) => void} onShow told what the reader looks at.
    */
   machines.drawRoofline = (width, shown, kernel, onShow) => {
-    const paper = new Paper(width, ...ranges(shown, kernel));
     const longest = Math.max(...shown.flatMap((one) => one.levels.map(({ name }) => `${name}${shown.length > 1 ? `, ${one.short}` : ""}`.length)));
-    paper.names = Math.min(longest * LETTER + 18, width / 3);
+    const named = Math.min(longest * LETTER + 18, width / 3);
+    const paper = new Paper(width, named, ...ranges(shown, kernel, width, named));
     const drawing = svg("svg", { viewBox: `0 0 ${paper.width} ${paper.height}`, width: paper.width, height: paper.height, role: "group", "aria-label": "Roofline: each roof and each point can be reached with the tab key and says its value" });
     const inside = svg("rect", { x: MARGIN.left, y: 0, width: paper.width - MARGIN.left, height: paper.height - MARGIN.bottom });
     drawing.append(svg("clipPath", { id: "roofline-clip" }, inside), axes(paper));

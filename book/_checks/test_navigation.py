@@ -1,0 +1,32 @@
+"""The script of each page's frame: what is opened under the title closes when it is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from made_page import made_page, opened_page
+from playwright.sync_api import Browser
+
+MENUS = (
+    '<article><details class="page-menu"><summary>Download</summary><a href="#x">a file</a></details>'
+    '<details class="hide"><summary>Answer</summary><p>answer</p></details><p id="x">text</p></article>'
+)
+
+
+@pytest.mark.parametrize("way", ["Escape", "a press elsewhere"])
+def test_a_menu_under_the_title_closes_when_it_is_left(browser: Browser, tmp_path: Path, way: str) -> None:
+    with opened_page(browser, made_page(tmp_path, [], ["navigation.js"], MENUS)) as page:
+        menu, answer = page.locator(".page-menu"), page.locator(".hide")
+        answer.locator("summary").click()
+        menu.locator("summary").click()
+        page.keyboard.press("Tab")
+        assert page.evaluate("() => document.activeElement.textContent") == "a file"
+        assert menu.evaluate("menu => menu.open")
+        if way == "Escape":
+            page.keyboard.press("Escape")
+            assert page.evaluate("() => document.activeElement.textContent") == "Download"
+        else:
+            page.locator("#x").click()
+        assert not menu.evaluate("menu => menu.open")
+        assert answer.evaluate("answer => answer.open"), "an answer is no menu"
