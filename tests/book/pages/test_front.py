@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
-from measured_book.pages.front import CITATION, bibtex, evidence_drawing
+from measured_book.pages.front import CITATION, bibtex, evidence_drawing, written_by
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
@@ -33,3 +33,8 @@ def test_the_entry_to_cite_names_authors_title_and_version() -> None:
     assert entry.count("{") == entry.count("}")
     people = [{"family-names": "Doe", "given-names": "Jo"}, {"name": "A group"}]
     assert "author = {Doe, Jo and {A group}}" in bibtex({**cited, "authors": people})
+
+
+def test_a_group_has_its_article_small_in_the_middle_of_a_sentence() -> None:
+    people = [{"name": "The group"}, {"family-names": "Doe", "given-names": "Jo"}]
+    assert written_by({"authors": people, "version": "1.2"}) == "Written by the group, Jo Doe; version 1.2."

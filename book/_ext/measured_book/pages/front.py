@@ -7,6 +7,7 @@ parts and chapters as cards, each with its first sentence and a drawing. ``{cita
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
@@ -78,14 +79,14 @@ def evidence_drawing(records: Sequence[Json], labels: Sequence[str]) -> Drawing:
         for sample in record["samples"]:
             drawing.line((across(sample), top + 48), (across(sample), top + 70), color=hue, width=1)
         drawing.box(left, top + 44, right - left, 30, color=hue)
-        drawing.line((middle, top + 40), (middle, top + 78), color=hue, width=3)
+        drawing.line((middle, top + 41), (middle, top + 77), color=hue, width=3)
         shown = format_record(record)
         words = f"{label}: {shown.text}"
         end = middle > WIDTH / 2
-        drawing.text(WIDTH - 14 if end else 14, top + 18, words, anchor="end" if end else "start", bold=True)
+        drawing.text(WIDTH - 14 if end else 14, top + 14, words, anchor="end" if end else "start", bold=True)
         if shown.digits:
             of = f"{shown.interval}, {record['n']:,} samples"
-            drawing.text(WIDTH - 14 if end else 14, top + 36, of, anchor="end" if end else "start")
+            drawing.text(WIDTH - 14 if end else 14, top + 32, of, anchor="end" if end else "start")
     return drawing
 
 
@@ -214,6 +215,13 @@ def bibtex(cited: dict[str, Any]) -> str:
     return f"@misc{{measured,\n{inside}\n}}"
 
 
+def written_by(cited: dict[str, Any]) -> str:
+    """Return a sentence with the authors and the version that a CITATION.cff holds."""
+    names = [author.get("name") or f"{author['given-names']} {author['family-names']}" for author in cited["authors"]]
+    inside = ", ".join(re.sub("^The ", "the ", name) for name in names)
+    return f"Written by {inside}; version {cited['version']}."
+
+
 class CitationDirective(SphinxDirective):
     """``{citation}``: the authors, and an entry for BibTeX."""
 
@@ -222,10 +230,7 @@ class CitationDirective(SphinxDirective):
         path = (Path(self.env.srcdir) / CITATION).resolve()
         self.env.note_dependency(str(path))
         cited = yaml.safe_load(path.read_text("utf-8"))
-        names = [
-            author.get("name") or f"{author['given-names']} {author['family-names']}" for author in cited["authors"]
-        ]
-        said = nodes.paragraph("", f"Written by {', '.join(names)}; version {cited['version']}. To cite it:")
+        said = nodes.paragraph("", f"{written_by(cited)} To cite it:")
         entry = bibtex(cited)
         return [said, nodes.literal_block(entry, entry, language="bibtex")]
 
