@@ -129,7 +129,8 @@ def test_noise_that_wanders_does_not_carry_a_part_beyond_the_whole() -> None:
 
 
 def test_a_rate_needs_a_statistic_whose_interval_leaves_out_zero() -> None:
-    gain = difference(*taken_in_turns(["more", "less"], np.array([[3.0] * 12, [1.0] * 12])), "gain")
+    more, less = taken_in_turns(["more", "less"], np.array([[3.0] * 12, [1.0] * 12]))
+    gain = difference(more, less, "gain")
     assert gain.per(4.0, "/s").median == 2.0
     for low in (-1.0, 0.0):
         doubtful = replace(gain, bounds=replace(gain.bounds, low=low))
