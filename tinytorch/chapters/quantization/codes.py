@@ -317,11 +317,9 @@ def record_answers(page: Page, product: Measurement, digits: PairedAccuracy, mac
 
 def _record_gpt2(page: Page, machine: Ceilings) -> None:
     """Record what a step of GPT-2 reads in codes, its least time, and how many times as fast it is at most."""
-    floats, codes = (read_seconds(nbytes, machine) for nbytes in (GPT2.step_bytes, GPT2.coded_bytes))
-    narrow = codes.statistic("GPT-2's weights in codes, read once")
-    what = "least time of GPT-2's weights in float32 over that in eight-bit codes"
-    gain = floats.statistic("GPT-2's weights in float32, read once").median / narrow.median
-    page.number("gpt2-coded-gain", gain, unit="", what=what, modelled=True)
+    narrow = read_seconds(GPT2.coded_bytes, machine).statistic("GPT-2's weights in codes, read once")
+    what = "bytes of GPT-2's weights in float32 over those in eight-bit codes"
+    page.number("gpt2-coded-gain", GPT2.step_bytes / GPT2.coded_bytes, unit="", what=what)
     page.number("gpt2-coded-bytes", GPT2.coded_bytes, unit="B", what="what a step of GPT-2 reads, in eight-bit codes")
     page.number("gpt2-coded-step", narrow, modelled=True)
 
