@@ -138,6 +138,8 @@ def test_numbers_sort_by_value_and_gaps_are_marked(table: Tag) -> None:
         ("B", 2**18, 2**21, {"one (MiB)", "other (MiB)"}),
         ("FLOP", 2e9, 9e7, {"one (GFLOP)", "other (GFLOP)"}),
         ("B", 8, 2**30, {"one (B)", "other (GiB)"}),
+        ("s", 142e-6, 11.1e-3, {"one (ms)", "other (ms)"}),
+        ("s", 1.4e-6, 13e-3, {"one (µs)", "other (ms)"}),
     ],
 )
 def test_columns_to_be_compared_have_one_unit_unless_they_are_far_apart(

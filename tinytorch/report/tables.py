@@ -28,8 +28,9 @@ from tinytorch.report.records import Json, checked_text, measurement_from_record
 
 #: A column whose largest and smallest sizes are further apart than this keeps a unit in each cell.
 _ONE_UNIT_UP_TO = 1e5
-#: Units of columns that stand beside each other to be compared.
-_COMPARED = ("B", "FLOP")
+#: Units of columns that stand beside each other to be compared, and how far apart their sizes may be: 0.0014 ms beside
+#: 13 ms reads worse than 1.4 µs.
+_COMPARED = {"B": _ONE_UNIT_UP_TO, "FLOP": _ONE_UNIT_UP_TO, "s": 1e3}
 #: A column of whole counts below this is shown exactly; above it, in prefixes.
 _COUNTED_BELOW = 1e6
 #: Pixels that a phone of 390 has for a table; that a letter, the space beside a cell and a column at least take.
@@ -158,8 +159,8 @@ def _all_counted(values: Sequence[Any]) -> bool:
     return all(is_exact(value) if isinstance(value, Measurement) else isinstance(value, int) for value in values)
 
 
-def _column_scale(values: Sequence[Any], column: Column) -> Scale | None:
-    """Return the scale that one unit in the header would have, or None where each cell needs its own."""
+def _column_scale(values: Sequence[Any], column: Column, apart: float = _ONE_UNIT_UP_TO) -> Scale | None:
+    """Return the scale that one unit in the header would have, or None where sizes are farther ``apart``."""
     values = [value for value in values if _is_resolved(value)]
     units = {_unit_of(value, column) for value in values}
     if len(units) != 1:
@@ -168,7 +169,7 @@ def _column_scale(values: Sequence[Any], column: Column) -> Scale | None:
     if _all_counted(values) and units.isdisjoint(_READ_IN_PREFIXES) and max(sizes, default=0) < _COUNTED_BELOW:
         unit = units.pop()
         return Scale(1.0, "" if unit == "1" else unit)
-    if sizes and max(sizes) / min(sizes) > _ONE_UNIT_UP_TO:
+    if sizes and max(sizes) / min(sizes) > apart:
         return None
     return common_scale(sizes, units.pop())
 
@@ -203,13 +204,13 @@ def _cell(value: Any, column: Column, scale: Scale | None) -> _Cell:
 
 
 def _laid_out(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> list[_Laid]:
-    """Return the columns, of which all of bytes have one unit, as all of FLOPs have, where each cell can bear it."""
+    """Return the columns, of which all of bytes have one unit, of FLOPs, and of times, where each cell can bear it."""
     scales: dict[str, Scale | None] = {}
     numbers = {column.key: [row[column.key] for row in rows if _is_number(row[column.key])] for column in columns}
-    for unit in _COMPARED:
+    for unit, apart in _COMPARED.items():
         alike = [one for one in columns if numbers[one.key] and {_unit_of(n, one) for n in numbers[one.key]} == {unit}]
         if len(alike) > 1 and all(_column_scale(numbers[one.key], one) for one in alike):
-            shared = _column_scale([number for one in alike for number in numbers[one.key]], alike[0])
+            shared = _column_scale([number for one in alike for number in numbers[one.key]], alike[0], apart)
             scales |= {one.key: shared for one in alike if shared}
     return [_laid(rows, column, scales.get(column.key)) for column in columns]
 
