@@ -145,3 +145,15 @@ def test_without_control_groups_the_system_says_what_is_free(tmp_path: Path, mon
 def test_probes_take_a_quarter_of_what_is_free_to_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured_ceilings, "free_memory", lambda: 512 * 2**20)
     assert measured_ceilings._largest({3: 256 * 2**20}) == 128 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("last", "largest"),
+    [(8, 128), (64, 256), (96, 384), (260, 390), (1024, 1536)],
+    ids=["small", "four times", "most", "half as large again", "beyond most"],
+)
+def test_probes_go_clear_of_the_last_cache_and_not_far_beyond_a_huge_one(
+    monkeypatch: pytest.MonkeyPatch, last: int, largest: int
+) -> None:
+    monkeypatch.setattr(measured_ceilings, "free_memory", lambda: 2**40)
+    assert measured_ceilings._largest({2: 2**20, 3: last * 2**20}) == largest * 2**20

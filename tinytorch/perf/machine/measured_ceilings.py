@@ -24,6 +24,7 @@ from tinytorch.perf.machine.levels import Level, find_levels
 from tinytorch.perf.machine.memory_ladder import (
     CLEAR_OF_CACHE,
     LARGEST,
+    MOST,
     STREAMS,
     Curve,
     Point,
@@ -161,8 +162,13 @@ def measured_ceilings(threads: int, on_progress: StageProgress) -> Ceilings:
 
 
 def _largest(reported: Mapping[int, int]) -> int:
-    """Return the largest working set: beyond the last cache that is reported, as far as free memory allows."""
-    wanted = max(LARGEST, CLEAR_OF_CACHE * max(reported.values(), default=0))
+    """Return the largest working set: clear of the last cache that is reported, as far as free memory allows.
+
+    Beyond `MOST` it is half as large again as that cache: a stream that comes round finds little in it even then, and a
+    page must not hold a GiB for it.
+    """
+    last = max(reported.values(), default=0)
+    wanted = max(LARGEST, min(CLEAR_OF_CACHE * last, max(MOST, last + last // 2)))
     return min(wanted, free_memory() // _PART_OF_FREE_MEMORY)
 
 

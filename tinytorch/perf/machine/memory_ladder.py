@@ -24,6 +24,8 @@ ARRAYS: Mapping[Curve, int] = {"read": 1, "copy": 2, "triad": 3}
 STREAMS = tuple(ARRAYS)
 SMALLEST = 8 * 2**10
 LARGEST = 128 * 2**20
+#: No ladder is to go far beyond this for a cache that is reported to be huge, of which a virtual machine gets a part.
+MOST = 384 * 2**20
 STEPS_PER_OCTAVE = 2
 #: Memory alone is seen from this many times the size on at which a cache still helped.
 CLEAR_OF_CACHE = 4
