@@ -30,3 +30,18 @@ def test_a_menu_under_the_title_closes_when_it_is_left(browser: Browser, tmp_pat
             page.locator("#x").click()
         assert not menu.evaluate("menu => menu.open")
         assert answer.evaluate("answer => answer.open"), "an answer is no menu"
+
+
+def test_escape_closes_what_a_number_shows_before_it_closes_a_menu(browser: Browser, tmp_path: Path) -> None:
+    number = '<button popovertarget="shown">2</button><p id="shown" popover>evidence</p>'
+    with opened_page(browser, made_page(tmp_path, [], ["navigation.js"], MENUS + number)) as page:
+        menu, shown = page.locator(".page-menu"), page.locator("#shown")
+        menu.evaluate("menu => { menu.open = true; }")
+        page.locator("button").focus()
+        page.keyboard.press("Enter")
+        assert shown.is_visible()
+        page.keyboard.press("Escape")
+        assert not shown.is_visible()
+        assert menu.evaluate("menu => menu.open")
+        page.keyboard.press("Escape")
+        assert not menu.evaluate("menu => menu.open")

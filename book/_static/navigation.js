@@ -52,11 +52,11 @@
     }).observe(end);
   };
 
-  /** A menu under the title is closed by Escape, which leaves the focus on its word, and by a press elsewhere. */
+  /** A menu under the title is closed by Escape, unless that closes a popover, and by a press elsewhere; the focus stays at it. */
   const closeMenus = () => {
     const opened = () => document.querySelectorAll("details.page-menu[open]");
     addEventListener("keydown", (event) => {
-      if (event.key !== "Escape") return;
+      if (event.key !== "Escape" || document.querySelector(":popover-open")) return;
       for (const menu of opened()) {
         if (menu.contains(document.activeElement)) menu.querySelector("summary").focus();
         menu.open = false;
