@@ -52,7 +52,7 @@ def test_a_cell_holds_the_fastest_splits_of_its_cluster_model_batch_and_ranks() 
             numbers = [best.seconds, best.efficiency(one), best.memory.total]
             messages = best.tensor + best.handing + best.gradients
             shares = [part / best.seconds for part in (best.bubble, messages)]
-            assert row[4:] == pytest.approx([*numbers, *shares], rel=1e-3)
+            assert row[4:] == pytest.approx([*numbers, *shares], rel=5e-3)
     grows = made["cells"][0][0]["grows"][GRID_RANKS.index(64)]
     assert len(grows) == 2, "how many fit, and the fastest"
     work = MODELS[0].workload(CLUSTERS[0].flops_per_second).of_examples(64 * explorer.EACH)

@@ -5,7 +5,7 @@ Nothing of them was measured here. The grid is all that the page's script knows:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -103,8 +103,8 @@ RANKS, SHARDING = 128, 1
 #: The grid's numbers of ranks, its batches as multiples of the published one, and sequences of a rank where they grow.
 GRID_RANKS = tuple(2**power for power in range(13))
 BATCHES, EACH = (0.25, 1, 4), 4
-#: Splits of a cell, the fastest ones, and significant digits of its numbers.
-_KEPT, _DIGITS = 3, 4
+#: Splits of a cell, the fastest ones, and significant digits of its numbers, and of its bytes: those that a page shows.
+_KEPT, _DIGITS, _DIGITS_OF_BYTES = 3, 3, 4
 #: What a rank's step spends on messages.
 _MESSAGES = ("tensor", "handing", "gradients")
 #: The number of splits that fit, then the numbers of the fastest ones; see `grid`.
@@ -175,7 +175,7 @@ def grid(own: ClusterPreset | None = None) -> dict[str, Any]:
 def _link(line: Line) -> list[float | None]:
     """Return latency in seconds and bytes a second, None where bytes cost nothing that could be told."""
     beta = line.beta_s_per_byte
-    return [*_rounded([line.alpha_s]), *(_rounded([1 / beta]) if beta else [None])]
+    return [_rounded(line.alpha_s), _rounded(1 / beta) if beta else None]
 
 
 @cache
@@ -196,11 +196,17 @@ def _cell(found: Sequence[Prediction], one: Prediction, kept: int = _KEPT) -> Ce
 def _row(found: Prediction, one: Prediction) -> list[float]:
     split, seconds = found.split, found.seconds
     messages = sum(getattr(found, part) for part in _MESSAGES)
-    numbers = _rounded([seconds, found.efficiency(one), found.memory.total, found.bubble / seconds, messages / seconds])
-    return [split.data, split.tensor, split.pipeline, split.micro, *numbers]
+    return [
+        *(split.data, split.tensor, split.pipeline, split.micro),
+        _rounded(seconds),
+        _rounded(found.efficiency(one)),
+        _rounded(found.memory.total, _DIGITS_OF_BYTES),
+        _rounded(found.bubble / seconds),
+        _rounded(messages / seconds),
+    ]
 
 
-def _rounded(numbers: Iterable[float]) -> list[float]:
-    """Return numbers with the digits that a page shows; whole ones without a point, which JSON would spell out."""
-    found = [float(f"{number:.{_DIGITS}g}") for number in numbers]
-    return [int(number) if number == int(number) else number for number in found]
+def _rounded(number: float, digits: int = _DIGITS) -> float:
+    """Return a number with so many digits; a whole one without a point, which JSON would spell out."""
+    found = float(f"{number:.{digits}g}")
+    return int(found) if found == int(found) else found
