@@ -103,8 +103,9 @@ RANKS, SHARDING = 128, 1
 #: The grid's numbers of ranks, its batches as multiples of the published one, and sequences of a rank where they grow.
 GRID_RANKS = tuple(2**power for power in range(13))
 BATCHES, EACH = (0.25, 1, 4), 4
-#: Splits of a cell, the fastest ones, and significant digits of its numbers, and of its bytes: those that a page shows.
-_KEPT, _DIGITS, _DIGITS_OF_BYTES = 3, 3, 4
+#: Splits of a cell, the fastest ones, and significant digits of its shares, of which a page shows as many, and of times
+#: and bytes, which it shows in other units.
+_KEPT, _DIGITS_OF_SHARES, _DIGITS = 3, 3, 4
 #: What a rank's step spends on messages.
 _MESSAGES = ("tensor", "handing", "gradients")
 #: The number of splits that fit, then the numbers of the fastest ones; see `grid`.
@@ -199,10 +200,10 @@ def _row(found: Prediction, one: Prediction) -> list[float]:
     return [
         *(split.data, split.tensor, split.pipeline, split.micro),
         _rounded(seconds),
-        _rounded(found.efficiency(one)),
-        _rounded(found.memory.total, _DIGITS_OF_BYTES),
-        _rounded(found.bubble / seconds),
-        _rounded(messages / seconds),
+        _rounded(found.efficiency(one), _DIGITS_OF_SHARES),
+        _rounded(found.memory.total),
+        _rounded(found.bubble / seconds, _DIGITS_OF_SHARES),
+        _rounded(messages / seconds, _DIGITS_OF_SHARES),
     ]
 
 
