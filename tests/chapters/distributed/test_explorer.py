@@ -49,10 +49,11 @@ def test_a_cell_holds_the_fastest_splits_of_its_cluster_model_batch_and_ranks() 
         one = predict(work, given.links, Split())
         for row, best in zip(rows, found, strict=False):
             assert row[:4] == [best.split.data, best.split.tensor, best.split.pipeline, best.split.micro]
-            numbers = [best.seconds, best.efficiency(one), best.memory.total]
             messages = best.tensor + best.handing + best.gradients
-            shares = [part / best.seconds for part in (best.bubble, messages)]
-            assert row[4:] == pytest.approx([*numbers, *shares], rel=5e-3)
+            seconds, efficiency, nbytes, *parts = row[4:]
+            assert [seconds, nbytes] == pytest.approx([best.seconds, best.memory.total], rel=5e-4)
+            shares = [best.efficiency(one), best.bubble / best.seconds, messages / best.seconds]
+            assert [efficiency, *parts] == pytest.approx(shares, rel=5e-3)
     grows = made["cells"][0][0]["grows"][GRID_RANKS.index(64)]
     assert len(grows) == 2, "how many fit, and the fastest"
     work = MODELS[0].workload(CLUSTERS[0].flops_per_second).of_examples(64 * explorer.EACH)

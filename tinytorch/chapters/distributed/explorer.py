@@ -198,7 +198,10 @@ def _row(found: Prediction, one: Prediction) -> list[float]:
     split, seconds = found.split, found.seconds
     messages = sum(getattr(found, part) for part in _MESSAGES)
     return [
-        *(split.data, split.tensor, split.pipeline, split.micro),
+        split.data,
+        split.tensor,
+        split.pipeline,
+        split.micro,
         _rounded(seconds),
         _rounded(found.efficiency(one), _DIGITS_OF_SHARES),
         _rounded(found.memory.total),
