@@ -18,7 +18,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from tinytorch.chapters.preparation import Step, make, one_blas_thread, steps_of
+from tinytorch.chapters.preparation import Step, begin_steps, make, steps_of
 
 _ROOT = Path(__file__).resolve().parents[2]
 #: What decides models and kernels, beside the machine: pages and how they report do not.
@@ -107,7 +107,7 @@ def run_steps(
     """
     waiting = {step.name: step for step in steps}
     running: dict[Future[None], tuple[Step, float]] = {}
-    with ProcessPoolExecutor(workers, get_context("spawn"), one_blas_thread) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), begin_steps) as pool:
         while waiting or running:
             unfinished = {*waiting, *(step.name for step, _ in running.values())}
             ready = [step for step in waiting.values() if unfinished.isdisjoint(step.after)]

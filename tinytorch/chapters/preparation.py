@@ -53,11 +53,16 @@ def make(name: str) -> None:
     STEPS[name].make()
 
 
-def one_blas_thread() -> None:
-    """Let BLAS in this process run on one thread, as pages do: with more, other last bits would be trained."""
+def begin_steps() -> None:
+    """Let this process, which runs steps and then ends, train on one thread of BLAS, and compile by itself.
+
+    Pages use one thread: with more, other last bits would be trained.
+    """
+    from tinytorch.perf.kernels.runtime.compiling import compile_here
     from tinytorch.perf.measuring import limit_blas_threads
 
     limit_blas_threads(1)
+    compile_here()
 
 
 def _train(name: str, seed: int = 0) -> object:
@@ -156,10 +161,15 @@ def _compile_file() -> None:
     """Compile a forward pass of the model that is read from a file, in each way that its page shows."""
     from tinytorch.chapters.your_model import FILE, LINES, lines
     from tinytorch.core.tensor import Tensor
-    from tinytorch.perf.acceleration.techniques import try_techniques
+    from tinytorch.perf.acceleration.plans import plan
+    from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels
     from tinytorch.perf.onnx import from_onnx
+    from tinytorch.perf.quantization import quantize_model
 
-    try_techniques("lines", from_onnx(FILE), Tensor(lines()[:LINES]), repeats=6, at_most_seconds=0.1)
+    model, inputs = from_onnx(FILE), Tensor(lines()[:LINES])
+    with_kernels(forward_pass(model, inputs))()
+    for made in (plan(model, inputs), quantize_model(model)):
+        forward_pass(made, inputs)()
 
 
 def _compile_training() -> None:

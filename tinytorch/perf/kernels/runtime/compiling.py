@@ -32,8 +32,8 @@ KEPT = _KERNELS.parents[2] / "_build" / "kernels"
 _FOLDERS, _IN_USE_SECONDS = 3, 3600
 #: Seconds after which a child that compiles is given up: the largest kernels take some ten on a slow machine.
 _LONGEST_COMPILATION = 300.0
-#: Whether this process is a child that compiles, and so does it itself.
-_is_child = False
+#: Whether this process compiles by itself, as it will not live long after it: it is a child that was made to, say.
+_compiles = False
 #: Name of the folder's files that say how long a compilation took.
 _SECONDS = ".seconds.json"
 
@@ -153,20 +153,29 @@ def _compiled_aside(dispatcher: Any, signature: Any) -> bool:
     LLVM does not give back what it takes to compile: a chapter's kernels left hundreds of megabytes in its process.
     With a child they go. There is none where a fork may do harm: outside of Linux, and in a rank of MPI.
     """
-    global _is_child
-    if _is_child or sys.platform != "linux" or "mpi4py.MPI" in sys.modules:
+    global _compiles
+    if _compiles or sys.platform != "linux" or "mpi4py.MPI" in sys.modules:
         return False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of other threads, none of which the child needs
         child = os.fork()
     if child:
         return _ended_well(child)
-    _is_child, code = True, 1
+    _compiles, code = True, 1
     try:
         dispatcher.compile(signature)
         code = 0
     finally:
         os._exit(code)  # no handler of the parent's runs twice, and no error is told twice: the parent meets it itself
+
+
+def compile_here() -> None:
+    """Have this process compile by itself from now on: where many kernels are, a child for each costs an eighth more.
+
+    It is for a process that ends soon, and gives back then what LLVM took.
+    """
+    global _compiles
+    _compiles = True
 
 
 def _ended_well(child: int) -> bool:
