@@ -252,13 +252,22 @@ def held_out_logits(model: Module, name: str) -> npt.NDArray[Any]:
 
 
 def correct(model: Module, name: str) -> npt.NDArray[np.bool_]:
-    """Return, for each test example, whether the model gets it right, shape (test examples,).
+    """Return, for each test example, whether the model gets it right, shape (test examples,); see `right_answers`."""
+    return right_answers(held_out_logits(model, name), name)
+
+
+def right_answers(logits: npt.NDArray[Any], name: str) -> npt.NDArray[np.bool_]:
+    """Return, for each test example, whether its outputs among ``logits`` are right, shape (test examples,).
 
     A digit is right if its logit is the largest. A sequence is right if every token of the answer is: greedy
     decoding reads its own tokens back, so it is right exactly when each token is right after the right ones.
+
+    Args:
+        logits: what `held_out_logits` returns.
+        name: of the zoo's entry whose test part they are of.
     """
     data = entry(name).data()
-    chosen = held_out_logits(model, name).argmax(axis=-1)
+    chosen = logits.argmax(axis=-1)
     if chosen.ndim == 1:
         return np.asarray(chosen == data.test_targets)
     return np.asarray(((chosen == data.test_targets) | (data.test_targets == datasets.IGNORED)).all(axis=1))

@@ -130,15 +130,16 @@ class Scored:
 
 def scored(name: str, model: Module, versions: Mapping[str, Module]) -> dict[str, Scored]:
     """Return what each version of the zoo's ``model`` of that name costs on its test set."""
-    logits, right = models.held_out_logits(model, name), models.correct(model, name)
-    return {
-        label: Scored(
-            stored_bytes(version),
-            relative_error(logits, models.held_out_logits(version, name)),
-            accuracy_change(paired_accuracy(right, models.correct(version, name)), f"change of test accuracy, {label}"),
-        )
-        for label, version in versions.items()
-    }
+    logits = models.held_out_logits(model, name)
+    right = models.right_answers(logits, name)
+
+    def score(label: str, version: Module) -> Scored:
+        found = models.held_out_logits(version, name)
+        accuracy = paired_accuracy(right, models.right_answers(found, name))
+        change = accuracy_change(accuracy, f"change of test accuracy, {label}")
+        return Scored(stored_bytes(version), relative_error(logits, found), change)
+
+    return {label: score(label, version) for label, version in versions.items()}
 
 
 def record_calibration(page: Page, found: Mapping[str, Scored]) -> None:

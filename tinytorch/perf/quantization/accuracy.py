@@ -184,8 +184,8 @@ def quantization_accuracy(
 def compare_models(model: Module, quantized: Module, name: str, plan: Plan) -> QuantizationAccuracy:
     """Return the comparison of a float and a quantized model, also one that was trained, on the whole test part."""
     data = models.entry(name).data()
-    accuracy = paired_accuracy(models.correct(model, name), models.correct(quantized, name))
     expected, got = (models.held_out_logits(each, name) for each in (model, quantized))
+    accuracy = paired_accuracy(models.right_answers(expected, name), models.right_answers(got, name))
     divergence = None
     if expected.ndim == 3:
         counted = data.test_targets != datasets.IGNORED

@@ -75,8 +75,8 @@ def tradeoffs(
     if unknown:
         raise ValueError(f"baselines must name versions, but {sorted(unknown)} are not in {[*every]}")
     seconds = _seconds(every, models.example(name, batch), repeats)
-    right = {label: models.correct(each, name) for label, each in every.items()}
     logits = {label: models.held_out_logits(each, name) for label, each in every.items()}
+    right = {label: models.right_answers(each, name) for label, each in logits.items()}
     return {
         label: Tradeoff(
             stored_bytes(each),
