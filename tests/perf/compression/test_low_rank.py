@@ -47,6 +47,21 @@ def test_a_layer_of_low_rank_is_exact_and_smaller() -> None:
     assert LowRankLinear(Linear(40, 30, bias=False, seed=0), 2).bias is None
 
 
+def test_a_cut_layer_is_that_of_the_smaller_rank_and_shares_nothing() -> None:
+    layer = Linear(40, 30, seed=0)
+    wide, small = LowRankLinear(layer, 12), LowRankLinear(layer, 5)
+    cut = wide.cut(5)
+    assert (cut.rank, [*cut.state_dict()]) == (5, [*small.state_dict()])
+    for ours, theirs in zip(cut.parameters(), small.parameters(), strict=True):
+        np.testing.assert_array_equal(ours.data, theirs.data)
+        ours.data += 1
+    np.testing.assert_array_equal(wide.cut(5).left.data, small.left.data)
+    assert wide.left.shape == (40, 12)
+    for rank in (0, 13):
+        with pytest.raises(ValueError, match=f"rank must be 1 to 12, this layer's own, not {rank}"):
+            wide.cut(rank)
+
+
 def test_ranks_that_save_nothing_are_refused_with_the_last_that_does() -> None:
     layer = Linear(64, 256, seed=0)
     assert LowRankLinear(layer, 51).rank == 51

@@ -190,8 +190,9 @@ def crossing(places: Sequence[float], speedups: Sequence[float]) -> float:
 def low_rank_speedups(width: int, rows: int, ranks: Sequence[int], repeats: int = 30) -> list[Measurement]:
     """Return the time of a square linear layer over that of its `LowRankLinear` of each rank."""
     layer = Linear(width, width, seed=0)
+    widest = LowRankLinear(layer, max(ranks))
     seconds = _in_turns(
-        {_DENSE: layer, **{str(rank): LowRankLinear(layer, rank) for rank in ranks}}, _input(rows, width), repeats
+        {_DENSE: layer, **{str(rank): widest.cut(rank) for rank in ranks}}, _input(rows, width), repeats
     )
     return [ratio(seconds[_DENSE], seconds[str(rank)], f"full rank over rank {rank}") for rank in ranks]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -98,6 +99,21 @@ class LowRankLinear(Module):
         """Return (..., out_features) of (..., in_features), by two products."""
         inner = apply(ops.linear, x, self.left)
         return apply(ops.linear, inner, self.right, *(() if self.bias is None else (self.bias,)))
+
+    def cut(self, rank: int) -> LowRankLinear:
+        """Return the layer of a smaller ``rank``, without taking the weight apart once more: its first parts.
+
+        Before any training that is what ``LowRankLinear(linear, rank)`` returns. It shares no memory with this one.
+
+        Raises:
+            ValueError: if ``rank`` is not 1 to this layer's own.
+        """
+        if not 1 <= rank <= self.rank:
+            raise ValueError(f"rank must be 1 to {self.rank}, this layer's own, not {rank}")
+        made = copy.deepcopy(self)
+        made.rank = rank
+        made.left, made.right = Parameter(self.left.data[:, :rank].copy()), Parameter(self.right.data[:rank].copy())
+        return made
 
     def _described(self) -> str:
         return f"{self.in_features}, {self.out_features}, rank={self.rank}"

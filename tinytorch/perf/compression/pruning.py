@@ -186,8 +186,12 @@ def magnitude_prune(model: Model, sparsity: float = 0.9, scope: Scope = "global"
 def smallest(weights: Sequence[Array], share: float) -> list[Mask]:
     """Return masks, of the shapes of ``weights``, of the ``round(share * all)`` smallest absolute values of all."""
     magnitudes: npt.NDArray[np.floating] = np.concatenate([np.abs(weight).reshape(-1) for weight in weights])
+    count = round(share * len(magnitudes))
     mask = np.zeros(len(magnitudes), np.bool_)
-    mask[np.argsort(magnitudes, kind="stable")[: round(share * len(magnitudes))]] = True
+    if count:
+        largest = np.partition(magnitudes, count - 1)[count - 1]
+        mask = magnitudes < largest
+        mask[np.flatnonzero(magnitudes == largest)[: count - np.count_nonzero(mask)]] = True  # of equals the first
     ends = np.cumsum([weight.size for weight in weights])[:-1]
     return [part.reshape(weight.shape) for part, weight in zip(np.split(mask, ends), weights, strict=True)]
 
