@@ -255,6 +255,12 @@ def test_cold_calls_go_round_more_than_the_cache_holds(small_cache: int) -> None
     assert measure(lambda: None, "nothing", repeats=1).how["caches"] == "warm"
 
 
+def test_a_warm_up_whose_time_is_over_ends_at_the_second_run() -> None:
+    slow = Slow()
+    how = measure(slow, "slow", repeats=6, warmup_seconds=1e-9).how
+    assert (how["warmup_runs"], how["warmup_steady"]) == (2, False)
+
+
 def test_functions_in_turns_do_not_warm_the_sets_for_one_another(small_cache: int) -> None:
     seen: list[int] = []
     interleave(dict.fromkeys(("a", "b"), lambda pair: seen.append(id(pair))), repeats=6, cold=_pairs_of_arrays(20))
