@@ -119,7 +119,7 @@ def _flops(run: Callable[[], Any]) -> int:
 
 
 def generation_times(
-    model: GPT, prompt: Tokens, new_tokens: Sequence[int], repeats: int = 7
+    model: GPT, prompt: Tokens, new_tokens: Sequence[int], repeats: int = 6
 ) -> dict[int, tuple[Measurement, Measurement]]:
     """Return, by number of new tokens, the seconds of `generate` without and with a cache, sampled in turns."""
     cache = enable_kv_cache(model, batch_size=len(prompt))
