@@ -535,7 +535,8 @@ def _thin_ticks(axis: Axis, *, level: bool) -> bool:
     if not any(one[1] + _BETWEEN > other[0] for one, other in pairwise(ends)):
         return False
     locator = axis.get_major_locator()
-    if isinstance(locator, LogLocator) and len(locator._subs or ()) > 1:  # type: ignore[attr-defined]
+    subs = getattr(locator, "_subs", None)  # an array, or a word
+    if isinstance(locator, LogLocator) and subs is not None and len(subs) > 1:
         axis.set_major_locator(LogLocator(subs=(1,)))
         return True
     kept = sorted((tick.get_loc(), tick.label1.get_text()) for tick in ticks)[::2]
@@ -577,7 +578,7 @@ def laid_out(figure: Figure, layout: Layout) -> Iterator[Figure]:
         named = any(_has_categories(ax.yaxis) for ax in figure.axes)
         for legend in _legends(figure):
             legend.set_in_layout(legend in figure.legends)  # until it has its place
-        figure.set_layout_engine("constrained")
+        figure.set_layout_engine("none")  # names and heights of words do not depend on it, and it takes long
         figure.set_size_inches(layout.width, height if named or layout is NARROW else height * _HIGHER)
         figure.draw_without_rendering()
         lines = sum(_wrap_names(ax, layout) for ax in figure.axes if ax.yaxis.get_visible())
@@ -589,6 +590,7 @@ def laid_out(figure: Figure, layout: Layout) -> Iterator[Figure]:
             upright = (figure.get_figheight() - more) / rows - 0.5
             ax.yaxis.set_label_text(_wrapped(ax.yaxis.get_label_text(), upright / layout.letter))
         shown = [ax for ax in figure.axes if ax.axison]
+        figure.set_layout_engine("constrained")
         for _ in range(_MOST_ROUNDS):
             figure.draw_without_rendering()
             thinned = [_thin_ticks(axis, level=axis is ax.xaxis) for ax in shown for axis in (ax.xaxis, ax.yaxis)]
