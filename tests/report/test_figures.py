@@ -380,7 +380,7 @@ def test_nothing_leaves_a_layout_and_no_two_labels_touch(make: Callable[[], Figu
 def test_between_decades_whose_labels_touch_none_is_named() -> None:
     figure, places = subplots(1, 4)
     for axes in places:
-        axes.plot([1, 150], [1, 2])
+        axes.plot([1, 60], [1, 2])
         axes.set_xscale("log")
     settle(figure)
     with laid_out(figure, NARROW) as narrow:
