@@ -34,6 +34,8 @@ SHOWN = 6
 _UNEXECUTED = ("-empty", "-colab")
 #: Files of measurements that the build makes; others were sent in.
 _OF_THE_BOOK = ("book", "roofs")
+#: The grid of the explorer of clusters, of which the build's machine is one.
+CLUSTERS = "_measurements/clusters.js"
 #: Sphinx's note to its next build, of settings and where the packages are.
 _NOTE = ".buildinfo"
 
@@ -47,6 +49,8 @@ def _masker(name: str) -> Callable[[str], Masked] | None:
         return mask_quotations if path.stem.endswith(_UNEXECUTED) else mask_notebook
     if path.parts[0] == "_measurements" and path.stem in _OF_THE_BOOK:
         return mask_measurements
+    if name == CLUSTERS:
+        return lambda _: Masked(MASK, set())
     if path.parts[0] == "_records" and path.suffix == ".json":
         return mask_records
     if path.parts[0] == "_figures" and path.suffix == ".svg":

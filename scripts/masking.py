@@ -99,8 +99,6 @@ def mask_page(html: str) -> Masked:
         box["class"] = "claim"
     for form in page.select("form.predict-form"):
         form.attrs = {name: value for name, value in form.attrs.items() if name not in _ANSWERS}
-    for explorer in page.select(".cluster-explorer"):  # the build's machine is one that readers can begin with
-        del explorer["data-grid"]
     # Sphinx adds a checksum where the file is there already; this one's name has one.
     for link in page.select('link[href*="/mystnb."]'):
         link["href"] = str(link["href"]).partition("?")[0]

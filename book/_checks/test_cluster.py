@@ -9,7 +9,7 @@ import pytest
 from built_site import serve
 from gate_accessibility import check as accessibility_problems
 from made_page import made_page, opened_page
-from measured_book.machines.cluster import SCRIPTS, STYLES, explorer_html
+from measured_book.machines.cluster import SCRIPTS, STYLES, explorer_html, grid_script
 from playwright.sync_api import Browser, Locator, expect
 from playwright.sync_api import Page as Tab
 
@@ -25,8 +25,10 @@ OWN = ClusterPreset(
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a page with the place, and what it stands instead of."""
-    place = '<div id="table-splits">drawn at build time</div>' + explorer_html(grid(OWN), ["table-splits", "not-there"])
-    return made_page(tmp_path_factory.mktemp("cluster"), STYLES, SCRIPTS, place)
+    place = '<div id="table-splits">drawn at build time</div>' + explorer_html("grid.js", ["table-splits", "not-there"])
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "grid.js").write_text(grid_script(grid(OWN)), "utf-8")
+    return made_page(folder, STYLES, SCRIPTS, place)
 
 
 @pytest.fixture
@@ -74,7 +76,8 @@ def test_the_page_begins_with_what_the_package_says_of_the_first_cluster(tab: Ta
 
 
 def test_it_is_made_when_a_reader_comes_near(browser: Browser, tmp_path: Path) -> None:
-    far = '<p id="far">drawn at build time</p>' + explorer_html(grid(OWN), ["far"])
+    far = '<p id="far">drawn at build time</p>' + explorer_html("grid.js", ["far"])
+    (tmp_path / "grid.js").write_text(grid_script(grid(OWN)), "utf-8")
     page = made_page(tmp_path, [], SCRIPTS, f"<p>{'<br>' * 300}</p>{far}")
     with opened_page(browser, page) as tab:
         tab.evaluate("() => new Promise(seen => requestAnimationFrame(() => requestAnimationFrame(seen)))")

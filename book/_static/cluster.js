@@ -1,5 +1,5 @@
 // The cluster explorer: a reader chooses cluster, model, batch and ranks, and sees what the build computed for them. Every
-// number comes from the grid of tinytorch/chapters/distributed/explorer.py, in data-grid; all of it is modelled.
+// number comes from the grid of tinytorch/chapters/distributed/explorer.py, a script; all of it is modelled.
 "use strict";
 
 globalThis.cluster ??= {};
@@ -21,8 +21,8 @@ globalThis.cluster ??= {};
   const table = (caption, heads, rows) => machines.table([caption, " ", tag()], heads, rows, "numeric", "numeric modelled");
 
   class Explorer {
-    constructor(place) {
-      this.grid = JSON.parse(place.dataset.grid);
+    constructor(place, grid) {
+      this.grid = grid;
       const { clusters, models, ranks, start } = this.grid;
       this.choices = {};
       const choice = (name, label, options, value) => {
@@ -150,8 +150,8 @@ globalThis.cluster ??= {};
 
   document.addEventListener("DOMContentLoaded", () => {
     for (const place of document.querySelectorAll(".cluster-explorer")) {
-      explorers.whenNear(place, () => {
-        new Explorer(place);
+      explorers.whenNear(place, async () => {
+        new Explorer(place, await explorers.load(place.dataset.grid, "tinytorchClusters"));
         explorers.takeOver(place);
       });
     }

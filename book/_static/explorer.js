@@ -40,6 +40,16 @@ globalThis.explorers ??= {};
     for (const each of [place, ...instead(place)]) watcher.observe(each);
   };
 
+  /** What the script at `address` gives as the global `name`; fetched when first needed, as a script for file://. */
+  explorers.load = (address, name) =>
+    new Promise((resolve, reject) => {
+      if (globalThis[name]) return resolve(globalThis[name]);
+      const script = element("script", { src: address });
+      script.addEventListener("load", () => resolve(globalThis[name]));
+      script.addEventListener("error", () => reject(new Error(`${address} cannot be read`)));
+      document.head.append(script);
+    });
+
   /** Hides what the page shows instead of the explorer. */
   explorers.takeOver = (place) => {
     const section = place.closest("section[id]");

@@ -6,15 +6,8 @@
   const UNREADABLE = "This file cannot be read here.";
   const element = globalThis.machines.element;
 
-  /** The book's own measurements and the rules for files; fetched when first needed, as a script for file://. */
-  const loadBook = (address) =>
-    new Promise((resolve, reject) => {
-      if (globalThis.tinytorchBook) return resolve(globalThis.tinytorchBook);
-      const script = element("script", { src: address });
-      script.addEventListener("load", () => resolve(globalThis.tinytorchBook));
-      script.addEventListener("error", () => reject(new Error("the book's own measurements cannot be read")));
-      document.head.append(script);
-    });
+  /** The book's own measurements and the rules for files. */
+  const loadBook = (address) => explorers.load(address, "tinytorchBook");
 
   /** What the browser keeps for this page; a browser that keeps nothing has none. */
   const storage = {

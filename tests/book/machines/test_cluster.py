@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from bs4 import BeautifulSoup
-from measured_book.machines.cluster import ClusterExplorerNode
+from measured_book.machines.cluster import FILE, GRID, ClusterExplorerNode
 from measured_book.records.store import PageRecords
 from measured_book.state import state_of
 
@@ -23,14 +24,16 @@ KEYS = ["link-alpha", "link-beta", "rate"]
 def data_of(app: Any, keys: list[str]) -> tuple[Json, str]:
     """Return the grid of the place, and the ids of what it stands instead of."""
     html = ClusterExplorerNode(instead=["table-a", "figure-b"], machine=keys).html(app, "page")
+    made = Path(app.outdir, FILE).read_text("utf-8").removeprefix(f"globalThis.{GRID} = ").removesuffix(";\n")
     place = BeautifulSoup(html, "html.parser").div
     assert place is not None
     assert not place.contents, "without JavaScript nothing is shown"
-    return json.loads(str(place["data-grid"])), str(place["data-instead"])
+    assert place["data-grid"] == FILE
+    return json.loads(made), str(place["data-instead"])
 
 
 @pytest.fixture
-def app() -> Any:
+def app(tmp_path: Path) -> Any:
     """A stand-in for Sphinx that knows one page's records."""
     page = Page("page")
     page.number("link-alpha", spread(4e-6, "s", 0.1))
@@ -40,7 +43,7 @@ def app() -> Any:
     env = SimpleNamespace()
     records = PageRecords("page", {record.key: record.to_json() for record in page.records})
     state_of(env).of("page").records = records  # type: ignore[arg-type]
-    return SimpleNamespace(env=env)
+    return SimpleNamespace(env=env, outdir=tmp_path)
 
 
 def test_published_clusters_come_with_their_sources(app: Any) -> None:

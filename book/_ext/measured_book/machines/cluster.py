@@ -1,17 +1,19 @@
 """``{cluster-explorer}``: a cluster and a model of the reader's choice, how best to split one over the other.
 
-What is shown is modelled: the grid that `tinytorch.chapters.distributed.explorer` computes is handed to the script,
-which computes nothing. Without JavaScript the page's own table and figure of the first cluster stay.
+What is shown is modelled: the grid that `tinytorch.chapters.distributed.explorer` computes is shown by a script, which
+computes nothing. It is a script itself, fetched when a reader comes near, as it is a sixth of what its page would
+hold. Without JavaScript the page's own table and figure of the first cluster stay.
 """
 
 from __future__ import annotations
 
-import json
 from html import escape
+from pathlib import Path
 from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
+from measured_book.machines.explorers import FOLDER, script
 from measured_book.pages.elements import EXPLORER_SCRIPTS, EXPLORER_STYLES, LateHtml, load_files
 from measured_book.state import state_of
 from sphinx.application import Sphinx
@@ -20,11 +22,14 @@ from sphinx.util.docutils import SphinxDirective
 
 from tinytorch.chapters.distributed.explorer import ClusterPreset, grid
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink
+from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 
 LOGGER = logging.getLogger(__name__)
 PLACE = 'class="cluster-explorer"'
 STYLES = (*EXPLORER_STYLES, "cluster.css")
+#: The grid's file in the site, a script that gives pages the global `GRID`.
+FILE, GRID = f"{FOLDER}/clusters.js", "tinytorchClusters"
 #: In the order in which they need each other.
 SCRIPTS = (*EXPLORER_SCRIPTS, "cluster-drawing.js", "cluster.js")
 #: What ``:machine:`` names, in this order: records of the page, with their units.
@@ -35,8 +40,11 @@ class ClusterExplorerNode(LateHtml):
     """The place of the explorer, which takes that of what the page shows without JavaScript."""
 
     def html(self, app: Sphinx, docname: str) -> str:
-        """Return the place with its grid; the page's own machine comes last, if it was measured."""
-        return explorer_html(grid(self._own_machine(app, docname)), self["instead"])
+        """Return the place, and write its grid; the page's own machine comes last in it, if it was measured."""
+        file = Path(app.outdir, FILE)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, grid_script(grid(self._own_machine(app, docname))))
+        return explorer_html("../" * docname.count("/") + FILE, self["instead"])
 
     def _own_machine(self, app: Sphinx, docname: str) -> ClusterPreset | None:
         """Return the machine that built the page as a cluster; None if the page names none or did not measure it."""
@@ -59,10 +67,14 @@ class ClusterExplorerNode(LateHtml):
         return ClusterPreset(name, Cluster(link, link, cores), values["flops_per_second"], None, ())
 
 
-def explorer_html(made: Json, instead: list[str]) -> str:
-    """Return the place for the scripts, with the grid that they show and the ids of what they replace."""
-    data = json.dumps(made, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return f'<div {PLACE} data-instead="{escape(" ".join(instead))}" data-grid="{escape(data)}"></div>'
+def grid_script(made: Json) -> str:
+    """Return the script that gives pages the grid."""
+    return script(GRID, made)
+
+
+def explorer_html(address: str, instead: list[str]) -> str:
+    """Return the place for the scripts, with the address of the grid that they show, and ids of what they replace."""
+    return f'<div {PLACE} data-instead="{escape(" ".join(instead))}" data-grid="{escape(address)}"></div>'
 
 
 class ClusterExplorerDirective(SphinxDirective):
