@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +122,15 @@ def test_of_a_part_it_is_the_odds_that_differ_between_blocks(monkeypatch: pytest
 
 def process_of(seed: int) -> Process:
     return made(2, 0.01, 0.01, seed)[0]
+
+
+@pytest.mark.parametrize(("known", "seconds", "due"), [(23, 5, True), (24, 5, False), (24, 13, True)])
+def test_who_knows_many_processes_looks_more_seldom(
+    known: int, seconds: float, due: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeats, "known_repeats", lambda: replace(ELSEWHERE, processes=known))
+    monkeypatch.setattr(repeats, "_last_look", time.monotonic() - seconds)
+    assert is_due() is due
 
 
 def test_processes_are_kept_and_more_of_them_are_taken_the_next_time(

@@ -2,7 +2,7 @@
 
 Samples of one run share its process and its moment: where memory lies, what the clock of the processor was, who else
 used the shared cache. An interval made of them alone is one that a repeat does not agree with. So a few fixed
-workloads are timed in fresh processes, one every few seconds while a page runs (`repeat_workloads`), and kept beside
+workloads are timed in fresh processes, one after another while a page runs (`repeat_workloads`), and kept beside
 the ceilings. What they differ by has two parts. One is common to all calls: a moment is a few per cent faster or
 slower. The other grows with how much the blocks of samples in one process differ, which they do where a call depends on
 where its memory lies: see `sampling.Places`. A machine that has run for a minute does not know yet how the next hour
@@ -231,8 +231,10 @@ def known_repeats() -> Repeats | None:
     return found_from(kept) if len(kept) >= 2 else None
 
 
-#: Seconds between two looks of a process that watches, and when its last one was; None where none does.
-EVERY = 4.0
+#: Seconds between two looks of a process that watches, as long as fewer than so many are kept, and how many times as
+#: many from then on: what few show has wide limits, and each look takes half a second and more from what is measured.
+EVERY, FEW, SELDOM = 4.0, 24, 3.0
+#: When this process last looked; None where it does not watch.
 _last_look: float | None = None
 
 
@@ -245,4 +247,8 @@ def looked() -> None:
 
 def is_due() -> bool:
     """Return whether this process watches repeats and has not looked for a while."""
-    return _last_look is not None and time.monotonic() - _last_look > EVERY
+    if _last_look is None:
+        return False
+    known = known_repeats()
+    every = EVERY if known is None or known.processes < FEW else SELDOM * EVERY
+    return time.monotonic() - _last_look > every
