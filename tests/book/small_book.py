@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bs4 import BeautifulSoup
 
-EXTENSIONS = Path(__file__).resolve().parents[2] / "book" / "_ext"
+from tests.book.sphinx_process import SphinxProcess
 
 CONFIGURATION = """
-import sys
-sys.modules["rfc3987_syntax"] = None  # a second to load, for a format that no schema here has
-sys.path.insert(0, {extensions!r})
 import measured_book
 from measured_book.site import math, sections
 
@@ -52,7 +46,16 @@ kernelspec:
 ---
 """
 
-FIRST = """
+#: What a noise floor of few comparisons takes is a tenth of that of a page of the book.
+SMALL_FLOOR = """
+import tinytorch.report.page
+from tinytorch.perf.measuring.noise import noise_floor
+
+tinytorch.report.page.small_noise_floor = lambda: noise_floor(lambda: None, "nothing", pairs=6, comparisons=3)
+"""
+
+FIRST = (
+    """
 # First page
 
 ```{code-cell} ipython3
@@ -60,7 +63,9 @@ FIRST = """
 from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Page
-
+"""
+    + SMALL_FLOOR
+    + """
 page = Page("first")
 samples, how = (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3), {"inner_loops": 4, "statistic": "median"}
 run = Statistic("a run", samples, "s", how, value=1.12e-3, bounds=Interval(1e-3, 1.3e-3, 0.97))
@@ -147,14 +152,18 @@ It takes {measured}`race`.
 ```{claim} other-wins
 ```
 """
+)
 
-SECOND = """
+SECOND = (
+    """
 # Second page
 
 ```{code-cell} ipython3
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
-
+"""
+    + SMALL_FLOOR
+    + """
 page = Page("second")
 page.number("total", 41, unit="ops", what="operations of a model")
 samples = (2.0e-3, 2.1e-3, 2.2e-3, 2.05e-3, 2.15e-3, 2.3e-3, 2.12e-3)
@@ -163,6 +172,7 @@ page.number("forward", Measurement("forward", samples, "s", {"call": "forward"})
 
 As {numref}`first:table-ops` shows.
 """
+)
 
 INDEX = """
 # Small book
@@ -202,17 +212,12 @@ class Build:
         return [Path(line.split(".md")[0]).name for line in lines]
 
 
-def sphinx_command(folder: Path) -> list[str]:
-    """Return the command that builds the small book in ``folder`` with all warnings as errors."""
-    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-n"]
-    return [*command, "-d", str(folder / "_build" / ".doctrees"), str(folder / "book"), str(folder / "_build" / "html")]
-
-
 class Book:
     """A book in a folder of its own, with a package that it measures."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, sphinx: SphinxProcess) -> None:
         self.folder = folder
+        self.sphinx = sphinx
         self.source = folder / "book"
         self.site = folder / "_build" / "html"
         self.source.mkdir(parents=True)
@@ -220,7 +225,7 @@ class Book:
         (folder / "package" / "module.py").write_text("x = 1\n", "utf-8")
         (folder / "requirements.lock").write_text("numpy==2\n", "utf-8")
         (self.source / "references.bib").write_text(REFERENCES, "utf-8")
-        (self.source / "conf.py").write_text(CONFIGURATION.format(extensions=str(EXTENSIONS)), "utf-8")
+        (self.source / "conf.py").write_text(CONFIGURATION, "utf-8")
 
     def write(self, name: str, text: str) -> None:
         """Write the source of a page."""
@@ -228,19 +233,12 @@ class Book:
 
     def build(self, **variables: str) -> Build:
         """Build the book with all warnings as errors."""
-        environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1", **variables}
-        done = subprocess.run(
-            sphinx_command(self.folder),
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            env=environment,
-            check=False,
-            timeout=300,
-        )
+        settings = {"JUPYTER_PREFER_ENV_PATH": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1", **variables}
+        kept = ("-d", str(self.folder / "_build" / ".doctrees"))
+        code, output = self.sphinx.build(self.source, self.site, *kept, variables=settings)
         pages = {str(p.relative_to(self.site)): p.read_text("utf-8") for p in self.site.rglob("*.html")}
         written = {path.name: path.stat().st_mtime_ns for path in self.site.glob("_records/*.json")}
-        return Build(done.returncode, done.stdout + done.stderr, pages, written)
+        return Build(code, output, pages, written)
 
     def forget(self) -> None:
         """Remove all that builds left, but for the execution cache."""
@@ -260,9 +258,9 @@ class Story:
     package_changed: Build
 
 
-def tell(folder: Path) -> Story:
+def tell(folder: Path, sphinx: SphinxProcess) -> Story:
     """Build a small book in ``folder`` five times; each step changes one thing."""
-    book = Book(folder)
+    book = Book(folder, sphinx)
     book.write("index", INDEX)
     book.write("first", HEADER + FIRST)
     book.write("second", HEADER + SECOND)

@@ -13,6 +13,7 @@ from built_pages import check_site
 from jsonschema import Draft202012Validator
 
 from tests.book.small_book import FIRST, HEADER, INDEX, SECOND, Book, Build, Story
+from tests.book.sphinx_process import SphinxProcess
 from tinytorch.perf.measuring import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report.records import measurement_from_record, schema
@@ -130,8 +131,8 @@ def test_a_section_of_which_nothing_is_left_goes_with_its_heading(story: Story, 
     assert "Race with the other" not in story.fresh.pages["first.html"]
 
 
-def test_a_condition_on_what_nobody_recorded_fails_the_build(tmp_path: Path) -> None:
-    book = Book(tmp_path)
+def test_a_condition_on_what_nobody_recorded_fails_the_build(tmp_path: Path, sphinx: SphinxProcess) -> None:
+    book = Book(tmp_path, sphinx)
     book.write("index", "# Index\n\n```{toctree}\nfirst\n```\n")
     book.write("first", HEADER + SECOND.replace('"second"', '"first"') + "\n:::{if-measured} totel\nNo.\n:::\n")
     build = book.build()
@@ -339,9 +340,9 @@ def test_one_byte_of_the_package_runs_every_page_again(story: Story) -> None:
 
 
 @pytest.fixture(scope="module")
-def broken(tmp_path_factory: pytest.TempPathFactory) -> Build:
+def broken(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> Build:
     """A book whose every page asks for what is not there; nothing in it is executed."""
-    book = Book(tmp_path_factory.mktemp("broken"))
+    book = Book(tmp_path_factory.mktemp("broken"), sphinx)
     book.write("index", "# Title\n\n```{toctree}\npage\nheading\n```\n")
     lines = [
         "# Page",
@@ -378,8 +379,8 @@ def test_the_variable_that_marks_a_build_stays_in_it() -> None:
     assert "TINYTORCH_BUILDING_BOOK" not in os.environ
 
 
-def test_a_build_of_some_pages_runs_no_other(tmp_path: Path) -> None:
-    book = Book(tmp_path)
+def test_a_build_of_some_pages_runs_no_other(tmp_path: Path, sphinx: SphinxProcess) -> None:
+    book = Book(tmp_path, sphinx)
     for name, source in (("index", INDEX), ("first", HEADER + FIRST), ("second", HEADER + SECOND)):
         book.write(name, source)
     one_page = book.build(TINYTORCH_BUILD_PAGES="second")

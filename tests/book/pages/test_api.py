@@ -20,6 +20,7 @@ from measured_book.pages.api import Names, Target, entries_in, parameters_of
 from measured_book.state import BookState
 
 import tinytorch
+from tests.book.sphinx_process import SphinxProcess
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.perf import machine
 
@@ -221,9 +222,7 @@ def test_a_signature_has_types_as_the_source_has_them() -> None:
     assert parameters_of(property(lambda self: 1)) == ([], "")
 
 
-CONFIGURATION = f"""
-import sys
-sys.path[:0] = [{str(ROOT / "book" / "_ext")!r}, {str(ROOT)!r}]
+CONFIGURATION = """
 import measured_book
 from measured_book.site import sections
 
@@ -274,7 +273,7 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+def site(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> Site:
     """Return a site with a chapter and a reference; warnings are errors."""
     source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("built")
     (source / "references.bib").write_text("", "utf-8")
@@ -283,9 +282,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     (source / "chapter.md").write_text(CHAPTER, "utf-8")
     (source / "reference").mkdir()
     (source / "reference" / "rooms.md").write_text(REFERENCE, "utf-8")
-    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-n", str(source), str(built)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
+    code, said = sphinx.build(source, built)
+    assert code == 0, said
     return Site(built)
 
 

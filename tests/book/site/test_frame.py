@@ -6,8 +6,6 @@ import base64
 import hashlib
 import re
 import shutil
-import subprocess
-import sys
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,21 +27,20 @@ from measured_book.site.security import POLICY
 from PIL import Image
 from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 
+from tests.book.sphinx_process import SphinxProcess
 from tinytorch.report import flame_graph
 from tinytorch.report.colors import ON_DARK
 
 BOOK = Path(__file__).resolve().parents[3] / "book"
 ADDRESS = "https://example.org/book/"
 DARK_SYSTEM = "prefers-color-scheme: dark"
-CONFIGURATION = f"""
-import sys
-sys.path.insert(0, {str(BOOK / "_ext")!r})
+CONFIGURATION = """
 html_title = "Small book"
 author, copyright, language = "Nobody", "2026", "en"
 extensions = ["myst_nb", "sphinx_design", "measured_book"]
 execution_packages = execution_key_paths = []
 html_use_index = False
-html_context = {{"short_title": "Small", "subtitle": "book"}}
+html_context = {"short_title": "Small", "subtitle": "book"}
 html_static_path = ["_static"]
 """
 CHAPTER = """
@@ -91,24 +88,6 @@ class Sites:
 
 
 CHANGE = "// changed\n"
-#: Builds the book in one process, as what takes the time is to load Sphinx: with an address, without one, and again
-#: without one after a script of the book has changed and no page.
-BUILD_ALL = f"""
-import os, pathlib, sys
-from sphinx.cmd.build import build_main
-source, known, unknown, address = sys.argv[1:]
-for name in ("TINYTORCH_SITE_URL", "GITHUB_REPOSITORY"):
-    os.environ.pop(name, None)
-def build(site):
-    if code := build_main(["-b", "html", "-W", "--keep-going", "-n", source, site]):
-        sys.exit(code)
-build(unknown)
-script = pathlib.Path(source, "_static", "code.js")
-script.write_text(script.read_text("utf-8") + {CHANGE!r}, "utf-8")
-build(unknown)
-os.environ["TINYTORCH_SITE_URL"] = address
-build(known)
-"""
 
 
 def write_source(folder: Path) -> None:
@@ -122,13 +101,20 @@ def write_source(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def sites(tmp_path_factory: pytest.TempPathFactory) -> Sites:
-    """Return the book's two sites; warnings are errors."""
+def sites(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> Sites:
+    """Return the book's two sites, of which one is built again after a script has changed and no page."""
     source, known, unknown = (tmp_path_factory.mktemp(name) for name in ("source", "known", "unknown"))
     write_source(source)
-    command = [sys.executable, "-c", BUILD_ALL, str(source), str(known), str(unknown), ADDRESS]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
+
+    def build(site: Path, address: str | None) -> None:
+        code, said = sphinx.build(source, site, variables={"TINYTORCH_SITE_URL": address, "GITHUB_REPOSITORY": None})
+        assert code == 0, said
+
+    build(unknown, None)
+    script = source / "_static" / "code.js"
+    script.write_text(script.read_text("utf-8") + CHANGE, "utf-8")
+    build(unknown, None)
+    build(known, ADDRESS)
     return Sites(Site(known), Site(unknown))
 
 

@@ -1,0 +1,110 @@
+"""Sphinx in a process that loaded once what every build loads; each build is a fork of it and knows of no other."""
+
+from __future__ import annotations
+
+import json
+import os
+import pkgutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+EXTENSIONS = Path(__file__).resolve().parents[2] / "book" / "_ext"
+OPTIONS = ("-b", "html", "-W", "--keep-going", "-n")
+#: A build that takes so many seconds is ended.
+_AT_MOST_SECONDS = 300
+
+
+class SphinxProcess:
+    """``with SphinxProcess() as sphinx: code, output = sphinx.build(source, site)``; warnings are errors."""
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-m", __name__]
+        # Not in the folder for caches of a test that happens to be the first, nor with its settings.
+        root = str(EXTENSIONS.parents[1])
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.communicate()
+
+    def build(
+        self, source: Path, site: Path, *options: str, variables: Mapping[str, str | None] | None = None
+    ) -> tuple[int, str]:
+        """Build a book, and return the exit code of Sphinx and what it said.
+
+        Args:
+            source: folder of the book, beside which it runs.
+            site: folder to write to.
+            options: more of them for Sphinx.
+            variables: of the environment, beside those of this process; None for one that is not to be set.
+        """
+        environment = {**os.environ, **(variables or {})}
+        said = source.with_name(f"{source.name}-said.txt")
+        job = {
+            "arguments": [*OPTIONS, *options, str(source), str(site)],
+            "folder": str(source.parent),
+            "said": str(said),
+            "environment": {name: value for name, value in environment.items() if value is not None},
+        }
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline()), said.read_text("utf-8")
+
+
+def load() -> None:
+    """Import what builds would each import."""
+    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # seconds to load, for a format of no schema here
+    sys.path.insert(0, str(EXTENSIONS))
+    from sphinx.application import builtin_extensions
+
+    import_module("sphinx.cmd.build")
+    for name in ("myst_nb.sphinx_ext", "sphinx_design", *builtin_extensions):
+        import_module(name)
+    for module in pkgutil.walk_packages(import_module("measured_book").__path__, "measured_book."):
+        import_module(module.name)
+
+
+def run(arguments: list[str], folder: str, said: str, environment: dict[str, str]) -> int:
+    """Build a book in this process, with its words in the file ``said``."""
+    from sphinx.cmd.build import main
+
+    signal.alarm(_AT_MOST_SECONDS)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    for descriptor, path, flags in ((0, os.devnull, os.O_RDONLY), (1, said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)):
+        os.dup2(os.open(path, flags), descriptor)
+    os.dup2(1, 2)
+    try:
+        return main(arguments)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def serve() -> None:
+    """Do what each line of the input asks for, in a fork, and answer with its exit code."""
+    load()
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                code = run(**json.loads(line))
+            finally:
+                os._exit(code)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    serve()
