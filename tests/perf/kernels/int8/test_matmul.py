@@ -250,6 +250,7 @@ def arm_instruction(module: Any, kind: Any, name: str) -> Any:
     square, mixed = "mmla" in name, "neon.us" in name
     function = ir.Function(module, kind, f"made.{name.split('.')[3]}")
     function.linkage = "internal"
+    function.attributes.add("noinline")  # else LLVM takes thrice the time, for a copy at each of some hundred places
     builder = ir.IRBuilder(function.append_basic_block())
     word = ir.IntType(32)
     result, left, right = function.args
