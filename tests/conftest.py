@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,11 +19,15 @@ from tests import own_warnings
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.perf.host.background_load import Neighbours
 from tinytorch.perf.machine import Ceilings, store
-from tinytorch.perf.measuring import Statistic
+from tinytorch.perf.measuring import Statistic, blas_threads
 from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.perf.measuring.repeat_workloads import LOOKS
 from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.report.provenance import package_provenance
+from tinytorch.report.records import Json
 
+# Two seconds of each process to load, for formats of JSON schemas that no test in it checks.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 # Hypothesis ends an example after 200 ms otherwise, and no test may depend on how fast or busy the machine is.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
@@ -93,17 +100,28 @@ def _refuse(*_: object) -> NoReturn:
     raise AssertionError("a test measures this machine and keeps the result: let it take `made_machine`")
 
 
+@cache
+def _package() -> Json:
+    return package_provenance()
+
+
+def _provenance(folder: Path | None = None) -> Json:
+    return dict(_package()) if folder is None else package_provenance(folder)
+
+
 def _take_machine_as_quiet() -> None:
     """Let pages that tests make, some while they are collected, know nothing of this busy moment.
 
     They take this machine as theirs alone, for other tests run beside them, and lint may. Nor do they know or find out
-    how far repeats differ here, or how fast it is: the book would take over what is kept of that.
+    how far repeats differ here, or how fast it is: the book would take over what is kept of that. The package, which
+    nobody changes meanwhile, is read for the first of many pages.
     """
     patch = pytest.MonkeyPatch()
     patch.setattr("tinytorch.report.page.Neighbours", QuietNeighbours)
     patch.setattr("tinytorch.perf.profiling.repeated.Neighbours", QuietNeighbours)
     patch.setattr("tinytorch.perf.machine.store.measured_ceilings", _refuse)
     patch.setattr("tinytorch.report.page.small_noise_floor", lambda: QUIET)
+    patch.setattr("tinytorch.report.provenance.package_provenance", _provenance)
     patch.setenv(LOOKS, "0")
     patch.setattr("tinytorch.perf.measuring.repeats.KEPT", Path(os.devnull) / "no-repeats")
 
@@ -112,3 +130,10 @@ def _take_machine_as_quiet() -> None:
 def _frozen_leftovers() -> None:
     """Freeze what the tests before made, above all the compiler's types and graphs."""
     _freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_blas_thread() -> Iterator[None]:
+    """Hold each process to one thread, as pages are: threads of several processes wait on few cores, busily."""
+    with blas_threads(1):
+        yield

@@ -103,7 +103,7 @@ def test_a_scripts_exit_code_is_the_commands(script: str, capsys: pytest.Capture
 
 def test_a_model_has_a_page_too(tmp_path: Path) -> None:
     html = tmp_path / "report.html"
-    assert main(["profile", "gpt", "--backward", "--html", str(html)]) == 0
+    assert main(["profile", "gpt", "--batch", "2", "--backward", "--html", str(html)]) == 0
     assert "self_attention backward" in html.read_text(encoding="utf-8")
 
 

@@ -1,17 +1,9 @@
-"""What tests of chapters share: one BLAS thread, to which pages hold it as they begin, and figures drawn once."""
+"""What tests of chapters share: figures drawn once."""
 
 from collections.abc import Iterator
 
 import pytest
 from matplotlib.figure import Figure
-
-from tinytorch.perf.measuring import blas_threads
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_blas_thread() -> Iterator[None]:
-    with blas_threads(1):
-        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from tests.perf.made_ceilings import LEVELS, PEAK, spread
 from tinytorch.perf.roofline.bounds import Bottleneck, Demand, Prediction, Slope, Verdict, share_of
@@ -11,6 +12,7 @@ from tinytorch.perf.roofline.placement import Placed
 _BANDWIDTHS = {name: bandwidth for name, _, bandwidth in LEVELS}
 
 
+@cache  # each interval is then found once
 def made_place(
     name: str,
     operations: int,

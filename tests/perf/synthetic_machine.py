@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -51,6 +52,7 @@ def made_curves(
     return {curve: tuple(point(curve, size) for size in sizes) for curve in CURVES}
 
 
+@cache  # its levels take tenths of a second to find
 def synthetic_ceilings(threads: int = 1, noise: float = 0.02) -> Ceilings:
     """Return the ceilings of that machine."""
     curves = made_curves(noise)

@@ -323,7 +323,7 @@ def test_answers_follow_from_shapes() -> None:
     assert found["q-with-queries"]["value"] == 1.5 * GPT2.nbytes
     assert found["q-equal"]["value"] == 6 * 96
     assert 1 - 1 / 100 < found["q-repeated"]["value"] < 1 - 1 / 134
-    assert found["q-course"]["value"] == KVCache(8, 2048, 12, 12, 64).nbytes
+    assert found["q-course"]["value"] == 8 * 2 * GPT2.nbytes, "eight sequences of twice the length"
     # 4 · 124,439,808 bytes of weights leave 502 MB, and a full cache has 75.5 MB.
     assert found["q-phone"]["value"] == 6
     assert found["q-phone-rate"]["value"] == pytest.approx(10 * (4 * 124_439_808 + GPT2.nbytes))

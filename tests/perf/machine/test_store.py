@@ -20,7 +20,8 @@ from tinytorch.perf.machine.store import ceilings_from_json
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.codec import to_json
 
-#: A run of all probes on a ladder that ends soon, printed as JSON; `test_call_costs` has the calls of every kernel.
+#: A run of all probes, with few samples on a ladder that ends soon, printed as JSON; `test_call_costs` has the calls of
+#: every kernel.
 SMALL_RUN = """
 import json, sys
 from functools import partial
@@ -30,6 +31,7 @@ from tinytorch.perf.measuring.codec import to_json
 measured_ceilings.LARGEST = 2**15 * int(sys.argv[1])
 measured_ceilings.caches = tuple
 measured_ceilings.measured_call_costs = lambda: CallCosts({}, {})
+measured_ceilings.in_turns = partial(measured_ceilings.in_turns, repeats=7)
 peaks.sgemm = partial(peaks.sgemm, side=64)
 stages = []
 made = measured_ceilings.measured_ceilings(int(sys.argv[1]), lambda stage, part: stages.append(part))
@@ -115,7 +117,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def measured(threads: int, on_progress: StageProgress) -> Ceilings:
         made.append(threads)
         on_progress("made up", 1.0)
-        return synthetic_ceilings(threads)
+        return replace(synthetic_ceilings(threads))
 
     monkeypatch.setattr(store, "KEPT", tmp_path / "kept")
     monkeypatch.setattr(store, "measured_ceilings", measured)

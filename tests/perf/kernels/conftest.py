@@ -1,0 +1,10 @@
+"""What tests of kernels share: the threads that kernels have by default, between which some divide their work."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_blas_thread() -> None:
+    """Hold nothing to one thread."""
