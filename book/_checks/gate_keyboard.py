@@ -25,22 +25,23 @@ _SPARE = 50
 
 
 def walk(page: Page, *, popovers: bool = True) -> list[str]:
-    """Return what Tab does wrong on an open page, and with ``popovers`` what Enter and Escape do, a line for each."""
+    """Return what Tab does wrong on an open page, and with ``popovers`` what Enter and Escape do, a line for each.
+
+    The page itself looks at each stop, and is asked only where it depends on what is there which key comes next.
+    """
     page.evaluate(_FROM_THE_TOP_AGAIN)
     page.evaluate(_WALK)
-    problems: list[str] = []
-    for _ in range(page.evaluate("keyboardWalk.count") + _SPARE):
-        page.keyboard.press("Tab")
-        seen: dict[str, Any] = page.evaluate("trying => keyboardWalk.look(trying)", popovers)
-        problems += seen["problems"]
-        if seen["done"]:
-            break
+    seen: dict[str, Any] = page.evaluate("trying => keyboardWalk.begin(trying)", popovers)
+    most = seen["count"] + _SPARE
+    while True:
+        for _ in range(seen["ahead"]):
+            page.keyboard.press("Tab")
+        seen = page.evaluate("keyboardWalk.collect()")
+        if seen["done"] or seen["looks"] >= most:
+            return page.evaluate("keyboardWalk.end()")
         if seen["popover"]:
             if not seen["shown"]:
                 page.keyboard.press("Enter")
             if seen["leads"]:
                 page.keyboard.press("Tab")
-                problems += page.evaluate("keyboardWalk.enter()")
             page.keyboard.press("Escape")
-            page.evaluate("keyboardWalk.settle()")
-    return [*problems, *page.evaluate("keyboardWalk.missed()")]

@@ -24,19 +24,17 @@ WIDER_THAN_PAGE = """() => {
   return [`scrolls sideways by ${root.scrollWidth - limit} px: ` + outermost.slice(0, 3).map(name).join(', ')];
 }"""
 
-# What a popover shows is hidden until asked for: all are opened at once, which is laid out once.
-# One in a closed tab has no box: it is looked at when its tab is open.
-POPOVERS_OUTSIDE = """() => {
-  const seen = [...document.querySelectorAll('[popover]')]
-    .filter(popover => popover.parentElement.checkVisibility())
-    .map(popover => [popover, popover.getAttribute('popover')]);
-  for (const [popover] of seen) { popover.setAttribute('popover', 'manual'); popover.showPopover(); }
-  const problems = seen.map(([popover]) => [popover, popover.getBoundingClientRect()])
-    .filter(([, box]) => box.left < -1 || box.right > innerWidth + 1 || box.width === 0)
-    .map(([popover]) => `popover ${popover.id || popover.textContent.trim().slice(0, 40)} does not fit the page`);
-  for (const [popover, kind] of seen) { popover.hidePopover(); popover.setAttribute('popover', kind); }
-  return problems;
-}"""
+# What a popover shows is hidden until asked for: each is opened alone, as a reader opens it, since to open one lays out
+# all that are open. One in a closed tab has no box: it is looked at when its tab is open.
+POPOVERS_OUTSIDE = """() => [...document.querySelectorAll('[popover]')]
+  .filter(popover => popover.parentElement.checkVisibility())
+  .filter(popover => {
+    popover.showPopover();
+    const box = popover.getBoundingClientRect();
+    popover.hidePopover();
+    return box.left < -1 || box.right > innerWidth + 1 || box.width === 0;
+  })
+  .map(popover => `popover ${popover.id || popover.textContent.trim().slice(0, 40)} does not fit the page`)"""
 
 # Opens the tab of this number in each set that has one; returns whether any has.
 OPEN_TAB = """number => {

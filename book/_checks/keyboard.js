@@ -72,69 +72,107 @@
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, still];
 
   const expected = [...document.querySelectorAll(CANDIDATES)].filter(isReached);
+  const places = new Map(expected.map((element, place) => [element, place]));
   const before = new Map(expected.map((element) => [element, picture(element)]));
   const reached = new Set();
+  const problems = [];
+  const listening = new AbortController();
+  let popoversToo = false; // whether popovers are tried
+  let looks = 0, looksCollected = 0;
+  let place = -1; // of the last stop in its order
+  let done = false;
 
-  // Popovers, each with the states that it went through since its button was looked at.
-  const toggled = new Map();
-  document.addEventListener("beforetoggle", (event) => toggled.get(event.target)?.push(event.newState), true);
-  let button = null;
+  // The popover that is tried: its button, how far that is, "found", "known" to who presses the keys or "closed" with
+  // Escape, the states that it went through since, and whether the focus was not on the button when it was closed.
+  let button = null, trial = null, states = [], lost = false;
+  document.addEventListener("beforetoggle", (event) => {
+    if (event.target === button?.popoverTargetElement) states.push(event.newState);
+  }, { capture: true, signal: listening.signal });
 
-  /** What was wrong with the popover of the button before this one, on which Enter and Escape were pressed since. */
-  function popoverProblems() {
-    const popover = button?.popoverTargetElement;
-    const states = toggled.get(popover);
-    toggled.clear();
-    if (!states) return [];
-    if (!states.includes("open")) return [`${name(button)} does not open its popover with Enter`];
-    if (states.at(-1) !== "closed") return [`${name(button)} does not close its popover with Escape`];
-    return lost ? [`${name(button)} loses the focus as its popover closes`] : [];
+  /** Ends the trial of the popover on whose button Enter and Escape were pressed, and says what was wrong with it. */
+  function judgePopover() {
+    if (!button) return;
+    if (!states.includes("open")) problems.push(`${name(button)} does not open its popover with Enter`);
+    else if (states.at(-1) !== "closed") problems.push(`${name(button)} does not close its popover with Escape`);
+    else if (lost) problems.push(`${name(button)} loses the focus as its popover closes`);
+    button = trial = null;
   }
-  let lost = false;
+
+  /** Looks at what has the focus now. */
+  function look() {
+    judgePopover();
+    looks += 1;
+    const element = document.activeElement;
+    if (!element || element === document.body || reached.has(element)) {
+      done = true;
+      return;
+    }
+    reached.add(element);
+    place = places.get(element) ?? place;
+    if (before.has(element) && before.get(element) === picture(element))
+      problems.push(`${name(element)} looks the same with the focus as without: give :focus-visible an outline`);
+    if (!isUncovered(element))
+      problems.push(`${name(element)} has the focus off the screen or below another element: it must be seen`);
+    const popover = popoversToo ? element.popoverTargetElement : null;
+    if (!popover) return;
+    [button, trial, lost] = [element, "found", false];
+    states = popover.matches(":popover-open") ? ["open"] : [];
+  }
+
+  // Tab waits where the key that comes next depends on what is there: so it can be pressed many times without asking.
+  const isHeld = () => done || trial === "found";
+
+  addEventListener("keydown", (event) => {
+    if (event.key !== "Tab") return;
+    if (isHeld()) {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+    } else if (trial === "closed") lost = document.activeElement !== button;
+  }, { capture: true, signal: listening.signal });
+
+  addEventListener("keyup", (event) => {
+    if (event.key === "Escape" && trial === "known") trial = "closed";
+    if (event.key !== "Tab" || isHeld()) return;
+    if (trial !== "known") look();
+    else if (!button.popoverTargetElement.contains(document.activeElement))
+      problems.push(`Tab does not lead from ${name(button)} into the popover that it opened`);
+  }, { capture: true, signal: listening.signal });
+
+  /** How often Tab leads from here to a popover that is to be tried, or to the end, if all is in its order. */
+  function ahead() {
+    const rest = expected.slice(place + 1);
+    const stop = popoversToo ? rest.findIndex((element) => element.popoverTargetElement) : -1;
+    return (stop < 0 ? rest.length : stop) + 1;
+  }
 
   window.keyboardWalk = {
-    count: expected.length,
+    /** Begins, and tries popovers if `trying`; returns how much can have the focus, and how often to press Tab. */
+    begin(trying) {
+      popoversToo = trying;
+      return { count: expected.length, ahead: ahead() };
+    },
 
     /**
-     * Looks at what has the focus now; returns what is wrong, whether all is seen, whether it opens a popover that is
-     * to be tried with `enter` and `settle`, if `trying`, whether the focus alone has shown it already, and whether there
-     * is something to use in it.
+     * To be called after Tab was pressed as often as said. Returns whether all is seen, how many looks were taken, and
+     * how often to press Tab; before that, for a `popover`, Enter unless it is `shown`, Tab if it `leads` somewhere, Escape.
      */
-    look(trying) {
-      const problems = popoverProblems();
-      const element = document.activeElement;
-      button = null;
-      if (!element || element === document.body || reached.has(element)) return { done: true, problems };
-      reached.add(element);
-      if (before.has(element) && before.get(element) === picture(element))
-        problems.push(`${name(element)} looks the same with the focus as without: give :focus-visible an outline`);
-      if (!isUncovered(element))
-        problems.push(`${name(element)} has the focus off the screen or below another element: it must be seen`);
-      const popover = trying ? element.popoverTargetElement : null;
-      const shown = Boolean(popover?.matches(":popover-open"));
-      if (popover) {
-        button = element;
-        toggled.set(popover, shown ? ["open"] : []);
-      }
-      return { done: false, problems, popover: Boolean(popover), shown, leads: !shown && Boolean(popover?.querySelector(CANDIDATES)) };
+    collect() {
+      if (looks === looksCollected) look(); // the page keeps keys to itself
+      looksCollected = looks;
+      if (trial) trial = "known";
+      const popover = button?.popoverTargetElement;
+      const shown = states.includes("open");
+      const leads = !shown && Boolean(popover?.querySelector(CANDIDATES));
+      return { done, looks, ahead: ahead(), popover: Boolean(popover), shown, leads };
     },
 
-    /** To be called after Enter and Tab on the button of a popover with something to use in it. */
-    enter() {
-      const inside = button.popoverTargetElement.contains(document.activeElement);
-      return inside ? [] : [`Tab does not lead from ${name(button)} into the popover that it opened`];
-    },
-
-    /** To be called after Enter and Escape on a button: they must leave the focus where it was. */
-    settle() {
-      lost = document.activeElement !== button;
-    },
-
-    /** What Tab never came to, and what it came to only after what stands below it. */
-    missed() {
-      const problems = expected.filter((element) => !reached.has(element))
-        .map((element) => `${name(element)} is not reached with Tab`);
-      const order = [...reached].filter((element) => before.has(element)).map((element) => expected.indexOf(element));
+    /** Ends the walk; returns what was wrong, what Tab never came to, and what it came to after what stands below it. */
+    end() {
+      listening.abort();
+      judgePopover();
+      for (const element of expected)
+        if (!reached.has(element)) problems.push(`${name(element)} is not reached with Tab`);
+      const order = [...reached].filter((element) => before.has(element)).map((element) => places.get(element));
       const back = order.findIndex((place, index) => index > 0 && place < order[index - 1]);
       if (back > 0)
         problems.push(`${name(expected[order[back]])} is reached after ${name(expected[order[back - 1]])}, which stands below it`);

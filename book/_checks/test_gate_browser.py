@@ -5,7 +5,6 @@ Not in tests/, as they need a browser and `make test` needs nothing but Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import gate_browser
@@ -15,7 +14,6 @@ import gate_search
 import pytest
 from broken_pages import GOOD_BODY, write_page
 from built_site import serve
-from chromium import launched
 from gate_browser import Seen, check_page, look
 from playwright.sync_api import Browser
 
@@ -23,16 +21,10 @@ PHONE, SCREEN = 390, 1280
 NO_OUTLINE = "<style>button:focus-visible { outline: none }</style>"
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with launched() as browser:
-        yield browser
-
-
-def problems_of(chromium: Browser, site: Path, width: int = PHONE) -> str:
+def problems_of(browser: Browser, site: Path, width: int = PHONE) -> str:
     seen = Seen("index.html")
     with serve(site) as base:
-        look(chromium, base, site, seen, (width,))
+        look(browser, base, site, seen, (width,))
     return "\n".join(seen.lines())
 
 
@@ -78,14 +70,14 @@ def problems_of(chromium: Browser, site: Path, width: int = PHONE) -> str:
         ),
     ],
 )
-def test_a_fault_is_reported(chromium: Browser, tmp_path: Path, body: str, said: str) -> None:
+def test_a_fault_is_reported(browser: Browser, tmp_path: Path, body: str, said: str) -> None:
     write_page(tmp_path, GOOD_BODY + body)
-    assert said in problems_of(chromium, tmp_path)
+    assert said in problems_of(browser, tmp_path)
 
 
-def test_the_order_of_the_focus_is_that_of_the_page(chromium: Browser, tmp_path: Path) -> None:
+def test_the_order_of_the_focus_is_that_of_the_page(browser: Browser, tmp_path: Path) -> None:
     write_page(tmp_path, f"{GOOD_BODY}<button tabindex='2'>x</button><button tabindex='1'>y</button>")
-    assert 'button "x" is reached after button "y", which stands below it' in problems_of(chromium, tmp_path)
+    assert 'button "x" is reached after button "y", which stands below it' in problems_of(browser, tmp_path)
 
 
 POPOVER = "<p><button popovertarget='more'>more</button><span popover id='more'>Text.</span></p>"
@@ -100,47 +92,56 @@ POPOVER = "<p><button popovertarget='more'>more</button><span popover id='more'>
         ("blur", "loses the focus as its popover closes"),
     ],
 )
-def test_popovers_open_and_close_with_keys(chromium: Browser, tmp_path: Path, script: str, said: str) -> None:
+def test_popovers_open_and_close_with_keys(browser: Browser, tmp_path: Path, script: str, said: str) -> None:
     listeners = {
         "keydown": "addEventListener('keydown', e => e.key === 'Enter' && e.preventDefault())",
         "Escape": "addEventListener('keydown', e => e.key === 'Escape' && e.preventDefault())",
         "blur": "addEventListener('beforetoggle', e => e.newState === 'closed' && document.activeElement.blur(), true)",
     }
     write_page(tmp_path, f"{GOOD_BODY}{POPOVER}<script>{listeners.get(script, '')}</script>")
-    found = problems_of(chromium, tmp_path, SCREEN)
+    found = problems_of(browser, tmp_path, SCREEN)
     assert said in found
     assert bool(said) == bool(found)
 
 
-def test_what_scrolls_inside_the_page_is_no_fault(chromium: Browser, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", [0, -1])
+def test_tab_leads_into_an_open_popover(browser: Browser, tmp_path: Path, place: int) -> None:
+    link = f"<a href='index.html' tabindex='{place}'>more</a>"
+    write_page(tmp_path, f"{GOOD_BODY}{POPOVER.replace('Text.', link)}{POPOVER.replace('more', 'last')}")
+    found = problems_of(browser, tmp_path, SCREEN)
+    assert found.count("Tab does not lead from button") == (place < 0)
+    assert bool(found) == (place < 0)
+
+
+def test_what_scrolls_inside_the_page_is_no_fault(browser: Browser, tmp_path: Path) -> None:
     box = "<div style='overflow-x: auto' tabindex='0' role='region' aria-label='wide'>"
     write_page(tmp_path, f"{GOOD_BODY}{box}<div style='width: 2000px'>x</div></div>")
-    assert problems_of(chromium, tmp_path) == ""
+    assert problems_of(browser, tmp_path) == ""
 
 
 @pytest.mark.parametrize("above", [0, 300, 700, 860, 5000])
 @pytest.mark.parametrize("width", [PHONE, SCREEN])
 def test_what_is_taller_than_the_screen_has_its_focus_on_it(
-    chromium: Browser, tmp_path: Path, width: int, above: int
+    browser: Browser, tmp_path: Path, width: int, above: int
 ) -> None:
     box = "<div style='overflow-x: auto; height: 9000px' tabindex='0' role='region' aria-label='tall'>"
     write_page(
         tmp_path, f"{GOOD_BODY}<div style='height: {above}px'></div>{box}<div style='width: 2000px'>x</div></div>"
     )
-    assert problems_of(chromium, tmp_path, width) == ""
+    assert problems_of(browser, tmp_path, width) == ""
 
 
-def test_one_radio_button_of_a_group_is_reached(chromium: Browser, tmp_path: Path) -> None:
+def test_one_radio_button_of_a_group_is_reached(browser: Browser, tmp_path: Path) -> None:
     radios = "".join(f"<label><input type='radio' name='choice'> {name}</label> " for name in ("one", "other"))
     write_page(tmp_path, f"{GOOD_BODY}<form>{radios}</form>")
-    assert problems_of(chromium, tmp_path) == ""
+    assert problems_of(browser, tmp_path) == ""
 
 
-def test_every_width_is_looked_at_and_dark(chromium: Browser, tmp_path: Path) -> None:
+def test_every_width_is_looked_at_and_dark(browser: Browser, tmp_path: Path) -> None:
     dark = "<style>@media (prefers-color-scheme: dark) { p { color: #ddd } }</style>"
     write_page(tmp_path, f"{GOOD_BODY}<div style='width: 800px'>x</div>", dark)
     with serve(tmp_path) as base:
-        found = "\n".join(check_page(chromium, base, tmp_path, "index.html").lines())
+        found = "\n".join(check_page(browser, base, tmp_path, "index.html").lines())
     assert "[1280 px dark] axe color-contrast: " in found
     assert "[320 px] scrolls sideways by 480 px: div" in found
     assert "[768 px] scrolls sideways by 32 px: div" in found
@@ -156,11 +157,11 @@ def test_every_width_is_looked_at_and_dark(chromium: Browser, tmp_path: Path) ->
     ],
 )
 def test_what_a_folder_cannot_serve_is_reported(
-    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, body: str, head: str, said: str
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, body: str, head: str, said: str
 ) -> None:
     monkeypatch.setattr(gate_folder, "SECONDS", 0.2)
     write_page(tmp_path, GOOD_BODY + body, head, name)
-    assert said in "\n".join(gate_folder.check(chromium, tmp_path, name))
+    assert said in "\n".join(gate_folder.check(browser, tmp_path, name))
 
 
 def test_a_good_site_is_clean_in_two_processes(tmp_path: Path) -> None:
@@ -170,11 +171,10 @@ def test_a_good_site_is_clean_in_two_processes(tmp_path: Path) -> None:
     assert [(seen.address, seen.problems) for seen in found] == [("index.html", {}), ("other.html", {})]
 
 
-def test_pages_are_shared_out_by_size(tmp_path: Path) -> None:
-    for name, size in {"a": 5, "b": 4, "c": 3}.items():
+def test_the_heaviest_page_is_looked_at_first(tmp_path: Path) -> None:
+    for name, size in {"a": 3, "b": 5, "c": 3}.items():
         (tmp_path / name).write_text("x" * size)
-    assert gate_browser.shares(tmp_path, ["a", "b", "c"], 2) == [["a"], ["b", "c"]]
-    assert gate_browser.shares(tmp_path, ["a"], 2) == [["a"]]
+    assert gate_browser.heaviest_first(tmp_path, ["c", "a", "b"]) == ["b", "a", "c"]
 
 
 TABLE = "<div class='measured-table' id='table-t' style='overflow-x: auto; width: 200px' "
@@ -182,9 +182,9 @@ TABLE += "tabindex='0' role='region' aria-label='t'>"
 
 
 @pytest.mark.parametrize("width", [PHONE, SCREEN])
-def test_a_table_that_is_cut_is_reported(chromium: Browser, tmp_path: Path, width: int) -> None:
+def test_a_table_that_is_cut_is_reported(browser: Browser, tmp_path: Path, width: int) -> None:
     write_page(tmp_path, f"{GOOD_BODY}{TABLE}<div style='width: 300px'>x</div></div>")
-    assert "table table-t is cut: 200 of 300 px are seen" in problems_of(chromium, tmp_path, width)
+    assert "table table-t is cut: 200 of 300 px are seen" in problems_of(browser, tmp_path, width)
 
 
 @pytest.mark.parametrize(
@@ -198,22 +198,22 @@ def test_a_table_that_is_cut_is_reported(chromium: Browser, tmp_path: Path, widt
     ],
 )
 def test_a_formula_and_code_that_are_cut_are_reported(
-    chromium: Browser, tmp_path: Path, part: str, width: int, said: str
+    browser: Browser, tmp_path: Path, part: str, width: int, said: str
 ) -> None:
     wide = part.format("<span style='display: block; width: 300px'>x</span>")
     style = "<style>.math-block, pre { overflow-x: auto; width: 200px; margin: 0 }</style>"
     write_page(tmp_path, GOOD_BODY + style + wide)
-    found = problems_of(chromium, tmp_path, width)
+    found = problems_of(browser, tmp_path, width)
     assert said in found
     assert bool(said) == ("is cut" in found)
 
 
 @pytest.mark.parametrize(("top", "covers"), [(0, True), (-30, False)])
-def test_a_copy_button_on_code_is_reported(chromium: Browser, tmp_path: Path, top: int, covers: bool) -> None:
+def test_a_copy_button_on_code_is_reported(browser: Browser, tmp_path: Path, top: int, covers: bool) -> None:
     button = f"<button class='copy' style='position: absolute; right: 0; top: {top}px'>Copy</button>"
     style = "<style>div.highlight { position: relative; width: 200px; margin: 40px 0 } pre { margin: 0 }</style>"
     write_page(tmp_path, f"{GOOD_BODY}{style}<div class='highlight'><pre>{'x' * 24}</pre>{button}</div>")
-    assert ("Copy covers code" in problems_of(chromium, tmp_path, SCREEN)) is covers
+    assert ("Copy covers code" in problems_of(browser, tmp_path, SCREEN)) is covers
 
 
 def drawing(size: float, x: float) -> str:
@@ -233,24 +233,24 @@ def drawing(size: float, x: float) -> str:
     ],
 )
 def test_words_of_figures_are_large_enough_and_inside(
-    chromium: Browser, tmp_path: Path, size: float, x: float, width: int, said: str
+    browser: Browser, tmp_path: Path, size: float, x: float, width: int, said: str
 ) -> None:
     write_page(tmp_path, GOOD_BODY + drawing(size, x))
-    found = problems_of(chromium, tmp_path, width)
+    found = problems_of(browser, tmp_path, width)
     assert said in found
     assert bool(said) == bool(found)
 
 
 @pytest.mark.parametrize("opens", [True, False])
 def test_a_number_that_shows_nothing_at_hover_is_reported(
-    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: bool
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: bool
 ) -> None:
     monkeypatch.setattr(gate_layout, "PATIENCE", 300)
     number = "<article><p><button class='measured' popovertarget='d'>5 ms</button>"
     number += "<span popover class='measured-detail' id='d'>more</span></p></article>"
     opening = "document.querySelector('.measured').onpointerenter = () => document.getElementById('d').showPopover()"
     write_page(tmp_path, f"{GOOD_BODY}{number}<script>{opening if opens else ''}</script>")
-    assert ("shows nothing while the pointer" in problems_of(chromium, tmp_path, SCREEN)) != opens
+    assert ("shows nothing while the pointer" in problems_of(browser, tmp_path, SCREEN)) != opens
 
 
 SEARCH = """
@@ -278,10 +278,10 @@ addEventListener("keydown", (event) => {
     ],
 )
 def test_a_search_that_shows_too_little_is_reported(
-    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, item: str, target: str, said: str
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, item: str, target: str, said: str
 ) -> None:
     monkeypatch.setattr(gate_search, "SECONDS", 0.5)
     write_page(tmp_path, GOOD_BODY + SEARCH.replace("ITEM", repr(item)), name="search.html")
     write_page(tmp_path, GOOD_BODY + target, name="other.html")
     with serve(tmp_path) as base:
-        assert said in "\n".join(gate_search.check(chromium, base))
+        assert said in "\n".join(gate_search.check(browser, base))
