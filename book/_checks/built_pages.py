@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from bs4 import BeautifulSoup, Tag
+from bs4.element import CData, NavigableString
 from jsonschema import Draft202012Validator
 
 from tinytorch.report.numbers import NOT_RESOLVED
@@ -31,13 +32,14 @@ _CODE = ["pre", "code", "script", "style", "math", "template"]
 
 
 @cache
-def _page(path: Path) -> BeautifulSoup:
+def parsed(path: Path) -> BeautifulSoup:
+    """Return a page, read once: it is not to be changed."""
     return BeautifulSoup(path.read_text("utf-8"), "html.parser")
 
 
 @cache
 def _ids(path: Path) -> Counter[str]:
-    return Counter(str(tag["id"]) for tag in _page(path).find_all(id=True))
+    return Counter(str(tag["id"]) for tag in parsed(path).find_all(id=True))
 
 
 def _text(tag: Tag) -> str:
@@ -56,17 +58,26 @@ def unusable_numbers(page: BeautifulSoup) -> Iterator[str]:
             yield f"a number is empty: {number}"
         elif not {"verdict", "absent"} & set(classes) and text != NOT_RESOLVED and not re.search(r"\d", text):
             yield f"a number has no digit: {text!r}"
+    ids = {str(tag["id"]) for tag in page.find_all(id=True)}
     for number in page.select("button.measured"):
-        if page.find(id=str(number.get("popovertarget"))) is None:
+        if str(number.get("popovertarget")) not in ids:
             yield f"the detail of {_text(number)!r} is missing"
+
+
+def _strings(tag: Tag) -> Iterator[str]:
+    """Yield the pieces of a text, without code."""
+    for child in tag.children:
+        if isinstance(child, Tag):
+            if child.name not in _CODE:
+                yield from _strings(child)
+        elif type(child) in (NavigableString, CData):  # no comment
+            yield str(child)
 
 
 def not_numbers(page: BeautifulSoup) -> Iterator[str]:
     """Yield each "nan" and "inf" that stands in a page's text, outside of code."""
-    copy = BeautifulSoup(str(page.find("main") or page.body or page), "html.parser")
-    for code in copy.find_all(_CODE):
-        code.decompose()
-    for found in _NOT_A_NUMBER.finditer(copy.get_text(" ")):
+    main = page.find("main")
+    for found in _NOT_A_NUMBER.finditer(" ".join(_strings(main if isinstance(main, Tag) else page.body or page))):
         yield f"{found[0]!r} stands in the text"
 
 
@@ -144,7 +155,7 @@ def doubled_ids(path: Path) -> Iterator[str]:
 def check_page(path: Path, root: Path) -> list[str]:
     """Return all problems of one page of the site below ``root``."""
     path, root = path.resolve(), root.resolve()
-    page = _page(path)
+    page = parsed(path)
     return [
         *unusable_numbers(page),
         *not_numbers(page),
@@ -178,7 +189,7 @@ def check_site(root: Path) -> dict[str, list[str]]:
     pages = sorted(root.rglob("*.html"))
     if not pages:
         raise ValueError(f"root must be a built site, but there is no page below {root}")
-    _page.cache_clear()
+    parsed.cache_clear()
     _ids.cache_clear()
     found = {str(path.relative_to(root)): check_page(path, root) for path in pages}
     found |= {str(path.relative_to(root)): check_styles(path) for path in sorted(root.rglob("*.css"))}

@@ -1,5 +1,6 @@
 """Holds every page of a built site to all gates, and says what each found and how long it took.
 
+The pages are read while browsers look at them; Lighthouse, which judges by time, is alone on the machine.
 A gate that cannot run is an error: a check that did not run has not passed.
 """
 
@@ -9,6 +10,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import built_pages
@@ -18,12 +20,12 @@ import gate_lighthouse
 import gate_reading
 import gate_security
 import gate_spelling
-from bs4 import BeautifulSoup
 from built_site import find_pages, serve
 
 NODE = Path(__file__).resolve().parents[2] / ".node"
 #: What a gate returns: the problems of each file that has any, a line each.
 Problems = dict[str, list[str]]
+Timed = tuple[Problems, float]
 
 
 def counted(number: int, word: str) -> str:
@@ -54,7 +56,7 @@ class Run:
 
     def security(self) -> Problems:
         """Read policies and inline scripts."""
-        return {page: gate_security.check(BeautifulSoup(html, "html.parser")) for page, html in self.html().items()}
+        return {page: gate_security.check(built_pages.parsed((self.site / page).resolve())) for page in self.pages}
 
     def valid(self) -> Problems:
         """Read HTML as the standard has it."""
@@ -77,16 +79,19 @@ class Run:
         with serve(self.site) as base:
             return gate_lighthouse.check(base, gate_lighthouse.chosen(self.site, self.pages), NODE)
 
-    def hold(self, name: str, gate: Callable[[], Problems]) -> None:
-        """Run a gate, keep what it finds, and print a line."""
+    def timed(self, name: str) -> Timed:
+        """Run a gate; return what it finds and how many seconds it took."""
         start = time.monotonic()
-        found = {page: problems for page, problems in gate().items() if problems}
+        return GATES[name](self), time.monotonic() - start
+
+    def keep(self, name: str, timed: Timed) -> None:
+        """Keep what a gate found, and print a line."""
+        found = {page: problems for page, problems in timed[0].items() if problems}
         for page, problems in found.items():
             self.found.setdefault(page, []).extend(f"{name}: {problem}" for problem in problems)
         count = sum(map(len, found.values()))
         parts = ", ".join(f"{part} {seconds:.0f}" for part, seconds in self.parts.items())
-        self.parts.clear()
-        took = f"{time.monotonic() - start:.1f} s" + (f"; seconds of work: {parts}" if parts else "")
+        took = f"{timed[1]:.1f} s" + (f"; seconds of work: {parts}" if name == "browser" else "")
         print(f"{name}: {counted(count, 'problem')} ({took})", flush=True)
 
 
@@ -112,8 +117,16 @@ def check(site: Path, gates: Sequence[str], pages: Sequence[str]) -> int:
     if unknown := sorted(set(pages) - set(known)):
         raise FileNotFoundError(f"--page must name pages of {site}, such as {known[0]}, not {', '.join(unknown)}")
     run = Run(site, pages or known)
-    for name in gates or GATES:
-        run.hold(name, lambda name=name: GATES[name](run))  # type: ignore[misc]
+    names = [name for name in GATES if name in (gates or GATES)]
+    with ThreadPoolExecutor(1) as beside:
+        seen: list[Future[Timed]] = [beside.submit(run.timed, name) for name in names if name == "browser"]
+        for name in names:
+            if name not in ("browser", "lighthouse"):
+                run.keep(name, run.timed(name))
+        for looked in seen:
+            run.keep("browser", looked.result())
+    if "lighthouse" in names:
+        run.keep("lighthouse", run.timed("lighthouse"))
     for page, problems in sorted(run.found.items()):
         print(f"\n{page}: {counted(len(problems), 'problem')}")
         print("\n".join(f"  {problem}" for problem in problems))

@@ -15,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
+from queue import Empty, Queue
 from typing import TypeVar
 
 import gate_accessibility
@@ -114,27 +115,23 @@ def check_page(browser: Browser, base: str, site: Path, address: str) -> Seen:
     return seen
 
 
-def check_pages(site: Path, addresses: Sequence[str]) -> list[Seen]:
-    """Return what is wrong with each of these pages, looked at one after the other in one browser."""
-    found = []
+def check_pages(site: Path, waiting: Queue[str]) -> list[Seen]:
+    """Return what is wrong with the pages taken from those ``waiting``, one after the other in one browser."""
+    found: list[Seen] = []
     with serve(site) as base, launched() as browser:
-        for address in addresses:
+        while True:
+            try:
+                address = waiting.get_nowait()
+            except Empty:
+                return found
             found.append(check_page(browser, base, site, address))
             count = len(found[-1].problems)
             print(f"  {address}: {count or 'no'} problem{'' if count == 1 else 's'} in the browser", flush=True)
-    return found
 
 
-def shares(site: Path, addresses: Sequence[str], count: int) -> list[list[str]]:
-    """Return the pages in at most ``count`` shares of about the same size in bytes, none empty."""
-    parts: list[list[str]] = [[] for _ in range(count)]
-    loads = [0] * count
-    size = {address: (site / address).stat().st_size for address in addresses}
-    for address in sorted(addresses, key=lambda address: (-size[address], address)):
-        least = loads.index(min(loads))
-        parts[least].append(address)
-        loads[least] += size[address]
-    return [part for part in parts if part]
+def heaviest_first(site: Path, addresses: Sequence[str]) -> list[str]:
+    """Return the pages by their size in bytes, so that those looked at last are short."""
+    return sorted(addresses, key=lambda address: (-(site / address).stat().st_size, address))
 
 
 def check(site: Path, addresses: Sequence[str]) -> list[Seen]:
@@ -143,7 +140,11 @@ def check(site: Path, addresses: Sequence[str]) -> list[Seen]:
     Raises:
         FileNotFoundError: if there is no browser.
     """
-    parts = shares(site, addresses, min(MOST_PROCESSES, os.cpu_count() or 1))
-    with ProcessPoolExecutor(len(parts), mp_context=get_context("spawn")) as pool:
-        found = [seen for part in pool.map(check_pages, [site] * len(parts), parts) for seen in part]
+    count = min(MOST_PROCESSES, os.cpu_count() or 1, len(addresses))
+    spawn = get_context("spawn")
+    with spawn.Manager() as manager, ProcessPoolExecutor(count, mp_context=spawn) as pool:
+        waiting: Queue[str] = manager.Queue()
+        for address in heaviest_first(site, addresses):
+            waiting.put(address)
+        found = [seen for part in pool.map(check_pages, [site] * count, [waiting] * count) for seen in part]
     return sorted(found, key=lambda seen: seen.address)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bs4 import BeautifulSoup
@@ -81,25 +81,16 @@ def _cspell(node: Path, lines: Iterable[str], *options: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def unknown_words(lines: Iterable[str], node: Path) -> dict[str, str]:
-    """Return the words in these lines that no dictionary has, each with what would be right, if anything is near.
+def unknown_words(lines: Iterable[str], node: Path) -> list[str]:
+    """Return the words in these lines that no dictionary has; RuntimeError if CSpell does not run."""
+    return [word for line in _cspell(node, lines, "--words-only") if (word := line.strip())]
 
-    Raises:
-        RuntimeError: if CSpell does not run.
-    """
-    words = [word for line in _cspell(node, lines, "--words-only") if (word := line.strip())]
-    if not words:
-        return {}
-    found = (_SUGGESTION.search(line) for line in _cspell(node, words, "--show-suggestions"))
-    better = {said["word"]: said["better"] or "" for said in found if said}
+
+def suggestions(words: Sequence[str], node: Path) -> dict[str, str]:
+    """Return unknown words, each with what would be right, if anything is near; RuntimeError if CSpell does not run."""
+    lines = _cspell(node, words, "--show-suggestions") if words else []
+    better = {said["word"]: said["better"] or "" for line in lines if (said := _SUGGESTION.search(line))}
     return {word: better.get(word, "") for word in words}
-
-
-def _ise_words(words: Iterable[str], node: Path) -> dict[str, str]:
-    """Return the words in -ise for which the dictionary also has -ize, each with that."""
-    other = {word: changed for word in words if (changed := with_ize(word))}
-    unknown = unknown_words(other.values(), node) if other else {}
-    return {word: changed for word, changed in other.items() if changed not in unknown}
 
 
 def check(pages: dict[str, str], node: Path) -> dict[str, list[str]]:
@@ -114,8 +105,12 @@ def check(pages: dict[str, str], node: Path) -> dict[str, list[str]]:
     """
     said = {address: read_aloud(html) for address, html in pages.items()}
     lines = list(dict.fromkeys(line for page in said.values() for line in page))
-    right = unknown_words(lines, node)
-    ise = _ise_words(sorted({word for line in lines for word in _WORD.findall(line)}), node)
+    words = {word for line in lines for word in _WORD.findall(line)}
+    with_z = {word: changed for word in sorted(words) if (changed := with_ize(word))}
+    unknown = unknown_words([*lines, *with_z.values()], node)
+    ise = {word: changed for word, changed in with_z.items() if changed not in unknown}
+    only_asked = set(with_z.values()) - words
+    right = suggestions([word for word in unknown if word not in only_asked], node)
     found: dict[str, list[str]] = {}
     for address, page in said.items():
         text = "\n".join(page)

@@ -24,22 +24,17 @@ PICTURES = ("/_images/", "/_figures/")
 _HEAVIEST = 4
 
 
-def without_drawings(html: str) -> str:
-    """Return a page without the drawings of its figures."""
-    page = BeautifulSoup(html, "html.parser")
-    for drawing in page.select("figure svg"):
-        drawing.decompose()
-    return str(page)
-
-
-def weights(site: Path, address: str, requests: Iterable[str]) -> dict[str, tuple[int, int]]:
+def weights(site: Path, address: str, page: BeautifulSoup, requests: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Return what was sent for each file of a page's first load: bytes without and with figures.
 
     Args:
         site: folder of the site.
         address: of the page, relative to it.
+        page: what stands there; the drawings of its figures are taken out of it.
         requests: paths on the host of all that the browser asked for, the page itself included.
     """
+    for drawing in page.select("figure svg"):
+        drawing.decompose()
     sent: dict[str, tuple[int, int]] = {}
     for path in requests:
         file = site / unquote(urlsplit(path).path).lstrip("/")
@@ -48,14 +43,13 @@ def weights(site: Path, address: str, requests: Iterable[str]) -> dict[str, tupl
         size = len(sent_bytes(file))
         rest = 0 if any(folder in path for folder in PICTURES) else size
         if file == site / address:
-            rest = len(gzip.compress(without_drawings(file.read_text("utf-8")).encode(), LEVEL, mtime=0))
+            rest = len(gzip.compress(str(page).encode(), LEVEL, mtime=0))
         sent[file.relative_to(site).as_posix()] = (rest, size)
     return sent
 
 
-def blocking(site: Path, address: str) -> dict[str, int]:
+def blocking(site: Path, address: str, page: BeautifulSoup) -> dict[str, int]:
     """Return the bytes that are sent for each own file that a page waits for before it shows anything."""
-    page = BeautifulSoup((site / address).read_text("utf-8"), "html.parser")
     addresses = [str(style["href"]) for style in page.select("link[rel~=stylesheet][href]")]
     addresses += [str(script["src"]) for script in page.select("script[src]:not([defer], [async], [type=module])")]
     files = [((site / address).parent / unquote(urlsplit(each).path)).resolve() for each in addresses]
@@ -64,7 +58,8 @@ def blocking(site: Path, address: str) -> dict[str, int]:
 
 def check(site: Path, address: str, requests: Iterable[str]) -> list[str]:
     """Return which limits a page's first load breaks, with its heaviest files; see `weights` and `blocking`."""
-    sent, held = weights(site, address, requests), blocking(site, address)
+    page = BeautifulSoup((site / address).read_text("utf-8"), "html.parser")
+    held, sent = blocking(site, address, page), weights(site, address, page, requests)
     problems = []
     if (total := sum(held.values())) > BLOCKING:
         problems.append(

@@ -56,7 +56,10 @@ const chrome = await launch({
 try {
   for (const address of addresses) {
     // The default configuration is a phone: a small screen, a slow network and a slow processor, both simulated.
-    const flags = { port: chrome.port, logLevel: "silent", output: "json", onlyCategories: ["performance", ...FULL], ...PATIENCE };
+    const flags = {
+      port: chrome.port, logLevel: "silent", output: "json", onlyCategories: ["performance", ...FULL], ...PATIENCE,
+      disableFullPageScreenshot: true, // a picture for a report, which no audit looks at
+    };
     const visit = async () => (await lighthouse(address, { ...flags, throttling: { ...SLOW_NETWORK, cpuSlowdownMultiplier: slowdown } })).lhr;
     let lhr = await visit();
     const fitting = slowdownOn(lhr.environment?.benchmarkIndex ?? 0);
