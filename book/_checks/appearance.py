@@ -23,12 +23,15 @@ import yaml
 from built_site import serve
 from chromium import Mode, launched, opened
 from PIL import Image, ImageChops
+from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECIMEN = Path(__file__).with_name("specimen")
 PICTURES = Path(__file__).with_name("reference")
 PAGE = "elements.html"
 MODES = tuple(Mode(width, scheme) for width in (390, 1280) for scheme in ("light", "dark"))
+#: Runs Jupyter Book without a parser that takes a second to load, for a format of JSON schemas that nothing here has.
+JUPYTER_BOOK = 'import sys; sys.modules["rfc3987_syntax"] = None; from jupyter_book.cli.main import main; main()'
 #: What of the book the specimen is made with.
 PARTS = ("_ext", "_static", "_style", "_theme")
 #: A pixel counts as changed if a channel of it differs by more than this, of 255; edges of letters do by less.
@@ -72,9 +75,8 @@ def build_sources(folder: Path, toc: Path) -> Path:
     Raises:
         RuntimeError: if it does not build.
     """
-    program = Path(sys.executable).with_name("jupyter-book")
-    command = [str(program), "build", str(folder / "book"), "--path-output", str(folder), "-W", "--keep-going", "-n"]
-    command += ["--config", str(folder / "_config.yml"), "--toc", str(toc)]
+    command = [sys.executable, "-P", "-c", JUPYTER_BOOK, "build", str(folder / "book"), "--path-output", str(folder)]
+    command += ["-W", "--keep-going", "-n", "--config", str(folder / "_config.yml"), "--toc", str(toc)]
     settings = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     done = subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -104,10 +106,10 @@ def served_with_fonts(site: Path) -> Iterator[str]:
         yield base
 
 
-def take_pictures(site: Path) -> dict[str, Image.Image]:
+def take_pictures(browser: Browser, site: Path) -> dict[str, Image.Image]:
     """Return a picture of the whole specimen in each mode, by the name of its file."""
     pictures = {}
-    with served_with_fonts(site) as base, launched() as browser:
+    with served_with_fonts(site) as base:
         for mode in MODES:
             with opened(browser, mode) as page:
                 page.goto(f"{base}/{PAGE}", wait_until="networkidle")
@@ -150,8 +152,8 @@ def compare(name: str, now: Image.Image, folder: Path = PICTURES) -> str | None:
 
 def renew(folder: Path = PICTURES) -> None:
     """Build the specimen and keep its pictures in a folder, in the place of those of before."""
-    with tempfile.TemporaryDirectory() as temporary:
-        pictures = take_pictures(build_specimen(Path(temporary, "specimen")))
+    with tempfile.TemporaryDirectory() as temporary, launched() as browser:
+        pictures = take_pictures(browser, build_specimen(Path(temporary, "specimen")))
     folder.mkdir(exist_ok=True)
     for name, picture in pictures.items():
         aside = folder / f"{name}.part"

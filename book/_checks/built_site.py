@@ -17,6 +17,8 @@ from typing import Any, BinaryIO
 NOT_PAGES = ("_static", "_sources", "_downloads", "_notebooks", "_records", "_figures")
 COMPRESSED_TYPES = ("text/", "application/javascript", "application/json", "image/svg+xml", "application/xml")
 LEVEL = 9
+#: How often a server looks whether it is to end, in seconds: its end waits for that.
+POLL = 0.02
 
 
 def find_pages(site: Path) -> list[str]:
@@ -76,7 +78,7 @@ def serve(site: Path) -> Iterator[str]:
     """Serve a folder on a free port of the loopback interface; yield its address without a final slash."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(site)))
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(POLL,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:

@@ -1,4 +1,4 @@
-"""The browser that tests of scripts look with."""
+"""The browser that tests of scripts look with, and the Sphinx that builds small books."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import pytest
 from chromium import launched
 from playwright.sync_api import Browser
 
+from tests.book.conftest import sphinx as sphinx
 from tests.own_warnings import pytest_configure as pytest_configure
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Return a browser; one a module, as a second playwright cannot run beside it."""
+    """Return the browser of all tests, each of which opens its pages in fresh profiles."""
     with launched() as found:
         yield found

@@ -8,13 +8,14 @@ import appearance
 import pytest
 from appearance import MODES, PICTURES, compare, with_few_colors
 from PIL import Image, ImageDraw
+from playwright.sync_api import Browser
 
 NAMES = [f"{mode.width}-{mode.scheme}.png" for mode in MODES]
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Image.Image]:
-    return appearance.take_pictures(appearance.build_specimen(tmp_path_factory.mktemp("specimen") / "it"))
+def pictures(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Image.Image]:
+    return appearance.take_pictures(browser, appearance.build_specimen(tmp_path_factory.mktemp("specimen") / "it"))
 
 
 def test_the_page_of_all_elements_looks_as_before(pictures: dict[str, Image.Image]) -> None:

@@ -12,23 +12,33 @@ from pathlib import Path
 
 from scripts.compare_builds import compare_sites
 from tests.book.small_book import FIRST, HEADER, INDEX, SECOND, Book
+from tests.book.sphinx_process import OPTIONS, SphinxProcess
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD = """
+# In a process of its own, which can be killed.
+SPHINX = """
+import sys
+sys.modules["rfc3987_syntax"] = None
+from sphinx.cmd.build import main
+sys.exit(main())
+"""
+BUILD = f"""
 import sys
 from pathlib import Path
 from rich.console import Console
 from scripts.build_book import build
-from tests.book.small_book import sphinx_command
-sys.exit(build(Path(sys.argv[1]), Console(), lambda root, _: sphinx_command(root)))
+def command(root, output):
+    folders = ["-d", str(output / ".doctrees"), str(root / "book"), str(output / "html")]
+    return [sys.executable, "-c", {SPHINX!r}, *{OPTIONS!r}, *folders]
+sys.exit(build(Path(sys.argv[1]), Console(), command))
 """
 #: Builds that are killed, each at a moment drawn from the whole time that one takes.
 KILLED = 2
 SEED = 20
 
 
-def made(folder: Path) -> Book:
-    book = Book(folder)
+def made(folder: Path, sphinx: SphinxProcess) -> Book:
+    book = Book(folder, sphinx)
     book.write("index", INDEX)
     book.write("first", HEADER + FIRST)
     book.write("second", HEADER + SECOND)
@@ -37,14 +47,19 @@ def made(folder: Path) -> Book:
 
 def start(book: Book) -> subprocess.Popen[str]:
     """Start a build in a group of its own, so that all that it starts can be killed with it."""
-    command = [sys.executable, "-c", BUILD, str(book.folder)]
     return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        [sys.executable, "-c", BUILD, str(book.folder)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "book" / "_ext")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     )
 
 
-def test_after_killed_builds_the_next_is_what_a_clean_one_elsewhere_is(tmp_path: Path) -> None:
-    clean, killed = made(tmp_path / "clean"), made(tmp_path / "elsewhere" / "with a longer name")
+def test_after_killed_builds_the_next_is_what_a_clean_one_elsewhere_is(tmp_path: Path, sphinx: SphinxProcess) -> None:
+    clean, killed = made(tmp_path / "clean", sphinx), made(tmp_path / "elsewhere" / "with a longer name", sphinx)
     began = time.monotonic()
     first = start(clean)
     said, _ = first.communicate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tab(browser: Browser, site: Path) -> Tab:
+def tab(browser: Browser, site: Path) -> Iterator[Tab]:
     """Return the page of questions, opened as a file."""
     opened = browser.new_page()
     opened.goto(site.as_uri())
-    return opened
+    yield opened
+    opened.close()
 
 
 @pytest.mark.parametrize(

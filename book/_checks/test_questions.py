@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup, Tag
 
-from tests.book.small_book import HEADER, Book, Build
+from tests.book.small_book import HEADER, SMALL_FLOOR, Book, Build
+from tests.book.sphinx_process import SphinxProcess
 
 STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
 CELL = """
@@ -17,7 +18,7 @@ CELL = """
 from tinytorch.perf.measuring import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Page
-
+FLOOR
 page = Page("index")
 how = {"statistic": "median"}
 page.number("gain", Statistic("speedup", (1.91,) * 8, "", how, value=1.91, bounds=Interval(1.8, 2.05, 0.97)))
@@ -29,7 +30,7 @@ page.word("withheld", "cannot tell here", because="other programs were at work")
 page.claim("quick", statement="Quick.", source="Lore", quote="So.", verdict="refuted", evidence="It took {latency}.")
 page.absent("other", "other-verdict", reason="The other engine is not here.")
 ```
-"""
+""".replace("FLOOR", SMALL_FLOOR)
 
 QUESTIONS = """
 :::{predict} gain
@@ -115,9 +116,9 @@ WRONG = {
 
 
 @pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Build, Build]:
+def builds(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> tuple[Build, Build]:
     """Return what was built of a page that is right, and then of one that is wrong in every way."""
-    book = Book(tmp_path_factory.mktemp("questions"))
+    book = Book(tmp_path_factory.mktemp("questions"), sphinx)
     with (book.source / "conf.py").open("a", encoding="utf-8") as conf:
         conf.write('html_static_path = ["_static"]\n')
     (book.source / "_static").mkdir()

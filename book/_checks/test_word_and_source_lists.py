@@ -14,6 +14,7 @@ from measured_book.pages.references import Sources, addresses_of, entry_for, fau
 from pybtex.database import parse_string  # type: ignore[import-untyped]
 
 from tests.book.small_book import Book, Build
+from tests.book.sphinx_process import SphinxProcess
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
 BIB = """
@@ -106,8 +107,8 @@ def test_every_reference_of_the_book_is_used_on_a_page() -> None:
 
 
 @pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    made = Book(tmp_path_factory.mktemp("lists"))
+def book(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> Book:
+    made = Book(tmp_path_factory.mktemp("lists"), sphinx)
     (made.source / "references.bib").write_text(BIB, "utf-8")
     for name, text in (("index", INDEX), ("page", PAGE), ("words", WORDS), ("sources", SOURCES)):
         made.write(name, text)
