@@ -114,10 +114,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder for kept ceilings; measuring makes new ones up, and fails if more than one is asked for."""
     made: list[int] = []
 
-    def measured(threads: int, on_progress: StageProgress) -> Ceilings:
+    def measured(threads: int, on_progress: StageProgress, one: Ceilings | None) -> Ceilings:
         made.append(threads)
         on_progress("made up", 1.0)
-        return replace(synthetic_ceilings(threads))
+        fresh = synthetic_ceilings(threads)
+        return replace(fresh, recorder=one.recorder if one else fresh.recorder.scaled(len(made)))
 
     monkeypatch.setattr(store, "KEPT", tmp_path / "kept")
     monkeypatch.setattr(store, "measured_ceilings", measured)
@@ -156,6 +157,14 @@ def test_refresh_measures_anew(folder: Path) -> None:
     first = ceilings()
     assert ceilings(refresh=True) is not first
     assert how_often_measured() == 2
+
+
+def test_what_calls_cost_is_taken_from_one_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "usable_cores", lambda: (0, 1))
+    alone = ceilings(2)
+    one = ceilings()
+    assert ceilings(2, refresh=True).recorder == one.recorder != alone.recorder
+    assert how_often_measured() == 3
 
 
 def test_ceilings_of_a_busy_moment_are_measured_anew_once_and_settled_ones_kept(

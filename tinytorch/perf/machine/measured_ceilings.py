@@ -104,8 +104,13 @@ class Ceilings:
         return next(fitting, self.levels[-1])
 
 
-def measured_ceilings(threads: int, on_progress: StageProgress) -> Ceilings:
+def measured_ceilings(threads: int, on_progress: StageProgress, one: Ceilings | None = None) -> Ceilings:
     """Return the ceilings for ``threads`` threads, measured now.
+
+    Args:
+        threads: of every probe and of BLAS.
+        on_progress: told the stage and how far it is.
+        one: ceilings of one thread from which to take what calls and recording cost, for which threads do not matter.
 
     Raises:
         ValueError: if ``threads`` is below 1 or above the number of cores that this process may use.
@@ -131,7 +136,7 @@ def measured_ceilings(threads: int, on_progress: StageProgress) -> Ceilings:
     on_progress("matrix product", 0.86)
     sgemm = peaks.sgemm(threads)
     on_progress("calls", 0.9)
-    calls, recorder = measured_call_costs(), profiler_overhead()
+    calls, recorder = (one.calls, one.recorder) if one else (measured_call_costs(), profiler_overhead())
     sweep = tuple((2 * count, reached["multiply-add", count]) for count in MULTIPLY_ADDS)
     compiled = max((one for _, one in sweep), key=lambda one: one.median)
     on_progress("done", 1.0)

@@ -77,7 +77,8 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
     """Return the ceilings for ``threads`` threads: those kept for this machine and environment, else measured now.
 
     They are kept in this process and below ``_build/machine``. A kept file that is broken or not of this machine is
-    measured anew, and ``how["note"]`` says so. ``refresh`` measures anew in any case. A measurement takes from
+    measured anew, and ``how["note"]`` says so. ``refresh`` measures anew in any case; but what calls cost, for which
+    threads do not matter, is that of the ceilings of one thread if these are kept. A measurement takes from
     some ten seconds of all its cores to a minute, the longer the larger the last cache is; ``on_progress`` is told the
     stage and how far it is, from 0 to 1.
 
@@ -99,7 +100,8 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
         found, note = _kept(facts)
         if found is not None:
             return found
-    made = measured_ceilings(threads, on_progress or _untold)
+    one = kept_ceilings(1) if threads > 1 else None
+    made = measured_ceilings(threads, on_progress or _untold, one)
     made = replace(made, how={**made.how, "note": note})
     KEPT.mkdir(parents=True, exist_ok=True)
     document = {"schema": _SCHEMA, "schema_version": 1, "of": facts, "ceilings": to_json(made)}
