@@ -255,7 +255,9 @@ def test_working_sets_are_two_an_octave_and_those_asked_for() -> None:
     sizes = working_sets(1)
     assert (sizes[0], sizes[-1], len(sizes)) == (8 * 2**10, 128 * 2**20, 29)
     assert np.diff(np.log2(sizes)) == pytest.approx(0.5, abs=1e-3)
-    assert set(working_sets(1, also=[48 * 2**10, 2**40])) - set(sizes) == {48 * 2**10}
+    assert set(working_sets(1, also=[48 * 2**10, 2**40])) ^ set(sizes) == {48 * 2**10, round(2**5.5 * 2**10)}
+    assert set(working_sets(1, also=[52 * 2**10])) ^ set(sizes) == {52 * 2**10}
+    assert working_sets(1, also=[32 * 2**10]) == sizes
     assert working_sets(3)[0] == 3 * 8 * 2**10
     with pytest.raises(ValueError, match="largest must be at least 16384 bytes for 2 threads"):
         working_sets(2, largest=10_000)

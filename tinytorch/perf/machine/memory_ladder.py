@@ -48,7 +48,7 @@ def working_sets(threads: int, largest: int = LARGEST, also: Iterable[int] = ())
     """Return the nominal working sets in bytes, of all ``threads`` together, growing.
 
     They are two an octave from 8 KiB a thread to ``largest``, and those of ``also`` in between: the reported sizes of
-    caches, so that each is tried itself.
+    caches, so that each is tried itself, in the place of what is within a quarter of a step of it.
 
     Raises:
         ValueError: if ``largest`` is smaller than the smallest.
@@ -58,7 +58,9 @@ def working_sets(threads: int, largest: int = LARGEST, also: Iterable[int] = ())
         raise ValueError(f"largest must be at least {smallest} bytes for {threads} threads, not {largest}")
     steps = int(np.floor(np.log2(largest / smallest) * STEPS_PER_OCTAVE + 1e-9))
     regular = {round(smallest * 2 ** (step / STEPS_PER_OCTAVE)) for step in range(steps + 1)}
-    return sorted(regular | {size for size in also if smallest < size < largest})
+    asked = {size for size in also if smallest < size < largest}
+    near = 2 ** (1 / (4 * STEPS_PER_OCTAVE))
+    return sorted(asked | {size for size in regular if all(not 1 / near < size / one < near for one in asked)})
 
 
 def ladder_end(team: Team, lanes: int, sizes: Sequence[int], reported: int) -> int:
