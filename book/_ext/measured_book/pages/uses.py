@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from measured_book.execution.closure import SourcePackage
@@ -155,8 +156,14 @@ class Uses:
         return self._scopes[module]
 
 
+@cache
+def _uses(folder: Path) -> Uses:
+    """Return the finder of a package, which reads each module once for all pages: a process builds the book once."""
+    package = SourcePackage(folder)
+    return Uses(package, f"{package.name}.{CHAPTERS}")
+
+
 def calls_of(cells: Iterable[str], app: Sphinx) -> frozenset[str]:
     """Return the full names of what a page's cells call in the packages that it runs with; see `Uses.of`."""
     code = list(cells)
-    packages = [SourcePackage(Path(app.srcdir, folder)) for folder in app.config.execution_packages]
-    return frozenset().union(*(Uses(one, f"{one.name}.{CHAPTERS}").of(code) for one in packages))
+    return frozenset().union(*(_uses(Path(app.srcdir, folder)).of(code) for folder in app.config.execution_packages))
