@@ -61,7 +61,8 @@ class Ceilings:
         curves: the ladder of each of "read", "copy", "triad" (B/s) and "latency" (s), by growing working set.
         clock: Hz, of a chain of dependent integer operations of one cycle each.
         page_fault: seconds that the first touch of a fresh page of memory takes.
-        calls: what a call of each op takes at least, by NumPy and by its kernel.
+        calls: what a call of each op takes at least, by NumPy and by its kernel. For several threads this and
+            ``recorder`` are those of the ceilings of one, if these were kept.
         recorder: seconds that recording adds to an op: a difference, of which a sample may be below 0.
         evidence: for each probe the packed vector instructions found in its assembly, and how often.
         how: when it was measured and in how many seconds, load before, bytes on huge pages, and a note if a kept

@@ -80,9 +80,9 @@ def one_process(seed: int) -> Process:
 
 
 def look() -> None:
-    """Time the workloads in a fresh process, at first in two, and keep what it shows, in about a quarter of a second.
+    """Time the workloads in a fresh process, at first in two, and keep what it shows, in a second or two.
 
-    From now on measurements of this process know it, and it looks again again and again, between two of them; but
+    From now on measurements of this process know it, and it looks again from time to time, between two of them; but
     nothing happens where `LOOKS` is 0 in the environment, as it is in tests, which run beside each other.
 
     Raises:

@@ -232,7 +232,7 @@ def known_repeats() -> Repeats | None:
 
 
 #: Seconds between two looks of a process that watches, as long as fewer than so many are kept, and how many times as
-#: many from then on: what few show has wide limits, and each look takes half a second and more from what is measured.
+#: many from then on: what few show has wide limits, and each look takes a second or two from what is measured.
 EVERY, FEW, SELDOM = 4.0, 24, 3.0
 #: When this process last looked; None where it does not watch.
 _last_look: float | None = None

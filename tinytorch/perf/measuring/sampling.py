@@ -125,7 +125,7 @@ def collector_off() -> Iterator[None]:
     """Turn the garbage collector off, and back to what it was at exit, also after an error.
 
     Garbage that is young goes before, so that none piles up. To look for old garbage, too, takes longer than many a
-    measurement: a tenth of a second where a page holds much.
+    measurement where a page holds much.
     """
     was_on = gc.isenabled()
     gc.collect(1)
