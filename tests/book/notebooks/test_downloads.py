@@ -10,10 +10,11 @@ from xml.etree import ElementTree as ET
 import nbformat.v4 as notebook_format
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_book.notebooks.downloads import archive, drawings_in, replace_folder, standing_alone
+from measured_book.notebooks.downloads import archive, drawings_in, drop_files, replace_wheel, standing_alone
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page, line, subplots
+from tinytorch.report.page import FILES
 
 NAMES = st.from_regex(r"[a-z]{1,8}\.svg", fullmatch=True)
 
@@ -59,9 +60,25 @@ def test_an_archive_gives_its_files_back_and_depends_on_nothing_else(files: dict
         assert {name: opened.read(name).decode() for name in opened.namelist()} == files
 
 
-def test_a_folder_holds_the_new_files_alone(tmp_path: Path) -> None:
-    replace_folder(tmp_path / "out", {"old.json": b"1", "deep/old.json": b"1"})
-    replace_folder(tmp_path / "out", {"new.json": b"2"})
-    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.json")] == ["out/new.json"]
-    replace_folder(tmp_path / "out", {})
-    assert list(tmp_path.iterdir()) == []
+def test_the_files_of_a_page_go_and_those_of_others_stay(tmp_path: Path) -> None:
+    own = ["_records/a.json", "_notebooks/a.ipynb", "_notebooks/a-empty.ipynb", "_notebooks/a-colab.ipynb"]
+    own += [f"{FILES}/a.zip", f"{FILES}/a/growth.svg", f"{FILES}/a/trace.json"]
+    other = ["_records/a/b.json", "_notebooks/ab.ipynb", f"{FILES}/a/b/growth.svg", f"{FILES}/a/b.zip"]
+    for name in (*own, *other):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    drop_files(tmp_path, "a")
+    drop_files(tmp_path, "never-there")
+    left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")}
+    assert left == set(other)
+
+
+def test_one_wheel_is_there_and_it_is_told_when_it_is_another(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    assert replace_wheel(folder, {"a-1.whl": b"1"})
+    assert not replace_wheel(folder, {"a-1.whl": b"1"})
+    assert replace_wheel(folder, {"a-1.whl": b"2"})
+    assert replace_wheel(folder, {"a-2.whl": b"2"})
+    assert [(path.name, path.read_bytes()) for path in folder.iterdir()] == [("a-2.whl", b"2")]
+    assert replace_wheel(folder, {})
+    assert list(folder.iterdir()) == []

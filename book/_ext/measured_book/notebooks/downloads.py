@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
-import shutil
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -136,60 +135,73 @@ def _records_text(page: PageRecords) -> str:
     return json.dumps(page.as_file(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _are_written(app: Sphinx, wheel: dict[str, bytes]) -> bool:
-    """Return whether an earlier build wrote all files: no page was read or went since, and the package is the same."""
-    notebooks, records = Path(app.outdir, NOTEBOOKS_FOLDER), Path(app.outdir, RECORDS_FOLDER)
-    copies = ((notebooks / name, made) for name, made in wheel.items())
-    if not all(copy.is_file() and copy.read_bytes() == made for copy, made in copies):
-        return False
-    there = {path.relative_to(records).as_posix() for path in records.rglob("*.json")}
-    if there != {f"{docname}.json" for docname in state_of(app.env).records}:
-        return False
-    written = records.stat().st_mtime_ns // 1000 if there else 0
-    return all(read < written for read in app.env.all_docs.values())  # microseconds since 1970
-
-
-def write_downloads(app: Sphinx, exception: Exception | None) -> None:
-    """Write each page's records, notebooks and figures into their folders of the site, unless they lie there."""
-    if exception is not None or app.builder.format != "html":
-        return
-    source = source_of(app.env)
-    wheel: dict[str, bytes] = {}
-    if source is not None and source.wheel is not None:
-        wheel[source.wheel] = kept_wheel(Path(app.srcdir).parent, Path(app.outdir).parent / WHEEL_FOLDER)
-    if _are_written(app, wheel):
-        return
-    records: dict[str, bytes] = {}
-    notebooks = dict(wheel)
+def _files_of(app: Sphinx, page: PageRecords) -> Iterator[tuple[str, bytes]]:
+    """Yield the address from the site's root, and the content, of each file of a page; the records last."""
     figures: dict[str, bytes] = {}
-    for page in state_of(app.env).records.values():
-        records[f"{page.docname}.json"] = _records_text(page).encode()
-        for figure in page.of_kind("figure"):
-            figures |= {f"{page.docname}/{name}": text.encode() for name, text in figure.get("files", {}).items()}
-        notebook = executed_notebook(app.env, page.docname)
-        if notebook is None:
-            continue
-        notebooks |= {name: text.encode() for name, text in notebook_files(app.env, page.docname, notebook).items()}
+    for figure in page.of_kind("figure"):
+        figures |= {f"{page.docname}/{name}": text.encode() for name, text in figure.get("files", {}).items()}
+    notebook = executed_notebook(app.env, page.docname)
+    if notebook is not None:
+        for name, text in notebook_files(app.env, page.docname, notebook).items():
+            yield f"{NOTEBOOKS_FOLDER}/{name}", text.encode()
         drawings = {f"{key}.svg": drawing for key, drawing in drawings_in(notebook)}
         if drawings:
             figures |= {f"{page.docname}/{name}": drawing.encode() for name, drawing in drawings.items()}
             figures[f"{page.docname}.zip"] = archive(drawings)
-    # The records last: their folder's date says when all was written.
-    for folder, files in ((NOTEBOOKS_FOLDER, notebooks), (FIGURES_FOLDER, figures), (RECORDS_FOLDER, records)):
-        replace_folder(Path(app.outdir, folder), files)
+    for name, content in figures.items():
+        yield f"{FIGURES_FOLDER}/{name}", content
+    yield f"{RECORDS_FOLDER}/{page.docname}.json", _records_text(page).encode()
 
 
-def replace_folder(folder: Path, files: dict[str, bytes]) -> None:
-    """Make ``folder`` hold these files and no others, all of them or none."""
-    aside = folder.with_name(f"{folder.name}.new")
-    shutil.rmtree(aside, ignore_errors=True)
-    for name, content in files.items():
-        path = aside / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    shutil.rmtree(folder, ignore_errors=True)
-    if aside.exists():
-        aside.rename(folder)
+def write_downloads(app: Sphinx, exception: Exception | None) -> None:
+    """Write the files of each page that was written since they were; of all pages if the package is another."""
+    if exception is not None or app.builder.format != "html":
+        return
+    site, pages = Path(app.outdir), state_of(app.env).records
+    source = source_of(app.env)
+    wheel: dict[str, bytes] = {}
+    if source is not None and source.wheel is not None:
+        wheel[source.wheel] = kept_wheel(Path(app.srcdir).parent, site.parent / WHEEL_FOLDER)
+    anew = replace_wheel(site / NOTEBOOKS_FOLDER, wheel)
+    old = {path.relative_to(site / RECORDS_FOLDER).with_suffix("") for path in (site / RECORDS_FOLDER).rglob("*.json")}
+    for docname in (path.as_posix() for path in old):
+        if docname not in pages:
+            drop_files(site, docname)
+    for docname, page in pages.items():
+        # The records are written last: their date says when all were.
+        written = site / RECORDS_FOLDER / f"{docname}.json"
+        shown = site / app.builder.get_target_uri(docname)
+        if not anew and written.is_file() and written.stat().st_mtime_ns > shown.stat().st_mtime_ns:
+            continue
+        drop_files(site, docname)
+        for name, content in _files_of(app, page):
+            path = site / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+
+def replace_wheel(folder: Path, wheel: Mapping[str, bytes]) -> bool:
+    """Make ``wheel``, by name, the only one in ``folder``; return whether it was not."""
+    there = {path.name: path.read_bytes() for path in folder.glob("*.whl")}
+    if there == wheel:
+        return False
+    for name in there:
+        (folder / name).unlink()
+    for name, content in wheel.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return True
+
+
+def drop_files(site: Path, docname: str) -> None:
+    """Remove what an earlier build wrote of a page: its records first, without which all is written anew."""
+    (site / RECORDS_FOLDER / f"{docname}.json").unlink(missing_ok=True)
+    for kind in ("", "-empty", "-colab"):
+        (site / NOTEBOOKS_FOLDER / f"{docname}{kind}.ipynb").unlink(missing_ok=True)
+    (site / FIGURES_FOLDER / f"{docname}.zip").unlink(missing_ok=True)
+    for file in (site / FIGURES_FOLDER / docname).glob("*.*"):
+        if file.suffix != ".zip":  # which is of a page below this one
+            file.unlink()
 
 
 def setup(app: Sphinx) -> None:
