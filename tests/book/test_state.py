@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from docutils import nodes
 from measured_book.records.store import PageRecords
-from measured_book.state import BookState, short_titles, split_reference
+from measured_book.state import BookState, Outline, short_titles, split_reference
 
 from tinytorch.report.records import ABSENT
 
@@ -31,9 +31,12 @@ def test_titles_are_short_unless_two_pages_would_be_called_alike() -> None:
     assert short_titles(env, ["one", "kept"]) == ["Acceleration: one product", "Memoization"]
 
 
+OUTLINE = Outline((("page", "A page"),), (("page", ("figure-a",)),), None)
+
+
 def state(*names: str) -> BookState:
     """Return a state of pages that were read in an earlier build."""
-    made = BookState()
+    made = BookState(outline=OUTLINE)
     for name in names:
         made.of(name)
     return made
@@ -42,11 +45,26 @@ def state(*names: str) -> BookState:
 def test_pages_that_depend_on_a_page_are_written_again_once() -> None:
     book = state("a", "b", "c", "ledger", "late")
     book.of("a").uses, book.of("c").uses = {"b"}, {"c"}
-    book.of("ledger").has_ledger = book.of("late").has_late_html = True
-    assert book.begin_writing() == set()
+    book.of("ledger").has_ledger = book.of("late").tells_of_all_pages = True
+    assert book.begin_writing(OUTLINE) == set()
     book.forget("b")
-    assert book.begin_writing() == {"a", "ledger", "late"}
-    assert book.begin_writing() == set(), "they are named once"
+    assert book.begin_writing(OUTLINE) == {"a", "ledger", "late"}
+    assert book.begin_writing(OUTLINE) == set(), "they are named once"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        Outline((("page", "Another"),), OUTLINE.labels, None),
+        Outline(OUTLINE.headings, (("page", ("figure-b", "figure-a")),), None),
+        Outline(OUTLINE.headings, OUTLINE.labels, "package-2.whl"),
+    ],
+    ids=["a heading", "a figure before others", "the package's file"],
+)
+def test_all_pages_are_written_again_when_what_each_shows_of_others_changed(changed: Outline) -> None:
+    book = state("a", "b")
+    assert book.begin_writing(changed) == {"a", "b"}
+    assert book.begin_writing(changed) == set()
 
 
 def test_users_of_a_word_are_written_again_when_a_glossary_goes() -> None:
@@ -54,9 +72,9 @@ def test_users_of_a_word_are_written_again_when_a_glossary_goes() -> None:
     book.of("glossary").words = {"term-a": ("a", "A thing.")}
     book.of("user").uses_words = True
     book.forget("other")
-    assert book.begin_writing() == set()
+    assert book.begin_writing(OUTLINE) == set()
     book.forget("glossary")
-    assert book.begin_writing() == {"user"}
+    assert book.begin_writing(OUTLINE) == {"user"}
 
 
 def test_a_record_is_found_by_page_key_and_kind_and_on_a_page_that_was_left_out_all_are_absent() -> None:

@@ -8,15 +8,17 @@ from sphinx.environment import BuildEnvironment
 from sphinx.environment.collectors import EnvironmentCollector
 
 from measured_book.execution.runs import page_run
+from measured_book.notebooks.package import source_of
 from measured_book.pages.api import codes_in
-from measured_book.pages.elements import has_late_html
+from measured_book.pages.elements import tells_of_all_pages
 from measured_book.pages.glossary import uses_words, words_in
 from measured_book.pages.numbering import labels_in
 from measured_book.pages.references import sources_in
 from measured_book.pages.uses import calls_of
 from measured_book.records.agreement import widen
 from measured_book.records.store import executed_notebook
-from measured_book.state import state_of
+from measured_book.site.search import description_of
+from measured_book.state import BookState, Outline, reading_order, state_of
 
 
 class BookCollector(EnvironmentCollector):
@@ -33,10 +35,11 @@ class BookCollector(EnvironmentCollector):
         """Keep what a page gave that was just read; its records were taken while it was."""
         docname, state = app.env.docname, state_of(app.env)
         page = state.of(docname)
-        page.has_late_html = has_late_html(doctree)
+        page.tells_of_all_pages = tells_of_all_pages(doctree)
         page.sources = sources_in(doctree)
         page.labels = labels_in(doctree)
         page.codes = codes_in(doctree)
+        page.about = description_of(doctree)
         page.uses_words, page.words = uses_words(doctree), words_in(doctree)
         state.glossary_changed |= bool(page.words)
         notebook = executed_notebook(app.env, docname)
@@ -48,4 +51,11 @@ class BookCollector(EnvironmentCollector):
     def get_updated_docs(self, app: Sphinx, env: BuildEnvironment) -> list[str]:  # noqa: ARG002
         """Return the pages to write again, now that all are read."""
         state = state_of(env)
-        return sorted((state.begin_writing() | widen(state)) & env.found_docs)
+        return sorted((state.begin_writing(_outline(env, state)) | widen(state)) & env.found_docs)
+
+
+def _outline(env: BuildEnvironment, state: BookState) -> Outline:
+    headings = tuple((name, env.tocs[name].astext()) for name in reading_order(env) if name in env.tocs)
+    labels = tuple((name, page.labels) for name, page in sorted(state.pages.items()) if page.labels)
+    source = source_of(env)
+    return Outline(headings, labels, source.wheel if source is not None else None)

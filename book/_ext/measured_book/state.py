@@ -20,6 +20,21 @@ if TYPE_CHECKING:
 LEFT_OUT = "This build ran other pages only: `make book` runs all"
 
 
+@dataclass(frozen=True)
+class Outline:
+    """What every page shows, or may refer to, of others.
+
+    Attributes:
+        headings: by page, in reading order; all pages list the titles, and some link to sections by their names.
+        labels: by page, the ids of what is numbered.
+        wheel: the name of the package's file, to which pages link; None where they link to its repository.
+    """
+
+    headings: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, tuple[str, ...]], ...]
+    wheel: str | None
+
+
 @dataclass
 class PageState:
     """What one page gave when it was last read. It goes as a whole before the page is read again.
@@ -33,7 +48,7 @@ class PageState:
         claims: the claims that it discusses, as its text names them.
         has_ledger: whether it lists the claims of all pages.
         has_machines: whether it holds the table of machines.
-        has_late_html: whether it holds HTML that is made once all pages are read.
+        tells_of_all_pages: whether it holds HTML that changes with any other page.
         words: name and meaning of each word that its glossary explains, by the word's id.
         uses_words: whether it uses words of a glossary.
         sources: the addresses that it links to.
@@ -41,6 +56,7 @@ class PageState:
         entries: what its reference explains: by anchor, the full names under which it can be imported.
         codes: the code that its text holds, which may name entries.
         calls: the full names of what its cells call in the package, also through chapters' modules.
+        about: its description, as its card says it.
     """
 
     key: str | None = None
@@ -51,7 +67,7 @@ class PageState:
     claims: set[str] = field(default_factory=set)
     has_ledger: bool = False
     has_machines: bool = False
-    has_late_html: bool = False
+    tells_of_all_pages: bool = False
     words: dict[str, tuple[str, str]] = field(default_factory=dict)
     uses_words: bool = False
     sources: Sources | None = None
@@ -59,6 +75,7 @@ class PageState:
     entries: dict[str, tuple[str, ...]] = field(default_factory=dict)
     codes: frozenset[str] = frozenset()
     calls: frozenset[str] = frozenset()
+    about: str = ""
 
 
 @dataclass
@@ -71,6 +88,7 @@ class BookState:
         glossary_changed: whether a glossary was among them.
         entries: those of all pages, by page, as the pages that name them were written with; ``codes``, with the calls,
             likewise.
+        outline: what every page shows of others, as the pages were written with it; see `begin_writing`.
         machines: a hash of the files in the folder of measurements, as the last build found them.
     """
 
@@ -79,6 +97,7 @@ class BookState:
     glossary_changed: bool = False
     entries: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     codes: dict[str, frozenset[str]] = field(default_factory=dict)
+    outline: Outline | None = None
     machines: str | None = None
 
     def of(self, docname: str) -> PageState:
@@ -108,11 +127,11 @@ class BookState:
             record = {"key": key, "kind": ABSENT, "page": name, "reason": LEFT_OUT}
         return record if record is not None and record["kind"] in kinds else None
 
-    def begin_writing(self) -> set[str]:
+    def begin_writing(self, outline: Outline) -> set[str]:
         """Return the pages to write again because of what this build read, and forget what it read.
 
         They show records of a page that was read, tell of all pages, use a word of a glossary that was read, or hold
-        code that may name an entry of the reference where one came or went.
+        code that may name an entry of the reference where one came or went. All are if the outline changed.
         """
         entries = {name: dict(page.entries) for name, page in self.pages.items() if page.entries}
         codes = {name: page.codes | page.calls for name, page in self.pages.items() if not page.entries}
@@ -122,12 +141,14 @@ class BookState:
             for name, page in self.pages.items()
             if page.uses & self.touched
             or (page.has_ledger and self.touched)
-            or (page.has_late_html and self.touched)
+            or (page.tells_of_all_pages and self.touched)
             or (page.uses_words and self.glossary_changed)
             or (page.entries and codes != self.codes)
             or (page.codes and entries != self.entries)
+            or outline != self.outline
         }
         self.touched, self.glossary_changed, self.entries, self.codes = set(), False, entries, codes
+        self.outline = outline
         return again
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from bs4 import BeautifulSoup, Tag
 from measured_book.pages.api import Names, Target, entries_in, parameters_of
-from measured_book.state import BookState
+from measured_book.state import BookState, Outline
 
 import tinytorch
 from tests.book.sphinx_process import SphinxProcess
@@ -25,6 +25,7 @@ from tests.perf.made_ceilings import made_ceilings
 from tinytorch.perf import machine
 
 ROOT = Path(__file__).resolve().parents[3]
+NOTHING = Outline((), (), None)
 PAGES = sorted((ROOT / "book" / "reference").glob("*.md"))
 LISTED = [(page.stem, *entry) for page in PAGES for entry in entries_in(page.read_text("utf-8"))]
 NAMES = [f"{module}.{name}" for _, module, name, _ in LISTED]
@@ -185,22 +186,22 @@ def test_an_entry_is_used_by_who_calls_what_it_is_and_by_who_names_it() -> None:
 
 
 def test_a_page_is_written_again_when_an_entry_comes_or_goes_and_not_when_its_text_changes() -> None:
-    state = BookState()
+    state = BookState(outline=NOTHING)
     state.of("chapter").codes = frozenset({"Timer"})
     state.of("reference/a").entries["tinytorch.Timer"] = ("tinytorch.Timer",)
-    assert state.begin_writing() == {"chapter", "reference/a"}
-    assert state.begin_writing() == set()
+    assert state.begin_writing(NOTHING) == {"chapter", "reference/a"}
+    assert state.begin_writing(NOTHING) == set()
     state.forget("reference/a")
     state.of("reference/a").entries["tinytorch.Timer"] = ("tinytorch.Timer",)
-    assert state.begin_writing() == set()
+    assert state.begin_writing(NOTHING) == set()
     state.of("chapter").codes = frozenset()
-    assert state.begin_writing() == {"reference/a"}, "which no longer says that the chapter uses it"
+    assert state.begin_writing(NOTHING) == {"reference/a"}, "which no longer says that the chapter uses it"
     state.of("chapter").calls = frozenset({"tinytorch.Timer"})
-    assert state.begin_writing() == {"reference/a"}, "which says that the chapter uses it again"
+    assert state.begin_writing(NOTHING) == {"reference/a"}, "which says that the chapter uses it again"
     state.of("chapter").calls = frozenset()
     state.of("chapter").codes = frozenset({"x"})
     state.forget("reference/a")
-    assert state.begin_writing() == {"chapter"}
+    assert state.begin_writing(NOTHING) == {"chapter"}
 
 
 def test_a_signature_has_types_as_the_source_has_them() -> None:

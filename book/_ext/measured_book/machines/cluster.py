@@ -15,7 +15,7 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from measured_book.machines.explorers import FOLDER, script
 from measured_book.pages.elements import EXPLORER_SCRIPTS, EXPLORER_STYLES, LateHtml, load_files
-from measured_book.state import state_of
+from measured_book.state import split_reference, state_of
 from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
@@ -38,6 +38,8 @@ _MEASURED = (("alpha_s", "s"), ("beta_s_per_byte", "s/B"), ("flops_per_second", 
 
 class ClusterExplorerNode(LateHtml):
     """The place of the explorer, which takes that of what the page shows without JavaScript."""
+
+    of_all_pages = False
 
     def html(self, app: Sphinx, docname: str) -> str:
         """Return the place, and write its grid; the page's own machine comes last in it, if it was measured."""
@@ -99,6 +101,8 @@ class ClusterExplorerDirective(SphinxDirective):
                 type="cluster",
             )
             keys = []
+        uses = state_of(self.env).of(self.env.docname).uses
+        uses.update(split_reference(key, self.env.docname)[0] for key in keys)
         node = ClusterExplorerNode(instead=self.options.get("instead", "").split(), machine=keys)
         self.set_source_info(node)
         return [node]

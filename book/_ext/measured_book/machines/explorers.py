@@ -55,6 +55,8 @@ PUBLISHED: tuple[Json, ...] = (
 class YourMachineNode(LateHtml):
     """Place where a reader's file is taken and shown."""
 
+    of_all_pages = False
+
     def html(self, app: Sphinx, docname: str) -> str:  # noqa: ARG002 - others ask the application
         """Return the place, with what it holds for a browser without JavaScript."""
         up = "../" * docname.count("/")
@@ -68,6 +70,8 @@ class YourMachineNode(LateHtml):
 
 class RooflineExplorerNode(LateHtml):
     """Place of the interactive roofline, which takes that of the drawn one."""
+
+    of_all_pages = False
 
     def html(self, app: Sphinx, docname: str) -> str:  # noqa: ARG002 - others ask the application
         """Return the place; the drawn figure above it stays where there is no JavaScript."""

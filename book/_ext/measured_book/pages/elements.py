@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 from docutils import nodes
 from myst_nb.sphinx_ import HideCodeCellNode
@@ -18,7 +18,10 @@ EXPLORER_SCRIPTS = ("your-machine-numbers.js", "your-machine-tables.js", "explor
 
 
 class LateHtml(nodes.General, nodes.Element):
-    """Place of HTML that is made once all pages are read, because it tells what other pages hold."""
+    """Place of HTML that is made once all pages are read."""
+
+    #: Whether it tells of pages that its own does not name, so that it changes with any of them.
+    of_all_pages: ClassVar[bool] = True
 
     def html(self, app: Sphinx, docname: str) -> str:
         """Return what stands here on the page ``docname``."""
@@ -46,9 +49,9 @@ def labelled(row: str, heads: Sequence[str]) -> str:
     return re.sub(r"<td\b", lambda _: f'<td data-label="{escape(next(names, ""))}"', row)
 
 
-def has_late_html(doctree: nodes.document) -> bool:
-    """Return whether the page holds HTML that is made late."""
-    return next(iter(doctree.findall(LateHtml)), None) is not None
+def tells_of_all_pages(doctree: nodes.document) -> bool:
+    """Return whether the page holds HTML that changes with any other page."""
+    return any(node.of_all_pages for node in doctree.findall(LateHtml))
 
 
 class Fold(nodes.General, nodes.Element):

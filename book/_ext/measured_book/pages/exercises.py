@@ -29,6 +29,8 @@ FOLDER = "_notebooks"
 class ExerciseStart(LateHtml):
     """Line above each exercise: where to do it, what that needs, and which cells to run first."""
 
+    of_all_pages = False
+
     def html(self, app: Sphinx, docname: str) -> str:
         """Return the ways to do the exercises of a page."""
         up = "../" * docname.count("/")

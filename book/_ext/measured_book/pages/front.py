@@ -19,7 +19,6 @@ from docutils.parsers.rst import directives
 from measured_book.pages.elements import LateHtml
 from measured_book.pages.numbering import sidebar
 from measured_book.records.roles import warn
-from measured_book.site.search import description_of
 from measured_book.state import split_reference, state_of
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -36,6 +35,8 @@ _LANE, _TOP, _BOTTOM = 82.0, 8.0, 26.0
 
 class Evidence(LateHtml):
     """Picture of numbers. Attributes: ``references``, ``labels`` and ``caption``."""
+
+    of_all_pages = False
 
     def html(self, app: Sphinx, docname: str) -> str:
         """Return the picture; nothing where one of its numbers is not known to lie anywhere."""
@@ -181,7 +182,7 @@ class Chapters(LateHtml):
 
 
 def _card(app: Sphinx, page: dict[str, Any]) -> str:
-    about = description_of(app.env.get_doctree(page["name"]))
+    about = state_of(app.env).of(page["name"]).about
     drawing = _thumbnails().get(page["name"], _svg(_path("M6 42L46 12h44", "numpy")))
     return (
         f'<li class="card measured-figure">{drawing}<p class="card-title"><span class="chapter-number">{page["number"]}'
