@@ -89,6 +89,7 @@ class BookState:
         entries: those of all pages, by page, as the pages that name them were written with; ``codes``, with the calls,
             likewise.
         outline: what every page shows of others, as the pages were written with it; see `begin_writing`.
+        imports: what modules of the package may import, as the last build found it: see `SourcePackage`.
         machines: a hash of the files in the folder of measurements, as the last build found them.
     """
 
@@ -98,6 +99,7 @@ class BookState:
     entries: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     codes: dict[str, frozenset[str]] = field(default_factory=dict)
     outline: Outline | None = None
+    imports: dict[str, frozenset[str]] = field(default_factory=dict)
     machines: str | None = None
 
     def of(self, docname: str) -> PageState:

@@ -50,6 +50,19 @@ def test_what_a_module_imports_counts_and_the_packages_around_it(tmp_path: Path)
     assert found == {"ship", "ship.engine", "ship.gear", "ship.gear.wheel", "ship.gear.tooth", "ship.rudder"}
 
 
+def test_what_is_known_of_a_source_is_taken_and_of_a_changed_one_found_anew(tmp_path: Path) -> None:
+    first = made(tmp_path, engine="import ship.gear", gear="", sail="")
+    expected = first.may_import(["import ship.engine"])
+    assert SourcePackage(tmp_path / "ship", first.found).may_import(["import ship.engine"]) == expected
+    untrue = dict.fromkeys(first.found, frozenset({"ship.sail"}))
+    assert "ship.sail" in SourcePackage(tmp_path / "ship", untrue).may_import(["import ship.engine"]), "it is taken"
+    (tmp_path / "ship" / "engine.py").write_text("import ship.gear  # changed")
+    changed = SourcePackage(tmp_path / "ship", {key: names for key, names in untrue.items() if names})
+    assert {"ship.engine", "ship.gear"} <= changed.may_import(["import ship.engine"])
+    (tmp_path / "ship" / "flag.py").touch()
+    assert SourcePackage(tmp_path / "ship", untrue).may_import(["import ship.engine"]) == expected, "names may lead on"
+
+
 def test_docstrings_and_unrelated_code_import_nothing(tmp_path: Path) -> None:
     package = made(tmp_path, engine='"""See `ship.sail`."""', sail="")
     assert package.may_import(["import ship.engine"]) == {"ship", "ship.engine"}

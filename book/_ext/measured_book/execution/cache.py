@@ -63,8 +63,8 @@ class Execution:
     @cached_property
     def around(self) -> Surroundings:
         """What all pages share."""
-        config = self.app.config
-        return surroundings(Path(self.app.srcdir), config.execution_packages, config.execution_key_paths)
+        config, known = self.app.config, state_of(self.app.env).imports
+        return surroundings(Path(self.app.srcdir), config.execution_packages, config.execution_key_paths, known)
 
     def notebook(self, docname: str) -> nbformat.NotebookNode | None:
         """Return the page as the notebook that MyST-NB would execute, without outputs; None if it has no cells."""
@@ -146,6 +146,7 @@ class Execution:
                     page["why"] = self.history.why(docname, self.parts[docname])
                     page["seconds"] = self.history.seconds(docname)
             pages.append(page)
+        state_of(env).imports = {key: names for package in self.around.packages for key, names in package.found.items()}
         tell("plan", pages=pages)
         prepare_pages([page["page"] for page in pages if page["runs"]], self.around)
 

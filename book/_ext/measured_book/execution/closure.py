@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,11 +17,16 @@ class SourcePackage:
     of its own, the module that a string in it is the name of. Each module brings the packages that it lies in, as
     importing it runs them. A name that is put together would be missed; whoever executes code can therefore compare
     `may_import` with what was loaded.
+
+    What modules may import is in ``found``, by a hash of a module's source and of the names of all modules; what is
+    ``known`` so from before is not looked for again.
     """
 
     folder: Path
+    known: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    found: dict[str, frozenset[str]] = field(init=False, default_factory=dict)
     files: dict[str, Path] = field(init=False)
-    _found: dict[str, set[str]] = field(init=False, default_factory=dict)
+    _imports: dict[str, frozenset[str]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.folder = self.folder.resolve()
@@ -57,12 +62,17 @@ class SourcePackage:
         """Return the SHA-256 of each module's source, by name."""
         return {name: hashlib.sha256(self.files[name].read_bytes()).hexdigest() for name in sorted(modules)}
 
-    def _of_module(self, module: str) -> set[str]:
-        if module not in self._found:
+    def _of_module(self, module: str) -> frozenset[str]:
+        if module not in self._imports:
             path = self.files[module]
-            within = module if path.name == "__init__.py" else module.rpartition(".")[0]
-            self._found[module] = set(self._of_tree(ast.parse(path.read_text("utf-8")), within))
-        return self._found[module]
+            source = path.read_bytes()
+            key = hashlib.sha256("\0".join((module, *self.files, "")).encode() + source).hexdigest()
+            imports = self.known.get(key)
+            if imports is None:
+                within = module if path.name == "__init__.py" else module.rpartition(".")[0]
+                imports = frozenset(self._of_tree(ast.parse(source), within))
+            self._imports[module] = self.found[key] = imports
+        return self._imports[module]
 
     def _of_text(self, code: str) -> set[str]:
         """Return what a cell names; one that is no plain Python, as with a magic line, by the words in it alone."""

@@ -70,8 +70,12 @@ def _digest(path: Path) -> str:
     raise ExtensionError(f"execution_key_paths must name files and folders that exist, but {path} does not")
 
 
-def surroundings(folder: Path, packages: Iterable[str], paths: Iterable[str]) -> Surroundings:
+def surroundings(
+    folder: Path, packages: Iterable[str], paths: Iterable[str], known: Mapping[str, frozenset[str]] | None = None
+) -> Surroundings:
     """Return what pages share now; ``packages`` and ``paths`` are relative to ``folder``.
+
+    What modules of the packages may import is taken from ``known``, if it is there: see `SourcePackage`.
 
     Files of data in a package, its ``*.json``, count for every page: which code reads them cannot be seen.
 
@@ -82,7 +86,7 @@ def surroundings(folder: Path, packages: Iterable[str], paths: Iterable[str]) ->
     found = []
     for name in packages:
         try:
-            package = SourcePackage(folder / name)
+            package = SourcePackage(folder / name, known or {})
         except ValueError as error:
             raise ExtensionError(f"execution_packages must name packages, but {error}") from error
         for data in sorted(package.folder.rglob("*.json")):
