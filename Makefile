@@ -60,7 +60,7 @@ live: environment  ## build the book, show it, and build it again on each save (
 	@PORT=$(PORT) $(VENV)/bin/python -m scripts.live_book
 
 check-site: environment node-environment  ## hold every built page to all gates: links, sentences, HTML, spelling, browser, Lighthouse
-	@$(VENV)/bin/python -m pytest book/_checks --numprocesses 3 --dist loadfile
+	@$(VENV)/bin/python -m pytest book/_checks --numprocesses 3 --dist loadfile --no-loadscope-reorder
 	@PYTHONPATH=book/_ext $(VENV)/bin/python book/_checks/check_site.py _build/html
 
 check-links: environment  ## ask other hosts whether every link of the built pages still leads somewhere
