@@ -16,6 +16,7 @@ from tinytorch.perf.measuring.statistics import (
     added_in_squares,
     carried,
     checked,
+    median,
     median_absolute_deviation,
     median_interval,
     outer_fences,
@@ -77,6 +78,12 @@ def test_percentiles_are_ordered_and_end_at_the_extremes(samples: list[float]) -
     assert (values[0], values[-1]) == (min(samples), max(samples))
 
 
+@given(st.lists(finite, min_size=1, max_size=60), st.floats(0, 100))
+def test_medians_and_percentiles_are_those_of_numpy_to_the_last_bit(samples: list[float], q: float) -> None:
+    assert median(np.array(samples)) == np.median(samples)
+    assert percentile(samples, q) == np.percentile(samples, q)
+
+
 def test_an_outlier_does_not_move_the_deviation_of_the_median() -> None:
     assert median_absolute_deviation([1, 2, 3, 4, 5]) == median_absolute_deviation([1, 2, 3, 4, 1e9]) == 1
 
@@ -104,8 +111,8 @@ def test_a_percentile_takes_as_many_samples_as_can_hold_it(q: float, needed: int
 
 @given(st.integers(6, 80))
 def test_the_interval_of_percentile_50_is_no_wider_than_the_medians(n: int) -> None:
-    general, median = percentile_interval(range(n), 50), median_interval(range(n))
-    assert general.half_width <= median.half_width
+    general, middle = percentile_interval(range(n), 50), median_interval(range(n))
+    assert general.half_width <= middle.half_width
     assert general.confidence >= 0.95
 
 

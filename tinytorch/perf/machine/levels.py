@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tinytorch.perf.machine.memory_ladder import CLEAR_OF_CACHE, SMALLEST_STEP, STREAMS, Curve, Point
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.measurement import BytesPerSecond, Seconds
+from tinytorch.perf.measuring.statistics import median
 
 #: A level has at least this many points: one alone is a disturbance.
 FEWEST_POINTS = 2
@@ -158,7 +159,7 @@ def _pieces(logs: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt
     middles = np.zeros_like(costs)
     for first in range(logs.size):
         for end in range(first + FEWEST_POINTS, logs.size + 1):
-            middles[first, end] = np.median(logs[first:end])
+            middles[first, end] = median(logs[first:end])
             costs[first, end] = np.abs(logs[first:end] - middles[first, end]).sum()
     return costs, middles
 

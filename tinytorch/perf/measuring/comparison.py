@@ -11,7 +11,7 @@ import numpy as np
 
 from tinytorch.perf.measuring.judge import CANNOT_TELL, corrected
 from tinytorch.perf.measuring.measurement import CONFIDENCE, TIMES, Measurement, Statistic, ratio
-from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, Dependence, Interval, Samples, checked
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, Dependence, Interval, Samples, checked, median
 
 Verdict = Literal["faster", "slower", "equivalent", "cannot tell here"]
 FASTER: Final = "faster"
@@ -158,7 +158,7 @@ def judged(
         ratios.samples,
         "",
         {**ratios.how, "statistic": "median of the log-ratios"},
-        value=float(np.exp(np.median(logs))),
+        value=float(np.exp(median(logs))),
         bounds=ratios.interval_at(confidence),
     )
     wins = int((logs > 0).sum())
