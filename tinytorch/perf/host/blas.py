@@ -10,9 +10,10 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -114,9 +115,18 @@ def _owner(path: str) -> str | None:
     return next((of for of in ("numpy", "scipy") if re.search(rf"[/\\]{of}\W", path)), None)
 
 
+@lru_cache(maxsize=1)
+def _listed(controller: type[ThreadpoolController], _modules: int) -> list[Any]:
+    """Return the controllers of the BLAS that ``controller`` lists while so many ``_modules`` are imported.
+
+    To search all that is loaded takes milliseconds, and a library comes with a module.
+    """
+    return list(controller().select(user_api="blas").lib_controllers)
+
+
 def _libraries() -> tuple[list[Any], _Unlisted | None]:
     """Return the controllers of the BLAS that threadpoolctl lists, and NumPy's own if it is not among them."""
-    listed = ThreadpoolController().select(user_api="blas").lib_controllers
+    listed = _listed(ThreadpoolController, len(sys.modules))
     if any(_owner(each.filepath) != "scipy" for each in listed):
         return listed, None
     return listed, _Unlisted(_numpy_blas_name())
