@@ -12,9 +12,6 @@ from functools import cache
 from typing import Final, Literal
 from xml.etree import ElementTree as ET
 
-from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import TextPath
-
 from tinytorch.report.colors import color as color_of
 from tinytorch.report.records import checked_text
 
@@ -37,6 +34,9 @@ def text_width(text: str, bold: bool = False) -> float:
     """Return about how many units a line of words takes; few fonts of readers are as wide as the one it is asked of."""
     if not text.strip():
         return 0.0
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
     font = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")
     return float(TextPath((0, 0), text, size=TEXT_SIZE, prop=font).get_extents().width)
 

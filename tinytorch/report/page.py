@@ -6,9 +6,7 @@ import gc
 import sys
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, Literal
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any, Literal
 
 from tinytorch.perf.host.background_load import Neighbours
 from tinytorch.perf.measuring import Measurement
@@ -16,10 +14,9 @@ from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import CANNOT_TELL, is_disturbed
 from tinytorch.perf.measuring.noise import small_noise_floor
 from tinytorch.perf.measuring.repeat_workloads import look
-from tinytorch.report import figures, tables
+from tinytorch.report import tables
 from tinytorch.report.claims import Claim, placeholders
 from tinytorch.report.drawings import Drawing
-from tinytorch.report.figures import both_layouts
 from tinytorch.report.flame_graph import Box, boxes_html
 from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, number_text, view, words
 from tinytorch.report.provenance import BY_MORE, WITHHELD, WITHHELD_WORD, provenance
@@ -38,6 +35,9 @@ from tinytorch.report.records import (
     number_body,
 )
 from tinytorch.report.tables import Column
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: The key of the record that says where a page was made.
 PROVENANCE_KEY = "provenance"
@@ -225,12 +225,14 @@ class Page:
         Raises:
             ValueError: if it breaks a rule of `figures.check_figure`, or the key is taken.
         """
+        from tinytorch.report import figures
+
         self._check_new(key)
         figures.check_figure(figure, caption=caption, alt=alt, key=key)
         figures.settle(figure)
         alt = figures.alt_of(figure, alt)
         body = figures.to_body(figure, caption=caption, alt=alt, key=key)
-        svg, png = both_layouts(figure, key=key, alt=alt, bitmap=is_building())
+        svg, png = figures.both_layouts(figure, key=key, alt=alt, bitmap=is_building())
         pyplot = sys.modules.get("matplotlib.pyplot")
         if pyplot is not None:
             pyplot.close(figure)  # else the notebook's backend shows it a second time, as a bitmap
@@ -250,6 +252,8 @@ class Page:
         Raises:
             ValueError: if the caption or the alt text is empty, both are the same, or the key is taken.
         """
+        from tinytorch.report import figures
+
         self._check_new(key)
         figures.check_words(caption=caption, alt=alt, key=key)
         body = {"caption": caption.strip(), "alt": alt.strip(), "series": []}
@@ -272,6 +276,8 @@ class Page:
             ValueError: if there are no boxes, the caption or the alt text is empty, both are the same, or the key is
                 taken.
         """
+        from tinytorch.report import figures
+
         self._check_new(key)
         figures.check_words(caption=caption, alt=alt, key=key)
         body = {"caption": caption.strip(), "alt": alt.strip(), "series": [], "files": dict(files or {})}

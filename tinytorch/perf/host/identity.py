@@ -9,11 +9,11 @@ import subprocess
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding
-import numba
 import numpy as np
 import psutil
 
@@ -65,7 +65,8 @@ class Identity:
         cores_physical, cores_logical: of the machine; ``cores_usable`` those that this process may keep busy.
         caches: data and unified caches, each instance once, innermost first.
         memory_bytes: of the machine; ``huge_pages`` the policy: "always", "madvise" or "never".
-        python, numpy, numba, llvm: versions; ``numba_cpu`` the CPU that Numba compiles for.
+        python, numpy, numba, llvm: versions; ``numba_cpu`` the CPU that Numba compiles for, which the
+            variable NUMBA_CPU_NAME chooses.
         blas: libraries loaded now.
         environment: set variables that steer threads and kernels.
         hosting: what a host that others share grants this process.
@@ -236,9 +237,9 @@ def identity() -> Identity:
         huge_pages=huge_page_policy(),
         python=platform.python_version(),
         numpy=np.__version__,
-        numba=numba.__version__,
+        numba=version("numba"),  # to import it takes a quarter of a second
         llvm=".".join(map(str, llvmlite.binding.llvm_version_info)),
-        numba_cpu=str(numba.config.CPU_NAME or llvmlite.binding.get_host_cpu_name()),
+        numba_cpu=str(os.environ.get("NUMBA_CPU_NAME") or llvmlite.binding.get_host_cpu_name()),
         blas=loaded_blas(),
         environment=steering_variables(),
         hosting=hosting(len(allowed_cores()), memory),
