@@ -125,7 +125,11 @@ def all_reduce(nbytes: float, ranks: int, line: Line) -> float:
     """Return the seconds of the cheapest all-reduce of ``nbytes`` on ``ranks``."""
     if ranks == 1:
         return 0.0
-    return min(each(nbytes, ranks, line) for each in (ring_all_reduce, doubling_all_reduce, halving_all_reduce))
+    return min(
+        ring_all_reduce(nbytes, ranks, line),
+        doubling_all_reduce(nbytes, ranks, line),
+        halving_all_reduce(nbytes, ranks, line),
+    )
 
 
 def all_gather(nbytes: float, ranks: int, line: Line) -> float:

@@ -159,15 +159,20 @@ class Group:
 
     def line(self, cluster: Cluster) -> Line:
         """Return the slowest link between neighbours of the group."""
-        return cluster.inside if self.inside_node(cluster) == self.members else cluster.between
+        return self._line(cluster, self.inside_node(cluster))
+
+    def _line(self, cluster: Cluster, near: int) -> Line:
+        return cluster.inside if near == self.members else cluster.between
 
     def all_reduce(self, nbytes: float, cluster: Cluster) -> float:
         """Return the seconds of the cheaper of an all-reduce over all alike, and one in two levels.
 
         In two levels each node scatters its sum over its ranks, these add up their parts over nodes, and gather them.
         """
-        flat = costs.all_reduce(nbytes, self.members, self.line(cluster))
+        if self.members == 1:
+            return 0.0
         near = self.inside_node(cluster)
+        flat = costs.all_reduce(nbytes, self.members, self._line(cluster, near))
         if near in (1, self.members):
             return flat
         far = costs.all_reduce(nbytes / near, self.members // near, cluster.between)
@@ -175,8 +180,8 @@ class Group:
 
     def all_gather(self, nbytes: float, cluster: Cluster) -> float:
         """Return the seconds of the cheaper all-gather to ``nbytes`` on each; a reduce-scatter costs the same."""
-        flat = costs.all_gather(nbytes, self.members, self.line(cluster))
         near = self.inside_node(cluster)
+        flat = costs.all_gather(nbytes, self.members, self._line(cluster, near))
         if near in (1, self.members):
             return flat
         far = costs.all_gather(nbytes / near, self.members // near, cluster.between)
