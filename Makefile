@@ -50,6 +50,9 @@ pdf: environment  ## build the book and print it into _build/html/measured.pdf, 
 	@TINYTORCH_PDF=1 $(VENV)/bin/python -m scripts.build_book
 	@$(VENV)/bin/python -m scripts.print_book
 
+# BLAS threads that have nothing to do then sleep at once: else each process that loads NumPy or SciPy, of which tests
+# start hundreds, keeps another core busy for a tenth of a second.
+test: export OPENBLAS_THREAD_TIMEOUT := 4
 test: environment  ## run all tests (TESTS="tests/core ...": only these; CPU=avx2: as that CPU would)
 	@$(if $(CPU),$(VENV)/bin/python -m scripts.building.older_cpu "$(CPU)" )$(VENV)/bin/python -m pytest --numprocesses logical --dist worksteal $(TESTS)
 

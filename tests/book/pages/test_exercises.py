@@ -85,6 +85,9 @@ def _exercises() -> Iterator[Any]:
             )
 
 
+EXERCISES = list(_exercises())
+
+
 def _imported(cells: list[Cell]) -> dict[str, Any]:
     """Return the names that the imports of the cells before the first solution bring; nothing else of them runs."""
     imports: list[ast.stmt] = []
@@ -98,7 +101,7 @@ def _imported(cells: list[Cell]) -> dict[str, Any]:
     return space
 
 
-@pytest.mark.parametrize(("cells", "solution", "check"), list(_exercises()))
+@pytest.mark.parametrize(("cells", "solution", "check"), EXERCISES)
 def test_a_chapters_check_fails_the_skeleton_by_name(cells: list[Cell], solution: str, check: str) -> None:
     space = _imported(cells)
     exec(exercise_skeleton(solution), space)
@@ -107,7 +110,7 @@ def test_a_chapters_check_fails_the_skeleton_by_name(cells: list[Cell], solution
 
 
 @pytest.mark.parametrize(
-    ("cells", "solution", "check"), [one for one in _exercises() if not str(one.id).endswith(TRAINS_FOR_MINUTES)]
+    ("cells", "solution", "check"), [one for one in EXERCISES if not str(one.id).endswith(TRAINS_FOR_MINUTES)]
 )
 def test_a_chapters_check_accepts_the_solution(cells: list[Cell], solution: str, check: str) -> None:
     space = _imported(cells)
@@ -118,7 +121,7 @@ def test_a_chapters_check_accepts_the_solution(cells: list[Cell], solution: str,
     )
 
 
-@pytest.mark.parametrize(("cells", "solution", "check"), list(_exercises()))
+@pytest.mark.parametrize(("cells", "solution", "check"), EXERCISES)
 def test_a_chapters_check_fails_a_function_that_returns_nothing(cells: list[Cell], solution: str, check: str) -> None:
     space = _imported(cells)
     # Without decorators, as Numba would refuse such a function before any check can.
