@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from measured_book.execution import closure
 from measured_book.execution.closure import SourcePackage
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -61,6 +62,14 @@ def test_what_is_known_of_a_source_is_taken_and_of_a_changed_one_found_anew(tmp_
     assert {"ship.engine", "ship.gear"} <= changed.may_import(["import ship.engine"])
     (tmp_path / "ship" / "flag.py").touch()
     assert SourcePackage(tmp_path / "ship", untrue).may_import(["import ship.engine"]) == expected, "names may lead on"
+
+
+def test_what_other_code_found_is_found_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = made(tmp_path, engine="import ship.gear", gear="")
+    expected = first.may_import(["import ship.engine"])
+    monkeypatch.setattr(closure, "_FINDER", b"another")
+    wrong = dict.fromkeys(first.found, frozenset[str]())
+    assert SourcePackage(tmp_path / "ship", wrong).may_import(["import ship.engine"]) == expected
 
 
 def test_docstrings_and_unrelated_code_import_nothing(tmp_path: Path) -> None:

@@ -8,6 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+#: What is known from before was found by this code, and is looked for again when it changes.
+_FINDER = Path(__file__).read_bytes()
+
 
 @dataclass
 class SourcePackage:
@@ -18,8 +21,8 @@ class SourcePackage:
     importing it runs them. A name that is put together would be missed; whoever executes code can therefore compare
     `may_import` with what was loaded.
 
-    What modules may import is in ``found``, by a hash of a module's source and of the names of all modules; what is
-    ``known`` so from before is not looked for again.
+    What modules may import is in ``found``, by a hash of a module's source, of the names of all modules and of this
+    code; what is ``known`` so from before is not looked for again.
     """
 
     folder: Path
@@ -66,7 +69,7 @@ class SourcePackage:
         if module not in self._imports:
             path = self.files[module]
             source = path.read_bytes()
-            key = hashlib.sha256("\0".join((module, *self.files, "")).encode() + source).hexdigest()
+            key = hashlib.sha256("\0".join((module, *self.files, "")).encode() + _FINDER + source).hexdigest()
             imports = self.known.get(key)
             if imports is None:
                 within = module if path.name == "__init__.py" else module.rpartition(".")[0]
