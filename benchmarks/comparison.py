@@ -4,9 +4,10 @@
 
 Each run is one as `tinytorch bench` makes it: fresh processes one after the other, each taking times in turns with the
 reference. Runs of a model of 38 layers and of one with 40 such layers, which takes 5 % longer, follow one another: each
-run is compared with the next of the same code, and with the slower one between them. At most 2 % of the former may be
-called different, and at least 90 % of the latter must be found slower. Runs are saved in --keep, and one that is there
-is not made again, so that the benchmark can be made in pieces of --at-most-seconds.
+run is compared with the next of the same code, and with the slower one between them. An alarm is a difference
+that surely is larger than what matters to the command. At most 2 % of the former may raise one, and at least 90 % of
+the latter must. Runs are saved in --keep, and one that is there is not made again, so that the benchmark can be made
+in pieces of --at-most-seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from benchmarks.conditions import one_core
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Sequential
 from tinytorch.perf.benchmarking import Plan, Results, Side, compare, load_results, run, save_results, started
-from tinytorch.perf.measuring.comparison import FASTER, SLOWER, Comparison
+from tinytorch.perf.measuring.comparison import Comparison
 
 FALSE_ALARMS, FOUND = 0.02, 0.90
 #: Two layers more are 5.3 % more work; what a call takes besides its layers makes 5 % of the time of that.
@@ -85,9 +86,9 @@ def show(made: list[tuple[Results, Results | None]], console: Console) -> int:
     """Print the counts with their intervals and targets; return how many targets were missed."""
     equal = [compared(a, b) for (a, _), (b, _) in pairwise(made)]
     more = [compared(a, b) for a, b in made if b is not None]
-    alarms = sum(one.verdict in (FASTER, SLOWER) for one in equal)
-    found = sum(one.verdict == SLOWER for one in more)
-    table = Table("pairs of runs", "called different", "95 % interval", "target", "verdict")
+    alarms = sum(one.is_gain or one.is_loss for one in equal)
+    found = sum(one.is_loss for one in more)
+    table = Table("pairs of runs", "alarms", "95 % interval", "target", "verdict")
     rows = [
         (f"{len(equal)} of the same code", alarms, len(equal), f"at most {FALSE_ALARMS:.0%}", -1, FALSE_ALARMS),
         (f"{len(more)} with 5 % more time", found, len(more), f"at least {FOUND:.0%}", 1, FOUND),
@@ -103,7 +104,7 @@ def show(made: list[tuple[Results, Results | None]], console: Console) -> int:
         table.add_row(name, f"{count} ({count / trials:.1%})", interval, target, "met" if met else "missed")
     console.print(table)
     for words, several in (("same code", equal), ("5 % more time", more)):
-        ratios = np.array([one.ratio.median for one in several])
+        ratios = np.array([one.estimate.median for one in several])
         widths = np.array([one.interval.half_width for one in several])
         if ratios.size:
             low, middle, high = np.quantile(ratios, [0.05, 0.5, 0.95])

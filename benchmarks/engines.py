@@ -69,8 +69,8 @@ def goals(raced: Raced) -> list[Goal]:
 
 def _goal(ours: Measurement, other: Measurement, at_most: float) -> Goal:
     # Ours as the baseline: the ratio is then our time over the other's.
-    compared = compare_paired(ours, other, None)
-    return Goal(other.name, compared.ratio.median, compared.interval, at_most)
+    compared = compare_paired(ours, other, matters=0.05)
+    return Goal(other.name, compared.estimate.median, compared.interval, at_most)
 
 
 def row(raced: Raced, roof: float) -> list[str]:

@@ -34,7 +34,7 @@ from benchmarks.conditions import one_core
 from tinytorch.perf.host.pinned_threads import allowed_cores
 from tinytorch.perf.measuring import collector_off
 from tinytorch.perf.measuring.processes import output_of
-from tinytorch.perf.measuring.sampling import Places
+from tinytorch.perf.measuring.sampling import LayoutRandomizer
 
 BLOCKS, SAMPLES = 8, 5
 #: One sample lasts at least this many seconds.
@@ -163,7 +163,7 @@ def one_process(seed: int) -> dict[str, dict[str, list[float]]]:
         loops = {name: _loops(call) for name, call in calls.items()}
         for name, call in calls.items():
             found[name]["in a row"] = [block(call, loops[name]) for _ in range(BLOCKS)]
-        places = Places(draw)
+        places = LayoutRandomizer(draw)
 
         def shaken(name: str) -> Call:
             places.move()

@@ -93,7 +93,7 @@ def judged(placed: Placed, threads: int) -> str:
     if low > ABOVE:
         return "missed"
     if placed.name == SGEMM and low < OF_PEAK:
-        if placed.seconds.how["cpu_per_wall"] < OF_CORES * threads:
+        if (placed.seconds.conditions.cpu_per_wall or 0.0) < OF_CORES * threads:
             return "cores were busy"
         return "missed" if high < OF_PEAK else "unclear"
     return "met" if high <= ABOVE else "unclear"

@@ -34,7 +34,7 @@ from tinytorch.perf.kernels.probes import BLOCK_ELEMENTS, LANES, MULTIPLY_ADDS
 from tinytorch.perf.machine.memory_ladder import LARGEST, stream_arrays
 from tinytorch.perf.machine.probing import calibrated_rounds
 from tinytorch.perf.measuring import interleave
-from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER, compare_paired
+from tinytorch.perf.measuring.comparison import compare_paired
 
 SOURCE = Path(__file__).with_name("stream.c")
 TRIAD, MULTIPLY_ADD = 0.15, 0.10
@@ -138,20 +138,20 @@ def run(case: Case) -> tuple[list[str], bool]:
     )
     c = taken["C"].scaled(scale)
     found = compare_paired(c, taken["ours"], case.within)
-    verdict = {
-        EQUIVALENT: f"within {case.within:.0%}",
-        FASTER: f"more than {case.within:.0%} above",
-        SLOWER: f"more than {case.within:.0%} below",
-    }.get(found.verdict, "cannot tell here")
+    verdict = "open"
+    if found.is_gain or found.is_loss:
+        verdict = f"more than {case.within:.0%} {'above' if found.is_gain else 'below'}"
+    elif found.is_no_gain and found.is_no_loss:
+        verdict = f"within {case.within:.0%}"
     c_rate, our_rate = (case.our_amount * our_rounds / one.median / 1e9 for one in (c, taken["ours"]))
-    interval = f"{found.ratio.median:.3f} ({found.interval.low:.3f} to {found.interval.high:.3f})"
+    interval = f"{found.estimate.median:.3f} ({found.interval.low:.3f} to {found.interval.high:.3f})"
     return [
         case.name,
         f"{c_rate:.1f} {case.unit}",
         f"{our_rate:.1f} {case.unit}",
         interval,
         verdict,
-    ], found.verdict in (FASTER, SLOWER)
+    ], found.is_gain or found.is_loss
 
 
 def main() -> int:

@@ -18,13 +18,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import mannwhitneyu, ttest_ind
 
-from tinytorch.perf.measuring.comparison import FASTER, SLOWER, compare_paired
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.judge import Verdict
 
 Times = npt.NDArray[np.float64]
 Rule = Callable[[Times, Times], int]
 
-#: The difference that rules without a threshold of their own are given, as ours is.
-DELTA = 0.01
+#: The difference beyond which rules that take a threshold, and folklore, call it one.
+THRESHOLD = 0.01
 #: Resamples of criterion's bootstrap; its default is 100,000, which moves its p-values by less than 0.01.
 _RESAMPLES = 2_000
 
@@ -52,13 +53,9 @@ def _direction(before: float, after: float) -> int:
     return 1 if after > before else -1 if after < before else 0
 
 
-def ours(delta: float | None) -> Rule:
-    """Return the rule of `compare_paired`."""
-
-    def decide(baseline: Times, candidate: Times) -> int:
-        return {SLOWER: 1, FASTER: -1}.get(compare_paired(baseline, candidate, delta).verdict, 0)
-
-    return decide
+def ours(baseline: Times, candidate: Times) -> int:
+    """Decide by `compare_paired`, whose slower and faster do not depend on what matters."""
+    return {Verdict.SLOWER: 1, Verdict.FASTER: -1}.get(compare_paired(baseline, candidate, 0).verdict, 0)
 
 
 def pyperf() -> NamedRule:
@@ -132,7 +129,7 @@ def criterion(baseline: Times, candidate: Times) -> int:
         return 0
     change = resampled(candidate, candidate.size).mean(-1) / resampled(baseline, baseline.size).mean(-1) - 1
     low, high = np.quantile(change, [0.025, 0.975])
-    return 1 if low > DELTA else -1 if high < -DELTA else 0
+    return 1 if low > THRESHOLD else -1 if high < -THRESHOLD else 0
 
 
 def torch_compare() -> NamedRule:
@@ -156,27 +153,26 @@ def torch_compare() -> NamedRule:
 FOLKLORE = "folklore"
 
 
-def beyond_delta(statistic: Callable[[Times], Any]) -> Rule:
-    """Return the rule that compares one number of each sample, and calls more than `DELTA` a difference."""
+def beyond_threshold(statistic: Callable[[Times], Any]) -> Rule:
+    """Return the rule that compares one number of each sample, and calls more than `THRESHOLD` a difference."""
 
     def decide(baseline: Times, candidate: Times) -> int:
         before, after = float(statistic(baseline)), float(statistic(candidate))
-        return _direction(before, after) if max(before, after) > (1 + DELTA) * min(before, after) else 0
+        return _direction(before, after) if max(before, after) > (1 + THRESHOLD) * min(before, after) else 0
 
     return decide
 
 
 def all_rules() -> list[NamedRule]:
-    """Return every rule, ours first: with delta, then without."""
+    """Return every rule, ours first."""
     return [
-        NamedRule("ours, delta 1 %", "this package", ours(DELTA), paired=True),
-        NamedRule("ours, no delta", "this package", ours(None), paired=True),
+        NamedRule("ours", "this package", ours, paired=True),
         pyperf(),
         asv(1.1),
-        asv(1 + DELTA),
+        asv(1 + THRESHOLD),
         NamedRule("hyperfine, ratio ± σ", "its source", hyperfine),
         NamedRule("criterion.rs", "its book", criterion),
         torch_compare(),
-        NamedRule("minimum, beyond 1 %", FOLKLORE, beyond_delta(np.min)),
-        NamedRule("mean, beyond 1 %", FOLKLORE, beyond_delta(np.mean)),
+        NamedRule("minimum, beyond 1 %", FOLKLORE, beyond_threshold(np.min)),
+        NamedRule("mean, beyond 1 %", FOLKLORE, beyond_threshold(np.mean)),
     ]

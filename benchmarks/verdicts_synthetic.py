@@ -1,17 +1,22 @@
-"""How often the judge is wrong on series whose true ratio is known to be 1, and what it finds where it is 1.03.
+"""How often the judge is wrong on series whose true ratio is known to be 1 or 1.03, and how often it finds the latter.
 
 Run by `python -m benchmarks.verdicts --synthetic [--trials 2000]`. Each series is one of log-ratios with a standard
-deviation of 2 % a pair. Claims are judged by ``verdict_between(low=1)`` on a measurement of the ratios, where supported
-and refuted are both wrong, comparisons by `compare_paired` with a delta of 1 % and without one, where faster and slower
-are. "Cannot tell" is never wrong.
+deviation of 2 % a pair. A verdict rests on `Measurement.verdict_interval`: faster or slower if it excludes 1, "no
+difference beyond d" if it holds 1 and stays within d, else open, which is never wrong. Wrong are
+
+- where the true ratio is 1: faster and slower;
+- where it is 1.03: slower, and "no difference beyond 2 %".
+
+The number of pairs is given, or planned by `planning.planned` from a pilot of its own to resolve 3 %, of `MOST` pairs
+at most, as time ends it. What is planned decides at 1, too: "no difference beyond 3 %" counts as found there.
 
 Targets: at most 6 % wrong on each kind of noise, for each number of pairs; at most 6 % of families of 16 candidates in
 `compare_all` with a wrong verdict among them, at nine pairs each; at most 6 % wrong on seven processes of two kinds; a
-true 3 % found in 90 % of the series whose noise is normal and independent.
+true 3 % found in 90 % of the series whose noise is normal and independent, and as many decided where a plan meets none.
 
-The last cannot be had with the first at 15 pairs. No rule can tell independent noise around 3 % from noise with a
-spectrum of 1/f around 0 better than the ratio of their likelihoods does, if it is told which two they are (Neyman and
-Pearson). What that ratio reaches is shown as the bound, and the target is 90 % where the bound allows it.
+The found 3 % cannot be had with few wrong verdicts at 15 pairs. No rule can tell independent noise around 3 % from
+noise with a spectrum of 1/f around 0 better than the ratio of their likelihoods does, if it is told which two they are
+(Neyman and Pearson). What that ratio reaches is shown as the bound, and the target is 90 % where the bound allows it.
 """
 
 from __future__ import annotations
@@ -28,8 +33,10 @@ from rich.table import Table
 from scipy.signal import lfilter
 
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.comparison import FASTER, SLOWER, compare_all, compare_paired, judged
-from tinytorch.perf.measuring.judge import CANNOT_TELL, verdict_between
+from tinytorch.perf.measuring.comparison import compare_all, judged
+from tinytorch.perf.measuring.conditions import Conditions, Sample
+from tinytorch.perf.measuring.judge import Verdict
+from tinytorch.perf.measuring.planning import PILOT, planned
 
 Series = npt.NDArray[np.float64]
 #: Draws so many series (rows) of so many pairs.
@@ -39,8 +46,11 @@ Kind = Callable[[np.random.Generator, int, int], Series]
 NOISE = 0.02
 PAIRS = (15, 30, 100)
 WRONG, FOUND = 0.06, 0.90
-#: Log of the true ratio that is to be found.
+#: Log of the true ratio that is to be found; what matters to a plan, and what is less than the true difference.
 DIFFERENCE = math.log(1.03)
+RESOLVE, NARROWER = 0.03, 0.02
+#: Pairs that time allows a plan.
+MOST = 300
 FAMILY, FAMILY_PAIRS, PROCESSES = 16, 9, 7
 #: 1/f noise is cut from series so many times as long.
 LENGTHS = 16
@@ -131,9 +141,10 @@ def half_flicker(draw: np.random.Generator, rows: int, pairs: int) -> Series:
     return (normal(draw, rows, pairs) + flicker(draw, rows, pairs)) / math.sqrt(2)
 
 
+NORMAL = "independent, normal"
 #: The kinds of noise that have a target, by name.
 KINDS: dict[str, Kind] = {
-    "independent, normal": normal,
+    NORMAL: normal,
     "independent, Student's t with 2": students(2),
     "independent, Cauchy": students(1),
     "independent, two levels": two_levels,
@@ -151,34 +162,55 @@ WITHOUT_TARGET: dict[str, Kind] = {"half independent, half 1/f": half_flicker}
 
 
 @dataclass
-class Decided:
-    """Shares of series on which a verdict was given: on a claim, on a comparison with a delta of 1 %, and without."""
+class Shares:
+    """Shares of series whose verdict was wrong, at a true ratio of 1 and of 1.03, or right, and mean numbers of pairs.
 
-    claim: float
-    with_delta: float
-    without: float
+    At 1 "no difference beyond 3 %" is right.
+    """
+
+    wrong: tuple[float, float]
+    right: tuple[float, float]
+    pairs: tuple[float, float]
 
 
 @dataclass
 class Outcome:
-    """What was counted: by noise and pairs what was wrong, by pairs what was found and could be, and families."""
+    """What was counted: by noise and pairs, by noise with plans, and of families and processes what was wrong."""
 
-    wrong: dict[tuple[str, int], Decided] = field(default_factory=dict)
-    found: dict[int, Decided] = field(default_factory=dict)
-    bounds: dict[int, tuple[float, float]] = field(default_factory=dict)
+    shares: dict[tuple[str, int], Shares] = field(default_factory=dict)
+    planned: dict[str, Shares] = field(default_factory=dict)
+    bounds: dict[int, float] = field(default_factory=dict)
     families: float = 0.0
     processes: float = 0.0
 
 
-def decided(series: Series) -> Decided:
-    """Return on how many of the rows a verdict is given that the ratio is not 1."""
-    counts = np.zeros(3)
-    ones = np.ones(series.shape[1])
-    for row in np.exp(series):
-        counts[0] += verdict_between(Measurement("ratios", tuple(row.tolist()), ""), low=1) != CANNOT_TELL
-        for at, delta in ((1, 0.01), (2, None)):
-            counts[at] += compare_paired(row, ones, delta).verdict in (FASTER, SLOWER)
-    return Decided(*(counts / len(series)).tolist())
+def _ratios(logs: Series) -> Measurement:
+    return Measurement("ratios", tuple(np.exp(logs).tolist()), "")
+
+
+def _judged(logs: Series, truth: float) -> tuple[bool, bool]:
+    """Return whether the verdict on log-ratios around ``truth`` is wrong, and whether it is right."""
+    reach = _ratios(logs + truth).verdict_interval()
+    low, high = (0.0, math.inf) if reach is None else (reach.low, reach.high)
+    if low > 1 or high < 1:
+        return (False, True) if truth and low > 1 else (True, False)
+    margin = 1 + (NARROWER if truth else RESOLVE)
+    none_beyond = 1 / margin <= low and high <= margin
+    return (none_beyond, False) if truth else (False, none_beyond)
+
+
+def judged_shares(kind: Kind, draw: np.random.Generator, trials: int, pairs: int | None) -> Shares:
+    """Return the shares of ``trials`` series with so many pairs; None for as many as a plan takes."""
+    judged, taken = np.zeros((2, 2)), np.zeros(2)
+    for at, truth in enumerate((0.0, DIFFERENCE)):
+        for _ in range(trials):
+            number = pairs
+            if number is None:
+                number = min(MOST, planned([_ratios(kind(draw, 1, PILOT)[0] + truth)], RESOLVE).number)
+            judged[at] += _judged(kind(draw, 1, number)[0], truth)
+            taken[at] += number
+    wrong, right = (judged / trials).T.tolist()
+    return Shares(tuple(wrong), tuple(right), tuple((taken / trials).tolist()))
 
 
 def wrong_families(draw: np.random.Generator, trials: int) -> float:
@@ -188,11 +220,13 @@ def wrong_families(draw: np.random.Generator, trials: int) -> float:
     for _ in range(trials):
         rows = np.exp(NOISE / math.sqrt(2) * draw.standard_normal((len(names), FAMILY_PAIRS))).tolist()
         baseline, *candidates = (
-            Measurement(name, tuple(row), "s", {"interleaved_with": [other for other in names if other != name]})
+            Measurement(
+                name, tuple(row), "s", Conditions(interleaved_with=tuple(other for other in names if other != name))
+            )
             for name, row in zip(names, rows, strict=True)
         )
-        found = compare_all(baseline, *candidates, delta=None).values()
-        wrong += any(one.verdict in (FASTER, SLOWER) for one in found)
+        found = compare_all(baseline, *candidates, matters=0).values()
+        wrong += any(one.verdict in (Verdict.FASTER, Verdict.SLOWER) for one in found)
     return wrong / trials
 
 
@@ -200,9 +234,9 @@ def wrong_processes(draw: np.random.Generator, trials: int) -> float:
     """Return the share of verdicts on processes of two kinds, each as often, whose medians lie on either side of 1."""
     wrong = 0
     for row in np.exp(two_levels(draw, trials, PROCESSES)).tolist():
-        ratios = Measurement("ratios", tuple(row), "", {"samples_are": "processes"})
-        made = judged(ratios, ("baseline", "candidate"), None, 0.95, pairs_are="processes")
-        wrong += made.verdict in (FASTER, SLOWER)
+        ratios = Measurement("ratios", tuple(row), "", Conditions(sample=Sample.PROCESSES))
+        made = judged(ratios, ("baseline", "candidate"), 0, 0.95, pairs_are="processes")
+        wrong += made.verdict in (Verdict.FASTER, Verdict.SLOWER)
     return wrong / trials
 
 
@@ -238,15 +272,14 @@ def bound(draw: np.random.Generator, pairs: int, shift: float, trials: int = 400
 def count(trials: int, console: Console) -> Outcome:
     """Return the shares of all kinds of noise, families and processes."""
     outcome = Outcome()
-    cells = [(name, kind, pairs) for pairs in PAIRS for name, kind in (KINDS | WITHOUT_TARGET).items()]
+    cells = [(name, kind, pairs) for pairs in (*PAIRS, None) for name, kind in (KINDS | WITHOUT_TARGET).items()]
     for at, (name, kind, pairs) in enumerate(track(cells, "noise", console=console, disable=not console.is_terminal)):
-        outcome.wrong[name, pairs] = decided(kind(np.random.default_rng([at, pairs]), trials, pairs))
-    for pairs in PAIRS:
-        draw = np.random.default_rng([1, pairs])
-        outcome.found[pairs] = decided(normal(draw, trials, pairs) + DIFFERENCE)
-        shifts = (DIFFERENCE - math.log(1.01), DIFFERENCE)
-        with_delta, without = (bound(draw, pairs, shift / NOISE) for shift in shifts)
-        outcome.bounds[pairs] = with_delta, without
+        found = judged_shares(kind, np.random.default_rng([at, pairs or 0]), trials, pairs)
+        if pairs is None:
+            outcome.planned[name] = found
+        else:
+            outcome.shares[name, pairs] = found
+    outcome.bounds = {pairs: bound(np.random.default_rng([1, pairs]), pairs, DIFFERENCE / NOISE) for pairs in PAIRS}
     outcome.families = wrong_families(np.random.default_rng(2), trials)
     outcome.processes = wrong_processes(np.random.default_rng(3), trials)
     return outcome
@@ -254,25 +287,20 @@ def count(trials: int, console: Console) -> Outcome:
 
 def show(outcome: Outcome, trials: int, console: Console) -> None:
     """Print the tables."""
-    table = Table(
-        title=f"wrong verdicts of {trials} series: on claims; on comparisons with a delta of 1 %, and without"
-    )
+    table = Table(title=f"of {trials} series: wrong at a true ratio of 1, wrong at 1.03, and 3 % found")
     table.add_column("noise")
     for pairs in PAIRS:
         table.add_column(f"{pairs} pairs", justify="right")
+    for heading in ("planned for 3 %", "pairs at 1, 1.03", "none beyond 3 % found at 1"):
+        table.add_column(heading, justify="right")
     for name in (*KINDS, *WITHOUT_TARGET):
-        shares = [outcome.wrong[name, pairs] for pairs in PAIRS]
-        words = [f"{one.claim:.1%}  {one.with_delta:.1%}  {one.without:.1%}" for one in shares]
-        table.add_row(name if name in KINDS else f"{name} (no target)", *words)
+        made = [outcome.shares[name, pairs] for pairs in PAIRS] + [outcome.planned[name]]
+        cells = [f"{one.wrong[0]:.1%}  {one.wrong[1]:.1%}  {one.right[1]:.1%}" for one in made]
+        cells += ["  ".join(f"{pairs:.0f}" for pairs in made[-1].pairs), f"{made[-1].right[0]:.1%}"]
+        table.add_row(name if name in KINDS else f"{name} (no target)", *cells)
     console.print(table)
-    table = Table(
-        title="true 3 % found, with a delta of 1 % and without; in brackets: the most that any rule could find"
-    )
-    for pairs in PAIRS:
-        table.add_column(f"{pairs} pairs", justify="right")
-    cells = [(outcome.found[pairs], outcome.bounds[pairs]) for pairs in PAIRS]
-    table.add_row(*(f"{a.with_delta:.1%} ({b[0]:.0%})  {a.without:.1%} ({b[1]:.0%})" for a, b in cells))
-    console.print(table)
+    most = ", ".join(f"{share:.0%} of {pairs} pairs" for pairs, share in outcome.bounds.items())
+    console.print(f"the most that any rule could find of 3 %: {most}")
     console.print(
         f"families of {FAMILY} candidates, {FAMILY_PAIRS} pairs, with a wrong verdict: {outcome.families:.1%}"
     )
@@ -282,14 +310,19 @@ def show(outcome: Outcome, trials: int, console: Console) -> None:
 def misses(outcome: Outcome) -> list[str]:
     """Return what is not as it should be, a sentence each."""
     found = []
-    for (name, pairs), one in outcome.wrong.items():
-        for what, share in vars(one).items():
+    made = {f"{name}, {pairs} pairs": (name, one) for (name, pairs), one in outcome.shares.items()}
+    made |= {f"{name}, planned": (name, one) for name, one in outcome.planned.items()}
+    for what, (name, one) in made.items():
+        for ratio, share in zip(("1", "1.03"), one.wrong, strict=True):
             if name in KINDS and share > WRONG:
-                found.append(f"{share:.1%} wrong on {name}, {pairs} pairs, {what.replace('_', ' ')}: above {WRONG:.0%}")
-    for pairs, one in outcome.found.items():
-        for share, most in zip((one.with_delta, one.without), outcome.bounds[pairs], strict=True):
-            if share < FOUND <= most:
-                found.append(f"3 % found in {share:.1%} of the series of {pairs} pairs: below {FOUND:.0%}")
+                found.append(f"{share:.1%} wrong on {what}, at a ratio of {ratio}: above {WRONG:.0%}")
+    for pairs, most in outcome.bounds.items():
+        share = outcome.shares[NORMAL, pairs].right[1]
+        if share < FOUND <= most:
+            found.append(f"3 % found in {share:.1%} of the series of {pairs} pairs: below {FOUND:.0%}")
+    for ratio, share in zip(("1", "1.03"), outcome.planned[NORMAL].right, strict=True):
+        if share < FOUND:
+            found.append(f"{share:.1%} decided by plan at a ratio of {ratio}: below {FOUND:.0%}")
     for what, share in (("families", outcome.families), ("few processes", outcome.processes)):
         if share > WRONG:
             found.append(f"{share:.1%} wrong on {what}: above {WRONG:.0%}")

@@ -1,5 +1,7 @@
 """Linting of the Python on the book's pages: ruff on each page as a notebook, mypy on all pages as modules.
 
+Pages, and the studies that they call, are also searched for medians that lose their intervals: see `lint_medians`.
+
 What both say points at the line of the page. Cells are held to the rules of pyproject.toml for ``*.ipynb``. Types are
 those of the whole repository, but for functions that a page defines without annotations.
 """
@@ -18,6 +20,8 @@ from tempfile import TemporaryDirectory
 
 import nbformat
 from sources import Cell, read_source
+
+from scripts import lint_medians
 
 ROOT = Path(__file__).resolve().parent.parent
 #: First lines of a page's module, where a page has its front matter.
@@ -93,8 +97,9 @@ def lint(paths: Sequence[Path]) -> list[str]:
     pages = read_pages(paths)
     if not pages:
         return []
+    medians = lint_medians.lint({path: as_module(page) for path, page in pages.items()})
     with TemporaryDirectory() as name:
-        return [*ruff(pages, Path(name)), *mypy(pages, Path(name))]
+        return [*ruff(pages, Path(name)), *mypy(pages, Path(name)), *medians]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -102,6 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Lint the Python on the book's pages.")
     parser.add_argument("pages", nargs="*", type=Path, default=sorted(ROOT.glob("book/*.md")))
     faults = lint([Path(os.path.relpath(path)) for path in parser.parse_args(arguments).pages])
+    studies = (Path(os.path.relpath(path)) for path in sorted(ROOT.glob("tinytorch/chapters/**/*.py")))
+    faults += lint_medians.lint({path: path.read_text("utf-8") for path in studies})
     print("\n".join(faults) if faults else "The pages' code has no faults.")
     return int(bool(faults))
 

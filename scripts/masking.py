@@ -132,9 +132,9 @@ def _holds_measured(value: Any) -> bool:
 
 def _mask_record(record: dict[str, Any]) -> dict[str, Any]:
     hidden = {
-        "derived": ("value", "interval", "n", "samples", "how", "what"),
-        "measured": ("value", "interval", "n", "samples", "how", "what"),
-        "modelled": ("value", "interval", "n", "samples", "how", "what"),
+        "derived": ("value", "interval", "n", "samples", "conditions", "what"),
+        "measured": ("value", "interval", "n", "samples", "conditions", "what"),
+        "modelled": ("value", "interval", "n", "samples", "conditions", "what"),
         "verdict": ("word", "because"),
         "claim": ("verdict", "evidence"),
         "table": ("rows",) if record["key"] in _CHOSEN or _holds_measured(record.get("rows")) else (),

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from scripts.blas_settings import ignored_warnings
 from tests import own_warnings
 from tests.perf.made_ceilings import made_ceilings
-from tinytorch.perf.host.background_load import Neighbours
+from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.machine import Ceilings, store
 from tinytorch.perf.measuring import Statistic, blas_threads
+from tinytorch.perf.measuring.between_run_workloads import LOOKS
 from tinytorch.perf.measuring.noise import NoiseFloor
-from tinytorch.perf.measuring.repeat_workloads import LOOKS
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report.provenance import package_provenance
 from tinytorch.report.records import Json
@@ -81,19 +81,19 @@ def pytest_collection_finish() -> None:
 QUIET = NoiseFloor(
     "a quiet moment",
     (),
-    Statistic("floor of nothing against itself", (1.01, 1.02), "", {}, value=1.02, bounds=Interval(1.01, 1.02, 0.95)),
+    Statistic("floor of nothing against itself", (1.01, 1.02), "", value=1.02, bounds=Interval(1.01, 1.02, 0.95)),
 )
 
 
-class QuietNeighbours(Neighbours):
-    """Neighbours that take no core; a test that needs busy ones sets `Neighbours.cores`, which these then follow."""
+class QuietLoad(BackgroundLoad):
+    """Background load that takes no core, unless a test sets `BackgroundLoad.cores`."""
 
     def cores(self) -> float:
         """Return no core, unless a test says how many."""
-        return Neighbours.cores(self) if Neighbours.cores is not _MEASURED else 0.0
+        return BackgroundLoad.cores(self) if BackgroundLoad.cores is not _MEASURED else 0.0
 
 
-_MEASURED = Neighbours.cores
+_MEASURED = BackgroundLoad.cores
 
 
 def _refuse(*_: object) -> NoReturn:
@@ -117,13 +117,13 @@ def _take_machine_as_quiet() -> None:
     nobody changes meanwhile, is read for the first of many pages.
     """
     patch = pytest.MonkeyPatch()
-    patch.setattr("tinytorch.report.page.Neighbours", QuietNeighbours)
-    patch.setattr("tinytorch.perf.profiling.repeated.Neighbours", QuietNeighbours)
+    patch.setattr("tinytorch.report.page.BackgroundLoad", QuietLoad)
+    patch.setattr("tinytorch.perf.profiling.repeated.BackgroundLoad", QuietLoad)
     patch.setattr("tinytorch.perf.machine.store.measured_ceilings", _refuse)
     patch.setattr("tinytorch.report.page.small_noise_floor", lambda: QUIET)
     patch.setattr("tinytorch.report.provenance.package_provenance", _provenance)
     patch.setenv(LOOKS, "0")
-    patch.setattr("tinytorch.perf.measuring.repeats.KEPT", Path(os.devnull) / "no-repeats")
+    patch.setattr("tinytorch.perf.measuring.between_run_variance.KEPT", Path(os.devnull) / "no-repeats")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -85,8 +85,8 @@ def test_compare_leaves_with_1_for_a_proven_regression_alone(
     assert "regression: a at batch 1 is slower" in said
     assert "geometric mean" in said
     assert main(["compare", slower, base]) == 0
-    assert main(["compare", base, slower, "--delta", "15"]) == 0
-    assert main(["compare", base, slower, "--delta", "-1"]) == 2
+    assert main(["compare", base, slower, "--matters", "15"]) == 0
+    assert main(["compare", base, slower, "--matters", "-1"]) == 2
 
 
 def test_a_comparison_across_machines_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,11 +12,13 @@ from tests.perf.distributed.collectives.made_times import made_times
 from tinytorch.cli import links, main
 from tinytorch.perf.distributed.collectives.measured import Collectives
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Conditions, Ranks
 
 
 def made_collectives(oversubscribed: bool = False) -> Collectives:
-    how = {"oversubscribed": oversubscribed, "interleaved_with": ["others"]}
-    times = {size: Measurement(one.name, one.samples, "s", how) for size, one in made_times(0.01).items()}
+    ranks = Ranks(ranks=2, oversubscribed=oversubscribed)
+    conditions = Conditions(interleaved_with=("others",), instrument=ranks)
+    times = {size: Measurement(one.name, one.samples, "s", conditions) for size, one in made_times(0.01).items()}
     return Collectives(2, 1, "MPI 4", oversubscribed, {"all-reduce": times}, Measurement("barrier", (1e-6,) * 9, "s"))
 
 

@@ -20,7 +20,7 @@ from tinytorch.report.numbers import NO_BREAK
 RATIO = Measurement("ratio", (1.7, 1.68, 1.74, 1.69, 1.73, 1.72), "")
 MEASUREMENT: dict[str, Any] = {
     "type": "object",
-    "required": ["name", "unit", "median", "interval", "samples", "how"],
+    "required": ["name", "unit", "median", "interval", "samples", "conditions"],
     "additionalProperties": False,
     "properties": {
         "name": {"type": "string"},
@@ -28,7 +28,7 @@ MEASUREMENT: dict[str, Any] = {
         "median": {"type": "number", "exclusiveMinimum": 0},
         "interval": {"type": ["object", "null"], "required": ["low", "high", "confidence"]},
         "samples": {"type": "array", "minItems": 1, "items": {"type": "number", "exclusiveMinimum": 0}},
-        "how": {"type": "object"},
+        "conditions": {"type": "object"},
     },
 }
 LADDER = {
@@ -46,7 +46,7 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
     "properties": {
         "schema": {"const": "tinytorch-machine"},
-        "schema_version": {"const": 3},
+        "schema_version": {"const": 4},
         "identity": {"type": "object", "required": list(Identity.__dataclass_fields__), "additionalProperties": True},
         "ceilings": {
             "type": "array",

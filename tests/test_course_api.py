@@ -17,6 +17,7 @@ from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration import tiled_matmul
 from tinytorch.perf.benchmarking import benchmark_suite, measure_performance, plot_performance_comparison
 from tinytorch.perf.compression import KnowledgeDistillation
+from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.memoization import enable_kv_cache
 from tinytorch.perf.profiling import (
@@ -119,7 +120,7 @@ def test_a_context_reports_its_body(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_only_can_be_called_is_timed_and_its_flops_are_not_counted() -> None:
     slow, x = SlowLinear(8, 4), Tensor(np.ones((2, 8), np.float32))
-    assert Profiler().count_flops(slow, (2, 8)) is None
+    assert f"{Profiler().count_flops(slow, (2, 8)):,}" == "nan"
     assert Profiler().count_parameters(slow) == 0
     found = Profiler(ceilings=made_ceilings()).profile_forward_pass(slow, x)
     assert found["bottleneck"] == "not counted"
@@ -193,11 +194,12 @@ def test_two_measured_performances_divide_and_subtract() -> None:
         "accuracy_delta": optimized.accuracy - baseline.accuracy,
     }
     assert float(baseline.time) == baseline.time.median
-    assert improvement["speedup"].ratio.median == pytest.approx(float(baseline.time) / float(optimized.time), rel=0.2)
+    assert float(improvement["speedup"]) == pytest.approx(float(baseline.time) / float(optimized.time), rel=0.2)
     assert float(improvement["memory_reduction"]) == pytest.approx(float(baseline.memory) / float(optimized.memory))
-    assert improvement["memory_reduction"].verdict == "smaller"
+    assert improvement["memory_reduction"].verdict == Verdict.SMALLER
     assert abs(float(improvement["accuracy_delta"])) <= 1
-    assert "the second" in str(improvement)
+    assert f"{improvement['speedup']:.2f}" == f"{float(improvement['speedup']):.2f}"
+    assert "the first takes" in repr(improvement["speedup"])
 
 
 def test_a_suite_takes_a_transformer_with_its_cache(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,19 +13,20 @@ from playwright.sync_api import Browser
 from playwright.sync_api import Page as Tab
 
 from tests.report.made_numbers import bounded
+from tinytorch.perf.measuring import Counted
 from tinytorch.report.records import number_body
 
 NOT_APP: Any = None
 
 
 def _number(value: Any, unit: str | None = None) -> dict[str, Any]:
-    return number_body("key", value, unit=unit, what=unit and "a count", modelled=False)
+    return number_body("key", value, unit=unit, what=unit and "a count")
 
 
 RECORDS: list[dict[str, Any]] = [
     _number(bounded(1.91, 1.8, 2.05)),
     _number(bounded(1.12e-3, 1.0e-3, 1.3e-3, "s")),
-    _number(0.4, "%"),
+    _number(Counted(0.4, "%", "a share")),
     _number(12345, "parameters"),
     {"kind": "verdict", "word": "slower"},
     _number(bounded(1.05, 0.905, 9.0)),

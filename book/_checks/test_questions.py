@@ -15,19 +15,23 @@ STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
 CELL = """
 ```{code-cell} ipython3
 :tags: [remove-cell]
-from tinytorch.perf.measuring import Statistic
+from tinytorch.perf.measuring import Conditions, Statistic
+from tinytorch.perf.measuring import Counted, Statistic
 from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report import Page
 FLOOR
 page = Page("index")
-how = {"statistic": "median"}
-page.number("gain", Statistic("speedup", (1.91,) * 8, "", how, value=1.91, bounds=Interval(1.8, 2.05, 0.97)))
-page.number("latency", Statistic("a run", (1.12e-3,) * 7, "s", how, value=1.12e-3, bounds=Interval(1e-3, 1.3e-3, 0.97)))
-page.number("share", 0.4, unit="%", what="a share")
+told = Conditions(statistic="median")
+page.number("gain", Statistic("speedup", (1.91,) * 8, "", told, value=1.91, bounds=Interval(1.8, 2.05, 0.97)))
+ends = Interval(1e-3, 1.3e-3, 0.97)
+page.number("latency", Statistic("a run", (1.12e-3,) * 7, "s", told, value=1.12e-3, bounds=ends))
+page.number("share", Counted(0.4, "%", "a share"))
 page.number("parameters", 12345, unit="parameters", what="weights and biases")
 page.word("bottleneck", "slower", because="it gains {gain}")
-page.word("withheld", "cannot tell here", because="other programs were at work")
-page.claim("quick", statement="Quick.", source="Lore", quote="So.", verdict="refuted", evidence="It took {latency}.")
+page.word("withheld", Judgement(Verdict.WITHHELD), because="other programs were at work")
+no = Judgement(Verdict.REFUTED)
+page.claim("quick", statement="Quick.", source="Lore", quote="So.", verdict=no, evidence="It took {latency}.")
 page.absent("other", "other-verdict", reason="The other engine is not here.")
 ```
 """.replace("FLOOR", SMALL_FLOOR)
@@ -60,7 +64,7 @@ So it is.
 :::
 
 :::{predict} quick
-:choices: supported | refuted | cannot tell here
+:choices: supported | refuted
 Does the claim hold?
 :::
 
@@ -164,7 +168,7 @@ def test_a_label_and_a_verdicts_reason_are_shown(page: BeautifulSoup) -> None:
 
 def test_a_word_that_was_withheld_is_told_as_such(page: BeautifulSoup) -> None:
     answer = _question(page, 9).select("details p")[0].get_text()
-    assert answer == "This build cannot tell, because other programs were at work."
+    assert answer == "Found: withheld, as other programs were at work, because other programs were at work."
 
 
 def test_what_was_not_measured_says_so_and_asks_for_no_guess(page: BeautifulSoup) -> None:

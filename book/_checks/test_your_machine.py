@@ -276,6 +276,56 @@ def test_what_is_not_resolved_is_no_roof_no_point_and_no_ratio(tab: Tab) -> None
     assert tab.evaluate("made => machines.roofline(made, 'Mine', 'yours')", mine) is None
 
 
+def beside(tab: Tab, mine: Any) -> dict[str, str]:
+    """Return by name what the page says of the rows of all tables: its last cell."""
+    give(tab, json.dumps(mine).encode())
+    tab.locator("details.beside-page").evaluate("part => part.open = true")
+    rows = tab.locator("details tbody tr")
+    names, last = rows.locator("th").all_inner_texts(), rows.locator("td:last-child").all_inner_texts()
+    return {name: " ".join(said.split()) for name, said in zip(names, last, strict=True)}
+
+
+def test_threads_are_compared_with_as_many_and_two_rows_of_one_name_with_none(tab: Tab) -> None:
+    mine = copy.deepcopy(BOOK)
+    roofs = next(record for record in mine["pages"][0]["records"] if record["key"] == "roofs")
+    for row in roofs["rows"]:
+        rate, factor = row[3], {1: 1, 2: 4}[row[1]["value"]]
+        rate["value"] *= factor
+        rate["interval"] = {**rate["interval"], **{end: rate["interval"][end] * factor for end in ("low", "high")}}
+    roofs["rows"].reverse()
+    said = beside(tab, mine)
+    assert said["FP32, Threads 1, arithmetic: At most"].endswith("between 7 % slower and 8 % faster")
+    assert said["FP32, Threads 2, arithmetic: At most"].startswith("4.0× (3.7 to 4.3)")
+    assert said["L1, Threads 2, memory: At most"].startswith("4.0×")
+    chart = str(tab.locator(".beside-ratios svg").get_attribute("aria-label"))
+    assert "FP32, Threads 1, arithmetic: At most: 1.00×" in chart
+    assert "FP32, Threads 2, arithmetic: At most: 4.00×" in chart
+    for row in roofs["rows"]:
+        row[1]["value"] = 2
+    said = beside(tab, mine)
+    assert said["FP32, Threads 2, arithmetic"] == "not compared: several rows have this name"
+    assert said["FP32, Threads 1, arithmetic"] == "not in your file"
+    assert tab.locator(".beside-ratios").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("ends", "unit", "said"),
+    [
+        ((0.84, 1.005), "B/s", "up to 16 % slower, perhaps the same"),
+        ((0.995, 1.16), "s", "up to 16 % slower, perhaps the same"),
+        ((0.91, 1.16), "items/s", "between 9 % slower and 16 % faster"),
+        ((0.91, 1.16), "B", "between 9 % less and 16 % more"),
+        ((0.98, 1.03), "s", "no difference beyond 3 %"),
+        ((1.01, 1.03), "s", None),
+    ],
+)
+def test_what_a_ratio_leaves_open_is_said_with_its_reach(
+    tab: Tab, ends: tuple[float, float], unit: str, said: str | None
+) -> None:
+    words = tab.evaluate("([low, high, unit]) => machines.reach({low, high}, unit)", [*ends, unit])
+    assert (words and words.replace("\u00a0", " ")) == said
+
+
 def test_the_ratio_of_two_machines_covers_the_true_one_as_often_as_it_says(tab: Tab) -> None:
     chance = random.Random(2)
     pairs = []
@@ -331,7 +381,7 @@ def test_every_roof_and_point_says_its_value_to_the_keyboard(tab: Tab) -> None:
 
 
 JUDGED = [
-    ("1 G", "100 M", "", ["ridge point of memory, so this cannot tell"]),
+    ("1 G", "100 M", "", ["bytes or arithmetic decide", "ridge point of memory, and their order is open"]),
     ("1 G", "1 G", "", ["its bytes decide", "at most 10.0 GFLOP/s", "at least 100 ms"]),
     ("1e12", "1 G", "20", ["its arithmetic decides", "at most 100 GFLOP/s", "reaches 50.0 % of that"]),
     ("1 G", "1 G", "1 m", ["it is above this roof"]),

@@ -8,7 +8,7 @@ globalThis.machines ??= {};
     document.pages.find(({ page }) => page === "your_machine")?.records.find((one) => one.key === key && one.kind === "table");
 
   /** A table's rows as objects by the keys of its columns. */
-  const rowsOf = (found) =>
+  machines.rowsOf = (found) =>
     (found?.rows ?? []).map((row) => new Map(found.columns.map((column, index) => [column.key, row[index]])));
 
   /** Whether a number has a place on logarithmic axes. */
@@ -29,14 +29,14 @@ globalThis.machines ??= {};
    * @returns {{name, kind, sets: {threads, peaks, levels}[], points}|null}
    */
   machines.roofline = (document, name, kind) => {
-    const rows = rowsOf(table(document, "roofs")).filter((row) => isShown(row.get("rate")) && row.get("threads")?.value >= 1);
+    const rows = machines.rowsOf(table(document, "roofs")).filter((row) => isShown(row.get("rate")) && row.get("threads")?.value >= 1);
     const sets = [...new Set(rows.map((row) => row.get("threads").value))].map((threads) => {
       const own = rows.filter((row) => row.get("threads").value === threads);
       const of = (what) => own.filter((row) => row.get("of") === what).map(roofOf);
       return { threads, peaks: of("arithmetic"), levels: of("memory") };
     });
     const drawable = sets.filter((set) => set.peaks.length && set.levels.length);
-    const points = rowsOf(table(document, "ops"))
+    const points = machines.rowsOf(table(document, "ops"))
       .filter((row) => row.get("intensity")?.value > 0 && isShown(row.get("attained")))
       .map((row) => ({
         name: String(row.get("name")),
@@ -64,7 +64,7 @@ globalThis.machines ??= {};
    * What a roof allows a kernel, and which of its two ceilings decides.
    * @param {{operations: number, bytes: number, seconds: number|null}} kernel
    * @param peak and level are roofs with value, low and high.
-   * @returns {{intensity, rate, leastSeconds, bound: "arithmetic"|"bytes"|null, attained, share}} null bound: on the ridge.
+   * @returns {{intensity, rate, leastSeconds, bound: "arithmetic"|"bytes"|null, attained, share}} null bound: their order is open.
    */
   machines.bound = ({ operations, bytes, seconds }, peak, level) => {
     const intensity = operations / bytes;

@@ -216,7 +216,7 @@
         bytes: `its bytes decide: it is left of the ridge point of ${level.name}`,
         arithmetic: `its arithmetic decides: it is right of the ridge point of ${level.name}`,
       };
-      const limit = bound ? why[bound] : `it stands on the ridge point of ${level.name}, so this cannot tell whether bytes or arithmetic decide`;
+      const limit = bound ? why[bound] : `bytes or arithmetic decide: it stands on the ridge point of ${level.name}, and their order is open`;
       const most = `at most ${show(rate, "FLOP/s")}, so it takes at least ${show(leastSeconds, "s")}`;
       const reached =
         attained === null

@@ -145,7 +145,7 @@ globalThis.machines ??= {};
   /** Each number of a record: its own, or those of its table's cells. */
   machines.numbersOf = (record) => {
     if (record.kind === "table") return record.rows.flat().filter(isObject);
-    return ["measured", "counted", "derived", "modelled"].includes(record.kind) ? [record] : [];
+    return ["measured", "counted", "derived", "modelled", "quoted"].includes(record.kind) ? [record] : [];
   };
 
   const OTHERS = new Map([

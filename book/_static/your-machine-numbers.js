@@ -195,4 +195,21 @@ globalThis.machines ??= {};
     const up = Math.hypot(apart(forA.high, a), apart(b, forB.low));
     return { value: a / b, low: (a / b) * Math.exp(-down), high: (a / b) * Math.exp(up) };
   };
+
+  machines.RATES = ["FLOP/s", "OP/s", "B/s"];
+  /** A difference of two machines below which nobody acts; and one that is none. */
+  const [MATTERS, NOTHING] = [0.05, 0.01];
+
+  /** What a ratio of numbers in `unit` leaves open, in words: null where its interval lies on one side of 1. */
+  machines.reach = ({ low, high }, unit) => {
+    if (low > 1 || high < 1) return null;
+    const [down, up] = [1 - low, high - 1];
+    const percent = (part) => `${Math.max(Math.ceil(part * 100 - 1e-9), 1).toLocaleString("en")}${NO_BREAK}%`;
+    if (Math.max(down, up) <= MATTERS) return `no difference beyond ${percent(Math.max(down, up))}`;
+    const ofRate = machines.RATES.includes(unit) || unit.endsWith("/s") ? ["slower", "faster"] : ["less", "more"];
+    const [below, above] = unit === "s" ? ["faster", "slower"] : ofRate;
+    if (down < NOTHING) return `up to ${percent(up)} ${above}, perhaps the same`;
+    if (up < NOTHING) return `up to ${percent(down)} ${below}, perhaps the same`;
+    return `between ${percent(down)} ${below} and ${percent(up)} ${above}`;
+  };
 }

@@ -46,11 +46,12 @@ globalThis.machines ??= {};
     const kind = yours.kind === "modelled" || book.kind === "modelled" ? "modelled" : "measured";
     if (made.low === null || made.low === made.high) return numberCell({ ...made, kind, unit: "", interval: null });
     const cell = numberCell({ value: made.value, kind, unit: "", interval: made });
-    if (made.low <= 1 && made.high >= 1) cell.append(" ", element("span", { class: "beside-word" }, "cannot tell here"));
+    const words = machines.reach(made, yours.unit);
+    if (words) cell.append(" ", element("span", { class: "beside-word" }, words));
     return cell;
   };
 
-  const isNumber = (record) => ["measured", "counted", "derived", "modelled"].includes(record.kind);
+  const isNumber = (record) => ["measured", "counted", "derived", "modelled", "quoted"].includes(record.kind);
   const agreement = (yours, book) =>
     yours === book ? element("span", { class: "beside-agree" }, "agree") : element("strong", { class: "beside-differ" }, "differ");
 
@@ -86,24 +87,50 @@ globalThis.machines ??= {};
       agreement(mine.word, theirs.word),
     ]);
 
-  /** The cells of two tables of one key that hold numbers in both, by the name of the row and of the column. */
-  const cellRows = (mine, theirs) => {
-    const rowsByName = new Map();
-    for (const row of mine.rows) {
-      const name = String(row[0]);
-      rowsByName.set(name, rowsByName.has(name) ? null : row); // of two rows of one name neither is comparable
-    }
-    const columns = new Map(mine.columns.map((column, index) => [column.key, index]));
-    return theirs.rows.flatMap((row) =>
-      theirs.columns.slice(1).flatMap((column, index) => {
-        const [theirCell, myRow] = [row[index + 1], rowsByName.get(String(row[0]))];
-        const myCell = myRow?.[columns.get(column.key)];
-        if (!theirCell?.kind || !myCell?.kind) return [];
-        const name = `${typeof row[0] === "string" ? row[0] : theirs.columns[0].label}: ${column.label}`;
-        return [[name, numberCell(theirCell), numberCell(myCell), ratioCell(myCell, theirCell)]];
-      }),
-    );
+  const same = (mine, theirs) => (mine?.kind ? mine.kind === theirs?.kind && mine.value === theirs.value : mine === theirs);
+
+  /**
+   * The columns that name the rows of two tables: those with words and counts before the first with measurements.
+   * Parameters that were computed, such as a share, name a row where others do not, and the first column always does.
+   */
+  const namingColumns = (sides) => {
+    const columns = [...sides[0][0].keys()];
+    const some = (column, kinds) => sides.flat().some((row) => kinds.includes(row.get(column)?.kind));
+    const end = columns.findIndex((column) => some(column, ["measured", "modelled"]));
+    const before = end < 0 ? columns.filter((column) => !some(column, ["counted"])) : columns.slice(0, Math.max(end, 1));
+    const stated = [columns[0], ...before.filter((column) => column !== columns[0] && !some(column, ["derived"]))];
+    const isAlike = (row, other) => row !== other && stated.every((column) => same(row.get(column), other.get(column)));
+    return sides.some((rows) => rows.some((row) => rows.some((other) => isAlike(row, other)))) ? [...new Set([columns[0], ...before])] : stated;
   };
+
+  /** Each row of the book's table with its name, and yours with all that names it; a problem where yours is not one row. */
+  const rowPairs = (mine, theirs) => {
+    const [myRows, theirRows] = [mine, theirs].map(machines.rowsOf);
+    const labels = new Map(theirs.columns.map(({ key, label }) => [key, label]));
+    const naming = namingColumns([theirRows, myRows]);
+    const alike = (rows, row) => rows.filter((other) => naming.every((column) => same(other.get(column), row.get(column))));
+    return theirRows.map((row) => {
+      const said = naming.filter((column) => row.get(column)).map((column) => {
+        const cell = row.get(column);
+        return cell.kind ? `${labels.get(column)} ${machines.numberText(cell).text}` : cell;
+      });
+      const found = alike(myRows, row);
+      const isOne = found.length === 1 && alike(theirRows, row).length === 1;
+      const problem = isOne ? null : found.length ? "not compared: several rows have this name" : "not in your file";
+      return { name: said.join(", "), theirs: row, mine: isOne ? found[0] : null, problem, naming, labels };
+    });
+  };
+
+  /** The cells of two tables of one key that hold numbers in both, by the name of the row and of the column. */
+  const cellRows = (mine, theirs) =>
+    rowPairs(mine, theirs).flatMap((pair) => {
+      const numbers = [...pair.labels.keys()].filter((column) => !pair.naming.includes(column) && pair.theirs.get(column)?.kind);
+      if (pair.problem) return numbers.length ? [[pair.name, "–", "–", pair.problem]] : [];
+      return numbers.filter((column) => pair.mine.get(column)?.kind).map((column) => {
+        const [myCell, theirCell] = [pair.mine.get(column), pair.theirs.get(column)];
+        return [`${pair.name}: ${pair.labels.get(column)}`, numberCell(theirCell), numberCell(myCell), ratioCell(myCell, theirCell)];
+      });
+    });
 
   const HEADS = ["The book's machine", "Your machine"];
 
@@ -142,20 +169,17 @@ globalThis.machines ??= {};
     return machines.table("The two machines", ["", ...HEADS], names.map((name, i) => [name, theirs[i], mine[i]]));
   };
 
-  const RATES = ["FLOP/s", "OP/s", "B/s"];
   const MOST_BARS = 10;
 
-  /** What both machines can do at most, by name: the ratios of rates in the tables that both have. */
+  /** How much faster each rate is that the tables of both hold with an interval, by name. */
   const rateRatios = (shared) => shared.flatMap(([mine, theirs]) =>
-    pairs(mine, theirs, (record) => record.kind === "table").flatMap(([myTable, theirTable]) => {
-      const rows = new Map(myTable.rows.map((row) => [String(row[0]), row]));
-      return theirTable.rows.flatMap((row) => row.flatMap((cell, index) => {
-        const other = rows.get(String(row[0]))?.[index];
-        if (index === 0 || !RATES.includes(cell?.unit) || other?.unit !== cell.unit) return [];
-        const ratio = machines.ratio(other, cell);
-        return ratio === null ? [] : [{ name: `${row[0]}: ${theirTable.columns[index].label}`, ...ratio }];
-      }));
-    })).slice(0, MOST_BARS);
+    pairs(mine, theirs, (record) => record.kind === "table").flatMap((tables) =>
+      rowPairs(...tables).filter(({ problem }) => problem === null).flatMap((pair) => [...pair.theirs].flatMap(([column, cell]) => {
+        const other = pair.mine.get(column);
+        const ratio = machines.RATES.includes(cell?.unit) && other?.kind ? machines.ratio(other, cell) : null;
+        return ratio === null || ratio.low === null ? [] : [{ name: `${pair.name}: ${pair.labels.get(column)}`, ...ratio }];
+      })),
+    )).slice(0, MOST_BARS);
 
   const SVG = "http://www.w3.org/2000/svg";
   const drawn = (name, attributes, text) => {
@@ -190,10 +214,12 @@ globalThis.machines ??= {};
   };
 
   /** The first rate in a sentence. */
-  const headline = ([first]) => {
-    const said = machines.formatNumber(first.value, "").text.replace("×", " times");
-    const same = first.low !== null && first.low <= 1 && first.high >= 1;
-    return same ? `Your machine cannot be told from the book's in ${first.name}.` : `Your machine is ${said} as fast in ${first.name}.`;
+  const headline = ([{ name, ...first }]) => {
+    const words = machines.reach(first, "B/s");
+    if (words) return `${name}: your machine ${words.startsWith("no") ? "shows" : "is"} ${words}.`;
+    const [low, high] = first.value < 1 ? [1 / first.high, 1 / first.low] : [first.low, first.high];
+    const said = machines.formatNumber(Math.max(first.value, 1 / first.value), "", [low, high]).text.replace("×", " times");
+    return `${name}: your machine is ${said} as ${first.value < 1 ? "slow" : "fast"}.`;
   };
 
   const counted = (count, one, many) => `${count} ${count === 1 ? one : many}`;

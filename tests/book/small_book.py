@@ -60,19 +60,21 @@ FIRST = (
 
 ```{code-cell} ipython3
 :tags: [remove-cell]
-from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring import Conditions, Derived, Measurement, Modelled, Statistic
+from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Page
 """
     + SMALL_FLOOR
     + """
 page = Page("first")
-samples, how = (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3), {"inner_loops": 4, "statistic": "median"}
-run = Statistic("a run", samples, "s", how, value=1.12e-3, bounds=Interval(1e-3, 1.3e-3, 0.97))
+samples = (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3)
+conditions = Conditions(inner_loops=4, statistic="median")
+run = Statistic("a run", samples, "s", conditions, value=1.12e-3, bounds=Interval(1e-3, 1.3e-3, 0.97))
 page.number("latency", run)
-page.number("wish", run.scaled(0.5), modelled=True)
+page.number("wish", Modelled.by("half", run.scaled(0.5)))
 page.absent("other", "other-verdict", reason="The other engine is not here.")
-page.number("mean", 1.13e-3, unit="s", what="mean of the runs")
+page.number("mean", Derived(1.13e-3, "s", "mean of the runs", (run,), "it is a mean"))
 page.word("bottleneck", "memory-bound", because="a run takes {latency}")
 ```
 
@@ -84,11 +86,12 @@ page.number("parameters", 12345, unit="parameters", what="weights and biases")
 ```{code-cell} ipython3
 took = "It took {latency}."
 said = {"source": "Folklore", "quote": "It is so."}
-page.claim("slow", statement="Slow.", verdict="refuted", evidence=took, numbers=["second:total"], **said)
+no = Judgement(Verdict.REFUTED)
+page.claim("slow", statement="Slow.", verdict=no, evidence=took, numbers=["second:total"], **said)
 page.absent("engines", reason="The other engine is not here.", instead_of="table")
 page.absent("other-wins", reason="The other <engine> is not here.")
-page.claim("fast", statement="Fast.", verdict="cannot tell here", evidence="Its time: {other}.", **said)
-called = Measurement("forward", run.samples, "s", {"call": "forward"})
+page.claim("fast", statement="Fast.", verdict=Judgement(Verdict.OPEN), evidence="Its time: {other}.", **said)
+called = Measurement("forward", run.samples, "s", Conditions(call="forward"))
 page.number("forward", called)
 rows = [{"op": "linear", "time": run}, {"op": "all", "time": called}]
 page.table("ops", rows, [("op", "Op"), ("time", "Time")], caption="Where the time goes")
@@ -159,7 +162,7 @@ SECOND = (
 # Second page
 
 ```{code-cell} ipython3
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Conditions, Measurement
 from tinytorch.report import Page
 """
     + SMALL_FLOOR
@@ -167,7 +170,7 @@ from tinytorch.report import Page
 page = Page("second")
 page.number("total", 41, unit="ops", what="operations of a model")
 samples = (2.0e-3, 2.1e-3, 2.2e-3, 2.05e-3, 2.15e-3, 2.3e-3, 2.12e-3)
-page.number("forward", Measurement("forward", samples, "s", {"call": "forward"}))
+page.number("forward", Measurement("forward", samples, "s", Conditions(call="forward")))
 ```
 
 As {numref}`first:table-ops` shows.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 
@@ -23,11 +24,16 @@ def in_turns(
     """Return a result for each name, each beside all others, with the ``noise`` of those that have any."""
     found = {}
     for name, value in values.items():
-        how = {"interleaved_with": [other for other in values if other != name]}
-        found[name] = Measurement(name, made(value, unit, (noise or {}).get(name, 0.0)).samples, unit, how)
+        conditions = Conditions(interleaved_with=tuple(other for other in values if other != name))
+        found[name] = Measurement(name, made(value, unit, (noise or {}).get(name, 0.0)).samples, unit, conditions)
     return found
 
 
 def records(page: Page) -> dict[str, Json]:
     """Return what the page recorded by key."""
     return {record.key: record.to_json() for record in page.records}
+
+
+def said_in(record: Json) -> str:
+    """Return the word of a verdict's record or of a table's judged cell; its outcome where that is not decided."""
+    return str(record["word"] if record["outcome"] == "decided" else record["outcome"])

@@ -5,20 +5,21 @@ from __future__ import annotations
 from tests.perf.made_ceilings import spread
 from tinytorch.chapters import calls
 from tinytorch.perf.measuring import Statistic
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.statistics import Interval
 
 
 def test_the_same_call_has_one_name_and_its_times_stay() -> None:
     seconds = spread(1e-3, "s", 0.1)
     named = calls.zoo_pass(seconds, "mlp", 64)
-    assert named.how["call"] == calls.zoo_pass(spread(2e-3, "s", 0.1), "mlp", 64).how["call"]
+    assert named.conditions.call == calls.zoo_pass(spread(0.002, "s", 0.1), "mlp", 64).conditions.call
     assert (named.samples, named.interval, named.name) == (seconds.samples, seconds.interval, seconds.name)
     others = [calls.zoo_pass(seconds, "mlp", 1), calls.zoo_pass(seconds, "cnn", 64), calls.of_call(seconds, "add")]
-    assert len({each.how["call"] for each in (named, *others)}) == 4
+    assert len({each.conditions.call for each in (named, *others)}) == 4
 
 
 def test_a_statistic_keeps_its_interval() -> None:
-    made = Statistic("x", (1.0, 2.0), "s", {"statistic": "mean"}, value=1.5, bounds=Interval(1.4, 1.6, 0.95))
+    made = Statistic("x", (1.0, 2.0), "s", Conditions(statistic="mean"), value=1.5, bounds=Interval(1.4, 1.6, 0.95))
     named = calls.of_call(made, "add")
     assert isinstance(named, Statistic)
     assert (named.median, named.interval) == (1.5, made.interval)

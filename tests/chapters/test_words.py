@@ -7,26 +7,43 @@ import pytest
 from tests.chapters.made_turns import made
 from tinytorch.chapters.words import largest, word_between
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.judge import Verdict
+from tinytorch.report.verdicts import words_of
 
 BANDS = {"little": (None, 1.0), "some": (1.0, 2.0), "much": (2.0, None)}
 
 
 @pytest.mark.parametrize(
     ("value", "word"),
-    [(0.5, "little"), (1.5, "some"), (4.0, "much"), (1.0, "cannot tell here"), (2.05, "cannot tell here")],
+    [(0.5, "little"), (1.5, "some"), (4.0, "much")],
 )
 def test_a_word_stands_where_the_whole_interval_lies_between_its_ends(value: float, word: str) -> None:
-    assert word_between(made(value, noise=0.05), BANDS) == word
+    found = word_between(made(value, noise=0.05), BANDS)
+    assert (found.verdict, str(found)) == (Verdict.SUPPORTED, word)
+
+
+@pytest.mark.parametrize(
+    ("value", "noise", "words"),
+    [(1.0, 0.05, "little or some"), (2.05, 0.05, "some or much"), (1.5, 0.9, "open, between 0.")],
+)
+def test_what_is_open_names_the_words_that_are_left_or_where_it_lies(value: float, noise: float, words: str) -> None:
+    found = word_between(made(value, noise=noise), BANDS)
+    assert found.verdict is Verdict.OPEN
+    assert words_of(found).startswith(words)
+    assert found.open_test is not None
 
 
 def test_what_is_exactly_at_an_end_lies_on_neither_side() -> None:
     zeros = Measurement("gain", (0.0,) * 9, "points")
-    assert word_between(zeros, {"better": (0.0, None), "worse": (None, 0.0)}) == "cannot tell here"
+    assert word_between(zeros, {"better": (0.0, None), "worse": (None, 0.0)}).verdict is Verdict.OPEN
 
 
 def taken_in_turns(**shares: tuple[float, ...]) -> dict[str, Measurement]:
     return {
-        name: Measurement(name, samples, "%", {"interleaved_with": [other for other in shares if other != name]})
+        name: Measurement(
+            name, samples, "%", Conditions(interleaved_with=tuple(other for other in shares if other != name))
+        )
         for name, samples in shares.items()
     }
 
@@ -37,7 +54,7 @@ def test_the_largest_is_larger_than_each_other_in_every_pair() -> None:
         attention=made(0.4, noise=0.1).samples,
         gelu=made(0.1, noise=0.2).samples,
     )
-    assert largest(found) == "linear"
+    assert (largest(found).verdict, largest(found).word) == (Verdict.SUPPORTED, "linear")
 
 
 def test_none_is_the_largest_where_one_other_may_be_as_large() -> None:
@@ -46,7 +63,7 @@ def test_none_is_the_largest_where_one_other_may_be_as_large() -> None:
         attention=(0.44, 0.46, 0.43, 0.45, 0.44, 0.46, 0.42, 0.46, 0.44),
         gelu=(0.1,) * 9,
     )
-    assert largest(found) == "cannot tell here"
+    assert (largest(found).verdict, largest(found).word) == (Verdict.OPEN, "linear or attention")
 
 
 def test_one_alone_is_not_the_largest_of_anything() -> None:

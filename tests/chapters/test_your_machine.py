@@ -8,9 +8,13 @@ from tests.chapters.made_places import made_place
 from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings
 from tinytorch.chapters import your_machine as chapter
 from tinytorch.perf.host.blas import thread_limit
+from tinytorch.perf.roofline.bounds import Bottleneck
 from tinytorch.report import Page
 
-PLACED = [made_place("add", 10**6, 12 * 10**6, 0.9), made_place("product", 2 * 10**9, 12 * 10**6, 0.8, "compute")]
+PLACED = [
+    made_place("add", 10**6, 12 * 10**6, 0.9),
+    made_place("product", 2 * 10**9, 12 * 10**6, 0.8, Bottleneck.COMPUTE),
+]
 
 
 class Found:

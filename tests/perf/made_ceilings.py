@@ -11,7 +11,9 @@ from tinytorch.perf.events.stream import recording
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import Ceilings, Level
 from tinytorch.perf.machine.call_costs import CallCosts, call_key
+from tinytorch.perf.machine.measured_ceilings import Taken
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.roofline.placement import Placed, place
 
 PEAK = 100e9
@@ -49,7 +51,14 @@ def made_ceilings(noise: float = 0.0, threads: int | None = None, peak: float = 
         calls=made_costs(),
         recorder=spread(1e-6, "s", noise),
         evidence={},
-        how={},
+        taken=Taken(
+            when="2026-01-01T00:00:00+00:00",
+            seconds=9.5,
+            load_before=None,
+            huge_page_policy=None,
+            huge_page_bytes=None,
+            bytes_of_memory=0,
+        ),
     )
 
 
@@ -64,10 +73,10 @@ def placed(name: str, rows: int, of_roof: float, noise: float = 0.05) -> Placed:
     x, weight = Tensor(np.ones((rows, 64), np.float32)), Tensor(np.ones((64, 64), np.float32))
     with recording() as recorded:
         x @ weight
-    how = {"blas_threads": 1}
+    conditions = Conditions(blas_threads=1)
 
     def at(seconds: float) -> Placed:
-        time = dataclasses.replace(spread(seconds, "s", noise), how=how)
+        time = dataclasses.replace(spread(seconds, "s", noise), conditions=conditions)
         return place(name, recorded.profile.events, time, made_ceilings(threads=1))
 
     return at(at(1.0).roof.median / of_roof)

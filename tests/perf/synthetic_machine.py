@@ -9,9 +9,10 @@ import numpy as np
 
 from tests.perf.made_ceilings import made_costs
 from tinytorch.perf.machine.levels import find_levels
-from tinytorch.perf.machine.measured_ceilings import Ceilings
+from tinytorch.perf.machine.measured_ceilings import Ceilings, Taken
 from tinytorch.perf.machine.memory_ladder import CURVES, Curve, Point, working_sets
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Conditions
 
 #: Bytes of each cache, and what each level, memory last, gives: B/s of a read, and seconds of a load.
 CACHES = (48 * 2**10, 2**20, 32 * 2**20)
@@ -25,7 +26,7 @@ _SHARES: Mapping[Curve, float] = {"read": 1.0, "copy": 0.9, "triad": 1.2}
 def around(value: float, unit: str, noise: float = 0.0, seed: int = 0) -> Measurement:
     """Return nine samples around ``value``, multiplied by lognormal noise."""
     factors = np.exp(noise * np.random.default_rng(seed).standard_normal(9))
-    return Measurement("made", tuple((value * factors).tolist()), unit, {"threads": 1})
+    return Measurement("made", tuple((value * factors).tolist()), unit, Conditions(threads=1))
 
 
 def stepped(size: int, ends: Sequence[int], values: Sequence[float]) -> float:
@@ -72,5 +73,12 @@ def synthetic_ceilings(threads: int = 1, noise: float = 0.02) -> Ceilings:
         calls=made_costs(),
         recorder=around(1e-6, "s", noise),
         evidence={"read": {"vaddps zmm": 8}, "copy": {}},
-        how={"when": "2026-01-01T00:00:00+00:00", "seconds": 9.5, "huge_page_bytes": 2**28, "note": None},
+        taken=Taken(
+            when="2026-01-01T00:00:00+00:00",
+            seconds=9.5,
+            load_before=0.5,
+            huge_page_policy="madvise",
+            huge_page_bytes=2**28,
+            bytes_of_memory=2**28,
+        ),
     )

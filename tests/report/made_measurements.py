@@ -5,9 +5,12 @@ from __future__ import annotations
 from tests.perf.made_ceilings import made_ceilings
 from tests.report.made_numbers import bounded
 from tinytorch.chapters.your_machine import ROOF_COLUMNS, roof_rows
+from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report.measurements import document, page_entry
 from tinytorch.report.page import Page
 from tinytorch.report.records import Json, page_file
+
+REFUTED = Judgement(Verdict.REFUTED)
 
 
 def made_page(name: str = "your_machine") -> Json:
@@ -18,7 +21,7 @@ def made_page(name: str = "your_machine") -> Json:
     page.word("bound", "memory-bound", because="it takes {latency}")
     page.absent("other", reason="The engine is not here.")
     page.claim(
-        "slow", statement="Slow.", source="Folklore", quote="Slow.", verdict="refuted", evidence="It took {latency}."
+        "slow", statement="Slow.", source="Folklore", quote="Slow.", verdict=REFUTED, evidence="It took {latency}."
     )
     made = [made_ceilings(noise=0.05, threads=threads) for threads in (1, 2)]
     page.table("roofs", roof_rows(made), ROOF_COLUMNS, caption="Roofs")

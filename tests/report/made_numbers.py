@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from tinytorch.perf.measuring import Statistic
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.statistics import Interval
 
 
@@ -17,9 +15,9 @@ def bounded(
     *,
     name: str = "a run",
     n: int = 6,
-    how: Mapping[str, Any] | None = None,
+    conditions: Conditions | None = None,
     confidence: float = 0.97,
 ) -> Statistic:
     """Return a median of ``n`` samples with the interval from ``low`` to ``high``."""
-    conditions = {**(how or {}), "statistic": "median"}
-    return Statistic(name, (value,) * n, unit, conditions, value=value, bounds=Interval(low, high, confidence))
+    told = (conditions or Conditions()).told_as("median")
+    return Statistic(name, (value,) * n, unit, told, value=value, bounds=Interval(low, high, confidence))

@@ -11,28 +11,30 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from tinytorch.perf.host.background_load import Neighbours
+from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.host.pinned_threads import allowed_cores
 from tinytorch.perf.measuring import Measurement, difference, ratio
-from tinytorch.perf.measuring.comparison import FASTER, compare_paired
-from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED, had_less_than_a_core
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.judge import Judgement, Verdict, had_less_than_a_core
 from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.report import Column, Page
 from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, caution
-from tinytorch.report.records import DISTURBED, NOISE, UNMEASURED, page_file, schema
+from tinytorch.report.records import conditions_of_record, number_body, page_file, schema
 
 #: The kinds of records that say a verdict.
 KINDS = ("claim", "verdict")
+SUPPORTED, OPEN = Judgement(Verdict.SUPPORTED), Judgement(Verdict.OPEN)
 
 
 def timed(share: float, threads: int = 1) -> Measurement:
-    how = {"cpu_per_wall": share, "blas_threads": threads}
-    return Measurement("work", (1.0, 1.1, 1.2, 1.3, 1.4, 1.5), "s", how)
+    conditions = Conditions(cpu_per_wall=share, blas_threads=threads)
+    return Measurement("work", (1.0, 1.1, 1.2, 1.3, 1.4, 1.5), "s", conditions)
 
 
 def judged(share: float, others: float, monkeypatch: pytest.MonkeyPatch, threads: int = 1) -> list[dict[str, Any]]:
     """Return a claim, a word that names its number and one that does not."""
-    monkeypatch.setattr(Neighbours, "cores", lambda _: others)
+    monkeypatch.setattr(BackgroundLoad, "cores", lambda _: others)
     page = Page("busy")
     page.number("time", timed(share, threads))
     page.claim("slow", statement="Slow.", source="Folklore", quote="So.", verdict=SUPPORTED, evidence="It took {time}.")
@@ -41,70 +43,70 @@ def judged(share: float, others: float, monkeypatch: pytest.MonkeyPatch, threads
     return [record.to_json() for record in page.records[-3:]]
 
 
-def in_turns(before: float, after: float) -> tuple[Measurement, Measurement]:
+def interleaved(before: float, after: float) -> tuple[Measurement, Measurement]:
     """Return two measurements taken in turns, of which one is twice as fast, with these shares of a core."""
     made = []
     for name, other, scale, share in (("before", "after", 2.0, before), ("after", "before", 1.0, after)):
         samples = tuple(scale * sample for sample in 5 * timed(1.0).samples)
-        how = {"cpu_per_wall": share, "blas_threads": 1, "interleaved_with": [other]}
-        made.append(Measurement(name, samples, "s", how))
+        conditions = Conditions(cpu_per_wall=share, blas_threads=1, interleaved_with=(other,))
+        made.append(Measurement(name, samples, "s", conditions))
     return made[0], made[1]
 
 
 def of_both(before: float, after: float, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what a page says of a ratio, a difference and a comparison of two measurements, while others are busy."""
-    monkeypatch.setattr(Neighbours, "cores", lambda _: 1.0)
+    """Return what verdicts on a ratio, a difference and a comparison of two come to, while others are busy."""
+    monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
     page = Page("busy")
-    one, other = in_turns(before, after)
+    one, other = interleaved(before, after)
     page.number("ratio", ratio(one, other))
     page.number("more", difference(one, other, "more"))
-    page.word("ratio-word", FASTER, because="it is {ratio}")
+    page.word("ratio-word", Verdict.FASTER, because="it is {ratio}")
     page.word("more-word", "more", because="it is {more}")
     page.claim("claim", statement="Fast.", source="Folklore", quote="So.", verdict=SUPPORTED, evidence="It is {ratio}.")
     page.noise = NoiseFloor("made", (), Measurement("made", (1.001,), ""))
-    page.compare("compared", compare_paired(one, other))
-    said = [record.body for record in page.records if record.kind in KINDS]
-    return [body["word"] if "word" in body else body["verdict"] for body in said]
+    page.compare("compared", compare_paired(one, other, matters=0))
+    return [record.body["outcome"] for record in page.records if record.kind in KINDS]
 
 
 @pytest.mark.parametrize(("before", "after"), [(0.5, 1.0), (1.0, 0.5), (0.5, 0.5)])
 def test_what_is_made_of_two_measurements_is_withheld_if_others_took_time_from_either(
     before: float, after: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert of_both(before, after, monkeypatch) == [CANNOT_TELL] * 4
+    assert of_both(before, after, monkeypatch) == ["withheld"] * 4
 
 
 def test_what_is_made_of_two_quiet_measurements_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert of_both(1.0, 1.0, monkeypatch) == [FASTER, "more", SUPPORTED, FASTER]
+    assert of_both(1.0, 1.0, monkeypatch) == ["decided"] * 4
 
 
 @pytest.mark.parametrize(("before", "after"), [(0.5, 1.0), (1.0, 0.5), (1.0, 1.0)])
 def test_verdicts_in_a_table_are_withheld_in_the_rows_that_were_disturbed(
     before: float, after: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Neighbours, "cores", lambda _: 1.0)
-    quiet, both = ratio(*in_turns(1.0, 1.0)), ratio(*in_turns(before, after))
+    monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
+    quiet, both = ratio(*interleaved(1.0, 1.0)), ratio(*interleaved(before, after))
     rows: list[dict[str, Any]] = [
-        {"name": FASTER, "gain": quiet, "verdict": FASTER},
-        {"name": FASTER, "gain": both, "verdict": FASTER},
-        {"name": "open", "gain": both, "verdict": CANNOT_TELL},
+        {"name": Verdict.FASTER, "gain": quiet, "verdict": Verdict.FASTER},
+        {"name": Verdict.FASTER, "gain": both, "verdict": Verdict.FASTER},
+        {"name": "open", "gain": both, "verdict": Verdict.OPEN},
         {"name": "none", "gain": None, "verdict": None},
     ]
     columns = [Column("name", "Name"), Column("gain", "Gain"), Column("verdict", "Verdict", judged=True)]
     page = Page("busy")
     table = page.table("gains", rows, columns, caption="Gains").record.to_json()
     is_quiet = (before, after) == (1.0, 1.0)
-    expected = [FASTER, FASTER if is_quiet else CANNOT_TELL, CANNOT_TELL, None]
-    assert [row["verdict"] for row in table["rows"]] == expected
-    assert [row["name"] for row in table["rows"]] == [FASTER, FASTER, "open", "none"]
-    assert table.get("withheld", 0) == (0 if is_quiet else 1)
+    said = [row["verdict"] and (row["verdict"]["word"], row["verdict"]["outcome"]) for row in table["rows"]]
+    faster, withheld = ("faster", "decided"), ("withheld, as other programs were at work", "withheld")
+    assert said == [faster, faster if is_quiet else withheld, ("open", "open"), None]
+    assert [row["name"] for row in table["rows"]] == [Verdict.FASTER, Verdict.FASTER, "open", "none"]
     Draft202012Validator(schema()).validate(page_file("busy", page.records))
 
 
 def test_a_claim_and_a_word_on_a_disturbed_number_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     claim, named, besides = judged(0.5, 1.0, monkeypatch)
-    assert claim["verdict"] == named["word"] == besides["word"] == CANNOT_TELL
-    assert claim["undecided"] == named["undecided"] == besides["undecided"] == DISTURBED
+    assert claim["verdict"] == "withheld"
+    assert named["word"] == besides["word"] == "withheld, as other programs were at work"
+    assert claim["outcome"] == named["outcome"] == besides["outcome"] == "withheld"
     assert claim["evidence"] == f"It took {{time}}. {WITHHELD}"
     assert named["because"] == f"{WITHHELD_WORD}: it took {{time}}"
     assert besides["because"] == f"{WITHHELD_WORD}: it took long"
@@ -117,34 +119,46 @@ def test_a_claim_and_a_word_on_a_disturbed_number_are_not_judged(monkeypatch: py
 )
 def test_others_are_judged(share: float, others: float, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     claim, named, besides = judged(share, others, monkeypatch, threads)
-    assert (claim["verdict"], named["word"], besides["word"]) == (SUPPORTED, "slow", "slow")
-    assert not any("undecided" in record for record in (claim, named, besides))
+    assert (claim["verdict"], named["word"], besides["word"]) == (Verdict.SUPPORTED, "slow", "slow")
+    assert claim["outcome"] == named["outcome"] == besides["outcome"] == "decided"
 
 
-def test_what_nothing_withholds_says_why_it_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Neighbours, "cores", lambda _: 1.0)
+def test_what_is_open_is_not_withheld_and_says_if_something_was_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
     page = Page("busy")
     page.number("time", timed(0.5))
     page.absent("other", reason="It is not here.")
-    page.word("open", CANNOT_TELL, because="it took {time}")
-    page.word("missing", CANNOT_TELL, because="it took {time}", numbers=["other"])
-    told: dict[str, Any] = {"statement": "Slow.", "source": "Folklore", "quote": "So.", "verdict": CANNOT_TELL}
+    page.word("open", OPEN, because="it took {time}")
+    page.word("missing", OPEN, because="it took {time}", numbers=["other"])
+    told: dict[str, Any] = {"statement": "Slow.", "source": "Folklore", "quote": "So.", "verdict": OPEN}
     page.claim("claim-open", evidence="It took {time}.", **told)
     page.claim("claim-missing", evidence="It took {other}.", **told)
     said = [record.to_json() for record in page.records[-4:]]
-    assert [record["undecided"] for record in said] == [NOISE, UNMEASURED, NOISE, UNMEASURED]
+    assert [record["outcome"] for record in said] == ["open", "not measured"] * 2
     assert said[0]["because"] == "it took {time}"
     assert (said[0]["numbers"], said[1]["numbers"]) == (["time"], ["other", "time"])
     Draft202012Validator(schema()).validate(page_file("busy", page.records))
 
 
 def test_a_word_in_a_table_is_withheld_as_a_word_in_the_text_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Neighbours, "cores", lambda _: 1.0)
+    monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
     page = Page("busy")
-    assert page.told("slow", timed(1.0), timed(0.5)) == CANNOT_TELL
-    assert page.told("slow", timed(1.0)) == "slow"
-    monkeypatch.setattr(Neighbours, "cores", lambda _: 0.0)
-    assert page.told("slow", timed(0.5)) == "slow"
+    slow, withheld = Judgement(Verdict.SUPPORTED, word="slow"), Judgement(Verdict.WITHHELD)
+    assert page.withhold_if_disturbed("slow", timed(1.0), timed(0.5)) == withheld
+    assert page.withhold_if_disturbed(slow, timed(1.0), timed(0.5)) == withheld
+    assert page.withhold_if_disturbed(OPEN, timed(0.5)) == OPEN
+    assert page.withhold_if_disturbed("slow", timed(1.0)) == slow
+    monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 0.0)
+    assert page.withhold_if_disturbed("slow", timed(0.5)) == slow
+
+
+def test_a_comparison_in_a_table_is_withheld_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Page("busy")
+    page.noise = NoiseFloor("made", (), Measurement("made", (1.001,), ""))
+    made = compare_paired(*interleaved(1.0, 0.5), matters=0)
+    for others, verdict in ((1.0, Verdict.WITHHELD), (0.0, Verdict.FASTER)):
+        monkeypatch.setattr(BackgroundLoad, "cores", lambda _, others=others: others)
+        assert page.judged(made).verdict == verdict
 
 
 def test_a_word_rests_on_numbers_of_its_page() -> None:
@@ -153,12 +167,12 @@ def test_a_word_rests_on_numbers_of_its_page() -> None:
 
 
 def test_what_the_conditions_do_not_say_is_not_known() -> None:
-    assert had_less_than_a_core({"how": {}}) is None
-    assert had_less_than_a_core({"kind": "absent"}) is None
+    assert had_less_than_a_core(Conditions(blas_threads=1)) is None
+    assert had_less_than_a_core(Conditions(cpu_per_wall=0.1)) is None
 
 
 def test_a_page_is_called_disturbed_if_many_of_its_numbers_were() -> None:
-    quiet, busy = ({"how": {"cpu_per_wall": share, "blas_threads": 1}} for share in (1.0, 0.4))
+    quiet, busy = (number_body("key", timed(share)) for share in (1.0, 0.4))
     assert caution([]) is None
     assert caution([quiet] * 9 + [busy] * 1) is None
     said = caution([quiet] * 3 + [busy] * 1)
@@ -181,24 +195,29 @@ data = np.ones(1_000_000)
 def root(): np.sqrt(data, out=data)
 times = interleave({"once": root, "twice": lambda: (root(), root()), "again": root}, repeats=30, at_most_seconds=2)
 for name, low in (("twice", 1.5), ("again", 1.5)):
-    made = compare_paired(times[name], times["once"])
+    made = compare_paired(times[name], times["once"], matters=0.05)
     page.compare(name, made)
     page.number(f"{name}-time", times[name])
     page.claim(f"{name}-takes-longer", statement="Longer.", source="Folklore", quote="So.",
-               verdict=verdict_between(made.ratio, low=low), evidence=f"{{{name}}} in {{{name}-time}}")
+               verdict=verdict_between(made.estimate, low=low), evidence=f"{{{name}}} in {{{name}-time}}")
 print(json.dumps([record.to_json() for record in page.records]))
 """
 
 
 def verdicts_of(page: str) -> tuple[dict[str, str], list[dict[str, Any]]]:
     records = json.loads(page.splitlines()[-1])
-    said = {r["key"]: r["verdict"] if r["kind"] == "claim" else r["word"] for r in records if r["kind"] in KINDS}
+    # What is known of an open one differs from run to run.
+    said = {
+        r["key"]: r["outcome"] if r["outcome"] in UNDECIDED else r["verdict"] if r["kind"] == "claim" else r["word"]
+        for r in records
+        if r["kind"] in KINDS
+    }
     return said, records
 
 
 #: Whether a process may choose its core; where none may, a page waits only if all cores are busy.
 CHOOSES = hasattr(os, "sched_setaffinity")
-UNDECIDED = (CANNOT_TELL,)
+UNDECIDED = ("open", "withheld")
 
 
 def run(beside: int) -> str:
@@ -221,8 +240,13 @@ def test_beside_busy_processes_no_verdict_contradicts_that_of_a_quiet_run() -> N
     assert set(busy) == {"twice-verdict", "again-verdict", "twice-takes-longer", "again-takes-longer"}
     contradictions = {key for key in busy if busy[key] != quiet[key] and not {busy[key], quiet[key]} & set(UNDECIDED)}
     assert contradictions == set()
-    assert SUPPORTED not in (quiet["again-takes-longer"], busy["again-takes-longer"])
-    assert REFUTED not in (quiet["twice-takes-longer"], busy["twice-takes-longer"])
+    assert Verdict.SUPPORTED not in (quiet["again-takes-longer"], busy["again-takes-longer"])
+    assert Verdict.REFUTED not in (quiet["twice-takes-longer"], busy["twice-takes-longer"])
     # Between the turns of others samples may be whole; what was cut short is not judged.
-    short = {record["key"] for record in records if had_less_than_a_core(record)}
-    assert [name for name in ("twice", "again") if name in short and busy[f"{name}-takes-longer"] != CANNOT_TELL] == []
+    short = {
+        record["key"]
+        for record in records
+        if "conditions" in record and had_less_than_a_core(conditions_of_record(record))
+    }
+    told = [name for name in ("twice", "again") if name in short and busy[f"{name}-takes-longer"] not in UNDECIDED]
+    assert told == []

@@ -230,12 +230,12 @@ def test_lines_on_one_axis_share_its_unit() -> None:
 
 
 def unknown(median: float) -> Statistic:
-    return Statistic("run", (median,) * 3, "s", {}, value=median, bounds=Interval(0.0, math.inf, math.nan))
+    return Statistic("run", (median,) * 3, "s", value=median, bounds=Interval(0.0, math.inf, math.nan))
 
 
 def test_no_bar_stands_for_an_interval_wider_than_its_value_and_words_for_what_is_not_resolved() -> None:
     figure, axes = subplots()
-    wide = Statistic("run", (1e-3, 2e-3), "s", {}, value=2e-3, bounds=Interval(0.9e-3, 9e-3, 0.95))
+    wide = Statistic("run", (1e-3, 2e-3), "s", value=2e-3, bounds=Interval(0.9e-3, 9e-3, 0.95))
     labels = ["sure", "wide", "lost"]
     bars(axes, labels, [run(1e-3), wide, unknown(5e-3)], quantity="latency", variants="numpy")
     assert [patch.get_width() for patch in axes.patches] == pytest.approx([1.0, 0.0, 0.0])
@@ -258,7 +258,7 @@ def drawn_words(figure: Figure) -> str:
 
 def test_a_line_has_a_gap_where_nothing_is_known_and_no_marker_where_the_interval_is_wider_than_its_value() -> None:
     figure, axes = subplots()
-    wide = Statistic("run", (1e-3, 2e-3), "s", {}, value=2e-3, bounds=Interval(0.9e-3, 9e-3, 0.95))
+    wide = Statistic("run", (1e-3, 2e-3), "s", value=2e-3, bounds=Interval(0.9e-3, 9e-3, 0.95))
     made = [run(1e-3), wide, unknown(5e-3)]
     line(axes, [1, 2, 64], made, quantity="latency", variant="numpy")
     (data, _, (whiskers,)) = axes.containers[0].lines

@@ -11,7 +11,8 @@ from bs4 import BeautifulSoup
 from PIL import Image
 
 from tests.report.made_numbers import bounded
-from tinytorch.perf.measuring import Statistic
+from tinytorch.perf.measuring import Measurement, Modelled, Statistic
+from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Page, bars, subplots
 from tinytorch.report.figures import WIDE
@@ -50,13 +51,18 @@ def test_what_is_shown_by_its_ends_does_not_say_them_twice(page: Page) -> None:
     assert wide.text == "wide: between 0.9 and 9× (97% interval, n = 6)"
     assert seen(wide) == "wide between 0.9 and 9× 97% interval, n = 6; gain"
     bounds = Interval(-math.inf, math.inf, math.nan)
-    lost = page.number("lost", Statistic("gain", (1.0, 2.0), "", {}, value=1.5, bounds=bounds))
+    lost = page.number("lost", Statistic("gain", (1.0, 2.0), "", value=1.5, bounds=bounds))
     assert lost.text == "lost: not resolved (n = 2)"
     assert seen(lost) == "lost not resolved n = 2; gain"
 
 
+def test_where_no_interval_tells_much_the_samples_are_shown(page: Page) -> None:
+    few = page.number("few", Measurement("gain", (1.0, 1.2, 1.1), ""))
+    assert few.text.endswith("(samples: 1.00, 1.20 and 1.10×)")
+
+
 def test_a_modelled_number_says_so(page: Page) -> None:
-    shown = page.number("wish", 0.5, unit="s", what="half of it", modelled=True)
+    shown = page.number("wish", Modelled(0.5, "s", "half of it", "a law"))
     assert seen(shown) == "wish 500 ms modelled, not measured; half of it"
     assert "modelled" in shown.text
 
@@ -70,7 +76,7 @@ def test_numbers_stand_in_the_reasons_of_words_and_claims(page: Page) -> None:
         statement="It is <run> slow.",
         source="Folklore",
         quote="It is slow.",
-        verdict="refuted",
+        verdict=Judgement(Verdict.REFUTED),
         evidence="It took {latency}, not {other:key}.",
     )
     assert "✗ refuted It is <run> slow. It took 1.1" in seen(claim)

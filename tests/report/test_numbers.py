@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report.numbers import (
     NO_BREAK,
@@ -21,6 +22,7 @@ from tinytorch.report.numbers import (
     format_measurement,
     format_number,
     format_record,
+    format_samples,
     scales_of,
     unbroken,
 )
@@ -209,10 +211,15 @@ def test_a_measurement_and_its_record_are_shown_alike_and_never_without_end(
     if bounds is not None:
         low, high = (bounds[0], bounds[1]) if not bounds[0] > bounds[1] else (bounds[1], bounds[0])
         made = Statistic(
-            "run", made.samples, unit, {"statistic": "it"}, value=made.median, bounds=Interval(low, high, bounds[2])
+            "run",
+            made.samples,
+            unit,
+            Conditions(statistic="it"),
+            value=made.median,
+            bounds=Interval(low, high, bounds[2]),
         )
     shown = format_measurement(made)
-    body: dict[str, Any] = number_body("key", made, unit=None, what=None, modelled=False)
+    body: dict[str, Any] = number_body("key", made)
     assert (shown.text, shown.interval) == (format_record(body).text, format_record(body).interval)
     known = all(map(math.isfinite, (made.interval.low, made.interval.high, made.interval.confidence)))
     if not known and made.n > 1:
@@ -336,6 +343,24 @@ def test_a_column_s_scale_is_kept_by_each_form() -> None:
 def test_a_column_gets_the_unit_of_its_middle() -> None:
     assert common_scale([1e-6, 2e-3, 3e-3, 0.0], "s").symbol == "ms"
     assert common_scale([], "B").symbol in {scale.symbol for scale in scales_of("B")}
+
+
+@pytest.mark.parametrize(
+    ("samples", "unit", "said"),
+    [
+        ((0.5,), "s", "500 ms"),
+        ((1.3e-3, 0.9e-3, 1.0e-3), "s", "1.30, 0.900 and 1.00 ms"),
+        (
+            tuple(float(i) for i in range(101)),
+            "",
+            "101 samples between 0 and 100×, half of them between 25.0 and 75.0×",
+        ),
+    ],
+)
+def test_samples_are_shown_in_one_unit_and_of_many_how_they_lie(
+    samples: tuple[float, ...], unit: str, said: str
+) -> None:
+    assert format_samples(samples, unit).replace("\u00a0", " ") == said
 
 
 def test_a_confidence_below_one_is_never_shown_as_all() -> None:

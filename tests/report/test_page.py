@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER, Comparison, compare_paired
-from tinytorch.perf.measuring.judge import CANNOT_TELL
+from tinytorch.perf.measuring import Counted, Measurement, Modelled
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.report import Page
 from tinytorch.report.notebook_view import BUILDING, RECORD_MIME
@@ -19,11 +19,12 @@ from tinytorch.report.page import NOISE_KEY, PROVENANCE_KEY
 from tinytorch.report.records import measurement_from_record
 
 RUN = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3), "s")
+SUPPORTED = Judgement(Verdict.SUPPORTED)
 
 
-def compared(ratio: float, delta: float | None = 0.01) -> Comparison:
+def compared(ratio: float, matters: float = 0.01) -> Comparison:
     noise = np.random.default_rng(0).normal(1, 1e-4, 40)
-    return compare_paired(ratio * noise, np.ones(40), delta)
+    return compare_paired(ratio * noise, np.ones(40), matters)
 
 
 def with_floor(page: Page, ratio: float) -> Page:
@@ -58,7 +59,7 @@ def test_a_key_is_used_once(page: Page) -> None:
 
 def test_nothing_is_recorded_when_something_is_wrong(page: Page) -> None:
     with pytest.raises(ValueError, match="finite"):
-        page.number("latency", math.nan, unit="s", what="a run")
+        page.number("latency", Counted(math.nan, "B", "a run"))
     with pytest.raises(ValueError, match="word of"):
         page.word("verdict", " ", because="it is")
     with pytest.raises(ValueError, match="rows"):
@@ -75,22 +76,20 @@ def test_a_verdict_may_name_only_numbers_that_are_recorded(page: Page) -> None:
 
 def test_a_claim_rests_on_numbers(page: Page) -> None:
     with pytest.raises(ValueError, match="at least one number"):
-        page.claim(
-            "c", statement="So.", source="Someone", quote="So.", verdict="supported", evidence="Everybody knows."
-        )
+        page.claim("c", statement="So.", source="Someone", quote="So.", verdict=SUPPORTED, evidence="Everybody knows.")
     with pytest.raises(ValueError, match="has not recorded"):
         page.claim(
-            "c", statement="So.", source="Someone", quote="So.", verdict="supported", evidence="It took {latency}."
+            "c", statement="So.", source="Someone", quote="So.", verdict=SUPPORTED, evidence="It took {latency}."
         )
     page.claim(
-        "c", statement="So.", source="Someone", quote="So.", verdict="supported", evidence="It took {other:latency}."
+        "c", statement="So.", source="Someone", quote="So.", verdict=SUPPORTED, evidence="It took {other:latency}."
     )
 
 
 def test_what_was_measured_decides_no_counted_claim(page: Page) -> None:
     page.number("latency", RUN)
     page.number("parameters", 12345, unit="parameters", what="weights and biases")
-    said: dict[str, Any] = {"statement": "So.", "source": "Someone", "quote": "So.", "verdict": "supported"}
+    said: dict[str, Any] = {"statement": "So.", "source": "Someone", "quote": "So.", "verdict": SUPPORTED}
     with pytest.raises(ValueError, match="'c' must not be counted, as it rests on what was measured: latency"):
         page.claim("c", evidence="{parameters} took {latency}.", counted=True, **said)
     with pytest.raises(ValueError, match="must not be counted"):
@@ -101,8 +100,8 @@ def test_what_was_measured_decides_no_counted_claim(page: Page) -> None:
 
 
 def test_a_count_of_what_was_modelled_says_so(page: Page) -> None:
-    page.number("wish", 2.5, unit="s", what="a run on a faster machine", modelled=True)
-    page.number("wish-too", RUN, modelled=True)
+    page.number("wish", Modelled(2.5, "s", "a run on a faster machine", "a law"))
+    page.number("wish-too", Modelled.by("a law", RUN))
     assert [record.kind for record in page.records[2:]] == ["modelled", "modelled"]
 
 
@@ -121,27 +120,30 @@ def test_in_a_build_numbers_show_nothing_below_their_cell(page: Page, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("ratio", "delta", "floor", "verdict"),
+    ("ratio", "matters", "floor", "word", "outcome"),
     [
-        (1.05, 0.01, 1.002, FASTER),
-        (0.95, 0.01, 1.002, SLOWER),
-        (1.0, 0.01, 1.002, EQUIVALENT),
-        (1.05, 0.01, 1.06, CANNOT_TELL),
-        (0.95, None, 1.06, CANNOT_TELL),
-        (1.0, 0.01, 1.06, CANNOT_TELL),
-        (1.0, None, 1.002, CANNOT_TELL),
+        (1.05, 0.01, 1.002, "faster", "decided"),
+        (0.95, 0.01, 1.002, "slower", "decided"),
+        (1.005, 0.01, 1.002, "faster", "decided"),
+        (1.0, 0.01, 1.002, "no difference beyond 0.2 %", "no difference"),
+        (1.0, 0.1, 1.06, "no difference beyond 6 %", "no difference"),
+        (1.05, 0.01, 1.06, "between 6 % slower and 6 % faster", "open"),
+        (0.95, 0, 1.06, "between 6 % slower and 6 % faster", "open"),
+        (1.0, 0.01, 1.06, "between 6 % slower and 6 % faster", "open"),
+        (1.0, 0, 1.002, "between 0.2 % slower and 0.2 % faster", "open"),
     ],
 )
 def test_a_verdict_is_what_the_interval_and_the_noise_floor_leave(
-    page: Page, ratio: float, delta: float | None, floor: float, verdict: str
+    page: Page, ratio: float, matters: float, floor: float, word: str, outcome: str
 ) -> None:
-    comparison = compared(ratio, delta)
+    comparison = compared(ratio, matters)
     with_floor(page, floor).compare("change", comparison)
-    number, word = page.records[-2:]
-    assert (number.key, word.key, word.body["word"]) == ("change", "change-verdict", verdict)
+    number, verdict = page.records[-2:]
+    assert (number.key, verdict.key) == ("change", "change-verdict")
+    assert (verdict.body["word"], verdict.body["outcome"], verdict.body["fixed"]) == (word, outcome, False)
     assert number.body["value"] == pytest.approx(ratio, rel=1e-3)
     assert number.body["interval"]["low"] == comparison.interval.low
-    assert "{change}" in word.body["because"]
+    assert "{change}" in verdict.body["because"]
 
 
 def test_a_comparison_takes_both_of_its_keys_or_none(page: Page) -> None:
@@ -152,13 +154,13 @@ def test_a_comparison_takes_both_of_its_keys_or_none(page: Page) -> None:
 
 
 def test_the_interval_of_a_statistic_survives_its_record(page: Page) -> None:
-    ratio = compared(1.05).ratio
+    ratio = compared(1.05).estimate
     tail = Measurement("calls", tuple(float(i) for i in range(1, 401)), "s").tail(99)
     for key, made in (("ratio", ratio), ("tail", tail)):
         page.number(key, made)
         again = measurement_from_record(page.records[-1])
         assert (again.median, again.interval) == (made.median, made.interval)
-        assert again.how["statistic"] == made.how["statistic"]
+        assert again.conditions.statistic == made.conditions.statistic
 
 
 def test_what_is_absent_says_why_in_every_place(page: Page) -> None:
@@ -195,9 +197,10 @@ def test_a_claim_on_what_is_absent_cannot_be_judged(page: Page) -> None:
         "quote": "So.",
         "evidence": "It takes {torch}.",
     }
-    with pytest.raises(ValueError, match="must be 'cannot tell here', not 'refuted': torch was not measured"):
-        page.claim("slow", verdict="refuted", **said)
-    assert page.claim("slow", verdict="cannot tell here", **said).record.body["numbers"] == ["torch"]
+    with pytest.raises(ValueError, match="must be open, not refuted: torch was not measured"):
+        page.claim("slow", verdict=Judgement(Verdict.REFUTED), **said)
+    claim = page.claim("slow", verdict=Judgement(Verdict.OPEN), **said).record.body
+    assert (claim["numbers"], claim["verdict"], claim["outcome"]) == (["torch"], "open", "not measured")
 
 
 @pytest.mark.parametrize("building", [True, False])

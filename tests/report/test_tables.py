@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.report.made_numbers import bounded
-from tinytorch.perf.measuring import Measurement, quantity
+from tinytorch.perf.measuring import Counted, Measurement, Modelled
 from tinytorch.report.tables import (
     Column,
     checked_columns,
@@ -30,14 +30,20 @@ def run(median: float) -> Measurement:
 
 
 ROWS: list[dict[str, Any]] = [
-    {"op": "linear <b>", "time": run(1.2e-3), "flops": 524_288, "share": 0.25, "note": None},
-    {"op": "relu", "time": run(0.3e-3), "flops": 512, "share": 0.75, "note": "cheap"},
+    {
+        "op": "linear <b>",
+        "time": run(1.2e-3),
+        "flops": 524_288,
+        "share": Modelled(0.25, "%", "share", "a law"),
+        "note": None,
+    },
+    {"op": "relu", "time": run(0.3e-3), "flops": 512, "share": Modelled(0.75, "%", "share", "a law"), "note": "cheap"},
 ]
 COLUMNS = [
     Column("op", "Operation"),
     Column("time", "Time"),
     Column("flops", "FLOPs", "FLOP"),
-    Column("share", "Share", "%", modelled=True),
+    Column("share", "Share", modelled=True),
     Column("note", "Note"),
 ]
 
@@ -82,8 +88,9 @@ GAINS = [
     {"op": "ends", "gain": bounded(2.93, 0.0029, 1308.0)},
     {"op": "nothing", "gain": bounded(1.0, -math.inf, math.inf)},
     {"op": "alike", "gain": bounded(2.5, 2.5, 2.5)},
+    {"op": "few", "gain": Measurement("few", (1.0, 1.2, 1.1), "")},
 ]
-SHOWN_GAINS = ["1.3 (0.9 to 1.8)", "0.0029 to 1,400", "not resolved", "2.500"]
+SHOWN_GAINS = ["1.3 (0.9 to 1.8)", "0.0029 to 1,400", "not resolved", "2.500", "1.10 (1.00 to 1.20)"]
 
 
 def test_a_cell_shows_the_digits_that_its_interval_allows_or_its_ends_or_says_that_nothing_is_known() -> None:
@@ -97,13 +104,16 @@ def test_a_cell_shows_the_digits_that_its_interval_allows_or_its_ends_or_says_th
         "97% interval 0.0029 to 1,400×, n = 6",
         "n = 6",
         "97% interval 2.500×, n = 6",
+        "samples: 1.00, 1.20 and 1.10×",
     ]
-    assert [cell.get("data-value") for cell in shown] == ["1.29", "2.93", None, "2.5"], "what is not known sorts last"
+    assert [cell.get("data-value") for cell in shown] == ["1.29", "2.93", None, "2.5", "1.1"], (
+        "what is not known sorts last"
+    )
 
 
 def test_terminal_and_markdown_show_what_the_page_shows() -> None:
     columns = [Column("op", "Op"), Column("gain", "Gain")]
-    text = to_text(GAINS, columns, caption="c").splitlines()[2:6]
+    text = to_text(GAINS, columns, caption="c").splitlines()[2:7]
     assert [" ".join(line.split()[1:]) for line in text] == SHOWN_GAINS
     markdown = to_markdown(GAINS, columns).splitlines()[2:]
     assert [line.split("|")[2].strip() for line in markdown] == SHOWN_GAINS
@@ -186,7 +196,7 @@ def test_the_text_form_is_aligned() -> None:
 
 def test_a_record_writes_its_table_again() -> None:
     rows = [
-        {**ROWS[0], "units": 3, "count": quantity(3, "1", "calls"), "gain": run(2.0).tail(50), "said": "73 %"},
+        {**ROWS[0], "units": 3, "count": Counted(3, "1", "calls"), "gain": run(2.0).tail(50), "said": "73 %"},
         {**ROWS[1], "units": 4, "count": 4, "gain": None, "said": "< 80 %"},
     ]
     more = [
@@ -202,7 +212,7 @@ def test_a_record_writes_its_table_again() -> None:
     written = json.loads(json.dumps(body))
     assert html_of(written, "ops") == to_html(made, columns, caption="Time", key="ops")
     written["rows"][0]["time"]["interval"]["high"] = 5.3e-3
-    written["rows"][0]["time"]["how"] = {"statistic": "median"}
+    written["rows"][0]["time"]["conditions"] = {"statistic": "median"}
     assert "5.3" in html_of(written, "ops")
 
 
@@ -248,6 +258,6 @@ def test_a_quoted_column_holds_text_alone_in_the_frame_of_quoted_numbers() -> No
     assert [span.get_text() for span in page.select("td .quoted-value")] == ["137 TFLOP/s"]
     assert not page.select("th .quoted-value")
     with pytest.raises(
-        TypeError, match=r"cell 'Published' of table 'rates' is quoted from elsewhere, so it must be text"
+        TypeError, match=r"cell 'Published' of table 'rates' is quoted from elsewhere, so it must be text or Quoted"
     ):
         checked_rows([{"name": "a GPU", "rate": 137e12}], columns, "rates")

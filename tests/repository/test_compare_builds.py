@@ -46,7 +46,7 @@ def made(folder: Path, values: dict[str, str]) -> Path:
             "value": float(values["ms"]),
             "interval": {"low": 1.0, "high": float(values["ms"]) + 1, "confidence": 0.95},
             "n": 9,
-            "how": {},
+            "conditions": {},
         },
         {"key": "b", "kind": "counted", "unit": "FLOP", "when": values["when"], "value": int(values["count"])},
         {"key": "c", "kind": "verdict", "when": values["when"], "word": values["word"], "because": values["ms"]},

@@ -1,9 +1,15 @@
-"""Which scripts `make bench` runs."""
+"""Which scripts `make bench` runs, and what the one that counts verdicts takes for a miss."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from benchmarks.verdict_rules import FOLKLORE, NamedRule, ours
+from benchmarks.verdicts import SLOWER, Counts, misses, workloads
 from scripts.run_benchmarks import find_benchmarks
 
 
@@ -15,3 +21,31 @@ def test_each_script_is_run_once_in_order(tmp_path: Path) -> None:
     (folder / "shared.py").write_text("LIMIT = 1\n")
     assert find_benchmarks(tmp_path) == ["benchmarks.forward", "benchmarks.training"]
     assert find_benchmarks(tmp_path / "elsewhere") == []
+
+
+@pytest.mark.parametrize(
+    ("judge", "tool", "source", "missed"),
+    [
+        ((6, 90), (6, 90), "a tool", 0),
+        ((7, 90), (0, 0), "a tool", 3),  # on each workload
+        ((6, 89), (0, 0), "a tool", 1),
+        ((6, 90), (6, 91), "a tool", 1),
+        ((6, 90), (7, 91), "a tool", 0),
+        ((6, 90), (6, 91), FOLKLORE, 0),
+    ],
+)
+def test_a_miss_is_too_many_false_verdicts_too_few_found_or_a_tool_that_finds_more_with_as_few(
+    judge: tuple[int, int], tool: tuple[int, int], source: str, missed: int
+) -> None:
+    counts = {}
+    for name, (alarms, found) in (("ours", judge), ("tool", tool)):
+        own = {one: Counter({1: found if one == SLOWER else alarms}) for one in workloads()}
+        counts[name] = Counts(own, own)
+    rules = [NamedRule("ours", "this package", ours), NamedRule("tool", source, ours)]
+    assert len(misses(rules, counts, 100)) == missed
+
+
+@pytest.mark.parametrize(("ratio", "called"), [(1.03, 1), (1.0, 0), (0.97, -1)])
+def test_our_rule_says_which_way(ratio: float, called: int) -> None:
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.01, 100))
+    assert ours(noise, np.full(100, ratio)) == called

@@ -14,7 +14,7 @@ def of_call(seconds: Measurement, call: str) -> Measurement:
     Pages that time one call, on equal operands and one thread, must give it one name. The build compares them: see
     `measured_book.records.agreement`.
     """
-    return replace(seconds, how={**seconds.how, "call": call})
+    return replace(seconds, conditions=replace(seconds.conditions, call=call))
 
 
 def zoo_pass(seconds: Measurement, model: str, batch: int) -> Measurement:

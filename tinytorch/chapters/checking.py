@@ -7,8 +7,8 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any, TypeVar
 
-from tinytorch.perf.measuring.comparison import FASTER, Comparison
-from tinytorch.perf.measuring.judge import CANNOT_TELL
+from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.judge import Verdict
 
 Answer = TypeVar("Answer", bound=Callable[..., Any])
 
@@ -54,7 +54,7 @@ def returned_number(answer: Any, case: str) -> float:
 
 
 def judged_faster(name: str, comparison: Comparison) -> str:
-    """Return "... passed" if the candidate is faster, and what to do where the interval cannot tell.
+    """Return "... passed" if the candidate is faster, and what to do where this run leaves it open.
 
     Args:
         name: of the exercise.
@@ -63,7 +63,7 @@ def judged_faster(name: str, comparison: Comparison) -> str:
     Raises:
         AssertionError: with the ratio and its interval, if the candidate is slower or as fast as the baseline.
     """
-    if comparison.verdict == CANNOT_TELL:
-        return f"{name}: right, but this run cannot tell how fast; run the check again. {comparison.sentence()}"
-    assert comparison.verdict == FASTER, f"it is right, but not faster. {comparison.sentence()}"
+    if comparison.verdict is Verdict.OPEN:
+        return f"{name}: right, but whether it is faster is open; run the check again. {comparison.sentence()}"
+    assert comparison.verdict == Verdict.FASTER, f"it is right, but not faster. {comparison.sentence()}"
     return f"{name}: passed. {comparison.sentence()}"

@@ -17,7 +17,7 @@ from tinytorch.perf.events.flops import FLOPCounter
 from tinytorch.perf.events.stream import Event, recording
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.call_costs import least_call_seconds
-from tinytorch.perf.machine.reach import Reach, at_cost, at_rate
+from tinytorch.perf.machine.time_bound import TimeBound, at_cost, at_rate
 from tinytorch.perf.ops.affine import Scheme
 from tinytorch.perf.roofline.bounds import bandwidth_at
 
@@ -160,11 +160,11 @@ def step_calls() -> tuple[Event, ...]:
     return recorded.profile.events
 
 
-def call_seconds(machine: Ceilings) -> Reach:
+def call_seconds(machine: Ceilings) -> TimeBound:
     """Return the seconds that calling the ops of GPT-2's step takes at least, one by one, by NumPy."""
     return at_cost(1, least_call_seconds(step_calls(), machine.calls.op))
 
 
-def read_seconds(nbytes: int, machine: Ceilings) -> Reach:
+def read_seconds(nbytes: int, machine: Ceilings) -> TimeBound:
     """Return the seconds in which ``nbytes`` are read once, as fast as this machine's memory delivers so many."""
     return at_rate(nbytes, bandwidth_at(nbytes, machine))

@@ -25,5 +25,5 @@ def show_in_pytorch(page: Page, snippet: Callable[[], None], key: str = "in-pyto
         page.absent(key, reason=printed.reason)
         return
     lines = printed.splitlines()
-    page.number(key, len(lines), unit="lines", what=f"printed by PyTorch {available()['PyTorch eager']}", derived=True)
+    page.number(key, len(lines), unit="lines", what=f"printed by PyTorch {available()['PyTorch eager']}")
     print("\n".join(lines))

@@ -18,10 +18,20 @@ from tinytorch.perf.kernels.int8.instructions import DOTS
 from tinytorch.perf.kernels.probes import LINE_BYTES
 from tinytorch.perf.machine import Ceilings, Identity
 from tinytorch.perf.machine.memory_ladder import Curve
-from tinytorch.perf.measuring import Measurement, Statistic, collector_off, interleave, quotient, ratio
-from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER, compare_paired
-from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
-from tinytorch.perf.measuring.repeats import known_repeats
+from tinytorch.perf.measuring import (
+    Counted,
+    Measurement,
+    Modelled,
+    Statistic,
+    collector_off,
+    interleave,
+    quotient,
+    ratio,
+)
+from tinytorch.perf.measuring.between_run_variance import known_variance
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.conditions import ComputeProbe, Conditions
+from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, dependence, share_interval
 from tinytorch.report import (
     Column,
@@ -31,24 +41,19 @@ from tinytorch.report import (
     subplots,
     verdict_between,
     verdict_between_all,
-    verdict_of_all,
 )
 from tinytorch.report.provenance import blas_threads_words, hosting_words, steering_words
 
 ONE_CORE = "the process that built this page could use one core only: build it where there are two"
-NO_CACHES = "whether the cache sizes that the system reports are yours cannot be asked of one that reports none"
 NO_DOT_PRODUCT = (
     "whether INT8's peak is four times FP32's is said of an instruction that multiplies bytes and adds their products, "
     "which this CPU lacks"
 )
-#: Share of the reported size that supports the claim on caches.
-_MOST_OF_A_CACHE = 0.75
 #: Rate of false alarms that a test at the level of 5 % has; and the most that still passes for it, which such a test
 #: stays surely below in 97 of 100 runs of the page.
 _ASKED_FOR, _AS_ASKED_FOR = 0.05, 0.1
-#: What a rule says of a program and itself, besides that it cannot tell, and the difference up to which it calls two
-#: alike.
-DIFFERENT, ALIKE, _HUNDREDTH = "different", "alike", 0.01
+#: What a rule says of a program and itself, and the difference up to which it calls two alike.
+DIFFERENT, ALIKE, UNDECIDED, _HUNDREDTH = "different", "alike", "open", 0.01
 #: Bits of a vector register by its kind in `Ceilings.evidence`; SVE's differ from CPU to CPU.
 _REGISTER_BITS = {"zmm": 512, "ymm": 256, "xmm": 128, "v": 128}
 #: Whole numbers of units, and the rates, in those of one unit, that no other whole number is as near to.
@@ -116,15 +121,16 @@ def record_calculated(page: Page, one: Ceilings) -> None:
     busy = quotient(loop, of_one, "units that the multiply-adds kept busy", "units")
     page.number("clock", one.clock)
     page.number("register-lanes", lanes, unit="numbers", what="float32 of a register, by the assembly of the loop")
-    page.number("one-unit", of_one, modelled=True)
-    page.number("two-units", of_two, modelled=True)
-    sums = loop.how["chains"] * loop.how["vector_bits"] // bits
+    page.number("one-unit", Modelled.by("multiply-adds of a register in each cycle", of_one))
+    page.number("two-units", Modelled.by("multiply-adds of a register in each cycle", of_two))
+    probe = _probe(loop)
+    sums = (probe.chains or 1) * probe.vector_bits // bits
     page.number("sums-in-flight", sums, unit="sums", what="registers that the loop of multiply-adds works on at once")
     page.number("units-busy", busy)
     nearest = word_between(busy, _UNITS)
     page.word(
         "units",
-        nearest if nearest != CANNOT_TELL else word_between(busy, _BEYOND_ONE),
+        nearest if nearest.verdict is not Verdict.OPEN else word_between(busy, _BEYOND_ONE),
         because="the rate is that of {units-busy}; a whole number is named where the interval is nearer to it than to "
         "any other, and else whether it is more than one can do",
     )
@@ -132,10 +138,17 @@ def record_calculated(page: Page, one: Ceilings) -> None:
     waited = memory.latency.per(LINE_BYTES, "B/s", "one line in each latency of memory")
     lines = quotient(memory.read, waited, "lines on their way from memory, by Little's law", "lines")
     page.number("line", LINE_BYTES, unit="B", what="bytes of a cache line, as the probe of the latency takes it")
-    page.number("line-rate", waited, modelled=True)
-    page.number("lines-in-flight", lines, modelled=True)
+    page.number("line-rate", Modelled.by("one line in each latency", waited))
+    page.number("lines-in-flight", Modelled.by("Little's law", lines))
     in_bytes = lines.scaled(LINE_BYTES, "B", "bytes on their way from memory, by Little's law")
-    page.number("bytes-in-flight", in_bytes, modelled=True)
+    page.number("bytes-in-flight", Modelled.by("Little's law", in_bytes))
+
+
+def _probe(loop: Measurement) -> ComputeProbe:
+    probe = loop.conditions.instrument
+    if not isinstance(probe, ComputeProbe):
+        raise ValueError(f"{loop.name!r} must be of a loop of arithmetic, to have vectors")
+    return probe
 
 
 def _register_bits(one: Ceilings, loop: Measurement) -> int:
@@ -143,7 +156,7 @@ def _register_bits(one: Ceilings, loop: Measurement) -> int:
 
     They are those that its assembly names: where these are narrower than the loop's vectors, a vector is several.
     """
-    written = int(loop.how["vector_bits"])
+    written = _probe(loop).vector_bits
     kinds = {instruction.split()[1] for instruction in one.evidence["multiply-add"]}
     return min(written, max((_REGISTER_BITS.get(kind, written) for kind in kinds), default=written))
 
@@ -175,24 +188,20 @@ def record_levels(page: Page, one: Ceilings) -> None:
         [
             {
                 "name": level.name,
-                "capacity": level.capacity_measured,
-                "walk": level.capacity_by_latency,
-                "reported": level.capacity_reported,
-                "told": None if level is one.levels[-1] else _TOLD_BY[level.told_by],
                 "latency": level.latency,
+                "told": None if level is one.levels[-1] else _TOLD_BY[level.told_by],
+                "reported": level.capacity_reported,
             }
             for level in one.levels
         ],
         [
             Column("name", "Level"),
-            Column("capacity", "Holds, for streams", "B"),
-            Column("walk", "Holds, for single loads", "B"),
-            Column("reported", "As reported", "B"),
-            Column("told", "Told from the next by"),
             Column("latency", "Latency"),
+            Column("told", "Told from the next by"),
+            Column("reported", "Holds, as reported", "B"),
         ],
-        caption="The levels of the memory, one thread: as the curves below show them, beside what the system reports. "
-        "One level ends where bandwidth falls, or where latency alone rises.",
+        caption="The levels of the memory, one thread: how long a load waits, which of the curves below shows where "
+        "the next level begins, and what the system reports of their sizes.",
     )
     page.table(
         "bandwidths",
@@ -239,43 +248,6 @@ def record_ladder(page: Page, one: Ceilings) -> None:
         "and below them one of latency.",
     )
     page.number("page-fault", one.page_fault)
-
-
-def record_caches(page: Page, one: Ceilings) -> None:
-    """Record how much of each cache's reported size was found, and the claim on it.
-
-    The size is known to a step of the ladder: the largest working set that still ran at the cache's speed fits, the
-    next larger one does not.
-    """
-    caches = [(level, level.capacity_reported) for level in one.levels if level.capacity_reported]
-    if not caches:
-        page.absent("caches-are-yours", reason=NO_CACHES)
-        return
-    steps = [point.working_set for point in one.curves["read"]]
-    verdicts, evidence = [], []
-    for level, reported in caches:
-        held = level.capacity_measured or level.capacity_by_latency
-        if held is None:
-            verdicts.append(CANNOT_TELL)
-            evidence.append(f"{level.name} could not be told from the next level.")
-            continue
-        least, most = held / reported, next(step for step in steps if step > held) / reported
-        key = f"capacity-{level.name.lower()}"
-        page.number(key, least, unit="%", what=f"largest working set found in {level.name}, of the reported size")
-        page.number(f"{key}-next", most, unit="%", what=f"next step of the ladder after {level.name}, of that size")
-        verdicts.append(
-            SUPPORTED if least >= _MOST_OF_A_CACHE else REFUTED if most <= _MOST_OF_A_CACHE else CANNOT_TELL
-        )
-        evidence.append(f"{level.name} holds {{{key}}} of its reported size, and less than {{{key}-next}}.")
-    page.claim(
-        "caches-are-yours",
-        statement="The cache sizes that the system reports are yours.",
-        source="this system's own report, /sys/devices/system/cpu/cpu*/cache",
-        quote=", ".join(f"{level.name}: {bytes_text(reported)}" for level, reported in caches),
-        verdict=verdict_of_all(verdicts),
-        evidence=" ".join(evidence) + " The ladder's steps set how well that is known; at least three quarters of each "
-        "would support the claim.",
-    )
 
 
 def record_int8(page: Page, one: Ceilings) -> None:
@@ -329,16 +301,23 @@ def record_fresh(page: Page, sums: Mapping[str, Mapping[str, Measurement]], coun
     """
     rows = []
     for name, times in sums.items():
-        compared = compare_paired(times["new"], times["same"])
+        compared = compare_paired(times["new"], times["same"], 0.05)
         page.compare(f"fresh-{name}", compared)
-        faults = float(times["new"].how["minor_page_faults_per_call"])
+        faults = times["new"].conditions.page_faults_per_call or 0.0
         page.number(
             f"fresh-{name}-faults",
-            faults,
-            unit="page faults",
-            what=f"minor page faults of a sum of {counts[name]} numbers into a new array, a call",
+            Counted(
+                faults, "page faults", f"minor page faults of a sum of {counts[name]} numbers into a new array, a call"
+            ),
         )
-        rows.append({"size": 4 * counts[name], **times, "ratio": compared.ratio, "faults": faults})
+        rows.append(
+            {
+                "size": 4 * counts[name],
+                **times,
+                "ratio": compared.estimate,
+                "faults": Counted(faults, "1", "minor page faults of a call"),
+            }
+        )
     page.table(
         "fresh",
         rows,
@@ -391,7 +370,7 @@ def record_noise(page: Page, ratios: Mapping[str, Measurement]) -> None:
     is_one = verdict_between_all(ratios.values(), 1, 1)
     page.word(
         "same-as-itself",
-        "not all of them are 1" if is_one == REFUTED else "none of them can be told from 1",
+        "not all of them are 1" if is_one.verdict is Verdict.REFUTED else "none of them can be told from 1",
         because="it says whether 1 lies inside each of the three intervals above",
         numbers=["one-pair"],
     )
@@ -403,15 +382,23 @@ def record_repeats(page: Page) -> None:
     Raises:
         ValueError: if nothing is known: the page itself looks when it begins.
     """
-    known = known_repeats()
+    known = known_variance()
     if known is None:
         raise ValueError("repeats must be known: make the Page first, which times them in fresh processes")
     of = f"from {known.processes} processes here and what other machines showed"
     for key, spread, what in (
         ("repeat-alone", known.alone, "the time of a call"),
-        ("repeat-turns", known.in_turns, "the ratio of two calls taken in turns"),
+        ("repeat-turns", known.interleaved, "the ratio of two calls taken in turns"),
     ):
-        page.number(key, spread, unit="%", what=f"standard deviation between repeats of {what}, {of}", derived=True)
+        page.number(
+            key,
+            Modelled(
+                spread,
+                "%",
+                f"standard deviation between repeats of {what}, {of}",
+                "Student's quantile of what a few processes differ by",
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +407,7 @@ class Alarms:
 
     Attributes:
         rule: it, in words.
-        said: of each comparison `DIFFERENT`, a false alarm; `ALIKE` to a hundredth; or `CANNOT_TELL`.
+        said: of each comparison `DIFFERENT`, a false alarm; `ALIKE` to a hundredth; or `UNDECIDED`.
     """
 
     rule: str
@@ -431,9 +418,9 @@ class Alarms:
         """Share of false alarms, with the exact interval of as many independent comparisons as these are worth."""
         alarms = tuple(float(word == DIFFERENT) for word in self.said)
         share, worth = float(np.mean(alarms)), max(1, round(dependence(alarms).effective))
-        how = {"statistic": "mean", "interval_by": f"Clopper and Pearson, {worth} independent comparisons"}
+        conditions = Conditions(statistic="mean", interval_by=f"Clopper and Pearson, {worth} independent comparisons")
         bounds = share_interval(round(share * worth), worth)
-        return Statistic(f"false alarms of {self.rule}", alarms, "%", how, value=share, bounds=bounds)
+        return Statistic(f"false alarms of {self.rule}", alarms, "%", conditions, value=share, bounds=bounds)
 
 
 def against_itself(function: Callable[[], Any], trials: int, runs: int = 10, seed: int = 0) -> tuple[Alarms, Alarms]:
@@ -485,14 +472,15 @@ def _by_t_test(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) 
     if found.pvalue < _ASKED_FOR:
         return DIFFERENT
     reach = found.confidence_interval(1 - _ASKED_FOR)
-    return ALIKE if max(-reach.low, reach.high) <= _HUNDREDTH * first.mean() else CANNOT_TELL
+    return ALIKE if max(-reach.low, reach.high) <= _HUNDREDTH * first.mean() else UNDECIDED
 
 
 def _by_pairs(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> str:
     """Return what `compare_paired` says of the pairs of two series of times."""
-    if compare_paired(first, second, None).verdict in (FASTER, SLOWER):
+    verdict = compare_paired(first, second, _HUNDREDTH).verdict
+    if verdict in (Verdict.FASTER, Verdict.SLOWER):
         return DIFFERENT
-    return ALIKE if compare_paired(first, second, _HUNDREDTH).verdict == EQUIVALENT else CANNOT_TELL
+    return ALIKE if verdict is Verdict.NO_DIFFERENCE else UNDECIDED
 
 
 def record_false_alarms(page: Page, in_sequence: Alarms, in_turns: Alarms) -> None:
@@ -503,7 +491,7 @@ def record_false_alarms(page: Page, in_sequence: Alarms, in_turns: Alarms) -> No
             {
                 "rule": rule.rule,
                 "trials": len(rule.said),
-                **{word: rule.said.count(word) for word in (DIFFERENT, ALIKE, CANNOT_TELL)},
+                **{word: rule.said.count(word) for word in (DIFFERENT, ALIKE, UNDECIDED)},
                 "rate": rule.rate,
             }
             for rule in (in_sequence, in_turns)
@@ -513,7 +501,7 @@ def record_false_alarms(page: Page, in_sequence: Alarms, in_turns: Alarms) -> No
             Column("trials", "Comparisons", "1"),
             Column(DIFFERENT, "Called different", "1"),
             Column(ALIKE, "Alike to a hundredth", "1"),
-            Column(CANNOT_TELL, "Cannot tell", "1"),
+            Column(UNDECIDED, "Left open", "1"),
             Column("rate", "False alarms"),
         ],
         caption="What each rule made of the same times of one program, dealt to two sides. To call the program "
@@ -521,8 +509,9 @@ def record_false_alarms(page: Page, in_sequence: Alarms, in_turns: Alarms) -> No
     )
     for key, rule in (("sequence-rate", in_sequence), ("turns-rate", in_turns)):
         page.number(key, rule.rate)
-    too_many = verdict_between(in_sequence.rate, high=_ASKED_FOR) == REFUTED
-    few_enough = verdict_between(in_sequence.rate, high=_AS_ASKED_FOR) == SUPPORTED
+    too_many = verdict_between(in_sequence.rate, high=_ASKED_FOR)
+    few_enough = verdict_between(in_sequence.rate, high=_AS_ASKED_FOR)
+    refuted = too_many.verdict is Verdict.REFUTED or few_enough.verdict is Verdict.REFUTED
     page.claim(
         "ten-runs",
         statement="Ten runs of each, one after the other, are enough to compare two programs without false alarms.",
@@ -530,7 +519,7 @@ def record_false_alarms(page: Page, in_sequence: Alarms, in_turns: Alarms) -> No
         source_url=COURSE_BENCHMARKING_FOLDER_URL,
         quote="def __init__(self, warmup_runs=5, measurement_runs=10) … Test statistical significance (t-test, "
         "p < 0.05)",
-        verdict=REFUTED if too_many else SUPPORTED if few_enough else CANNOT_TELL,
+        verdict=too_many if refuted else few_enough,
         evidence="A test should raise a false alarm in one of twenty comparisons. The share of them in which it did: "
         "{sequence-rate}; for pairs in turns, of the same times: {turns-rate}. More than one of twenty for sure "
         "refutes the claim, at most two for sure support it. Whether ten runs see a difference that is there "

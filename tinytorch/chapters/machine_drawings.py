@@ -17,7 +17,7 @@ def walk_of_a_number() -> Drawing:
     steps = (
         ("a call runs, many times", "samples", "forward"),
         ("the timer adds how it was taken", "median, interval", "forward"),
-        ("the judge asks what they prove", "word or “cannot tell”", "waiting"),
+        ("the judge asks what they prove", "word, or what is known", "waiting"),
         ("the chapter records it", "value, unit, n, machine", "update"),
         ("the page shows it", "press it: all of this", "backward"),
     )

@@ -23,7 +23,7 @@ ROOF_COLUMNS = (
     Column("threads", "Threads", "1"),
     Column("of", "Of"),
     Column("rate", "At most"),
-    Column("holds", "Holds", "B"),
+    Column("holds", "Holds, as reported", "B"),
 )
 
 
@@ -78,7 +78,7 @@ def roof_rows(made: Sequence[Ceilings]) -> list[dict[str, Any]]:
     """Return a row for each flat roof and each slope of each of the ceilings, for `ROOF_COLUMNS`.
 
     Flat roofs are "FP32" in FLOP/s and "INT8" in OP/s. Slopes are the levels by
-    name, in B/s, the best of read, copy and triad; those with a capacity hold so many bytes.
+    name, in B/s, the best of read, copy and triad; those with a reported size hold so many bytes.
     """
     rows: list[dict[str, Any]] = []
     for one in made:
@@ -93,7 +93,7 @@ def roof_rows(made: Sequence[Ceilings]) -> list[dict[str, Any]]:
                 "threads": one.threads,
                 "of": "memory",
                 "rate": best_bandwidth(level),
-                "holds": level.capacity,
+                "holds": level.capacity_reported,
             }
             for level in one.levels
         ]

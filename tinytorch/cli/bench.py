@@ -19,7 +19,6 @@ from tinytorch.perf.benchmarking import Plan, Results, Side, continued, load_res
 from tinytorch.perf.benchmarking.performance import compare_with_first
 from tinytorch.perf.benchmarking.results import Json
 from tinytorch.perf.benchmarking.zoo import subject_of
-from tinytorch.perf.measuring.judge import CANNOT_TELL
 from tinytorch.report import tables
 from tinytorch.report.provenance import package_provenance
 
@@ -135,11 +134,11 @@ def _print(results: Results) -> None:
 
 
 def _untold(results: Results) -> list[str]:
-    """Return why each variant is said to be neither faster nor slower, one line a reason."""
+    """Return why a variant's speed is left open or withheld, one line a reason."""
     if len(results.performances) < 2:
         return []
     names: dict[str, list[str]] = {}
     for name, change in compare_with_first(results.performances).items():
-        if change.speedup.verdict == CANNOT_TELL:
+        if not change.speedup.verdict.is_decided:
             names.setdefault(f"by {change.speedup.pairs_are}: {change.speedup.because}", []).append(name)
-    return [f"cannot tell of {', '.join(each)}, {reason}" for reason, each in names.items()]
+    return [f"open for {', '.join(each)}, {reason}" for reason, each in names.items()]

@@ -6,9 +6,9 @@ import argparse
 import sys
 
 from tinytorch.chapters.benchmarking.report import change_rows
-from tinytorch.cli.usage import Commands, add_delta, share
+from tinytorch.cli.usage import Commands, add_matters, share
 from tinytorch.perf.benchmarking import load_results
-from tinytorch.perf.benchmarking.comparing import DELTA_BETWEEN_RUNS
+from tinytorch.perf.benchmarking.comparing import MATTERS
 from tinytorch.perf.benchmarking.regressions import compare_results
 from tinytorch.report import tables
 
@@ -21,19 +21,19 @@ def add(commands: Commands) -> None:
     compare = commands.add_parser("compare", help="compare two files of results: exit code 1 on a proven regression")
     compare.add_argument("base", metavar="BASE", help="results of the older version")
     compare.add_argument("new", metavar="NEW", help="results of the newer version")
-    add_delta(compare, DELTA_BETWEEN_RUNS)
+    add_matters(compare, MATTERS)
     compare.set_defaults(run=_run)
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    delta = share(chosen.delta)
-    changed = compare_results(load_results(chosen.base), load_results(chosen.new), delta)
+    matters = share(chosen.matters)
+    changed = compare_results(load_results(chosen.base), load_results(chosen.new), matters)
     for warning in changed.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     rows, columns = change_rows(changed)
     caption = (
         "A speedup above 1 is faster. All intervals of times together hold with 95 %; "
-        f"differences within {chosen.delta:g} % do not matter."
+        f"what matters is a difference of {chosen.matters:g} % or more."
     )
     print(tables.to_text(rows, columns, caption=caption))
     for name, missing in (("new", changed.only_base), ("base", changed.only_new)):

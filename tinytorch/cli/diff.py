@@ -7,13 +7,13 @@ import sys
 from html import escape
 
 from tinytorch.cli.compare import REGRESSION
-from tinytorch.cli.usage import Commands, UsageError, add_delta, check_folder, share
+from tinytorch.cli.usage import Commands, UsageError, add_matters, check_folder, share
 from tinytorch.perf.events.call_tree import Frame
 from tinytorch.perf.events.trace import NOT_NAMED, stack_text
 from tinytorch.perf.measuring.atomic_io import write_whole
-from tinytorch.perf.measuring.judge import CANNOT_TELL
+from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.profiling.repeated import (
-    DELTA,
+    MATTERS,
     Change,
     ProfileChange,
     RepeatedProfile,
@@ -33,7 +33,8 @@ _COLUMNS = (
     Column("speedup", "speedup"),
     Column("verdict", "the new one is"),
 )
-_LOOKS = {CANNOT_TELL: "cannot tell", "equivalent": "the same"}
+#: What a stack's colour says where it is neither faster nor slower.
+_LOOKS = {Verdict.OPEN: "open", Verdict.WITHHELD: "open", Verdict.NO_DIFFERENCE: "the same"}
 
 
 def add(commands: Commands) -> None:
@@ -43,20 +44,19 @@ def add(commands: Commands) -> None:
     diff.add_argument("new", metavar="NEW", help="the same of the newer version")
     diff.add_argument("--html", metavar="FILE", help="write tables and a flame graph as one page")
     diff.add_argument("--limit", type=int, default=10, metavar="N", help="ops and modules to show (default 10 each)")
-    add_delta(diff, DELTA)
+    add_matters(diff, MATTERS)
     diff.set_defaults(run=_run)
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    delta = share(chosen.delta)
     if chosen.limit < 1:
         raise UsageError(f"--limit must be at least 1, not {chosen.limit}")
     check_folder("html", chosen.html)
     base, new = load_repeated(chosen.base), load_repeated(chosen.new)
-    found = compare_profiles(base, new, delta)
+    found = compare_profiles(base, new, share(chosen.matters))
     for warning in found.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    caption = _caption(chosen.delta)
+    caption = _caption(chosen.matters)
     limit = chosen.limit
     for title, changes in (
         ("operation", (found.whole, *found.ops[:limit])),
@@ -74,23 +74,29 @@ def _run(chosen: argparse.Namespace) -> int:
     if not found.slower:
         print("nothing is proven slower")
     if chosen.html:
-        write_whole(chosen.html, html_diff(base, new, found, chosen.delta))
+        write_whole(chosen.html, html_diff(base, new, found, chosen.matters))
     return REGRESSION if found.slower else 0
 
 
-def _caption(delta: float) -> str:
-    matter = f"differences within {delta:g} % do not matter"
+def _caption(percent: float) -> str:
+    matter = f"what matters is a difference of {percent:g} % or more"
     return f"A speedup above 1 is faster; {matter}. Verdicts hold together with 95 %."
 
 
 def _rows(changes: tuple[Change, ...]) -> list[dict[str, object]]:
     return [
-        {"name": one.name, "base": one.base, "new": one.new, "speedup": one.speedup, "verdict": one.verdict}
+        {
+            "name": one.name,
+            "base": one.base,
+            "new": one.new,
+            "speedup": one.speedup.estimate,
+            "verdict": str(one.speedup),
+        }
         for one in changes
     ]
 
 
-def html_diff(base: RepeatedProfile, new: RepeatedProfile, found: ProfileChange, delta: float) -> str:
+def html_diff(base: RepeatedProfile, new: RepeatedProfile, found: ProfileChange, percent: float) -> str:
     """Return the comparison as one page: tables, and a flame graph of the new runs coloured by verdicts."""
     known = {change.name: change for change in found.stacks}
 
@@ -99,7 +105,8 @@ def html_diff(base: RepeatedProfile, new: RepeatedProfile, found: ProfileChange,
         if change is None:
             return "the same" if not _frame.self_ns else "only one", ""
         times = f"{change.base.median * 1e3:.4g} ms before, {change.new.median * 1e3:.4g} ms now"
-        return _LOOKS.get(change.verdict, change.verdict), f"in itself {times}: {change.verdict}"
+        verdict = change.speedup.verdict
+        return _LOOKS.get(verdict, verdict.value), f"in itself {times}: {change.speedup}"
 
     flames = boxes_html(flame_boxes(tree_of(new.stacks), look), key="flames", label="Differential flame graph")
     said = [*found.warnings, f"base: {base.name}, {base.machine}", f"new: {new.name}, {new.machine}"]
@@ -108,7 +115,7 @@ def html_diff(base: RepeatedProfile, new: RepeatedProfile, found: ProfileChange,
     parts = ["".join(f"<p>{escape(sentence)}</p>" for sentence in said)]
     for title, changes in (("Operations", (found.whole, *found.ops)), ("Modules and regions", found.layers)):
         if changes:
-            table = tables.to_html(_rows(changes), _COLUMNS, caption=_caption(delta), key=title.split()[0].lower())
+            table = tables.to_html(_rows(changes), _COLUMNS, caption=_caption(percent), key=title.split()[0].lower())
             parts.append(f"<h2>{title}</h2>\n{table}")
     parts.append(
         "<h2>Flame graph</h2>\n<p>Widths are median times of the new runs; blue got faster in itself, orange slower, "

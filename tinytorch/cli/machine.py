@@ -148,26 +148,23 @@ def _sources(all_made: Sequence[Ceilings]) -> list[str]:
     notes = [f"FP32 peak on {_threads(made)}: {made.fp32_from}." for made in all_made]
     notes += [f"INT8: {all_made[0].int8_from}."]
     for made in all_made:
-        huge = made.how["huge_page_bytes"]
+        huge = made.taken.huge_page_bytes
         pages = "unknown pages" if huge is None else f"{bytes_text(huge)} of huge pages" if huge else "normal pages"
-        notes.append(f"{_threads(made)}: measured {made.how['when']} in {made.how['seconds']:.1f} s, on {pages}.")
-        if made.how.get("note"):
-            notes.append(f"{_threads(made)}: {made.how['note']}.")
+        notes.append(f"{_threads(made)}: measured {made.taken.when} in {made.taken.seconds:.1f} s, on {pages}.")
+        if made.taken.note:
+            notes.append(f"{_threads(made)}: {made.taken.note}.")
     return notes
 
 
-_LEVEL_HEADS = ("Level", "holds", "reported", "by latency", "told by", *CURVES)
+_LEVEL_HEADS = ("Level", "told by", "reported size", *CURVES)
 
 
 def _level_rows(made: Ceilings) -> list[list[str]]:
     return [
         [
             level.name,
-            *(
-                bytes_text(size)
-                for size in (level.capacity_measured, level.capacity_reported, level.capacity_by_latency)
-            ),
             level.told_by or "–",
+            bytes_text(level.capacity_reported),
             *(_shown(getattr(level, curve)) for curve in CURVES),
         ]
         for level in made.levels

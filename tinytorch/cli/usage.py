@@ -35,22 +35,22 @@ def check_folder(option: str, path: str | None) -> None:
         raise UsageError(f"--{option} {path} is in a folder that does not exist")
 
 
-def add_delta(parser: argparse.ArgumentParser, default: float) -> None:
-    """Add the option of the relative difference that does not matter, in per cent; `share` reads it."""
+def add_matters(parser: argparse.ArgumentParser, default: float) -> None:
+    """Add the option of the relative difference that matters, in per cent; `share` reads it."""
     parser.add_argument(
-        "--delta",
+        "--matters",
         type=float,
         default=100 * default,
         metavar="PERCENT",
-        help=f"difference of times that does not matter (default {100 * default:g})",
+        help=f"difference of times that matters (default {100 * default:g})",
     )
 
 
-def share(delta: float) -> float:
-    """Return ``delta`` per cent as a share, or raise UsageError."""
-    if not delta >= 0:
-        raise UsageError(f"--delta must be at least 0, such as 2 for two per cent, not {delta:g}")
-    return delta / 100
+def share(percent: float) -> float:
+    """Return ``percent`` as a share, or raise UsageError."""
+    if not percent >= 0:
+        raise UsageError(f"--matters must be at least 0, such as 2 for two per cent, not {percent:g}")
+    return percent / 100
 
 
 def sizes(option: str, text: str) -> tuple[int, ...]:

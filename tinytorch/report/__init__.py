@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tinytorch.perf.measuring.judge import VERDICTS, verdict_between, verdict_between_all, verdict_of_all
-from tinytorch.report.claims import Claim
+from tinytorch.perf.measuring.judge import OF_CLAIMS, decided, verdict_between, verdict_between_all, verdict_of_all
 from tinytorch.report.colors import VARIANTS, color
 from tinytorch.report.drawings import Drawing
 from tinytorch.report.numbers import format_measurement, format_number
 from tinytorch.report.page import Page
 from tinytorch.report.records import Record, measurement_from_record
 from tinytorch.report.tables import Column
+from tinytorch.report.verdicts import Claim
 
 if TYPE_CHECKING:
     from tinytorch.report.figures import bars, line, subplots
 
 __all__ = [
+    "OF_CLAIMS",
     "VARIANTS",
-    "VERDICTS",
     "Claim",
     "Column",
     "Drawing",
@@ -26,6 +26,7 @@ __all__ = [
     "Record",
     "bars",
     "color",
+    "decided",
     "format_measurement",
     "format_number",
     "line",

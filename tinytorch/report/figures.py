@@ -36,7 +36,8 @@ from matplotlib.ticker import (
 )
 from matplotlib.transforms import blended_transform_factory
 
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Measurement, Modelled
+from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.report.colors import variant as variant_named
 from tinytorch.report.numbers import (
     NOT_RESOLVED,
@@ -206,8 +207,7 @@ class Series:
     label: str
     variant: str
     x: tuple[float | str, ...]
-    measurements: tuple[Measurement, ...]
-    modelled: bool
+    values: tuple[Value, ...]
 
 
 _drawn: WeakKeyDictionary[Figure, list[Series]] = WeakKeyDictionary()
@@ -236,12 +236,16 @@ def _figure_of(ax: Axes) -> Figure:
     return figure
 
 
-def _checked_series(measurements: Sequence[Measurement], count: int, name: str) -> None:
-    if not measurements or len(measurements) != count:
-        raise ValueError(f"measurements must be as many as {name}, but there are {len(measurements)} and {count}")
-    units = {measurement.unit for measurement in measurements}
+def _checked_series(values: Sequence[Value], count: int, name: str) -> list[Measurement]:
+    """Return what tells the values' numbers, if they are as many as ``count`` and share one unit."""
+    if not values or len(values) != count:
+        raise ValueError(f"values must be as many as {name}, but there are {len(values)} and {count}")
+    if bare := [value for value in values if not isinstance(value, Value)]:
+        raise TypeError(f"values must be Measurement, Counted, Derived, Modelled or Quoted, not {bare[0]!r}")
+    units = {value.unit for value in values}
     if len(units) > 1:
-        raise ValueError(f"measurements must share one unit, not {', '.join(sorted(units))}")
+        raise ValueError(f"values must share one unit, not {', '.join(sorted(units))}")
+    return [as_measurement(value) for value in values]
 
 
 def _scale_for(ax: Axes, measurements: Sequence[Measurement]) -> Scale:
@@ -288,34 +292,32 @@ def _remember(ax: Axes, series: Series) -> None:
 def bars(
     ax: Axes,
     labels: Sequence[str],
-    measurements: Sequence[Measurement],
+    values: Sequence[Value],
     *,
     quantity: str,
     variants: Sequence[str] | str,
-    modelled: bool = False,
 ) -> None:
-    """Draw a horizontal bar for each measurement, from the top down: its median, with its interval as error bar.
+    """Draw a horizontal bar for each value, from the top down: its median, with its interval as error bar.
 
     Where the interval is wider than the median, it stands without a bar; where nothing is known, words say so.
 
     Args:
         ax: where to draw.
         labels: what each bar is.
-        measurements: all in one unit; as many as ``labels``.
+        values: all in one unit; as many as ``labels``. The bars of what is `Modelled` are hollow.
         quantity: what the axis shows, such as "latency"; its unit is added.
         variants: the name in `colors.VARIANTS` of each bar, or one for all.
-        modelled: whether the numbers come from a model; the bars then are hollow.
 
     Raises:
         ValueError: if lengths or units differ, or a variant is unknown.
     """
-    _checked_series(measurements, len(labels), "labels")
+    measurements = _checked_series(values, len(labels), "labels")
     names = [variants] * len(labels) if isinstance(variants, str) else list(variants)
     looks = [variant_named(name) for name in names]
     scale = _scale_for(ax, measurements)
     medians, errors = _heights(measurements, scale)
     for index, (measurement, look) in enumerate(zip(measurements, looks, strict=True)):
-        shown = _has_a_value(measurement)
+        shown, modelled = _has_a_value(measurement), isinstance(values[index], Modelled)
         (bar,) = ax.barh(
             labels[index],
             medians[index] if shown else 0.0,
@@ -331,38 +333,40 @@ def bars(
     if not ax.yaxis_inverted():
         ax.invert_yaxis()
     ax.set_xlabel(_label_with_unit(quantity, scale))
-    for label, name, measurement in zip(labels, names, measurements, strict=True):
-        _remember(ax, Series(label, name, (label,), (measurement,), modelled))
+    for label, name, value in zip(labels, names, values, strict=True):
+        _remember(ax, Series(label, name, (label,), (value,)))
 
 
 def line(
     ax: Axes,
     x: Sequence[float],
-    measurements: Sequence[Measurement],
+    values: Sequence[Value],
     *,
     quantity: str,
     variant: str,
     label: str | None = None,
-    modelled: bool = False,
 ) -> None:
-    """Draw the medians of ``measurements`` over ``x`` as a line with markers, their intervals as error bars.
+    """Draw the medians of ``values`` over ``x`` as a line with markers, their intervals as error bars.
 
     Where the interval is wider than the median, it stands without a marker; where nothing is known, the line has a gap
     and the legend says so.
 
     Args:
         ax: where to draw.
-        x: positions, one for each measurement.
-        measurements: all in one unit.
+        x: positions, one for each value.
+        values: all in one unit. The line of what is `Modelled` is dashed, and its markers are hollow.
         quantity: what the vertical axis shows, such as "latency"; its unit is added.
         variant: a name in `colors.VARIANTS`.
         label: the line's name in the legend; the variant's name if None.
-        modelled: whether the numbers come from a model; the line then is dashed and its markers are hollow.
 
     Raises:
         ValueError: if lengths or units differ, or the variant is unknown.
     """
-    _checked_series(measurements, len(x), "x")
+    measurements = _checked_series(values, len(x), "x")
+    kinds = {isinstance(value, Modelled) for value in values}
+    if len(kinds) > 1:
+        raise ValueError(f"line {label or variant!r} must be modelled as a whole or not at all")
+    [modelled] = kinds
     look = variant_named(variant)
     scale = _scale_for(ax, measurements)
     medians, errors = _heights(measurements, scale)
@@ -382,7 +386,7 @@ def line(
         label=f"{name}, {NOT_RESOLVED} at {', '.join(gaps)}" if gaps else name,
     )
     ax.set_ylabel(_label_with_unit(quantity, scale))
-    _remember(ax, Series(name, variant, tuple(float(at) for at in x), tuple(measurements), modelled))
+    _remember(ax, Series(name, variant, tuple(float(at) for at in x), tuple(values)))
 
 
 def _has_categories(axis: Axis) -> bool:
@@ -631,8 +635,8 @@ def alt_of(figure: Figure, alt: str) -> str:
     missing = [
         series.label if at == series.label else f"{series.label} at {at if isinstance(at, str) else _plain_number(at)}"
         for series in _drawn.get(figure, [])
-        for at, one in zip(series.x, series.measurements, strict=True)
-        if not is_resolved(one)
+        for at, one in zip(series.x, series.values, strict=True)
+        if not is_resolved(as_measurement(one))
     ]
     return f"{alt.strip()} {NOT_RESOLVED.capitalize()}: {', '.join(missing)}." if missing else alt.strip()
 
@@ -647,9 +651,7 @@ def to_body(figure: Figure, *, caption: str, alt: str, key: str) -> Json:
                 "label": series.label,
                 "variant": series.variant,
                 "x": list(series.x),
-                "numbers": [
-                    number_body(key, m, unit=None, what=None, modelled=series.modelled) for m in series.measurements
-                ],
+                "numbers": [number_body(key, value) for value in series.values],
             }
             for series in _drawn.get(figure, [])
         ],

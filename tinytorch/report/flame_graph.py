@@ -143,7 +143,7 @@ def _box(box: Box, first: bool) -> str:
 #: Colours of boxes by their look; dark words can be read on each, on a light page and on a dark one.
 _FILLS = {
     "run": "#d5d5cf", "region": "#b9a9dd", "module": "#8cc7d3", "op": "#f2b45c", "collector": "#e58f8f",
-    "faster": "#7fb3f5", "slower": "#f39a6b", "the same": "#dcdcd6", "cannot tell": "#eeeeea", "only one": "#d8b4d0",
+    "faster": "#7fb3f5", "slower": "#f39a6b", "the same": "#dcdcd6", "open": "#eeeeea", "only one": "#d8b4d0",
 }  # fmt: skip
 _OTHER = "#c9d3d6"
 

@@ -14,7 +14,7 @@ from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 
 SCHEMA_NAME = "tinytorch-measurements"
 #: The version of `measurements.schema.json`; it rises whenever a reader of the files would have to change.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 #: What the schema calls that of records, of whatever version.
 RECORDS_NAME = "urn:tinytorch:records"
 #: A larger file is not even parsed. A whole book takes a tenth of it.

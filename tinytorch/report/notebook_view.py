@@ -14,10 +14,17 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from tinytorch.report.claims import filled_text
-from tinytorch.report.numbers import Formatted, format_confidence, format_number, format_record
+from tinytorch.report.numbers import (
+    LEAST_CONFIDENCE,
+    Formatted,
+    format_confidence,
+    format_number,
+    format_record,
+    format_samples,
+)
 from tinytorch.report.provenance import cautions
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, Record
+from tinytorch.report.verdicts import filled_text
 
 #: The MIME type under which records stand in the outputs of an executed notebook.
 RECORD_MIME = "application/vnd.tinytorch.record+json"
@@ -77,7 +84,7 @@ class Shown:
 #: How what is absent begins.
 NOT_MEASURED = "Not measured in this build"
 #: Icons of a claim's verdicts, so that none rests on its word's colour.
-ICONS = {"supported": "✓", "refuted": "✗", "cannot tell here": "?"}
+ICONS = {"supported": "✓", "refuted": "✗", "open": "?", "withheld": "–"}
 #: Only what tables and figures need to be read as on the page.
 _STYLE = """<style>
 .measured-table {overflow-x: auto}
@@ -109,6 +116,8 @@ def _sure(body: Json, shown: Formatted) -> str:
     interval = body["interval"]
     if interval is None:
         return f"n = {body['n']}" if body["n"] > 1 else ""
+    if interval["confidence"] < LEAST_CONFIDENCE:
+        return f"samples: {format_samples(body['samples'], body['unit'])}"
     ends = f" {shown.interval}" if shown.digits else ""
     return f"{format_confidence(interval['confidence'])} interval{ends}, n = {body['n']}"
 

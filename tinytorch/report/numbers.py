@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,10 @@ _DIGITS_WITHOUT_INTERVAL = 3
 _DIGITS_OF_ENDS_ALONE = 2
 #: Exact byte counts below this many bytes are shown as they are.
 _EXACT_BYTES_BELOW = 10 * 1024
+#: An interval that reaches less confidence is not shown: the samples are.
+LEAST_CONFIDENCE = 0.9
+#: Samples that are shown one by one.
+_MOST_SAMPLES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +328,9 @@ def format_number(
 
 
 def interval_of(measurement: Measurement) -> Interval | None:
-    """Return the measurement's interval; None where there is none: of one sample, or of samples that tell no ends."""
+    """Return the measurement's interval; None of one sample, of a count, and of samples that tell no ends."""
+    if measurement.is_counted:
+        return None
     interval = measurement.interval
     known = all(map(math.isfinite, (interval.low, interval.high, interval.confidence)))
     return interval if known else None
@@ -333,7 +339,7 @@ def interval_of(measurement: Measurement) -> Interval | None:
 def is_exact(measurement: Measurement) -> bool:
     """Return whether it is one whole number that was counted, not timed: bytes, FLOPs, parameters."""
     single = measurement.n == 1 and interval_of(measurement) is None
-    return single and measurement.median.is_integer() and not measurement.unit.endswith("s")
+    return single and measurement.median.is_integer() and measurement.is_counted
 
 
 def is_resolved(measurement: Measurement) -> bool:
@@ -367,6 +373,21 @@ def format_confidence(confidence: float) -> str:
         decimals += 1
     steps = 10 ** (decimals + 2)
     return f"{math.floor(confidence * steps + 1e-9) / steps:.{decimals}%}"
+
+
+def format_samples(samples: Sequence[float], unit: str) -> str:
+    """Return samples in the order given, ``"1.02, 1.10 and 1.31 ms"``; of many their number, ends and quartiles."""
+    scale = common_scale(samples, unit)
+
+    def shown(values: Sequence[float]) -> str:
+        each = [format_number(float(value), unit, scale=scale) for value in values]
+        listed = " and ".join(part for part in (", ".join(one.digits for one in each[:-1]), each[-1].digits) if part)
+        return each[0].with_unit(listed)
+
+    if len(samples) <= _MOST_SAMPLES:
+        return shown(samples)
+    least, first, third, most = (float(one) for one in np.quantile(samples, (0, 0.25, 0.75, 1)))
+    return f"{len(samples):,} samples between {shown((least, most))}, half of them between {shown((first, third))}"
 
 
 def common_scale(values: Iterable[float], unit: str) -> Scale:

@@ -8,33 +8,32 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
-from tinytorch.perf.host.background_load import Neighbours
+from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.between_run_workloads import sample_spread
 from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.judge import CANNOT_TELL, is_disturbed
+from tinytorch.perf.measuring.judge import Judgement, Verdict, is_disturbed
 from tinytorch.perf.measuring.noise import small_noise_floor
-from tinytorch.perf.measuring.repeat_workloads import look
+from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.report import tables
-from tinytorch.report.claims import Claim, placeholders
 from tinytorch.report.drawings import Drawing
 from tinytorch.report.flame_graph import Box, boxes_html
 from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, number_text, view, words
 from tinytorch.report.provenance import BY_MORE, WITHHELD, WITHHELD_WORD, provenance
 from tinytorch.report.records import (
     ABSENT,
-    DISTURBED,
-    NOISE,
     NUMBER_KINDS,
-    UNMEASURED,
     Json,
     Record,
     checked_key,
     checked_text,
+    conditions_of_record,
     measurement_from_record,
     now,
     number_body,
 )
 from tinytorch.report.tables import Column
+from tinytorch.report.verdicts import UNTESTED, Claim, Said, placeholders, tested, verdict_of, words_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,54 +64,50 @@ class Page:
     def __init__(self, name: str) -> None:
         self.name = checked_text(name, "name", "Page")
         self.records: list[Record] = []
-        self._neighbours = Neighbours()
+        self._background = BackgroundLoad()
         if is_building():
             # Each measurement begins with a collection of garbage: let it not walk through all that was imported.
             gc.freeze()
         self._emit(PROVENANCE_KEY, "provenance", provenance())
-        look()
+        sample_spread()
         self.noise = small_noise_floor()
         self.number(NOISE_KEY, self.noise.resolvable)
 
     def number(
         self,
         key: str,
-        value: Measurement | int | float,
+        value: Value | int,
         *,
         unit: str | None = None,
         what: str | None = None,
-        modelled: bool = False,
-        derived: bool = False,
     ) -> Shown:
         """Record a number for the role ``{measured}`key` ``.
 
         Args:
             key: what prose calls it by.
-            value: a `Measurement`; or a bare number, for which ``unit`` and ``what`` are needed: an int was counted, a
-                float, a ratio and a share were computed from other numbers.
-            unit: base unit of a bare number: ``"parameters"``, ``"B"``, ``"FLOP"``; ``"%"`` for a fraction of one,
-                ``"points"`` for the difference of two.
-            what: what ran, was counted or computed; a measurement's own name if None.
-            modelled: whether it was computed from a model rather than observed; it then looks different.
-            derived: whether a bare whole number rests on measured ones, as how many of them were faster does: it was
-                counted, but another run may count another.
+            value: a `Measurement`, `Counted`, `Derived`, `Modelled` or `Quoted`; or a bare whole number, which was
+                counted and for which ``unit`` and ``what`` are needed.
+            unit: of a bare number: ``"parameters"``, ``"B"``, ``"FLOP"``.
+            what: what ran or was counted; the value's own words if None.
 
         Raises:
-            TypeError, ValueError: if it is not a finite number, has no unit or words, or the key is taken.
+            TypeError, ValueError: if it is not a finite number, has no unit or words, nobody knows where it comes from,
+                or the key is taken.
         """
         self._check_new(key)
-        body = number_body(key, value, unit=unit, what=what, modelled=modelled, derived=derived)
+        body = number_body(key, value, unit=unit, what=what)
         return self._emit(key, body.pop("kind"), body)
 
-    def word(self, key: str, word: str, *, because: str, numbers: Sequence[str] = ()) -> Shown:
-        """Record a verdict word that code chose, for the role ``{verdict}`key` ``.
+    def word(self, key: str, word: Said, *, because: str, numbers: Sequence[str] = ()) -> Shown:
+        """Record a verdict, for the role ``{verdict}`key` ``.
 
-        Where other processes took the machine's time from one of the numbers, the word is withheld, as a claim's
-        verdict is: see `tinytorch.report.provenance`.
+        Where other processes took the machine's time from one of the numbers, it is withheld, as a claim's verdict is:
+        see `tinytorch.report.provenance`.
 
         Args:
             key: what prose calls it by.
-            word: the verdict, such as "memory-bound".
+            word: what the judge returned, such as `verdict_between`, `word_between` and `Comparison`; or a word that
+                code chose from counts.
             because: the reason; ``{key}`` in it becomes that number.
             numbers: keys of numbers that the word rests on besides.
 
@@ -120,45 +115,49 @@ class Page:
             ValueError: if something is empty, the key is taken, or a number is not recorded yet.
         """
         self._check_new(key)
-        said = checked_text(word, "word", key)
+        checked_text(words_of(word), "word", key)
         rests_on = list(dict.fromkeys([*numbers, *placeholders(checked_text(because, "because", key), key)]))
         self._check_numbers(rests_on, key)
-        body: Json = {"word": said, "because": because.strip(), "numbers": rests_on}
-        undecided = self._undecided(said, rests_on)
-        if undecided is not None:
-            body |= {"word": CANNOT_TELL, "undecided": undecided}
-        if undecided == DISTURBED:
-            body["because"] = f"{WITHHELD_WORD}: {body['because']}"
+        said = because.strip()
+        if self._is_disturbed(rests_on) and verdict_of(word).is_decided:
+            word, said = Judgement(Verdict.WITHHELD), f"{WITHHELD_WORD}: {said}"
+        body: Json = {"word": words_of(word), **tested(word), "because": said, "numbers": rests_on}
+        body["fixed"] = self._is_fixed(body, rests_on)
+        if verdict_of(word) is Verdict.OPEN and self._keys(ABSENT) & {*rests_on}:
+            body["outcome"] = UNTESTED
         return self._emit(key, "verdict", body)
 
-    def told(self, word: str, *rests_on: Measurement) -> str:
-        """Return a word that code chose, for a table's cell; "cannot tell here" where `word` would be withheld.
+    def withhold_if_disturbed(self, word: Judgement | str, *rests_on: Measurement) -> Judgement:
+        """Return a verdict for a table's cell, withheld where `word` would be.
 
         Args:
             word: the verdict.
             rests_on: what was measured for it.
         """
-        disturbed = is_disturbed([{"how": one.how} for one in rests_on], self._neighbours.cores())
-        return CANNOT_TELL if disturbed else word
+        said = Judgement(Verdict.SUPPORTED, word=word) if isinstance(word, str) else word
+        disturbed = is_disturbed([one.conditions for one in rests_on], self._background.cores())
+        return Judgement(Verdict.WITHHELD) if disturbed and said.verdict.is_decided else said
 
-    def verdict_of(self, comparison: Comparison) -> str:
-        """Return the verdict that `compare` would record: "cannot tell here" where noise hides it or it is withheld."""
-        return self.told(self.noise.verdict(comparison)[0], comparison.ratio)
+    def judged(self, comparison: Comparison) -> Comparison:
+        """Return the comparison as `compare` would record it: as far as noise leaves it, or withheld."""
+        made = self.noise.judged(comparison)
+        disturbed = is_disturbed([made.estimate.conditions], self._background.cores())
+        return made.withheld(WITHHELD_WORD) if disturbed and made.verdict.is_decided else made
 
     def compare(self, key: str, comparison: Comparison) -> Shown:
-        """Record a comparison: its ratio for ``{measured}`key` ``, its verdict for ``{verdict}`key-verdict` ``.
+        """Record a comparison: its estimate for ``{measured}`key` ``, its verdict for ``{verdict}`key-verdict` ``.
 
-        The verdict is "cannot tell here" where the page's noise floor hides the ratio: see `NoiseFloor.verdict`. It is
-        withheld as `word` says.
+        What the page's noise floor hides is no difference that could be told: see `Comparison.hidden_by`. The verdict
+        is withheld as `word` says.
 
         Raises:
             ValueError: if one of the two keys is taken.
         """
         self._check_new(key)
         self._check_new(f"{key}-verdict")
-        verdict, because = self.noise.verdict(comparison)
-        self.number(key, comparison.ratio)
-        return self.word(f"{key}-verdict", verdict, because=f"the ratio is {{{key}}}, and {because}")
+        made = self.noise.judged(comparison)
+        self.number(key, made.estimate)
+        return self.word(f"{key}-verdict", made, because=f"the estimate is {{{key}}}, and {made.because}")
 
     def absent(self, *keys: str, reason: str, instead_of: Literal["table", "figure"] | None = None) -> list[Shown]:
         """Record that this build did not measure something that another build of the page does.
@@ -208,8 +207,8 @@ class Page:
         said = checked_text(caption, "caption", key)
         checked = tables.checked_columns(columns, key)
         cells = tables.checked_rows(rows, checked, key)
-        withheld = self._withhold(cells, checked)
-        body = tables.to_body(cells, checked, caption=said, key=key) | ({"withheld": withheld} if withheld else {})
+        self._withhold(cells, checked)
+        body = tables.to_body(cells, checked, caption=said, key=key)
         html = tables.to_html(cells, checked, caption=said, key=key)
         return self._emit(key, "table", body, text=tables.to_text(cells, checked, caption=said), html=html)
 
@@ -298,7 +297,7 @@ class Page:
         statement: str,
         source: str,
         quote: str,
-        verdict: str,
+        verdict: Judgement,
         evidence: str,
         numbers: Sequence[str] = (),
         source_url: str | None = None,
@@ -314,7 +313,7 @@ class Page:
             statement: what is claimed, in one sentence.
             source: who says so.
             quote: what the source says, in its own words and with its condition.
-            verdict: one of `VERDICTS`, chosen by code: see `verdict_between`.
+            verdict: what the judge returned: see `verdict_between`, `verdict_of_all` and `decided`.
             evidence: what this page found; ``{key}`` in it becomes that number.
             numbers: keys of numbers that the verdict rests on besides; ``page:key`` for another page's.
             source_url: where to read it.
@@ -331,22 +330,23 @@ class Page:
             raise ValueError(f"claim {key!r} must rest on at least one number: name it in evidence or numbers")
         self._check_numbers(body["numbers"], key)
         unmeasured = [name for name in body["numbers"] if name in self._keys(ABSENT)]
-        if unmeasured and verdict != CANNOT_TELL:
+        if unmeasured and verdict.verdict is not Verdict.OPEN:
             raise ValueError(
-                f"verdict of {key!r} must be {CANNOT_TELL!r}, not {verdict!r}: {', '.join(unmeasured)} was not measured"
+                f"verdict of {key!r} must be open, not {verdict.verdict}: {', '.join(unmeasured)} was not measured"
             )
         measured = [name for name in body["numbers"] if name in self._keys("measured")]
         if counted and measured:
             raise ValueError(
                 f"claim {key!r} must not be counted, as it rests on what was measured: {', '.join(measured)}"
             )
-        undecided = self._undecided(verdict, body["numbers"])
-        if undecided is not None:
-            body |= {"verdict": CANNOT_TELL, "undecided": undecided}
-        if undecided == DISTURBED:
+        if unmeasured:
+            body["outcome"] = UNTESTED
+        elif verdict.verdict.is_decided and self._is_disturbed(body["numbers"]):
+            body |= {"verdict": Verdict.WITHHELD.value, **tested(Judgement(Verdict.WITHHELD))}
             body["evidence"] += f" {WITHHELD}"
-        elif undecided == NOISE and any(map(self._judged_by_more, measured)):
+        elif verdict.verdict is Verdict.OPEN and any(map(self._judged_by_more, measured)):
             body["evidence"] += f" {BY_MORE}"
+        body["fixed"] = counted or self._is_fixed(body, body["numbers"])
         return self._emit(key, "claim", body)
 
     def _judged_by_more(self, key: str) -> bool:
@@ -367,23 +367,27 @@ class Page:
         if missing:
             raise ValueError(f"{user!r} names {', '.join(missing)}, which page {self.name!r} has not recorded yet")
 
-    def _undecided(self, word: str, keys: Sequence[str]) -> str | None:
-        """Return why a verdict that rests on these numbers of this page is "cannot tell here"; None if it is not."""
-        if word == CANNOT_TELL:
-            return UNMEASURED if self._keys(ABSENT) & set(keys) else NOISE
-        rests_on = [record.body for record in self.records if record.key in keys]
-        return DISTURBED if is_disturbed(rests_on, self._neighbours.cores()) else None
+    def _is_fixed(self, body: Json, keys: Sequence[str]) -> bool:
+        """Return whether no measurement could turn a verdict: what was tested was counted, or all that it rests on."""
+        if body["tests"]:
+            return bool(body["fixed"])
+        mine = {record.key: record.kind for record in self.records}
+        return bool(keys) and all(mine.get(key) == "counted" for key in keys)
 
-    def _withhold(self, rows: Sequence[dict[str, Any]], columns: Sequence[Column]) -> int:
-        """Withhold the verdicts of the rows whose numbers others disturbed, and return how many these are."""
-        judged, others, withheld = [column.key for column in columns if column.judged], self._neighbours.cores(), 0
+    def _is_disturbed(self, keys: Sequence[str]) -> bool:
+        """Return whether other programs took the machine's time from one of these numbers of this page."""
+        numbers = (record for record in self.records if record.key in keys and record.kind in NUMBER_KINDS)
+        return is_disturbed([conditions_of_record(number.body) for number in numbers], self._background.cores())
+
+    def _withhold(self, rows: Sequence[dict[str, Any]], columns: Sequence[Column]) -> None:
+        """Withhold the verdicts of the rows whose numbers others disturbed."""
+        judged, others = [column.key for column in columns if column.judged], self._background.cores()
         for row in rows if judged else ():
-            measured = ({"how": cell.how} for cell in row.values() if isinstance(cell, Measurement))
-            words = [key for key in judged if row[key] not in (None, CANNOT_TELL)]
-            if words and is_disturbed(measured, others):
-                row.update(dict.fromkeys(words, CANNOT_TELL))
-                withheld += len(words)
-        return withheld
+            measured = (as_measurement(cell).conditions for cell in row.values() if isinstance(cell, Value))
+            if is_disturbed(measured, others):
+                for key in judged:
+                    if row[key] is not None and verdict_of(row[key]).is_decided:
+                        row[key] = Judgement(Verdict.WITHHELD)
 
     def _keys(self, *kinds: str) -> set[str]:
         """Return the keys of this page's records of these kinds."""

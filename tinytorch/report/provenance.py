@@ -12,7 +12,7 @@ from pathlib import Path
 from tinytorch.perf.host.identity import Identity, identity, is_narrower
 from tinytorch.perf.measuring.judge import WHOLE_CORE, had_less_than_a_core
 from tinytorch.report.numbers import format_number
-from tinytorch.report.records import Json
+from tinytorch.report.records import Json, conditions_of_record
 
 PACKAGE = "tinytorch"
 #: Characters of a variable's value that are shown.
@@ -190,10 +190,10 @@ WITHHELD_WORD = "other programs took this machine's time, so this build does not
 
 def caution(numbers: Sequence[Json]) -> str | None:
     """Return a sentence for the page whose timed numbers often lacked a core; None if few did or none is timed."""
-    known = [short for number in numbers if (short := had_less_than_a_core(number)) is not None]
+    known = [short for number in numbers if (short := had_less_than_a_core(conditions_of_record(number))) is not None]
     if not known or sum(known) < _MANY * len(known):
         return None
     return (
         f"{sum(known)} of the {len(known)} numbers timed on one thread had less than {WHOLE_CORE:.0%} of a core: this "
-        "machine was busy with something else. Intervals are wider for it, and verdicts more often “cannot tell”."
+        "machine was busy with something else. Intervals are wider for it, and more verdicts are open."
     )

@@ -14,21 +14,19 @@ from typing import Any, cast
 
 import numpy as np
 
-from tinytorch.perf.measuring import Measurement, Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring import Conditions, Counted, Derived, Measurement, Modelled, Quoted
+from tinytorch.perf.measuring.codec import from_json, measured, to_json
+from tinytorch.perf.measuring.measurement import Quotient
+from tinytorch.perf.measuring.values import Value, as_measurement, is_clocked
 from tinytorch.report.numbers import FRACTIONS, interval_of, is_exact
 
 #: The version of `record.schema.json`; it rises whenever a reader of the files would have to change.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 SCHEMA_NAME = "tinytorch-records"
-NUMBER_KINDS = ("measured", "counted", "derived", "modelled")
+NUMBER_KINDS = ("measured", "counted", "derived", "modelled", "quoted")
 #: The kind of what stands in place of a number, verdict, table or figure that this build did not measure.
 ABSENT = "absent"
-KINDS = (*NUMBER_KINDS, "verdict", "table", "figure", "claim", ABSENT, "provenance")
-#: Why a verdict is "cannot tell here": other programs took the machine's time, so that it is withheld; what it rests on
-#: was not measured; or noise leaves it open.
-DISTURBED, UNMEASURED, NOISE = "disturbed", "not measured", "noise"
-#: Units of what is computed from other numbers: ratios and shares.
+#: Units of ratios and shares, in which nothing is counted.
 _COMPUTED = FRACTIONS | {""}
 _KEY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -37,7 +35,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One entry of a page: ``kind`` is one of `KINDS`, ``body`` holds what `record.schema.json` says of it."""
+    """One entry of a page: ``body`` holds what `record.schema.json` says of it."""
 
     key: str
     kind: str
@@ -117,67 +115,64 @@ def _interval_of(measurement: Measurement) -> Json | None:
     return {"low": interval.low, "high": interval.high, "confidence": interval.confidence}
 
 
-def _kind_of_single(value: float, unit: str) -> str:
-    """Return the kind of a single number that is not modelled: a ratio or a share is computed, never counted."""
-    return "counted" if isinstance(value, int) and unit not in _COMPUTED else "derived"
+def _kind_of(value: Value, exact: bool) -> Json:
+    """Return a value's kind, and what it was derived from, what modelled it or who published it."""
+    match value:
+        case Modelled():
+            return {"kind": "modelled", "model": value.model}
+        case Quoted():
+            return {"kind": "quoted", "source": value.source}
+        case Derived():
+            reason = {"no_interval": value.no_interval} if value.no_interval else {}
+            return {"kind": "derived", "of": list(value.names), **reason}
+        case Quotient() if value.is_counted:
+            return {"kind": "derived", "of": [value.numerator.name, value.denominator.name]}
+    whole = exact and value.unit not in _COMPUTED
+    return {"kind": "counted" if whole or isinstance(value, Counted) else "measured"}
 
 
-def number_body(
-    key: str,
-    value: Measurement | int | float,
-    *,
-    unit: str | None,
-    what: str | None,
-    modelled: bool,
-    derived: bool = False,
-) -> Json:
-    """Return kind, value, unit, interval, n, samples, what and how of a number.
-
-    Args:
-        derived: whether a bare whole number rests on measured ones, so that another run may find another.
+def checked_value(name: str, value: Value | int, *, unit: str | None, what: str | None) -> Value:
+    """Return the value that ``name`` has; a bare whole number was counted.
 
     Raises:
-        TypeError: if ``value`` is neither a `Measurement` nor a number.
-        ValueError: if it is not finite, ``unit`` or ``what`` are missing or do not fit, or it is said to be of two
-            kinds.
+        TypeError: if it is no number.
+        ValueError: if it is a bare number whose kind nobody knows, or has no unit or words.
     """
-    if derived and (modelled or isinstance(value, Measurement)):
-        raise ValueError(f"{key!r} is {'modelled' if modelled else 'a Measurement'}, so leave out derived=True")
-    if isinstance(value, Measurement):
-        return _measurement_body(key, value, unit=unit, what=what, modelled=modelled)
-    number = plain(value, f"value of {key!r}")
+    if isinstance(value, Value):
+        if unit is not None and unit != value.unit:
+            raise ValueError(f"unit of {name} must be left out or be the measurement's {value.unit!r}, not {unit!r}")
+        return value
+    number = plain(value, f"value of {name}")
     if isinstance(number, bool) or not isinstance(number, int | float):
-        raise TypeError(f"value of {key!r} must be a Measurement or a number, not {type(value).__name__}")
+        raise TypeError(f"value of {name} must be a Measurement or a number, not {type(value).__name__}")
     if unit is None or what is None:
-        raise ValueError(f"{key!r} is a bare number, so unit= and what= must say what it counts")
-    return {
-        "kind": "modelled" if modelled else "derived" if derived else _kind_of_single(number, unit),
-        "value": number,
-        "unit": unit,
-        "interval": None,
-        "n": 1,
-        "samples": [number],
-        "what": checked_text(what, "what", key),
-        "how": {},
-    }
+        raise ValueError(f"{name} is a bare number, so unit= and what= must say what it counts")
+    if isinstance(number, float) or is_clocked(unit) or unit in _COMPUTED:
+        raise ValueError(
+            f"{name} must not be a bare {number!r} in {unit!r}, of which nobody knows where it comes from: time it "
+            "with measure() or interleave(), or hand over Counted, Derived from what was measured, Modelled or Quoted"
+        )
+    return Counted(number, unit, what)
 
 
-def _measurement_body(key: str, value: Measurement, *, unit: str | None, what: str | None, modelled: bool) -> Json:
-    if unit is not None and unit != value.unit:
-        raise ValueError(f"unit of {key!r} must be left out or be the measurement's {value.unit!r}, not {unit!r}")
-    exact = is_exact(value)
-    single = exact or (value.n == 1 and value.unit in _COMPUTED)
-    shown = int(value.median) if exact else value.median
-    kind = "modelled" if modelled else _kind_of_single(shown, value.unit) if single else "measured"
+def number_body(key: str, value: Value | int, *, unit: str | None = None, what: str | None = None) -> Json:
+    """Return kind, value, unit, interval, n, samples, what and how of a number, and what its kind has besides.
+
+    Raises:
+        TypeError, ValueError: as `checked_value` does, or if there are no words for what it is.
+    """
+    known = checked_value(repr(key), value, unit=unit, what=what)
+    measured = as_measurement(known)
+    exact = is_exact(measured)
     return {
-        "kind": kind,
-        "value": shown,
-        "unit": value.unit,
-        "interval": _interval_of(value),
-        "n": value.n,
-        "samples": list(value.samples),
-        "what": checked_text(what or value.name, "what", key),
-        "how": plain(value.how, f"how of {key!r}"),
+        **_kind_of(known, exact),
+        "value": int(measured.median) if exact else measured.median,
+        "unit": known.unit,
+        "interval": _interval_of(measured),
+        "n": measured.n,
+        "samples": list(measured.samples),
+        "what": checked_text(what or (known.name if isinstance(known, Measurement) else known.what), "what", key),
+        "conditions": to_json(measured.conditions),
     }
 
 
@@ -191,11 +186,13 @@ def measurement_from_record(record: Record | Mapping[str, Any]) -> Measurement:
     if body.get("kind") not in NUMBER_KINDS:
         raise ValueError(f"record {body.get('key')!r} must hold a number, but its kind is {body.get('kind')!r}")
     samples = tuple(float(s) for s in body["samples"])
-    if "statistic" in body["how"] and (body["interval"] or body["n"] > 1):
-        bounds = Interval(**body["interval"]) if body["interval"] else Interval(-math.inf, math.inf, math.nan)
-        value = float(body["value"])
-        return Statistic(body["what"], samples, body["unit"], body["how"], value=value, bounds=bounds)
-    return Measurement(body["what"], samples, body["unit"], body["how"])
+    conditions = conditions_of_record(body)
+    return measured(body["what"], samples, body["unit"], conditions, body["value"], body["interval"])
+
+
+def conditions_of_record(number: Mapping[str, Any]) -> Conditions:
+    """Return the conditions of a number's record, or of a table's cell."""
+    return from_json(number["conditions"], Conditions, f"conditions of {number['what']!r}")
 
 
 def page_file(page: str, records: Sequence[Record], *, duration_seconds: float | None = None) -> Json:

@@ -9,22 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Measurement, Modelled, Quoted
+from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.judge import Judgement
 from tinytorch.perf.measuring.text_table import aligned
+from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.report.numbers import (
     FRACTIONS,
+    LEAST_CONFIDENCE,
     Formatted,
     Scale,
     common_scale,
     format_confidence,
     format_measurement,
     format_number,
+    format_samples,
     interval_of,
     is_exact,
     is_resolved,
     unbroken,
 )
-from tinytorch.report.records import Json, checked_text, measurement_from_record, number_body, plain
+from tinytorch.report.records import Json, checked_text, checked_value, measurement_from_record, number_body
+from tinytorch.report.verdicts import tested, words_of
 
 #: A column whose largest and smallest sizes are further apart than this keeps a unit in each cell.
 _ONE_UNIT_UP_TO = 1e5
@@ -42,13 +48,13 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: the ``key`` of its cells in the rows, its ``label``, and the base ``unit`` of plain numbers.
+    """A column: the ``key`` of its cells in the rows, its ``label``, and the base ``unit`` of bare counts.
 
-    ``unit`` may be left out where cells are text or a `Measurement`, which has its own.
-    ``modelled`` says that the column's numbers come from a model and are to look so; ``quoted`` that others published
-    them, which are given as text, as they are no numbers of this page; ``judged`` that its words are verdicts on their
-    rows' numbers. ``total`` says that its numbers are factors, and is the key of the column that holds their product so
-    far, in each row that has both.
+    ``unit`` may be left out where cells are text or know their own.
+    ``modelled`` says that the column looks as `Modelled` numbers do, which all of its numbers then are; ``quoted`` that
+    others published them, as text or `Quoted`; ``judged`` that its cells are verdicts on their rows' numbers, as
+    `tinytorch.report.verdicts.Said`. ``total`` says that its numbers are factors, and is the key of the column that
+    holds their product so far, in each row that has both.
     """
 
     key: str
@@ -102,21 +108,30 @@ def checked_columns(columns: Sequence[Column | tuple[str, str] | tuple[str, str,
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating | Measurement) and not isinstance(value, bool)
+    return isinstance(value, int | float | np.integer | np.floating | Value) and not isinstance(value, bool)
+
+
+def _is_verdict(value: Any) -> bool:
+    return isinstance(value, Judgement | Comparison)
 
 
 def _checked_cell(value: Any, column: Column, key: str) -> Any:
     """Return the cell's value if a table can hold it, or raise saying which cell is wrong."""
     where = f"cell {column.label!r} of table {key!r}"
-    if column.quoted and not isinstance(value, str):
-        raise TypeError(f"{where} is quoted from elsewhere, so it must be text, not {value!r}")
-    if value is None or isinstance(value, str | Measurement):
+    if column.quoted and not isinstance(value, str | Quoted):
+        raise TypeError(f"{where} is quoted from elsewhere, so it must be text or Quoted, not {value!r}")
+    if value is None or isinstance(value, str) or (column.judged and _is_verdict(value)):
         return value
     if not _is_number(value):
         raise TypeError(f"{where} must be text, a number, a Measurement or None, not {type(value).__name__}")
-    if column.unit is None:
+    if not isinstance(value, Value) and column.unit is None:
         raise ValueError(f"{where} is a bare number, so its column must name a unit ('1' for none)")
-    return plain(value, where)
+    own = isinstance(value, Value)
+    known = checked_value(where, value, unit=None if own else column.unit, what=None if own else column.label)
+    looks = {Modelled: column.modelled, Quoted: column.quoted}
+    if wrong := [kind.__name__ for kind, look in looks.items() if isinstance(known, kind) != look]:
+        raise ValueError(f"{where} must be {wrong[0]} where its column looks so, and only there")
+    return known
 
 
 def checked_rows(rows: Rows, columns: Sequence[Column], key: str) -> list[dict[str, Any]]:
@@ -183,21 +198,23 @@ def _formatted(value: Any, column: Column, scale: Scale | None) -> Formatted:
 
 
 def _title(value: Any, shown: Formatted) -> str:
-    """Return the interval in words; of what is not resolved, the number of samples."""
+    """Return the interval in words; where it reaches too little the samples, of what is not resolved their number."""
     if not isinstance(value, Measurement):
         return ""
     interval = interval_of(value)
     if interval is None:
         return "" if is_resolved(value) else f"n = {value.n}"
-    widened = f", widened {value.how['widened']}" if "widened" in value.how else ""
+    if interval.confidence < LEAST_CONFIDENCE:
+        return f"samples: {format_samples(value.samples, value.unit)}"
+    widened = f", widened {value.conditions.widened}" if value.conditions.widened else ""
     return f"{format_confidence(interval.confidence)} interval {shown.interval}, n = {value.n}{widened}"
 
 
 def _cell(value: Any, column: Column, scale: Scale | None) -> _Cell:
     if value is None:
         return _Cell("–")
-    if isinstance(value, str):
-        return _Cell(value)
+    if isinstance(value, str) or _is_verdict(value):
+        return _Cell(words_of(value))
     shown = _formatted(value, column, scale)
     text = shown.cell if scale is not None else shown.cell_text
     return _Cell(text, shown.beside, _title(value, shown), _base(value) if _is_resolved(value) else None)
@@ -205,6 +222,9 @@ def _cell(value: Any, column: Column, scale: Scale | None) -> _Cell:
 
 def _laid_out(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> list[_Laid]:
     """Return the columns, of which all of bytes have one unit, of FLOPs, and of times, where each cell can bear it."""
+    rows = [
+        {key: as_measurement(cell) if isinstance(cell, Value) else cell for key, cell in row.items()} for row in rows
+    ]
     scales: dict[str, Scale | None] = {}
     numbers = {column.key: [row[column.key] for row in rows if _is_number(row[column.key])] for column in columns}
     for unit, apart in _COMPARED.items():
@@ -335,16 +355,14 @@ def to_body(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, cap
     """Return the body of the table's record: caption, columns, and rows whose numbers keep their samples."""
 
     def kept(value: Any, column: Column) -> Any:
-        if not _is_number(value):
-            return value
-        unit = None if isinstance(value, Measurement) else column.unit
-        what = None if isinstance(value, Measurement) else column.label
-        return number_body(key, value, unit=unit, what=what, modelled=column.modelled)
+        if column.judged and value is not None:
+            return {"word": words_of(value), **tested(value)}
+        return number_body(key, value) if isinstance(value, Value) else value
 
     return {
         "caption": caption,
         "columns": [_column_body(column) for column in columns],
-        "rows": [{c.key: kept(row[c.key], c) for c in columns} for row in rows],
+        "rows": [{column.key: kept(row[column.key], column) for column in columns} for row in rows],
     }
 
 
@@ -352,11 +370,10 @@ def html_of(body: Json, key: str, detail: Callable[[int, Column], Sequence[str]]
     """Return the table of a record's body as `to_html` wrote it, with ``detail`` behind its cells."""
     columns = [Column(**column) for column in body["columns"]]
 
-    def again(cell: Any, column: Column) -> Any:
+    def again(cell: Any) -> Any:
         if not isinstance(cell, dict):
             return cell
-        is_bare = not cell["how"] and cell["n"] == 1 and cell["what"] == column.label
-        return cell["value"] if is_bare else measurement_from_record(cell)
+        return cell["word"] if "word" in cell else measurement_from_record(cell)
 
-    rows = [{column.key: again(row[column.key], column) for column in columns} for row in body["rows"]]
+    rows = [{key: again(cell) for key, cell in row.items()} for row in body["rows"]]
     return to_html(rows, columns, caption=body["caption"], key=key, detail=detail)

@@ -32,7 +32,7 @@ class Texts:
 
 def _spread(name: str, value: float, unit: str, by: float) -> Measurement:
     """Seven samples around a value, apart by a share of it."""
-    return Measurement(name, tuple(value * (1 + by * step / 3) for step in (-3, 2, -1, 0, 1, -2, 3)), unit, {})
+    return Measurement(name, tuple(value * (1 + by * step / 3) for step in (-3, 2, -1, 0, 1, -2, 3)), unit)
 
 
 LONGEST = Texts(
@@ -58,7 +58,7 @@ LONGEST = Texts(
     "fraction of the time of the dense product that they replace, at any number of rows and on any processor.",
     source="After D. E. Knuth, Structured Programming with go to Statements, 1974: optimize the critical code, once "
     "measurement has identified it; and a course that repeats it with a condition of its own that is as long again",
-    verdict="cannot tell here",
+    verdict="open",
     evidence="In batches of 64 the multilayer perceptron became {ratio} as fast, moving {bytes}. It reached {rate} in "
     "{time}; for the convolutional network and for the transformer that generates text it was another factor each, "
     "where a tenth less than each factor is allowed. "

@@ -7,14 +7,15 @@ from typing import Any
 
 import tinytorch.report.page as pages
 from tinytorch.perf.measuring import Statistic
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.perf.measuring.statistics import Interval
 
 
 def fixed(name: str, value: float, low: float, high: float, unit: str = "", confidence: float = 0.98) -> Statistic:
     """Return seven samples with a median and an interval that are given."""
-    how = {"inner_loops": 4, "statistic": "median"}
-    return Statistic(name, (value,) * 7, unit, how, value=value, bounds=Interval(low, high, confidence))
+    conditions = Conditions(inner_loops=4, statistic="median")
+    return Statistic(name, (value,) * 7, unit, conditions, value=value, bounds=Interval(low, high, confidence))
 
 
 BEFORE = fixed("before", 1.12e-3, 1.0e-3, 1.3e-3, "s")

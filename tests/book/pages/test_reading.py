@@ -13,7 +13,8 @@ from measured_book.records.html import Idents, absent_html, number_html, verdict
 from measured_book.state import LEFT_OUT
 
 from tinytorch.perf.measuring import Measurement, Statistic
-from tinytorch.perf.measuring.judge import CANNOT_TELL
+from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Column, Page
 from tinytorch.report.records import Json
@@ -31,8 +32,9 @@ def made_records() -> dict[str, Json]:
     page.word("same", "equal to rounding", because="they differ by {nothing}")
     page.word("long", "These seeds cannot tell which is better", because="they differ by {nothing}")
     page.word("told", "slower. By far", because="they differ by {nothing}")
-    page.word("open", CANNOT_TELL, because="a run takes {one}")
+    page.word("open", Verdict.OPEN, because="a run takes {one}")
     page.absent("other", "other-too", reason="The other engine is not here.")
+    page.word("missing", Verdict.OPEN, because="they differ by {nothing}", numbers=["other"])
     return {f"page:{record.key}": record.to_json() for record in page.records}
 
 
@@ -103,8 +105,9 @@ def test_sentences_that_read_well_are_left_alone(text: str) -> None:
         ),
         ("It took [other] the time.", "what was not measured leaves a hole: “It took not measured in this build the"),
         ("Its time: [other], and so on.", "leaves a hole"),
-        ("It is [bound].", "'cannot tell here' cannot stand in the place of 'memory-bound': “It is memory-bound.”"),
-        ("It is [open].", "'cannot tell here' cannot stand in the place of 'cannot tell here'"),
+        ("It is [bound].", "perhaps nothing' cannot stand in the place of 'memory-bound': “It is memory-bound.”"),
+        ("It is [open].", "'up to 16 % faster, perhaps nothing' cannot stand in the place of 'open'"),
+        ("It is [missing].", "cannot stand in the place of 'open'"),
         ("Most goes to [bound], 3 %.", "cannot stand in the place of 'memory-bound'"),
         ("The test, [bound] than that.", "cannot stand in the place of 'memory-bound'"),
         ("It is [long], because so.", "'These seeds cannot tell which is better' is a sentence within a sentence"),
@@ -194,8 +197,8 @@ def table(factors: list[tuple[float, float] | None], totals: list[tuple[float, f
     def number(ends: tuple[float, float] | None) -> Statistic | None:
         if ends is None:
             return None
-        how = {"statistic": "median"}
-        return Statistic("x", ends, "", how, value=sum(ends) / 2, bounds=Interval(*ends, 0.95))
+        conditions = Conditions(statistic="median")
+        return Statistic("x", ends, "", conditions, value=sum(ends) / 2, bounds=Interval(*ends, 0.95))
 
     rows = [
         {"step": f"step {index}", "gain": number(factor), "all": number(total)}

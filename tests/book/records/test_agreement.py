@@ -26,7 +26,7 @@ def number(low: float, high: float, **changed: Any) -> Json:
         "n": 9,
         "samples": [low, high],
         "what": "a pass",
-        "how": {"call": "forward"},
+        "conditions": {"call": "forward"},
         **changed,
     }
 
@@ -67,7 +67,7 @@ def test_intervals_apart_are_widened_to_hold_both_and_say_what_they_hold() -> No
 
 
 def test_cells_are_compared_as_numbers_are() -> None:
-    made = with_table(page("a"), number(1.0, 2.0), number(9.0, 9.5, how={}))
+    made = with_table(page("a"), number(1.0, 2.0), number(9.0, 9.5, conditions={}))
     found = compared(made, page("b", time=number(3.0, 4.0)))
     assert ends(found["a"][1]) == {Place("all", 0, "time"): (1.0, 4.0)}
     made.widened = found["a"][1]
@@ -87,9 +87,9 @@ def test_an_interval_need_hold_only_what_it_does_not_touch() -> None:
     "other",
     [
         number(3.0, 4.0, unit=""),
-        number(3.0, 4.0, how={"call": "backward"}),
-        number(3.0, 4.0, how={}),
-        number(3.0, 4.0, how={"call": "forward", "statistic": "percentile 99"}),
+        number(3.0, 4.0, conditions={"call": "backward"}),
+        number(3.0, 4.0, conditions={}),
+        number(3.0, 4.0, conditions={"call": "forward", "statistic": "percentile 99"}),
         number(3.0, 4.0, interval=None),
     ],
     ids=["a ratio", "another call", "no name", "another statistic", "no interval"],
@@ -130,12 +130,12 @@ def test_pages_that_show_a_changed_interval_are_written_again_once() -> None:
         state.of(made.docname).records = made
     state.of("quotes").uses = {"a"}
     state.of("silent").uses = {"c"}
-    state.of("c").records.records["x"]["how"] = {}  # type: ignore[union-attr]
+    state.of("c").records.records["x"]["conditions"] = {}  # type: ignore[union-attr]
     assert widen(state) == {"a", "b", "quotes"}
     assert widen(state) == set()
     found = state.find("a:time", "quotes", "measured")
     assert found is not None
-    assert (found["interval"]["high"], found["how"]["widened"]) == (
+    assert (found["interval"]["high"], found["conditions"]["widened"]) == (
         4.0,
         state.records["a"].widened[Place("time")].because,
     )

@@ -16,14 +16,17 @@ from measured_book.records.store import PageRecords, Place, Widened
 from measured_book.site.repository import Repository
 
 from tests.perf.made_blas import load
-from tinytorch.perf.host.background_load import Neighbours
-from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.judge import CANNOT_TELL
+from tinytorch.perf.host.background_load import BackgroundLoad
+from tinytorch.perf.measuring import Counted, Measurement
+from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.quantization import PairedAccuracy
 from tinytorch.perf.quantization.tradeoff import accuracy_change
 from tinytorch.report import Column, Page
 from tinytorch.report.records import page_file, schema
+
+SUPPORTED, REFUTED, OPEN = (Judgement(one) for one in (Verdict.SUPPORTED, Verdict.REFUTED, Verdict.OPEN))
 
 
 def test_a_difference_that_may_be_nothing_is_no_noise_of_the_times() -> None:
@@ -64,43 +67,49 @@ def records_of(page: Page) -> PageRecords:
 
 def judging(monkeypatch: pytest.MonkeyPatch, others: float) -> Page:
     """Return a page with a number that had half of a core, while others used so many."""
-    monkeypatch.setattr(Neighbours, "cores", lambda _: others)
+    monkeypatch.setattr(BackgroundLoad, "cores", lambda _: others)
     page = Page("page")
-    how = {"cpu_per_wall": 0.5, "blas_threads": 1}
-    short = Measurement("a run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s", how)
+    conditions = Conditions(cpu_per_wall=0.5, blas_threads=1)
+    short = Measurement("a run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s", conditions)
     page.number("short", short)
     page.word("bound", "memory-bound", because="it takes {short}")
-    page.word("open", CANNOT_TELL, because="it takes {short}")
+    page.word("open", OPEN, because="it takes {short}")
     rows: list[dict[str, Any]] = [
         {"name": "it", "time": short, "verdict": "faster"},
         {"name": "other", "time": None, "verdict": "slower"},
-        {"name": "third", "time": None, "verdict": CANNOT_TELL},
+        {"name": "third", "time": None, "verdict": Verdict.OPEN},
         {"name": "base", "time": None, "verdict": None},
     ]
     columns = [Column("name", "Name"), Column("time", "Time"), Column("verdict", "Verdict", judged=True)]
     page.table("all", rows, columns, caption="All")
     page.absent("other", reason="It is not here.")
-    page.claim("c", statement="So.", source="S.", quote="So.", verdict=CANNOT_TELL, evidence="It takes {other}.")
-    page.claim("d", statement="So.", source="S.", quote="So.", verdict="supported", evidence="It takes {short}.")
+    page.claim("c", statement="So.", source="S.", quote="So.", verdict=OPEN, evidence="It takes {other}.")
+    page.claim("d", statement="So.", source="S.", quote="So.", verdict=SUPPORTED, evidence="It takes {short}.")
     return page
 
 
 def test_verdicts_that_decide_nothing_are_counted_by_what_withholds_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines_of(records_of(judging(monkeypatch, others=1.0)))["Verdicts"] == (
-        "7 in all, 6 of them “cannot tell here”: 3 withheld because other programs took this machine's time, "
-        "1 resting on what was not measured in this build, 2 left open by noise"
+        "7 in all: 1 decided, 2 open, 3 withheld, as other programs took this machine's time, "
+        "1 on what was not measured in this build"
     )
     assert lines_of(records_of(judging(monkeypatch, others=0.0)))["Verdicts"] == (
-        "7 in all, 3 of them “cannot tell here”: 1 resting on what was not measured in this build, 2 left open by noise"
+        "7 in all: 4 decided, 2 open, 1 on what was not measured in this build"
     )
 
 
-def test_a_page_whose_verdicts_all_decide_says_so_and_one_without_is_silent() -> None:
+def test_verdicts_that_were_counted_are_told_apart_and_a_page_without_any_is_silent() -> None:
     page = Page("page")
     assert "Verdicts" not in lines_of(records_of(page))
     page.number("total", 3, unit="ops", what="operations")
     page.word("many", "many", because="there are {total}")
-    assert lines_of(records_of(page))["Verdicts"] == "1 in all, none of them withheld or left open"
+    assert lines_of(records_of(page))["Verdicts"] == "1 in all: 1 counted, which no measurement could change"
+    page.number("time", Measurement("a run", (0.5, 0.6), "s"))
+    page.word("bound", "slow", because="it takes {time}")
+    page.word("same", Verdict.NO_DIFFERENCE, because="it takes {time}")
+    assert lines_of(records_of(page))["Verdicts"] == (
+        "3 in all: 1 decided, 1 without a difference that matters, 1 counted, which no measurement could change"
+    )
 
 
 def test_claims_that_are_counted_and_measured_are_told_apart() -> None:
@@ -113,12 +122,19 @@ def test_claims_that_are_counted_and_measured_are_told_apart() -> None:
             statement="So.",
             source="S.",
             quote="So.",
-            verdict="supported",
+            verdict=SUPPORTED,
             evidence="It has {total}.",
             counted=True,
         )
     page.number("latency", Measurement("a run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s"))
-    page.claim("c", statement="So.", source="S.", quote="So.", verdict="refuted", evidence="It takes {latency}.")
+    page.claim(
+        "c",
+        statement="So.",
+        source="S.",
+        quote="So.",
+        verdict=REFUTED,
+        evidence="It takes {latency}.",
+    )
     assert lines_of(records_of(page))["Claims"] == (
         "2 counted, true or false wherever it is built; 1 measured on this machine"
     )
@@ -140,7 +156,8 @@ def test_factors_that_do_not_multiply_to_their_totals_are_told() -> None:
     made = Page("page")
     columns = [Column("step", "Step"), Column("gain", "Gain", "", total="all"), Column("all", "All", "")]
     for key, total in (("right", 6.0), ("wrong", 5.0)):
-        steps = [{"step": "first", "gain": 2.0, "all": 2.0}, {"step": "second", "gain": 3.0, "all": total}]
+        two, three, both = (Counted(factor, "", "factor") for factor in (2, 3, total))
+        steps = [{"step": "first", "gain": two, "all": two}, {"step": "second", "gain": three, "all": both}]
         made.table(key, steps, columns, caption="Steps")
         if key == "right":
             said = lines_of(records_of(made))["Factors"]

@@ -7,7 +7,10 @@ from typing import Any
 from bs4 import BeautifulSoup, Tag
 from measured_book.records.ledger import Row, ledger_html
 
+from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report import Page
+
+SUPPORTED, REFUTED, OPEN = (Judgement(one) for one in (Verdict.SUPPORTED, Verdict.REFUTED, Verdict.OPEN))
 
 
 def made() -> BeautifulSoup:
@@ -15,10 +18,18 @@ def made() -> BeautifulSoup:
     page = Page("page")
     page.number("total", 3, unit="ops", what="operations")
     said: dict[str, Any] = {"evidence": "It has {total}."}
-    page.claim("a", statement="A <is>.", source="X", verdict="refuted", quote="is, on hardware", **said)
-    page.claim("b", statement="B is.", source="Y", source_url="https://y.org/b", verdict="supported", quote="B", **said)
-    page.claim("c", statement="C is.", source="X", verdict="supported", quote="C", counted=True, **said)
-    page.claim("d", statement="D is.", source="X", verdict="cannot tell here", quote="D", **said)
+    page.claim("a", statement="A <is>.", source="X", verdict=REFUTED, quote="is, on hardware", **said)
+    page.claim(
+        "b",
+        statement="B is.",
+        source="Y",
+        source_url="https://y.org/b",
+        verdict=SUPPORTED,
+        quote="B",
+        **said,
+    )
+    page.claim("c", statement="C is.", source="X", verdict=SUPPORTED, quote="C", counted=True, **said)
+    page.claim("d", statement="D is.", source="X", verdict=OPEN, quote="D", **said)
     return ledger_of(page)
 
 
@@ -40,8 +51,8 @@ def test_what_is_counted_stands_apart_and_both_are_summed() -> None:
     ]
     assert [row["id"] for row in counted.select("tr[id]")] == ["ledger-page-c"]
     assert [words(line) for line in made().select(".ledger-counts")] == [
-        "1 claim counted: 1 supported, 0 refuted, 0 cannot tell here.",
-        "3 claims measured: 1 supported, 1 refuted, 1 cannot tell here.",
+        "1 claim counted: 1 supported.",
+        "3 claims measured: 1 supported, 1 refuted, 1 open.",
     ]
 
 
@@ -59,7 +70,7 @@ def test_claims_of_one_source_stand_below_it() -> None:
 def test_files_of_one_source_stand_together_each_by_its_name() -> None:
     page = Page("page")
     page.number("total", 3, unit="ops", what="operations")
-    said: dict[str, Any] = {"verdict": "supported", "quote": "is", "evidence": "It has {total}."}
+    said: dict[str, Any] = {"verdict": SUPPORTED, "quote": "is", "evidence": "It has {total}."}
     for key, name in (("a", "README.md"), ("b", "code.py"), ("c", "README.md")):
         page.claim(key, statement="It is.", source="X", source_url=f"https://x.org/m/{name}", **said)
     (head,) = ledger_of(page).select("th[scope=rowgroup]")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.chapters.made_turns import in_turns, made, records
+from tests.chapters.made_turns import in_turns, made, records, said_in
 from tests.perf.made_ceilings import PEAK, made_ceilings
 from tinytorch.chapters.acceleration import ladder as chapter
 from tinytorch.chapters.acceleration.ladder import (
@@ -125,7 +125,7 @@ def made_ladder(slower: Mapping[str, float], noise: Mapping[str, float] | None =
     *rungs, copied = (
         Rung(step, SHAPES[step.name][1], SHAPES[step.name][0], 1, times[step.name], peak) for step in (*STEPS, COPY)
     )
-    return Ladder(tuple(rungs), copied, made(8 * 4096 / 0.75e9, "s"))
+    return Ladder(tuple(rungs), copied, times, made(8 * 4096 / 0.75e9, "s"))
 
 
 def ladder_records(slower: Mapping[str, float], noise: Mapping[str, float] | None = None) -> dict[str, Json]:
@@ -159,15 +159,13 @@ def test_rates_shares_and_gains_are_those_of_the_rungs() -> None:
     assert (value["tile-rows"], value["tile-vectors"]) == (ROWS, VECTORS)
     assert (value["tile-loads"], value["tile-sums"]) == (ROWS + VECTORS, ROWS * VECTORS)
     assert value["tile-operations"] == pytest.approx(1 / ROWS + 1 / VECTORS)
-    assert (value["width-bytes"], value["last-cache"]) == (4 * 960**2, 2**20)
+    assert value["width-bytes"] == 4 * 960**2
 
 
-@pytest.mark.parametrize(
-    ("blas", "noise", "word"), [(2.0, 0.0, "faster"), (4.0, 0.0, "slower"), (3.0, 0.3, "cannot tell here")]
-)
+@pytest.mark.parametrize(("blas", "noise", "word"), [(2.0, 0.0, "faster"), (4.0, 0.0, "slower"), (3.0, 0.3, "open")])
 def test_blas_is_judged_beside_packed_blocks(blas: float, noise: float, word: str) -> None:
     said = ladder_records({BLOCKS: 3.0, BLAS: blas}, {BLAS: noise or 1e-6})
-    assert said["blas-gain-verdict"]["word"] == word
+    assert said_in(said["blas-gain-verdict"]) == word
 
 
 def test_blocks_are_bounded_by_the_second_level_and_judged_beside_whole_panels() -> None:

@@ -26,7 +26,7 @@ def said_of(layer: float = 3.0, added: float = 30.0, copied: float = 1.2, noise:
 
 @pytest.mark.parametrize(
     ("layer", "noise", "verdict"),
-    [(3.0, 0.0, "supported"), (300.0, 0.0, "refuted"), (1.5, 0.0, "refuted"), (5.0, 0.2, "cannot tell here")],
+    [(3.0, 0.0, "supported"), (300.0, 0.0, "refuted"), (1.5, 0.0, "refuted"), (5.0, 0.2, "open")],
 )
 def test_two_to_five_times_are_asked_of_the_courses_own_layer(layer: float, noise: float, verdict: str) -> None:
     said = said_of(layer=layer, noise=noise)
@@ -36,7 +36,7 @@ def test_two_to_five_times_are_asked_of_the_courses_own_layer(layer: float, nois
 
 @pytest.mark.parametrize(
     ("added", "noise", "verdict"),
-    [(30.0, 0.0, "supported"), (10.0, 0.0, "refuted"), (5.0, 0.0, "refuted"), (10.0, 0.2, "cannot tell here")],
+    [(30.0, 0.0, "supported"), (10.0, 0.0, "refuted"), (5.0, 0.0, "refuted"), (10.0, 0.2, "open")],
 )
 def test_more_than_ten_times_is_asked_of_a_thousand_numbers(added: float, noise: float, verdict: str) -> None:
     assert said_of(added=added, noise=noise)["vectorization-ten"]["verdict"] == verdict
@@ -44,7 +44,7 @@ def test_more_than_ten_times_is_asked_of_a_thousand_numbers(added: float, noise:
 
 @pytest.mark.parametrize(
     ("copied", "noise", "verdict"),
-    [(3.0, 0.0, "supported"), (1.2, 0.0, "refuted"), (2.0, 0.2, "cannot tell here")],
+    [(3.0, 0.0, "supported"), (1.2, 0.0, "refuted"), (2.0, 0.2, "open")],
 )
 def test_copies_kill_if_they_take_half(copied: float, noise: float, verdict: str) -> None:
     assert said_of(copied=copied, noise=noise)["copies"]["verdict"] == verdict

@@ -40,7 +40,7 @@ def test_widths_double_until_a_matrix_is_well_beyond_the_last_cache() -> None:
 
 def test_each_way_is_timed_at_each_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chapter, "widths_beyond", lambda cache: (48, 96))
-    found = study_widths(made_ceilings(), repeats=6, at_most_seconds=0.05)
+    found = study_widths(made_ceilings(), at_most_seconds=0.05)
     assert [each.width for each in found] == [48, 96]
     assert all([*each.seconds] == [LOOPS, TILES, REGISTERS, PACKED] for each in found)
     assert found[1].bytes == 4 * 96**2
@@ -91,7 +91,7 @@ def test_a_nearer_level_that_holds_the_loops_up_is_the_next() -> None:
         (18e9, 16e9, 0.0, "supported"),
         (18e9, 3e9, 0.0, "refuted"),
         (90e9, 16e9, 0.0, "refuted"),
-        (18e9, 4e9, 0.3, "cannot tell here"),
+        (18e9, 4e9, 0.3, "open"),
     ],
 )
 def test_tiles_must_help_beyond_the_cache_and_more_than_within(
@@ -103,4 +103,4 @@ def test_tiles_must_help_beyond_the_cache_and_more_than_within(
 
 
 def test_without_a_matrix_beyond_the_cache_nothing_is_decided() -> None:
-    assert said_of(width_of(192, NEAR), width_of(384, FAR))["tiling"]["verdict"] == "cannot tell here"
+    assert said_of(width_of(192, NEAR), width_of(384, FAR))["tiling"]["verdict"] == "open"

@@ -10,6 +10,7 @@ from tinytorch.chapters.benchmarking import bottlenecks, regression
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.processes import Fresh
 
 
@@ -36,8 +37,8 @@ def test_the_cache_writes_the_same_tokens() -> None:
     assert (found.forecast.inside[0].n, found.comparison.n) == (1, 3)
 
 
-def seconds(name: str, *samples: float, **how: float) -> Measurement:
-    return Measurement(name, samples, "s", how)
+def seconds(name: str, *samples: float, cpu_per_wall: float | None = None) -> Measurement:
+    return Measurement(name, samples, "s", Conditions(cpu_per_wall=cpu_per_wall))
 
 
 def test_a_forecast_is_amdahls_law_of_two_parts() -> None:
@@ -60,7 +61,7 @@ def test_a_forecast_is_as_uncertain_as_its_parts_and_as_disturbed() -> None:
     assert (found.interval.low, found.interval.high) == pytest.approx((110 / 47, 90 / 33))
     assert found.n == 6
     assert found.samples[1] == pytest.approx(90 / 33)
-    assert found.how["cpu_per_wall"] == 0.5
+    assert found.conditions.cpu_per_wall == 0.5
 
 
 def test_the_regression_computes_the_same_and_does_check() -> None:
@@ -89,5 +90,5 @@ def test_the_changes_are_judged_together_over_processes() -> None:
         }
         found.append(Fresh((), times))
     judged = regression.judged_changes(found)
-    assert {name: one.verdict for name, one in judged.items()} == {"again": "equivalent", "changed": "slower"}
+    assert {name: one.verdict for name, one in judged.items()} == {"again": "no difference", "changed": "slower"}
     assert {(one.n, one.compared) for one in judged.values()} == {(8, 2)}

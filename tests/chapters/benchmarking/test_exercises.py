@@ -25,12 +25,12 @@ def test_calls_per_process() -> None:
 
 
 def first_flaw(report: Report) -> FlawName | None:
-    before, after = report.baseline.how, report.candidate.how
-    if "baseline" not in after["interleaved_with"]:
+    before, after = report.baseline.conditions, report.candidate.conditions
+    if "baseline" not in after.interleaved_with:
         return "order"
-    if before["blas_threads"] != after["blas_threads"]:
+    if before.blas_threads != after.blas_threads:
         return "threads"
-    if before["caches"] != after["caches"]:
+    if before.caches != after.caches:
         return "caches"
     if report.statistics[0] != report.statistics[1]:
         return "statistic"

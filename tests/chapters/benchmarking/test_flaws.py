@@ -32,7 +32,9 @@ def test_each_experiment_reports_as_often_as_it_was_done() -> None:
         assert flaw.reported.minimum > 0
         assert flaw.same_code
         assert {flaw.fair.baseline, flaw.fair.candidate} == {"baseline", "candidate"}
-        assert flaw.fair.ratio.n in (16, 30)
+        planned = flaw.fair.estimate.conditions.planned
+        assert planned is not None
+        assert planned.resolve == flaw.fair.matters
 
 
 def test_neighbours_end_with_the_body_also_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

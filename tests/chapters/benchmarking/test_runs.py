@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -11,22 +13,23 @@ from tinytorch import models
 from tinytorch.chapters.benchmarking import runs as studies
 from tinytorch.perf.benchmarking import scoring
 from tinytorch.perf.measuring import Measurement, interleave
+from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.processes import Fresh
 from tinytorch.perf.measuring.statistics import median_interval
 
 
 def series(samples: npt.NDArray[np.float64]) -> Measurement:
-    return Measurement("series", tuple(samples.tolist()), "s", {"cpu_per_wall": 0.5})
+    return Measurement("series", tuple(samples.tolist()), "s", Conditions(cpu_per_wall=0.5))
 
 
 def test_what_disturbed_a_series_is_told_of_what_is_counted_in_it() -> None:
     taken = series(np.random.default_rng(0).normal(5, 1, 1000))
     made = [
-        studies.coverage(taken, 10, studies.mean_and_normal, 5.0, "coverage"),
-        studies.beyond_three_deviations(taken, "far"),
+        studies.coverage([taken] * 2, 10, studies.mean_and_normal, np.mean, "coverage"),
+        studies.beyond_three_deviations([taken] * 2, "far"),
         *studies.in_sequence_and_in_turns(taken, 50),
     ]
-    assert [one.how["cpu_per_wall"] for one in made] == [0.5] * 4
+    assert [one.conditions.cpu_per_wall for one in made] == [0.5] * 4
 
 
 def test_share_has_the_exact_interval() -> None:
@@ -39,32 +42,25 @@ def test_share_has_the_exact_interval() -> None:
         studies.share([], "nothing")
 
 
-def test_outcomes_that_come_in_runs_are_worth_fewer() -> None:
-    draw = np.random.default_rng(0)
-    alone = studies.share_in_series(draw.random(2000) < 0.3, "each by itself")
-    runs = studies.share_in_series(np.repeat(draw.random(100) < 0.3, 20), "twenty at a time")
-    independent = studies.share(np.array(alone.samples) > 0, "")
-    assert alone.interval.half_width == pytest.approx(independent.interval.half_width, rel=0.15)
-    # A run of twenty alike outcomes is one: the interval is as wide as that of a hundred.
-    one = studies.share([sample > 0 for sample in runs.samples[::20]], "")
-    assert runs.interval.half_width == pytest.approx(one.interval.half_width, rel=0.4)
-    assert runs.interval.low < runs.median < runs.interval.high
+def processes(draw: Callable[[np.random.Generator], npt.NDArray[np.float64]], count: int = 8) -> list[Measurement]:
+    """Return a series of each of several processes."""
+    return [series(draw(np.random.default_rng(seed))) for seed in range(count)]
 
 
 def test_ten_runs_and_a_normal_interval_cover_what_students_distribution_says() -> None:
     found = studies.coverage(
-        series(np.random.default_rng(0).normal(5, 1, 200_000)), 10, studies.mean_and_normal, 5.0, "coverage"
+        processes(lambda draw: draw.normal(5, 1, 20_000)), 10, studies.mean_and_normal, np.mean, "coverage"
     )
     expected = 1 - 2 * t.sf(1.96, 9)
     assert abs(found.median - expected) < 0.006
     assert found.interval.high < 0.95
+    assert (found.n, found.conditions.sample) == (8, Sample.PROCESSES)
 
 
 def test_intervals_of_order_statistics_hold_the_median_whatever_the_distribution() -> None:
-    samples = series(np.random.default_rng(0).pareto(1.2, 20_000))
-    truth = float(2 ** (1 / 1.2) - 1)
-    assert studies.coverage(samples, 10, median_interval, truth, "median").interval.low > 0.95
-    assert studies.coverage(samples, 10, studies.mean_and_normal, 5.0, "mean").median < 0.8
+    samples = processes(lambda draw: draw.pareto(1.2, 20_000))
+    assert studies.coverage(samples, 10, median_interval, np.median, "median").interval.low > 0.95
+    assert studies.coverage(samples, 10, studies.mean_and_normal, np.mean, "mean").median < 0.8
 
 
 def test_blocks_are_neighbours_and_leave_a_rest() -> None:
@@ -74,16 +70,18 @@ def test_blocks_are_neighbours_and_leave_a_rest() -> None:
 
 
 def test_a_normal_distribution_has_few_far_samples_and_a_skewed_one_many() -> None:
-    draw = np.random.default_rng(0)
-    assert 0.00135 in studies.beyond_three_deviations(series(draw.normal(0, 1, 50_000)), "normal").interval
-    assert studies.beyond_three_deviations(series(draw.lognormal(0, 1, 50_000)), "skewed").interval.low > 0.05
+    normal, skewed = (
+        processes(draw) for draw in (lambda draw: draw.normal(0, 1, 20_000), lambda draw: draw.lognormal(0, 1, 20_000))
+    )
+    assert 0.00135 in studies.beyond_three_deviations(normal, "normal").interval
+    assert studies.beyond_three_deviations(skewed, "skewed").interval.low > 0.05
     with pytest.raises(ValueError, match="more than half of them are equal"):
-        studies.beyond_three_deviations(series(np.array([1.0, 1.0, 1.0, 2.0])), "constant")
+        studies.beyond_three_deviations([series(np.array([1.0, 1.0, 1.0, 2.0]))], "constant")
 
 
 def test_more_pairs_resolve_less() -> None:
     draw = np.random.default_rng(0)
-    how_once, how_again = {"interleaved_with": ["again"]}, {"interleaved_with": ["once"]}
+    how_once, how_again = Conditions(interleaved_with=("again",)), Conditions(interleaved_with=("once",))
     once = Measurement("once", tuple(draw.normal(1, 0.02, 2000)), "s", how_once)
     again = Measurement("again", tuple(draw.normal(1, 0.02, 2000)), "s", how_again)
     few, many = studies.resolution(once, again, 20), studies.resolution(once, again, 400)
@@ -93,20 +91,20 @@ def test_more_pairs_resolve_less() -> None:
     assert 2.5 < few.median / many.median < 8
 
 
-def walking(count: int, memory: float) -> npt.NDArray[np.float64]:
+def walking(count: int, memory: float, draw: np.random.Generator) -> npt.NDArray[np.float64]:
     """Return times whose logs keep the share ``memory`` of what they were at the call before."""
-    draw, logs = np.random.default_rng(0), np.zeros(count)
+    logs = np.zeros(count)
     for at in range(1, count):
         logs[at] = memory * logs[at - 1] + draw.normal(0, 0.01)
     return np.exp(logs)
 
 
 def test_shuffling_gives_intervals_their_promise_back() -> None:
-    taken = series(walking(20_000, 0.9))
-    shuffled = studies.shuffled(taken)
-    assert sorted(shuffled.samples) == sorted(taken.samples)
-    in_a_row = studies.coverage(taken, 15, median_interval, taken.median, "in a row")
-    mixed = studies.coverage(shuffled, 15, median_interval, taken.median, "shuffled")
+    taken = processes(lambda draw: walking(3_000, 0.9, draw))
+    shuffled = [studies.shuffled(one) for one in taken]
+    assert [sorted(one.samples) for one in shuffled] == [sorted(one.samples) for one in taken]
+    in_a_row = studies.coverage(taken, 15, median_interval, np.median, "in a row")
+    mixed = studies.coverage(shuffled, 15, median_interval, np.median, "shuffled")
     assert in_a_row.interval.high < 0.8
     # Of fifteen samples the 4th and the 12th hold the median with 1 - 2 * 576 / 2**15.
     assert mixed.median == pytest.approx(1 - 2 * 576 / 2**15, abs=0.02)
@@ -125,7 +123,7 @@ def test_turns_cancel_drift_and_do_nothing_to_noise() -> None:
 
 def timed(medians: list[float], noise: float) -> list[Measurement]:
     draw = np.random.default_rng(0)
-    return [Measurement("base", tuple(draw.normal(m, noise, 30)), "s", {"cpu_per_wall": 0.9}) for m in medians]
+    return [Measurement("base", tuple(draw.normal(m, noise, 30)), "s", Conditions(cpu_per_wall=0.9)) for m in medians]
 
 
 def test_processes_that_differ_are_seen_to() -> None:
@@ -135,7 +133,7 @@ def test_processes_that_differ_are_seen_to() -> None:
     assert studies.moved_between(apart).maximum == pytest.approx(0.15 / 1.15, abs=0.005)
     assert studies.known_within(apart).maximum < 0.001
     for each in (studies.moved_between(apart), studies.known_within(apart), studies.beyond_their_own(apart)):
-        assert each.how["cpu_per_wall"] == 0.9
+        assert each.conditions.cpu_per_wall == 0.9
 
 
 def test_calls_are_held_against_the_steady_ones_of_their_process() -> None:
@@ -143,9 +141,19 @@ def test_calls_are_held_against_the_steady_ones_of_their_process() -> None:
     found = [Fresh(tuple(speed * each for each in cold), {"base": timed([1.0], 0.01)[0]}) for speed in (1.0, 3.0)]
     assert studies.over_steady(found, 1, 1).samples == (5, 5)
     assert studies.over_steady(found, 3, 10).samples == (2, 2)
-    assert studies.over_steady(found, 3, 10).how["samples_are"] == "processes"
+    assert studies.over_steady(found, 3, 10).conditions.sample == "processes"
     with pytest.raises(ValueError, match="from 1 to 10, half of the calls, not 3, 11"):
         studies.over_steady(found, 3, 11)
+
+
+def test_settled_calls_begin_after_the_first_of_each_process() -> None:
+    found = [
+        Fresh((9.0, 2.0, 1.0), {"base": timed([1.0], 0.01)[0]}),
+        Fresh((8.0, 3.0), {"base": timed([1.0], 0.01)[0]}),
+    ]
+    settled = studies.settled_calls(found, 1)
+    assert [one.samples for one in settled] == [(2.0, 1.0), (3.0,)]
+    assert settled[0].conditions.cpu_per_wall == 0.9
 
 
 def test_the_same_forward_pass_runs_twice() -> None:
@@ -160,6 +168,6 @@ def test_a_control_offers_two_loads() -> None:
     low, half = studies.control(model, task, (0.3, 0.6), queries=300)
     assert low.n == half.n == 300
     assert min(low.minimum, half.minimum) > 0
-    assert low.how["statistic"] == "percentile 99"
+    assert low.conditions.statistic == "percentile 99"
     with pytest.raises(ValueError, match="loads must be above 0"):
         studies.control(model, task, (0.5, 0.0))

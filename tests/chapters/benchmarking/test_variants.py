@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from matplotlib.text import Annotation
 
+from tests.chapters.made_turns import said_in
 from tinytorch.chapters.benchmarking import variants
 from tinytorch.perf.benchmarking import ParetoFront, Performance, kept_of_product, pareto_front
-from tinytorch.perf.host.background_load import Neighbours
-from tinytorch.perf.measuring import Measurement, quantity
+from tinytorch.perf.host.background_load import BackgroundLoad
+from tinytorch.perf.measuring import Counted, Measurement
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.report import Page, figures, subplots
 from tinytorch.report.records import Json
@@ -28,18 +30,18 @@ TABLE = {
     "combined": (2.0, 6000),
 }
 PARTS = ("structured", "accelerated")
-#: Conditions of what lacked its core.
-STARVED = {"cpu_per_wall": 0.5, "blas_threads": 1}
 
 
 def performance(name: str, seconds: float, right: int = 1900, nbytes: int = 1000, examples: int = 2000) -> Performance:
     noise = 1 + 0.001 * np.random.default_rng(len(name)).standard_normal(30)
-    how = {"interleaved_with": [other for other in NAMES if other != name]}
-    times = Measurement(name, tuple(seconds * noise), "s", how)
+    conditions = Conditions(interleaved_with=tuple(other for other in NAMES if other != name))
+    times = Measurement(name, tuple(seconds * noise), "s", conditions)
     correct = np.arange(examples) < right
-    return Performance(
-        name, "forward", {64: (times,)}, {64: quantity(nbytes + 5000, "B", name)}, nbytes, correct, "run"
-    )
+    return Performance(name, "forward", {64: (times,)}, {64: Counted(nbytes + 5000, "B", name)}, nbytes, correct, "run")
+
+
+def starve(one: Measurement) -> Measurement:
+    return replace(one, conditions=replace(one.conditions, cpu_per_wall=0.5, blas_threads=1))
 
 
 def results(**changed: tuple[float, int]) -> dict[str, dict[str, Performance]]:
@@ -62,7 +64,7 @@ def test_each_variant_stands_beside_its_baseline() -> None:
     rows = {row["variant"]: row for row in made["suite"]["rows"]}
     assert [*rows] == ["baseline", "quantized", "pruned", "structured", "accelerated", "combined"]
     assert (rows["baseline"]["speed"], rows["baseline"]["verdict"]) == (None, None)
-    assert rows["quantized"]["verdict"] == "faster"
+    assert rows["quantized"]["verdict"]["word"] == "faster"
     assert rows["quantized"]["speed"]["value"] == pytest.approx(4, rel=0.01)
     assert rows["pruned"]["memory"]["value"] == 6200
     assert rows["pruned"]["right"]["value"] == pytest.approx(0.95)
@@ -71,7 +73,7 @@ def test_each_variant_stands_beside_its_baseline() -> None:
 
 @pytest.mark.parametrize(
     ("combined", "word"),
-    [(2.0, "cannot tell here"), (4.0, "less than the product"), (1.0, "more than the product")],
+    [(2.0, "open"), (4.0, "less than the product"), (1.0, "more than the product")],
 )
 def test_a_combination_is_held_against_the_product_of_its_parts(combined: float, word: str) -> None:
     page, measured = Page("benchmarking"), results(combined=(combined, 6000))
@@ -82,7 +84,7 @@ def test_a_combination_is_held_against_the_product_of_its_parts(combined: float,
     made = by_key(page)
     assert made["mlp-kept"]["value"] == pytest.approx(2 / combined, rel=0.01)
     assert made["cnn-kept"]["value"] == pytest.approx(1, rel=0.01)
-    assert made["mlp-product"]["word"] == word
+    assert said_in(made["mlp-product"]) == word
 
 
 def test_the_front_counts_who_is_on_it_and_names_who_is_not() -> None:
@@ -104,14 +106,13 @@ def test_nothing_is_off_a_front_by_a_verdict_that_the_page_withholds(monkeypatch
     assert "baseline" in proven.dominated
     page = Page("benchmarking")
     page.noise = NoiseFloor("made", (), Measurement("made", (1.001,), ""))
-    assert pareto_front(measured, batch=64, told=page.verdict_of) == proven
-    monkeypatch.setattr(Neighbours, "cores", lambda _: 1.0)
-    assert pareto_front(measured, batch=64, told=page.verdict_of) == proven, "busy, but each had its core"
+    assert pareto_front(measured, batch=64, told=page.judged) == proven
+    monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
+    assert pareto_front(measured, batch=64, told=page.judged) == proven, "busy, but each had its core"
     starved = {
-        name: replace(one, times={64: tuple(replace(each, how={**each.how, **STARVED}) for each in one.times[64])})
-        for name, one in measured.items()
+        name: replace(one, times={64: tuple(starve(each) for each in one.times[64])}) for name, one in measured.items()
     }
-    front = pareto_front(starved, batch=64, told=page.verdict_of)
+    front = pareto_front(starved, batch=64, told=page.judged)
     assert (front.front, dict(front.dominated)) == (NAMES, {})
     assert front.undecided["baseline"] == proven.dominated["baseline"]
 
@@ -122,7 +123,7 @@ def test_nothing_is_off_a_front_by_less_than_the_noise_floor() -> None:
     page = Page("benchmarking")
     for floor, front in ((1.05, ("combined",)), (1.2, ("baseline", "combined"))):
         page.noise = NoiseFloor("made", (), Measurement("made", (floor,), ""))
-        assert pareto_front(measured, batch=64, told=page.verdict_of).front == front
+        assert pareto_front(measured, batch=64, told=page.judged).front == front
 
 
 def test_all_are_drawn_and_named() -> None:

@@ -14,7 +14,7 @@ from tinytorch import models
 from tinytorch.chapters.capstone import ladder as ladder_module
 from tinytorch.chapters.capstone.configuration import Configuration
 from tinytorch.chapters.capstone.ladder import Ladder, Stage, Trial, climb_ladder
-from tinytorch.chapters.capstone.prediction import Counted, Forecast, Profile
+from tinytorch.chapters.capstone.prediction import Counts, Forecast, Profile
 from tinytorch.chapters.capstone.rule import Rule
 from tinytorch.chapters.capstone.steps import Move, Step, name_of, step_named
 from tinytorch.chapters.capstone.workload import Workload
@@ -27,6 +27,7 @@ from tinytorch.perf.events.stream import recording
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import compare_all
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.quantization import PairedAccuracy
 from tinytorch.perf.roofline.placement import place
@@ -57,8 +58,8 @@ def in_turns(seconds: Mapping[str, float], count: int = 30) -> dict[str, Measure
 
     def one(index: int, name: str) -> Measurement:
         drift = [1 + 0.1 * ((7 * at) % count) / count + 1e-4 * ((at * (index + 3)) % 5) for at in range(count)]
-        how = {"interleaved_with": [other for other in seconds if other != name]}
-        return Measurement(name, tuple(seconds[name] * each for each in drift), "s", how)
+        conditions = Conditions(interleaved_with=tuple(other for other in seconds if other != name))
+        return Measurement(name, tuple(seconds[name] * each for each in drift), "s", conditions)
 
     return {name: one(index, name) for index, name in enumerate(seconds)}
 
@@ -78,9 +79,9 @@ def made_profile(name: str, whole: float) -> Profile:
     with recording() as recorded:
         x @ x
     times = in_turns({"the whole": whole, "matmul": 0.6 * whole})
-    seconds = replace(times.pop("the whole"), how={"blas_threads": thread_limit()})
+    seconds = replace(times.pop("the whole"), conditions=Conditions(blas_threads=thread_limit()))
     placed = place(name, recorded.profile.events, seconds, made_ceilings())
-    return Profile(seconds, times, placed, Counted(100, 1000, 0.2 * seconds.median, 2e-4, ()))
+    return Profile(seconds, times, placed, Counts(100, 1000, 0.2 * seconds.median, 2e-4, ()))
 
 
 Guess = Callable[[Configuration], float]
@@ -102,7 +103,7 @@ def made_stage(
     """
     named = {name_of(move): after for move, after in moves.items()}
     times = in_turns({"as it was": seconds(before), **{name: seconds(after) for name, after in named.items()}})
-    gained = compare_all(times["as it was"], *[times[name] for name in named], delta=rule.delta)
+    gained = compare_all(times["as it was"], *[times[name] for name in named], matters=rule.matters)
 
     def trial(move: Move, after: Configuration) -> Trial:
         won, right = gained[name_of(move)], seconds(before) / seconds(after)

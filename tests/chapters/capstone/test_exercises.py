@@ -24,11 +24,13 @@ def test_predicted() -> None:
 
 
 def test_keep() -> None:
-    assert exercises.check_keep(lambda g, a, delta, budget: g.low > 1 + delta and a.low >= -budget) == "keep: passed"
+    assert (
+        exercises.check_keep(lambda g, a, matters, budget: g.low > 1 + matters and a.low >= -budget) == "keep: passed"
+    )
     with pytest.raises(AssertionError, match="the step is dropped"):
-        exercises.check_keep(lambda g, a, delta, budget: g.high > 1 + delta and a.low >= -budget)
+        exercises.check_keep(lambda g, a, matters, budget: g.high > 1 + matters and a.low >= -budget)
     with pytest.raises(AssertionError, match="the step is dropped"):
-        exercises.check_keep(lambda g, a, delta, budget: g.low > 1 + delta and a.high >= -budget)
+        exercises.check_keep(lambda g, a, matters, budget: g.low > 1 + matters and a.high >= -budget)
 
 
 _SMALL = {"model": "distilled", "kernels": True, "fusion": "token"}

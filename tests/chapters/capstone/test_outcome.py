@@ -115,7 +115,7 @@ def test_with_and_without_a_step_the_text_finds_what_it_names() -> None:
 
 @pytest.mark.parametrize(
     ("faster", "smaller", "verdict"),
-    [(1.0, 1.0, "refuted"), (4.0, 1.0, "supported"), (1.0, 4.0, "supported"), (1.9998, 1.0, "cannot tell here")],
+    [(1.0, 1.0, "refuted"), (4.0, 1.0, "supported"), (1.0, 4.0, "supported"), (1.9998, 1.0, "open")],
 )
 def test_ten_times_is_asked_of_speed_or_memory(faster: float, smaller: float, verdict: str) -> None:
     made = results(_THREE_RUNGS, faster, smaller)
@@ -135,7 +135,7 @@ def test_the_end_is_held_in_three_numbers_against_the_honest_baseline() -> None:
     rows = results(_THREE_RUNGS, smaller=2.0)["improvement"]["rows"]
     assert [row["questions"] for row in rows] == ["1", "64"]
     assert rows[0]["speedup"]["value"] == pytest.approx(1.25 * 2.5, rel=0.01)
-    assert rows[0]["verdict"] == "faster"
+    assert rows[0]["verdict"]["word"] == "faster"
     # The baseline comes after the last rung, and is half as large again.
     assert rows[0]["memory"]["value"] == pytest.approx(0.5)
     assert rows[0]["accuracy"]["value"] == 0
@@ -175,6 +175,7 @@ def test_answers_are_judged_on_questions_that_kept_no_step(
     monkeypatch.setattr(outcome, "accuracy_change", lambda before, after, new=False: change if new else KEPT)
     made = results(_THREE_RUNGS)
     assert made["end-holds"]["word"] == word
+    assert made["end-holds"]["outcome"] == ("open" if change is UNPROVEN else "decided")
     assert made["end-change"]["value"] == 0
     assert made["end-change-new"]["value"] == pytest.approx(change.difference)
     assert made["end-right"]["value"] == pytest.approx(0.99)

@@ -9,8 +9,9 @@ import pytest
 
 from tests.chapters.capstone.made_trials import in_turns
 from tinytorch.chapters.capstone import prediction
-from tinytorch.chapters.capstone.prediction import Counted, Profile, forecast
+from tinytorch.chapters.capstone.prediction import Counts, Profile, forecast
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import BetweenRuns
 from tinytorch.perf.roofline.placement import Placed
 
 
@@ -18,7 +19,7 @@ def _profile(whole: float, ops: dict[str, float], call_seconds: float) -> Profil
     times = in_turns({"the whole": whole, **ops})
     seconds = times.pop("the whole")
     placed = cast(Placed, cast(Any, None))
-    return Profile(seconds, times, placed, Counted(100, 1000, call_seconds, 2e-4, ()))
+    return Profile(seconds, times, placed, Counts(100, 1000, call_seconds, 2e-4, ()))
 
 
 def test_the_parts_of_a_profile_sum_to_the_whole() -> None:
@@ -32,27 +33,27 @@ def test_the_parts_of_a_profile_sum_to_the_whole() -> None:
 def test_shares_of_a_profile_are_those_of_its_turns_and_carry_the_least_core_of_any_op() -> None:
     made = _profile(10e-3, {"linear": 6e-3}, 2e-3)
     (op, seconds), *_ = made.by_op.items()
-    busy = replace(seconds, how={**seconds.how, "cpu_per_wall": 0.5})
+    busy = replace(seconds, conditions=replace(seconds.conditions, cpu_per_wall=0.5))
     found = replace(made, by_op={op: busy}).shares()
     assert found["between"].n == made.seconds.n
     assert found["between"].median == pytest.approx(0.4, rel=0.01)
     assert found["work"].median + found["calls"].median == pytest.approx(0.6, rel=0.01)
     assert found["rest"].samples == pytest.approx([1 - share for share in found["work"].samples])
-    assert {share.how["cpu_per_wall"] for share in found.values()} == {0.5}
+    assert {share.conditions.cpu_per_wall for share in found.values()} == {0.5}
 
 
 def test_no_share_is_said_to_be_more_than_all_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     def repeated(share: Measurement, block: int | None) -> Measurement:
-        return replace(share, how={**share.how, "between_repeats": 0.4})
+        return replace(share, conditions=replace(share.conditions, between_runs=BetweenRuns(0.4)))
 
-    monkeypatch.setattr(prediction, "as_repeated", repeated)
+    monkeypatch.setattr(prediction, "with_between_run_spread", repeated)
     rest = _profile(10e-3, {"linear": 6e-3}, 5e-3).shares()["rest"]
     assert rest.interval.low < 0.6 < rest.median < rest.interval.high == 1
 
 
 def test_half_of_the_ops_and_a_third_of_the_roof() -> None:
     profile = _profile(10e-3, {"linear": 6e-3}, 2e-3)
-    demand = Counted(50, 300, 1e-3, 2e-4 / 3, ())
+    demand = Counts(50, 300, 1e-3, 2e-4 / 3, ())
     found = forecast(profile, before=6e-3, after=3e-3, demand=demand)
     assert (found.ops, found.alone) == (0.5, 2)
     # 4 ms between ops and 6 ms in them both halve.

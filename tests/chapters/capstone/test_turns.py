@@ -10,11 +10,12 @@ from functools import cache
 import pytest
 
 from tests.chapters.capstone.made_trials import CACHE, KERNELS, SMALL, TOKEN, made_ladder, made_seconds
+from tests.chapters.made_turns import said_in
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.chapters.capstone import turns
 from tinytorch.chapters.capstone.configuration import Configuration
 from tinytorch.chapters.capstone.ladder import Ladder
-from tinytorch.perf.measuring.judge import CANNOT_TELL
+from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 
@@ -77,7 +78,7 @@ def test_the_first_turn_tells_what_was_taken_and_what_was_dropped() -> None:
     assert made["first-taken"]["word"] == made["first-server"]["word"] == "compiled kernels"
     assert made["first-gain"]["value"] == pytest.approx(2, rel=0.01)
     assert made["first-server-gain"]["value"] == pytest.approx(2, rel=0.01)
-    outcomes = {row["step"]: row["outcome"] for row in made["first-one"]["rows"]}
+    outcomes = {row["step"]: row["outcome"]["word"] for row in made["first-one"]["rows"]}
     assert outcomes == {"compiled kernels": "taken", "distilled model": "passes", "key-value cache": "not faster"}
     wrong = {row["step"]: row["wrong"] is not None for row in made["first-one"]["rows"]}
     assert wrong == {"compiled kernels": True, "distilled model": True, "key-value cache": False}
@@ -110,7 +111,7 @@ def test_rows_whose_interval_leaves_a_prediction_out_are_counted(
     trials = (
         replace(one, forecast=replace(one.forecast, speedup=law * median, roof=roof * median))
         for one, roof, law in zip(stage.trials, roofs, laws, strict=True)
-        for median in (one.gained.ratio.median,)
+        for median in (one.gained.estimate.median,)
     )
     page = Page("capstone")
     turns.record_first_turn(page, replace(stage, trials=tuple(trials)))
@@ -124,8 +125,8 @@ def test_where_nothing_passes_the_page_says_so() -> None:
     assert made["first-taken"]["word"] == made["first-server"]["word"] == "nothing"
     assert made["stuck-one"]["word"] == "no, none passed"
     assert made["first-server-gain"]["reason"] == "in this run no first step passed"
-    assert [row["taken"] for row in made["moves-one"]["rows"]] == ["none passes"]
-    assert made["profile-chooses"]["verdict"] == "cannot tell here"
+    assert [row["taken"]["word"] for row in made["moves-one"]["rows"]] == ["none passes"]
+    assert made["profile-chooses"]["verdict"] == "open"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_where_nothing_passes_the_page_says_so() -> None:
 def test_single_steps_lead_all_the_way_or_stop_short(ladder: Ladder, word: str) -> None:
     made = records(_WITHOUT_PAIRS, ladder)
     assert made["stuck-one"]["word"] == "yes, all the way"
-    assert made["stuck-many"]["word"] == word
+    assert said_in(made["stuck-many"]) == word
     # What the law put first was the best in each turn that took something.
     assert made["profile-chooses"]["verdict"] == "supported"
 
@@ -164,12 +165,15 @@ def test_a_step_taken_later_stands_beside_its_gain_alone() -> None:
 
     helped = records(made_ladder(steps=(KERNELS, SMALL), seconds=seconds))["alone"]["rows"][0]
     assert helped["taken"]["value"] == pytest.approx(1.25**2, rel=0.01)
-    assert helped["verdict"] == "larger"
+    assert helped["verdict"]["word"] == "larger"
 
     def hindered(one: Configuration) -> float:
         return made_seconds(one) * (1.1 if one.kernels and one.model == "distilled" else 1.0)
 
-    assert records(made_ladder(steps=(KERNELS, SMALL), seconds=hindered))["alone"]["rows"][0]["verdict"] == "smaller"
+    assert (
+        records(made_ladder(steps=(KERNELS, SMALL), seconds=hindered))["alone"]["rows"][0]["verdict"]["word"]
+        == "smaller"
+    )
     assert records(_NOTHING_PASSES)["alone"]["reason"] == "in this run no single step was taken after another"
 
 
@@ -188,11 +192,13 @@ def test_predictions_are_counted_and_the_worst_is_named() -> None:
 
 
 def test_choices_of_a_disturbed_run_are_not_counted_as_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Page, "told", lambda _, word, *rests_on: CANNOT_TELL if rests_on else word)
+    monkeypatch.setattr(
+        Page, "withhold_if_disturbed", lambda _, said, *rests_on: Judgement(Verdict.WITHHELD) if rests_on else said
+    )
     made = records(_WITH_PAIRS)
-    assert {row["right"] for row in made["moves-one"]["rows"]} == {CANNOT_TELL, None}
+    assert {row["right"] and row["right"]["outcome"] for row in made["moves-one"]["rows"]} == {"withheld", None}
     assert (made["turns"]["value"], made["turns-right"]["value"], made["turns-by-roof"]["value"]) == (6, 0, 0)
-    assert made["profile-chooses"]["verdict"] == CANNOT_TELL
+    assert made["profile-chooses"]["verdict"] == Verdict.OPEN
 
 
 def test_the_two_ends_are_held_against_one_another() -> None:

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.chapters.made_turns import made, records
+from tests.chapters.made_turns import made, records, said_in
 from tests.perf.quantization.small_zoo import make
 from tinytorch import models
 from tinytorch.chapters.compression import accuracy as chapter
 from tinytorch.chapters.compression.accuracy import differences, over_seeds
 from tinytorch.perf.compression import Compression, StepReport, magnitude_prune, structured_prune
-from tinytorch.perf.measuring import current_blas_threads
+from tinytorch.perf.measuring import Counted, current_blas_threads
 from tinytorch.perf.quantization import paired_accuracy, stored_bytes
 from tinytorch.report import Page
 from tinytorch.report.records import Json
@@ -66,7 +66,7 @@ def pruned_records(eighty: Sequence[float]) -> dict[str, Json]:
     [
         (around(0.951), "supported", 0.8),
         (around(0.85), "refuted", 0.5),
-        ([0.9, 0.99, 0.99, 0.9, 0.9, 0.99, 0.95, 0.99, 0.9], "cannot tell here", 0.5),
+        ([0.9, 0.99, 0.99, 0.9, 0.9, 0.99, 0.95, 0.99, 0.9], "open", 0.5),
     ],
 )
 def test_four_fifths_can_go_only_if_a_loss_is_excluded(eighty: Sequence[float], verdict: str, free: float) -> None:
@@ -101,8 +101,8 @@ def test_a_pattern_is_told_with_its_bytes_and_its_change() -> None:
     [
         (around(0.93), "the pruned one"),
         (around(0.85), "the one that was always small"),
-        (around(0.9, apart=-0.02), "cannot tell here"),
-        (around(0.9), "cannot tell here"),
+        (around(0.9, apart=-0.02), "open"),
+        (around(0.9), "open"),
     ],
 )
 def test_the_pruned_model_meets_the_one_that_was_always_small(pruned: Sequence[float], word: str) -> None:
@@ -110,7 +110,7 @@ def test_the_pruned_model_meets_the_one_that_was_always_small(pruned: Sequence[f
     page = Page("compression")
     chapter.record_small(page, pruned, around(0.9), mlp, slim)
     said = records(page)
-    assert said["train-small"]["word"] == word
+    assert said_in(said["train-small"]) == word
     assert said["slim-bytes"]["value"] == stored_bytes(mlp) / stored_bytes(slim)
     assert said["pruned-less-small"]["value"] == pytest.approx(np.median(np.subtract(pruned, around(0.9))))
     assert said["trained-small"]["value"] == pytest.approx(0.9)
@@ -121,8 +121,8 @@ def distilled_records(
 ) -> dict[str, Json]:
     """Return what the page says of students, whose teachers reach 0.97, and which reach 0.9 alone."""
     page = Page("compression")
-    page.number("trained-small", 0.9, unit="%", what="alone")
-    page.number("slim-bytes", smaller, unit="", what="bytes over bytes")
+    page.number("trained-small", Counted(0.9, "%", "alone"))
+    page.number("slim-bytes", Counted(smaller, "", "bytes over bytes"))
     chapter.record_distilled(page, around(0.97), taught, around(0.9), made(speed, noise=noise))
     return records(page)
 
@@ -132,14 +132,14 @@ def distilled_records(
     [
         (around(0.93), "the one with a teacher"),
         (around(0.85), "the one without"),
-        (around(0.9, apart=-0.02), "cannot tell here"),
+        (around(0.9, apart=-0.02), "open"),
         # Who is as good in each pair beats nobody.
-        (around(0.9), "cannot tell here"),
+        (around(0.9), "open"),
     ],
 )
 def test_a_teacher_helps_only_beyond_the_seeds(taught: Sequence[float], word: str) -> None:
     said = distilled_records(taught)
-    assert said["teacher-helps"]["word"] == word
+    assert said_in(said["teacher-helps"]) == word
     assert (said["teacher"]["value"], said["taught"]["value"]) == (
         pytest.approx(0.97),
         pytest.approx(np.median(taught)),
@@ -154,7 +154,7 @@ def test_a_teacher_helps_only_beyond_the_seeds(taught: Sequence[float], word: st
         (0.94, 3.0, 20.0, 0.0, "refuted"),
         (0.94, 12.0, 8.0, 0.0, "refuted"),
         (0.85, 12.0, 20.0, 0.0, "refuted"),
-        (0.94, 10.0, 20.0, 0.2, "cannot tell here"),
+        (0.94, 10.0, 20.0, 0.2, "open"),
     ],
 )
 def test_ten_times_is_of_bytes_and_of_speed(
@@ -171,7 +171,7 @@ def test_ten_times_is_of_bytes_and_of_speed(
         (11.0, 4.0, 0.0, "supported"),
         (11.0, 2.0, 0.0, "refuted"),
         (9.0, 4.0, 0.0, "refuted"),
-        (11.0, 3.0, 0.2, "cannot tell here"),
+        (11.0, 3.0, 0.2, "open"),
     ],
 )
 def test_a_tenth_of_the_memory_is_three_times_as_fast(fewer: float, speed: float, noise: float, verdict: str) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tinytorch.chapters.distributed.step_times import Overlap, Scaling, Way
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Conditions, Ranks
 
 ROUNDS = 20
 
@@ -28,12 +29,12 @@ def made_steps(
             name,
             tuple(value * np.exp(noise * draw.normal(size=ROUNDS))),
             "s",
-            {
-                "interleaved_with": [other for other in seconds if other != name],
-                "oversubscribed": name in marked,
-                "cpu_per_wall": (cpu_per_wall or {}).get(name, 0.99),
-                "minor_page_faults_per_call": 3.2,
-            },
+            Conditions(
+                interleaved_with=tuple(other for other in seconds if other != name),
+                instrument=Ranks(ranks=2, oversubscribed=name in marked),
+                cpu_per_wall=(cpu_per_wall or {}).get(name, 0.99),
+                page_faults_per_call=3.2,
+            ),
         )
         for name, value in seconds.items()
     }

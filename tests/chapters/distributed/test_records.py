@@ -12,6 +12,7 @@ import pytest
 from tests.chapters.distributed.made_steps import made_scaling, overlapped
 from tests.chapters.distributed.test_model_records import CLUSTER, MODEL, ONE, WORK, made_validation, near
 from tests.chapters.distributed.test_timeline_figure import overlapped as made_step
+from tests.chapters.made_turns import said_in
 from tests.perf.distributed.collectives.made_times import ALPHA, BETA, SIZES, made_times
 from tests.perf.synthetic_machine import around, synthetic_ceilings
 from tinytorch.chapters.distributed import model_records, records
@@ -26,7 +27,8 @@ from tinytorch.perf.distributed.collectives.link_fit import fit
 from tinytorch.perf.distributed.collectives.measured import Collectives
 from tinytorch.perf.distributed.recording.stragglers import Doing, Straggler
 from tinytorch.perf.machine import identity
-from tinytorch.perf.measuring import Measurement, quantity
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Conditions, Ranks
 from tinytorch.report import Page
 
 PAGE = Path(__file__).resolve().parents[3] / "book" / "distributed.md"
@@ -46,10 +48,10 @@ def made_collectives(oversubscribed: bool = False) -> Collectives:
     times: dict[Any, dict[int, Measurement]] = {}
     factors = {"point to point": 1.0, "all-reduce": 2.0, "ring all-reduce": 20.0}
     names = [f"{kind} of {size} B" for kind in factors for size in SIZES]
-    how = {"oversubscribed": oversubscribed, "interleaved_with": names}
+    conditions = Conditions(instrument=Ranks(ranks=2, oversubscribed=oversubscribed), interleaved_with=tuple(names))
     for seed, (kind, factor) in enumerate(factors.items()):
         times[kind] = {
-            size: Measurement(f"{kind} of {size} B", tuple(factor * sample for sample in one.samples), "s", how)
+            size: Measurement(f"{kind} of {size} B", tuple(factor * sample for sample in one.samples), "s", conditions)
             for size, one in made_times(0.01, seed=seed).items()
         }
     return Collectives(2, 1, "MPI", oversubscribed, times, Measurement("barrier", (1e-6,) * 15, "s"))
@@ -66,7 +68,7 @@ def straggler(rank: int, *excess: Doing) -> Straggler:
 
 def started(cores: int = 2) -> Page:
     page = Page("distributed")
-    records.record_machine(page, cores, 2, quantity(1e12, "s", "a long training"), 2.8e12)
+    records.record_machine(page, cores, 2, Measurement("a long training", (1e12,), "s"), 2.8e12)
     return page
 
 
@@ -96,7 +98,7 @@ def whole_page(cores: int) -> dict[str, Any]:
     model_records.record_splits(page, CLUSTER, MODEL, best, ONE)
     records.record_lost_rank(page, DIED, 1e-12)
     records.record_answers(page, LINK, 175e9, around(100e9, "FLOP/s"))
-    page.number("in-pytorch", 4, unit="lines", what="printed by PyTorch", derived=True)
+    page.number("in-pytorch", 4, unit="lines", what="printed by PyTorch")
     return bodies(page)
 
 
@@ -148,19 +150,19 @@ def test_the_library_is_compared_with_the_ring_only_where_ranks_had_cores() -> N
     assert len(bodies(page)["links"]["rows"]) >= 3
 
 
-@pytest.mark.parametrize(
-    ("smallest", "verdict"), [(1e-6, "supported"), (1e-13, "refuted"), (2e-10, "cannot tell here")]
-)
+@pytest.mark.parametrize(("smallest", "verdict"), [(1e-6, "supported"), (1e-13, "refuted"), (2e-10, "open")])
 def test_a_large_all_reduce_has_much_higher_bandwidth_if_it_has_twice_that_of_a_small_one(
     smallest: float, verdict: str
 ) -> None:
     """The largest takes 1e-10 s a byte; a small one that takes twice as long for each is at the boundary."""
     page, talk = started(), made_collectives()
     size, large = talk.sizes[0], talk.sizes[-1]
-    how = talk.of("all-reduce")[size].how
+    conditions = talk.of("all-reduce")[size].conditions
     each = {size: smallest * 8, large: 1e-10 * large}
     times = {
-        nbytes: Measurement(f"all-reduce of {nbytes} B", around(each.get(nbytes, 1e-5), "s", 0.01).samples, "s", how)
+        nbytes: Measurement(
+            f"all-reduce of {nbytes} B", around(each.get(nbytes, 1e-5), "s", 0.01).samples, "s", conditions
+        )
         for nbytes in talk.sizes
     }
     records.record_collectives(page, replace(talk, times={**talk.times, "all-reduce": times}))
@@ -194,13 +196,13 @@ def test_the_ring_stands_beside_its_formula_from_the_smallest_array_to_the_large
 def test_the_straggler_is_the_burdened_rank_or_another(found: int, word: str) -> None:
     page = started()
     records.record_straggler(page, [straggler(found)], 1)
-    assert bodies(page)["found-it"]["word"] == word
+    assert said_in(bodies(page)["found-it"]) == word
     assert bodies(page)["straggler-cost"]["value"] == 0.01
 
 
 @pytest.mark.parametrize(
     ("hidden", "noise", "verdict"),
-    [(0.9, 0.002, "supported"), (-0.5, 0.002, "refuted"), (0.02, 0.05, "cannot tell here")],
+    [(0.9, 0.002, "supported"), (-0.5, 0.002, "refuted"), (0.02, 0.05, "open")],
 )
 def test_overlap_accelerates_if_a_step_is_faster_with_it(hidden: float, noise: float, verdict: str) -> None:
     page = started()
@@ -228,7 +230,7 @@ def test_a_rank_that_shared_its_core_withholds_words() -> None:
     quiet, weak = made_scaling("strong", {1: 1.0, 2: 0.5}), made_scaling("weak", {1: 1.0, 2: 1.2})
     records.record_scaling(page, [disturbed, quiet, weak])
     made = bodies(page)
-    assert made["small-word"]["word"] == made["scaling"]["rows"][0]["word"] == "cannot tell here"
+    assert said_in(made["small-word"]) == said_in(made["scaling"]["rows"][0]["word"]) == "withheld"
     assert (made["large-word"]["word"], made["weak-word"]["word"]) == ("linear", "sublinear")
     assert [row["way"] for row in made["scaling"]["rows"]][-1] == "weak, 8 each, 2 ranks"
 
@@ -269,7 +271,7 @@ def test_a_restart_and_an_end_are_told_as_they_were(apart: float, word: str) -> 
     page = started()
     records.record_lost_rank(page, DIED, apart)
     made = bodies(page)
-    assert made["same-weights"]["word"] == word
+    assert said_in(made["same-weights"]) == word
     assert (made["end-seconds"]["value"], made["kept-steps"]["value"]) == (0.5, 10)
 
 

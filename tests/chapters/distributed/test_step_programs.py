@@ -82,7 +82,7 @@ def test_each_way_of_scaling_gets_its_own_times_and_batch(told: Told, monkeypatc
     assert [(one.way, one.batch, one.counts) for one in (strong, weak)] == [("strong", 8, (1, 2)), ("weak", 4, (1, 2))]
     for one, counts in zip((strong, weak), told[0]["scaling"]["cases"], strict=True):
         assert one.times[2].samples == tuple(counts["2"]["seconds"])
-        assert one.times[1].how["interleaved_with"] == [one.times[2].name]
+        assert one.times[1].conditions.interleaved_with == (one.times[2].name,)
 
 
 def test_steps_are_recorded_with_and_without_overlap(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,25 +33,25 @@ def test_generation_times_pair_both_ways() -> None:
     assert list(made) == [1, 4]
     for uncached, cached in made.values():
         assert uncached.n == cached.n == 2
-        assert cached.name in uncached.how["interleaved_with"]
+        assert cached.name in uncached.conditions.interleaved_with
     assert cache_of(model) is None
 
 
 def test_caches_take_turns_with_one_model() -> None:
     model = small_gpt()
     caches = {"one": KVCache(1, 12, 2, 2, 10), "three": KVCache(3, 12, 2, 2, 10)}
-    times = studies.step_times(model, caches, 11, repeats=2)
-    assert times["three"].name in times["one"].how["interleaved_with"]
+    times = studies.step_times(model, caches, 11)
+    assert times["three"].name in times["one"].conditions.interleaved_with
     assert cache_of(model) is None
     with pytest.raises(ValueError, match="position"):
-        studies.step_times(model, {"one": caches["one"]}, 12, repeats=2)
+        studies.step_times(model, {"one": caches["one"]}, 12)
     assert cache_of(model) is None, "after an error too"
 
 
 def test_batches_take_turns() -> None:
     one, two = studies.batch_times(small_gpt(), [1, 2], 5)
     assert (one.name, two.name) == ("batch 1", "batch 2")
-    assert one.name in two.how["interleaved_with"]
+    assert one.name in two.conditions.interleaved_with
 
 
 def test_peaks_hold_the_scores_when_a_backward_will_follow() -> None:
@@ -79,7 +79,7 @@ def test_decoding_variants_read_fewer_bytes_and_make_larger_errors() -> None:
     # All parameters but five of the six rows of positions, and three positions of keys and values.
     assert plain.nbytes == 4 * (sum(parameter.size for parameter in model.parameters()) - 5 * 96) + 3 * 2 * 96 * 4
     assert both.nbytes < eight.nbytes < plain.nbytes / 3
-    assert all(each.name in eight.step.how["interleaved_with"] for each in (plain, both))
+    assert all(each.name in eight.step.conditions.interleaved_with for each in (plain, both))
     with pytest.raises(ValueError, match=r"position must lie in 1\.\.5"):
         studies.decoding_variants(model, 6)
 
@@ -95,7 +95,7 @@ def test_a_step_reads_all_weights_and_the_positions_before_it(kind: type[KVCache
 def test_calls_are_those_of_a_model_with_fewer_numbers() -> None:
     model = small_gpt()
     found = studies.cost_of_calls(model, 4, repeats=6)
-    others = found.step.how["interleaved_with"]
+    others = found.step.conditions.interleaved_with
     assert {found.calls.name, found.fused.name, found.one_call.name} == set(others)
     assert found.flops == studies.step_flops(model, 4, cached=True)
     assert found.nbytes == sum(studies.step_bytes(model, KVCache(1, 12, 2, 2, 10), 4))
@@ -120,15 +120,15 @@ def test_steps_stand_beside_what_their_bytes_predict() -> None:
     assert [each.alone is not None for each in found] == 2 * [False, False, True]
     last = found[-1]
     assert last.alone is not None
-    assert last.alone.name in last.step.how["interleaved_with"]
-    assert found[1].step.name in found[2].step.how["interleaved_with"]
+    assert last.alone.name in last.step.conditions.interleaved_with
+    assert found[1].step.name in found[2].step.conditions.interleaved_with
 
 
 def test_a_kept_prompt_reads_the_new_tokens_alone() -> None:
     model = small_gpt()
-    found = studies.reused_prompt(model, kept=8, new=3, repeats=6)
+    found = studies.reused_prompt(model, kept=8, new=3)
     assert (found.kept, found.new) == (8, 3)
-    assert {found.rest.name, found.step.name} == set(found.whole.how["interleaved_with"])
+    assert {found.rest.name, found.step.name} == set(found.whole.conditions.interleaved_with)
     assert cache_of(model) is None
 
 
@@ -137,7 +137,7 @@ def test_products_of_a_few_rows_are_taken_in_turns_with_those_of_one() -> None:
     assert found.rows == 3
     names = {one.name for one in (*found.library, *found.packed)}
     assert len(names) == 4
-    assert {found.library[0].name, *found.library[0].how["interleaved_with"]} == names
+    assert {found.library[0].name, *found.library[0].conditions.interleaved_with} == names
 
 
 @pytest.mark.parametrize("cached", [False, True])

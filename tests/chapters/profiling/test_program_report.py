@@ -15,7 +15,7 @@ from tinytorch.core.activations import GELU
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring import blas_threads
 from tinytorch.perf.profiling import region
-from tinytorch.perf.roofline.bounds import WORDS
+from tinytorch.perf.roofline.bounds import WORDS, Bottleneck
 
 pytestmark = pytest.mark.usefixtures("made_machine")
 
@@ -33,7 +33,7 @@ def section(page: BeautifulSoup, title: str) -> Tag:
 
 def test_every_verdict_has_its_remedy_and_stands_the_same_in_each_section() -> None:
     # A word without a remedy would end `tinytorch profile --html` in a KeyError, after the program has run.
-    assert set(REMEDIES) == set(WORDS.values())
+    assert set(REMEDIES) == set(Bottleneck)
     x = Tensor(np.ones((512, 512), np.float32))
     with blas_threads(1), Profiler() as p:
         GELU()(Linear(512, 512)(x) + x)
@@ -77,7 +77,7 @@ def test_names_stay_text_and_what_is_not_known_is_said_without_a_verdict(monkeyp
     assert page.h1.get_text() == f"Profile of {evil}"
     assert evil in {row[0].strip() for row in cells(page, "operations")}
     assert len(page.select("script")) == 1
-    for words in WORDS.values():
+    for words in WORDS:
         assert words not in page.get_text()
     assert "what this machine can do is not known" in section(page, "Roofline").get_text()
     assert "no verdict" in section(page, "What each verdict calls for").get_text()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from matplotlib.axes import Axes
 
-from tests.chapters.made_turns import made, records
+from tests.chapters.made_turns import made, records, said_in
 from tests.perf.made_ceilings import made_ceilings
 from tests.perf.quantization.small_zoo import make
 from tinytorch import models
@@ -30,6 +30,7 @@ from tinytorch.chapters.quantization.versions import (
 )
 from tinytorch.core.module import Module
 from tinytorch.perf.measuring import Statistic, current_blas_threads
+from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.quantization import (
     Plan,
     Scheme,
@@ -97,7 +98,7 @@ def test_the_worse_calibration_is_the_one_with_the_larger_error(few: float, dark
     page = Page("quantization")
     chapter.record_calibration(page, found)
     said = records(page)
-    assert said["worse-calibration"]["word"] == word
+    assert said_in(said["worse-calibration"]) == word
     assert (said["dark-change"]["value"], said["dynamic-change"]["value"]) == (pytest.approx(-0.1), 0)
     assert (said["few-error"]["value"], said["dark-error"]["value"]) == (few, dark)
 
@@ -162,7 +163,7 @@ def test_four_times_smaller_is_within_a_tenth(stored: int, verdict: str) -> None
 
 @pytest.mark.parametrize(
     ("speedup", "noise", "verdict"),
-    [(2.5, 0.0, "supported"), (1.5, 0.0, "refuted"), (2.0, 0.1, "cannot tell here"), (5.0, 0.0, "supported")],
+    [(2.5, 0.0, "supported"), (1.5, 0.0, "refuted"), (2.0, 0.1, "open"), (5.0, 0.0, "supported")],
 )
 def test_inference_must_be_twice_as_fast_in_all_models(speedup: float, noise: float, verdict: str) -> None:
     said = eight_bit_records(sides({}, speedup=speedup, noise=noise))
@@ -173,9 +174,9 @@ def test_inference_must_be_twice_as_fast_in_all_models(speedup: float, noise: fl
     ("after", "examples", "verdict"),
     [
         (0.9, 1000, "supported"),
-        (0.9, 100, "cannot tell here"),
+        (0.9, 100, "open"),
         (0.8, 1000, "refuted"),
-        (0.89, 1000, "cannot tell here"),
+        (0.89, 1000, "open"),
     ],
 )
 def test_a_loss_below_one_point_needs_examples_enough(after: float, examples: int, verdict: str) -> None:
@@ -195,7 +196,7 @@ def test_one_model_that_loses_refutes_it_for_all() -> None:
         ({}, {STATIC: 0.9}, 1000, "supported"),
         ({}, {STATIC: 0.7}, 1000, "supported"),
         ({STATIC: 0.7}, {STATIC: 0.9}, 1000, "refuted"),
-        ({}, {}, 60, "cannot tell here"),
+        ({}, {}, 60, "open"),
     ],
 )
 def test_most_cases_are_two_of_three(
@@ -206,7 +207,7 @@ def test_most_cases_are_two_of_three(
 
 @pytest.mark.parametrize(
     ("after", "examples", "verdict"),
-    [(0.9, 1000, "supported"), (0.8, 1000, "refuted"), (0.9, 60, "cannot tell here"), (0.96, 1000, "refuted")],
+    [(0.9, 1000, "supported"), (0.8, 1000, "refuted"), (0.9, 60, "open"), (0.96, 1000, "refuted")],
 )
 def test_the_cnn_stays_within_two_points(after: float, examples: int, verdict: str) -> None:
     said = eight_bit_records(sides({STATIC: after}, gpt={STATIC: 0.5}, examples=examples))
@@ -218,12 +219,12 @@ def test_the_cnn_stays_within_two_points(after: float, examples: int, verdict: s
     [
         (["supported", "supported", "refuted"], "supported"),
         (["refuted", "supported", "refuted"], "refuted"),
-        (["supported", "cannot tell here", "refuted"], "cannot tell here"),
+        (["supported", "open", "refuted"], "open"),
         (["supported", "refuted"], "refuted"),
     ],
 )
 def test_most_is_more_than_half(verdicts: list[str], most: str) -> None:
-    assert chapter.verdict_of_most(verdicts) == most
+    assert chapter.verdict_of_most([Judgement(Verdict(one)) for one in verdicts]).verdict == most
 
 
 @pytest.mark.parametrize(
@@ -231,16 +232,16 @@ def test_most_is_more_than_half(verdicts: list[str], most: str) -> None:
     [
         (0.85, "most of it"),
         (0.65, "some of it"),
-        (0.5, "cannot tell here"),
+        (0.5, "open"),
         (0.4, "hardly any of it"),
-        (0.7, "cannot tell here"),
+        (0.7, "open"),
     ],
 )
 def test_what_training_recovers_is_a_share_of_what_the_gpt_lost(learned: float, word: str) -> None:
     page = Page("quantization")
     chapter.record_trained_on(page, sides({}, gpt={TWO_BITS: 0.5, RETRAINED: learned}))
     said = records(page)
-    assert said["recovers"]["word"] == word
+    assert said_in(said["recovers"]) == word
     assert said["gpt-recovered"]["value"] == pytest.approx((learned - 0.5) / 0.4)
     assert (said["gpt-two"]["value"], said["gpt-longer"]["value"]) == (pytest.approx(-0.4), 0)
 
@@ -259,7 +260,7 @@ def test_nothing_is_recovered_where_nothing_is_proven_lost(rounded: float) -> No
     page = Page("quantization")
     chapter.record_trained_on(page, sides({}, gpt={TWO_BITS: rounded, RETRAINED: 0.9}))
     said = records(page)
-    assert said["recovers"]["word"] == "cannot tell here"
+    assert said_in(said["recovers"]) == "open"
     assert "gpt-recovered" not in said
 
 

@@ -8,7 +8,7 @@ from tinytorch.perf.measuring.statistics import Interval
 def limit(intensity: float, peak: Interval, bandwidth: Interval) -> str:
     if intensity < peak.low / bandwidth.high:
         return "memory"
-    return "compute" if intensity > peak.high / bandwidth.low else "cannot tell"
+    return "compute" if intensity > peak.high / bandwidth.low else "open"
 
 
 def limit_of_middles(intensity: float, peak: Interval, bandwidth: Interval) -> str:
@@ -18,7 +18,7 @@ def limit_of_middles(intensity: float, peak: Interval, bandwidth: Interval) -> s
 
 def limit_of_same_ends(intensity: float, peak: Interval, bandwidth: Interval) -> str:
     ends = sorted((peak.low / bandwidth.low, peak.high / bandwidth.high))
-    return "memory" if intensity < ends[0] else "compute" if intensity > ends[1] else "cannot tell"
+    return "memory" if intensity < ends[0] else "compute" if intensity > ends[1] else "open"
 
 
 RIGHT: list[Answer] = [

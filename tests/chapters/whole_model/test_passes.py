@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.chapters.made_turns import in_turns, made, records
+from tests.chapters.made_turns import in_turns, made, records, said_in
 from tests.perf.made_ceilings import made_ceilings
 from tests.perf.quantization.small_zoo import batch, make
 from tinytorch import models
@@ -18,7 +18,7 @@ from tinytorch.perf.acceleration.teaching import TEACHING
 from tinytorch.perf.acceleration.techniques import BASELINE, CODES, FUSED, KERNELS, Tried
 from tinytorch.perf.measuring import Measurement, current_blas_threads
 from tinytorch.perf.measuring.comparison import compare_all, compare_paired
-from tinytorch.perf.measuring.judge import CANNOT_TELL
+from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 
@@ -37,7 +37,7 @@ def move(
         made(share, "%"),
         made(alone),
         gained if predicted is None else predicted,
-        compare_paired(times["before"], times["after"]),
+        compare_paired(times["before"], times["after"], matters=0.05),
     )
 
 
@@ -45,7 +45,7 @@ def climb_of(*moves: Move) -> Climb:
     """Return the moves with stages in which those that were kept gained what their trials did."""
     seconds = {"as it began": 8.0}
     for at, each in enumerate(each for each in moves if each.kept):
-        seconds[f"after {at}"] = [*seconds.values()][-1] / each.gained.ratio.median
+        seconds[f"after {at}"] = [*seconds.values()][-1] / each.gained.estimate.median
     return Climb(moves, tuple(in_turns(seconds, noise=dict.fromkeys(seconds, HAIR)).values()))
 
 
@@ -137,7 +137,7 @@ SECONDS = {BASELINE: 6.0, KERNELS: 3.0, FUSED: 2.0, CODES: 12.0}
 
 def tried(workload: str, seconds: Mapping[str, float], noise: float = 0.0) -> Tried:
     times = in_turns(seconds, noise={BASELINE: HAIR, CODES: noise})
-    gained = compare_all(times[BASELINE], *[times[name] for name in times if name != BASELINE])
+    gained = compare_all(times[BASELINE], *[times[name] for name in times if name != BASELINE], matters=0.05)
     held = {BASELINE: 4000, KERNELS: 4000, FUSED: 9000, CODES: 1000}
     errors = {BASELINE: 0.0, KERNELS: 1e-7, FUSED: 2e-7, CODES: 0.01}
     return Tried(workload, times, gained, held, errors, {FUSED: made(0.02, "s"), CODES: made(0.01, "s")})
@@ -184,7 +184,7 @@ def situation_records(kernels: float, noise: float = 0.0) -> dict[str, Json]:
     [
         (0.5, 0.0, "fused kernels", "faster", 20.0),
         (2.0, 0.0, BASELINE, "slower", None),
-        (0.99, 0.1, BASELINE, "cannot tell here", None),
+        (0.99, 0.1, BASELINE, "open", None),
     ],
 )
 def test_training_chooses_what_is_proven_and_pays_back_what_was_compiled(
@@ -194,7 +194,7 @@ def test_training_chooses_what_is_proven_and_pays_back_what_was_compiled(
     rows = {row["situation"]: row for row in said["situations"]["rows"]}
     assert rows["production training"]["choice"] == choice
     assert rows["production training"]["price"] == ("none" if choice == BASELINE else "compiling once")
-    assert said["training-gain-verdict"]["word"] == word
+    assert said_in(said["training-gain-verdict"]) == word
     assert said["payback"].get("value") == (None if payback is None else pytest.approx(payback, rel=1e-3))
     assert said["compile-all"]["value"] == 10
     if payback is not None:
@@ -216,7 +216,7 @@ def test_each_of_the_five_situations_has_its_measurement() -> None:
 
 
 def test_a_choice_that_is_withheld_has_no_price(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Page, "told", lambda *_: CANNOT_TELL)
+    monkeypatch.setattr(Page, "withhold_if_disturbed", lambda *_: Judgement(Verdict.WITHHELD))
     rows = {row["situation"]: row for row in situation_records(0.5)["situations"]["rows"]}
     assert {rows[name]["price"] for name in ("production training", "real time")} == {"that of the choice"}
 
@@ -225,7 +225,7 @@ def test_a_choice_that_is_withheld_has_no_price(monkeypatch: pytest.MonkeyPatch)
 def test_answers_are_arithmetic(share: float, limit: float) -> None:
     page = Page("whole_model")
     chapter.record_answers(page, climb_of(move("linear", share, 1.2)), made_ceilings(threads=1))
-    chapter.record_proof(page, 6.0, 2.0)
+    chapter.record_proof(page, Measurement("GPT", (6.0,), "s"), Measurement("plan", (2.0,), "s"))
     value = {key: record.get("value") for key, record in records(page).items()}
     assert value["q-five"] == 60_000_000
     assert (value["q-ten"], value["q-vanish"]) == (pytest.approx(1 / 0.73), pytest.approx(1 / 0.7))

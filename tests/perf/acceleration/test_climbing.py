@@ -18,6 +18,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import climbing
 from tinytorch.perf.acceleration.climbing import Climb, climb, ops_of, under, ways_of
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Conditions
 
 _X = Tensor(np.ones((2, 3), np.float32))
 #: An implementation that takes no time by any clock of a test.
@@ -46,11 +47,11 @@ class _Clock:
         for name, function in functions.items():
             start = self.now
             function()
-            how = {"interleaved_with": [other for other in functions if other != name]}
+            conditions = Conditions(interleaved_with=tuple(other for other in functions if other != name))
             seconds = self.now - start
             drifts = self.drift if seconds > 5 else 0.0
             samples = tuple(seconds * (1 + 1e-6 * n + drifts * n / 24) for n in range(24))
-            found[name] = Measurement(name, samples, "s", how)
+            found[name] = Measurement(name, samples, "s", conditions)
         return found
 
 
@@ -84,7 +85,7 @@ def test_the_largest_share_is_replaced_first_and_the_prediction_is_amdahls(clock
     assert [move.share.median for move in moves] == pytest.approx([40 / 50, 10 / 18, 8 / 10])
     assert [move.alone.median for move in moves] == pytest.approx([5, 5, 4])
     assert [move.predicted for move in moves] == pytest.approx([50 / 18, 18 / 10, 10 / 4])
-    assert [move.gained.ratio.median for move in moves] == pytest.approx([50 / 18, 18 / 10, 10 / 4])
+    assert [move.gained.estimate.median for move in moves] == pytest.approx([50 / 18, 18 / 10, 10 / 4])
     assert [stage.median for stage in climbed.stages] == pytest.approx([50, 18, 10, 4], rel=1e-4)
     assert climbed.after == list(climbed.stages[1:])
     assert all(move.kept for move in moves)
@@ -109,16 +110,16 @@ def test_a_gain_that_drifts_is_not_kept_though_every_sample_lies_above_one(clock
     clock.drift = 0.5
     ways = {ops.tanh: [clock.taking(ops.tanh, "slow", 2.6), clock.taking(ops.tanh, "fast", 2.4)], ops.exp: [_NO_TIME]}
     (move,) = climb(_run, ways).moves
-    assert min(move.gained.ratio.samples) > 1
+    assert min(move.gained.estimate.samples) > 1
     assert not move.kept
 
 
 def test_gains_of_kept_moves_multiply_to_the_whole_in_every_round(clock: _Clock) -> None:
     ways = {ops.tanh: [clock.taking(ops.tanh, name, took) for name, took in (("slow", 20), ("better", 4), ("best", 1))]}
     moves = climb(_run, {**ways, ops.exp: [_NO_TIME]}).moves
-    how = {"interleaved_with": ["0", "1", "2"]}
+    beside = Conditions(interleaved_with=("0", "1", "2"))
     stages = [
-        Measurement(str(at), tuple((9 - at) * (1 + 0.1 * ((at * n) % 3)) for n in range(8)), "s", how)
+        Measurement(str(at), tuple((9 - at) * (1 + 0.1 * ((at * n) % 3)) for n in range(8)), "s", beside)
         for at in range(3)
     ]
     climbed = Climb(moves, tuple(stages))

@@ -407,7 +407,10 @@ def test_step_times_name_each_step() -> None:
     times = made.step_times(floats(1, 1, 8, 8), repeats=3)
     assert [each.name for each in times] == ["linear+relu", "linear+relu", "linear"]
     assert [each.path for each in times] == ["1", "3", "5"]
-    assert all(each.seconds > 0 for each in times)
+    assert all(each.seconds.n == 3 and each.seconds.minimum > 0 for each in times)
+    assert plans.together(times, "all").samples == tuple(
+        map(sum, zip(*(each.seconds.samples for each in times), strict=True))
+    )
 
 
 @pytest.mark.parametrize("batch", [1, 24])

@@ -17,6 +17,7 @@ from tinytorch.perf.acceleration import techniques
 from tinytorch.perf.acceleration.techniques import BASELINE, CODES, FUSED, KERNELS, Tried, try_techniques
 from tinytorch.perf.measuring import Measurement, current_blas_threads
 from tinytorch.perf.measuring.comparison import compare_all
+from tinytorch.perf.measuring.conditions import Conditions
 
 
 class _Turns:
@@ -29,9 +30,9 @@ class _Turns:
         found = {}
         for name, function in functions.items():
             self.outputs[name] = function().data
-            how = {"interleaved_with": [other for other in functions if other != name]}
+            conditions = Conditions(interleaved_with=tuple(other for other in functions if other != name))
             samples = tuple(self.seconds[name] * (1 + 1e-6 * ((5 * n + len(name)) % 7)) for n in range(24))
-            found[name] = Measurement(name, samples, "s", how)
+            found[name] = Measurement(name, samples, "s", conditions)
         return found
 
 
@@ -58,7 +59,7 @@ def test_all_ways_give_the_result_and_leave_threads_and_ops_as_they_were(monkeyp
 def test_a_plan_keeps_the_weights_twice_and_codes_are_smaller() -> None:
     model = Sequential(Linear(256, 512, seed=0), Linear(512, 256, seed=1))
     x = Tensor(np.random.default_rng(0).standard_normal((4, 256), dtype=np.float32))
-    held = try_techniques("wide", model, x, repeats=6, at_most_seconds=0.05).held
+    held = try_techniques("wide", model, x, at_most_seconds=0.05).held
     weights = 4 * (2 * 256 * 512 + 512 + 256)
     assert held[BASELINE] == held[KERNELS] == weights
     assert 1.9 * weights < held[FUSED] < 2.3 * weights
@@ -69,8 +70,8 @@ def test_the_fastest_has_the_largest_gain(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(techniques, "interleave", _Turns(_SECONDS))
     tried = try_techniques("two layers", two_layers(), rows())
     assert tried.fastest == (FUSED,)
-    assert tried.gained[FUSED].ratio.median == pytest.approx(3)
-    assert tried.gained[CODES].ratio.median == pytest.approx(0.5)
+    assert tried.gained[FUSED].estimate.median == pytest.approx(3)
+    assert tried.gained[CODES].estimate.median == pytest.approx(0.5)
 
 
 def test_numpy_is_the_fastest_where_nothing_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,16 +87,18 @@ def test_what_cannot_be_told_from_the_fastest_is_named_beside_it() -> None:
         for index, (name, seconds) in enumerate(zip(names, (6.0, 2.0, 2.001, 4.0), strict=True))
     }
     times = {
-        name: Measurement(name, tuple(samples), "s", {"interleaved_with": [other for other in names if other != name]})
+        name: Measurement(
+            name, tuple(samples), "s", Conditions(interleaved_with=tuple(other for other in names if other != name))
+        )
         for name, samples in sways.items()
     }
-    gained = compare_all(times[BASELINE], *[times[name] for name in names[1:]])
+    gained = compare_all(times[BASELINE], *[times[name] for name in names[1:]], matters=0.05)
     assert Tried("two layers", times, gained, {}, {}, {}).fastest == (KERNELS, FUSED)
     drifting = Measurement(
-        KERNELS, tuple(1.0 + 0.1 * at for at in range(30)), "s", {"interleaved_with": [BASELINE, FUSED, CODES]}
+        KERNELS, tuple(1.0 + 0.1 * at for at in range(30)), "s", Conditions(interleaved_with=(BASELINE, FUSED, CODES))
     )
     times[KERNELS] = drifting
-    gained = compare_all(times[BASELINE], *[times[name] for name in names[1:]])
+    gained = compare_all(times[BASELINE], *[times[name] for name in names[1:]], matters=0.05)
     assert Tried("two layers", times, gained, {}, {}, {}).fastest == (FUSED,), (
         "a gain that drifts is none, however large"
     )

@@ -12,7 +12,8 @@ from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Sequential
 from tinytorch.perf.benchmarking import Performance, Plan, Results
 from tinytorch.perf.host.identity import identity
-from tinytorch.perf.measuring import Measurement, quantity
+from tinytorch.perf.measuring import Counted, Measurement
+from tinytorch.perf.measuring.conditions import Conditions
 
 
 def factory() -> Module:
@@ -32,9 +33,10 @@ def times(seconds: float, processes: int, seed: int, spread: float = 0.005, samp
     """Return one measurement from each process, whose level differs from the others' by about ``spread``."""
     draw = np.random.default_rng(seed)
     levels = seconds * np.exp(spread * draw.standard_normal(processes))
-    how = {"interleaved_with": ["made"]}
+    conditions = Conditions(interleaved_with=("made",))
     return [
-        Measurement("made", tuple(level * np.exp(0.002 * draw.standard_normal(samples))), "s", how) for level in levels
+        Measurement("made", tuple(level * np.exp(0.002 * draw.standard_normal(samples))), "s", conditions)
+        for level in levels
     ]
 
 
@@ -55,7 +57,7 @@ def performance(
     made = tuple(times(seconds, processes, seed))
     beside = tuple(times(reference, processes, seed + 1000, spread=0.0))
     return Performance(
-        name, "made", {1: made}, {1: quantity(memory, "B", "made")}, int(memory), correct, run, {1: beside}
+        name, "made", {1: made}, {1: Counted(memory, "B", "made")}, int(memory), correct, run, {1: beside}
     )
 
 

@@ -33,7 +33,8 @@ def test_accuracy_is_that_of_the_whole_test_set() -> None:
     assert memory is not None
     data = datasets.digits()
     assert accuracy.median == pytest.approx(models.accuracy(model, "mlp"))
-    assert accuracy.how["examples"] == len(data.test_inputs)
+    assert accuracy.conditions.note is not None
+    assert f"of {len(data.test_inputs)} are right" in accuracy.conditions.note
     assert accuracy.interval.low < accuracy.median < accuracy.interval.high
     assert time.unit == "s"
     assert time.n == 6
@@ -58,7 +59,7 @@ def test_throughput_is_batch_over_seconds() -> None:
 
 def test_a_suite_takes_its_times_in_turns() -> None:
     made = benchmark_suite({"a": factory(), "b": factory()}, np.ones((3, 4), np.float32), batches=(1,), repeats=6)
-    assert "b" in made["a"].times[1][0].how["interleaved_with"]
+    assert "b" in made["a"].times[1][0].conditions.interleaved_with
     assert compare(made["a"], made["b"]).in_turns
     other = measure_performance(factory(), np.ones((3, 4), np.float32), batches=(1,), repeats=6, name="a")
     assert not compare(other, made["b"]).in_turns
@@ -120,7 +121,8 @@ def test_a_gpt_with_its_cache_goes_in_as_it_is_and_comes_out_as_it_was(kind: typ
 def test_a_model_that_has_an_example_needs_no_data() -> None:
     made = measure_performance(factory(), batches=(1,), repeats=6)
     assert made.accuracy is not None
-    assert made.accuracy.how["examples"] == 12
+    assert made.correct is not None
+    assert made.correct.size == 12
     with pytest.raises(TypeError, match=r"data must be given, .* no example_input"):
         measure_performance(Linear(3, 2, seed=0))
 

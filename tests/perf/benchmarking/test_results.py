@@ -2,11 +2,9 @@
 
 import json
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from tests.perf.benchmarking.made import factory, performance, results
@@ -26,14 +24,12 @@ from tinytorch.perf.benchmarking.results import results_from_json
 from tinytorch.perf.benchmarking.worker import measure_process
 
 PLAN = Plan("tests.perf.benchmarking.made:factory", (1, 3), processes=3, repeats=6, at_most_seconds=0.05)
-SCHEMA = json.loads(files("tinytorch.report").joinpath("benchmark.schema.json").read_text("utf-8"))
 
 
-def test_results_come_back_as_they_were_saved_and_follow_the_schema(tmp_path: Path) -> None:
+def test_results_come_back_as_they_were_saved(tmp_path: Path) -> None:
     made = results(performance("a", wrong=[3, 7]), performance("b"))
     path = save_results(made, tmp_path / "made.json")
     document = json.loads(path.read_text())
-    jsonschema.validate(document, SCHEMA)
     back = load_results(path)
     assert json.loads(json.dumps(results_to_json(back))) == document
     assert back.performances["a"].correct is not None
@@ -57,7 +53,7 @@ def _first(document: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda d: d.update(schema_version=2), "schema_version must be 1, not 2: measure again"),
+        (lambda d: d.update(schema_version=1), "the file is of version 1, and this program reads 2: measure again"),
         (lambda d: d.update(schema="tinytorch-profile"), "no file of results"),
         (lambda d: d.pop("plan"), "'plan' is missing"),
         (lambda d: d["identity"].pop("cpu"), "must have the field 'cpu'"),
@@ -90,7 +86,8 @@ def test_a_fresh_process_measures_a_model_of_ones_own_and_a_failing_one_says_why
     assert one.batches == (1, 3)
     assert len(one.times[1]) == len(one.reference[3]) == 1
     assert one.accuracy is not None
-    assert one.accuracy.how["examples"] == 12
+    assert one.correct is not None
+    assert one.correct.size == 12
     assert one.model_bytes == 4 * (4 * 3 + 3)
     monkeypatch.setattr(running, "WORKER_MODULE", "tinytorch.no_such_worker")
     with pytest.raises(RuntimeError, match=r"No module named .*no_such_worker"):

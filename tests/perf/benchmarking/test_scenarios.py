@@ -44,7 +44,7 @@ def test_one_after_the_other_a_request_takes_its_own_time() -> None:
     clock = TurnedClock()
     made = single_stream(MODEL, work(clock, 0.01), clock=clock)
     assert made.samples == pytest.approx([0.01] * 64)
-    assert made.how["scenario"] == "single-stream"
+    assert made.name == "latency, single-stream"
     cut = single_stream(MODEL, work(clock, 0.01), at_most_seconds=0.2, clock=clock)
     assert 19 <= cut.n <= 22
 

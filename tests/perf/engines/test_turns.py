@@ -15,7 +15,9 @@ from tinytorch.perf.engines.turns import EngineError, Runner, plain_environment,
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.codec import to_json
 from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.conditions import Conditions
 
 
 class ScriptedRunner(Runner):
@@ -30,8 +32,8 @@ class ScriptedRunner(Runner):
         if "subject" in request:
             return {"difference": 1e-7, "seconds": 1.0}
         middle = next(self._seconds)
-        how = {"inner_loops": 1, "cpu_per_wall": 0.5 if middle > 2.5 else 1.0}
-        return {"seconds": [3 * middle, middle, middle / 3][: request["runs"]], "how": how}
+        conditions = Conditions(inner_loops=1, cpu_per_wall=0.5 if middle > 2.5 else 1.0)
+        return {"seconds": [3 * middle, middle, middle / 3][: request["runs"]], "conditions": to_json(conditions)}
 
 
 def scripted(**seconds: list[float]) -> dict[str, Runner]:
@@ -43,13 +45,12 @@ def test_a_turn_is_the_median_of_its_runs_and_turns_are_neighbours() -> None:
     ours, kernels = [2.0, 2.2, 2.4, 2.6, 2.8, 3.0], [1.0, 1.1, 1.2, 1.3, 1.4, 1.5]
     raced = race(scripted(ours=ours, kernels=kernels), "mlp-1", "forward", cores=1, rounds=6)
     assert raced.times["tinytorch"].samples == tuple(ours)
-    assert compare_paired(raced.times["tinytorch"], raced.times["tinytorch accelerated"]).ratio.median == pytest.approx(
-        2
-    )
+    assert compare_paired(
+        raced.times["tinytorch"], raced.times["tinytorch accelerated"], 0.01
+    ).estimate.median == pytest.approx(2)
     assert raced.fastest().name == "tinytorch accelerated"
     assert raced.fastest(["tinytorch", "JAX"]).name == "tinytorch"
-    assert raced.times["tinytorch"].how["cores"] == 1
-    had = [raced.times[name].how["cpu_per_wall"] for name in ("tinytorch", "tinytorch accelerated")]
+    had = [raced.times[name].conditions.cpu_per_wall for name in ("tinytorch", "tinytorch accelerated")]
     assert had == [0.5, 1.0], "the turn that had least of its core counts"
 
 
@@ -94,7 +95,7 @@ def test_a_real_process_is_checked_and_timed() -> None:
     assert 0 < times.median < 1
     assert raced.differences == {"tinytorch": 0.0}
     assert raced.cores == cores
-    assert times.how["blas_threads"] == limited_blas_threads(cores)
+    assert times.conditions.blas_threads == limited_blas_threads(cores)
 
 
 def test_a_study_with_an_engine_that_is_not_there_says_so_and_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tinytorch.perf.host import background_load
-from tinytorch.perf.host.background_load import Neighbours
+from tinytorch.perf.host.background_load import BackgroundLoad
 
 SPIN = "import time\nwhile time.process_time() < 0.5: pass"
 
@@ -30,7 +30,7 @@ def test_the_work_of_children_is_our_own_while_they_run_and_after() -> None:
 
 def test_a_process_that_is_not_a_child_is_others() -> None:
     start = f"import subprocess, sys; subprocess.Popen([sys.executable, '-S', '-c', {SPIN!r}], start_new_session=True)"
-    watch = Neighbours()
+    watch = BackgroundLoad()
     subprocess.run([sys.executable, "-S", "-c", start], check=True)  # its child is nobody's once it has ended
     deadline = time.monotonic() + 30
     while watch.cores() * (time.perf_counter() - watch._since) < 0.25:
@@ -44,4 +44,4 @@ def test_what_all_used_but_us_is_spread_over_the_time(monkeypatch: pytest.Monkey
     monkeypatch.setattr(background_load, "_all_seconds", lambda: readings["all"].pop(0))
     monkeypatch.setattr(background_load, "_own_seconds", lambda: readings["own"].pop(0))
     monkeypatch.setattr("tinytorch.perf.host.background_load.time.perf_counter", lambda: readings["clock"].pop(0))
-    assert Neighbours().cores() == 1.75
+    assert BackgroundLoad().cores() == 1.75

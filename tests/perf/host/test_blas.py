@@ -100,7 +100,7 @@ def test_accelerate_before_macos_15_is_not_said_to_have_one_thread(monkeypatch: 
     with blas_threads(2):
         assert (limit(), thread_limit()) == (2, 2)
     assert limited_blas_threads(1) is None
-    assert measure(lambda: None, "nothing", repeats=3, warmup_seconds=0.01).how["blas_threads"] is None
+    assert measure(lambda: None, "nothing", repeats=3, warmup_seconds=0.01).conditions.blas_threads == "unknown"
 
 
 def test_a_variable_set_before_the_start_holds_accelerate_and_not_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

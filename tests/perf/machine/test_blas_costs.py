@@ -21,6 +21,7 @@ from tinytorch.perf.machine.blas_costs import (
     without,
 )
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Sample
 
 COST = spread(1.83, "", 0.03 / 1.83)
 
@@ -94,7 +95,7 @@ def test_a_product_runs_in_a_new_process() -> None:
     found = without(["NO_SUCH_VARIABLE"], pairs=1)
     assert found.n == 1
     assert found.minimum > 0
-    assert found.how["left_out"] == ["NO_SUCH_VARIABLE"]
+    assert found.conditions.sample is Sample.PROCESS_PAIRS
 
 
 def test_a_process_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

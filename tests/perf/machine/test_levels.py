@@ -8,6 +8,7 @@ from tests.perf.synthetic_machine import CACHES, LATENCIES, RATES, REPORTED, mad
 from tinytorch.perf.machine.levels import find_levels
 from tinytorch.perf.machine.memory_ladder import CURVES, Point
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Conditions
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
@@ -57,7 +58,7 @@ def test_a_cache_that_no_curve_tells_keeps_its_row_and_its_name() -> None:
     assert [level.told_by for level in (first, second, third, memory)] == ["bandwidth", None, "bandwidth", None]
     assert (second.capacity_measured, second.capacity_by_latency, second.capacity) == (None, None, CACHES[1])
     assert (second.read.median, second.latency.median) == pytest.approx((100e9, 13e-9))
-    assert second.read.how == third.read.how == {"threads": 1}
+    assert second.read.conditions == third.read.conditions == Conditions(threads=1)
     assert (memory.capacity, third.capacity) == (None, CACHES[2])
 
 

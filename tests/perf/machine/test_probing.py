@@ -25,7 +25,15 @@ from tinytorch.perf.machine.memory_ladder import (
     working_sets,
 )
 from tinytorch.perf.machine.peaks import page_fault
-from tinytorch.perf.machine.probing import FEWEST_REPEATS, Probe, calibrated_rounds, conditions, in_turns
+from tinytorch.perf.machine.probing import (
+    FEWEST_REPEATS,
+    Probe,
+    calibrated_rounds,
+    interleaved_rates,
+    same_rounds,
+    team_conditions,
+)
+from tinytorch.perf.measuring.conditions import PageProbe
 
 MIB = 2**20
 
@@ -63,7 +71,7 @@ def test_where_nothing_may_be_pinned_threads_run_unpinned_and_their_conditions_s
     with Team(2) as team:
         assert team.run([lambda: None] * 2) >= 0
         assert not team.pinned
-        assert conditions(team, 1)["cores"] is None
+        assert team_conditions(team, 1, None).cores is None
         with kept_on([3]):
             pass
     keep_to(1)
@@ -141,8 +149,10 @@ def test_the_price_of_a_fault_is_of_faults_that_the_system_counted() -> None:
     with Team(1) as team:
         measured = page_fault(team, repeats=3)
     assert measured.n == 3
-    assert measured.how["page_bytes"] == mmap.PAGESIZE
-    assert measured.how["faults_per_page"] >= 1
+    pages = measured.conditions.instrument
+    assert isinstance(pages, PageProbe)
+    assert pages.page_bytes == mmap.PAGESIZE
+    assert pages.faults_per_page >= 1
 
 
 @pytest.mark.parametrize("page_bytes", [16 * 2**10, 64 * 2**10])
@@ -151,9 +161,11 @@ def test_pages_are_as_large_as_the_system_s(page_bytes: int, monkeypatch: pytest
     monkeypatch.setattr(mmap, "PAGESIZE", page_bytes)
     with Team(1) as team:
         measured = page_fault(team, repeats=3)
-    assert measured.how["page_bytes"] == page_bytes
+    pages = measured.conditions.instrument
+    assert isinstance(pages, PageProbe)
+    assert pages.page_bytes == page_bytes
     # A step of 4 KiB would touch so many real ones.
-    assert 1 <= measured.how["faults_per_page"] < 1.5
+    assert 1 <= pages.faults_per_page < 1.5
 
 
 class Clock:
@@ -180,35 +192,39 @@ def test_a_rate_is_the_amount_of_a_round_over_its_time() -> None:
     told: list[float] = []
     fast, slow = Clock(1e-6), Clock(1e-5)
     with Team(1) as team:
-        rates = in_turns(
+        rates = interleaved_rates(
             team,
-            {"fast": Probe("fast", fast.run, 100, "B/s", {"why": "test"}), "slow": Probe("slow", slow.run, 7, "OP/s")},
+            {"fast": Probe("fast", fast.run, 100, "B/s", note="test"), "slow": Probe("slow", slow.run, 7, "OP/s")},
             told.append,
             repeats=5,
         )
     assert rates["fast"].samples == pytest.approx([1e8] * 5)
     assert rates["slow"].samples == pytest.approx([7e5] * 5)
-    assert (rates["fast"].unit, rates["fast"].how["why"], rates["fast"].how["threads"]) == ("B/s", "test", 1)
+    assert (rates["fast"].unit, rates["fast"].conditions.note, rates["fast"].conditions.threads) == ("B/s", "test", 1)
     assert told == [0.2, 0.4, 0.6, 0.8, 1.0]
 
 
 def test_a_probe_whose_sample_takes_long_has_fewer_spread_over_all_rounds() -> None:
-    order: list[str] = []
+    order: list[tuple[str, int]] = []
+    done: list[float] = []
 
     def noting(name: str, clock: Clock) -> Callable[[int], float]:
         def run(rounds: int) -> float:
-            order.append(name)
+            order.append((name, len(done)))
             return clock.run(rounds)
 
         return run
 
     with Team(1) as team:
         probes = {name: Probe(name, noting(name, Clock(each)), 1, "B/s") for name, each in (("a", 1e-5), ("b", 0.1))}
-        rates = in_turns(team, probes, lambda _: None, repeats=30)
+        rates = interleaved_rates(team, probes, done.append, repeats=30)
     assert (rates["a"].n, rates["b"].n) == (30, FEWEST_REPEATS)
     assert rates["b"].samples == pytest.approx([10.0] * FEWEST_REPEATS)
-    # A sample is one run here, and one goes before it: of the last thirty runs ten are of b, whose share is a half.
-    assert order[-30:].count("b") in range(8, 13)
+    # Each sample is one run, and one goes before it.
+    rounds = {name: [at for of, at in order if of == name][-2 * one.n :: 2] for name, one in rates.items()}
+    assert rounds == {"a": list(range(30)), "b": list(range(0, 30, 2))}
+    of_a, of_b = same_rounds(rounds["a"], rounds["b"])
+    assert np.array_equal(of_a, of_b)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from tinytorch.perf.machine.measured_ceilings import StageProgress
 from tinytorch.perf.machine.store import ceilings_from_json
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.codec import to_json
+from tinytorch.perf.measuring.conditions import ComputeProbe
 
 #: A run of all probes, with few samples on a ladder that ends soon, printed as JSON; `test_call_costs` has the calls of
 #: every kernel.
@@ -31,7 +32,7 @@ from tinytorch.perf.measuring.codec import to_json
 measured_ceilings.LARGEST = 2**15 * int(sys.argv[1])
 measured_ceilings.caches = tuple
 measured_ceilings.measured_call_costs = lambda: CallCosts({}, {})
-measured_ceilings.in_turns = partial(measured_ceilings.in_turns, repeats=7)
+measured_ceilings.interleaved_rates = partial(measured_ceilings.interleaved_rates, repeats=7)
 peaks.sgemm = partial(peaks.sgemm, side=64)
 stages = []
 made = measured_ceilings.measured_ceilings(int(sys.argv[1]), lambda stage, part: stages.append(part))
@@ -67,9 +68,11 @@ def test_all_probes_run_on_all_cores_with_what_the_cpu_has() -> None:
         made.curves, len(made.curves["read"])
     )
     assert made.int8_from == available_dots()[0].name
-    assert made.int8_peak.how["instruction"] == made.int8_from
+    assert made.int8_peak.conditions.instrument == ComputeProbe(
+        vector_bits=32 * available_dots()[0].lanes, instruction=made.int8_from
+    )
     assert made.fp32_peak.n >= 6
-    assert made.clock.how["cores"] is None or len(made.clock.how["cores"]) == threads
+    assert made.clock.conditions.cores is None or len(made.clock.conditions.cores) == threads
     if "avx512f" in identity().extensions and not os.environ.get("NUMBA_CPU_NAME"):
         # The fastest is told, which beside other tests need not be the one with the widest registers.
         assert registers(made, "multiply-add") & {"ymm", "zmm"}
@@ -148,7 +151,7 @@ def test_ceilings_are_measured_once_and_kept(folder: Path, monkeypatch: pytest.M
     assert again is not None
     assert again == ceilings()
     assert to_json(again) == to_json(first)
-    assert again.how["note"] is None
+    assert again.taken.note is None
     assert how_often_measured() == 1
     assert [path.suffix for path in folder.iterdir()] == [".json"], "nothing is left beside the file"
 
@@ -196,7 +199,7 @@ def broken(document: Any, how: str) -> str:
     if how == "foreign":
         document["of"]["cpu"] = "another"
     elif how == "version":
-        document["schema_version"] = 2
+        document["schema_version"] = 1
     elif how == "list":
         document = [document]
     elif how == "threads":
@@ -244,7 +247,8 @@ def test_what_cannot_be_trusted_is_measured_anew_with_a_note(
     assert kept_ceilings() is None
     anew = ceilings()
     assert how_often_measured() == 2
-    assert anew.how["note"].startswith(f"measured anew, because {file.name} could not be used: ")
+    assert anew.taken.note is not None
+    assert anew.taken.note.startswith(f"measured anew, because {file.name} could not be used: ")
     forget(monkeypatch)
     assert kept_ceilings() == anew, "the broken file was replaced"
 

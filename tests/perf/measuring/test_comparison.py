@@ -12,13 +12,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinytorch.perf.measuring import Measurement, interleave, ratio
-from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER, compare_all, compare_paired, judged
-from tinytorch.perf.measuring.judge import CANNOT_TELL
-from tinytorch.perf.measuring.statistics import median_interval
+from tinytorch.perf.measuring import Measurement, Statistic, interleave, ratio
+from tinytorch.perf.measuring.comparison import (
+    Comparison,
+    Quantity,
+    compare_all,
+    compare_paired,
+    compared_by,
+    judged,
+)
+from tinytorch.perf.measuring.conditions import BetweenRuns, Caches, Conditions, Sample, Side
+from tinytorch.perf.measuring.judge import Verdict
+from tinytorch.perf.measuring.statistics import Interval, median_interval
 
 Times = npt.NDArray[np.float64]
-OPPOSITE = {FASTER: SLOWER, SLOWER: FASTER, EQUIVALENT: EQUIVALENT, CANNOT_TELL: CANNOT_TELL}
+OPPOSITE = {
+    Verdict.FASTER: Verdict.SLOWER,
+    Verdict.SLOWER: Verdict.FASTER,
+    Verdict.NO_DIFFERENCE: Verdict.NO_DIFFERENCE,
+    Verdict.OPEN: Verdict.OPEN,
+}
 TRIALS = 200
 
 
@@ -29,7 +42,9 @@ def pairs(seed: int, ratio: float = 1.0, n: int = 40, noise: float = 0.01) -> tu
 
 def taken_in_turns(names: list[str], times: Times, unit: str = "s") -> list[Measurement]:
     return [
-        Measurement(name, tuple(row), unit, {"interleaved_with": [other for other in names if other != name]})
+        Measurement(
+            name, tuple(row), unit, Conditions(interleaved_with=tuple(other for other in names if other != name))
+        )
         for name, row in zip(names, times, strict=True)
     ]
 
@@ -38,20 +53,18 @@ def taken_in_turns(names: list[str], times: Times, unit: str = "s") -> list[Meas
 @settings(max_examples=60, deadline=None)
 def test_the_unit_of_time_does_not_matter(seed: int, ratio: float, scale: float) -> None:
     baseline, candidate = pairs(seed, ratio)
-    one, other = compare_paired(baseline, candidate), compare_paired(baseline * scale, candidate * scale)
-    assert other.ratio.median == pytest.approx(one.ratio.median, rel=1e-9)
+    one, other = compare_paired(baseline, candidate, 0.01), compare_paired(baseline * scale, candidate * scale, 0.01)
+    assert other.estimate.median == pytest.approx(one.estimate.median, rel=1e-9)
     assert other.interval.low == pytest.approx(one.interval.low, rel=1e-9)
     assert other.verdict == one.verdict
 
 
-@given(st.integers(0, 10**6), st.floats(0.9, 1.1), st.integers(6, 61), st.sampled_from([None, 0.0, 0.01, 0.03]))
+@given(st.integers(0, 10**6), st.floats(0.9, 1.1), st.integers(6, 61), st.sampled_from([0.0, 0.01, 0.03]))
 @settings(max_examples=80, deadline=None)
-def test_swapping_the_two_inverts_ratio_interval_and_verdict(
-    seed: int, ratio: float, n: int, delta: float | None
-) -> None:
+def test_swapping_the_two_inverts_ratio_interval_and_verdict(seed: int, ratio: float, n: int, matters: float) -> None:
     baseline, candidate = pairs(seed, ratio, n)
-    one, other = compare_paired(baseline, candidate, delta), compare_paired(candidate, baseline, delta)
-    assert other.ratio.median == pytest.approx(1 / one.ratio.median, rel=1e-9)
+    one, other = compare_paired(baseline, candidate, matters), compare_paired(candidate, baseline, matters)
+    assert other.estimate.median == pytest.approx(1 / one.estimate.median, rel=1e-9)
     assert other.interval.low == pytest.approx(1 / one.interval.high, rel=1e-9)
     assert other.interval.high == pytest.approx(1 / one.interval.low, rel=1e-9)
     assert other.verdict == OPPOSITE[one.verdict]
@@ -60,24 +73,25 @@ def test_swapping_the_two_inverts_ratio_interval_and_verdict(
 
 @given(st.integers(0, 10**6), st.floats(0.9, 1.1), st.lists(st.floats(0, 0.2), min_size=2, max_size=8))
 @settings(max_examples=60, deadline=None)
-def test_as_delta_grows_a_difference_becomes_unclear_and_then_equivalence(
-    seed: int, ratio: float, deltas: list[float]
+def test_what_matters_turns_an_open_verdict_into_no_difference_and_no_other(
+    seed: int, ratio: float, matters: list[float]
 ) -> None:
-    order = {FASTER: 0, SLOWER: 0, CANNOT_TELL: 1, EQUIVALENT: 2}
-    verdicts = [compare_paired(*pairs(seed, ratio), delta).verdict for delta in sorted(deltas)]
-    ranks = [order[verdict] for verdict in verdicts]
-    assert ranks == sorted(ranks)
-    assert len({FASTER, SLOWER} & set(verdicts)) <= 1
+    verdicts = [compare_paired(*pairs(seed, ratio), each).verdict for each in sorted(matters)]
+    if verdicts[0] in (Verdict.FASTER, Verdict.SLOWER):
+        assert set(verdicts) == {verdicts[0]}
+    else:
+        ranks = [[Verdict.OPEN, Verdict.NO_DIFFERENCE].index(verdict) for verdict in verdicts]
+        assert ranks == sorted(ranks)
 
 
 @given(st.integers(0, 10**6), st.permutations(range(30)))
 @settings(max_examples=40, deadline=None)
 def test_the_order_of_the_pairs_does_not_move_the_ratio_but_breaking_them_may(seed: int, order: list[int]) -> None:
     baseline, candidate = pairs(seed, 1.02, 30)
-    one, other = compare_paired(baseline, candidate), compare_paired(baseline[order], candidate[order])
-    assert other.ratio.median == one.ratio.median
+    one, other = compare_paired(baseline, candidate, 0.01), compare_paired(baseline[order], candidate[order], 0.01)
+    assert other.estimate.median == one.estimate.median
     assert other.wins == one.wins
-    assert sorted(other.ratio.samples) == sorted(one.ratio.samples)
+    assert sorted(other.estimate.samples) == sorted(one.estimate.samples)
 
 
 def test_noise_that_both_share_cancels_only_in_pairs() -> None:
@@ -85,28 +99,106 @@ def test_noise_that_both_share_cancels_only_in_pairs() -> None:
     weather = np.exp(draw.normal(0, 0.5, 60))
     baseline = 1.05 * weather * np.exp(draw.normal(0, 0.002, 60))
     candidate = weather * np.exp(draw.normal(0, 0.002, 60))
-    assert compare_paired(baseline, candidate).verdict == FASTER
-    assert compare_paired(baseline, draw.permutation(candidate)).verdict == CANNOT_TELL
+    assert compare_paired(baseline, candidate, 0.01).verdict == Verdict.FASTER
+    assert compare_paired(baseline, draw.permutation(candidate), 0.01).verdict == Verdict.OPEN
 
 
 @pytest.mark.parametrize(
-    ("ratio", "delta", "verdict"),
-    [(1.05, 0.01, FASTER), (0.95, 0.01, SLOWER), (1.0, 0.01, EQUIVALENT), (1.01, 0.01, CANNOT_TELL)],
+    ("ratio", "matters", "verdict", "words"),
+    [
+        (1.05, 0.01, Verdict.FASTER, "faster"),
+        (0.95, 0.01, Verdict.SLOWER, "slower"),
+        (1.0, 0.01, Verdict.NO_DIFFERENCE, "no difference beyond 0.26 %"),
+        (1.0, 0.0, Verdict.OPEN, "between 0."),
+    ],
 )
-def test_the_four_verdicts(ratio: float, delta: float, verdict: str) -> None:
-    comparison = compare_paired(*pairs(0, ratio, 60, 0.004), delta)
+def test_the_four_verdicts(ratio: float, matters: float, verdict: Verdict, words: str) -> None:
+    comparison = compare_paired(*pairs(0, ratio, 60, 0.004), matters)
     assert comparison.verdict == verdict
     assert comparison.n == 60
-    assert ratio == pytest.approx(comparison.ratio.median, rel=0.003)
+    assert ratio == pytest.approx(float(comparison), rel=0.003)
+    assert str(comparison).startswith(words)
+
+
+def of_interval(low: float, high: float, matters: float, quantity: Quantity = Quantity.TIME) -> Comparison:
+    bounds = Interval(low, high, 0.95)
+    middle = (low + high) / 2
+    estimate = Statistic("made", (middle,), "", Conditions(), value=middle, bounds=bounds)
+    return compared_by(estimate, ("old", "new"), matters, quantity, bounds)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "matters", "words", "by_little"),
+    [
+        (1.18, 1.31, 0.05, "faster", ""),
+        (1.01, 1.31, 0.05, "faster", "perhaps by less than the 5 % that matters here"),
+        (1.01, 1.04, 0.05, "faster", "by less than the 5 % that matters here"),
+        (1 / 1.31, 1 / 1.18, 0.05, "slower", ""),
+        (1 / 1.3, 1 / 1.01, 0.05, "slower", "perhaps by less than the 5 % that matters here"),
+        (0.98, 1.03, 0.05, "no difference beyond 3 %", ""),
+        (0.98, 1.16, 0.05, "up to 16 % faster, perhaps nothing", ""),
+        (1 / 1.16, 1.02, 0.05, "up to 16 % slower, perhaps nothing", ""),
+        (1 / 1.09, 1.16, 0.05, "between 9 % slower and 16 % faster", ""),
+        (0.5, 3.0, 0.05, "between 2 times slower and 3 times faster", ""),
+    ],
+)
+def test_words_say_the_estimate_and_its_reach(
+    low: float, high: float, matters: float, words: str, by_little: str
+) -> None:
+    made = of_interval(low, high, matters)
+    assert (str(made), made.by_little) == (words, by_little)
+
+
+def test_bytes_and_answers_have_words_of_their_own() -> None:
+    assert str(of_interval(2.0, 2.0, 0.05, Quantity.BYTES)) == "smaller"
+    assert str(of_interval(-0.02, -0.01, 0.005, Quantity.ACCURACY)) == "worse"
+    assert str(of_interval(-0.012, 0.008, 0.005, Quantity.ACCURACY)) == "between 1.2 points worse and 0.8 points better"
+    assert str(of_interval(-0.002, 0.008, 0.01, Quantity.ACCURACY)) == "no difference beyond 0.8 points"
+
+
+@given(st.floats(0.5, 2), st.floats(0, 0.5), st.floats(0, 0.2), st.floats(1.0, 1.3))
+def test_a_floor_never_makes_a_verdict_surer(middle: float, width: float, matters: float, floor: float) -> None:
+    made = of_interval(middle * math.exp(-width), middle * math.exp(width), matters)
+    hidden = made.hidden_by(floor)
+    if hidden.verdict in (Verdict.FASTER, Verdict.SLOWER):
+        assert hidden.verdict == made.verdict
+        assert max(float(made), 1 / float(made)) >= floor
+    if hidden.verdict == Verdict.NO_DIFFERENCE:
+        assert floor <= 1 + matters
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "told"),
+    [
+        (1.1, 1.2, {"is_gain", "is_no_loss"}),
+        (1.01, 1.2, {"is_no_loss"}),
+        (0.98, 1.2, {"is_no_loss"}),
+        (0.98, 1.03, {"is_no_gain", "is_no_loss"}),
+        (0.9, 1.2, set()),
+        (0.9, 1.03, {"is_no_gain"}),
+        (0.8, 0.9, {"is_loss", "is_no_gain"}),
+    ],
+)
+def test_gain_loss_and_neither_are_told_by_what_matters(low: float, high: float, told: set[str]) -> None:
+    def of(made: Comparison) -> set[str]:
+        return {name for name in ("is_gain", "is_loss", "is_no_gain", "is_no_loss") if getattr(made, name)}
+
+    made = of_interval(low, high, 0.05)
+    assert of(made) == told
+    assert of(of_interval(low - 1, high - 1, 0.05, Quantity.ACCURACY)) == told
+    withheld = made.withheld("busy")
+    assert (of(withheld), withheld.verdict, withheld.because) == (set(), Verdict.WITHHELD, "busy")
+    assert (withheld.estimate, str(withheld)) == (made.estimate, "withheld")
+    assert of(compared_by(made.estimate, ("old", "new"), 0.05, Quantity.TIME, None)) == set()
 
 
 def test_below_six_pairs_there_is_no_verdict() -> None:
-    five = compare_paired([2.0] * 5, [1.0] * 5)
-    assert five.verdict == CANNOT_TELL
+    five = compare_paired([2.0] * 5, [1.0] * 5, 0.05)
+    assert five.verdict == Verdict.OPEN
     assert five.interval.confidence == pytest.approx(1 - 2 / 2**5)
     assert "takes 6" in five.sentence()
-    assert math.isnan(compare_paired([2.0], [1.0]).interval.confidence)
-    assert compare_paired([2.0] * 6, [1.0] * 6).verdict == FASTER
+    assert math.isnan(compare_paired([2.0], [1.0], 0.05).interval.confidence)
+    assert compare_paired([2.0] * 6, [1.0] * 6, 0.05).verdict == Verdict.FASTER
 
 
 def test_one_ratio_has_one_interval() -> None:
@@ -115,7 +207,7 @@ def test_one_ratio_has_one_interval() -> None:
     for memory, wider in ((0.0, False), (0.8, True)):
         noise = 0.02 * autoregressive(draw, 60, memory) if memory else draw.normal(0, 0.02, 60)
         old, new = taken_in_turns(["old", "new"], np.exp([noise, np.zeros(60)]))
-        made, plain = compare_paired(old, new), median_interval(ratio(old, new).samples)
+        made, plain = compare_paired(old, new, 0.01), median_interval(ratio(old, new).samples)
         assert made.interval == ratio(old, new).interval
         assert (made.interval.high > plain.high and made.interval.low < plain.low) == wider
         assert wider or (made.interval.low, made.interval.high) == (plain.low, plain.high)
@@ -130,7 +222,7 @@ def test_the_interval_covers_the_true_ratio_as_often_as_it_says(n: int, shape: s
         "cauchy": np.clip(draw.standard_cauchy((400, n)), -50, 50),
         "exponential": draw.exponential(size=(400, n)) - math.log(2),
     }[shape]
-    hits = sum(1.1 in compare_paired(1.1 * np.exp(0.01 * row), np.ones(n)).interval for row in noise)
+    hits = sum(1.1 in compare_paired(1.1 * np.exp(0.01 * row), np.ones(n), 0.01).interval for row in noise)
     assert hits >= 400 * 0.95 - 3 * math.sqrt(400 * 0.95 * 0.05)
 
 
@@ -165,15 +257,8 @@ def autoregressive(draw: np.random.Generator, n: int, memory: float) -> Times:
 @pytest.mark.parametrize("kind", ["independent", "step", "drift", "autocorrelated", "bursts"])
 def test_a_machine_that_steps_drifts_or_remembers_raises_no_false_verdicts(kind: str) -> None:
     draw = np.random.default_rng(11)
-    found = [
-        [compare_paired(*made, delta).verdict for delta in (0.01, None)]
-        for made in (series(kind, draw, 60) for _ in range(TRIALS))
-    ]
-    with_delta, without = (
-        sum(verdict in (FASTER, SLOWER) for verdict in column) for column in zip(*found, strict=True)
-    )
-    assert with_delta <= 0.02 * TRIALS
-    assert without <= 0.08 * TRIALS
+    found = [compare_paired(*made, 0.01).verdict for made in (series(kind, draw, 60) for _ in range(TRIALS))]
+    assert sum(verdict in (Verdict.FASTER, Verdict.SLOWER) for verdict in found) <= 0.08 * TRIALS
 
 
 @pytest.mark.parametrize("memory", [0.6, 0.9, 0.97])
@@ -183,9 +268,9 @@ def test_ratios_that_remember_raise_no_false_verdicts(memory: float, n: int) -> 
     draw = np.random.default_rng(5)
     alarms = 0
     for _ in range(TRIALS):
-        noise = np.exp(0.02 * np.stack([autoregressive(draw, n, memory) for _ in range(2)]))
-        alarms += compare_paired(*noise).verdict in (FASTER, SLOWER)
-    assert alarms <= 0.02 * TRIALS
+        one, other = (np.exp(0.02 * autoregressive(draw, n, memory)) for _ in range(2))
+        alarms += compare_paired(one, other, 0.05).verdict in (Verdict.FASTER, Verdict.SLOWER)
+    assert alarms <= 0.06 * TRIALS
 
 
 @pytest.mark.parametrize("change", ["step", "drift"])
@@ -194,24 +279,24 @@ def test_a_ratio_that_changes_on_the_way_gets_no_verdict(change: str) -> None:
     alarms = 0
     for _ in range(TRIALS):
         by = np.linspace(0, 0.1, 60) if change == "drift" else 0.1 * (np.arange(60) >= draw.integers(15, 45))
-        alarms += compare_paired(np.exp(by + draw.normal(0, 0.01, 60)), np.ones(60)).verdict != CANNOT_TELL
+        alarms += compare_paired(np.exp(by + draw.normal(0, 0.01, 60)), np.ones(60), 0.01).verdict != Verdict.OPEN
     assert alarms <= 0.02 * TRIALS
-    assert "60 pairs are worth 0.1" in compare_paired(np.exp(np.linspace(0, 1, 60)), np.ones(60)).sentence()
+    assert "60 pairs are worth 0.1" in compare_paired(np.exp(np.linspace(0, 1, 60)), np.ones(60), 0.01).sentence()
 
 
 def test_a_ratio_that_wanders_far_from_one_is_still_told_from_it() -> None:
     """Noise that wanders by a tenth does not make a program take half the time."""
     drifts = np.exp(np.linspace(0.7, 0.8, 12))
-    assert compare_paired(drifts, np.ones(12)).verdict == FASTER
-    assert compare_paired(np.ones(12), drifts).verdict == SLOWER
-    assert compare_paired(np.exp(np.linspace(-0.02, 0.08, 12)), np.ones(12)).verdict == CANNOT_TELL
+    assert compare_paired(drifts, np.ones(12), 0.01).verdict == Verdict.FASTER
+    assert compare_paired(np.ones(12), drifts, 0.01).verdict == Verdict.SLOWER
+    assert compare_paired(np.exp(np.linspace(-0.02, 0.08, 12)), np.ones(12), 0.01).verdict == Verdict.OPEN
 
 
 def test_few_quiet_looking_pairs_do_not_rule_out_noise_that_wanders() -> None:
     draw, reasons = np.random.default_rng(4), []
     for _ in range(100):
-        made = compare_paired(np.exp(draw.normal(0.015, 0.01, 10)), np.ones(10), None)
-        reasons += [made.because] if made.verdict == CANNOT_TELL and 1 not in made.interval else []
+        made = compare_paired(np.exp(draw.normal(0.015, 0.01, 10)), np.ones(10), 0)
+        reasons += [made.because] if made.verdict == Verdict.OPEN and 1 not in made.interval else []
     assert len(reasons) > 20
     assert reasons.count("10 pairs like these do not rule out noise that wanders as far") > 20
     assert {one for one in reasons if "wanders" not in one and "neighbours are alike" not in one} == set()
@@ -222,46 +307,43 @@ def test_too_few_pairs_for_a_corrected_confidence_tell_only_what_lies_far_away()
     names = ["old", *(f"new {at}" for at in range(16))]
     levels = np.where(np.arange(17) % 2 == 1, -0.003, -0.5)[:, None]
     old, *new = taken_in_turns(names, np.exp(levels * (np.arange(17) > 0)[:, None] + draw.normal(0, 0.01, (17, 9))))
-    found = compare_all(old, *new, delta=None)
-    assert {found[f"new {at}"].verdict for at in range(1, 16, 2)} == {FASTER}
+    found = compare_all(old, *new, matters=0)
+    assert {found[f"new {at}"].verdict for at in range(1, 16, 2)} == {Verdict.FASTER}
     near = [found[f"new {at}"] for at in range(0, 16, 2)]
     assert all(one.interval.confidence < 1 - 0.05 / 16 for one in near)
-    assert {one.verdict for one in near} == {CANNOT_TELL}
+    assert {one.verdict for one in near} == {Verdict.OPEN}
 
 
 def test_processes_are_independent_by_the_way_they_were_started() -> None:
-    rising = Measurement("a / b", tuple(np.linspace(1.02, 1.08, 12)), "", {"samples_are": "processes"})
+    rising = Measurement("a / b", tuple(np.linspace(1.02, 1.08, 12)), "", Conditions(sample=Sample.PROCESSES))
     found = judged(rising, ("a", "b"), 0.01, 0.95, pairs_are="processes")
-    assert (found.verdict, found.n, found.dependence.time) == (FASTER, 12, 1)
+    assert (found.verdict, found.n, found.dependence.time) == (Verdict.FASTER, 12, 1)
     series = Measurement("a / b", rising.samples, "")
-    assert judged(series, ("a", "b"), 0.01, 0.95).verdict == CANNOT_TELL
+    assert judged(series, ("a", "b"), 0.01, 0.95).verdict == Verdict.OPEN
     with pytest.raises(ValueError, match="ratios must be times above 0"):
-        judged(Measurement("a / b", (0.0, 1.0), ""), ("a", "b"), None, 0.95)
+        judged(Measurement("a / b", (0.0, 1.0), ""), ("a", "b"), 0, 0.95)
 
 
 def test_a_comparison_has_the_conditions_of_both_sides() -> None:
     draw = np.random.default_rng(0)
     old, new = taken_in_turns(["old", "new"], np.exp(draw.normal(0, 0.01, (2, 30))))
-    old = replace(old, how={**old.how, "cpu_per_wall": 0.99, "inner_loops": 4, "caches": "warm"})
-    new = replace(new, how={**new.how, "cpu_per_wall": 0.52, "inner_loops": 8, "caches": "warm", "seed": 1})
+    old = replace(old, conditions=replace(old.conditions, cpu_per_wall=0.99, inner_loops=4, caches=Caches.WARM))
+    new = replace(new, conditions=replace(new.conditions, cpu_per_wall=0.52, inner_loops=8, caches=Caches.WARM))
     for one, other in ((old, new), (new, old)):
-        how = compare_paired(one, other).ratio.how
-        assert how["cpu_per_wall"] == 0.52
-        assert how["caches"] == "warm"
-        assert how["inner_loops"] == {"baseline": one.how["inner_loops"], "candidate": other.how["inner_loops"]}
-        assert how["seed"] == {"baseline" if one is new else "candidate": 1}
-        assert "interleaved_with" not in how
+        found = compare_paired(one, other, 0.01).estimate.conditions
+        assert (found.cpu_per_wall, found.caches, found.inner_loops, found.interleaved_with) == (0.52, "warm", None, ())
+        assert found.sides == (Side("baseline", one.conditions), Side("candidate", other.conditions))
 
 
 def test_what_repeats_differ_by_stands_between_a_comparison_and_a_verdict() -> None:
     draw = np.random.default_rng(0)
     old, new = taken_in_turns(["old", "new"], np.exp(draw.normal([[0.03], [0.0]], 0.005, (2, 60))))
-    assert compare_paired(old, new).verdict == FASTER
-    old, new = (replace(one, how={**one.how, "between_repeats": 0.02}) for one in (old, new))
-    made = compare_paired(old, new)
-    assert made.verdict == CANNOT_TELL
-    expected = np.hypot(np.log(made.ratio.median / median_interval(made.ratio.samples).low), 1.96 * 0.02 * 2**0.5)
-    assert np.log(made.ratio.median / made.interval.low) == pytest.approx(expected, rel=0.02)
+    assert compare_paired(old, new, 0.01).verdict == Verdict.FASTER
+    old, new = (replace(one, conditions=replace(one.conditions, between_runs=BetweenRuns(0.02))) for one in (old, new))
+    made = compare_paired(old, new, 0.01)
+    assert made.verdict == Verdict.OPEN
+    expected = np.hypot(np.log(made.estimate.median / median_interval(made.estimate.samples).low), 1.96 * 0.02 * 2**0.5)
+    assert np.log(made.estimate.median / made.interval.low) == pytest.approx(expected, rel=0.02)
 
 
 def test_a_difference_of_three_per_cent_is_found() -> None:
@@ -269,7 +351,7 @@ def test_a_difference_of_three_per_cent_is_found() -> None:
     found = 0
     for _ in range(TRIALS):
         candidate, baseline = series("autocorrelated", draw, 60)
-        found += compare_paired(baseline, 1.03 * candidate).verdict == SLOWER
+        found += compare_paired(baseline, 1.03 * candidate, 0.03).verdict == Verdict.SLOWER
     assert found >= 0.9 * TRIALS
 
 
@@ -279,18 +361,18 @@ def test_several_candidates_are_corrected_for_their_number() -> None:
     wrong_together, wrong_alone = 0, 0
     for _ in range(TRIALS):
         old, *new = taken_in_turns(names, np.exp(draw.normal(0, 0.01, (9, 30))))
-        together = compare_all(old, *new, delta=None)
+        together = compare_all(old, *new, matters=0)
         assert list(together) == names[1:]
         assert {comparison.compared for comparison in together.values()} == {8}
-        wrong_together += any(comparison.verdict != CANNOT_TELL for comparison in together.values())
-        wrong_alone += any(compare_paired(old, one, None).verdict != CANNOT_TELL for one in new)
+        wrong_together += any(comparison.verdict != Verdict.OPEN for comparison in together.values())
+        wrong_alone += any(compare_paired(old, one, 0).verdict != Verdict.OPEN for one in new)
     assert wrong_together <= 0.08 * TRIALS < wrong_alone
 
 
 def test_the_order_of_the_candidates_does_not_matter() -> None:
     names = ["old", "b", "c"]
     old, b, c = taken_in_turns(names, np.exp(np.random.default_rng(0).normal(0, 0.01, (3, 30))))
-    one, other = compare_all(old, b, c), compare_all(old, c, b)
+    one, other = compare_all(old, b, c, matters=0.01), compare_all(old, c, b, matters=0.01)
     assert {name: (x.verdict, x.interval) for name, x in one.items()} == {
         name: (x.verdict, x.interval) for name, x in other.items()
     }
@@ -300,16 +382,16 @@ def test_the_order_of_the_candidates_does_not_matter() -> None:
 
 def test_what_interleave_took_is_compared_and_named() -> None:
     both = interleave({"long": lambda: sum(range(40_000)), "short": lambda: sum(range(400))}, repeats=12)
-    comparison = compare_paired(both["long"], both["short"])
+    comparison = compare_paired(both["long"], both["short"], 0.05)
     assert (comparison.baseline, comparison.candidate, comparison.n) == ("long", "short", 12)
-    assert comparison.ratio.samples == pytest.approx(np.divide(both["long"].samples, both["short"].samples))
+    assert comparison.estimate.samples == pytest.approx(np.divide(both["long"].samples, both["short"].samples))
 
 
 def test_a_sentence_names_both_and_says_which_way() -> None:
     draw = np.random.default_rng(0)
     long, short = taken_in_turns(["long", "short"], np.exp(draw.normal([[0.7], [0.0]], 0.01, (2, 30))))
-    assert compare_paired(long, short).sentence().startswith("short is faster than long: the ratio is ")
-    assert compare_paired(short, long).sentence().startswith("long is slower than short")
+    assert compare_paired(long, short, 0.05).sentence().startswith("short is faster than long: the ratio is ")
+    assert compare_paired(short, long, 0.05).sentence().startswith("long is slower than short")
 
 
 @pytest.mark.parametrize(
@@ -318,8 +400,8 @@ def test_a_sentence_names_both_and_says_which_way() -> None:
         ([1.0] * 6, [1.0] * 7, {}, "as many times as baseline, 6, not 7"),
         ([1.0] * 6, [0.0] * 6, {}, "candidate must be times above 0"),
         ([math.nan] * 6, [1.0] * 6, {}, "baseline must be finite"),
-        ([1.0] * 6, [1.0] * 6, {"delta": -0.01}, "delta must be at least 0"),
-        ([1.0] * 6, [1.0] * 6, {"delta": math.nan}, "delta must be at least 0"),
+        ([1.0] * 6, [1.0] * 6, {"matters": -0.01}, "matters must be at least 0"),
+        ([1.0] * 6, [1.0] * 6, {"matters": math.nan}, "matters must be at least 0"),
         ([1.0] * 6, [1.0] * 6, {"confidence": 1.0}, "confidence must lie between 0 and 1"),
         (Measurement("a", (1.0,), "s"), [1.0], {}, "both be Measurements or both"),
         (Measurement("a", (1.0,), "s"), Measurement("b", (1.0,), "s"), {}, "not interleaved"),
@@ -330,21 +412,21 @@ def test_what_cannot_be_compared_raises(
     baseline: Times, candidate: Times, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        compare_paired(baseline, candidate, **options)
+        compare_paired(baseline, candidate, **{"matters": 0.01, **options})
 
 
 def test_candidates_need_names_of_their_own() -> None:
     old, new = taken_in_turns(["old", "new"], np.ones((2, 6)))
     with pytest.raises(ValueError, match="at least one, each with a name"):
-        compare_all(old)
+        compare_all(old, matters=0.01)
     with pytest.raises(ValueError, match="at least one, each with a name"):
-        compare_all(old, new, new)
+        compare_all(old, new, new, matters=0.01)
 
 
 def test_hardly_any_effective_pairs_make_an_interval_of_what_was_seen_with_the_confidence_that_it_has() -> None:
     # Two levels, one after the other: ten pairs that are worth about one, at a confidence for many comparisons.
     before = np.repeat([1.0, 30.0], 5) * np.linspace(1, 1.2, 10)
-    made = compare_paired(before, np.ones(10), confidence=0.9999)
-    assert made.verdict == CANNOT_TELL
+    made = compare_paired(before, np.ones(10), 0.05, confidence=0.9999)
+    assert made.verdict == Verdict.OPEN
     assert (made.interval.low, made.interval.high) == (before.min(), before.max())
     assert 0 < made.interval.confidence < 0.5

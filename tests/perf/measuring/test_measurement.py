@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,19 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.perf.measuring.test_comparison import autoregressive, taken_in_turns
-from tinytorch.perf.measuring import Measurement, difference, quantity, quotient, ratio
+from tinytorch.perf.measuring import Counted, Measurement, difference, quotient, ratio
+from tinytorch.perf.measuring.conditions import BetweenRuns, Conditions, Sample
 from tinytorch.perf.measuring.statistics import median_interval, percentile_interval
 
 DRAW = np.random.default_rng(0)
 QUIET = tuple(np.exp(DRAW.normal(0, 0.02, 40)).tolist())
 
 
-def repeated(spread: float, samples: tuple[float, ...] = QUIET, unit: str = "s", **how: Any) -> Measurement:
-    return Measurement("call", samples, unit, {"between_repeats": spread, **how})
+def repeated(spread: float, samples: tuple[float, ...] = QUIET, sample: Sample = Sample.CALLS) -> Measurement:
+    return Measurement("call", samples, "s", Conditions(sample=sample, between_runs=BetweenRuns(spread)))
 
 
 def test_independent_samples_have_the_distribution_free_interval() -> None:
-    made = Measurement("call", QUIET, "s", {"samples_are": "processes"})
+    made = Measurement("call", QUIET, "s", Conditions(sample=Sample.PROCESSES))
     assert made.interval == median_interval(QUIET)
     assert made.interval_at(0.999) == median_interval(QUIET, 0.999)
     assert made.dependence.effective == 40
@@ -45,7 +45,8 @@ def test_samples_that_remember_have_a_wider_interval_in_which_the_truth_lies_mor
 def test_what_repeats_differ_by_is_added_in_squares_of_logarithms(
     samples: list[float], spread: float, scale: float
 ) -> None:
-    alone, made = (Measurement("call", tuple(samples), "s", how) for how in ({}, {"between_repeats": spread}))
+    alone = Measurement("call", tuple(samples), "s")
+    made = replace(alone, conditions=Conditions(between_runs=BetweenRuns(spread)))
     for end, other in ((alone.interval.low, made.interval.low), (alone.interval.high, made.interval.high)):
         expected = math.hypot(math.log(end / alone.median), 1.959964 * spread)
         assert abs(math.log(other / made.median)) == pytest.approx(expected, rel=1e-5)
@@ -66,7 +67,7 @@ def test_equal_samples_are_a_point_that_repeats_widen_and_one_sample_is_a_point(
 
 def test_samples_around_zero_are_widened_by_a_share_of_the_median() -> None:
     samples = (-1.0, -2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 4.5, 4.4)
-    alone, made = (repeated(spread, samples, samples_are="examples") for spread in (0.0, 0.5))
+    alone, made = (repeated(spread, samples, sample=Sample.EXAMPLES) for spread in (0.0, 0.5))
     expected = math.hypot(alone.median - alone.interval.low, 1.96 * 0.5 * alone.median)
     assert made.median - made.interval.low == pytest.approx(expected, rel=1e-4)
 
@@ -79,25 +80,27 @@ def test_tails_are_widened_too() -> None:
     assert Measurement("call", samples, "s").percentile_interval(90) == plain
 
 
-def part(samples: tuple[float, ...], **how: Any) -> Measurement:
-    return Measurement("part", samples, "%", {"part_of": "the run's time", **how})
+def part(samples: tuple[float, ...], spread: float | None = None, beside: tuple[str, ...] = ()) -> Measurement:
+    between = None if spread is None else BetweenRuns(spread)
+    conditions = Conditions(part_of="the run's time", between_runs=between, interleaved_with=beside)
+    return Measurement("part", samples, "%", conditions)
 
 
 @given(st.lists(st.floats(0.01, 0.99), min_size=6, max_size=40), st.floats(1e-3, 5.0))
 def test_a_part_and_the_rest_have_intervals_that_mirror_each_other_within_the_whole(
     shares: list[float], spread: float
 ) -> None:
-    made, rest = (part(tuple(one), between_repeats=spread) for one in (shares, [1 - share for share in shares]))
+    made, rest = (part(tuple(one), spread=spread) for one in (shares, [1 - share for share in shares]))
     assert 0 <= made.interval.low <= made.median <= made.interval.high <= 1
     assert made.interval.low == pytest.approx(1 - rest.interval.high, abs=1e-9)
     assert made.interval.high == pytest.approx(1 - rest.interval.low, abs=1e-9)
 
 
 def test_repeats_change_the_odds_of_a_part_by_a_factor() -> None:
-    found = part((0.9,) * 8, between_repeats=0.5).interval  # nine to one, times or over e to the 0.98
+    found = part((0.9,) * 8, spread=0.5).interval  # nine to one, times or over e to the 0.98
     assert found.high == pytest.approx(1 / (1 + math.exp(-1.959964 * 0.5) / 9))
     assert found.low == pytest.approx(1 / (1 + math.exp(1.959964 * 0.5) / 9))
-    assert Measurement("no part", (0.9,) * 8, "%", {"between_repeats": 0.5}).interval.high > 1
+    assert Measurement("no part", (0.9,) * 8, "%", Conditions(between_runs=BetweenRuns(0.5))).interval.high > 1
 
 
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.98])
@@ -105,15 +108,15 @@ def test_the_interval_of_a_part_holds_the_true_one_as_often_as_it_says(share: fl
     draw, held, spread = np.random.default_rng(5), 0, 0.1
     for _ in range(400):
         odds = share / (1 - share) * np.exp(draw.normal(0, spread) + draw.normal(0, 0.05, 21))
-        held += share in part(tuple((odds / (1 + odds)).tolist()), between_repeats=spread).interval
+        held += share in part(tuple((odds / (1 + odds)).tolist()), spread=spread).interval
     assert 0.95 - 3 * math.sqrt(0.95 * 0.05 / 400) <= held / 400 <= 0.99
 
 
 def test_all_and_nothing_are_parts_too() -> None:
     for edge in (0.0, 1.0):
-        found = part((edge,) * 8, between_repeats=0.1).interval
+        found = part((edge,) * 8, spread=0.1).interval
         assert (found.low, found.high) == (edge, edge)
-    mostly = part((1.0, 0.98, 1.0, 0.97, 0.99, 0.98, 0.97, 0.99), between_repeats=0.1)
+    mostly = part((1.0, 0.98, 1.0, 0.97, 0.99, 0.98, 0.97, 0.99), spread=0.1)
     assert mostly.interval.high == 1
     assert mostly.interval.low < 0.97
     with pytest.raises(ValueError, match=r"'part' are part of the run's time, but 1\.01 is not in 0 to 1"):
@@ -139,9 +142,9 @@ def test_a_rate_needs_a_statistic_whose_interval_leaves_out_zero() -> None:
 
 
 def test_what_is_made_of_a_part_is_part_of_nothing() -> None:
-    left, right = (part(shares, interleaved_with=["part"]) for shares in ((0.4, 0.6), (0.2, 0.3)))
+    left, right = (part(shares, beside=("part",)) for shares in ((0.4, 0.6), (0.2, 0.3)))
     made = (left.scaled(5, ""), left.per(1, ""), ratio(left, right), difference(left, right, "lead"))
-    assert all("part_of" not in one.how for one in (*made, quotient(left, quantity(0.5, "%", "half"), "of half")))
+    assert all(one.conditions.part_of is None for one in (*made, quotient(left, Counted(0.5, "%", "half"), "of half")))
 
 
 def test_a_verdict_rests_on_more_where_noise_may_wander() -> None:
@@ -150,7 +153,7 @@ def test_a_verdict_rests_on_more_where_noise_may_wander() -> None:
     assert reach is not None
     assert reach.low < 1 < 1.1 < reach.high
     assert drifting.interval.low >= 1
-    quiet = Measurement("call", QUIET, "s", {"samples_are": "processes"})
+    quiet = Measurement("call", QUIET, "s", Conditions(sample=Sample.PROCESSES))
     assert quiet.verdict_interval() == quiet.interval
     assert Measurement("call", (1.0, 1.1), "s").verdict_interval() is None
     wild = Measurement("call", tuple(10.0 ** np.linspace(-300, 300, 12)), "s").verdict_interval()
@@ -194,14 +197,14 @@ def test_a_quotient_has_the_uncertainty_of_both_and_a_constant_has_none() -> Non
     share, bare = quotient(rate, peak, "share"), rate.scaled(1 / peak.median, "")
     assert share.median == pytest.approx(bare.median)
     assert share.interval.low < bare.interval.low < bare.interval.high < share.interval.high
-    exact = quotient(rate, quantity(2, "", "two"), "half", "s")
+    exact = quotient(rate, Counted(2, "", "two"), "half", "s")
     assert exact.interval.low == pytest.approx(rate.interval.low / 2)
     assert exact.interval.confidence == rate.interval.confidence
-    turned = quotient(quantity(2, "", "two"), rate, "two over it")
+    turned = quotient(Counted(2, "", "two"), rate, "two over it")
     assert turned.interval.high == pytest.approx(2 / rate.interval.low)
     assert turned.n == rate.n
-    assert share.how["statistic"] == "quotient of two medians"
-    assert "between_repeats" not in share.how
+    assert share.conditions.statistic == "quotient of two medians"
+    assert share.conditions.between_runs is None
     wide = share.interval_at(0.999)
     assert wide.low < share.interval.low < share.interval.high < wide.high
 
@@ -224,27 +227,32 @@ def test_a_denominator_that_wanders_keeps_a_verdict_back() -> None:
     assert quotient(rate, Measurement("peak", (1.0, 1.1), "s"), "share").verdict_interval() is None
 
 
-def test_ratios_have_the_conditions_of_both_sides_and_repeats_of_ratios() -> None:
-    known = {"in_turns": 0.03, "per_block": 0.0}
+def test_ratios_have_the_conditions_of_both_sides_and_what_does_not_cancel_between_runs() -> None:
     old, new = taken_in_turns(["old", "new", "other"], np.exp(DRAW.normal(0, 0.01, (3, 30))))[:2]
-    old = replace(old, how={**old.how, "cpu_per_wall": 0.5, "between_repeats": 0.05, "repeats": known, "block": 5})
-    new = replace(new, how={**new.how, "cpu_per_wall": 0.9, "between_repeats": 0.05, "repeats": known, "block": 5})
-    how = ratio(new, old).how
-    assert how["cpu_per_wall"] == 0.5
-    assert how["between_repeats"] == pytest.approx(0.03)
-    assert how["interleaved_with"] == ["other"]
-    old, new = (replace(one, how={k: v for k, v in one.how.items() if k != "repeats"}) for one in (old, new))
-    assert ratio(old, new).how["between_repeats"] == pytest.approx(0.05 * 2**0.5)
+
+    def with_spread(one: Measurement, cpu: float, between: BetweenRuns) -> Measurement:
+        return replace(one, conditions=replace(one.conditions, cpu_per_wall=cpu, between_runs=between, block=5))
+
+    known = BetweenRuns(0.05, interleaved=0.03, per_block=0.0)
+    found = ratio(with_spread(new, 0.9, known), with_spread(old, 0.5, known)).conditions
+    assert (found.cpu_per_wall, found.between_runs, found.interleaved_with) == (
+        0.5,
+        replace(known, deviation=0.03),
+        ("other",),
+    )
+    found = ratio(with_spread(new, 0.9, BetweenRuns(0.05)), with_spread(old, 0.5, BetweenRuns(0.05))).conditions
+    assert found.between_runs is not None
+    assert found.between_runs.deviation == pytest.approx(0.05 * 2**0.5)
 
 
 def test_a_difference_knows_that_what_hits_both_cancels_and_what_hits_one_does_not() -> None:
     """100 less 99, each known to a per cent apart from the other, is 1 give or take 2.8 and not 1 give or take 0.02."""
-    known = {"in_turns": 0.01, "per_block": 0.0}
+    known = BetweenRuns(0.05, interleaved=0.01, per_block=0.0)
     more, less = taken_in_turns(["more", "less"], np.array([[100.0] * 12, [99.0] * 12]))
     plain = difference(more, less, "what it adds")
     assert (plain.median, plain.interval.half_width) == (1.0, 0.0)
     more, less = (
-        replace(one, how={**one.how, "between_repeats": 0.05, "repeats": known, "block": 12}) for one in (more, less)
+        replace(one, conditions=replace(one.conditions, between_runs=known, block=12)) for one in (more, less)
     )
     made = difference(more, less, "what it adds")
     assert made.interval.half_width == pytest.approx(1.96 * math.hypot(0.05, 0.01 * 99.5), rel=0.01)

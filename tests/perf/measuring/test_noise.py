@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinytorch.perf.measuring import Measurement, noise
-from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER, compare_paired
-from tinytorch.perf.measuring.judge import CANNOT_TELL
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.measuring.noise import NoiseFloor, noise_floor, small_noise_floor
 
 
@@ -29,22 +30,25 @@ def test_a_ratio_and_its_inverse_are_hidden_alike(floor: float, ratio: float) ->
 
 
 @pytest.mark.parametrize(
-    ("ratio", "delta", "floor", "verdict"),
+    ("ratio", "floor", "verdict", "words"),
     [
-        (1.03, 0.01, 1.02, FASTER),
-        (1.03, 0.01, 1.04, CANNOT_TELL),
-        (0.97, 0.01, 1.02, SLOWER),
-        (0.97, 0.01, 1.04, CANNOT_TELL),
-        (1.0, 0.01, 1.005, EQUIVALENT),
-        (1.0, 0.01, 1.02, CANNOT_TELL),
+        (1.03, 1.02, Verdict.FASTER, "faster"),
+        (1.03, 1.04, Verdict.OPEN, "between 4 % slower and 4 % faster"),
+        (0.97, 1.02, Verdict.SLOWER, "slower"),
+        (0.97, 1.04, Verdict.OPEN, "between 4 % slower and 4 % faster"),
+        (1.0, 1.005, Verdict.NO_DIFFERENCE, "no difference beyond 0.5 %"),
+        (1.0, 1.02, Verdict.OPEN, "between 2 % slower and 2 % faster"),
     ],
 )
-def test_the_floor_takes_verdicts_away_and_gives_none(ratio: float, delta: float, floor: float, verdict: str) -> None:
-    comparison = compare_paired(ratio * np.random.default_rng(0).normal(1, 1e-4, 30), np.ones(30), delta)
-    found, because = floor_of(floor).verdict(comparison)
-    assert found == verdict
-    assert (because == comparison.because) == (verdict == comparison.verdict)
-    assert floor_of(1.0001).verdict(comparison)[0] == comparison.verdict
+def test_the_floor_takes_verdicts_away_and_bounds_what_is_left(
+    ratio: float, floor: float, verdict: Verdict, words: str
+) -> None:
+    comparison = compare_paired(ratio * np.random.default_rng(0).normal(1, 1e-4, 30), np.ones(30), 0.01)
+    found = floor_of(floor).judged(comparison)
+    assert (found.verdict, str(found)) == (verdict, words)
+    assert (found == comparison) == (verdict in (Verdict.FASTER, Verdict.SLOWER)), "and else the floor is the reason"
+    assert found.estimate == comparison.estimate
+    assert floor_of(1.0001).judged(comparison).verdict == comparison.verdict
 
 
 def test_each_comparison_gives_the_end_of_its_interval_that_is_farther_from_one() -> None:
@@ -53,7 +57,7 @@ def test_each_comparison_gives_the_end_of_its_interval_that_is_farther_from_one(
     for comparison, end in zip(found.comparisons, found.resolvable.samples, strict=True):
         assert comparison.n == 8
         assert end == max(comparison.interval.high, 1 / comparison.interval.low) >= 1
-        assert 1 / end <= comparison.ratio.median <= end
+        assert 1 / end <= float(comparison) <= end
     assert found.ratio == max(found.resolvable.samples) == found.resolvable.interval.high
     assert found.resolvable.interval.low == min(found.resolvable.samples)
     assert found.resolvable.interval.confidence == pytest.approx(4 / 6)
@@ -66,7 +70,7 @@ def with_noise(monkeypatch: pytest.MonkeyPatch, size: float, seed: int, comparis
         names = list(functions)
         times = np.exp(draw.normal(0, size, (2, repeats)))
         return {
-            name: Measurement(name, tuple(row), "s", {"interleaved_with": names})
+            name: Measurement(name, tuple(row), "s", Conditions(interleaved_with=tuple(names)))
             for name, row in zip(names, times, strict=True)
         }
 
@@ -95,8 +99,8 @@ def test_one_disturbed_comparison_does_not_decide(monkeypatch: pytest.MonkeyPatc
     quiet = with_noise(monkeypatch, 0.01, 0)
     ends = sorted(quiet.resolvable.samples)
     assert quiet.ratio == ends[-2] < quiet.resolvable.interval.high == ends[-1]
-    assert quiet.resolvable.how["statistic"] == "second largest"
-    assert with_noise(monkeypatch, 0.01, 0, comparisons=19).resolvable.how["statistic"] == "largest"
+    assert quiet.resolvable.conditions.statistic == "second largest"
+    assert with_noise(monkeypatch, 0.01, 0, comparisons=19).resolvable.conditions.statistic == "largest"
 
 
 def test_the_small_floor_is_measured_once() -> None:

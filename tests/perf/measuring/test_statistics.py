@@ -13,17 +13,16 @@ from scipy.stats import beta, binom, mstats
 from tinytorch.perf.measuring.statistics import (
     Interval,
     Outliers,
-    added_in_squares,
-    carried,
     checked,
+    combine_in_quadrature,
     median,
-    median_absolute_deviation,
     median_interval,
     outer_fences,
     outliers,
     percentile,
     percentile_at_least,
     percentile_interval,
+    rescale_interval,
     samples_needed,
     share_interval,
 )
@@ -82,10 +81,6 @@ def test_percentiles_are_ordered_and_end_at_the_extremes(samples: list[float]) -
 def test_medians_and_percentiles_are_those_of_numpy_to_the_last_bit(samples: list[float], q: float) -> None:
     assert median(np.array(samples)) == np.median(samples)
     assert percentile(samples, q) == np.percentile(samples, q)
-
-
-def test_an_outlier_does_not_move_the_deviation_of_the_median() -> None:
-    assert median_absolute_deviation([1, 2, 3, 4, 5]) == median_absolute_deviation([1, 2, 3, 4, 1e9]) == 1
 
 
 @pytest.mark.parametrize("bad", [[], [math.nan], [1.0, math.inf], [[1.0, 2.0]]])
@@ -208,14 +203,14 @@ def test_independence_is_the_limit_of_little_dependence() -> None:
 
 
 def test_errors_add_in_squares_as_factors_or_as_differences() -> None:
-    made = added_in_squares(10, Interval(5, 20, 0.9), Interval(10 / 1.5, 30, 0.95), as_factors=True)
+    made = combine_in_quadrature(10, Interval(5, 20, 0.9), Interval(10 / 1.5, 30, 0.95), as_factors=True)
     assert made.low == pytest.approx(10 * math.exp(-math.hypot(math.log(2), math.log(1.5))))
     assert made.high == pytest.approx(10 * math.exp(math.hypot(math.log(2), math.log(3))))
     assert made.confidence == 0.95
-    made = added_in_squares(0, Interval(-3, 5, 0.9), Interval(-4, 12, 0.9), as_factors=False)
+    made = combine_in_quadrature(0, Interval(-3, 5, 0.9), Interval(-4, 12, 0.9), as_factors=False)
     assert (made.low, made.high) == (-5, 13)
-    assert carried(Interval(5, 20, 0.9), 10, 100) == Interval(50, 200, 0.9)
-    assert carried(Interval(-1, 2, 0.9), 0, 10, 2) == Interval(8, 14, 0.9)
+    assert rescale_interval(Interval(5, 20, 0.9), 10, 100) == Interval(50, 200, 0.9)
+    assert rescale_interval(Interval(-1, 2, 0.9), 0, 10, 2) == Interval(8, 14, 0.9)
 
 
 def test_outer_fences_are_where_severe_outliers_begin() -> None:

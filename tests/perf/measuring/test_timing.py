@@ -16,16 +16,17 @@ from hypothesis import strategies as st
 
 from tinytorch.perf.host import identity as identity_module
 from tinytorch.perf.measuring import (
+    Counted,
     Measurement,
     Statistic,
     Timer,
     interleave,
     measure,
-    quantity,
     ratio,
     sample,
     sampling,
 )
+from tinytorch.perf.measuring.conditions import ColdSets, Conditions
 from tinytorch.perf.measuring.statistics import Interval, Outliers
 
 
@@ -43,7 +44,7 @@ class Slow:
 def test_sample_runs_the_function_exactly_as_often_as_told() -> None:
     slow = Slow()
     found = sample(slow, "slow", warmup=3, runs=7)
-    assert (found.n, found.how["inner_loops"], slow.calls) == (7, 1, 10)
+    assert (found.n, found.conditions.inner_loops, slow.calls) == (7, 1, 10)
 
 
 def test_without_warm_up_each_sample_is_one_cold_call() -> None:
@@ -55,7 +56,7 @@ def test_without_warm_up_each_sample_is_one_cold_call() -> None:
 def test_a_fast_function_is_called_many_times_for_one_sample() -> None:
     calls = []
     found = sample(lambda: calls.append(1), "fast", warmup=5, runs=4)
-    loops = found.how["inner_loops"]
+    loops = found.conditions.inner_loops or 0
     assert loops > 1
     # The warm-up, a second look at the inner loop, and the samples.
     assert len(calls) > 5 + 4 * loops
@@ -159,7 +160,7 @@ def test_rates_are_made_of_every_sample() -> None:
     assert seconds.per(8, "FLOP/s").samples == (8.0, 4.0, 2.0)
     with pytest.raises(ValueError, match="hold 0"):
         Measurement("run", (0.0,), "s").per(1, "B/s")
-    assert quantity(3, "B", "bytes").median == 3
+    assert Counted(3, "B", "bytes").median == 3
 
 
 def test_a_percentile_of_too_few_samples_is_refused_or_a_bound(capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,10 +181,10 @@ def test_a_percentile_of_too_few_samples_is_refused_or_a_bound(capsys: pytest.Ca
 
 
 def test_a_tail_goes_with_its_interval_into_other_units_and_rates() -> None:
-    calls = Measurement("calls", tuple(float(i) for i in range(1, 401)), "s", {"warmup_runs": 3})
+    calls = Measurement("calls", tuple(float(i) for i in range(1, 401)), "s", Conditions(warmup_runs=3))
     tail = calls.tail(99)
     assert (tail.median, tail.interval) == (calls.percentile(99), calls.percentile_interval(99))
-    assert (tail.n, tail.how["statistic"], tail.how["warmup_runs"]) == (400, "percentile 99", 3)
+    assert (tail.n, tail.conditions.statistic, tail.conditions.warmup_runs) == (400, "percentile 99", 3)
     in_ms, rate = tail.scaled(1e3, "ms"), tail.per(10, "items/s")
     assert in_ms.interval == Interval(1e3 * tail.interval.low, 1e3 * tail.interval.high, tail.interval.confidence)
     assert (rate.median, rate.unit) == (10 / tail.median, "items/s")
@@ -201,7 +202,8 @@ def test_outliers_stay_among_the_samples() -> None:
 def test_cpu_time_tells_waiting_from_work() -> None:
     waiting = threading.Event()
     both = interleave({"waits": lambda: waiting.wait(2e-3), "works": Slow()}, repeats=6)
-    assert both["waits"].how["cpu_per_wall"] < 0.5 < both["works"].how["cpu_per_wall"] * 2
+    shares = {name: one.conditions.cpu_per_wall or 0.0 for name, one in both.items()}
+    assert shares["waits"] < 0.5 < 2 * shares["works"]
 
 
 def test_page_faults_tell_a_fresh_array_from_a_warm_one() -> None:
@@ -217,8 +219,9 @@ def test_page_faults_tell_a_fresh_array_from_a_warm_one() -> None:
                 memory[start] = 1
 
     both = interleave({"fresh": fresh, "warm": lambda: target.fill(1)}, repeats=6, warmup_seconds=0.01)
-    assert both["fresh"].how["minor_page_faults_per_call"] >= 0.99 * size / page
-    assert both["warm"].how["minor_page_faults_per_call"] < 0.01 * size / page
+    faults = {name: one.conditions.page_faults_per_call for name, one in both.items()}
+    assert faults["fresh"] is not None and faults["warm"] is not None  # noqa: PT018
+    assert faults["fresh"] >= 0.99 * size / page > 0.01 * size / page > faults["warm"]
 
 
 def test_the_warm_up_says_how_long_it_took_and_how_it_ended() -> None:
@@ -231,9 +234,10 @@ def test_the_warm_up_says_how_long_it_took_and_how_it_ended() -> None:
             pass
 
     found = measure(ever_faster, "ever faster", repeats=1, warmup_seconds=0.02)
-    assert found.how["warmup_steady"] is False
-    assert found.how["warmup_seconds"] >= 0.02
-    assert measure(lambda: None, "nothing", repeats=1, warmup_seconds=5).how["warmup_steady"] is True
+    assert found.conditions.warmup_steady is False
+    assert found.conditions.warmup_seconds is not None
+    assert found.conditions.warmup_seconds >= 0.02
+    assert measure(lambda: None, "nothing", repeats=1, warmup_seconds=5).conditions.warmup_steady is True
 
 
 @pytest.fixture
@@ -245,20 +249,23 @@ def small_cache(monkeypatch: pytest.MonkeyPatch) -> int:
 def test_cold_calls_go_round_more_than_the_cache_holds(small_cache: int) -> None:
     seen: list[int] = []
     found = measure(lambda array: seen.append(id(array)), "sum", repeats=3, cold=lambda: np.ones(2048, np.float32))
-    sets = found.how["working_sets"]
-    assert found.how["caches"] == "cold"
-    assert found.how["working_set_bytes"] == 8192
-    assert sets * 8192 >= 2 * small_cache == 2 * found.how["last_level_cache_bytes"]
+    cold = found.conditions.instrument
+    assert isinstance(cold, ColdSets)
+    sets = cold.working_sets
+    assert found.conditions.caches == "cold"
+    assert cold.working_set_bytes == 8192
+    assert cold.last_level_cache_bytes == small_cache
+    assert sets * 8192 >= 2 * small_cache
     assert len(set(seen)) == sets
     assert len(set(seen[:sets])) == sets, "a call sees each set only after all others"
     assert seen[sets : 2 * sets] == seen[:sets]
-    assert measure(lambda: None, "nothing", repeats=1).how["caches"] == "warm"
+    assert measure(lambda: None, "nothing", repeats=1).conditions.caches == "warm"
 
 
 def test_a_warm_up_whose_time_is_over_ends_at_the_second_run() -> None:
     slow = Slow()
-    how = measure(slow, "slow", repeats=6, warmup_seconds=1e-9).how
-    assert (how["warmup_runs"], how["warmup_steady"]) == (2, False)
+    conditions = measure(slow, "slow", repeats=6, warmup_seconds=1e-9).conditions
+    assert (conditions.warmup_runs, conditions.warmup_steady) == (2, False)
 
 
 def test_functions_in_turns_do_not_warm_the_sets_for_one_another(small_cache: int) -> None:
@@ -299,8 +306,10 @@ def test_where_no_caches_are_reported_sets_exceed_what_one_may_hold(monkeypatch:
     assert sampling.last_level_cache() is None
     assert sampling.exceeding_bytes() == 2 * 64 * 1024
     found = measure(np.sum, "sum", repeats=3, warmup_seconds=0.01, cold=lambda: np.ones(2048, np.float32))
-    assert found.how["last_level_cache_bytes"] is None
-    assert found.how["working_sets"] * found.how["working_set_bytes"] >= 2 * 64 * 1024
+    cold = found.conditions.instrument
+    assert isinstance(cold, ColdSets)
+    assert cold.last_level_cache_bytes is None
+    assert cold.working_sets * cold.working_set_bytes >= 2 * 64 * 1024
     message = "131072 bytes together, twice what a last cache may hold that the system does not report, not 3 of 49152"
     with pytest.raises(ValueError, match=message):
         measure(np.sum, "sum", cold=_pairs_of_arrays(3))

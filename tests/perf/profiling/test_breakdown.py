@@ -7,6 +7,7 @@ import math
 import pytest
 
 from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import amdahl, predicted_speedup
 
@@ -25,8 +26,9 @@ def test_a_prediction_without_noise_is_the_law() -> None:
 
 
 def test_a_prediction_is_no_part_of_what_its_share_is_part_of() -> None:
-    share = Measurement("share", (0.5,) * 6, "%", {"part_of": "the run's time"})
-    assert dict(predicted_speedup(share, exact(4.0), "law").how) == {"statistic": "Amdahl's law of the median"}
+    share = Measurement("share", (0.5,) * 6, "%", Conditions(part_of="the run's time"))
+    made = predicted_speedup(share, exact(4.0), "law").conditions
+    assert (made.part_of, made.statistic) == (None, "Amdahl's law of the median")
 
 
 def test_a_part_that_takes_no_time_leaves_the_rest() -> None:

@@ -12,6 +12,8 @@ from tests.perf.small_models import HIDDEN, INPUTS, OUTPUTS, ROWS, Mystery, rows
 from tinytorch.core.op import UncountedError
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.machine import store
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import BetweenRuns, Conditions
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.profiling import function_profile
 from tinytorch.perf.profiling.function_profile import (
@@ -131,6 +133,35 @@ def test_the_context_measures_and_prints_at_exit(capsys: pytest.CaptureFixture[s
     for part in ("MLP forward", "memory:", f"FLOPs: {context.flops:,}", f"{rate:.2f} GFLOP/s"):
         assert part in said
     assert f"{context.flops / context.timing.median / PEAK:.1%} of this machine's FP32 peak" in said
+
+
+def test_the_report_warns_of_what_a_quieter_moment_mends_and_of_nothing_else() -> None:
+    """What repeats differ by, 11 % here, is no noise of these runs; runs that scatter by a third are."""
+    context = ProfilerContext("made")
+    conditions = Conditions(inner_loops=1, between_runs=BetweenRuns(0.11))
+    calm, noisy = (
+        Measurement(name, tuple(1 + step * k for k in (0, 3, -2, 4, -4, 1, -1, 2, -3, 0)), "s", conditions)
+        for name, step in (("calm", 0.002), ("noisy", 0.08))
+    )
+    context.timing = calm
+    assert context.timing.spread > 0.1
+    assert context.insights() == []
+    context.timing = noisy
+    assert [said.split(":")[0] for said in context.insights()] == ["noisy"]
+
+
+@pytest.mark.parametrize("body", [False, True])
+def test_the_report_names_the_part_that_takes_most_of_the_time(body: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    big = Tensor(np.ones((600, 600), np.float32))
+    with ProfilerContext("product", timing_runs=6, timing_warmup=0, enable_memory=False) as context:
+        if body:
+            _ = big @ big
+        else:
+            context.profile_function(lambda: (big @ big).sum())
+    assert context.part is not None
+    assert (context.part.name, context.part.n) == ("matmul (forward)", 1 if body else 6)
+    assert 0.5 < context.part.median <= 1
+    assert "largest part: matmul (forward), " in capsys.readouterr().out
 
 
 def test_no_share_of_a_peak_that_nobody_measured(monkeypatch: pytest.MonkeyPatch) -> None:

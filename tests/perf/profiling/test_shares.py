@@ -7,7 +7,8 @@ import pytest
 
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.measuring import difference, repeats
+from tinytorch.perf.measuring import between_run_variance, difference
+from tinytorch.perf.measuring.between_run_variance import BetweenRunVariance
 from tinytorch.perf.profiling import shares
 
 
@@ -23,7 +24,7 @@ def test_shares_of_parts_that_cover_everything_add_up_to_one() -> None:
 
 
 def test_no_share_is_more_than_the_whole_however_much_repeats_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats, "known_repeats", lambda: repeats.Repeats(0.5, 0.5, 1.0, 10))
+    monkeypatch.setattr(between_run_variance, "known_variance", lambda: BetweenRunVariance(0.5, 0.5, 1.0, 10))
     parts = {"linear": lambda e: e.op == "linear", "rest": lambda e: e.op != "linear"}
     found = shares.shares(run, parts, repeats=6)
     linear, rest = found["linear"].interval, found["rest"].interval
@@ -57,14 +58,14 @@ def test_studies_say_how_much_of_a_core_they_had() -> None:
         shares.time_between_ops(waiting, repeats=3),
         shares.single_calls(waiting, "waiting", 3),
     ]
-    assert all(0 <= measured.how["cpu_per_wall"] < 0.7 for measured in found)
+    assert all(0 <= (measured.conditions.cpu_per_wall or 1.0) < 0.7 for measured in found)
 
 
 def test_single_calls_keep_every_call() -> None:
     calls: list[int] = []
     measured = shares.single_calls(lambda: calls.append(1), "appending", 40)
     assert measured.n == 40
-    assert len(calls) == 40 + measured.how["warmup_runs"]
+    assert len(calls) == 40 + shares.WARM_RUNS
     with pytest.raises(ValueError, match="calls"):
         shares.single_calls(run, "nothing", 0)
 

@@ -18,7 +18,8 @@ from tinytorch.core.op import UncountedError
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import Profile, recording
 from tinytorch.perf.measuring import Measurement, current_blas_threads, ratio
-from tinytorch.perf.roofline.bounds import best_bandwidth, demand_of
+from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.roofline.bounds import Bottleneck, best_bandwidth, demand_of
 from tinytorch.perf.roofline.placement import (
     attainable,
     checked_threads,
@@ -35,7 +36,7 @@ INTENSITIES = st.floats(1e-6, 1e9)
 
 
 def timed(seconds: float, noise: float = 0.0) -> Measurement:
-    return dataclasses.replace(spread(seconds, "s", noise), how={"blas_threads": current_blas_threads()})
+    return dataclasses.replace(spread(seconds, "s", noise), conditions=Conditions(blas_threads=current_blas_threads()))
 
 
 def product_run(count: int) -> Profile:
@@ -77,7 +78,7 @@ def test_a_product_stands_where_the_hand_puts_it() -> None:
     assert roof == pytest.approx((noisy.roof.median / 1.2, noisy.roof.median / 0.8))
     both = noisy.of_roof.interval
     assert both.low < placed.of_roof.median / 1.2 < placed.of_roof.median / 0.8 < both.high
-    assert placed.verdict.bottleneck == "compute"
+    assert placed.verdict.candidates == (Bottleneck.COMPUTE,)
     assert placed.verdict.overhead.seconds.median == pytest.approx(OP)
 
 
@@ -187,7 +188,7 @@ def test_calls_are_timed_in_turns_on_operands_that_they_share() -> None:
 
 def test_roof_and_kernel_must_have_the_same_threads() -> None:
     run = dataclasses.replace(product_run(8), blas_threads=1)
-    one, two = dataclasses.replace(timed(1e-3), how={"blas_threads": 1}), made_ceilings(threads=2)
+    one, two = dataclasses.replace(timed(1e-3), conditions=Conditions(blas_threads=1)), made_ceilings(threads=2)
     for read in (
         lambda: place("product", run.events, one, two),
         lambda: place_ops(run, two),
@@ -202,10 +203,13 @@ def test_roof_and_kernel_must_have_the_same_threads() -> None:
 
 def test_threads_of_a_blas_that_does_not_say_are_held_against_what_was_asked_for_and_stay_unknown() -> None:
     run = dataclasses.replace(product_run(8), blas_threads=None)
-    unknown, made = dataclasses.replace(timed(1e-3), how={"blas_threads": None}), made_ceilings(threads=2)
-    assert place("product", run.events, unknown, made).seconds.how["blas_threads"] is None
+    unknown, made = (
+        dataclasses.replace(timed(1e-3), conditions=Conditions(blas_threads="unknown")),
+        made_ceilings(threads=2),
+    )
+    assert place("product", run.events, unknown, made).seconds.conditions.blas_threads == "unknown"
     (placed,) = place_ops(run, made).values()
-    assert placed.seconds.how["blas_threads"] is None
+    assert placed.seconds.conditions.blas_threads == "unknown"
 
 
 def test_runs_must_be_of_the_same_ops() -> None:
@@ -254,7 +258,7 @@ def test_a_larger_working_set_never_lives_further_in(sizes: list[int]) -> None:
 
 @given(st.floats(1e-9, 1e3), st.floats(1.01, 100))
 def test_slower_is_farther_below_the_roof(seconds: float, factor: float) -> None:
-    made, how = made_ceilings(threads=1), {"blas_threads": 1}
+    made, how = made_ceilings(threads=1), Conditions(blas_threads=1)
     times = [Measurement("p", (time,), "s", how) for time in (seconds, seconds * factor)]
     fast, slow = (place("p", PRODUCT.events, time, made) for time in times)
     assert slow.of_roof.median == pytest.approx(fast.of_roof.median / factor)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tinytorch.chapters import sources
 from tinytorch.perf.acceleration import products
-from tinytorch.perf.measuring import Measurement, interleave, quantity, ratio
+from tinytorch.perf.measuring import Counted, Measurement, interleave, ratio
 from tinytorch.report import Page, verdict_between
 
 #: Rows, inputs and outputs of the layer that the course writes in loops and as a product; numbers that it adds.
@@ -123,15 +123,15 @@ def record_sentences(page: Page, found: Sentences) -> None:
         quote="tile_size should match cache line size (typically 64 bytes)",
         source=f"{sources.COURSE_ACCELERATION}, whose tile_size counts rows and columns",
         source_url=sources.COURSE_ACCELERATION_URL,
-        verdict=verdict_between(quantity(4 * 64 * 64, "B", "tile of 64 × 64"), high=64),
+        verdict=verdict_between(Counted(4 * 64 * 64, "B", "tile of 64 × 64"), high=64),
         evidence="Such a line holds {line-tile}; the course's tile of 64 rows and columns takes {square-tile}. "
         "What it has to match is a cache.",
         counted=True,
     )
     page.number(
-        "product-intensity", 1024 / 6, unit="FLOP/B", what="2 n³ operations over 3 n² numbers of four bytes, n = 1,024"
+        "product-intensity", Counted(1024 / 6, "FLOP/B", "2 n³ operations over 3 n² numbers of four bytes, n = 1,024")
     )
-    moved = quantity(3 * 4 * 1024**2, "B", "three matrices 1,024 wide")
+    moved = Counted(3 * 4 * 1024**2, "B", "three matrices 1,024 wide")
     page.claim(
         "product-intensity-course",
         statement="The arithmetic intensity of a product n wide is 2n/3.",

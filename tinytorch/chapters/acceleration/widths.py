@@ -11,9 +11,9 @@ from tinytorch.chapters import sources
 from tinytorch.chapters.acceleration.ladder import drawn
 from tinytorch.perf.acceleration import products
 from tinytorch.perf.machine import Ceilings, Level
-from tinytorch.perf.measuring import Measurement, interleave, quotient, ratio
-from tinytorch.perf.measuring.comparison import FASTER, compare_paired
-from tinytorch.perf.measuring.judge import CANNOT_TELL
+from tinytorch.perf.measuring import Derived, Measurement, Modelled, interleave, quotient, ratio
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report import Column, Page, color, line, subplots, verdict_between, verdict_of_all
 
 #: Widths of a sweep double from here; whole tiles of each kind of CPU fit.
@@ -33,10 +33,10 @@ _WAYS: Mapping[str, Callable[[Any, Any], Any]] = {
 _VARIANTS = {_LOOPS: "baseline", _TILES: "numpy", _REGISTERS: "quantized", _PACKED: "compiled"}
 CACHES = (
     Column("level", "Level"),
-    Column("holds", "Holds", "B"),
     Column("read", "Read"),
-    Column("width", "Widest matrix that fits", "1"),
     Column("bound", "Bound of i k j", "FLOP/s", modelled=True),
+    Column("holds", "Holds, as reported", "B"),
+    Column("width", "Widest matrix that fits", "1"),
 )
 
 
@@ -71,14 +71,14 @@ def widths_beyond(last_cache: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def study_widths(machine: Ceilings, *, repeats: int = 15, at_most_seconds: float = 1.5) -> list[Width]:
+def study_widths(machine: Ceilings, *, resolve: float = 0.05, at_most_seconds: float = 2.0) -> list[Width]:
     """Return all ways at each width, from the first cache to well beyond the last one."""
     last = max((level.capacity or 0 for level in machine.levels), default=0)
     found = []
     for width in widths_beyond(last):
         fresh = partial(_runs, width)
-        plan: dict[str, Any] = {"repeats": repeats, "at_most_seconds": at_most_seconds, "warmup_seconds": 0.05}
-        found.append(Width(width, interleave(fresh, **plan)))
+        times = interleave(fresh, resolve=resolve, at_most_seconds=at_most_seconds, warmup_seconds=0.05)
+        found.append(Width(width, times))
     return found
 
 
@@ -138,45 +138,71 @@ def show_caches(page: Page, machine: Ceilings) -> None:
         [
             {
                 "level": level.name,
-                "holds": level.capacity,
                 "read": level.read,
-                "width": _widest_in(level) if level.capacity else None,
-                "bound": level.read.scaled(0.5, "FLOP/s"),
+                "bound": Modelled.by("the bytes, at the bandwidth", level.read.scaled(0.5, "FLOP/s")),
+                "holds": level.capacity_reported,
+                "width": _widest_in(level) if level.capacity_reported else None,
             }
             for level in machine.levels
         ],
         CACHES,
-        caption="Caches and memory of one core, the widest square matrix that each of them holds, and the most that "
-        "i k j can reach with the second matrix there: two operations for each four bytes read.",
+        caption="Caches and memory of one core, the most that i k j can reach with the second matrix there, which is "
+        "two operations for each four bytes read, and the widest square matrix that fits the reported size.",
     )
 
 
 def _widest_in(level: Level) -> int:
-    """Return the width of the largest square float32 matrix that a cache holds."""
-    return int(((level.capacity or 0) / 4) ** 0.5)
+    """Return the width of the largest square float32 matrix that a cache holds, by its reported size if it has one."""
+    return int(((level.capacity_reported or level.capacity or 0) / 4) ** 0.5)
 
 
 def _record_paying(page: Page, widths: Sequence[Width], machine: Ceilings) -> None:
     """Record from which width on tiles should pay, and from which on they are proven to."""
     near = widths[0].rate(_LOOPS)
-    holding = [level for level in machine.levels if level.read.median / 2 >= near.median]
+    of_need = "what a level gives i k j, over its rate with everything near"
+    holding = [
+        level
+        for level in machine.levels
+        if verdict_between(quotient(level.read.scaled(0.5, "FLOP/s"), near, of_need), low=1.0).verdict
+        is not Verdict.REFUTED
+    ]
     if len(holding) == len(machine.levels):
         gains = ("pays-next", "pays-memory")
         page.absent("pays-predicted", *gains, reason="even memory is read faster than these loops need")
     else:
         border = _widest_in(holding[-1]) if holding else 0
         what = "width of the largest matrix in a cache that does not hold the loops up"
-        page.number("pays-predicted", border, unit="numbers", what=what, modelled=True)
+        page.number(
+            "pays-predicted", Modelled(border, "numbers", what, "the bytes of each operation, at the bandwidth")
+        )
         for key, level in {"next": machine.levels[len(holding)], "memory": machine.levels[-1]}.items():
             what = f"rate of loops with everything near over the bound of {level.name}"
-            page.number(f"pays-{key}", quotient(near, level.read.scaled(0.5, "FLOP/s"), what), modelled=True)
-    faster = [compare_paired(each.seconds[_LOOPS], each.seconds[_TILES]).verdict == FASTER for each in widths]
+            page.number(
+                f"pays-{key}",
+                Modelled.by(
+                    "the bytes of each operation, at the bandwidth",
+                    quotient(near, level.read.scaled(0.5, "FLOP/s"), what),
+                ),
+            )
+    faster = [
+        compare_paired(each.seconds[_LOOPS], each.seconds[_TILES], matters=0.05).verdict == Verdict.FASTER
+        for each in widths
+    ]
     paying = [each.width for at, each in enumerate(widths) if all(faster[at:])]
     if not paying:
         page.absent("pays-measured", reason="at the largest width cache tiles are not proven to be faster")
         return
     what = "smallest width of the sweep from which on loops in cache tiles are proven to be faster"
-    page.number("pays-measured", paying[0], unit="numbers", what=what, derived=True)
+    page.number(
+        "pays-measured",
+        Derived(
+            paying[0],
+            "numbers",
+            what,
+            tuple(one.seconds[way] for one in widths for way in (_LOOPS, _TILES)),
+            "it is one of the widths tried",
+        ),
+    )
 
 
 def claim_tiling(page: Page, widths: Sequence[Width], machine: Ceilings) -> None:
@@ -197,7 +223,7 @@ def claim_tiling(page: Page, widths: Sequence[Width], machine: Ceilings) -> None
         "than cache size",
         source=sources.COURSE_ACCELERATION,
         source_url=sources.COURSE_ACCELERATION_URL,
-        verdict=verdict_of_all(parts) if widths[-1].bytes > capacity > 0 else CANNOT_TELL,
+        verdict=verdict_of_all(parts) if widths[-1].bytes > capacity > 0 else Judgement(Verdict.OPEN),
         evidence="Loops in cache tiles ran {cache-gain-wide} as fast as plain ones where the second matrix is larger "
         "than the last cache, and {cache-gain-narrow} where all of it is near. The test asks for a gain in the former, "
         "and for a larger one than in the latter.",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -14,16 +13,16 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import implementations, no_grad
 from tinytorch.core.op import Array
 from tinytorch.perf.benchmarking.variants import Variant, sorting_generation
-from tinytorch.perf.events.stream import Profile
 from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import Measurement, Statistic, interleave
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
-from tinytorch.perf.measuring.judge import corrected
-from tinytorch.perf.measuring.measurement import CONFIDENCE, conditions_of_both
-from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring.conditions import of_sides
+from tinytorch.perf.measuring.judge import bonferroni
+from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import amdahl_of_parts
-from tinytorch.perf.profiling.shares import cpu_and_wall, one_by_one, recordings
+from tinytorch.perf.profiling.shares import recorded_runs
 
 _WARMUP_SECONDS = 0.2
 _BATCH = 64
@@ -95,12 +94,11 @@ class Forecast:
         parts = (self.between, *self.inside)
         ends = [rule(*corner) for corner in product(*((one.interval.low, one.interval.high) for one in parts))]
         bounds = Interval(min(ends), max(ends), min(one.interval.confidence for one in parts))
-        how = conditions_of_both(self.between, self.inside[1], ("without the fix", "with it"))
-        for key in ("between_repeats", "repeats", "block"):  # which are in the parts' intervals
-            how.pop(key, None)
-        how["statistic"] = "of the parts' medians"
+        names = ("between operations", "in operations", "in operations, fixed")
+        sides = {name: part.conditions for name, part in zip(names, parts, strict=True)}
+        conditions = of_sides(sides).within_bounds("of the parts' medians")
         samples = tuple(rule(*each) for each in zip(*(one.samples for one in parts), strict=True))
-        return Statistic(name, samples, unit, how, value=rule(*(one.median for one in parts)), bounds=bounds)
+        return Statistic(name, samples, unit, conditions, value=rule(*(one.median for one in parts)), bounds=bounds)
 
 
 @dataclass(frozen=True)
@@ -176,23 +174,20 @@ def read_again() -> Bottleneck:
 
 def forecast(before: Callable[[], Array], after: Callable[[], Array], repeats: int) -> Forecast:
     """Return what Amdahl's law predicts, from ``repeats`` recordings of a run without and with a fix."""
-    (old, how), (new, how_after) = (_recorded(run, repeats) for run in (before, after))
+    (old, without), (new, fixed) = (recorded_runs(run, repeats) for run in (before, after))
     between = [one.wall_seconds - one.op_seconds for one in old]
     return Forecast(
         (len(old[0].events), len(new[0].events)),
-        as_repeated(Measurement("time between operations", tuple(between), "s", how)),
+        with_between_run_spread(Measurement("time between operations", tuple(between), "s", without)),
         (
-            as_repeated(Measurement("time in operations", tuple(one.op_seconds for one in old), "s", how)),
-            as_repeated(Measurement("time in operations, fixed", tuple(one.op_seconds for one in new), "s", how_after)),
+            with_between_run_spread(
+                Measurement("time in operations", tuple(one.op_seconds for one in old), "s", without)
+            ),
+            with_between_run_spread(
+                Measurement("time in operations, fixed", tuple(one.op_seconds for one in new), "s", fixed)
+            ),
         ),
     )
-
-
-def _recorded(run: Callable[[], Array], repeats: int) -> tuple[Sequence[Profile], dict[str, Any]]:
-    """Return recordings of a run, and their conditions."""
-    began = cpu_and_wall()
-    profiles = recordings(run, repeats)
-    return profiles, one_by_one(began)
 
 
 def bottlenecks() -> list[Bottleneck]:
@@ -211,6 +206,6 @@ def _fixed(
     right, now = before().astype(np.float64), after().astype(np.float64)
     error = float(np.abs(now - right).max() / np.abs(right).max())
     both = interleave({"before": before, "after": after}, repeats=_PAIRS, warmup_seconds=_WARMUP_SECONDS)
-    confidence = corrected(CONFIDENCE, TOGETHER)
-    comparison = replace(compare_paired(both["before"], both["after"], confidence=confidence), compared=TOGETHER)
+    confidence = bonferroni(CONFIDENCE, TOGETHER)
+    comparison = compare_paired(both["before"], both["after"], matters=0.05, confidence=confidence, compared=TOGETHER)
     return Bottleneck(model, found, fix, predicted, comparison, error)

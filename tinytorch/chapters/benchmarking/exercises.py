@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
 
 from tinytorch.chapters.checking import exercise_check, returned_number
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Caches, Conditions
 
 FlawName = Literal["order", "threads", "caches", "statistic", "baseline"]
 #: How much more variance than the best plan's a reader's plan may have: the best one need not be a whole number.
@@ -49,8 +50,8 @@ class Report:
     """A published speedup.
 
     Attributes:
-        baseline, candidate: times; their ``how`` says how many ``blas_threads`` there were, whether ``caches`` were
-            warm or cold, and what they were ``interleaved_with``.
+        baseline, candidate: times; their conditions say how many ``blas_threads`` there were, whether ``caches``
+            were warm or cold, and what they were ``interleaved_with``.
         statistics: what was divided by what: "median" or "minimum" of baseline and candidate.
         best_known: median seconds of the fastest version that its readers know of.
     """
@@ -69,21 +70,19 @@ def reports(seed: int = 0) -> list[tuple[Report, FlawName | None]]:
     for index in range(30):
         flaw = names[index % len(names)]
         seconds = float(draw.uniform(1e-3, 1e-2))
-        threads, caches = int(draw.integers(1, 5)), str(draw.choice(["warm", "cold"]))
-        how: dict[str, object] = {"blas_threads": threads, "caches": caches}
-        other = dict(how)
+        threads, caches = int(draw.integers(1, 5)), Caches(draw.choice(["warm", "cold"]))
+        one = other = Conditions(blas_threads=threads, caches=caches)
         if flaw == "threads":
-            other["blas_threads"] = threads + int(draw.integers(1, 4))
+            other = replace(one, blas_threads=threads + int(draw.integers(1, 4)))
         if flaw == "caches":
-            other["caches"] = "warm" if caches == "cold" else "cold"
-        turns = flaw != "order"
+            other = replace(one, caches=Caches.WARM if caches is Caches.COLD else Caches.COLD)
+        if flaw != "order":
+            one, other = replace(one, interleaved_with=("candidate",)), replace(other, interleaved_with=("baseline",))
         made.append(
             (
                 Report(
-                    _times("baseline", seconds, {**how, "interleaved_with": ["candidate"] if turns else []}, draw),
-                    _times(
-                        "candidate", seconds / 1.3, {**other, "interleaved_with": ["baseline"] if turns else []}, draw
-                    ),
+                    _times("baseline", seconds, one, draw),
+                    _times("candidate", seconds / 1.3, other, draw),
                     ("median", "minimum") if flaw == "statistic" else ("median", "median"),
                     seconds * (0.2 if flaw == "baseline" else 1.0),
                 ),
@@ -93,9 +92,15 @@ def reports(seed: int = 0) -> list[tuple[Report, FlawName | None]]:
     return [made[index] for index in draw.permutation(len(made))]
 
 
-def _times(name: str, seconds: float, how: dict[str, object], draw: np.random.Generator) -> Measurement:
+def _times(name: str, seconds: float, conditions: Conditions, draw: np.random.Generator) -> Measurement:
     noise = 1 + np.abs(draw.normal(0, 0.01, 20))
-    return Measurement(name, tuple((seconds * noise / np.median(noise)).tolist()), "s", how)
+    return Measurement(name, tuple((seconds * noise / np.median(noise)).tolist()), "s", conditions)
+
+
+def _shown(times: Measurement) -> str:
+    had = times.conditions
+    beside = f", in turns with {', '.join(had.interleaved_with)}" if had.interleaved_with else ""
+    return f"{times.name} on {had.blas_threads} threads, {had.caches} caches{beside}"
 
 
 @exercise_check
@@ -110,7 +115,7 @@ def check_flaw(function: Callable[[Report], FlawName | None]) -> str:
     """
     for report, truth in reports():
         answer = function(report)
-        shown = f"baseline {dict(report.baseline.how)}, candidate {dict(report.candidate.how)}, {report.statistics}"
+        shown = f"{_shown(report.baseline)}, {_shown(report.candidate)}, {report.statistics}"
         assert answer == truth, f"the flaw is {truth!r}, not {answer!r}: {shown}, best known {report.best_known:.3g} s"
     return "flaw: passed"
 
@@ -139,7 +144,7 @@ def check_choose(function: Callable[[Sequence[Option], float, int], str | None])
         options = [
             Option(
                 f"variant {number}",
-                _times(f"variant {number}", float(draw.uniform(1e-3, 1e-2)), {}, draw),
+                _times(f"variant {number}", float(draw.uniform(1e-3, 1e-2)), Conditions(), draw),
                 int(draw.integers(10_000, 1_000_000)),
                 float(draw.uniform(0.8, 0.99)),
             )

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from tinytorch.perf.acceleration import fused_gelu
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave, sample
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
-from tinytorch.perf.measuring.judge import corrected
+from tinytorch.perf.measuring.judge import bonferroni
 from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.measuring.sampling import ROUNDS, exceeding_bytes
 
@@ -133,7 +133,7 @@ def busy_neighbours(times: int = 6) -> Flaw:
                 before = _median(product)
             flawed.append(before / _median(product))
         with neighbours(count):
-            return _flaw("busy neighbours of the baseline", flawed, product, product)
+            return _flaw("busy neighbours of the baseline", flawed, product, product, matters=0.1)
 
 
 @contextmanager
@@ -165,8 +165,11 @@ def _flaw(
     baseline: Callable[[], Any],
     candidate: Callable[[], Any],
     same_code: bool = True,
+    matters: float = 0.05,
 ) -> Flaw:
-    both = interleave({"baseline": baseline, "candidate": candidate}, warmup_seconds=_WARMUP_SECONDS)
-    reported = Measurement(f"speedup reported with {name}", tuple(flawed), "", {"experiments": len(flawed)})
-    fair = compare_paired(both["baseline"], both["candidate"], confidence=corrected(CONFIDENCE, _TOGETHER))
-    return Flaw(name, reported, replace(fair, compared=_TOGETHER), same_code)
+    pair = {"baseline": baseline, "candidate": candidate}
+    both = interleave(pair, resolve=matters, at_most_seconds=4.0, warmup_seconds=_WARMUP_SECONDS)
+    reported = Measurement(f"speedup reported with {name}", tuple(flawed), "")
+    each = bonferroni(CONFIDENCE, _TOGETHER)
+    fair = compare_paired(both["baseline"], both["candidate"], matters, confidence=each, compared=_TOGETHER)
+    return Flaw(name, reported, fair, same_code)

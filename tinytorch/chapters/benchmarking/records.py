@@ -16,11 +16,12 @@ from tinytorch.chapters.sources import (
     COURSE_PROFILING_URL,
 )
 from tinytorch.chapters.words import word_between
-from tinytorch.perf.measuring import Measurement, Statistic, difference, quotient
-from tinytorch.perf.measuring.comparison import SLOWER, Comparison
-from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED, verdict_of_all
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Statistic, difference, quotient
+from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_of_all
 from tinytorch.perf.measuring.statistics import Interval, samples_needed
 from tinytorch.report import Column, Page, line, subplots, verdict_between
+from tinytorch.report.verdicts import words_of
 
 FLAW_COLUMNS = (
     Column("flaw", "Flaw"),
@@ -76,12 +77,12 @@ def record_processes(page: Page, within: Measurement, between: Measurement, beyo
     page.number("between", between)
     page.number("beyond", beyond)
     what = "fresh processes whose interval does not hold the median of the others"
-    page.number("erring", round(beyond.median * beyond.n), unit="1", what=what, derived=True)
+    page.number("erring", Derived(round(beyond.median * beyond.n), "1", what, (beyond,), "it is a count"))
     page.number("processes", beyond.n, unit="1", what="fresh processes")
     page.word(
         "process-matters",
-        {SUPPORTED: "no more than they admit", REFUTED: "more than they admit"}.get(
-            verdict_between(beyond, high=_BEYOND_ALLOWED), CANNOT_TELL
+        verdict_between(beyond, high=_BEYOND_ALLOWED).called(
+            supported="no more than they admit", refuted="more than they admit"
         ),
         because="{erring} of {processes} processes have an interval that does not hold the median of the others, where "
         "one in twenty is promised; one in ten is allowed",
@@ -98,10 +99,11 @@ def record_example(page: Page, samples: Sequence[float], ends: tuple[float, floa
     ordered = sorted(samples)
     if len(ordered) != SAMPLES or ends != (ordered[3], ordered[11]):
         raise ValueError(f"ends must be the 4th and the 12th of {SAMPLES} samples, not {ends} of {len(ordered)}")
-    page.number("example-low", ends[0], unit="s", what="the fourth smallest of fifteen calls of the MLP")
-    page.number("example-high", ends[1], unit="s", what="the twelfth smallest of the same")
+    taken, end = (Measurement("fifteen calls of the MLP", tuple(samples), "s"),), "it is the end of one"
+    page.number("example-low", Derived(ends[0], "s", "the fourth smallest of fifteen calls of the MLP", taken, end))
+    page.number("example-high", Derived(ends[1], "s", "the twelfth smallest of the same", taken, end))
     what = f"chance of a false alarm in {_TESTS} independent comparisons, each with one of twenty"
-    page.number("alarms", 1 - 0.95**_TESTS, unit="%", what=what, modelled=True)
+    page.number("alarms", Modelled(1 - 0.95**_TESTS, "%", what, "independent comparisons"))
 
 
 def record_coverage(page: Page, found: Mapping[str, Sequence[Measurement]]) -> None:
@@ -112,16 +114,24 @@ def record_coverage(page: Page, found: Mapping[str, Sequence[Measurement]]) -> N
         page.number(f"{key}-shuffled", shuffled)
         page.number(f"{key}-coverage", in_a_row)
         name, share = promised[key]
-        rows.append({"interval": name, "promised": share, "shuffled": shuffled, "row": in_a_row})
+        rows.append(
+            {
+                "interval": name,
+                "promised": Modelled(share, "%", name, "calls in random order"),
+                "shuffled": shuffled,
+                "row": in_a_row,
+            }
+        )
     page.table(
         "coverage",
         rows,
         COVERAGE_COLUMNS,
-        caption="How often intervals hold what they are said to hold: the median or the mean of all calls.",
+        caption="How often intervals hold what they are said to hold, the median or the mean of all calls of their "
+        "process: the process in the middle, and between which ends others lie.",
     )
     page.word(
         "dependence-matters",
-        {SUPPORTED: "kept", REFUTED: "broken"}.get(verdict_between(found["rank"][1], low=_HOLD_AT_LEAST), CANNOT_TELL),
+        verdict_between(found["rank"][1], low=_HOLD_AT_LEAST).called(supported="kept", refuted="broken"),
         because="{rank-coverage} of the intervals of calls in a row held the median of all; 94 of 100 would be enough",
     )
 
@@ -173,7 +183,9 @@ def record_resolution(page: Page, counts: Sequence[int], seen: Sequence[Measurem
     page.number("seen-few", few)
     page.number("seen-many", many)
     what = "root of the ratio of the numbers of pairs"
-    page.number("root-gain", (counts[-1] / counts[0]) ** 0.5, unit="", what=what, modelled=True)
+    page.number(
+        "root-gain", Modelled((counts[-1] / counts[0]) ** 0.5, "", what, "errors that fall with the root of the number")
+    )
     name = f"smallest difference seen by {counts[0]} pairs over that seen by {counts[-1]}"
     page.number("seen-gain", quotient(few, many, name))
 
@@ -184,8 +196,14 @@ def record_flaws(page: Page, done: Sequence[Flaw]) -> None:
     for flaw, key in zip(done, _FLAWS, strict=True):
         page.number(f"flaw-{key}", flaw.reported)
         page.compare(f"fair-{key}", flaw.fair)
-        verdict, _ = page.noise.verdict(flaw.fair)
-        rows.append({"flaw": flaw.name, "reported": flaw.reported, "fair": flaw.fair.ratio, "verdict": verdict})
+        rows.append(
+            {
+                "flaw": flaw.name,
+                "reported": flaw.reported,
+                "fair": flaw.fair.estimate,
+                "verdict": page.judged(flaw.fair),
+            }
+        )
     page.table(
         "flaws",
         rows,
@@ -195,7 +213,10 @@ def record_flaws(page: Page, done: Sequence[Flaw]) -> None:
     )
     wrong = sum(1.0 not in flaw.reported.interval for flaw in done if flaw.same_code)
     what = "of the four experiments with one function as both: those whose published interval does not hold 1"
-    page.number("flaws-count", wrong, unit="1", what=what, derived=True)
+    page.number(
+        "flaws-count",
+        Derived(wrong, "1", what, tuple(flaw.reported for flaw in done if flaw.same_code), "it counts verdicts"),
+    )
 
 
 def record_forecast(page: Page, law: Forecast) -> None:
@@ -209,18 +230,31 @@ def record_forecast(page: Page, law: Forecast) -> None:
             {
                 "part": "between operations",
                 "loop": law.between,
-                "batch": law.between.scaled(1 / law.fewer, name="time between operations, by their number"),
-                "stays": law.between,
+                "batch": Modelled.by(
+                    "the law of two parts",
+                    law.between.scaled(1 / law.fewer, name="time between operations, by their number"),
+                ),
+                "stays": Modelled.by("time between operations that stays", law.between),
             },
-            {"part": "in operations", "loop": law.inside[0], "batch": law.inside[1], "stays": law.inside[1]},
-            {"part": "both", "loop": law.before, "batch": law.after, "stays": law.after_if_between_stays},
+            {
+                "part": "in operations",
+                "loop": law.inside[0],
+                "batch": Modelled.by("the law of two parts", law.inside[1]),
+                "stays": Modelled.by("time between operations that stays", law.inside[1]),
+            },
+            {
+                "part": "both",
+                "loop": law.before,
+                "batch": Modelled.by("the law of two parts", law.after),
+                "stays": Modelled.by("time between operations that stays", law.after_if_between_stays),
+            },
         ],
         FORECAST_COLUMNS,
         caption="64 images through the MLP: the two parts of a recorded run, and what they should be in a batch. Of "
         "the batch only the time in operations was recorded.",
     )
-    page.number("fix-predicted", law.speedup, modelled=True)
-    page.number("fix-if-not", law.speedup_if_between_stays, modelled=True)
+    page.number("fix-predicted", Modelled.by("the law of two parts", law.speedup))
+    page.number("fix-if-not", Modelled.by("the law of two parts", law.speedup_if_between_stays))
 
 
 def record_bottlenecks(page: Page, fixed: Sequence[Bottleneck]) -> None:
@@ -231,10 +265,10 @@ def record_bottlenecks(page: Page, fixed: Sequence[Bottleneck]) -> None:
     """
     rows, sides = [], []
     for one in fixed:
-        over = quotient(one.comparison.ratio, one.forecast.speedup, "speedup as measured over as predicted")
+        over = quotient(one.comparison.estimate, one.forecast.speedup, "speedup as measured over as predicted")
         held = _prediction_word(over)
         page.number(f"{one.model}-over", over)
-        sides.append(_misses_towards(one, page.told(held, over)))
+        sides.append(_misses_towards(one, words_of(page.withhold_if_disturbed(held, over))))
         if one.model == _FOLLOWED:
             page.compare("fix", one.comparison)
             because = f"the measurement is {{{one.model}-over}} of the prediction; within a tenth counts as right"
@@ -242,10 +276,10 @@ def record_bottlenecks(page: Page, fixed: Sequence[Bottleneck]) -> None:
         rows.append(
             {
                 "fix": f"{one.model.upper()}: {one.found}, by {one.fix}",
-                "operations": one.forecast.fewer,
-                "predicted": one.forecast.speedup,
-                "ratio": one.comparison.ratio,
-                "verdict": page.noise.verdict(one.comparison)[0],
+                "operations": Counted(one.forecast.fewer, "", "operations before over after"),
+                "predicted": Modelled.by("the law of two parts", one.forecast.speedup),
+                "ratio": one.comparison.estimate,
+                "verdict": page.judged(one.comparison),
                 "held": held,
             }
         )
@@ -258,60 +292,66 @@ def record_bottlenecks(page: Page, fixed: Sequence[Bottleneck]) -> None:
     )
     page.number(
         "largest-error",
-        max(one.error for one in fixed),
-        unit="%",
-        what="largest change of a result over the largest result, three fixes",
+        Counted(
+            max(one.error for one in fixed), "%", "largest change of a result over the largest result, three fixes"
+        ),
     )
     page.word(
         "misses-side",
-        {SUPPORTED: "yes", REFUTED: "no"}.get(_of_those_that_miss(sides), CANNOT_TELL),
+        _of_those_that_miss(sides).called(supported="yes", refuted="no"),
         because="a prediction that is proven to miss should err towards the ratio of the numbers of operations",
         numbers=[f"{one.model}-over" for one in fixed],
     )
 
 
-def _prediction_word(over: Measurement) -> str:
+def _prediction_word(over: Measurement) -> Judgement:
     """Return whether a prediction is right to a tenth, too high or too low, by the measured over the predicted one."""
     words = {"right to a tenth": (1 / 1.1, 1.1), _TOO_HIGH: (None, 1 / 1.1), _TOO_LOW: (1.1, None)}
     return word_between(over, words, together=TOGETHER)
 
 
-def _misses_towards(one: Bottleneck, held: str) -> str | None:
+def _misses_towards(one: Bottleneck, held: str) -> Judgement | None:
     """Return whether a prediction that misses errs towards the ratio of operations, as a verdict; None if none does."""
     if held not in (_TOO_HIGH, _TOO_LOW):
         return None
     beyond = {_TOO_HIGH: (None, one.forecast.fewer), _TOO_LOW: (one.forecast.fewer, None)}
-    side = word_between(one.comparison.ratio, beyond, together=TOGETHER)
-    return CANNOT_TELL if side == CANNOT_TELL else SUPPORTED if side == held else REFUTED
+    side = word_between(one.comparison.estimate, beyond, together=TOGETHER)
+    return side if side.verdict is Verdict.OPEN else Judgement(decided(side.word == held).verdict, side.tests)
 
 
-def _of_those_that_miss(sides: Sequence[str | None]) -> str:
-    """Return the verdict on all predictions that miss; `CANNOT_TELL` if none does."""
-    told = [side for side in sides if side is not None]
-    return verdict_of_all(told) if told else CANNOT_TELL
+def _of_those_that_miss(sides: Sequence[Judgement | None]) -> Judgement:
+    """Return the verdict on all predictions that miss, which is open if none does."""
+    return verdict_of_all(side for side in sides if side is not None)
 
 
 def record_regression(page: Page, again: Comparison, changed: Comparison) -> None:
     """Record the base against itself and against the change, and whether the regression is caught."""
-    page.number("again", again.ratio)
+    page.number("again", again.estimate)
     because = f"the same code again has the ratio {{again}}, and {again.because}"
-    page.word("again-verdict", again.verdict, because=because)
-    page.number("changed", changed.ratio)
+    page.word("again-verdict", again, because=because)
+    page.number("changed", changed.estimate)
     because = f"the changed code has the ratio {{changed}}, and {changed.because}"
-    page.word("changed-verdict", changed.verdict, because=because)
-    page.word("caught", "caught" if changed.verdict == SLOWER else "missed", because="the ratio is {changed}")
+    page.word("changed-verdict", changed, because=because)
+    page.word("caught", "caught" if changed.verdict == Verdict.SLOWER else "missed", because="the ratio is {changed}")
 
 
-def record_slips(page: Page, series: Measurement, normal: Sequence[Measurement], first: Measurement) -> None:
+def record_slips(
+    page: Page,
+    series: Measurement,
+    apart: Sequence[Measurement],
+    normal: Sequence[Measurement],
+    first: Measurement,
+) -> None:
     """Record the course's sentences on repeats, each as a claim.
 
     Args:
         page: what records them.
         series: many calls of the MLP in a row.
+        apart: the same of each of several processes.
         normal: share of textbook intervals of ten of these calls that hold the mean of all, shuffled and in a row.
         first: the first call of fresh processes over their steady ones.
     """
-    far = beyond_three_deviations(series, "calls more than three deviations above the median")
+    far = beyond_three_deviations(apart, "calls more than three deviations above the median")
     page.number("far", far)
     page.number("series-median", calls.zoo_pass(series, "mlp", 1))
     page.number("first-over-steady", first)
@@ -341,7 +381,7 @@ def record_slips(page: Page, series: Measurement, normal: Sequence[Measurement],
         "normal, not the runs.",
     )
     what = "chance that a hundred independent calls hold none of the slowest hundredth"
-    page.number("tail-unseen", 0.99**100, unit="%", what=what, modelled=True)
+    page.number("tail-unseen", Modelled(0.99**100, "%", what, "independent calls"))
     what = "fewest samples with a two-sided 95 % interval of the 99th percentile"
     page.number("tail-needed", samples_needed(99), unit="1", what=what)
     page.claim(
@@ -351,7 +391,7 @@ def record_slips(page: Page, series: Measurement, normal: Sequence[Measurement],
         source_url=COURSE_PROFILING_URL,
         quote="stats = timer.measure(model.forward, warmup=3, runs=100)  # Returns: mean, std, p50, p95, p99 with "
         "confidence intervals",
-        verdict=SUPPORTED if samples_needed(99) <= 100 else REFUTED,
+        verdict=decided(samples_needed(99) <= 100),
         evidence="All of a hundred independent calls lie below that percentile with a chance of {tail-unseen}, so that "
         "nothing bounds it from above. An interval that is right in nineteen cases of twenty takes {tail-needed}.",
         counted=True,
@@ -363,7 +403,7 @@ def record_questions(page: Page, normal: Measurement, seen: Sequence[Measurement
     held, name = normal.interval, "share of textbook intervals of ten runs that miss the mean of all"
     bounds = Interval(1 - held.high, 1 - held.low, held.confidence)
     missing = tuple(1 - each for each in normal.samples)
-    page.number("q-miss", Statistic(name, missing, "%", normal.how, value=1 - normal.median, bounds=bounds))
+    page.number("q-miss", Statistic(name, missing, "%", normal.conditions, value=1 - normal.median, bounds=bounds))
     page.word(
         "q-hundredth",
         word_between(seen[-1], {"enough, with two hundred": (None, 0.01), "not enough": (0.01, None)}),

@@ -11,7 +11,7 @@ from tinytorch.chapters.benchmarking.runs import forward
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.judge import corrected
+from tinytorch.perf.measuring.judge import bonferroni
 from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.measuring.processes import Fresh, compare_in_processes
 
@@ -37,6 +37,10 @@ class Checked(Module):
         return x
 
 
+#: Relative difference of time that a team would act on.
+MATTERS = 0.05
+
+
 def base_and_change() -> Mapping[str, Callable[[], object]]:
     """Return a forward pass of the MLP, the same again, and one of the MLP with the check: what a process times."""
     inputs = models.as_input(models.entry("mlp").example_input(BATCH))
@@ -47,5 +51,7 @@ def base_and_change() -> Mapping[str, Callable[[], object]]:
 def judged_changes(found: Sequence[Fresh]) -> dict[str, Comparison]:
     """Return the base against itself and against the change, over processes; their intervals hold together."""
     others = (AGAIN, CHANGED)
-    each = corrected(CONFIDENCE, len(others))
-    return {name: compare_in_processes(found, BASE, name, confidence=each, compared=len(others)) for name in others}
+    each = bonferroni(CONFIDENCE, len(others))
+    return {
+        name: compare_in_processes(found, BASE, name, MATTERS, confidence=each, compared=len(others)) for name in others
+    }

@@ -41,8 +41,8 @@ def performance_rows(performances: Mapping[str, Performance]) -> tuple[list[Row]
         accuracy = one.accuracy
         row: Row = {"name": name, "time": one.time, **rates, "memory": one.memory, "size": one.size}
         row["accuracy"] = None if accuracy is None else share_words(accuracy.median, accuracy.interval)
-        row["speedup"] = None if change is None else change.speedup.ratio
-        row["verdict"] = "the baseline" if change is None else change.speedup.verdict
+        row["speedup"] = None if change is None else change.speedup.estimate
+        row["verdict"] = "the baseline" if change is None else str(change.speedup)
         rows.append(row)
     return rows, columns
 
@@ -79,17 +79,17 @@ def change_rows(changed: ResultsChange) -> tuple[list[Row], list[Column]]:
 
 
 def _speed_row(name: str, batch: str, speedup: Comparison) -> Row:
-    return {"name": name, "batch": batch, "speedup": speedup.ratio, "verdict": speedup.verdict}
+    return {"name": name, "batch": batch, "speedup": speedup.estimate, "verdict": str(speedup)}
 
 
 def _memory_words(change: Change) -> str:
-    return f"{change.memory.verdict}, {format_number(change.memory.saved_percent / 100, '%')} saved"
+    return f"{change.memory}, {format_number(1 - 1 / float(change.memory), '%')} saved"
 
 
 def _accuracy_words(change: Change) -> str | None:
     if change.accuracy is None:
         return None
-    return f"{change.accuracy_verdict}, {_words(change.accuracy.difference, 'points', change.accuracy.interval)}"
+    return f"{change.accuracy}, {_words(float(change.accuracy), 'points', change.accuracy.interval)}"
 
 
 def markdown_report(results: Sequence[Results]) -> str:
@@ -179,5 +179,5 @@ def front_sentences(front: ParetoFront) -> list[str]:
         sentences.append(f"Dominated in time, memory and accuracy: {named}.")
     if front.undecided:
         named = "; ".join(f"{name} by {', '.join(by)}" for name, by in front.undecided.items())
-        sentences.append(f"Dominated by the numbers alone, which the intervals cannot tell: {named}.")
+        sentences.append(f"Dominated by the medians alone, and not by the intervals: {named}.")
     return sentences

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,18 +16,20 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.benchmarking.scenarios import server, single_stream
 from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.conditions import Conditions, Sample, of_processes
 from tinytorch.perf.measuring.processes import Fresh
 from tinytorch.perf.measuring.statistics import (
     Interval,
     Samples,
     checked,
-    dependence,
     median_interval,
     share_interval,
 )
 
 #: Makes an interval of some samples.
 Rule = Callable[[npt.NDArray[np.float64]], Interval]
+#: What an interval is said to hold, of all samples.
+Truth = Callable[[npt.NDArray[np.float64]], Any]
 #: The 97.5th percentile of the normal distribution as textbooks print it, whatever the number of samples.
 _NORMAL = 1.96
 #: Median absolute deviations in a standard deviation of the normal distribution.
@@ -43,27 +44,8 @@ def share(outcomes: Sequence[bool] | npt.NDArray[np.bool_], name: str) -> Statis
     """
     found = checked(np.asarray(outcomes, np.float64), "outcomes")
     bounds = share_interval(int(found.sum()), found.size)
-    how = {"samples_are": "trials", "statistic": "share", "trials": found.size}
-    return Statistic(name, tuple(found.tolist()), "%", how, value=float(found.mean()), bounds=bounds)
-
-
-def share_in_series(
-    outcomes: Sequence[bool] | npt.NDArray[np.bool_], name: str, how: Mapping[str, Any] | None = None
-) -> Statistic:
-    """Return the share (0 to 1) of ``outcomes`` of one series that are true, in the order in which they came.
-
-    Neighbours may be alike, so its interval is that of as many independent outcomes as the series is worth. ``how`` has
-    the conditions of the series.
-
-    Raises:
-        ValueError: if there are none.
-    """
-    made = share(outcomes, name)
-    worth = max(1, int(dependence(made.samples).effective))
-    count = made.value * worth
-    low, high = share_interval(math.floor(count), worth).low, share_interval(math.ceil(count), worth).high
-    conditions = {**(how or {}), "statistic": "share", "worth": worth}
-    return replace(made, how=conditions, bounds=replace(made.bounds, low=low, high=high))
+    conditions = Conditions(sample=Sample.TRIALS, statistic="share", interval_by="Clopper and Pearson")
+    return Statistic(name, tuple(found.tolist()), "%", conditions, value=float(found.mean()), bounds=bounds)
 
 
 def mean_and_normal(samples: npt.NDArray[np.float64]) -> Interval:
@@ -72,20 +54,37 @@ def mean_and_normal(samples: npt.NDArray[np.float64]) -> Interval:
     return Interval(float(samples.mean()) - half, float(samples.mean()) + half, 0.95)
 
 
-def coverage(series: Measurement, runs: int, rule: Rule, truth: float, name: str) -> Statistic:
-    """Return how often the interval that ``rule`` makes of ``runs`` samples in a row holds ``truth``.
+def settled_calls(found: Sequence[Fresh], first: int) -> list[Measurement]:
+    """Return for each process the calls that it timed one by one, from the number ``first`` on.
+
+    Raises:
+        ValueError: if a process has no such call.
+    """
+    return [
+        Measurement("calls in a row", one.first[first:], "s", next(iter(one.times.values())).conditions)
+        for one in found
+    ]
+
+
+def coverage(series: Sequence[Measurement], runs: int, rule: Rule, truth: Truth, name: str) -> Measurement:
+    """Return how often the interval that ``rule`` makes of ``runs`` calls in a row holds the truth, by process.
 
     Args:
-        series: many samples, in the order in which they were taken.
+        series: many calls of each process, in the order in which they were taken.
         runs: in each block that gets an interval.
         rule: such as `mean_and_normal` or `tinytorch.perf.measuring.statistics.median_interval`.
-        truth: what the interval is said to hold.
+        truth: what the interval is said to hold, of all calls of the process: their median or their mean.
         name: of the share that is returned.
 
     Raises:
-        ValueError: if ``runs`` is below 2, or there are not enough samples for one block.
+        ValueError: if ``runs`` is below 2, or there are not enough calls for one block.
     """
-    return share_in_series([truth in rule(block) for block in blocks(series.samples, runs)], name, series.how)
+
+    def held(one: Measurement) -> float:
+        aim = float(truth(np.asarray(one.samples)))
+        return float(np.mean([aim in rule(block) for block in blocks(one.samples, runs)]))
+
+    return Measurement(name, tuple(map(held, series)), "%", _of_processes(series))
 
 
 def blocks(samples: Samples, size: int) -> npt.NDArray[np.float64]:
@@ -100,20 +99,24 @@ def blocks(samples: Samples, size: int) -> npt.NDArray[np.float64]:
     return array[: array.size // size * size].reshape(-1, size)
 
 
-def beyond_three_deviations(series: Measurement, name: str) -> Statistic:
-    """Return the share of samples more than three deviations above the median, which is 0.13 % of a normal one.
+def beyond_three_deviations(series: Sequence[Measurement], name: str) -> Measurement:
+    """Return the share of calls more than three deviations above the median, by process: of a normal one 0.13 %.
 
     The deviation is robust, the median absolute deviation scaled to agree with the standard one where noise is normal.
 
     Raises:
-        ValueError: if more than half of the samples are equal, so that there is no deviation.
+        ValueError: if more than half of the samples of one are equal, so that there is no deviation.
     """
-    array = np.asarray(series.samples)
-    middle = np.median(array)
-    deviation = _DEVIATIONS * np.median(np.abs(array - middle))
-    if deviation == 0:
-        raise ValueError("samples must differ, but more than half of them are equal")
-    return share_in_series(array > middle + 3 * deviation, name, series.how)
+
+    def beyond(one: Measurement) -> float:
+        array = np.asarray(one.samples)
+        middle = np.median(array)
+        deviation = _DEVIATIONS * np.median(np.abs(array - middle))
+        if deviation == 0:
+            raise ValueError("samples must differ, but more than half of them are equal")
+        return float(np.mean(array > middle + 3 * deviation))
+
+    return Measurement(name, tuple(map(beyond, series)), "%", _of_processes(series))
 
 
 def resolution(once: Measurement, again: Measurement, pairs: int, at_most: int = 25) -> Measurement:
@@ -128,17 +131,19 @@ def resolution(once: Measurement, again: Measurement, pairs: int, at_most: int =
         ValueError: if there are fewer than ``pairs`` pairs.
     """
     found = [
-        compare_paired(a, b, delta=None).interval
+        compare_paired(a, b, matters=0).interval
         for a, b in zip(blocks(once.samples, pairs)[:at_most], blocks(again.samples, pairs)[:at_most], strict=True)
     ]
     ends = tuple(max(1 / interval.low, interval.high) - 1 for interval in found)
-    return Measurement(f"smallest difference that {pairs} pairs resolve", ends, "%", {**once.how, "pairs": pairs})
+    return Measurement(
+        f"smallest difference that {pairs} pairs resolve", ends, "%", replace(once.conditions, sample=Sample.BLOCKS)
+    )
 
 
 def shuffled(series: Measurement, seed: int = 0) -> Measurement:
     """Return the same samples in an order drawn by ``seed``: as many fast and slow ones, but none beside its likes."""
     drawn = np.random.default_rng(seed).permutation(series.samples)
-    return Measurement(f"{series.name}, shuffled", tuple(drawn.tolist()), series.unit, series.how)
+    return Measurement(f"{series.name}, shuffled", tuple(drawn.tolist()), series.unit, series.conditions)
 
 
 def in_sequence_and_in_turns(series: Measurement, runs: int, seed: int = 0) -> tuple[Measurement, Measurement]:
@@ -164,7 +169,11 @@ def in_sequence_and_in_turns(series: Measurement, runs: int, seed: int = 0) -> t
             name,
             tuple((np.abs(np.median(one, axis=1) - np.median(other, axis=1)) / middles).tolist()),
             "%",
-            {**series.how, "runs": runs, "interleaved_with": [each for each in names if each != name]},
+            replace(
+                series.conditions,
+                sample=Sample.BLOCKS,
+                interleaved_with=tuple(each for each in names if each != name),
+            ),
         )
         for name, (one, other) in zip(names, dealt.values(), strict=True)
     ]
@@ -213,13 +222,12 @@ def beyond_their_own(processes: Sequence[Measurement]) -> Statistic:
     others = [float(np.median(np.delete(medians, at))) for at in range(medians.size)]
     outside = [middle not in own_interval(one) for one, middle in zip(processes, others, strict=True)]
     made = share(outside, "processes whose interval does not hold the median of the others")
-    return replace(made, how={**_of_processes(processes), **made.how})
+    return replace(made, conditions=_of_processes(processes).told_as("share", "Clopper and Pearson"))
 
 
-def _of_processes(processes: Sequence[Measurement]) -> dict[str, Any]:
-    """Return the conditions of what has a sample from each process: that, and the least of a core that one had."""
-    had = [one.how["cpu_per_wall"] for one in processes if "cpu_per_wall" in one.how]
-    return {"samples_are": "processes", **({"cpu_per_wall": min(had)} if had else {})}
+def _of_processes(processes: Sequence[Measurement]) -> Conditions:
+    """Return the conditions of what has a sample from each process."""
+    return of_processes(one.conditions for one in processes)
 
 
 def over_steady(found: Sequence[Fresh], first: int, last: int) -> Measurement:
@@ -235,8 +243,9 @@ def over_steady(found: Sequence[Fresh], first: int, last: int) -> Measurement:
         raise ValueError(f"first and last must lie in order from 1 to {half}, half of the calls, not {first}, {last}")
     quotients = [float(np.median(one.first[first - 1 : last]) / np.median(one.first[half:])) for one in found]
     calls = f"call {first}" if first == last else f"calls {first} to {last}"
-    how = {**_of_processes([time for one in found for time in one.times.values()]), "warmup_runs": first - 1}
-    return Measurement(f"{calls} of a fresh process over its steady ones", tuple(quotients), "", how)
+    timed = _of_processes([time for one in found for time in one.times.values()])
+    conditions = replace(timed, warmup_runs=first - 1, warmup_seconds=None, warmup_steady=None)
+    return Measurement(f"{calls} of a fresh process over its steady ones", tuple(quotients), "", conditions)
 
 
 def control(model: Any, data: Any, loads: tuple[float, float], queries: int = 600) -> list[Measurement]:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from tinytorch.chapters.benchmarking.runs import share
 from tinytorch.chapters.words import word_between
 from tinytorch.perf.benchmarking import ParetoFront, Performance, compare_with_first
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Derived, Measurement
 from tinytorch.report import Column, Page, line, subplots
 from tinytorch.report.figures import INK
 
@@ -22,7 +22,7 @@ SUITE_COLUMNS = (
     Column("many", "Rate"),
     Column("speed", "Speedup"),
     Column("verdict", "Verdict", judged=True),
-    Column("memory", "Peak memory", "B"),
+    Column("memory", "Peak memory"),
     Column("right", "Right"),
 )
 #: Points between a name and the next below it, as a share of the axis.
@@ -36,9 +36,9 @@ def record_suite(page: Page, measured: Mapping[str, Performance]) -> None:
         {
             "variant": name,
             "many": one.throughput[_BATCH],
-            "speed": changed[name].speedups[_BATCH].ratio if name in changed else None,
-            "verdict": page.noise.verdict(changed[name].speedups[_BATCH])[0] if name in changed else None,
-            "memory": one.memory.median,
+            "speed": changed[name].speedups[_BATCH].estimate if name in changed else None,
+            "verdict": page.judged(changed[name].speedups[_BATCH]) if name in changed else None,
+            "memory": one.memory,
             "right": accuracy(one),
         }
         for name, one in measured.items()
@@ -80,7 +80,16 @@ def record_fronts(page: Page, results: Results, fronts: Mapping[str, ParetoFront
         "the names of all variants at the right edge.",
     )
     size = sum(len(front.front) for front in fronts.values())
-    page.number("front-size", size, unit="1", what="variants on the fronts of the two models", derived=True)
+    page.number(
+        "front-size",
+        Derived(
+            size,
+            "1",
+            "variants on the fronts of the two models",
+            tuple(one.seconds(_BATCH) for measured in results.values() for one in measured.values()),
+            "it counts verdicts",
+        ),
+    )
     every = sum(len(measured) for measured in results.values())
     page.number("all-variants", every, unit="1", what="variants of the two models")
 

@@ -21,8 +21,6 @@ BUDGET = 600_000
 #: What is to be beaten under that budget: the ladder's last rung with all that it keeps made as small as it gets.
 ALL_IN_CODES = Configuration("distilled", "8-bit weights", "8-bit", "token", kernels=True)
 _SERVER = Workload(64)
-#: Of calls in turns, as many as two seconds hold: beside a busy neighbour forty were too few to tell.
-_PAIRS = 250
 
 
 @exercise_check
@@ -50,10 +48,10 @@ def _shown(values: Sequence[float]) -> str:
 
 @exercise_check
 def check_keep(function: Callable[[Interval, Interval, float, float], bool]) -> str:
-    """Return "... passed" if ``function(gained, answers, delta, budget)`` says which steps the rule keeps.
+    """Return "... passed" if ``function(gained, answers, matters, budget)`` says which steps the rule keeps.
 
     ``gained`` is the interval of the speedup, ``answers`` that of the change of the share of right answers; both have
-    ``low`` and ``high``. A step is kept if it is proven to be faster by more than ``delta``, and proven not to lose
+    ``low`` and ``high``. A step is kept if it is proven to be faster by more than ``matters``, and proven not to lose
     more than ``budget``.
 
     Raises:
@@ -64,11 +62,11 @@ def check_keep(function: Callable[[Interval, Interval, float, float], bool]) -> 
         low, loss = float(draw.uniform(0.9, 1.15)), float(draw.uniform(-0.025, 0.003))
         gained = Interval(low, low + float(draw.uniform(0, 0.3)), 0.95)
         answers = Interval(loss, loss + float(draw.uniform(0, 0.02)), 0.95)
-        delta, budget = float(draw.uniform(0, 0.05)), float(draw.uniform(0.002, 0.02))
-        truth = gained.low > 1 + delta and answers.low >= -budget
-        answer = function(gained, answers, delta, budget)
+        matters, budget = float(draw.uniform(0, 0.05)), float(draw.uniform(0.002, 0.02))
+        truth = gained.low > 1 + matters and answers.low >= -budget
+        answer = function(gained, answers, matters, budget)
         case = (
-            f"speedup {gained.low:.3f} to {gained.high:.3f} with delta {delta:.3f}, answers {answers.low:+.4f} to "
+            f"speedup {gained.low:.3f} to {gained.high:.3f} with matters {matters:.3f}, answers {answers.low:+.4f} to "
             f"{answers.high:+.4f} with a budget of {budget:.4f}"
         )
         assert answer in (True, False), f"{case}: the answer must be True or False, not {answer!r}"
@@ -101,5 +99,5 @@ def check_beat_capstone(function: Callable[[int], Configuration]) -> str:
     assert found != ALL_IN_CODES, "this is the configuration that is to be beaten: choose another"
     with blas_threads(1):
         both = {"all in codes": _SERVER.ready(ALL_IN_CODES), "yours": made}
-        times = in_turns(_SERVER, both, repeats=_PAIRS, at_most_seconds=2.0)
-    return judged_faster("beat_capstone", compare_paired(times["all in codes"], times["yours"], delta=rule.delta))
+        times = in_turns(_SERVER, both, resolve=rule.matters, at_most_seconds=3.0)
+    return judged_faster("beat_capstone", compare_paired(times["all in codes"], times["yours"], rule.matters))

@@ -13,8 +13,8 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import TransformerBlock
 from tinytorch.perf.acceleration.techniques import forward_pass
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.machine.reach import Reach, added, at_rate
-from tinytorch.perf.measuring import Measurement, interleave, quotient
+from tinytorch.perf.machine.time_bound import TimeBound, added, at_rate
+from tinytorch.perf.measuring import Measurement, Modelled, interleave, quotient
 from tinytorch.perf.roofline.bounds import slope_at
 from tinytorch.report import Column, Page
 
@@ -56,7 +56,7 @@ def least_steps(machine: Ceilings) -> dict[str, tuple[Measurement, Measurement]]
     calls, cache = call_seconds(machine), GPT2.cache_bytes(GPT2.positions)
     halved = GPT2.step_bytes - NUMBER * GPT2.halving_saves
 
-    def step(weights: int, *more: Reach) -> Measurement:
+    def step(weights: int, *more: TimeBound) -> Measurement:
         return added((read_seconds(weights + cache, machine), *more)).statistic("least time of a step of GPT-2")
 
     start = step(GPT2.step_bytes, calls)
@@ -90,7 +90,10 @@ def record_steps(page: Page, quarter: Measurement, machine: Ceilings) -> None:
     what = "three blocks of GPT-2 for one token, over their least time"
     page.number("gpt2-quarter-over", quotient(quarter, least, what))
     page.number("gpt2-body", quarter.scaled(fold, name="three blocks of GPT-2 for one token, times four"))
-    page.number("gpt2-body-least", least.scaled(fold, name="their weights, read once, times four"), modelled=True)
+    page.number(
+        "gpt2-body-least",
+        Modelled.by("its bytes, at the bandwidth", least.scaled(fold, name="their weights, read once, times four")),
+    )
     for key, size, blocks in (("quarter", nbytes, "three blocks"), ("body", fold * nbytes, "all blocks")):
         page.number(f"gpt2-{key}-bytes", size, unit="B", what=f"weights of {blocks} of GPT-2, float32")
         slope = slope_at(size, machine)
@@ -103,11 +106,16 @@ def record_steps(page: Page, quarter: Measurement, machine: Ceilings) -> None:
     page.table(
         "gpt2-steps",
         [
-            {"technique": name, "before": before, "after": after, "gain": gain(before, after)}
+            {
+                "technique": name,
+                "before": Modelled.by("the roofline", before),
+                "after": Modelled.by("the roofline", after),
+                "gain": Modelled(gain(before, after), "", "least time before over after", "the roofline"),
+            }
             for name, (before, after) in steps.items()
         ],
         COLUMNS,
         caption="A step of GPT-2 that writes the last of 1,024 tokens, on one core: its least time before and after "
         "each technique alone, the largest gain first.",
     )
-    page.number("gpt2-last", steps[TOGETHER][1], modelled=True)
+    page.number("gpt2-last", Modelled.by("the roofline", steps[TOGETHER][1]))

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from tinytorch.chapters.capstone.configuration import PLAIN, Configuration, Ready
 from tinytorch.chapters.capstone.prediction import Forecast, Profile, counted, forecast, ops_alone, profiled
-from tinytorch.chapters.capstone.rule import MAY_BE_TOO_MANY, PASSES, Outcome, Rule
+from tinytorch.chapters.capstone.rule import Outcome, Rule
 from tinytorch.chapters.capstone.steps import STEPS, Move, Step, double_moves, name_of, single_moves
 from tinytorch.chapters.capstone.workload import Workload, accuracy_change
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Measurement, blas_threads, interleave
-from tinytorch.perf.measuring.comparison import FASTER, Comparison, compare_all, compare_paired
-from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
+from tinytorch.perf.measuring import Measurement, blas_threads, interleave, ratio
+from tinytorch.perf.measuring.comparison import Comparison, compare_all
+from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
 from tinytorch.perf.quantization import PairedAccuracy
 
 _BEFORE = "as it was"
@@ -64,7 +64,7 @@ class Stage:
     @property
     def taken(self) -> Trial | None:
         """The trial with the shortest median of those that pass; None if none does."""
-        passing = [trial for trial in self.trials if trial.outcome == PASSES]
+        passing = [trial for trial in self.trials if trial.outcome is Outcome.PASSES]
         return min(passing, key=lambda trial: trial.seconds.median, default=None)
 
     @property
@@ -73,21 +73,21 @@ class Stage:
         return len(self.trials[0].move)
 
     @property
-    def choice(self) -> str | None:
-        """Whether what the profile put first was right: `SUPPORTED`, `REFUTED` or `CANNOT_TELL`.
+    def choice(self) -> Judgement | None:
+        """Whether what the profile put first was right: supported, refuted or open.
 
         See `right_choice`. None where no step passes, so that there was nothing to choose.
         """
         return right_choice(self, self.trials[0])
 
     @property
-    def choice_of_roof(self) -> str | None:
+    def choice_of_roof(self) -> Judgement | None:
         """The same of the step for which the roof would allow most."""
         return right_choice(self, max(self.trials, key=lambda trial: trial.forecast.roof))
 
 
-def right_choice(stage: Stage, first: Trial) -> str | None:
-    """Return whether it was right to put ``first`` first: `SUPPORTED`, `REFUTED` or `CANNOT_TELL`.
+def right_choice(stage: Stage, first: Trial) -> Judgement | None:
+    """Return whether it was right to put ``first`` first: supported, refuted or open.
 
     It was if it passes and no other step that passes is faster beyond doubt. It was not if it is proven not to pass.
     None where no step passes.
@@ -96,13 +96,17 @@ def right_choice(stage: Stage, first: Trial) -> str | None:
     if best is None:
         return None
     if first is best:
-        return SUPPORTED
-    if first.outcome in (CANNOT_TELL, MAY_BE_TOO_MANY):
-        return CANNOT_TELL
-    if first.outcome != PASSES:
-        return REFUTED
-    verdict = compare_paired(first.seconds, best.seconds).verdict
-    return {FASTER: REFUTED, CANNOT_TELL: CANNOT_TELL}.get(verdict, SUPPORTED)
+        return Judgement(Verdict.SUPPORTED)
+    if first.outcome.is_open:
+        return Judgement(Verdict.OPEN)
+    if first.outcome is not Outcome.PASSES:
+        return Judgement(Verdict.REFUTED)
+    return verdict_between(ratio(first.seconds, best.seconds), high=1)
+
+
+def became_of(trial: Trial, word: str) -> Judgement:
+    """Return ``word``, what became of a step, as a verdict: open where it was not proven to pass or to fail."""
+    return Judgement(Verdict.OPEN if trial.outcome.is_open else Verdict.SUPPORTED, word=word)
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,7 @@ class Ladder:
         taken = {step.name for stage in self.stages if stage.taken for step in stage.taken.move}
         tried = [trial for stage in self.stages for trial in stage.trials if len(trial.move) == 1]
         best: dict[str, Trial] = {}
-        for trial in sorted(tried, key=lambda trial: trial.gained.ratio.median):
+        for trial in sorted(tried, key=lambda trial: trial.gained.estimate.median):
             if trial.name not in taken:
                 best[trial.name] = trial
         return best
@@ -143,8 +147,7 @@ def climb_ladder(
     *,
     start: Configuration = PLAIN,
     steps: Sequence[Step] = STEPS,
-    repeats: int = 60,
-    at_most_seconds: float = 1.5,
+    at_most_seconds: float = 2.0,
 ) -> Ladder:
     """Return the ladder that the method climbs from ``start``, on one core.
 
@@ -158,8 +161,8 @@ def climb_ladder(
         rule: when a step may be kept.
         start: where to begin.
         steps: what may be tried.
-        repeats, at_most_seconds: samples of each trial, and seconds for all trials of a turn; where calls are slow it
-            takes as long as some twelve samples of each do.
+        at_most_seconds: for all trials of a turn; where calls are slow it takes as long as some twelve samples of each
+            do.
 
     Raises:
         ValueError: if ``machine`` is for more than one thread, or no step can be taken from ``start``.
@@ -172,7 +175,7 @@ def climb_ladder(
         while True:
             moves = finder(now, steps)
             if moves:
-                stages.append(_stage(workload, machine, rule, now, moves, start, repeats, at_most_seconds))
+                stages.append(_stage(workload, machine, rule, now, moves, start, at_most_seconds))
                 taken = stages[-1].taken
                 if taken is not None:
                     now, finder = taken.after, single_moves
@@ -192,7 +195,6 @@ def _stage(
     before: Configuration,
     moves: Mapping[Move, Configuration],
     start: Configuration,
-    repeats: int,
     at_most_seconds: float,
 ) -> Stage:
     now = workload.ready(before)
@@ -208,8 +210,8 @@ def _stage(
     every: dict[str, Ready] = {_BEFORE: now, **{name_of(move): made[move] for move in order}}
     a_round = profile.whole * (1 + sum(1 / each.speedup for each in forecasts.values()))
     longest = max(at_most_seconds, _LEAST_ROUNDS * a_round)
-    times = in_turns(workload, every, repeats=repeats, at_most_seconds=longest)
-    gained = compare_all(times[_BEFORE], *[times[name] for name in every if name != _BEFORE], delta=rule.delta)
+    times = in_turns(workload, every, resolve=rule.matters, at_most_seconds=longest)
+    gained = compare_all(times[_BEFORE], *[times[name] for name in every if name != _BEFORE], matters=rule.matters)
     trials = []
     for move in order:
         name, after = name_of(move), moves[move]
@@ -220,13 +222,13 @@ def _stage(
 
 
 def in_turns(
-    workload: Workload, every: Mapping[str, Ready], *, repeats: int = 40, at_most_seconds: float = 4.0
+    workload: Workload, every: Mapping[str, Ready], *, resolve: float, at_most_seconds: float = 4.0
 ) -> dict[str, Measurement]:
-    """Return seconds of a call of each, by name, sampled in turns."""
+    """Return seconds of a call of each, by name, sampled in turns until they tell the first from the others."""
     calls = {name: workload.call(made) for name, made in every.items()}
     return interleave(
         calls,
-        repeats=repeats,
+        resolve=resolve,
         at_most_seconds=at_most_seconds,
         warmup_seconds=0.05,
         within={name: made.running for name, made in every.items()},

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -13,21 +13,22 @@ import numpy as np
 from tinytorch.chapters.benchmarking.report import share_words
 from tinytorch.chapters.capstone.configuration import PLAIN, Configuration
 from tinytorch.chapters.capstone.exercises import ALL_IN_CODES, BUDGET
-from tinytorch.chapters.capstone.ladder import Ladder, Trial
+from tinytorch.chapters.capstone.ladder import Ladder, Trial, became_of
 from tinytorch.chapters.capstone.rule import BUDGET_WORDS, Outcome, Rule
 from tinytorch.chapters.capstone.turns import Ladders
 from tinytorch.chapters.capstone.workload import Workload, accuracy_change, predicted_bytes
 from tinytorch.chapters.sources import COURSE_CAPSTONE, COURSE_CAPSTONE_README_URL, COURSE_CAPSTONE_URL
 from tinytorch.perf.benchmarking import Performance, compare, plot_performance_comparison
 from tinytorch.perf.engines import NotMeasured, Raced, study
-from tinytorch.perf.measuring import Measurement, quantity, ratio
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, ratio
 from tinytorch.perf.measuring.comparison import Comparison, compare_all, compare_paired
-from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
+from tinytorch.perf.measuring.judge import Judgement, verdict_of_any
 from tinytorch.perf.profiling.breakdown import amdahl
 from tinytorch.perf.quantization.accuracy import paired_difference_interval
 from tinytorch.perf.quantization.tradeoff import accuracy_change as shown_change
 from tinytorch.report import Column, Page, color, subplots, verdict_between
 from tinytorch.report.figures import INK
+from tinytorch.report.verdicts import words_of
 
 #: What was measured of each configuration, by name, for each ladder.
 Performances = Mapping[str, Mapping[str, Performance]]
@@ -55,7 +56,7 @@ IMPROVEMENT_COLUMNS = (
     Column("questions", "Questions"),
     Column("speedup", "Speedup"),
     Column("verdict", "Verdict", judged=True),
-    Column("memory", "Memory reduction", ""),
+    Column("memory", "Memory reduction"),
     Column("accuracy", "Change of right answers"),
 )
 DROPPED_COLUMNS = (
@@ -66,11 +67,11 @@ DROPPED_COLUMNS = (
     Column("why-many", "Outcome"),
 )
 _WHY_DROPPED: Mapping[Outcome, str] = {
-    "not faster": "slower or no different",
-    "cannot tell here": "not proven faster",
-    "too many wrong": "loses too many answers",
-    "may be too many wrong": "may lose too many answers",
-    "passes": "passed, but another was faster",
+    Outcome.NOT_FASTER: "slower or no different",
+    Outcome.NOT_PROVEN: "not proven faster",
+    Outcome.TOO_MANY_WRONG: "loses too many answers",
+    Outcome.MAY_BE_TOO_MANY: "may lose too many answers",
+    Outcome.PASSES: "passed, but another was faster",
 }
 
 
@@ -81,18 +82,19 @@ def record_bytes(page: Page) -> None:
         for one in (PLAIN, Configuration(weights="8-bit weights"), Configuration(model="sparse"))
     )
     what = "bytes of the weights in float32 over those in 8 bits, scales included"
-    page.number("eight-bits", plain / coded, unit="", what=what)
+    floats = Counted(plain, "B", "the weights in float32")
+    page.number("eight-bits", floats.over(Counted(coded, "B", "the same in 8 bits"), what))
     what = "bytes of the weights over those with nine of ten removed, as CSR"
-    page.number("nine-tenths", plain / sparse, unit="", what=what)
+    page.number("nine-tenths", floats.over(Counted(sparse, "B", "a tenth of them as CSR"), what))
     product = plain**2 / (coded * sparse)
-    page.number("bytes-product", product, unit="", what="product of the two ratios", modelled=True)
+    page.number("bytes-product", Modelled(product, "", "product of the two ratios", "two ratios multiplied"))
     page.claim(
         "forty-times-smaller",
         statement="Eight bits and nine of ten weights pruned take a fortieth of the memory.",
         source=COURSE_CAPSTONE,
         source_url=COURSE_CAPSTONE_URL,
         quote="FP32 (4 bytes) → INT8 (1 byte) → 90% Pruning → 40× Memory Reduction",
-        verdict=verdict_between(quantity(coded * sparse, "B²", "bytes times bytes"), high=plain**2 / 36),
+        verdict=verdict_between(Counted(coded * sparse, "B²", "bytes times bytes"), high=plain**2 / 36),
         evidence="Eight bits make the GPT's weights {eight-bits} smaller, sparse storage without nine of ten "
         "{nine-tenths}. Multiplied that is {bytes-product}; a tenth less than 40 is allowed. The values alone would "
         "take a fortieth: what is left out are scales, and the place of each weight that stays.",
@@ -107,12 +109,12 @@ class _Climbed:
     Attributes:
         ladder: which it was.
         found: what was measured of each rung, and of the honest baseline.
-        delta: relative difference of time that does not matter.
+        matters: relative difference of time that matters.
     """
 
     ladder: Ladder
     found: Mapping[str, Performance]
-    delta: float
+    matters: float
 
     @property
     def rungs(self) -> list[str]:
@@ -131,7 +133,7 @@ class _Climbed:
     def over_start(self) -> dict[str, Comparison]:
         """Return each of the others against the plain start; their intervals hold together."""
         others = [self.seconds(name) for name in self.found if name != _START]
-        return compare_all(self.seconds(_START), *others, delta=self.delta)
+        return compare_all(self.seconds(_START), *others, matters=self.matters)
 
     def anew(self) -> dict[str, Measurement]:
         """Return what each step brings over the rung before it, by its name."""
@@ -144,7 +146,7 @@ class _Climbed:
 
 def record_results(page: Page, ladders: Ladders, results: Performances, rule: Rule) -> None:
     """Record every rung as it was measured once more, in tables and as a figure, and what its end improves."""
-    climbed = {key: _Climbed(ladder, results[key], rule.delta) for key, ladder in ladders.items()}
+    climbed = {key: _Climbed(ladder, results[key], rule.matters) for key, ladder in ladders.items()}
     for key, one in climbed.items():
         _record_rungs(page, key, one)
     _record_improvement(page, climbed)
@@ -152,7 +154,7 @@ def record_results(page: Page, ladders: Ladders, results: Performances, rule: Ru
     _record_bytes_off(page, ladders)
     _record_answers(page, climbed["many"], rule)
     anew = [
-        again.median / one.taken[name].gained.ratio.median
+        again.median / one.taken[name].gained.estimate.median
         for one in climbed.values()
         for name, again in one.anew().items()
     ]
@@ -161,7 +163,16 @@ def record_results(page: Page, ladders: Ladders, results: Performances, rule: Ru
             "geometric mean, over all steps taken, of the gain measured anew over the gain in the turn that took "
             "the step"
         )
-        page.number("anew", float(np.exp(np.mean(np.log(anew)))), unit="", what=what)
+        page.number(
+            "anew",
+            Derived(
+                float(np.exp(np.mean(np.log(anew)))),
+                "",
+                what,
+                tuple(again for one in climbed.values() for again in one.anew().values()),
+                "gains of one build depend on one another in ways that no formula here knows",
+            ),
+        )
     else:
         page.absent("anew", reason="in this run no step was taken")
 
@@ -171,12 +182,13 @@ def record_tenfold(page: Page, ladders: Ladders, results: Performances) -> None:
     verdicts = []
     for key, ladder in ladders.items():
         end, found = [*ladder.rungs][-1], results[key]
-        saved, gained = quantity(1, "", "no step passed"), quantity(1, "", "no step passed")
+        saved: Measurement = Counted(1, "", "no step passed")
+        gained = saved
         if end != _START:
             change = compare(found[_START], found[end])
-            saved, gained = change.memory.ratio, change.speedup.ratio
+            saved, gained = change.memory.estimate, change.speedup.estimate
         what = f"peak memory of the plain start over that of the last rung, {ladder.workload.words}"
-        page.number(f"saved-{key}", saved.median, unit="", what=what)
+        page.number(f"saved-{key}", saved, what=what)
         verdicts += [verdict_between(each, low=10.0, together=2 * len(ladders)) for each in (gained, saved)]
     page.claim(
         "ten-times-faster",
@@ -184,19 +196,12 @@ def record_tenfold(page: Page, ladders: Ladders, results: Performances) -> None:
         source=COURSE_CAPSTONE,
         source_url=COURSE_CAPSTONE_README_URL,
         quote="Success Criteria: Complete working system with all optimizations; 10x+ improvement in speed OR memory",
-        verdict=_of_any(verdicts),
+        verdict=verdict_of_any(verdicts),
         evidence="For one question the last rung is {end-gain-one} as fast as the plain start, and its peak memory "
         "{saved-one} smaller. For 64 it is {end-gain-many} as fast, and its peak memory {saved-many} smaller. One of "
         "the four is enough. Over the honest baseline, NumPy with a cache, the speedups are {end-honest-one} and "
         "{end-honest-many}.",
     )
-
-
-def _of_any(verdicts: Sequence[str]) -> str:
-    """Return the verdict on a claim of which one part is enough."""
-    if SUPPORTED in verdicts:
-        return SUPPORTED
-    return REFUTED if set(verdicts) == {REFUTED} else CANNOT_TELL
 
 
 def _record_rungs(page: Page, key: str, climbed: _Climbed) -> None:
@@ -209,9 +214,11 @@ def _record_rungs(page: Page, key: str, climbed: _Climbed) -> None:
         rows.append(
             {
                 "rung": f"beside: {name}" if name == _BASELINE else name,
-                "predicted": trial.forecast.speedup if trial else None,
+                "predicted": Modelled(trial.forecast.speedup, "", "speedup of the step", "Amdahl's law")
+                if trial
+                else None,
                 "gained": anew.get(name),
-                "speedup": gains[name].ratio if name in gains else None,
+                "speedup": gains[name].estimate if name in gains else None,
                 "peak": one.memory,
                 "right": share_words(accuracy.median, accuracy.interval),
             }
@@ -226,26 +233,26 @@ def _record_rungs(page: Page, key: str, climbed: _Climbed) -> None:
     seconds = climbed.seconds(end)
     page.number(f"end-{key}", seconds)
     if end in gains:
-        page.number(f"end-gain-{key}", gains[end].ratio)
+        page.number(f"end-gain-{key}", gains[end].estimate)
     else:
-        page.number(f"end-gain-{key}", 1.0, unit="", what="no step passed: the last rung is the plain start")
-    page.compare(f"end-honest-{key}", compare_paired(climbed.seconds(_BASELINE), seconds, delta=climbed.delta))
+        page.number(f"end-gain-{key}", Counted(1, "", "no step passed: the last rung is the plain start"))
+    page.compare(f"end-honest-{key}", compare_paired(climbed.seconds(_BASELINE), seconds, climbed.matters))
 
 
 def _record_improvement(page: Page, climbed: Mapping[str, _Climbed]) -> None:
     """Record the three numbers of each ladder's end, against the honest baseline."""
     rows = []
     for one in climbed.values():
-        change = compare(one.found[_BASELINE], one.found[one.rungs[-1]], one.delta)
+        change = compare(one.found[_BASELINE], one.found[one.rungs[-1]], one.matters)
         assert change.accuracy is not None
         name = "share right of the last rung less that of NumPy with a cache"
         rows.append(
             {
                 "questions": str(one.ladder.workload.questions),
-                "speedup": change.speedup.ratio,
-                "verdict": page.noise.verdict(change.speedup)[0],
-                "memory": change.memory.ratio.median,
-                "accuracy": shown_change(change.accuracy, name),
+                "speedup": change.speedup.estimate,
+                "verdict": page.judged(change.speedup),
+                "memory": change.memory.estimate,
+                "accuracy": change.accuracy.estimate.scaled(1, name=name),
             }
         )
     page.table(
@@ -282,7 +289,7 @@ def _record_bytes_off(page: Page, ladders: Ladders) -> None:
             held = made.weight_bytes + made.cache_bytes
             off.append(abs(held / predicted_bytes(configuration, ladder.workload.questions) - 1))
     what = "largest difference of weights and cache as held from what the shapes say, all configurations tried"
-    page.number("bytes-off", max(off), unit="%", what=what)
+    page.number("bytes-off", Counted(max(off), "%", what))
 
 
 def _record_answers(page: Page, climbed: _Climbed, rule: Rule) -> None:
@@ -295,9 +302,10 @@ def _record_answers(page: Page, climbed: _Climbed, rule: Rule) -> None:
     on_new = accuracy_change(PLAIN, end, new=True)
     name = "the same on 2,000 questions by which no step was kept and on which nothing was trained"
     page.number("end-change-new", shown_change(on_new, name))
+    on_budget = rule.within_budget(on_new)
     page.word(
         "end-holds",
-        BUDGET_WORDS[rule.within_budget(on_new)],
+        replace(on_budget, word=BUDGET_WORDS[on_budget.verdict]),
         because="the change is {end-change-new}, whose interval is held against the budget: one answer in a hundred",
     )
 
@@ -316,12 +324,15 @@ def record_dropped(page: Page, ladders: Ladders, rule: Rule) -> None:
     }
     rows = []
     for name in sorted({name for found in dropped.values() for name in found}):
-        row: dict[str, Measurement | str | None] = {"step": name}
+        row: dict[str, Measurement | Judgement | str | None] = {"step": name}
         for key, found in dropped.items():
-            row[key] = found[name].gained.ratio if name in found else None
+            row[key] = found[name].gained.estimate if name in found else None
             not_tried = "taken" if name in taken[key] else "could not be tried"
             trial = found.get(name)
-            row[f"why-{key}"] = page.told(_WHY_DROPPED[trial.outcome], trial.gained.ratio) if trial else not_tried
+            became = became_of(trial, _WHY_DROPPED[trial.outcome]) if trial else None
+            row[f"why-{key}"] = (
+                words_of(page.withhold_if_disturbed(became, trial.gained.estimate)) if trial and became else not_tried
+            )
         rows.append(row)
     page.table(
         "dropped",
@@ -332,13 +343,23 @@ def record_dropped(page: Page, ladders: Ladders, rule: Rule) -> None:
         "the one shown.",
     )
     what = "steps that at least one of the two ladders tried and never took"
-    page.number("dropped-count", len(rows), unit="step" if len(rows) == 1 else "steps", what=what, derived=True)
+    page.number(
+        "dropped-count",
+        Derived(
+            len(rows),
+            "step" if len(rows) == 1 else "steps",
+            what,
+            tuple(trial.gained.estimate for found in dropped.values() for trial in found.values()),
+            "it counts verdicts",
+        ),
+    )
     half = accuracy_change(PLAIN, Configuration(model="half of the units"))
     name = "share right with half of the units less that of the plain start"
     page.number("half-change", shown_change(half, name))
+    on_budget = rule.within_budget(half)
     page.word(
         "half-holds",
-        BUDGET_WORDS[rule.within_budget(half)],
+        replace(on_budget, word=BUDGET_WORDS[on_budget.verdict]),
         because="the change is {half-change}, whose interval is held against the budget: one answer in a hundred",
     )
 
@@ -364,16 +385,16 @@ def record_questions(page: Page, ladders: Ladders, rule: Rule) -> None:
     """Record the numbers in the answers to the questions, and those that the last exercise names."""
     start = ladders["one"].stages[0].profile
     what = "Amdahl's limit if arithmetic and data took no time"
-    page.number("q-vanish", amdahl(start.work / start.whole, math.inf), unit="", what=what, modelled=True)
+    page.number("q-vanish", Modelled(amdahl(start.work / start.whole, math.inf), "", what, "Amdahl's law"))
     ops = ladders["one"].stages[-1].profile.counted.ops
     what = "operations that a call of the last rung makes, one question"
     page.number("q-ops", ops, unit="operations", what=what)
     server = ladders["many"].workload
     last, coded = server.ready(ladders["many"].last), server.ready(ALL_IN_CODES)
     held = last.cache_bytes + last.weight_bytes
-    page.number("held-many", held, unit="B", what="weights and cache of the last rung, 64 questions")
+    page.number("held-many", Counted(held, "B", "weights and cache of the last rung, 64 questions"))
     what = "weights and cache of the distilled model, all in codes of 8 bits, 64 questions"
-    page.number("held-codes", coded.cache_bytes + coded.weight_bytes, unit="B", what=what)
+    page.number("held-codes", Counted(coded.cache_bytes + coded.weight_bytes, "B", what))
     what = "what the last exercise allows for weights and cache together"
     page.number("budget", BUDGET, unit="B", what=what)
     fewest = [lost for lost in range(21) if paired_difference_interval(0, lost, 2000).low >= -rule.accuracy_budget]

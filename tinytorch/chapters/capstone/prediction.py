@@ -16,7 +16,8 @@ from tinytorch.perf.events.stream import Event, recording
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.call_costs import least_call_seconds
 from tinytorch.perf.measuring import Measurement, Statistic, interleave, sample
-from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.conditions import of_all
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import amdahl_of_parts
 from tinytorch.perf.roofline.bounds import roof_seconds
@@ -29,7 +30,7 @@ _Calls = Mapping[Op, Sequence[tuple[tuple[Any, ...], dict[str, Any]]]]
 
 
 @dataclass(frozen=True)
-class Counted:
+class Counts:
     """Demand of a call, counted on a run that was not timed.
 
     Attributes:
@@ -62,7 +63,7 @@ class Profile:
     seconds: Measurement
     by_op: Mapping[str, Measurement]
     placed: Placed
-    counted: Counted
+    counted: Counts
 
     @property
     def whole(self) -> float:
@@ -101,13 +102,12 @@ class Profile:
         work = in_ops - calls
         parts = {"between": whole - in_ops, "calls": calls, "work": work, "rest": whole - work}
         timed = (self.seconds, *self.by_op.values())
-        had = [one.how["cpu_per_wall"] for one in timed if "cpu_per_wall" in one.how]
-        how = {**self.seconds.how, **({"cpu_per_wall": min(had)} if had else {})}
-        block = self.seconds.how.get("block")
+        conditions = of_all(one.conditions for one in timed)
+        block = self.seconds.conditions.block
         return {
             part: _within_all(
-                as_repeated(
-                    Measurement(f"share of the time: {part}", tuple((seconds / whole).tolist()), "%", how), block
+                with_between_run_spread(
+                    Measurement(f"share of the time: {part}", tuple((seconds / whole).tolist()), "%", conditions), block
                 )
             )
             for part, seconds in parts.items()
@@ -132,7 +132,7 @@ class Forecast:
     roof: float
 
 
-def counted(workload: Workload, made: Ready, machine: Ceilings) -> Counted:
+def counted(workload: Workload, made: Ready, machine: Ceilings) -> Counts:
     """Return what a call asks for, from one run that is recorded and not timed."""
     call = workload.call(made)
     with made.running():
@@ -141,7 +141,7 @@ def counted(workload: Workload, made: Ready, machine: Ceilings) -> Counted:
         events = tuple(recorded.profile.events)
         least = least_call_seconds(events, machine.calls.kernel).median
     flops = sum(event.flops or 0 for event in events)
-    return Counted(len(events), flops, least, roof_seconds(events, machine).median, events)
+    return Counts(len(events), flops, least, roof_seconds(events, machine).median, events)
 
 
 def profiled(workload: Workload, made: Ready, machine: Ceilings, name: str) -> Profile:
@@ -166,7 +166,7 @@ def ops_alone(workload: Workload, made: Ready) -> float:
         return sample(replayed, "ops alone", warmup=0, runs=3).minimum
 
 
-def forecast(profile: Profile, before: float, after: float, demand: Counted) -> Forecast:
+def forecast(profile: Profile, before: float, after: float, demand: Counts) -> Forecast:
     """Return what a step should bring, from the profile before it.
 
     Args:
@@ -192,7 +192,7 @@ def _within_all(share: Measurement) -> Statistic:
         share.name,
         share.samples,
         share.unit,
-        {**share.how, "statistic": "median"},
+        share.conditions.within_bounds("median"),
         value=share.median,
         bounds=Interval(max(found.low, 0.0), min(found.high, 1.0), found.confidence),
     )

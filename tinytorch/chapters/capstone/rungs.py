@@ -16,7 +16,7 @@ def performances(
     workload: Workload,
     configurations: Mapping[str, Configuration],
     *,
-    repeats: int = 60,
+    resolve: float = 0.02,
     at_most_seconds: float = 3.0,
 ) -> dict[str, Performance]:
     """Return what was measured of each configuration, by name: times in turns, bytes, and answers to all questions.
@@ -30,7 +30,7 @@ def performances(
         raise ValueError("configurations must name at least one")
     every = {name: workload.ready(each) for name, each in configurations.items()}
     with blas_threads(1):
-        times = in_turns(workload, every, repeats=repeats, at_most_seconds=at_most_seconds)
+        times = in_turns(workload, every, resolve=resolve, at_most_seconds=at_most_seconds)
         memory = {name: peak_bytes(workload, made) for name, made in every.items()}
     run, size = uuid.uuid4().hex, workload.questions
     return {

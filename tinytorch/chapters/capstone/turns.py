@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 
-from tinytorch.chapters.capstone.ladder import Ladder, Stage, Trial
+from tinytorch.chapters.capstone.ladder import Ladder, Stage, Trial, became_of
 from tinytorch.chapters.roofline.figure import roofline_figure
 from tinytorch.chapters.sources import COURSE_PROFILING, COURSE_PROFILING_URL
 from tinytorch.chapters.words import word_between
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import quotient
-from tinytorch.perf.measuring.judge import SUPPORTED
+from tinytorch.perf.measuring import Derived, Modelled, quotient
+from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.quantization.tradeoff import accuracy_change as shown_change
 from tinytorch.report import Column, Page, verdict_of_all
 
@@ -26,12 +26,12 @@ TRIAL_COLUMNS = (
     Column("predicted", "Predicted", "", modelled=True),
     Column("gained", "Measured"),
     Column("wrong", "Change of right answers"),
-    Column("outcome", "Outcome"),
+    Column("outcome", "Outcome", judged=True),
 )
 MOVE_COLUMNS = (
     Column("turn", "Turn"),
     Column("first", "Predicted to be best"),
-    Column("taken", "Taken"),
+    Column("taken", "Taken", judged=True),
     Column("predicted", "Its gain, predicted", "", modelled=True),
     Column("gained", "Measured"),
     Column("right", "The choice is", judged=True),
@@ -81,20 +81,20 @@ def _record_start(page: Page, key: str, ladder: Ladder) -> None:
     what = f"share of the time that is neither arithmetic nor data, plain start, {asked}"
     page.number(f"not-work-{key}", shares["rest"], what=what)
     verdict = profile.placed.verdict
-    page.word(f"bound-{key}", verdict.sentence_word, because=verdict.because, numbers=(f"plain-{key}",))
+    page.word(f"bound-{key}", verdict.said, because=verdict.because, numbers=(f"plain-{key}",))
 
 
 def record_first_turn(page: Page, first: Stage) -> None:
     """Record the first turn for one question: all trials, what was predicted and what the roof would allow."""
     _record_trials(page, "one", first)
     best, of_roof = first.trials[0], max(first.trials, key=lambda trial: trial.forecast.roof)
-    page.number("first-gain", (first.taken or best).gained.ratio)
+    page.number("first-gain", (first.taken or best).gained.estimate)
     page.word("first-taken", _name(first.taken), because=_BECAUSE_TAKEN, numbers=("first-gain",))
     page.word("first-predicted", best.name, because="the largest gain was predicted for it")
     page.word("first-of-roof", of_roof.name, because="the roof would allow most for it")
     what = f"gain that the roof would allow, {of_roof.name}, one question"
-    page.number("roof-promise", of_roof.forecast.roof, unit="", what=what, modelled=True)
-    page.number("roof-kept", of_roof.gained.ratio)
+    page.number("roof-promise", Modelled(of_roof.forecast.roof, "", what, "the roofline"))
+    page.number("roof-kept", of_roof.gained.estimate)
     _record_ruled_out(page, first)
 
 
@@ -103,10 +103,19 @@ def _record_ruled_out(page: Page, stage: Stage) -> None:
     for key, whose, field in (("roof", "the roof's", "roof"), ("amdahl", "Amdahl's", "speedup")):
         outside = 0
         for trial in stage.trials:
-            bounds = trial.gained.ratio.interval
+            bounds = trial.gained.estimate.interval
             outside += not bounds.low <= getattr(trial.forecast, field) <= bounds.high
         what = f"steps of the first turn for one question whose measured interval does not hold {whose} prediction"
-        page.number(f"{key}-ruled-out", outside, unit="row" if outside == 1 else "rows", what=what, derived=True)
+        page.number(
+            f"{key}-ruled-out",
+            Derived(
+                outside,
+                "row" if outside == 1 else "rows",
+                what,
+                tuple(trial.gained.estimate for trial in stage.trials),
+                "it counts verdicts",
+            ),
+        )
 
 
 def _name(taken: Trial | None) -> str:
@@ -117,10 +126,12 @@ def _record_trials(page: Page, key: str, stage: Stage) -> None:
     rows = [
         {
             "step": trial.name,
-            "roof": trial.forecast.roof,
-            "predicted": trial.forecast.speedup,
-            "gained": trial.gained.ratio,
-            "outcome": page.told("taken" if trial is stage.taken else trial.outcome, trial.gained.ratio),
+            "roof": Modelled(trial.forecast.roof, "", "speedup of the step", "the roofline"),
+            "predicted": Modelled(trial.forecast.speedup, "", "speedup of the step", "Amdahl's law"),
+            "gained": trial.gained.estimate,
+            "outcome": page.withhold_if_disturbed(
+                "taken" if trial is stage.taken else became_of(trial, trial.outcome.value), trial.gained.estimate
+            ),
             "wrong": trial.accuracy
             and shown_change(trial.accuracy, f"share right of {trial.name} less that of the plain start"),
         }
@@ -133,14 +144,16 @@ def record_moves(page: Page, key: str, ladder: Ladder) -> None:
     """Record the turns of a ladder, what each gained, and whether single steps led all the way."""
     rows = []
     for number, stage in enumerate(ladder.stages, 1):
-        best, gains = stage.taken, [trial.gained.ratio for trial in stage.trials]
+        best, gains = stage.taken, [trial.gained.estimate for trial in stage.trials]
         rows.append(
             {
                 "turn": str(number),
                 "first": stage.trials[0].name,
-                "taken": page.told(best.name if best else "none passes", *gains),
-                "predicted": best.forecast.speedup if best else None,
-                "gained": best.gained.ratio if best else None,
+                "taken": page.withhold_if_disturbed(best.name if best else "none passes", *gains),
+                "predicted": Modelled(best.forecast.speedup, "", "speedup of the step", "Amdahl's law")
+                if best
+                else None,
+                "gained": best.gained.estimate if best else None,
                 "right": _told(page, stage, stage.choice),
             }
         )
@@ -148,7 +161,7 @@ def record_moves(page: Page, key: str, ladder: Ladder) -> None:
     for number, stage in enumerate(ladder.stages, 1):
         shown, turn = stage.taken or stage.trials[0], f"{ladder.workload.words}, turn {number}"
         what = f"gain of {shown.name}, {turn}" if stage.taken else f"{turn}, in which nothing passed: {shown.name}"
-        page.number(f"gain-{key}-{number}", shown.gained.ratio, what=what)
+        page.number(f"gain-{key}-{number}", shown.gained.estimate, what=what)
     if _stopped_short(ladder):
         word, because = (
             "no, they stopped short",
@@ -178,15 +191,15 @@ def record_server(page: Page, ladders: Ladders, machine: Ceilings) -> None:
     alone, times = for_user.stages[0].profile, for_server.workload.questions / for_user.workload.questions
     what = "share of arithmetic and data for 64 questions, if all else takes as long as for one"
     predicted = times * alone.work / (alone.whole - alone.work + times * alone.work)
-    page.number("work-predicted", predicted, unit="%", what=what, modelled=True)
+    page.number("work-predicted", Modelled(predicted, "%", what, "as much time for all else"))
     begin = for_server.stages[0]
     _record_trials(page, "many", begin)
     record_moves(page, "many", for_server)
     page.word("first-server", _name(begin.taken), because=_BECAUSE_TAKEN, numbers=("gain-many-1",))
     if begin.taken:
-        page.number("first-server-gain", begin.taken.gained.ratio)
+        page.number("first-server-gain", begin.taken.gained.estimate)
         what = f"prediction for {begin.taken.name}, 64 questions"
-        page.number("first-server-predicted", begin.taken.forecast.speedup, unit="", what=what, modelled=True)
+        page.number("first-server-predicted", Modelled(begin.taken.forecast.speedup, "", what, "Amdahl's law"))
     else:
         page.absent("first-server-gain", "first-server-predicted", reason="in this run no first step passed")
     is_same = for_user.last == for_server.last
@@ -218,8 +231,8 @@ def record_pairs(page: Page, ladders: Ladders) -> None:
                     "pair": stage.taken.name,
                     "questions": str(ladder.workload.questions),
                     "enabling": enabling.name,
-                    "alone": alone.gained.ratio,
-                    "together": stage.taken.gained.ratio,
+                    "alone": alone.gained.estimate,
+                    "together": stage.taken.gained.estimate,
                 }
             )
     if not rows:
@@ -245,14 +258,14 @@ def record_alone(page: Page, ladders: Ladders) -> None:
         for taken in (stage.taken for stage in ladder.stages[1:]):
             if taken is None or taken.name not in first:
                 continue
-            alone = first[taken.name].gained.ratio
-            became = quotient(taken.gained.ratio, alone, f"gain of {taken.name} over its gain alone")
+            alone = first[taken.name].gained.estimate
+            became = quotient(taken.gained.estimate, alone, f"gain of {taken.name} over its gain alone")
             rows.append(
                 {
                     "step": taken.name,
                     "questions": str(ladder.workload.questions),
                     "alone": alone,
-                    "taken": taken.gained.ratio,
+                    "taken": taken.gained.estimate,
                     "verdict": word_between(became, {"smaller": (None, 1.0), "larger": (1.0, None)}),
                 }
             )
@@ -272,21 +285,28 @@ def record_choices(page: Page, ladders: Ladders) -> None:
     stages = [stage for ladder in ladders.values() for stage in ladder.stages]
     choices = [_told(page, stage, stage.choice) for stage in stages if stage.choice is not None]
     of_roof = [_told(page, stage, stage.choice_of_roof) for stage in stages if stage.choice is not None]
+    trials = [trial for stage in stages for trial in stage.trials]
+    gained = tuple(trial.gained.estimate for trial in trials)
     what = "turns of both ladders in which a move was taken"
-    page.number("turns", len(choices), unit="1", what=what, derived=True)
+    page.number("turns", Derived(len(choices), "1", what, gained, "it counts verdicts"))
     what = (
         "turns in which it is proven that the move predicted to be best passed, and no other is proven to be faster; "
         "none where other programs took this machine's time"
     )
-    page.number("turns-right", choices.count(SUPPORTED), unit="1", what=what, derived=True)
+    page.number("turns-right", Derived(_right(choices), "1", what, gained, "it counts verdicts"))
     what = "turns in which the same holds for the move that the roof would allow most for"
-    page.number("turns-by-roof", of_roof.count(SUPPORTED), unit="1", what=what, derived=True)
-    _record_errors(page, [trial for stage in stages for trial in stage.trials])
+    page.number("turns-by-roof", Derived(_right(of_roof), "1", what, gained, "it counts verdicts"))
+    _record_errors(page, trials)
 
 
-def _told(page: Page, stage: Stage, choice: str | None) -> str | None:
+def _right(choices: Sequence[Judgement | None]) -> int:
+    """Return how many choices are proven right."""
+    return sum(one is not None and one.verdict is Verdict.SUPPORTED for one in choices)
+
+
+def _told(page: Page, stage: Stage, choice: Judgement | None) -> Judgement | None:
     """Return the verdict on a choice as the table of turns has it: withheld where other programs took time."""
-    return choice and page.told(choice, *[trial.gained.ratio for trial in stage.trials])
+    return choice and page.withhold_if_disturbed(choice, *[trial.gained.estimate for trial in stage.trials])
 
 
 def record_profile_claim(page: Page, ladders: Ladders) -> None:
@@ -309,12 +329,16 @@ def record_profile_claim(page: Page, ladders: Ladders) -> None:
 
 def _record_errors(page: Page, trials: list[Trial]) -> None:
     """Record how far prediction and measurement are apart, over all trials."""
-    off = np.array([abs(np.log(trial.forecast.speedup / trial.gained.ratio.median)) for trial in trials])
+    off = np.array([abs(np.log(trial.forecast.speedup / trial.gained.estimate.median)) for trial in trials])
+    gained = tuple(trial.gained.estimate for trial in trials)
     what = "moves that were predicted and measured, both ladders"
-    page.number("trials", len(trials), unit="1", what=what, derived=True)
+    page.number("trials", len(trials), unit="1", what=what)
     what = "median of how far prediction and measurement are apart, all trials"
-    page.number("typical-error", float(np.exp(np.median(off)) - 1), unit="%", what=what)
+    page.number(
+        "typical-error",
+        Derived(float(np.exp(np.median(off)) - 1), "%", what, gained, "predictions of one profile err together"),
+    )
     what = "largest ratio between prediction and measurement, either way, all trials"
-    page.number("worst-error", float(np.exp(off.max())), unit="", what=what)
+    page.number("worst-error", Derived(float(np.exp(off.max())), "", what, gained, "it is a largest one"))
     because = "of all trials its prediction is farthest from what was measured, {worst-error} either way"
     page.word("worst-trial", trials[int(off.argmax())].name, because=because)

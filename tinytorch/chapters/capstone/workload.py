@@ -12,6 +12,7 @@ from tinytorch import datasets
 from tinytorch.chapters.capstone.configuration import Configuration, Ready, ready
 from tinytorch.perf.benchmarking.variants import SCORED_AT_ONCE, Right, Task, scoring, sorting_generation
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.memory import MemoryTracker
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 from tinytorch.perf.memoization.generation import Tokens
@@ -120,8 +121,8 @@ def peak_bytes(workload: Workload, made: Ready) -> Measurement:
             with MemoryTracker() as tracked:
                 call()
             peaks.append(float(held + tracked.peak_bytes))
-    how = {"by": "tracemalloc", "questions": workload.questions, "held_bytes": held}
-    return Measurement("weights, cache and the most that a call allocates", tuple(peaks), "B", how)
+    traced = Conditions(note=f"Traced by tracemalloc; {held:,} bytes of it are weights and cache.")
+    return Measurement("weights, cache and the most that a call allocates", tuple(peaks), "B", traced)
 
 
 def predicted_bytes(configuration: Configuration, questions: int) -> int:

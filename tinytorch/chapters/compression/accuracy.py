@@ -14,8 +14,9 @@ from tinytorch.chapters import calls, sources
 from tinytorch.chapters.words import word_between
 from tinytorch.core.module import Module
 from tinytorch.perf.compression.compress import ORIGINAL, Compression
-from tinytorch.perf.measuring import Measurement, Statistic, limit_blas_threads
-from tinytorch.perf.measuring.judge import REFUTED, SUPPORTED
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Statistic, limit_blas_threads
+from tinytorch.perf.measuring.conditions import Conditions, Sample
+from tinytorch.perf.measuring.judge import Verdict, decided
 from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import stored_bytes
 from tinytorch.perf.quantization.tradeoff import accuracy_change
@@ -63,7 +64,7 @@ def mlp_change(right: npt.NDArray[np.bool_], model: Module, what: str) -> Statis
 
 def over_seeds(name: str, values: Sequence[float], unit: str = "%") -> Measurement:
     """Return one number of each seed as a `Measurement`: its median is over trainings, not over runs of the clock."""
-    return Measurement(name, tuple(float(value) for value in values), unit, {"samples_are": "seeds of training"})
+    return Measurement(name, tuple(float(value) for value in values), unit, Conditions(sample=Sample.SEEDS))
 
 
 def differences(name: str, candidate: Sequence[float], baseline: Sequence[float]) -> Measurement:
@@ -105,10 +106,14 @@ def record_pruned(page: Page, cut: Mapping[float, Sequence[float]], tuned: Mappi
     page.number("raw-90", differences("change of test accuracy, nine tenths pruned, not fine-tuned", cut[0.9], cut[0]))
     page.number("seeds", len(cut[0]), unit="seeds", what="trainings of each kind")
     # One after the other until one fails: that takes no correction for their number.
-    free = [*takewhile(lambda share: verdict_between(change[share], low=-0.01, strict=True) == SUPPORTED, change)]
+    free = [
+        *takewhile(
+            lambda share: verdict_between(change[share], low=-0.01, strict=True).verdict == Verdict.SUPPORTED, change
+        )
+    ]
     if free:
         what = "largest share of zeros tried up to which a loss of a point is excluded"
-        page.number("free", free[-1], unit="%", what=what)
+        page.number("free", Derived(free[-1], "%", what, tuple(change.values()), "it is one of the shares tried"))
     else:
         page.absent("free", reason="at the least share of zeros tried the seeds do not exclude a loss of a point")
     page.claim(
@@ -126,9 +131,7 @@ def record_pruned(page: Page, cut: Mapping[float, Sequence[float]], tuned: Mappi
 
 def record_n_m(page: Page, share_of_bytes: float, change: Statistic) -> None:
     """Record what 2:4 takes in compact form, of the dense bytes, and how it changed the MLP's accuracy."""
-    page.number(
-        "nm-bytes", share_of_bytes, unit="%", what="bytes of a 2:4 weight in compact form, of the dense float32"
-    )
+    page.number("nm-bytes", Counted(share_of_bytes, "%", "bytes of a 2:4 weight in compact form, of the dense float32"))
     page.number("nm-change", change)
 
 
@@ -149,7 +152,7 @@ def record_small(page: Page, pruned: Sequence[float], alone: Sequence[float], ml
     page.number("trained-small", over_seeds("test accuracy of an MLP of that shape, trained from the beginning", alone))
     page.number("pruned-less-small", gain)
     fewer = stored_bytes(mlp) / stored_bytes(slim)
-    page.number("slim-bytes", fewer, unit="", what="bytes of the MLP over those with a tenth of its neurons")
+    page.number("slim-bytes", Counted(fewer, "", "bytes of the MLP over those with a tenth of its neurons"))
     page.word(
         "train-small",
         word_between(gain, {"the pruned one": (0.0, None), "the one that was always small": (None, 0.0)}),
@@ -188,7 +191,7 @@ def record_distilled(
         quote="Benefits: • Size: 10x smaller models • Speed: 10x faster inference • Accuracy: Only 2-5% degradation",
         verdict=verdict_of_all(
             [
-                SUPPORTED if fewer >= 10 else REFUTED,
+                decided(fewer >= 10),
                 verdict_between(faster, low=10.0, together=2),
                 verdict_between(loss, low=-0.05, together=2),
             ]
@@ -205,7 +208,7 @@ def record_small_gpt(page: Page, fewer: float, faster: Measurement) -> None:
         page: where to.
         fewer: bytes of the GPT over those of the small one; ``faster``, the speedup of a forward pass.
     """
-    page.number("small-gpt-bytes", fewer, unit="", what="bytes of the GPT over those of a narrow one")
+    page.number("small-gpt-bytes", Counted(fewer, "", "bytes of the GPT over those of a narrow one"))
     page.number("small-gpt-speed", faster)
     page.claim(
         "distilled-attention",
@@ -214,7 +217,7 @@ def record_small_gpt(page: Page, fewer: float, faster: Measurement) -> None:
         source_url=sources.COURSE_PROFILING_URL,
         quote="MOBILE DEPLOYMENT: - Profiling shows: Attention uses 80% memory - Decision: Use distilled models "
         "(smaller attention) - Result: 10x memory reduction, 3x speedup",
-        verdict=verdict_of_all([SUPPORTED if fewer >= 10 else REFUTED, verdict_between(faster, low=3.0)]),
+        verdict=verdict_of_all([decided(fewer >= 10), verdict_between(faster, low=3.0)]),
         evidence="A GPT of the same depth with {small-gpt-bytes} fewer bytes ran {small-gpt-speed} as fast on 64 "
         "sequences. What it learned changes neither. Most of the memory of the source's model is attention; that of "
         "this one is weights, which the test leaves aside.",
@@ -236,9 +239,9 @@ def record_methods(page: Page, whole: Module, versions: Mapping[str, Module], ga
         rows.append(
             {
                 "method": method,
-                "stored": stored_bytes(version) / stored_bytes(whole),
+                "stored": Counted(stored_bytes(version) / stored_bytes(whole), "%", "bytes of the whole model's"),
                 "speedup": gains[method],
-                "score": accuracy.candidate,
+                "score": Counted(accuracy.candidate, "%", "share of the test set that is right"),
                 "change": accuracy_change(accuracy, f"change of test accuracy, {method}"),
             }
         )
@@ -255,10 +258,10 @@ def record_methods(page: Page, whole: Module, versions: Mapping[str, Module], ga
     best = [
         row["method"]
         for row in rows
-        if row["stored"] < 1
+        if row["stored"].value < 1
         and not page.noise.hides(row["speedup"].median)
-        and verdict_between(row["speedup"], low=1.0, strict=True, together=len(rows)) == SUPPORTED
-        and verdict_between(row["change"], high=0.0, strict=True) != SUPPORTED
+        and verdict_between(row["speedup"], low=1.0, strict=True, together=len(rows)).verdict == Verdict.SUPPORTED
+        and verdict_between(row["change"], high=0.0, strict=True).verdict != Verdict.SUPPORTED
     ]
     page.word(
         "all-three",
@@ -302,13 +305,13 @@ def record_combined(page: Page, combined: Compression, longer: npt.NDArray[np.bo
             "stored": row.stored,
             "seconds": calls.zoo_pass(row.seconds, "cnn", 64) if row.seconds and step == ORIGINAL else row.seconds,
             "speedup": speedup,
-            "score": float(right.mean()),
+            "score": Counted(float(right.mean()), "%", "share of the test set that is right"),
             "change": changes.get(step),
         }
         for step, (row, speedup, right) in steps.items()
     ]
     rows.insert(1, {**rows[0], "step": "trained as long", "seconds": None, "speedup": None})
-    rows[1]["score"] = float(longer.mean())
+    rows[1]["score"] = Counted(float(longer.mean()), "%", "share of the test set that is right")
     page.table(
         "combined",
         rows,
@@ -317,13 +320,13 @@ def record_combined(page: Page, combined: Compression, longer: npt.NDArray[np.bo
         "are compared with the whole CNN trained as long, the one before with the CNN as trained.",
     )
     what = "bytes of the CNN over those of the combined version"
-    page.number("combined-bytes", combined.compression_ratio, unit="", what=what)
+    page.number("combined-bytes", Counted(combined.compression_ratio, "", what))
     page.number("combined-speed", last[1])
     page.number("combined-change", changes[last[0].step])
     what = "bytes of the CNN over those with half of the channels"
-    page.number("channels-bytes", whole[0].stored / halved[0].stored, unit="", what=what)
+    page.number("channels-bytes", Counted(whole[0].stored / halved[0].stored, "", what))
     page.number("channels-change", changes[halved[0].step])
     what = "bytes before over after quantization, in the combination"
-    page.number("bits-bytes", tuned[0].stored / last[0].stored, unit="", what=what)
+    page.number("bits-bytes", Counted(tuned[0].stored / last[0].stored, "", what))
     chip = last[1].per(0.2, "s", "a fifth of a second over the speedup of the combination")
-    page.number("q-phone", chip, modelled=True)
+    page.number("q-phone", Modelled.by("a speedup that another machine has, too", chip))

@@ -20,8 +20,9 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.compression.low_rank import LowRankLinear, break_even_rank
 from tinytorch.perf.compression.pruning import magnitude_prune
 from tinytorch.perf.compression.sparsity import SparseLinear, csr_nbytes, measure_sparsity
-from tinytorch.perf.measuring import Measurement, Statistic, interleave, ratio
-from tinytorch.perf.measuring.judge import REFUTED, SUPPORTED
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Statistic, interleave, ratio
+from tinytorch.perf.measuring.conditions import Conditions, of_any
+from tinytorch.perf.measuring.judge import Verdict, decided
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.ops.sparse import matrix_of
 from tinytorch.perf.profiling import Profiler
@@ -151,22 +152,23 @@ def time_break_even(places: Sequence[float], speedups: Sequence[Measurement], na
     None where its interval reaches the first place or beyond the last, as the crossing then may lie farther out.
     """
     rounds = zip(*(each.samples for each in speedups), strict=True)
-    found = _share_of_zeros(name, tuple(1 - crossing(places, one) for one in rounds), speedups[0])
+    conditions = of_any(each.conditions for each in speedups)
+    found = _share_of_zeros(name, tuple(1 - crossing(places, one) for one in rounds), conditions)
     return found if places[0] < found.interval.low and found.interval.high <= places[-1] else None
 
 
-def _share_of_zeros(name: str, densities: tuple[float, ...], speedup: Measurement) -> Statistic:
+def _share_of_zeros(name: str, densities: tuple[float, ...], conditions: Conditions) -> Statistic:
     """Return the share of zeros at the median density at which a product of these speedups breaks even.
 
     The density, not the share of zeros, is in proportion to the speedup: by what repeats of this differ, that does.
     """
-    density = Measurement(name, densities, "%", speedup.how)
+    density = Measurement(name, densities, "%", conditions)
     ends = density.interval
     return Statistic(
         name,
         tuple(1 - each for each in densities),
         "%",
-        {**speedup.how, "statistic": "median"},
+        conditions.within_bounds("median"),
         value=1 - density.median,
         bounds=Interval(max(1 - ends.high, 0.0), 1 - ends.low, ends.confidence),
     )
@@ -218,7 +220,7 @@ def record_zeros(page: Page, dense: Mapping[float, Measurement], mlp: Module, pr
         "zeros",
         [
             {
-                "share": share,
+                "share": Counted(share, "%", "share of zeros"),
                 "speed": speed,
                 "stored": stored_bytes(layers[share]),
                 "flops": Profiler().count_flops(layers[share], (1, _ZEROS_WIDTH)),
@@ -230,15 +232,17 @@ def record_zeros(page: Page, dense: Mapping[float, Measurement], mlp: Module, pr
         "without zeros, bytes of its state, and work.",
     )
     zeros = measure_sparsity(pruned) / 100
-    page.number("sparsity-after", zeros, unit="%", what="zeros among the weights of the pruned MLP")
+    page.number("sparsity-after", Counted(zeros, "%", "zeros among the weights of the pruned MLP"))
     page.number("bytes-before", stored_bytes(mlp), unit="B", what="state of the MLP")
     page.number("bytes-after", stored_bytes(pruned), unit="B", what="state of the pruned MLP")
     page.number("zeros-speedup", dense[0.9])
     page.number(
         "zeros-stored",
-        stored_bytes(layers[0.9]) / stored_bytes(layers[0]),
-        unit="%",
-        what="bytes of the layer with nine tenths of zeros, of those without",
+        Counted(
+            stored_bytes(layers[0.9]) / stored_bytes(layers[0]),
+            "%",
+            "bytes of the layer with nine tenths of zeros, of those without",
+        ),
     )
     page.claim(
         "pruning-is-faster",
@@ -246,7 +250,7 @@ def record_zeros(page: Page, dense: Mapping[float, Measurement], mlp: Module, pr
         source=sources.COURSE_COMPRESSION,
         source_url=sources.COURSE_COMPRESSION_URL,
         quote="Magnitude pruning: Set small weights to zero … Benefit: Smaller models, faster inference, less memory",
-        verdict=SUPPORTED if stored_bytes(layers[0.9]) < stored_bytes(layers[0]) else REFUTED,
+        verdict=decided(stored_bytes(layers[0.9]) < stored_bytes(layers[0])),
         evidence="With nine tenths of its weights zero, the layer took {zeros-stored} of the bytes. The bytes decide, "
         "whatever the speed.",
         counted=True,
@@ -268,7 +272,7 @@ def predicted_break_even(found: SparseSpeed, name: str) -> Statistic:
     It then pays from the density on that is one over its `stored_cost`; raises as that does.
     """
     half = _at_half(found)
-    return _share_of_zeros(name, tuple((1 - _HALF) * each for each in half.samples), half)
+    return _share_of_zeros(name, tuple((1 - _HALF) * each for each in half.samples), half.conditions)
 
 
 def _at_half(found: SparseSpeed) -> Measurement:
@@ -304,7 +308,9 @@ def record_sparse(
         alt="Three lines of the speedup of CSR over the dense product by sparsity: this book's kernel for 1 row and "
         "for 64, and SciPy's for 64. A level line marks one.",
     )
-    rows = zip(many.sparsities, many.stored, one.ours, many.ours, many.scipy, strict=True)
+    shares = [Counted(share, "%", "share of zeros") for share in many.sparsities]
+    stored = [Counted(share, "%", "bytes of CSR over those of the dense") for share in many.stored]
+    rows = zip(shares, stored, one.ours, many.ours, many.scipy, strict=True)
     page.table(
         "csr",
         [dict(zip(("zeros", "stored", "one", "many", "scipy"), row, strict=True)) for row in rows],
@@ -315,36 +321,36 @@ def record_sparse(
     left = next(n for n in range(size, 0, -1) if csr_nbytes(_WIDTH, _WIDTH, n) < 4 * size)
     page.number(
         "bytes-break-even",
-        1 - left / size,
-        unit="%",
-        what="sparsity from which CSR takes fewer bytes, 1,024 by 1,024, exact",
+        Counted(1 - left / size, "%", "sparsity from which CSR takes fewer bytes, 1,024 by 1,024, exact"),
     )
     for key, rows_at_once, found in (("one", "1 row", one), ("many", "64 rows", many)):
         cost = stored_cost(found, f"time of a stored weight over that of a dense one, {rows_at_once}")
         page.number(f"stored-cost-{key}", cost)
         predicted = predicted_break_even(found, f"sparsity from which CSR is faster, predicted, {rows_at_once}")
-        page.number(f"break-even-predicted-{key}", predicted, modelled=True)
+        page.number(
+            f"break-even-predicted-{key}", Modelled.by("the cost of a stored weight, whatever their number", predicted)
+        )
         if found.break_even is None:
             page.absent(f"time-break-even-{key}", reason=_NO_BREAK_EVEN)
         else:
             page.number(f"time-break-even-{key}", found.break_even)
     tenth = many.sparsities.index(0.9)
     what = "bytes of CSR with nine tenths of zeros, of the dense"
-    page.number("csr-90", many.stored[tenth], unit="%", what=what)
+    page.number("csr-90", Counted(many.stored[tenth], "%", what))
     page.number("csr-90-speed", many.ours[tenth])
     fewer = stored_bytes(pruned) / stored_bytes(smaller)
-    page.number("mlp-csr", fewer, unit="", what="bytes of the pruned MLP, dense over CSR")
+    page.number("mlp-csr", Counted(fewer, "", "bytes of the pruned MLP, dense over CSR"))
     active = sum(each.size for each in pruned.parameters()) / sum(
         int(np.count_nonzero(each.data)) for each in pruned.parameters()
     )
-    page.number("mlp-active", active, unit="", what="parameters of the pruned MLP over those that are not zero")
+    page.number("mlp-active", Counted(active, "", "parameters of the pruned MLP over those that are not zero"))
     page.claim(
         "sparse-is-smaller",
         statement="Stored sparsely, a model takes as many times less memory as it has fewer weights.",
         source=sources.COURSE_COMPRESSION,
         source_url=sources.COURSE_COMPRESSION_URL,
         quote="Compression ratio: …x fewer active parameters … With sparse storage formats, this means …x less memory!",
-        verdict=SUPPORTED if fewer >= 0.9 * active else REFUTED,
+        verdict=decided(fewer >= 0.9 * active),
         evidence="The pruned MLP has {mlp-active} fewer active parameters, and in compressed sparse rows it is "
         "{mlp-csr} smaller: positions take bytes, too, as the same module says elsewhere. The test allows a tenth.",
         counted=True,
@@ -372,11 +378,13 @@ def record_units(page: Page, masked: Module, thinner: Module, images: Tensor) ->
     logits, thin = masked(images).data, thinner(images).data
     page.number(
         "apart",
-        float(np.abs(logits - thin).max()),
-        unit="1",
-        what="largest difference of the logits of the masked and the smaller CNN",
+        Counted(
+            float(np.abs(logits - thin).max()),
+            "1",
+            "largest difference of the logits of the masked and the smaller CNN",
+        ),
     )
-    page.number("thin-logit", float(np.abs(thin).max()), unit="1", what="largest logit of the smaller CNN by magnitude")
+    page.number("thin-logit", Counted(float(np.abs(thin).max()), "1", "largest logit of the smaller CNN by magnitude"))
     page.number("masked-bytes", stored_bytes(masked), unit="B", what="state of the masked CNN")
     page.number("thinner-bytes", stored_bytes(thinner), unit="B", what="state of the smaller CNN")
 
@@ -429,11 +437,11 @@ def record_structured(page: Page, found: Mapping[str, Mapping[float, Thinner]]) 
         [
             {
                 "model": name.upper(),
-                "ratio": ratio,
-                "promised": each.flops,
+                "ratio": Counted(ratio, "%", "share of units"),
+                "promised": Counted(each.flops, "", "FLOPs before over after"),
                 "gain": each.gain,
-                "smaller": each.smaller,
-                "score": each.score,
+                "smaller": Counted(each.smaller, "", "bytes before over after"),
+                "score": Counted(each.score, "%", "share of the test set that is right"),
             }
             for name, by_ratio in found.items()
             for ratio, each in by_ratio.items()
@@ -445,12 +453,12 @@ def record_structured(page: Page, found: Mapping[str, Mapping[float, Thinner]]) 
     halves = {name: by_ratio[0.5] for name, by_ratio in found.items()}
     for name, half in halves.items():
         what = f"FLOPs of the {name.upper()} over those with half of its units"
-        page.number(f"{name}-half-flops", half.flops, unit="", what=what)
+        page.number(f"{name}-half-flops", Counted(half.flops, "", what))
         page.number(f"{name}-half-speed", half.gain)
     short = [
         f"the {name.upper()}"
         for name, half in halves.items()
-        if verdict_between(half.gain, low=half.flops, together=len(halves)) == REFUTED
+        if verdict_between(half.gain, low=half.flops, together=len(halves)).verdict == Verdict.REFUTED
     ]
     page.word(
         "flops-kept",
@@ -467,7 +475,7 @@ def record_structured(page: Page, found: Mapping[str, Mapping[float, Thinner]]) 
         source_url=sources.COURSE_COMPRESSION_URL,
         quote="Structured pruning: Remove entire neurons/channels … Benefit: Smaller models, faster inference, less "
         "memory",
-        verdict=verdict_of_all([SUPPORTED if fewer else REFUTED, gains]),
+        verdict=verdict_of_all([decided(fewer), gains]),
         evidence="Without half of its units the MLP ran {mlp-half-speed} as fast and the CNN {cnn-half-speed}. The GPT "
         "ran {gpt-half-speed} as fast. All three took fewer bytes.",
     )
@@ -523,7 +531,11 @@ def record_low_rank(page: Page, gains: Mapping[int, Measurement], mlp: Mapping[f
     page.table(
         "low-rank",
         [
-            {"rank": rank, "promised": _WIDTH * _WIDTH / (rank * 2 * _WIDTH), "gain": gain}
+            {
+                "rank": rank,
+                "promised": Counted(_WIDTH * _WIDTH / (rank * 2 * _WIDTH), "", "FLOPs before over after"),
+                "gain": gain,
+            }
             for rank, gain in gains.items()
         ],
         LOW_RANK,
@@ -534,10 +546,12 @@ def record_low_rank(page: Page, gains: Mapping[int, Measurement], mlp: Mapping[f
         "low-rank-mlp",
         [
             {
-                "ranks": share,
-                "predicted": each.predicted,
-                "error": each.error,
-                "stored": each.stored,
+                "ranks": Counted(share, "%", "share of ranks"),
+                "predicted": Modelled(
+                    each.predicted, "%", "relative error of the weight", "the singular values that are left out"
+                ),
+                "error": Counted(each.error, "%", "relative error of the weight"),
+                "stored": Counted(each.stored, "%", "bytes of the dense model's"),
                 "gain": each.gain,
                 "change": each.change,
             }
@@ -549,13 +563,13 @@ def record_low_rank(page: Page, gains: Mapping[int, Measurement], mlp: Mapping[f
     )
     for key, share in (("half", 0.5), ("quarter", 0.25)):
         page.number(f"rank-{key}-change", mlp[share].change)
-        page.number(f"rank-{key}-error", mlp[share].error, unit="%", what=f"error of the MLP's middle weight, {key}")
+        page.number(f"rank-{key}-error", Counted(mlp[share].error, "%", f"error of the MLP's middle weight, {key}"))
     page.number("rank-128", gains[128])
     largest = max(gains)
     page.number("break-even", largest, unit="1", what="largest rank that saves, 1,024 by 1,024")
     page.number("break-even-speed", gains[largest])
     kept = 100 * (1000 + 1000) / 1000**2
-    page.number("hundred-ranks", kept, unit="%", what="numbers of rank 100 of those of a weight of 1,000 by 1,000")
+    page.number("hundred-ranks", Counted(kept, "%", "numbers of rank 100 of those of a weight of 1,000 by 1,000"))
     page.claim(
         "low-rank-saves",
         statement="A hundred ranks of a large square weight hold a fifth of its numbers.",
@@ -563,7 +577,7 @@ def record_low_rank(page: Page, gains: Mapping[int, Measurement], mlp: Mapping[f
         source_url=sources.COURSE_COMPRESSION_URL,
         quote="W (1000×1000): 1M parameters → U (1000×100) + V (100×1000): 200K parameters - Compression ratio: 0.2 "
         "(80% savings)",
-        verdict=SUPPORTED if kept == 0.2 else REFUTED,
+        verdict=decided(kept == 0.2),
         evidence="The two factors hold {hundred-ranks} of the numbers of the weight.",
         counted=True,
     )
@@ -574,7 +588,7 @@ def record_answers(page: Page) -> None:
     wide = 4096 * 4096
 
     def answer(key: str, value: float, unit: str, what: str) -> None:
-        page.number(key, value, unit=unit, what=what, modelled=True)
+        page.number(key, Modelled(value, unit, what, "arithmetic"))
 
     answer("q-dense", 4 * wide, "B", "a weight of 4,096 by 4,096 in float32")
     left = csr_nbytes(4096, 4096, round(0.05 * wide))

@@ -13,7 +13,7 @@ from tinytorch.chapters.distributed.step_times import Scaling
 from tinytorch.perf.distributed.collectives.link_fit import FittedLink
 from tinytorch.perf.distributed.collectives.measured import Collectives
 from tinytorch.perf.distributed.collectives.timing import Kind
-from tinytorch.perf.measuring import Measurement, quantity
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, line, subplots
 from tinytorch.report.notebook_view import Shown
@@ -42,7 +42,7 @@ LINK_COLUMNS = (
     Column("bandwidth", "1 / beta", "B/s"),
     Column("smallest", "From"),
     Column("largest", "To"),
-    Column("worst", "Farthest off", "%"),
+    Column("worst", "Farthest off"),
 )
 
 
@@ -97,7 +97,9 @@ def link_rows(links: Sequence[FittedLink]) -> list[dict[str, Any]]:
             "bandwidth": _bandwidth(link),
             "smallest": size_words(link.sizes[0]),
             "largest": size_words(link.sizes[1]),
-            "worst": link.worst,
+            "worst": Derived(
+                link.worst, "%", "largest distance from the line", (link.alpha, link.beta), "it is a largest one"
+            ),
         }
         for link in links
     ]
@@ -152,15 +154,17 @@ def scaling_figure(scalings: Sequence[Scaling]) -> Figure:
     figure, ax = subplots(height=3.2)
     ax.plot([1, largest], [1, largest], color=INK, linewidth=0.8, linestyle=":", label="linear")
     for one in judged:
-        speedups = [quantity(1.0, "", "speedup of 1 rank")]
+        speedups: list[Measurement] = [Counted(1, "", "speedup of 1 rank")]
         speedups += [speedup for count in one.judged if (speedup := one.speedup(count)) is not None]
         line(ax, [1, *one.judged], speedups, quantity="speedup", variant=one.way, label=f"{one.way}, measured")
         law = one.law()
         if law is not None and law.applies:
             ranks = _doubled(max(one.judged), largest)
-            promised = [quantity(law.speedup(count), "", f"speedup of {count} ranks by {law.law}") for count in ranks]
+            promised = [
+                Modelled(law.speedup(count), "", f"speedup of {count} ranks", f"{law.law}'s law") for count in ranks
+            ]
             label = f"{law.law}'s law, modelled"
-            line(ax, ranks, promised, quantity="speedup", variant=one.way, label=label, modelled=True)
+            line(ax, ranks, promised, quantity="speedup", variant=one.way, label=label)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ticks = _doubled(1, largest)

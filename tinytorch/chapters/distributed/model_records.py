@@ -14,10 +14,12 @@ from tinytorch.chapters.distributed.records import ONE_CORE
 from tinytorch.chapters.distributed.validation import Validated, Validation
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction
 from tinytorch.perf.distributed.collectives.link_fit import FittedLink
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Modelled
 from tinytorch.perf.profiling import Profiler
 from tinytorch.report import Column, Page, format_number, line, subplots
 
+#: What says all that this page did not measure.
+_MODEL = "the model of larger machines"
 _SPLIT_COLUMNS = (
     Column("split", "Data × tensor × pipeline"),
     Column("seconds", "Step", "s", modelled=True),
@@ -67,7 +69,7 @@ def record_validation(page: Page, checked: Validation | None, near: FittedLink |
     rows = [
         {
             "name": row.name,
-            "predicted": row.predicted.seconds,
+            "predicted": Modelled(row.predicted.seconds, "s", "a step", _MODEL),
             "measured": row.measured,
             "error": row.error,
         }
@@ -102,15 +104,18 @@ def _record_pipeline(page: Page, row: Validated) -> None:
     }
     page.table(
         "pipeline-parts",
-        [{"part": part, "seconds": seconds} for part, seconds in parts.items()],
+        [{"part": part, "seconds": Modelled(seconds, "s", "a step", _MODEL)} for part, seconds in parts.items()],
         _PARTS_COLUMNS,
         caption=f"What the model adds up to a step of the GPT in a pipeline of 2 stages and {micro} micro-batches. The "
         "last stage also makes the logits, from the matrix of the tokens that the first one begins with. Modelled.",
     )
     what = "bubble over bubble and work of the last stage, in the pipeline of two stages"
-    page.number("pipeline-bubble", found.bubble / (found.bubble + found.computing), unit="%", what=what, modelled=True)
+    page.number(
+        "pipeline-bubble",
+        Modelled(found.bubble / (found.bubble + found.computing), "%", what, _MODEL),
+    )
     what = "messages and the sum of the shared gradient over the whole step, in the pipeline of two stages"
-    page.number("pipeline-handing", found.handing / found.seconds, unit="%", what=what, modelled=True)
+    page.number("pipeline-handing", Modelled(found.handing / found.seconds, "%", what, _MODEL))
     page.number("pipeline-measured", row.measured)
 
 
@@ -124,7 +129,11 @@ def record_published(page: Page) -> None:
         "studies",
         [
             {"study": study, "what": what, "assumed": assumed}
-            | {"runs": len(off), "middle": median(off), "worst": max(off)}
+            | {
+                "runs": len(off),
+                "middle": Modelled(median(off), "%", "median error", _MODEL),
+                "worst": Modelled(max(off), "%", "largest error", _MODEL),
+            }
             for (study, what, assumed), off in studies.items()
         ],
         [
@@ -140,9 +149,9 @@ def record_published(page: Page) -> None:
     )
     wrong = [off for each in studies.values() for off in each]
     what = "largest error of a prediction of a published speed, by magnitude"
-    page.number("published-worst", max(wrong), unit="%", what=what, modelled=True)
+    page.number("published-worst", Modelled(max(wrong), "%", what, _MODEL))
     what = "median error of the predictions of published speeds, by magnitude"
-    page.number("published-middle", median(wrong), unit="%", what=what, modelled=True)
+    page.number("published-middle", Modelled(median(wrong), "%", what, _MODEL))
 
 
 def record_published_runs(page: Page) -> None:
@@ -159,7 +168,7 @@ def _published_row(one: PublishedResult) -> dict[str, object]:
         "name": one.name,
         "published": one.printed,
         "predicted": format_number(one.predicted, one.unit).text,
-        "error": None if one.given else one.error,
+        "error": None if one.given else Modelled(one.error, "%", "error of the prediction", _MODEL),
         "study": one.study,
     }
 
@@ -176,11 +185,16 @@ def record_splits(
     rows = [
         {
             "split": f"{each.split.data} × {each.split.tensor} × {each.split.pipeline}",
-            "seconds": each.seconds,
-            "efficiency": each.efficiency(one),
-            "memory": each.memory.total,
-            "bubble": each.bubble / each.seconds,
-            "messages": sum(getattr(each, part) for part in _MESSAGES) / each.seconds,
+            "seconds": Modelled(each.seconds, "s", "a step", _MODEL),
+            "efficiency": Modelled(each.efficiency(one), "%", "efficiency", _MODEL),
+            "memory": Modelled(each.memory.total, "B", "memory of a rank", _MODEL),
+            "bubble": Modelled(each.bubble / each.seconds, "%", "time in the bubble", _MODEL),
+            "messages": Modelled(
+                sum(getattr(each, part) for part in _MESSAGES) / each.seconds,
+                "%",
+                "time of messages",
+                _MODEL,
+            ),
         }
         for each in best[:_SHOWN]
     ]
@@ -202,9 +216,12 @@ def record_splits(
         "ranks, if the batch stays or grows with them. Modelled.",
         alt="Two dashed lines of modelled efficiency over 8 to 4,096 ranks.",
     )
-    page.number("best-seconds", best[0].seconds, unit="s", what="modelled step of the best split", modelled=True)
+    page.number(
+        "best-seconds",
+        Modelled(best[0].seconds, "s", "modelled step of the best split", _MODEL),
+    )
     what = "modelled step of the second-best split over that of the best"
-    page.number("second-over-best", best[1].seconds / best[0].seconds, unit="", what=what, modelled=True)
+    page.number("second-over-best", Modelled(best[1].seconds / best[0].seconds, "", what, _MODEL))
 
 
 def efficiency_figure(curves: Mapping[str, Sequence[Prediction | None]], one: Prediction) -> Figure:
@@ -225,7 +242,7 @@ def efficiency_figure(curves: Mapping[str, Sequence[Prediction | None]], one: Pr
         points = [prediction for prediction in curve if prediction is not None]
         if not points:
             raise ValueError(f"curve {name!r} must have a point, but nothing fits")
-        shares = [Measurement(name, (point.efficiency(one),), "%") for point in points]
+        shares = [Modelled(point.efficiency(one), "%", name, _MODEL) for point in points]
         line(
             ax,
             [point.split.ranks for point in points],
@@ -233,7 +250,6 @@ def efficiency_figure(curves: Mapping[str, Sequence[Prediction | None]], one: Pr
             quantity="efficiency",
             variant=variant,
             label=name,
-            modelled=True,
         )
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")

@@ -25,9 +25,9 @@ from tinytorch.perf.distributed.recording.stragglers import Straggler
 from tinytorch.perf.distributed.recording.timeline import Timeline
 from tinytorch.perf.host.pinned_threads import may_pin
 from tinytorch.perf.machine import ceilings, identity
-from tinytorch.perf.measuring import Measurement, Statistic, quotient
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Statistic, quotient
 from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.judge import REFUTED, SUPPORTED
+from tinytorch.perf.measuring.judge import Judgement, decided
 from tinytorch.report import Column, Page, format_number, verdict_between
 
 ONE_CORE = (
@@ -81,12 +81,14 @@ def record_machine(page: Page, cores: int, ranks: int, seconds: Measurement, sta
         "6 operations for each of 175 billion parameters and 300 billion tokens, at the peak of one core times the "
         "cores"
     )
-    page.number("years-alone", seconds.scaled(1 / (365.25 * 86400), "years", what), modelled=True)
+    page.number(
+        "years-alone", Modelled.by("the operations, at the peak", seconds.scaled(1 / (365.25 * 86400), "years", what))
+    )
     what = "four float32 numbers for each of 175 billion parameters"
-    page.number("gpt3-state", state_bytes, unit="B", what=what, modelled=True)
+    page.number("gpt3-state", Modelled(state_bytes, "B", what, "arithmetic"))
     page.number("memory", memory, unit="B", what="memory of this machine, as the system reports it")
     what = "bytes of that training's state over this machine's memory"
-    page.number("memories", state_bytes / memory, unit="", what=what, modelled=True)
+    page.number("memories", Modelled(state_bytes / memory, "", what, "arithmetic"))
 
 
 def record_collectives(page: Page, talk: Collectives) -> None:
@@ -180,7 +182,15 @@ def record_ring(
     assumed = f"{format_number(between.alpha_s, 's')} and {format_number(1 / between.beta_s_per_byte, 'B/s')}"
     page.table(
         "ring-cost",
-        [{"ranks": p, "sent": 2 * (p - 1) / p, "small": costs[0], "large": costs[1]} for p, costs in grown.items()],
+        [
+            {
+                "ranks": p,
+                "sent": Modelled(2 * (p - 1) / p, "", "numbers sent over those of the array", "the ring's formula"),
+                "small": Modelled(costs[0], "s", "a ring all-reduce", "the ring's formula"),
+                "large": Modelled(costs[1], "s", "a ring all-reduce", "the ring's formula"),
+            }
+            for p, costs in grown.items()
+        ],
         [
             Column("ranks", "Ranks", "1"),
             Column("sent", "Sent by each, of the array", "", modelled=True),
@@ -192,7 +202,7 @@ def record_ring(
     )
     for at, name in enumerate(("small", "large")):
         what = f"modelled ring of 4,096 ranks over one of two, the {name} array"
-        page.number(f"ring-growth-{name}", grown[4096][at] / grown[2][at], unit="", what=what, modelled=True)
+        page.number(f"ring-growth-{name}", Modelled(grown[4096][at] / grown[2][at], "", what, "the ring's formula"))
 
 
 def _ring_table(page: Page, talk: Collectives) -> None:
@@ -202,7 +212,7 @@ def _ring_table(page: Page, talk: Collectives) -> None:
         {
             "size": size_words(size),
             "sent": size_words(2 * (ranks - 1) * size // ranks),
-            "predicted": predicted_ring(links, ranks, size),
+            "predicted": Modelled(predicted_ring(links, ranks, size), "s", "a ring all-reduce", "the ring's formula"),
             "ring": talk.of("ring all-reduce")[size],
             "library": talk.of("all-reduce")[size],
         }
@@ -235,7 +245,7 @@ def record_timelines(page: Page, ways: Mapping[str, Sequence[Timeline]]) -> None
         alt=f"A lane for each rank in two panels. {words}",
     )
     what = "how wrong the distance of two events of different ranks can be, in the recorded step"
-    page.number("clock-error", shown["overlapped"].error_seconds, unit="s", what=what)
+    page.number("clock-error", Measurement(what, (shown["overlapped"].error_seconds,), "s"))
 
 
 def record_straggler(page: Page, waits: Sequence[Straggler], late: int) -> None:
@@ -249,7 +259,7 @@ def record_straggler(page: Page, waits: Sequence[Straggler], late: int) -> None:
     because = "the work was given to rank {late-rank}, and the others waited longest for rank {found-rank}"
     page.word("found-it", "the burdened one" if found.rank == late else "another one", because=because)
     what = "time that the other ranks stood still for it in one step"
-    page.number("straggler-cost", found.cost_seconds, unit="s", what=what)
+    page.number("straggler-cost", Measurement(what, (found.cost_seconds,), "s"))
 
 
 def record_overlap(page: Page, both: Overlap) -> None:
@@ -269,7 +279,7 @@ def record_overlap(page: Page, both: Overlap) -> None:
         quote="As of v1.5, PyTorch natively provides several techniques to accelerate distributed data parallel, "
         "including bucketing gradients, overlapping computation with communication, and skipping gradient "
         "synchronization.",
-        verdict=verdict_between(compared.ratio, low=1.0, strict=True),
+        verdict=verdict_between(compared.estimate, low=1.0, strict=True),
         evidence="With overlap a step of the GPT ran {overlap-gain} as fast as without. More than 1 would support the "
         "claim. The source's ranks are graphics processors, whose links move data while they compute; here the core "
         "that computes also has to move the data.",
@@ -295,7 +305,7 @@ def record_scaling(page: Page, found: Sequence[Scaling]) -> None:
             Column("one", "Step on one rank"),
             Column("step", "On all"),
             Column("speedup", "Speedup"),
-            Column("word", "Verdict"),
+            Column("word", "Verdict", judged=True),
         ],
         caption="Steps of the GPT on one rank and on more, "
         f"{'each on a core of its own, ' if may_pin() else ''}in turns. A speedup is the median over the turns, not "
@@ -318,7 +328,8 @@ def record_scaling(page: Page, found: Sequence[Scaling]) -> None:
         verdict = one.verdict(most)
         page.number(f"{key}-efficiency", _of(one.efficiency(most)))
         because = f"of its efficiency, {{{key}-efficiency}}: {verdict.because}"
-        page.word(f"{key}-word", str(verdict.word), because=because)
+        assert verdict.word is not None, "as each of these had a core"
+        page.word(f"{key}-word", verdict.word, because=because)
     for key, one in (("strong-serial", named["large"]), ("weak-serial", weak)):
         law = one.law()
         assert law is not None, "as there are judged numbers of ranks"
@@ -333,6 +344,12 @@ def _of(found: Statistic | None) -> Statistic:
     return found
 
 
+def _said(page: Page, found: Scaling, count: int) -> Judgement:
+    said = found.verdict(count).word
+    assert said is not None, "as these ranks had a core each"
+    return page.withhold_if_disturbed(said, _of(found.speedup(count)))
+
+
 def _scaling_rows(page: Page, name: str, found: Scaling) -> list[dict[str, object]]:
     return [
         {
@@ -340,7 +357,7 @@ def _scaling_rows(page: Page, name: str, found: Scaling) -> list[dict[str, objec
             "one": found.times[1],
             "step": found.times[count],
             "speedup": found.speedup(count),
-            "word": page.told(str(found.verdict(count).word), _of(found.speedup(count))),
+            "word": _said(page, found, count),
         }
         for count in found.judged
     ]
@@ -359,7 +376,12 @@ def record_sharding(page: Page, stages: Sequence[PublishedResult]) -> None:
     page.table(
         "zero",
         [
-            {"name": one.name, "each": each, "counted": one.predicted, "published": one.printed}
+            {
+                "name": one.name,
+                "each": each,
+                "counted": Counted(one.predicted, "GB", "bytes that a rank keeps"),
+                "published": one.printed,
+            }
             for one, each in zip(stages, _STAGES, strict=True)
         ],
         [
@@ -373,9 +395,9 @@ def record_sharding(page: Page, stages: Sequence[PublishedResult]) -> None:
     )
     whole, cut = stages[0], stages[1]
     what = "bytes of 7.5 billion parameters in training, 16 each"
-    page.number("zero-whole", whole.predicted, unit="GB", what=what)
+    page.number("zero-whole", Counted(whole.predicted, "GB", what))
     what = "bytes that each of 64 ranks keeps of it where the optimizer's state is cut"
-    page.number("zero-state", cut.predicted, unit="GB", what=what)
+    page.number("zero-state", Counted(cut.predicted, "GB", what))
     agree = all(f"{one.predicted:.1f}" == f"{one.published:.1f}" for one in (whole, cut))
     page.claim(
         "zero-state-sharded",
@@ -385,7 +407,7 @@ def record_sharding(page: Page, stages: Sequence[PublishedResult]) -> None:
         source_url=_ZERO_ADDRESS,
         quote="a 7.5 B parameter model requires 31.4GB of memory using P_os with 64-way DP (N_d = 64), while requiring "
         "120 GB with standard DP.",
-        verdict=SUPPORTED if agree else REFUTED,
+        verdict=decided(agree),
         evidence="Parameters, gradients and the whole state are {zero-whole}; with a 64th of the state they are "
         "{zero-state}. The digits that the source prints would have to agree.",
         counted=True,
@@ -417,7 +439,7 @@ def record_memory(page: Page, memories: ShardedMemory) -> None:
     page.number("sharded-state", state, unit="B", what=what)
     page.number("whole-state", whole.optimizer_state, unit="B", what="optimizer state on each rank, not shared out")
     what = "bytes kept by a rank with the state shared out over those without"
-    page.number("sharded-ratio", max(each.kept for each in memories.sharded) / whole.kept, unit="%", what=what)
+    page.number("sharded-ratio", Counted(max(each.kept for each in memories.sharded) / whole.kept, "%", what))
 
 
 def record_lost_rank(page: Page, lost: Lost, apart: float) -> None:
@@ -429,13 +451,13 @@ def record_lost_rank(page: Page, lost: Lost, apart: float) -> None:
     page.number("fatal-step", FATAL_STEP, unit="steps", what="steps done when the rank was killed")
     page.number("kept-steps", lost.steps_kept, unit="steps", what="steps in the last checkpoint")
     what = "from one writing of a rank's state to the next, as the watch of a launch is set"
-    page.number("state-every", interval(LONGEST_WAIT), unit="s", what=what)
-    page.number("end-seconds", lost.seconds, unit="s", what="from the death of the rank to the end of the run")
+    page.number("state-every", Modelled(interval(LONGEST_WAIT), "s", what, "a share of the longest wait"))
+    page.number("end-seconds", Measurement("from the death of the rank to the end of the run", (lost.seconds,), "s"))
     what = (
         "largest difference of a weight between the restarted and the uninterrupted training, relative to the largest "
         "weight; float64"
     )
-    page.number("restart-difference", apart, unit="1", what=what)
+    page.number("restart-difference", Counted(apart, "1", what))
     because = "the largest difference of a weight is {restart-difference} of the largest weight"
     page.word("same-weights", "the same to rounding" if apart < 1e-9 else "different", because=because)
 
@@ -483,6 +505,6 @@ def record_answers(page: Page, between: GivenLink, parameters: float, peak: Meas
         "gpt2-rank-rate": (step / reduced, "FLOP/s", "rate at which that step takes as long as the all-reduce"),
     }
     for key, (value, unit, what) in answers.items():
-        page.number(key, value, unit=unit, what=what, modelled=True)
+        page.number(key, Modelled(value, unit, what, "arithmetic"))
     seconds = peak.per(step, "s", "that step of GPT-2 at the peak of all cores")
-    page.number("gpt2-step-seconds", seconds, modelled=True)
+    page.number("gpt2-step-seconds", Modelled.by("the operations, at the peak", seconds))

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.perf.measuring import Measurement, Statistic, ratio
+from tinytorch.perf.measuring.conditions import of_all
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import amdahl
 
@@ -130,12 +131,11 @@ def _share(law: Law, found: Sequence[Measurement], least: Floats, weights: Float
     value = float(np.median(samples))
     ends = np.array([[one.interval.low - one.median, one.interval.high - one.median] for one in found])
     down, up = np.hypot.reduce(np.sort(weights[:, None] * ends), axis=0)
-    had = [one.how["cpu_per_wall"] for one in found if "cpu_per_wall" in one.how]
-    how = {**found[0].how, **({"cpu_per_wall": min(had)} if had else {})}
-    how = {**how, "statistic": "least squares over the numbers of ranks"}
-    how.pop("between_repeats", None)
+    conditions = of_all(one.conditions for one in found).within_bounds("least squares over the numbers of ranks")
     bounds = Interval(value - float(down), value + float(up), found[0].interval.confidence)
-    return Statistic(f"serial share by {law}'s law", tuple(samples.tolist()), "%", how, value=value, bounds=bounds)
+    return Statistic(
+        f"serial share by {law}'s law", tuple(samples.tolist()), "%", conditions, value=value, bounds=bounds
+    )
 
 
 def _promised(law: Law, share: float, count: int) -> float:

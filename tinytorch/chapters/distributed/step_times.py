@@ -11,25 +11,25 @@ import numpy as np
 from tinytorch import models
 from tinytorch.chapters.distributed import step_programs
 from tinytorch.chapters.distributed.scaling_laws import LawFit, fit_law
+from tinytorch.chapters.words import word_between
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.measuring import (
     BECAUSE,
-    MARK,
     Withheld,
     checked_rounds,
     compare_on_ranks,
+    is_oversubscribed,
 )
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.pinned_threads import may_pin, usable_cores
 from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
-from tinytorch.perf.measuring.judge import CANNOT_TELL, SUPPORTED, verdict_between
-from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring.conditions import Conditions, Ranks, of_all
+from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 Way = Literal["strong", "weak"]
-#: What an efficiency and its interval say.
-Word = Literal["linear", "superlinear", "sublinear", "slower than one rank", "cannot tell here"]
 #: Relative distance from an efficiency of 1 that still counts as linear.
 LINEAR = 0.05
 #: Ranks wait without giving their cores away, so one that had less of its core than this shared it with other programs.
@@ -38,9 +38,9 @@ WHOLE_CORE = 0.9
 
 @dataclass(frozen=True)
 class ScalingVerdict:
-    """Verdict on how a step scales, in a word that code chose; None, with the reason, where none can be given."""
+    """Verdict on how a step scales; None, with the reason, where ranks had to share cores."""
 
-    word: Word | None
+    word: Judgement | None
     because: str
 
 
@@ -71,7 +71,7 @@ class Scaling:
 
     def oversubscribed(self, count: int) -> bool:
         """Return whether ``count`` ranks had to share cores."""
-        return bool(self.times[self._checked(count)].how[MARK])
+        return is_oversubscribed(self.times[self._checked(count)])
 
     def speedup(self, count: int) -> Statistic | None:
         """Return the work done in the time of one rank's, in units of its work; None if ranks had to share cores.
@@ -86,7 +86,7 @@ class Scaling:
         if comparison is None:
             return None
         factor = count if self.way == "weak" else 1
-        return comparison.ratio.scaled(factor, name=f"speedup of {count} ranks")
+        return comparison.estimate.scaled(factor, name=f"speedup of {count} ranks")
 
     def efficiency(self, count: int) -> Statistic | None:
         """Return the speedup over the number of ranks, a share; None if ranks had to share cores."""
@@ -97,19 +97,23 @@ class Scaling:
         """Return whether ``count`` ranks do ``count`` times the work of one, as far as the interval can tell.
 
         "linear" if the efficiency lies within `LINEAR` of 1, "superlinear" or "sublinear" if it lies beyond, "slower
-        than one rank" if the speedup lies below 1. None if ranks had to share cores with one another; "cannot tell
-        here" where other programs took them, or the judge cannot tell.
+        than one rank" if the speedup lies below 1. None if ranks had to share cores with one another, withheld where
+        other programs took them.
         """
         efficiency = self.efficiency(count)
         if efficiency is None:
             return ScalingVerdict(None, BECAUSE)
         disturbed = self.disturbed(count)
-        return _verdict(efficiency, count) if disturbed is None else ScalingVerdict(CANNOT_TELL, disturbed)
+        return (
+            _verdict(efficiency, count) if disturbed is None else ScalingVerdict(Judgement(Verdict.WITHHELD), disturbed)
+        )
 
     def disturbed(self, count: int) -> str | None:
         """Return what other programs took of a core while one rank or ``count`` were timed; None if nothing to tell."""
-        had = min(float(self.times[one].how["cpu_per_wall"]) for one in (1, self._checked(count)))
-        return f"other programs ran beside the ranks: one had {had:.0%} of its core" if had < WHOLE_CORE else None
+        had = of_all(self.times[one].conditions for one in (1, self._checked(count))).cpu_per_wall
+        return (
+            f"other programs ran beside the ranks: one had {had:.0%} of its core" if had and had < WHOLE_CORE else None
+        )
 
     def law(self) -> LawFit | None:
         """Return the serial share that Amdahl's law (strong) or Gustafson's (weak) finds in the times.
@@ -131,12 +135,12 @@ class Scaling:
             return None
         if count == 1:
             raise ValueError("count must be above 1: one rank is what the others are compared with")
-        return compare_paired(self.times[1], self.times[count], delta=None)
+        return compare_paired(self.times[1], self.times[count], matters=0.05)
 
 
 def _verdict(efficiency: Statistic, count: int) -> ScalingVerdict:
     within = f"the ±{LINEAR:.0%} that count as linear"
-    words: dict[Word, tuple[float | None, float | None, str]] = {
+    words: dict[str, tuple[float | None, float | None, str]] = {
         "slower than one rank": (None, 1 / count, "so that the speedup lies below 1"),
         "superlinear": (1 + LINEAR, None, f"all of it beyond {within}"),
         "sublinear": (None, 1 / (1 + LINEAR), f"all of it beyond {within}"),
@@ -144,9 +148,11 @@ def _verdict(efficiency: Statistic, count: int) -> ScalingVerdict:
     }
     found = f"the efficiency lies between {efficiency.interval.low:.1%} and {efficiency.interval.high:.1%}"
     for word, (low, high, because) in words.items():
-        if verdict_between(efficiency, low, high, strict=word != "linear") == SUPPORTED:
-            return ScalingVerdict(word, f"{found}, {because}")
-    return ScalingVerdict(CANNOT_TELL, f"{found}, which holds an end of {within}")
+        tested = verdict_between(efficiency, low, high, strict=word != "linear")
+        if tested.verdict is Verdict.SUPPORTED:
+            return ScalingVerdict(Judgement(tested.verdict, tested.tests, word), f"{found}, {because}")
+    left = word_between(efficiency, {word: (low, high) for word, (low, high, _) in words.items()})
+    return ScalingVerdict(left, f"{found}, which holds an end of {within}")
 
 
 def scaling(
@@ -198,9 +204,9 @@ def scaling(
     names = {str(count): f"a step on {count} {'ranks' if count > 1 else 'rank'}" for count in chosen}
     found = []
     for (way, batch), one in zip(cases, told["cases"], strict=True):
-        how = {"scaling": way, "model": name, "batch": batch}
-        how |= {"idle_ranks_cpu_share": told["idle_cpu_share"], "seed": seed}
-        times = step_measurements(one, names, how)
+        note = f"{way.capitalize()} scaling of the zoo's {name.upper()}, batch of {batch}."
+        note = f"{note} Idle ranks used {told['idle_cpu_share']:.2g} of a core."
+        times = step_measurements(one, names, seed, note)
         found.append(Scaling(way, name, batch, {int(count): seconds for count, seconds in times.items()}))
     return found
 
@@ -212,25 +218,27 @@ def default_counts(cores: int) -> tuple[int, ...]:
 
 
 def step_measurements(
-    told: Mapping[str, Mapping[str, Any]], names: Mapping[str, str], how: Mapping[str, Any]
+    told: Mapping[str, Mapping[str, Any]], names: Mapping[str, str], seed: int, note: str, ranks: int | None = None
 ) -> dict[str, Measurement]:
-    """Return what `step_programs` told of steps that took turns, by key, as measurements with these names."""
+    """Return what `step_programs` told of steps that took turns, by key, as measurements with these names.
+
+    Without ``ranks``, keys are their numbers.
+    """
     found = {}
     for key, one in told.items():
-        conditions = {
-            **how,
-            "time_is": "the slowest rank's",
-            "inner_loops": one["loops"],
-            "garbage_collector": "off",
-            "blas_threads": limited_blas_threads(1),
-            "pinned": may_pin(),
-            "cpu_per_wall": float(f"{one['cpu_per_wall']:.3g}"),
-            "minor_page_faults_per_call": float(f"{one['faults']:.3g}"),
-            MARK: one["oversubscribed"],
-            "interleaved_with": [other for at, other in names.items() if at != key],
-        }
+        conditions = Conditions(
+            inner_loops=one["loops"],
+            collector_off=True,
+            blas_threads=limited_blas_threads(1) or "unknown",
+            cpu_per_wall=float(f"{one['cpu_per_wall']:.3g}"),
+            page_faults_per_call=float(f"{one['faults']:.3g}"),
+            order_seed=seed,
+            interleaved_with=tuple(other for at, other in names.items() if at != key),
+            instrument=Ranks(ranks=ranks or int(key), oversubscribed=one["oversubscribed"], pinned=may_pin()),
+            note=note,
+        )
         seconds = tuple(np.asarray(one["seconds"]).tolist())
-        found[key] = as_repeated(Measurement(names[key], seconds, "s", conditions))
+        found[key] = with_between_run_spread(Measurement(names[key], seconds, "s", conditions))
     return found
 
 
@@ -305,8 +313,8 @@ def overlap(
         "seed": seed,
     }
     told = launch(step_programs.overlap_times, ranks, plan, threads=1, pinned=True)[0]
-    how = {"ranks": ranks, "model": name, "batch": batch, "bucket_bytes": bucket_bytes, "seed": seed}
-    found = step_measurements(told, _NAMES, how)
+    note = f"The zoo's {name.upper()}, batch of {batch}, gradients sent off at {bucket_bytes:,} bytes."
+    found = step_measurements(told, _NAMES, seed, note, ranks)
     return Overlap(ranks, name, batch, bucket_bytes, found["overlapped"], found["apart"], found["alone"])
 
 

@@ -15,11 +15,11 @@ from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, L
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, predict
 from tinytorch.perf.distributed.cluster_model.workload import Part, Workload
 from tinytorch.perf.distributed.ranks.launch import launch
-from tinytorch.perf.distributed.ranks.measuring import MARK
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.pinned_threads import may_pin, usable_cores
 from tinytorch.perf.measuring import Measurement, Statistic
-from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.conditions import Conditions, Ranks
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, Interval
 
 #: Bytes of a float32 parameter and gradient, and of AdamW's state for it.
@@ -91,12 +91,11 @@ class Validated:
         Its interval is that of the measured step: how well the times behind the prediction are known is not in it.
         """
         seconds, took = self.predicted.seconds, self.measured.interval
-        how = {name: value for name, value in self.measured.how.items() if name != "between_repeats"}
         return Statistic(
             f"error of the prediction of {self.name}",
             tuple(seconds / sample - 1 for sample in self.measured.samples),
             "%",
-            {**how, "statistic": "prediction over the median, less 1"},
+            self.measured.conditions.within_bounds("prediction over the median, less 1"),
             value=seconds / self.measured.median - 1,
             bounds=Interval(seconds / took.high - 1, seconds / took.low - 1, took.confidence),
         )
@@ -162,18 +161,13 @@ def _run(plan: _Plan, counts: Sequence[int]) -> dict[str, Any]:
 
 
 def _measurement(name: str, ranks: int, told: Mapping[str, Any]) -> Measurement:
-    how = {
-        "ranks": ranks,
-        "blas_threads": limited_blas_threads(1),
-        "pinned": may_pin(),
-        "warmup": split_programs.WARMUP,
-        "order": "in turns",
-        "cpu_per_wall": told["cpu_per_wall"],
-        MARK: told["oversubscribed"],
-    }
-    if ranks > 1:
-        how["time"] = "slowest rank of each round, from a barrier"
-    return as_repeated(Measurement(name, tuple(told["seconds"]), "s", how))
+    conditions = Conditions(
+        warmup_runs=split_programs.WARMUP,
+        blas_threads=limited_blas_threads(1) or "unknown",
+        cpu_per_wall=told["cpu_per_wall"],
+        instrument=Ranks(ranks=ranks, oversubscribed=told["oversubscribed"], pinned=may_pin()),
+    )
+    return with_between_run_spread(Measurement(name, tuple(told["seconds"]), "s", conditions))
 
 
 def _measured(plan: _Plan, found: Mapping[str, Any]) -> MeasuredWorkload:

@@ -25,9 +25,9 @@ from tinytorch.core.op import Array
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.engines import NotMeasured, Raced
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Measurement, quantity, quotient, ratio
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, quotient, ratio
 from tinytorch.perf.measuring.comparison import compare_all, compare_paired
-from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED, doubt
+from tinytorch.perf.measuring.judge import why_undecided
 from tinytorch.perf.memoization import KVCache
 from tinytorch.perf.roofline.bounds import best_bandwidth, slope_at
 from tinytorch.report import Column, Page, line, subplots, verdict_between, verdict_between_all, verdict_of_all
@@ -96,12 +96,20 @@ def record_arithmetic(page: Page, again: Mapping[str, int], once: Mapping[str, i
     rows.append(("with the logits, together", sum(again.values()), sum(once.values())))
     page.table(
         "arithmetic",
-        [{"part": part, "again": float(a), "once": float(o), "ratio": a / o} for part, a, o in rows],
+        [
+            {
+                "part": part,
+                "again": Counted(a, "FLOP", "arithmetic without a cache"),
+                "once": Counted(o, "FLOP", "arithmetic with a cache"),
+                "ratio": Counted(a / o, "", "arithmetic without a cache over that with one"),
+            }
+            for part, a, o in rows
+        ],
         ARITHMETIC,
         caption=f"Arithmetic of a text of {TEXT} tokens, counted on the operations that ran.",
     )
     for key, (said, a, o) in zip(("saved-products", "saved-attention", "saved"), rows, strict=True):
-        page.number(key, a / o, unit="", what=f"{said}: FLOPs of {TEXT} tokens without a cache over those with one")
+        page.number(key, Counted(a / o, "", f"{said}: FLOPs of {TEXT} tokens without a cache over those with one"))
 
 
 def record_logits(page: Page, error: float, whole: Array) -> None:
@@ -109,11 +117,11 @@ def record_logits(page: Page, error: float, whole: Array) -> None:
     largest = abs(whole).max()
     page.number(
         "logit-error",
-        float(error),
-        unit="1",
-        what="largest difference of a cached logit to the uncached one, 64 sequences of 20 positions",
+        Counted(
+            float(error), "1", "largest difference of a cached logit to the uncached one, 64 sequences of 20 positions"
+        ),
     )
-    page.number("largest-logit", float(largest), unit="1", what="largest logit by magnitude")
+    page.number("largest-logit", Counted(float(largest), "1", "largest logit by magnitude"))
     page.word(
         "same-logits",
         "equal to rounding" if error <= 1e-5 * largest else "different",
@@ -141,11 +149,9 @@ def record_speedups(page: Page, times: Times, some: Times, model: GPT) -> None:
         for n, speedup in speedups.items():
             page.number(f"speedup-{n}" if found is times else f"larger-speedup-{n}", speedup)
     saved = [
-        quantity(_saved(model, n), "", f"arithmetic of {n} tokens without a cache over that with one") for n in times
+        Modelled(_saved(model, n), "", f"{n} tokens without a cache over that with one", "arithmetic") for n in times
     ]
-    line(
-        ax, list(times), saved, quantity="ratio", variant="modelled", label="arithmetic, 2 layers of 96", modelled=True
-    )
+    line(ax, list(times), saved, quantity="ratio", variant="modelled", label="arithmetic, 2 layers of 96")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set_xticks(list(times), [str(n) for n in times])
@@ -203,17 +209,19 @@ def record_steps(page: Page, calls: Calls, steps: Sequence[ReadStep], ceilings: 
     small = f"{smallest[-1].model}: step with all positions kept over that with none"
     page.number("smallest-grown", ratio(smallest[-1].step, smallest[0].step, small))
     predicted = quotient(smallest[-1].predicted, smallest[0].predicted, f"{small}, by one call and the bytes")
-    page.number("smallest-grown-predicted", predicted, modelled=True)
+    page.number("smallest-grown-predicted", Modelled.by("one call, and the bytes at the bandwidth", predicted))
     for key, each in (("middle-over", middle[-1]), ("largest-over", last)):
         assert each.alone is not None
         page.number(key, ratio(each.step, each.alone, f"step of {each.model} over one product of as many bytes"))
     page.number("largest-grown", ratio(last.step, first.step, "step with all positions kept over that with none"))
     page.number(
         "largest-grown-predicted",
-        (last.weights + last.cache) / (first.weights + first.cache),
-        unit="",
-        what="bytes of the step with all positions kept over those with none",
-        modelled=True,
+        Modelled(
+            (last.weights + last.cache) / (first.weights + first.cache),
+            "",
+            "bytes of the step with all positions kept over those with none",
+            "time that grows with the bytes",
+        ),
     )
     memory = best_bandwidth(ceilings.levels[-1])
     page.number(
@@ -237,8 +245,8 @@ def _record_worked(page: Page, found: ReadStep, ceilings: Ceilings) -> None:
     )
     page.number("worked-bandwidth", slope.bandwidth)
     reading = slope.bandwidth.per(total, "s", f"those bytes at the bandwidth of {slope.of}")
-    page.number("worked-reading", reading, modelled=True)
-    page.number("worked-predicted", found.predicted, modelled=True)
+    page.number("worked-reading", Modelled.by("the bytes, at the bandwidth", reading))
+    page.number("worked-predicted", Modelled.by("one call, and the bytes at the bandwidth", found.predicted))
     page.number("worked-measured", found.step)
 
 
@@ -252,13 +260,13 @@ def _record_calls(page: Page, found: Calls, ceilings: Ceilings) -> None:
     page.number("calls-share", ratio(found.calls, found.step, "calls of a step over the step").scaled(1, "%"))
     page.number("one-call", found.one_call)
     page.number("step-fused", found.fused)
-    page.compare("fused", compare_paired(found.step, found.fused))
+    page.compare("fused", compare_paired(found.step, found.fused, matters=0.05))
 
 
 def record_prompt(page: Page, found: Prompt) -> None:
     """Record a prompt read whole, with a kept prefix, and a step."""
     total = found.kept + found.new
-    page.compare("prefix", compare_paired(found.whole, found.rest))
+    page.compare("prefix", compare_paired(found.whole, found.rest, matters=0.1))
     per_token = found.whole.scaled(1 / total, "s", f"a token of a prompt of {total}")
     page.number("prompt-token", per_token)
     page.number("prompt-step", found.step)
@@ -273,7 +281,10 @@ def record_guesses(page: Page, found: FewRows, right: float) -> None:
     page.number("packed-rows", ratio(few, one, f"{what}, weights packed"))
     written = sum(right**count for count in range(found.rows))
     what = f"time of one row over that of {found.rows}, weights packed, times {written:.3g} tokens; guesses are free"
-    page.number("guess-gain", ratio(one, few).scaled(written, "", what), modelled=True)
+    page.number(
+        "guess-gain",
+        Modelled.by("guesses that are right each as often, and free", ratio(one, few).scaled(written, "", what)),
+    )
 
 
 def record_memory(page: Page, gpt2: KVCache) -> None:
@@ -288,10 +299,12 @@ def record_memory(page: Page, gpt2: KVCache) -> None:
     opt, all_weights = 2 * layers * heads * size * HALF, OPT_PARAMETERS * HALF
     page.number(
         "opt-limit",
-        A100 / (opt * OPT_LENGTH),
-        unit="tokens/s",
-        what="tokens per second of OPT-13B that the caches of 2,048 positions alone allow on an A100",
-        modelled=True,
+        Modelled(
+            A100 / (opt * OPT_LENGTH),
+            "tokens/s",
+            "tokens per second of OPT-13B that the caches of 2,048 positions alone allow on an A100",
+            "the bytes, at the bandwidth of the data sheet",
+        ),
     )
     rows = []
     for batch, shared in ((1, 1), (8, 1), (32, 1), (32, 5)):
@@ -300,11 +313,16 @@ def record_memory(page: Page, gpt2: KVCache) -> None:
         rows.append(
             {
                 "batch": f"{batch}, five heads share a key" if shared > 1 else str(batch),
-                "short": long * 512 / OPT_LENGTH / 1e9,
-                "long": long / 1e9,
-                "all": (all_weights + long) / 1e9,
-                "step": seconds,
-                "rate": batch / seconds,
+                "short": Modelled(long * 512 / OPT_LENGTH / 1e9, "GB", "bytes of the caches", "arithmetic"),
+                "long": Modelled(long / 1e9, "GB", "bytes of the caches", "arithmetic"),
+                "all": Modelled((all_weights + long) / 1e9, "GB", "bytes of caches and weights", "arithmetic"),
+                "step": Modelled(seconds, "s", "least time of a step", "the bytes, at the bandwidth of the data sheet"),
+                "rate": Modelled(
+                    batch / seconds,
+                    "tokens/s",
+                    "tokens of all sequences",
+                    "the bytes, at the bandwidth of the data sheet",
+                ),
             }
         )
     page.table(
@@ -334,12 +352,13 @@ def record_batches(
     bounds = [predicted_step((batch - 1) * cached, steps[0], machine) for batch in batches]
     figure, (rate, wait) = subplots(rows=2, sharex=True, height=4.6)
     told = "one step, and the bytes of all caches"
-    for found, variant, label, modelled in ((steps, "cached", "measured", False), (bounds, "reference", told, True)):
+    for found, variant, label in ((steps, "cached", "measured"), (bounds, "reference", told)):
         rates = [
             step.per(batch, "tokens/s", f"batch {batch}, {label}") for batch, step in zip(batches, found, strict=True)
         ]
-        line(rate, batches, rates, quantity="throughput", variant=variant, label=label, modelled=modelled)
-        line(wait, batches, found, quantity="time of a step", variant=variant, label=label, modelled=modelled)
+        for ax, values, quantity in ((rate, rates, "throughput"), (wait, found, "time of a step")):
+            shown = values if found is steps else [Modelled.by(told, one) for one in values]
+            line(ax, batches, shown, quantity=quantity, variant=variant, label=label)
     for ax in (rate, wait):
         ax.set_yscale("log")
     wait.set_xscale("log", base=2)
@@ -369,7 +388,9 @@ def record_weights(
         call: seconds of a step without bytes to read.
         ceilings: of this machine.
     """
-    compared = [compare_all(found[0].step, *(each.step for each in found[1:])) for found in (narrow, broad)]
+    compared = [
+        compare_all(found[0].step, *(each.step for each in found[1:]), matters=0.05) for found in (narrow, broad)
+    ]
     rows = []
     for name, found, gains in zip(("2 layers of 96", "4 layers of 256"), (narrow, broad), compared, strict=True):
         before = predicted_step(found[0].nbytes, call, ceilings)
@@ -382,8 +403,8 @@ def record_weights(
                     "kept": each.name,
                     "bytes": each.nbytes,
                     "predicted": None if plain else quotient(before, after, f"predicted speedup, {name}, {each.name}"),
-                    "gain": None if plain else gains[each.step.name].ratio,
-                    "error": each.error,
+                    "gain": None if plain else gains[each.step.name].estimate,
+                    "error": Counted(each.error, "%", "largest error of a logit over the largest"),
                 }
             )
     page.table(
@@ -396,9 +417,11 @@ def record_weights(
     page.compare("wide-gain", compared[1][broad[1].step.name])
     page.number(
         "wide-error",
-        broad[1].error,
-        unit="%",
-        what="largest logit error of 8-bit weights, 4 layers of 256, as a share of the largest logit",
+        Counted(
+            broad[1].error,
+            "%",
+            "largest logit error of 8-bit weights, 4 layers of 256, as a share of the largest logit",
+        ),
     )
 
 
@@ -414,15 +437,23 @@ def record_codes(page: Page, scores: Mapping[str, float], error: float, steps: M
     plain, coded = steps["float32"], steps["int8"]
     page.number(
         "code-error",
-        error,
-        unit="%",
-        what="largest difference of a logit with the cache of codes, relative to the largest logit",
+        Counted(error, "%", "largest difference of a logit with the cache of codes, relative to the largest logit"),
     )
     page.table(
         "codes",
         [
-            {"cache": "float32", "bytes": plain.nbytes, "step": plain.step, "score": scores["float32"]},
-            {"cache": "int8 codes", "bytes": coded.nbytes, "step": coded.step, "score": scores["int8"]},
+            {
+                "cache": "float32",
+                "bytes": plain.nbytes,
+                "step": plain.step,
+                "score": Counted(scores["float32"], "%", "share answered right"),
+            },
+            {
+                "cache": "int8 codes",
+                "bytes": coded.nbytes,
+                "step": coded.step,
+                "score": Counted(scores["int8"], "%", "share answered right"),
+            },
         ],
         CODES,
         caption="A cache of float32 numbers and one of 8-bit codes: bytes and time of the model of this chapter, "
@@ -430,11 +461,9 @@ def record_codes(page: Page, scores: Mapping[str, float], error: float, steps: M
     )
     page.number(
         "code-bytes-ratio",
-        plain.nbytes / coded.nbytes,
-        unit="",
-        what="bytes of a float32 cache over those of one of codes, head size 24",
+        Counted(plain.nbytes / coded.nbytes, "", "bytes of a float32 cache over those of one of codes, head size 24"),
     )
-    page.compare("code-speed", compare_paired(plain.step, coded.step))
+    page.compare("code-speed", compare_paired(plain.step, coded.step, matters=0.05))
 
 
 def record_pytorch(page: Page, raced: Raced | NotMeasured) -> None:
@@ -452,10 +481,11 @@ def record_pytorch(page: Page, raced: Raced | NotMeasured) -> None:
         because="of PyTorch's two caches it had the shorter median in this run",
     )
     twice = verdict_between(over_ours, low=_TWICE)
-    why = f"but {doubt(over_ours, _TWICE)}" if twice == CANNOT_TELL else f"where {_TWICE:g} would be enough"
+    doubt = twice.open_test
+    why = f"but {why_undecided(doubt)}" if doubt is not None else f"where {_TWICE:g} would be enough"
     page.word(
         "pytorch-twice",
-        {SUPPORTED: "yes", REFUTED: "no"}.get(twice, CANNOT_TELL),
+        twice.called(supported="yes", refuted="no"),
         because=f"the time of PyTorch over ours is {{pytorch-over-ours}}, {why}",
     )
 
@@ -481,7 +511,12 @@ def record_peaks(
     page.table(
         "peaks",
         [
-            {"n": n, "training": float(t), "forward": float(f), "compiled": float(c)}
+            {
+                "n": n,
+                "training": Counted(t, "B", "peak memory"),
+                "forward": Counted(f, "B", "peak memory"),
+                "compiled": Counted(c, "B", "peak memory"),
+            }
             for n, t, f, c in zip(sizes, training, forward, compiled, strict=True)
         ],
         PEAKS,
@@ -491,12 +526,12 @@ def record_peaks(
     for name, peaks in {"training": training, "forward": forward, "compiled": compiled}.items():
         page.number(
             f"peak-growth-{name}",
-            peaks[-1] / peaks[-2],
-            unit="",
-            what=f"peak memory of {sizes[-1]} positions over that of {sizes[-2]}, {name}",
+            Counted(
+                peaks[-1] / peaks[-2], "", f"peak memory of {sizes[-1]} positions over that of {sizes[-2]}, {name}"
+            ),
         )
     shares = [peak / (4 * heads * n * n) for n, peak in zip(sizes, training, strict=True)]
-    page.number("peak-squares", shares[-1], unit="", what="peak memory over that of one square of scores in each head")
+    page.number("peak-squares", Counted(shares[-1], "", "peak memory over that of one square of scores in each head"))
     page.claim(
         "attention-square-memory",
         statement="Attention that stores its scores takes memory that is quadratic in the length.",
@@ -505,7 +540,7 @@ def record_peaks(
         quote="Standard attention implementations materialize the matrices S and P to HBM, which takes O(N²) memory.",
         counted=True,
         verdict=verdict_of_all(
-            verdict_between(quantity(peak, "B", f"{n} positions"), low=4 * heads * n * n)
+            verdict_between(Counted(peak, "B", f"{n} positions"), low=4 * heads * n * n)
             for n, peak in zip(sizes, training, strict=True)
         ),
         evidence="Where all scores are kept, the peak is {peak-squares} of one square of scores for each head, and "
@@ -524,68 +559,72 @@ def record_answers(page: Page, gpt2: KVCache, model: GPT, ceilings: Ceilings, hi
         ceilings: of this machine.
         hits: share of masks that were found kept over the "same" positions, and while a text is "growing".
     """
-    page.number("hits-same", hits["same"], unit="%", what="masks found kept in eight passes over 64 positions")
+    page.number("hits-same", Counted(hits["same"], "%", "masks found kept in eight passes over 64 positions"))
     page.number(
-        "hits-growing",
-        hits["growing"],
-        unit="%",
-        what="masks found kept while 64 tokens are generated without a cache",
+        "hits-growing", Counted(hits["growing"], "%", "masks found kept while 64 tokens are generated without a cache")
     )
     page.number(
         "q-with-queries",
-        gpt2.nbytes * 3 // 2,
-        unit="B",
-        what="a cache of GPT-2's shape that keeps queries too",
-        modelled=True,
+        Modelled(gpt2.nbytes * 3 // 2, "B", "a cache of GPT-2's shape that keeps queries too", "arithmetic"),
     )
     page.number(
         "q-repeated",
-        1 - 1 / _saved(model, TEXT),
-        unit="%",
-        what=f"share of the arithmetic of {TEXT} uncached steps that a cache saves",
+        Counted(
+            1 - 1 / _saved(model, TEXT), "%", f"share of the arithmetic of {TEXT} uncached steps that a cache saves"
+        ),
     )
     page.number(
         "q-equal",
-        12 * model.embed_dim**2 // (2 * model.embed_dim),
-        unit="positions",
-        what="positions at which attention does as many FLOPs as the layers' products",
-        modelled=True,
+        Modelled(
+            12 * model.embed_dim**2 // (2 * model.embed_dim),
+            "positions",
+            "positions at which attention does as many FLOPs as the layers' products",
+            "arithmetic",
+        ),
     )
     memory = best_bandwidth(ceilings.levels[-1])
     page.number("q-seven", memory.scaled(1 / 7e9, "tokens/s", "tokens per second that read seven billion bytes each"))
     course = 2 * 12 * 8 * 12 * 2048 * 64 * 4
     page.number(
         "q-course",
-        course,
-        unit="B",
-        what="a cache of 12 layers, 12 heads of 64, 2,048 positions and 8 sequences, float32",
-        modelled=True,
+        Modelled(
+            course, "B", "a cache of 12 layers, 12 heads of 64, 2,048 positions and 8 sequences, float32", "arithmetic"
+        ),
     )
-    page.number("q-course-share", course / 500e6, unit="", what="that cache over the course's weights", modelled=True)
+    page.number("q-course-share", Modelled(course / 500e6, "", "that cache over the course's weights", "arithmetic"))
     weights = NUMBER * GPT2.parameters
     page.number(
         "q-phone",
-        (10**9 - weights) // gpt2.nbytes,
-        unit="full texts",
-        what="caches of GPT-2's shape that fit beside its weights into a gigabyte, float32",
-        modelled=True,
+        Modelled(
+            (10**9 - weights) // gpt2.nbytes,
+            "full texts",
+            "caches of GPT-2's shape that fit beside its weights into a gigabyte, float32",
+            "arithmetic",
+        ),
     )
     page.number(
         "q-phone-rate",
-        (weights + gpt2.nbytes) / 0.1,
-        unit="B/s",
-        what="bandwidth that reads GPT-2's weights and a full cache in a tenth of a second, float32",
-        modelled=True,
+        Modelled(
+            (weights + gpt2.nbytes) / 0.1,
+            "B/s",
+            "bandwidth that reads GPT-2's weights and a full cache in a tenth of a second, float32",
+            "arithmetic",
+        ),
     )
     full = read_seconds(GPT2.step_bytes + gpt2.nbytes, ceilings)
-    page.number("gpt2-full-step", full.statistic("GPT-2's weights and a full cache, read once"), modelled=True)
+    page.number(
+        "gpt2-full-step",
+        Modelled.by("the bytes, at the bandwidth", full.statistic("GPT-2's weights and a full cache, read once")),
+    )
     for key, nbytes, kept in (("", GPT2.step_bytes, "float32"), ("-coded", GPT2.coded_bytes, "eight-bit codes")):
         page.number(
             f"gpt2-caches{key}",
-            nbytes // gpt2.nbytes + 1,
-            unit="texts",
-            what=f"full caches of GPT-2 that are more bytes than its weights in {kept}",
-            modelled=True,
+            Modelled(
+                nbytes // gpt2.nbytes + 1,
+                "texts",
+                f"full caches of GPT-2 that are more bytes than its weights in {kept}",
+                "arithmetic",
+            ),
         )
 
 
@@ -609,11 +648,11 @@ def record_course(page: Page, times: Times, some: Times) -> None:
         quote="Total: 1 + 2 + 3 + ... + n = n(n+1)/2 … For a 100-token sequence, this means 5,050 redundant "
         "computations!",
         counted=True,
-        verdict=verdict_between(quantity(computed - tokens, "1", "repeated"), low=5050, high=5050),
+        verdict=verdict_between(Counted(computed - tokens, "1", "repeated"), low=5050, high=5050),
         evidence="The sum is that of all computations. Each of the 100 positions has to be computed once, so that "
         "{course-repeated} are redundant.",
     )
-    page.number("course-products", computed / tokens, unit="", what="keys computed for 100 tokens over those needed")
+    page.number("course-products", Counted(computed / tokens, "", "keys computed for 100 tokens over those needed"))
     page.claim(
         "course-fifty",
         statement="At 100 tokens a cache cuts the computations of keys and values to a fiftieth.",
@@ -621,11 +660,11 @@ def record_course(page: Page, times: Times, some: Times) -> None:
         source_url=COURSE_MEMOIZATION_URL,
         quote="For n=100, d_k=64: … Compute savings: 50x reduction in K,V computations",
         counted=True,
-        verdict=verdict_between(quantity(2 * computed / tokens, "1", "twice the ratio"), low=2 * 50, high=2 * 50 + 1),
+        verdict=verdict_between(Counted(2 * computed / tokens, "1", "twice the ratio"), low=2 * 50, high=2 * 50 + 1),
         evidence="n(n+1)/2 computations become n, which is {course-products}.",
     )
     pairs = sum(n * n for n in range(1, tokens + 1)) / computed
-    page.number("course-pairs", pairs, unit="", what="pairs of query and key of 100 tokens without a cache over with")
+    page.number("course-pairs", Counted(pairs, "", "pairs of query and key of 100 tokens without a cache over with"))
     page.claim(
         "course-operations",
         statement="Writing 100 tokens takes about 170 times fewer operations with a cache.",
@@ -633,7 +672,7 @@ def record_course(page: Page, times: Times, some: Times) -> None:
         source_url=COURSE_MEMOIZATION_URL,
         quote="100-token generation: ~170× fewer operations!",
         counted=True,
-        verdict=verdict_between(quantity(max(pairs, computed / tokens), "1", "the larger"), low=165, high=175),
+        verdict=verdict_between(Counted(max(pairs, computed / tokens), "1", "the larger"), low=165, high=175),
         evidence="Products with weights fall by {course-products} and attention by {course-pairs}, whatever the model: "
         "no mixture of the two reaches the number.",
     )
@@ -648,7 +687,7 @@ def record_course(page: Page, times: Times, some: Times) -> None:
         source_url=COURSE_MEMOIZATION_URL,
         quote="For n=100, d_k=64: Memory cost: 6.4 KB per layer",
         counted=True,
-        verdict=verdict_between(quantity(hundred, "B", "a cache of 100 positions"), low=6350, high=6450),
+        verdict=verdict_between(Counted(hundred, "B", "a cache of 100 positions"), low=6350, high=6450),
         evidence="A cache of one layer with one such head held {hundred-bytes}. "
         "The sentence counts numbers instead of bytes, and keys without values.",
     )
@@ -661,7 +700,7 @@ def record_course(page: Page, times: Times, some: Times) -> None:
         "(12 layers, 12 heads, seq_len=1024, head_dim=64): ~37 MB per sequence",
         counted=True,
         verdict=verdict_between(
-            quantity(KVCache(1, 1024, 12, 12, 64).nbytes, "B", "a full cache"), low=36.5e6, high=37.5 * 2**20
+            Counted(KVCache(1, 1024, 12, 12, 64).nbytes, "B", "a full cache"), low=36.5e6, high=37.5 * 2**20
         ),
         evidence="The cache that was made holds {gpt2-bytes}: the formula counts keys without values.",
     )

@@ -24,7 +24,7 @@ from tinytorch.perf.events.stream import recording
 from tinytorch.perf.kernels.gemm.packed_matmul import packed_product
 from tinytorch.perf.kernels.gemm.packing import pack
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.machine.reach import added, at_cost, at_rate
+from tinytorch.perf.machine.time_bound import added, at_cost, at_rate
 from tinytorch.perf.measuring import Measurement, interleave
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
@@ -155,7 +155,9 @@ def _serving(model: GPT, cache: KVCache) -> Iterator[None]:
         disable_kv_cache(model)
 
 
-def step_times(model: GPT, caches: Mapping[str, KVCache], position: int, repeats: int = 30) -> dict[str, Measurement]:
+def step_times(
+    model: GPT, caches: Mapping[str, KVCache], position: int, resolve: float | None = None
+) -> dict[str, Measurement]:
     """Return, by name, the seconds of a step with each cache, sampled in turns, between which the model changes caches.
 
     A step reads one token for each sequence at ``position``, given all before it. What the cache holds does not change
@@ -176,7 +178,8 @@ def step_times(model: GPT, caches: Mapping[str, KVCache], position: int, repeats
 
     return interleave(
         {name: stepping(cache) for name, cache in caches.items()},
-        repeats=repeats,
+        resolve=resolve,
+        at_most_seconds=3.0,
         warmup_seconds=_WARMUP_SECONDS,
         within={name: partial(_serving, model, cache) for name, cache in caches.items()},
     )
@@ -193,7 +196,7 @@ class CachedStep:
 def cached_steps(model: GPT, position: int) -> dict[str, CachedStep]:
     """Return the step of one sequence at ``position``, with a cache of "float32" numbers and of "int8" codes."""
     caches = {name: kind(*cache_shape(model, 1)) for name, kind in (("float32", KVCache), ("int8", QuantizedKVCache))}
-    times = step_times(model, caches, position)
+    times = step_times(model, caches, position, resolve=0.05)
     return {name: CachedStep(cache.nbytes, times[name]) for name, cache in caches.items()}
 
 
@@ -358,7 +361,7 @@ class Prompt:
     step: Measurement
 
 
-def reused_prompt(model: GPT, kept: int, new: int, repeats: int = 18) -> Prompt:
+def reused_prompt(model: GPT, kept: int, new: int, resolve: float = 0.1) -> Prompt:
     """Return the times of a prompt with and without what was ``kept`` of an earlier one, and of a step, in turns."""
     cache = enable_kv_cache(model)
     tokens = np.zeros((1, kept + new), np.int64)
@@ -367,7 +370,7 @@ def reused_prompt(model: GPT, kept: int, new: int, repeats: int = 18) -> Prompt:
         return _stepping(model, cache, tokens[:, :count], position)
 
     steps = {"whole": read(0, kept + new), "rest": read(kept, new), "step": read(kept, 1)}
-    times = interleave(steps, repeats=repeats, warmup_seconds=_WARMUP_SECONDS)
+    times = interleave(steps, resolve=resolve, at_most_seconds=3.0, warmup_seconds=_WARMUP_SECONDS)
     disable_kv_cache(model)
     return Prompt(kept, new, times["whole"], times["rest"], times["step"])
 

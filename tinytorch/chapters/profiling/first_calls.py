@@ -12,8 +12,9 @@ from tinytorch import models
 from tinytorch.core.dispatch import no_grad
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.measuring import Measurement, blas_threads
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.processes import output_of
-from tinytorch.perf.measuring.repeats import as_repeated
 
 
 def first_calls(name: str, batch: int, calls: int, processes: int) -> list[Measurement]:
@@ -34,9 +35,13 @@ def first_calls(name: str, batch: int, calls: int, processes: int) -> list[Measu
     models.entry(name)
     arguments = ("-m", __name__, name, str(batch), str(calls))
     runs: list[list[float]] = [json.loads(output_of(arguments)) for _ in range(processes)]
-    how = {"warmup_runs": 0, "inner_loops": 1, "blas_threads": limited_blas_threads(1), "samples_are": "processes"}
+    conditions = Conditions(
+        sample=Sample.PROCESSES, warmup_runs=0, inner_loops=1, blas_threads=limited_blas_threads(1) or "unknown"
+    )
     return [
-        as_repeated(Measurement(f"call {index + 1} of {name}, batch {batch}, in a fresh process", samples, "s", how), 1)
+        with_between_run_spread(
+            Measurement(f"call {index + 1} of {name}, batch {batch}, in a fresh process", samples, "s", conditions), 1
+        )
         for index, samples in enumerate(zip(*runs, strict=True))
     ]
 
@@ -50,7 +55,7 @@ def steady_state(calls: list[Measurement], first: int = 20) -> Measurement:
     if len(calls) <= first:
         raise ValueError(f"calls must be more than first = {first}, not {len(calls)}")
     medians = np.median([call.samples for call in calls[first:]], axis=0)
-    return Measurement(f"calls {first + 1} to {len(calls)}", tuple(medians), "s", calls[-1].how)
+    return Measurement(f"calls {first + 1} to {len(calls)}", tuple(medians), "s", calls[-1].conditions)
 
 
 def over_steady_state(calls: list[Measurement], begin: int, end: int, first: int = 20) -> Measurement:
@@ -66,7 +71,7 @@ def over_steady_state(calls: list[Measurement], begin: int, end: int, first: int
     taken = np.median([call.samples for call in calls[begin - 1 : end]], axis=0)
     quotients = np.divide(taken, steady_state(calls, first).samples)
     which = f"call {begin}" if begin == end else f"calls {begin} to {end}"
-    return Measurement(f"{which} over settled calls", tuple(quotients), "", calls[begin - 1].how)
+    return Measurement(f"{which} over settled calls", tuple(quotients), "", calls[begin - 1].conditions)
 
 
 def _timed_calls(name: str, batch: int, calls: int) -> list[float]:

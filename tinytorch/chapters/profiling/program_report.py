@@ -16,6 +16,7 @@ from tinytorch.perf.events.stream import Profile
 from tinytorch.perf.machine import Ceilings, identity
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import BETWEEN
+from tinytorch.perf.roofline.bounds import Bottleneck
 from tinytorch.perf.roofline.placement import Placed, place_ops
 from tinytorch.report import format_measurement, tables
 from tinytorch.report.figures import both_layouts, settle, subplots
@@ -29,14 +30,14 @@ Row = dict[str, Any]
 #: Rows of the table of operations, and points of the roofline: those that take the most time.
 _OPS, _POINTS = 25, 8
 #: What helps where something limits.
-REMEDIES: dict[str, str] = {
-    "compute-bound": "arithmetic limits it: better instructions (vectors, 8-bit products), less arithmetic (a smaller "
-    "model), more cores",
-    "memory-bound": "bytes limit it: larger batches, smaller numbers, blocks that stay in a cache",
-    "overhead-bound": "calls limit it: fewer and larger operations, batches, compiled code",
-    "below every roof": "what is not counted limits it, such as several passes over the data: one pass in place of "
+REMEDIES: dict[Bottleneck, str] = {
+    Bottleneck.COMPUTE: "arithmetic limits it: better instructions (vectors, 8-bit products), less arithmetic (a "
+    "smaller model), more cores",
+    Bottleneck.MEMORY: "bytes limit it: larger batches, smaller numbers, blocks that stay in a cache",
+    Bottleneck.OVERHEAD: "calls limit it: fewer and larger operations, batches, compiled code",
+    Bottleneck.BELOW: "what is not counted limits it, such as several passes over the data: one pass in place of "
     "several (fusion), cheaper instructions, compiled code",
-    "unclear": "two limits weigh about the same, or one recorded run cannot tell: record it again on a quieter machine",
+    Bottleneck.OPEN: "the largest bounds weigh about the same: what helps against each of them helps in part",
 }
 
 
@@ -220,14 +221,15 @@ def _roofline(placed: Sequence[Placed], ceilings: Ceilings | None) -> str:
 
 
 def _remedies(placed: Sequence[Placed]) -> str:
-    names: dict[str, list[str]] = {}
+    found: dict[str, list[Placed]] = {}
     for one in placed:
-        names.setdefault(one.verdict.sentence_word, []).append(one.name)
-    if not names:
+        found.setdefault(one.verdict.sentence_word, []).append(one)
+    if not found:
         return _paragraphs(["There is no verdict without operations under a roof."])
     items = (
-        f"<dt>{escape(word)}: {escape(', '.join(found))}</dt><dd>{escape(REMEDIES[word])}.</dd>"
-        for word, found in names.items()
+        f"<dt>{escape(word)}: {escape(', '.join(one.name for one in alike))}</dt>"
+        f"<dd>{escape(REMEDIES[alike[0].verdict.bottleneck])}.</dd>"
+        for word, alike in found.items()
     )
     return f"<dl>{''.join(items)}</dl>"
 

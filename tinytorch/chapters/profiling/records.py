@@ -23,8 +23,8 @@ from tinytorch.chapters.words import largest, word_between
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
 from tinytorch.perf.events.call_tree import call_tree
 from tinytorch.perf.events.trace import trace_text
-from tinytorch.perf.measuring import Measurement, Statistic, quantity, quotient, ratio
-from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Statistic, quotient, ratio
+from tinytorch.perf.measuring.judge import decided, verdict_of_any
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import LayerRow, predicted_speedup
 from tinytorch.report import (
@@ -54,10 +54,10 @@ CONVENTIONS = (
 )
 LAYERS = (
     Column("path", "Module"),
-    Column("total", "Time with what is inside", "s"),
-    Column("share", "Share of the run", "%"),
+    Column("total", "Time with what is inside"),
+    Column("share", "Share of the run"),
     Column("flops", "Arithmetic", "FLOP"),
-    Column("rate", "Rate in operations", "FLOP/s"),
+    Column("rate", "Rate in operations"),
 )
 PHASES = (
     Column("model", "Model"),
@@ -77,10 +77,10 @@ MEMORY = (
 )
 GROWTH = (
     Column("doubling", "Positions"),
-    Column("wide-formula", "Formula, 768 wide", ""),
-    Column("wide-counted", "Counted, 768 wide", ""),
-    Column("narrow-formula", "Formula, 96 wide", ""),
-    Column("narrow-counted", "Counted, 96 wide", ""),
+    Column("wide-formula", "Formula, 768 wide", modelled=True),
+    Column("wide-counted", "Counted, 768 wide"),
+    Column("narrow-formula", "Formula, 96 wide", modelled=True),
+    Column("narrow-counted", "Counted, 96 wide"),
 )
 #: Lengths whose shares of attention the text names.
 _NAMED_LENGTHS = (128, 512, 1024)
@@ -110,11 +110,11 @@ def record_models(page: Page, studied: Mapping[str, StudiedModel]) -> None:
                 "model": name.upper(),
                 "parameters": model.parameters,
                 "flops": model.flops,
-                "score": model.score,
+                "score": Counted(model.score, "%", "score on the test set"),
                 "what": f"{model.score_name}, {model.examples} examples",
             }
         )
-        page.number(f"{name}-score", model.score, unit="%", what=f"{model.score_name} of {model.examples}")
+        page.number(f"{name}-score", Counted(model.score, "%", f"{model.score_name} of {model.examples}"))
         page.number(f"{name}-parameters", model.parameters, unit="parameters", what=f"parameters of the {name.upper()}")
         page.number(
             f"{name}-flops",
@@ -189,12 +189,20 @@ def record_scatter(page: Page, single: Measurement, steadier: Measurement) -> No
         steadier: spread of means over spread of medians of the same calls.
     """
     page.number("single-median", calls.zoo_pass(single, "mlp", 1))
-    page.number("single-mean", single.mean, unit="s", what="mean of the same calls")
+    page.number(
+        "single-mean",
+        Derived(
+            single.mean, "s", "mean of the same calls", (single,), "an interval of a mean holds for normal noise alone"
+        ),
+    )
     page.number("single-p99", single.tail(99))
-    page.number("single-worst", single.maximum, unit="s", what="slowest of the same calls")
+    page.number(
+        "single-worst",
+        Derived(single.maximum, "s", "slowest of the same calls", (single,), "nothing bounds the slowest call"),
+    )
     page.number("mean-over-median-spread", steadier)
     what = "spread of means of normal noise over that of medians of the same samples"
-    page.number("normal-spread", NORMAL_SPREAD, unit="", what=what, modelled=True)
+    page.number("normal-spread", Modelled(NORMAL_SPREAD, "", what, "normal noise"))
     figure, ax = subplots(height=2.6)
     ordered = np.sort(single.samples) * 1e6
     ax.plot(ordered, np.arange(1, ordered.size + 1) / ordered.size * 100, color=color("mlp"))
@@ -224,7 +232,10 @@ def record_conventions(page: Page, counts: Mapping[str, int], flops: int) -> Non
     """Show ``counts`` of the same forward pass by convention, and each over ``flops``, this book's."""
     page.table(
         "conventions",
-        [{"convention": name, "count": count, "relative": count / flops} for name, count in counts.items()],
+        [
+            {"convention": name, "count": count, "relative": Counted(count / flops, "", "count over this book's")}
+            for name, count in counts.items()
+        ],
         CONVENTIONS,
         caption="One forward pass of the GPT, counted by the conventions in use. "
         "Papers that compare FLOPs compare these, too.",
@@ -250,8 +261,9 @@ def record_growth(
     for index, (before, after) in enumerate(pairwise(lengths)):
         row: dict[str, Any] = {"doubling": f"{before:,} to {after:,}"}
         for name, width, flops in (("wide", _WIDTH, wide), ("narrow", 96, narrow)):
-            row[f"{name}-formula"] = block_growth(before, width)
-            row[f"{name}-counted"] = sum(flops[index + 1].values()) / sum(flops[index].values())
+            row[f"{name}-formula"] = Modelled(block_growth(before, width), "", "growth of a block", "arithmetic")
+            grown = sum(flops[index + 1].values()) / sum(flops[index].values())
+            row[f"{name}-counted"] = Counted(grown, "", "growth of a block's arithmetic")
         rows.append(row)
     page.table(
         "growth",
@@ -260,8 +272,8 @@ def record_growth(
         caption="By which factor a block's arithmetic grows when the sequence doubles: by the formula, and counted on "
         "the operations that ran.",
     )
-    page.number("doubling-least", rows[0]["wide-counted"], unit="", what="growth of the count, 128 to 256 positions")
-    page.number("doubling-most", rows[-1]["wide-counted"], unit="", what="growth of the count, 512 to 1,024 positions")
+    page.number("doubling-least", rows[0]["wide-counted"], what="growth of the count, 128 to 256 positions")
+    page.number("doubling-most", rows[-1]["wide-counted"], what="growth of the count, 512 to 1,024 positions")
 
 
 def record_attention_growth(page: Page, flops: Sequence[Mapping[str, int]]) -> None:
@@ -274,7 +286,7 @@ def record_attention_growth(page: Page, flops: Sequence[Mapping[str, int]]) -> N
         flops: of a block, by op, at lengths of which each is twice the one before.
     """
     growth = [after["self_attention"] / before["self_attention"] for before, after in pairwise(flops)]
-    page.number("attention-doubling", min(growth), unit="", what="growth of attention's count, smallest")
+    page.number("attention-doubling", Counted(min(growth), "", "growth of attention's count, smallest"))
     page.claim(
         "double-length",
         statement="Twice the sequence is four times the computation of attention.",
@@ -282,7 +294,7 @@ def record_attention_growth(page: Page, flops: Sequence[Mapping[str, int]]) -> N
         source_url=sources.COURSE_PROFILING_README_URL,
         quote="Attention is O(n²): 2x sequence length = 4x computation",
         counted=True,
-        verdict=SUPPORTED if set(growth) == {4.0} else REFUTED,
+        verdict=decided(set(growth) == {4.0}),
         evidence="Counted on scores and weighted sums, each doubling multiplies attention by {attention-doubling}. "
         "A whole block, of which attention is a part, grows by {doubling-least} from 128 positions and by "
         "{doubling-most} from 512.",
@@ -290,9 +302,11 @@ def record_attention_growth(page: Page, flops: Sequence[Mapping[str, int]]) -> N
     positions = _FEATURES / _WIDTH
     page.number(
         "attention-over-linear",
-        2 * positions / _WIDTH,
-        unit="",
-        what="arithmetic of attention over that of one linear layer, for a million numbers, 768 at each position",
+        Counted(
+            2 * positions / _WIDTH,
+            "",
+            "arithmetic of attention over that of one linear layer, for a million numbers, 768 at each position",
+        ),
     )
     page.number(
         "thousand-positions",
@@ -308,7 +322,7 @@ def record_attention_growth(page: Page, flops: Sequence[Mapping[str, int]]) -> N
         quote="FLOPs Required by Architecture (1M input features): Linear (MLP) 1B, Attention 1T. "
         "Attention is 1000x more expensive than linear layers!",
         counted=True,
-        verdict=SUPPORTED if 2 * positions / _WIDTH >= _A_THOUSAND else REFUTED,
+        verdict=decided(2 * positions / _WIDTH >= _A_THOUSAND),
         evidence="On n positions of width d the ratio to one linear layer is 2n/d. A million input features at the "
         "width of the course's own analysis give {attention-over-linear}; a thousandfold takes {thousand-positions}.",
     )
@@ -318,6 +332,11 @@ def record_attention_growth(page: Page, flops: Sequence[Mapping[str, int]]) -> N
 _INDENT = "\u00a0\u00a0"
 
 
+def _once(path: str, value: float, unit: str) -> Measurement:
+    """Return what the one recording of the page's says of a module."""
+    return Measurement(path or "outside of modules", (value,), unit)
+
+
 def record_layers(page: Page, rows: Sequence[LayerRow]) -> None:
     """Show the modules of the GPT down to the parts of its blocks."""
     page.table(
@@ -325,10 +344,10 @@ def record_layers(page: Page, rows: Sequence[LayerRow]) -> None:
         [
             {
                 "path": _INDENT * row.depth + (row.path.split(".", 1)[-1] or "outside of modules"),
-                "total": (row.total_seconds or 0) + (row.between_seconds or 0),
-                "share": row.share,
+                "total": _once(row.path, (row.total_seconds or 0) + (row.between_seconds or 0), "s"),
+                "share": None if row.share is None else _once(row.path, row.share, "%"),
                 "flops": row.flops,
-                "rate": (row.gflops_per_second or 0) * 1e9 or None,
+                "rate": _once(row.path, row.gflops_per_second * 1e9, "FLOP/s") if row.gflops_per_second else None,
             }
             for row in rows
             if row.depth <= 2
@@ -427,7 +446,7 @@ def record_attention(page: Page, by_length: Mapping[int, Mapping[str, Measuremen
         ("module", "linear", module_share, "module with its projections"),
         ("core", "attention", core_share, "scores and weighted sum"),
     ):
-        counted = [quantity(formula(n, _WIDTH), "%", f"share of arithmetic, {part}") for n in by_length]
+        counted = [Modelled(formula(n, _WIDTH), "%", f"share of {part}", "arithmetic") for n in by_length]
         found = [shares[part] for shares in by_length.values()]
         line(ax, list(by_length), found, quantity=quantity_shown, variant=variant, label=f"{label}: time")
         line(
@@ -437,7 +456,6 @@ def record_attention(page: Page, by_length: Mapping[int, Mapping[str, Measuremen
             quantity=quantity_shown,
             variant=variant,
             label=f"{label}: arithmetic",
-            modelled=True,
         )
     ax.set_xscale("log", base=2)
     ax.set_xticks(list(by_length), [str(n) for n in by_length])
@@ -457,9 +475,11 @@ def record_attention(page: Page, by_length: Mapping[int, Mapping[str, Measuremen
         page.number(f"attention-module-{n}", by_length[n]["module"])
     page.number(
         "attention-counted-512",
-        module_share(512, _WIDTH),
-        unit="%",
-        what="attention's share of a block's arithmetic at 512 positions, projections included",
+        Counted(
+            module_share(512, _WIDTH),
+            "%",
+            "attention's share of a block's arithmetic at 512 positions, projections included",
+        ),
     )
 
 
@@ -476,7 +496,7 @@ def record_attention_claims(
     whole = [found["module"] for found in by_length.values()]
     allowed = " to ".join(str(format_number(end, "%")) for end in _ATTENTION)
     inside = [verdict_between(found, *_ATTENTION, together=len(whole)) for found in whole]
-    verdict = SUPPORTED if SUPPORTED in inside else REFUTED if set(inside) == {REFUTED} else CANNOT_TELL
+    verdict = verdict_of_any(inside)
     page.word(
         "attention-73-word",
         verdict,
@@ -513,9 +533,7 @@ def record_attention_memory(page: Page, by_length: Mapping[int, float]) -> None:
     for length, share in by_length.items():
         page.number(
             f"attention-memory-{length}",
-            share,
-            unit="%",
-            what=f"attention's share of a block's parameters and activations, {length} positions",
+            Counted(share, "%", f"attention's share of a block's parameters and activations, {length} positions"),
         )
     page.claim(
         "attention-memory",
@@ -524,7 +542,7 @@ def record_attention_memory(page: Page, by_length: Mapping[int, float]) -> None:
         source_url=sources.COURSE_PROFILING_CODE_URL,
         quote="MEMORY HOTSPOT: Attention Layer - Uses 80%+ of total memory",
         counted=True,
-        verdict=SUPPORTED if max(by_length.values()) >= _MOST_OF_MEMORY else REFUTED,
+        verdict=decided(max(by_length.values()) >= _MOST_OF_MEMORY),
         evidence="Of the parameters and activations of a block of GPT-2's size, attention holds "
         "{attention-memory-128} at 128 positions and {attention-memory-1024} at the 1,024 that GPT-2 takes at most.",
         numbers=[f"attention-memory-{length}" for length in by_length],
@@ -567,7 +585,7 @@ def record_architectures(page: Page, grown: Mapping[int, Grown]) -> None:
             {
                 "model": label,
                 **{str(count): grown[count].seconds[name] for count in counts},
-                "counted": last.flops[name] / before.flops[name],
+                "counted": Counted(last.flops[name] / before.flops[name], "", "growth of the arithmetic"),
                 "timed": timed[name],
             }
             for name, label in names.items()
@@ -585,9 +603,11 @@ def record_architectures(page: Page, grown: Mapping[int, Grown]) -> None:
     width, length = TRANSFORMER_WIDTH, counts[-2]
     page.number(
         "block-fourfold",
-        4 * (6 * width + 4 * length) / (6 * width + length),
-        unit="",
-        what=f"growth of a block's arithmetic from {length} positions to four times as many, {width} wide, by formula",
+        Counted(
+            4 * (6 * width + 4 * length) / (6 * width + length),
+            "",
+            f"growth of a block's arithmetic from {length} positions to four times as many, {width} wide, by formula",
+        ),
     )
     orders = []
     for count in counts:
@@ -629,15 +649,15 @@ def record_amdahl(
     """
     page.number("gelu-share", share)
     page.number("gelu-faster", faster)
-    page.number("amdahl-predicted", predicted, modelled=True)
+    page.number("amdahl-predicted", Modelled.by("Amdahl's law", predicted))
     limit = predicted_speedup(share, None, "Amdahl's limit for an operation that takes no time")
-    page.number("amdahl-limit", limit, modelled=True)
+    page.number("amdahl-limit", Modelled.by("Amdahl's law", limit))
     page.number("amdahl-found", found)
     over = quotient(found, predicted, "speedup as measured over as predicted")
     page.number("amdahl-over", over)
     page.word(
         "amdahl-verdict",
-        {SUPPORTED: "they agree", REFUTED: "they disagree"}.get(verdict_between(over, 1 / 1.1, 1.1), CANNOT_TELL),
+        verdict_between(over, 1 / 1.1, 1.1).called(supported="they agree", refuted="they disagree"),
         because="the measurement is {amdahl-over} of the prediction; within a tenth counts as agreement",
     )
 
@@ -658,14 +678,13 @@ def record_phases(
     """
     rows = []
     for name, times in back.items():
-        flop_ratio = counted[name]["backward_flops"] / counted[name]["forward_flops"]
-        page.number(f"{name}-back", times)
-        page.number(
-            f"{name}-back-flops",
-            flop_ratio,
-            unit="",
-            what=f"contractions of the backward over those of the forward pass, {name.upper()}",
+        flop_ratio = Counted(
+            counted[name]["backward_flops"] / counted[name]["forward_flops"],
+            "",
+            f"contractions of the backward over those of the forward pass, {name.upper()}",
         )
+        page.number(f"{name}-back", times)
+        page.number(f"{name}-back-flops", flop_ratio)
         rows.append({"model": name.upper(), **steps[name], "ratio": times, "flops": flop_ratio})
     page.table("phases", rows, PHASES, caption="A training step on a batch of 64, phase by phase.")
     page.claim(
@@ -675,9 +694,7 @@ def record_phases(
         source_url="https://arxiv.org/abs/2001.08361",
         quote="Accounting for the backwards pass (approximately twice the compute as the forwards pass)",
         counted=True,
-        verdict=SUPPORTED
-        if 1.9 <= counted["gpt"]["backward_flops"] / counted["gpt"]["forward_flops"] <= 2.1
-        else REFUTED,
+        verdict=decided(1.9 <= counted["gpt"]["backward_flops"] / counted["gpt"]["forward_flops"] <= 2.1),
         evidence="Counted on the operations of the GPT the ratio is {gpt-back-flops}; within a twentieth would support "
         "it. The source speaks of compute, not of time.",
     )
@@ -701,15 +718,17 @@ def record_memory(
         growth[name] = doubled[name].highest["activations"] / kept["activations"]
         page.number(
             f"{name}-activation-memory",
-            kept["activations"] / sum(kept.values()),
-            unit="%",
-            what="activations saved for backward, of parameters, gradients, optimizer state and activations of the "
-            f"{name.upper()}",
+            Counted(
+                kept["activations"] / sum(kept.values()),
+                "%",
+                "activations saved for backward, of parameters, gradients, optimizer state and activations of the "
+                f"{name.upper()}",
+            ),
         )
         page.number(f"{name}-gradient-bytes", kept["gradients"], unit="B", what=f"gradients of the {name.upper()}")
         page.number(f"{name}-parameter-bytes", kept["parameters"], unit="B", what=f"parameters of the {name.upper()}")
         page.number(
-            f"{name}-doubled", growth[name], unit="", what=f"activations for 128 examples over 64, {name.upper()}"
+            f"{name}-doubled", Counted(growth[name], "", f"activations for 128 examples over 64, {name.upper()}")
         )
     page.number("hidden-bytes", hidden_bytes, unit="B", what="hidden layers of the MLP, 64 examples, by hand")
     page.number(
@@ -733,7 +752,7 @@ def record_memory(
         source_url=sources.COURSE_PROFILING_TEXT_URL,
         quote="Gradient memory matches parameter memory exactly. Every parameter needs a gradient during training",
         counted=True,
-        verdict=SUPPORTED if equal else REFUTED,
+        verdict=decided(equal),
         evidence="The MLP has {mlp-gradient-bytes} of gradients for {mlp-parameter-bytes} of parameters. "
         "The CNN has {cnn-gradient-bytes} for {cnn-parameter-bytes}. "
         "The GPT has {gpt-gradient-bytes} for {gpt-parameter-bytes}.",
@@ -745,7 +764,7 @@ def record_memory(
         source_url=sources.COURSE_PROFILING_TEXT_URL,
         quote="Activation memory scales with batch size. Doubling the batch doubles activation memory.",
         counted=True,
-        verdict=SUPPORTED if all(1.98 <= times <= 2.02 for times in growth.values()) else REFUTED,
+        verdict=decided(all(1.98 <= times <= 2.02 for times in growth.values())),
         evidence="From 64 to 128 examples the activations grew by {mlp-doubled} in the MLP and by {cnn-doubled} in "
         "the CNN. In the GPT they grew by {gpt-doubled}; within a hundredth counts as twice.",
     )
@@ -797,20 +816,24 @@ def record_throughput(page: Page, seconds: Mapping[int, Mapping[str, Measurement
             page.absent(f"{name}-half-batch", f"{name}-law", reason=_NO_LAW)
             continue
         each = (seconds[more][name].median - seconds[few][name].median) / (more - few)
-        call = seconds[few][name].median - few * each
-        law = [quantity(batch / (call + batch * each), "items/s", "throughput by two parts") for batch in batches]
-        line(ax, batches, law, quantity="throughput", variant=name, label=f"{name.upper()}, law", modelled=True)
+        call, by = seconds[few][name].median - few * each, "the law of two parts"
+        law = [Modelled(batch / (call + batch * each), "items/s", "throughput", by) for batch in batches]
+        line(ax, batches, law, quantity="throughput", variant=name, label=f"{name.upper()}, law")
         page.number(
             f"{name}-half-batch",
-            half,
-            what=f"batch at which the {name.upper()} reaches half of its limit, from the times of {few} and {more}",
-            modelled=True,
+            Modelled.by(
+                "the law of two parts",
+                half,
+                f"batch at which the {name.upper()} reaches half of its limit, from the times of {few} and {more}",
+            ),
         )
         page.number(
             f"{name}-law",
-            last.per(many, "items/s"),
-            what=f"throughput of the {name.upper()} in a batch of {many}, from the times of {few} and {more}",
-            modelled=True,
+            Modelled.by(
+                "the law of two parts",
+                last.per(many, "items/s"),
+                f"throughput of the {name.upper()} in a batch of {many}, from the times of {few} and {more}",
+            ),
         )
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
@@ -847,22 +870,27 @@ def record_decision(
     page.number("case-latency", forward["latency"])
     page.word(
         "case-bound",
-        forward["verdict"].sentence_word,
+        forward["verdict"].said,
         because=forward["verdict"].because,
         numbers=["case-latency"],
     )
-    page.number("case-each", each, unit="B", what=f"memory for each sequence, from batches of {small} and {middle}")
+    page.number("case-each", Counted(each, "B", f"memory for each sequence, from batches of {small} and {middle}"))
     page.number(
         "case-predicted",
-        standing + large * each,
-        unit="B",
-        what=f"memory of a batch of {large}, predicted from {small} and {middle}",
-        modelled=True,
+        Modelled(
+            standing + large * each,
+            "B",
+            f"memory of a batch of {large}, predicted from {small} and {middle}",
+            "memory that grows with the batch",
+        ),
     )
-    page.number("case-peak", float(most), unit="B", what=f"memory of a batch of {large}, as it was")
+    page.number("case-peak", Counted(float(most), "B", f"memory of a batch of {large}, as it was"))
     fits = int((CASE_MEMORY - standing) // each)
     page.number(
-        "case-fits", fits, unit="sequences", what="largest batch that fits into a device's memory", modelled=True
+        "case-fits",
+        Modelled(
+            fits, "sequences", "largest batch that fits into a device's memory", "memory that grows with the batch"
+        ),
     )
     bill = forward["latency"].scaled(CASE_SEQUENCES / 64, name="time of one core for a million sequences")
     page.number("case-bill", bill)
@@ -886,22 +914,29 @@ def record_answers(
         seconds: of a forward pass of each model in a batch of 64, taken in turns.
     """
     limit = predicted_speedup(shares["attention"], None, "Amdahl's limit for attention in the GPT")
-    page.number("q-attention-limit", limit, modelled=True)
+    page.number("q-attention-limit", Modelled.by("Amdahl's law", limit))
     ffn = 12 * 2 * 4 * _WIDTH * _WIDTH + 12 * 5 * _WIDTH
     page.number("q-ffn", ffn, unit="parameters", what="twelve feed-forward networks, 768 to 3,072 and back")
     page.number("q-ffn-bytes", 4 * ffn, unit="B", what="those parameters in float32")
     page.number("q-ffn-trained", 16 * ffn, unit="B", what="with gradients and the two moments of Adam")
     page.number("gpt2-parameters", GPT2.parameters, unit="parameters", what="parameters of GPT-2 small, by its formula")
     in_blocks = GPT2.layers * GPT2.block_parameters / GPT2.parameters
-    page.number("gpt2-in-blocks", in_blocks, unit="%", what="share of GPT-2's parameters that its blocks hold")
+    page.number("gpt2-in-blocks", Counted(in_blocks, "%", "share of GPT-2's parameters that its blocks hold"))
     page.number("gpt2-trained", GPT2.training_bytes, unit="B", what="GPT-2's parameters, gradients and Adam's moments")
     page.number(
-        "q-tail", single.percentile(99) / single.median, unit="", what="99th percentile over median of warm calls"
+        "q-tail",
+        Derived(
+            single.percentile(99) / single.median,
+            "",
+            "99th percentile over median of warm calls",
+            (single,),
+            "both are of the same samples",
+        ),
     )
     page.number("q-macs", studied["gpt"].flops // 2, unit="MAC", what="multiply-accumulates of the GPT, one sequence")
     flops = studied["cnn"].flops / studied["mlp"].flops
     times = ratio(seconds["cnn"], seconds["mlp"], "time of the CNN over the MLP's, batch of 64")
-    page.number("q-cnn-flops", flops, unit="", what="arithmetic of the CNN over the MLP's")
+    page.number("q-cnn-flops", Counted(flops, "", "arithmetic of the CNN over the MLP's"))
     page.number("q-cnn-time", times)
     per_flop = times.scaled(1 / flops, name="time of the CNN for each FLOP over the MLP's")
     page.number("q-cnn-per-flop", per_flop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,17 +23,15 @@ from tinytorch.core.training import train_step
 from tinytorch.core.transformers import TransformerBlock
 from tinytorch.perf.events.array_life import MemoryProfile, recording_memory
 from tinytorch.perf.events.stream import Event
-from tinytorch.perf.measuring import Measurement, Statistic, collector_off, interleave, quotient
-from tinytorch.perf.measuring.measurement import conditions_of_both
-from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring import Measurement, Statistic, from_turns, interleave, own_loop, quotient
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.conditions import Conditions, Sample, of_sides
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import NOT_NAMED, between_rows
 from tinytorch.perf.profiling.passes import count_flops, count_parameters
 from tinytorch.perf.profiling.shares import (
     WARM_RUNS,
-    cpu_and_wall,
-    one_by_one,
-    recordings,
+    recorded_runs,
     shares,
     time_between_ops,
 )
@@ -99,14 +97,17 @@ def between_ops(gpt: Module) -> dict[int, Measurement]:
 def training_shares(training: Callable[[], object], repeats: int = 12) -> dict[str, Measurement]:
     """Return which share of a training loop's time ops take, its regions and modules, and what has no name."""
     found: dict[str, list[float]] = {"operations": [], "between": [], "unnamed": []}
-    began = cpu_and_wall()
-    for profile in recordings(training, repeats):
+    profiles, conditions = recorded_runs(training, repeats)
+    for profile in profiles:
         shares_of = {row.op: row.share or 0.0 for row in between_rows(profile)}
         unnamed, between = shares_of[NOT_NAMED], sum(shares_of.values())
         for part, share in zip(found, (1 - between, between - unnamed, unnamed), strict=True):
             found[part].append(share)
-    how = {**one_by_one(began), "part_of": "the run's time"}
-    return {part: as_repeated(Measurement(f"share of {part}", tuple(each), "%", how)) for part, each in found.items()}
+    conditions = replace(conditions, part_of="the run's time")
+    return {
+        part: with_between_run_spread(Measurement(f"share of {part}", tuple(each), "%", conditions))
+        for part, each in found.items()
+    }
 
 
 def phases(name: str, batch: int, repeats: int = 30, model: Module | None = None) -> dict[str, Measurement]:
@@ -126,8 +127,7 @@ def phases(name: str, batch: int, repeats: int = 30, model: Module | None = None
     inputs, targets = models.as_input(entry.example_input(batch)), entry.example_target(batch)
     loss, optimizer = models.loss_function(), AdamW(model.parameters())
     readings: list[tuple[int, int, int, int]] = []
-    with collector_off():
-        began = cpu_and_wall()
+    with own_loop(WARM_RUNS) as loop:
         for _ in range(WARM_RUNS + repeats):
             optimizer.zero_grad()
             start = time.perf_counter_ns()
@@ -137,12 +137,9 @@ def phases(name: str, batch: int, repeats: int = 30, model: Module | None = None
             backward_end = time.perf_counter_ns()
             optimizer.step()
             readings.append((start, forward_end, backward_end, time.perf_counter_ns()))
-        how = {**one_by_one(began), "interleaved_with": ["forward", "backward", "update"]}
     times = np.diff(np.array(readings[WARM_RUNS:]), axis=1) * 1e-9
-    return {
-        phase: as_repeated(Measurement(phase, tuple(times[:, index]), "s", how))
-        for index, phase in enumerate(("forward", "backward", "update"))
-    }
+    turns = dict(zip(("forward", "backward", "update"), times.T, strict=True))
+    return from_turns(turns, sample="steps", conditions=loop.conditions)
 
 
 def training_memory(name: str, batch: int) -> MemoryProfile:
@@ -187,14 +184,14 @@ def busiest_fifth(
     found = {}
     with no_grad():
         for name, model in trained.items():
-            began = cpu_and_wall()
             samples = []
-            for profile in recordings(partial(model, inputs[name]), repeats):
+            profiles, conditions = recorded_runs(partial(model, inputs[name]), repeats)
+            for profile in profiles:
                 spent = sorted((event.self_ns for event in profile.events), reverse=True)
                 samples.append(sum(spent[: -(-len(spent) // 5)]) / sum(spent))
-            how = {**one_by_one(began), "part_of": "the time in operations"}
-            taken = Measurement(f"share of the busiest fifth of calls, {name}", tuple(samples), "%", how)
-            found[name] = as_repeated(taken)
+            conditions = replace(conditions, part_of="the time in operations")
+            taken = Measurement(f"share of the busiest fifth of calls, {name}", tuple(samples), "%", conditions)
+            found[name] = with_between_run_spread(taken)
     return found
 
 
@@ -288,7 +285,7 @@ def spread_of_means_over_medians(samples: Sequence[float], block: int = 20, grou
     cut = np.asarray(samples)[: groups * blocks * block].reshape(groups, blocks, block)
     means, medians = cut.mean(axis=2).std(axis=1), np.median(cut, axis=2).std(axis=1)
     name = f"spread of means of {block} over spread of medians"
-    return Measurement(name, tuple(means / medians), "", {"block": block, "groups": groups})
+    return Measurement(name, tuple(means / medians), "", Conditions(sample=Sample.BLOCKS))
 
 
 def seconds_by_law(few: tuple[int, Measurement], more: tuple[int, Measurement], batch: int) -> Statistic | None:
@@ -306,10 +303,10 @@ def seconds_by_law(few: tuple[int, Measurement], more: tuple[int, Measurement], 
     if shorter >= value:
         return None
     known = min(low.interval.confidence, high.interval.confidence)
-    how = {**conditions_of_both(high, low, ("more", "few")), "statistic": "by the line through two medians"}
-    how.pop("between_repeats", None)  # each side's interval has its own
+    sides = {"more": high.conditions, "few": low.conditions}
+    conditions = of_sides(sides).within_bounds("by the line through two medians")
     bounds = Interval(value - shorter, value + longer, known)
-    return Statistic(f"{batch} examples by law", (value,), "s", how, value=value, bounds=bounds)
+    return Statistic(f"{batch} examples by law", (value,), "s", conditions, value=value, bounds=bounds)
 
 
 def half_batch(few: tuple[int, Measurement], more: tuple[int, Measurement]) -> Statistic | None:
@@ -327,5 +324,5 @@ def half_batch(few: tuple[int, Measurement], more: tuple[int, Measurement]) -> S
     if math.inf in ends or value <= 0:
         return None
     bounds = Interval(max(least, 0.0), most, grown.interval.confidence)
-    how = {**grown.how, "statistic": "from a quotient of two medians"}
-    return Statistic("half of the limit", (value,), "examples", how, value=value, bounds=bounds)
+    conditions = grown.conditions.within_bounds("from a quotient of two medians")
+    return Statistic("half of the limit", (value,), "examples", conditions, value=value, bounds=bounds)

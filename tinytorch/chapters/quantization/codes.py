@@ -15,8 +15,8 @@ from tinytorch.chapters.gpt2 import GPT2, read_seconds
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Measurement, Statistic
-from tinytorch.perf.measuring.judge import REFUTED, SUPPORTED
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Statistic
+from tinytorch.perf.measuring.judge import decided
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.ops.affine import Granularity, Quantized, Scheme, decode, encode, quantize, quantize_int8, spread
 from tinytorch.perf.ops.quantized import EXACT_DEPTH, GREATEST_DEPTH
@@ -168,14 +168,19 @@ def record_codes(page: Page, x: Tensor, q: Tensor, scale: float, back: Tensor) -
     page.table(
         "codes",
         [
-            {"x": float(a), "code": int(c), "back": float(b), "error": float(e)}
+            {
+                "x": Counted(float(a), "1", "a number"),
+                "code": int(c),
+                "back": Counted(float(b), "1", "what its code stands for"),
+                "error": Counted(float(e), "1", "difference of the two"),
+            }
             for a, c, b, e in zip(x.data, q.data, back.data, errors, strict=True)
         ],
         CODES,
         caption="Six numbers, their codes, and what the codes stand for.",
     )
-    page.number("half-step", scale / 2, unit="1", what="half of the scale")
-    page.number("worst-error", float(errors.max()), unit="1", what="largest error of the six")
+    page.number("half-step", Counted(scale / 2, "1", "half of the scale"))
+    page.number("worst-error", Counted(float(errors.max()), "1", "largest error of the six"))
 
 
 def record_signal(page: Page, found: Mapping[int, float]) -> None:
@@ -186,11 +191,21 @@ def record_signal(page: Page, found: Mapping[int, float]) -> None:
     predicted = {bits: 20 * math.log10(2**bits - 1) for bits in found}
     page.table(
         "signal",
-        [{"bits": bits, "codes": 2**bits, "predicted": predicted[bits], "found": each} for bits, each in found.items()],
+        [
+            {
+                "bits": bits,
+                "codes": 2**bits,
+                "predicted": Modelled(
+                    predicted[bits], "dB", "signal to noise", "errors that lie anywhere within half a step"
+                ),
+                "found": Counted(each, "dB", "signal to noise"),
+            }
+            for bits, each in found.items()
+        ],
         SIGNAL,
         caption="Numbers spread evenly over their range: signal to noise by the formula, and after rounding them.",
     )
-    page.number("signal-eight", found[8], unit="dB", what="signal to noise of evenly spread numbers in eight bits")
+    page.number("signal-eight", Counted(found[8], "dB", "signal to noise of evenly spread numbers in eight bits"))
     page.claim(
         "six-decibels",
         statement="Eight bits give a signal-to-noise ratio of about 48 dB.",
@@ -198,7 +213,7 @@ def record_signal(page: Page, found: Mapping[int, float]) -> None:
         source_url=sources.COURSE_QUANTIZATION_URL,
         quote="For weights uniformly distributed … For 8-bit quantization, theoretical SNR is approximately 6 dB per "
         "bit × 8 bits = 48 dB.",
-        verdict=SUPPORTED if abs(found[8] - 48) <= 1 else REFUTED,
+        verdict=decided(abs(found[8] - 48) <= 1),
         evidence="Rounded to eight bits, evenly spread numbers kept {signal-eight}. The test allows one decibel to "
         "either side.",
         counted=True,
@@ -215,23 +230,27 @@ def record_integer_product(
     page.number("all-sums", sums.size, unit="1", what="sums of the product")
     page.number(
         "product-error",
-        relative_error(expected, sums * a.scale * b.scale),
-        unit="%",
-        what="relative error of the product of codes, rescaled",
+        Counted(
+            relative_error(expected, sums * a.scale * b.scale), "%", "relative error of the product of codes, rescaled"
+        ),
     )
     noise = [10 ** (-predicted_decibels(x.dequantize(), x.scale) / 10) for x in (a, b)]
     page.number(
         "product-error-predicted",
-        math.sqrt(sum(noise)),
-        unit="%",
-        modelled=True,
-        what="the same, if errors lie anywhere within half a step and add in squares",
+        Modelled(
+            math.sqrt(sum(noise)),
+            "%",
+            "the same, if errors lie anywhere within half a step and add in squares",
+            "errors that lie anywhere within half a step",
+        ),
     )
     page.number(
         "numpy-wrong",
-        float(((a.codes @ b.codes) != exact).mean()),
-        unit="%",
-        what="elements that NumPy's product of int8 matrices gets wrong, because its sums are int8, too",
+        Counted(
+            float(((a.codes @ b.codes) != exact).mean()),
+            "%",
+            "elements that NumPy's product of int8 matrices gets wrong, because its sums are int8, too",
+        ),
     )
 
 
@@ -242,11 +261,13 @@ def record_outliers(page: Page, found: Mapping[str, Outlier]) -> None:
         [
             {
                 "observer": name,
-                "high": each.high,
-                "step": each.step,
-                "predicted": each.predicted_db,
-                "rest": each.rest_db,
-                "became": each.became,
+                "high": Counted(each.high, "1", "largest number of the range"),
+                "step": Counted(each.step, "1", "step of the codes"),
+                "predicted": Modelled(
+                    each.predicted_db, "dB", "signal to noise", "errors that lie anywhere within half a step"
+                ),
+                "rest": Counted(each.rest_db, "dB", "signal to noise"),
+                "became": Counted(each.became, "1", "what the outlier became"),
             }
             for name, each in found.items()
         ],
@@ -256,9 +277,9 @@ def record_outliers(page: Page, found: Mapping[str, Outlier]) -> None:
     )
     worst, best = (choose(found, key=lambda name: found[name].rest_db) for choose in (min, max))
     signal = "signal to noise of the rest"
-    page.number("rest-worst", found[worst].rest_db, unit="dB", what=f"{signal}, {worst}")
-    page.number("rest-best", found[best].rest_db, unit="dB", what=f"{signal}, {best}")
-    page.number("rest-error-based", found[ERROR_BASED].rest_db, unit="dB", what=f"{signal}, {ERROR_BASED}")
+    page.number("rest-worst", Counted(found[worst].rest_db, "dB", f"{signal}, {worst}"))
+    page.number("rest-best", Counted(found[best].rest_db, "dB", f"{signal}, {best}"))
+    page.number("rest-error-based", Counted(found[ERROR_BASED].rest_db, "dB", f"{signal}, {ERROR_BASED}"))
     page.word("best-observer", best, because="it leaves the rest {rest-best}, the most of the five")
     page.word("worst-observer", worst, because="it leaves the rest {rest-worst}, the least of the five")
 
@@ -270,10 +291,12 @@ def record_shared(page: Page, found: Mapping[str, Shared]) -> None:
         [
             {
                 "per": PER[per],
-                "reached": each.reached,
-                "predicted": each.predicted_db,
-                "rest": each.rest_db,
-                "bits": each.bits,
+                "reached": Counted(each.reached, "%", "numbers that share the outlier's step"),
+                "predicted": Modelled(
+                    each.predicted_db, "dB", "signal to noise", "errors that lie anywhere within half a step"
+                ),
+                "rest": Counted(each.rest_db, "dB", "signal to noise"),
+                "bits": Counted(each.bits, "1", "bits of a number, scales included"),
             }
             for per, each in found.items()
         ],
@@ -294,17 +317,17 @@ def record_answers(page: Page, product: Measurement, digits: PairedAccuracy, mac
     """
     seven = 7_000_000_000
     stored = "seven billion weights in"
-    page.number("q-float", 4 * seven, unit="B", what=f"{stored} float32", modelled=True)
-    page.number("q-eight", seven, unit="B", what=f"{stored} eight bits", modelled=True)
+    page.number("q-float", Modelled(4 * seven, "B", f"{stored} float32", "arithmetic"))
+    page.number("q-eight", Modelled(seven, "B", f"{stored} eight bits", "arithmetic"))
     four = seven // 2 + 4 * seven // 32
-    page.number("q-four", four, unit="B", what=f"{stored} four bits, scales included", modelled=True)
+    page.number("q-four", Modelled(four, "B", f"{stored} four bits, scales included", "arithmetic"))
     _, scale, zero = quantize_int8(Tensor(np.array([-1, 3], np.float32)))
-    page.number("q-scale", scale, unit="1", what="scale of the range -1 to 3")
+    page.number("q-scale", Counted(scale, "1", "scale of the range -1 to 3"))
     page.number("q-zero", zero, unit="1", what="zero point of the range -1 to 3")
-    page.number("q-error", scale / 2, unit="1", what="half of that scale")
+    page.number("q-error", Counted(scale / 2, "1", "half of that scale"))
     page.number("q-overflow", GREATEST_DEPTH, unit="terms", what="products of codes whose sum an int32 always holds")
     page.number("q-exact", EXACT_DEPTH, unit="terms", what="products of codes whose sum a float32 always holds exactly")
-    page.number("q-limit", limit_of(product), modelled=True)
+    page.number("q-limit", Modelled.by("Amdahl's law", limit_of(product)))
     page.number(
         "q-examples",
         enough_examples(0.005),
@@ -319,9 +342,9 @@ def _record_gpt2(page: Page, machine: Ceilings) -> None:
     """Record what a step of GPT-2 reads in codes, its least time, and how many times as fast it is at most."""
     narrow = read_seconds(GPT2.coded_bytes, machine).statistic("GPT-2's weights in codes, read once")
     what = "bytes of GPT-2's weights in float32 over those in eight-bit codes"
-    page.number("gpt2-coded-gain", GPT2.step_bytes / GPT2.coded_bytes, unit="", what=what)
+    page.number("gpt2-coded-gain", Counted(GPT2.step_bytes / GPT2.coded_bytes, "", what))
     page.number("gpt2-coded-bytes", GPT2.coded_bytes, unit="B", what="what a step of GPT-2 reads, in eight-bit codes")
-    page.number("gpt2-coded-step", narrow, modelled=True)
+    page.number("gpt2-coded-step", Modelled.by("the bytes, at the bandwidth", narrow))
 
 
 def limit_of(product: Measurement) -> Statistic:
@@ -334,7 +357,7 @@ def limit_of(product: Measurement) -> Statistic:
         "Amdahl's limit for the product of the second layer",
         tuple(limit(share) for share in product.samples),
         "",
-        {**product.how, "statistic": "limit at the median share"},
+        product.conditions.within_bounds("limit at the median share"),
         value=limit(product.median),
         bounds=Interval(limit(product.interval.low), limit(product.interval.high), product.interval.confidence),
     )

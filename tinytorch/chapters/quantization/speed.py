@@ -15,13 +15,14 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Measurement, Statistic, interleave, quotient, ratio
-from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Statistic, interleave, quotient, ratio
+from tinytorch.perf.measuring.conditions import of_all
+from tinytorch.perf.measuring.judge import Judgement, Verdict, decided
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import predicted_speedup
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
 from tinytorch.perf.quantization.layers import Plan, QuantizedLinear
-from tinytorch.perf.roofline.bounds import MOST, bandwidth_at, slope_at
+from tinytorch.perf.roofline.bounds import Bottleneck, Demand, bandwidth_at, slope_at, verdict
 from tinytorch.report import Column, Page, line, subplots, verdict_between, verdict_between_all, verdict_of_all
 
 #: Columns, or rows of the weight, with which a product is next to nothing and what surrounds it still all there.
@@ -118,7 +119,8 @@ def layer_parts(
         ratio(seconds[part], seconds["whole"], f"share of {part}").scaled(1.0, "%") for part in ("quantize", "rescale")
     )
     left = 1 - np.add(quantize.samples, rescale.samples)
-    product = Measurement("share of product", tuple(left.tolist()), "%", quantize.how)
+    conditions = of_all((quantize.conditions, rescale.conditions))
+    product = Measurement("share of product", tuple(left.tolist()), "%", conditions)
     return {"quantize": quantize, "product": product, "rescale": rescale}
 
 
@@ -208,7 +210,15 @@ def record_layers(
     for name, each in gains.items():
         peaks = {"float": (each.float_rate, machine.fp32_peak), "coded": (each.coded_rate, machine.int8_peak)}
         shares = {f"{key}-peak": quotient(*pair, f"share of the peak, {name}", "%") for key, pair in peaks.items()}
-        rows.append({"shape": name, "stored": each.stored, "error": each.error, "gain": each.speedup, **shares})
+        rows.append(
+            {
+                "shape": name,
+                "stored": Counted(each.stored, "%", "bytes of those in float32"),
+                "error": Counted(each.error, "%", "relative error of the outputs"),
+                "gain": each.speedup,
+                **shares,
+            }
+        )
     page.table(
         "layers",
         rows,
@@ -271,7 +281,8 @@ def record_one_row(
     for label, variant in (("8 bits", "8-bit"), ("4 bits", "4-bit")):
         line(ax, mib, faster[label], quantity="speedup", variant=variant, label=label)
         by_ladder = f"{label}, predicted"
-        line(ax, mib, predicted[label], quantity="speedup", variant=variant, label=by_ladder, modelled=True)
+        law = [Modelled.by("the bytes, at the bandwidth", one) for one in predicted[label]]
+        line(ax, mib, law, quantity="speedup", variant=variant, label=by_ladder)
     ax.set_xscale("log", base=4)
     ax.set_xticks(mib, [f"{each:g}" for each in mib])
     ax.set_yscale("log")
@@ -290,10 +301,10 @@ def record_one_row(
         [
             {
                 "weights": label,
-                "bits": found.bits[label],
-                "predicted": predicted[label][-1],
+                "bits": Counted(found.bits[label], "1", "bits of a weight, scales included"),
+                "predicted": Modelled.by("the bytes, at the bandwidth", predicted[label][-1]),
                 "gain": faster[label][-1],
-                "error": found.error[label],
+                "error": Counted(found.error[label], "%", "relative error of the outputs"),
             }
             for label in predicted
         ],
@@ -303,7 +314,7 @@ def record_one_row(
     for key, index in (("small", 0), ("large", -1)):
         page.number(f"one-row-{key}", faster["8 bits"][index])
         page.number(f"one-row-{key}-bytes", 4 * widths[index] ** 2, unit="B", what="float32 weights of the layer")
-    page.number("one-row-large-predicted", predicted["8 bits"][-1], modelled=True)
+    page.number("one-row-large-predicted", Modelled.by("the bytes, at the bandwidth", predicted["8 bits"][-1]))
     wide, narrow = (_streamed(widths[-1], bits) for bits in (32, 8))
     explained = quotient(
         bandwidth_at(wide, machine).per(wide, "s"),
@@ -325,8 +336,10 @@ def record_one_row(
             numbers=["one-row-large-bytes"],
         )
     smaller = 32 / found.bits["8 bits"]
-    page.number("one-row-smaller", smaller, unit="", what="bytes of the float layer over those in eight bits")
-    parts = (SUPPORTED if abs(smaller - 4) <= 0.4 else REFUTED, verdict_between(faster["8 bits"][-1], low=2.0))
+    page.number("one-row-smaller", Counted(smaller, "", "bytes of the float layer over those in eight bits"))
+    call = min(machine.calls.op.values(), key=lambda cost: cost.median)
+    bound = verdict(Demand(2 * widths[-1] ** 2, 0, wide, 1, wide, ((wide, 1),)), whole[-1], machine, call)
+    parts = (decided(abs(smaller - 4) <= 0.4), verdict_between(faster["8 bits"][-1], low=2.0))
     page.claim(
         "edge-four-and-two",
         statement="Where bandwidth of memory is the limit, eight bits take a quarter of the memory and half of the "
@@ -335,9 +348,11 @@ def record_one_row(
         source_url=sources.COURSE_PROFILING_URL,
         quote="EDGE DEVICES: - Profiling shows: Memory bandwidth limited - Decision: Quantize to INT8, cache frequent "
         "patterns - Result: 4x memory reduction, 2x speedup",
-        verdict=verdict_of_all(parts) if verdict_between(explained, low=MOST) == SUPPORTED else CANNOT_TELL,
+        verdict=verdict_of_all(parts)
+        if bound.bottleneck is Bottleneck.MEMORY
+        else Judgement(Verdict.OPEN, bound.said.tests),
         evidence="Reading its weights at the ladder's bandwidth takes {one-row-explained} of the time of the largest "
-        "float layer on one row; half of it at least is taken for the source's condition. In eight bits the layer was "
+        "float layer on one row; that the layer is memory-bound is the source's condition. In eight bits the layer was "
         "{one-row-smaller} smaller and ran {one-row-large} as fast. The test asks for bytes within a tenth of four "
         "times fewer, and for twice the speed.",
     )
@@ -356,8 +371,8 @@ def _record_unpacking(page: Page, found: OneRow, reading: Measurement) -> None:
     what = "time of reading the codes of eight bits once, over the measured time of the largest layer"
     share = quotient(reading, eight, what, "%")
     page.number("one-row-reading", share)
-    if share.median > 1:
-        reason = "reading the codes at the ladder's bandwidth would take longer than the layer took"
+    if share.interval.high > 1:
+        reason = "reading the codes at the ladder's bandwidth may take as long as the layer took"
         page.absent("one-row-four-predicted", reason=reason)
         return
     fewer = found.bits["8 bits"] / found.bits["4 bits"]
@@ -365,7 +380,7 @@ def _record_unpacking(page: Page, found: OneRow, reading: Measurement) -> None:
         "bytes in eight bits over those in four", (fewer,), "", value=fewer, bounds=Interval(fewer, fewer, 1)
     )
     what = "8 bits over 4 bits, if only the reading shrinks"
-    page.number("one-row-four-predicted", predicted_speedup(share, exact, what), modelled=True)
+    page.number("one-row-four-predicted", Modelled.by("Amdahl's law", predicted_speedup(share, exact, what)))
 
 
 def _input(rows: int, depth: int) -> Tensor:

@@ -17,8 +17,9 @@ from tinytorch.chapters.quantization.codes import PER
 from tinytorch.chapters.words import word_between
 from tinytorch.core.module import Module
 from tinytorch.perf.machine import Ceilings, ceilings
-from tinytorch.perf.measuring import Statistic, limit_blas_threads, quantity
-from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
+from tinytorch.perf.measuring import Counted, Statistic, limit_blas_threads
+from tinytorch.perf.measuring.conditions import of_sides
+from tinytorch.perf.measuring.judge import Judgement, Verdict, decided
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import Sensitivity, relative_error, stored_bytes
@@ -100,8 +101,8 @@ def record_granularity(page: Page, found: Mapping[str, Mapping[str, Scored]]) ->
             {
                 "model": name.upper(),
                 "per": PER[per],
-                "stored": each.stored,
-                "error": each.error,
+                "stored": Counted(each.stored, "%", "bytes of those in float32"),
+                "error": Counted(each.error, "%", "relative error of the outputs"),
                 "change": each.change,
             }
             for name, by_scale in found.items()
@@ -146,7 +147,10 @@ def record_calibration(page: Page, found: Mapping[str, Scored]) -> None:
     """Show the MLP by what its activations' ranges were taken from: `FEWEST`, `DARK` and `UNCALIBRATED` among it."""
     page.table(
         "calibration",
-        [{"seen": label, "error": each.error, "change": each.change} for label, each in found.items()],
+        [
+            {"seen": label, "error": Counted(each.error, "%", "relative error of the outputs"), "change": each.change}
+            for label, each in found.items()
+        ],
         CALIBRATION,
         caption="The MLP in eight bits, by what its activations' ranges were taken from; accuracy is that of its whole "
         "test set.",
@@ -155,7 +159,7 @@ def record_calibration(page: Page, found: Mapping[str, Scored]) -> None:
     page.number("dynamic-change", found[UNCALIBRATED].change)
     errors = {label: found[label].error for label in (FEWEST, DARK)}
     for key, label in (("few-error", FEWEST), ("dark-error", DARK)):
-        page.number(key, errors[label], unit="%", what=f"error of the MLP's outputs, calibrated with {label}")
+        page.number(key, Counted(errors[label], "%", f"error of the MLP's outputs, calibrated with {label}"))
     page.word(
         "worse-calibration",
         max(errors, key=lambda label: errors[label]),
@@ -170,7 +174,7 @@ def record_eight_bits(page: Page, sides: Tradeoffs) -> None:
         whole, dynamic = by_label[FLOAT], by_label[DYNAMIC]
         what = f"bytes of the float {name.upper()} over those with 8 bits, scales and biases included"
         change = _score_change(name, DYNAMIC, dynamic)
-        page.number(f"{name}-smaller", whole.stored / dynamic.stored, unit="", what=what)
+        page.number(f"{name}-smaller", Counted(whole.stored / dynamic.stored, "", what))
         page.number(f"{name}-speedup", dynamic.speedup)
         page.number(f"{name}-change", change)
         page.number(f"{name}-static-change", _score_change(name, STATIC, by_label[STATIC]))
@@ -178,10 +182,10 @@ def record_eight_bits(page: Page, sides: Tradeoffs) -> None:
             {
                 "model": name.upper(),
                 "seconds": calls.zoo_pass(whole.seconds, name, 64),
-                "stored": dynamic.stored / whole.stored,
+                "stored": Counted(dynamic.stored / whole.stored, "%", "bytes of those in float32"),
                 "speedup": dynamic.speedup,
                 "change": change,
-                "error": dynamic.output_error,
+                "error": Counted(dynamic.output_error, "%", "relative error of the outputs"),
             }
         )
     page.table(
@@ -204,7 +208,7 @@ def _claim_of_the_course(page: Page, sides: Tradeoffs) -> None:
         quote="Regular Linear layers store weights in FP32 (4 bytes each), while QuantizedLinear stores them in INT8 "
         "(1 byte each) plus a small overhead for quantization parameters (scales and zero points). This achieves "
         "approximately 4× memory reduction with minimal overhead.",
-        verdict=SUPPORTED if all(3.6 <= each <= 4.4 for each in smaller) else REFUTED,
+        verdict=decided(all(3.6 <= each <= 4.4 for each in smaller)),
         evidence="With scales and float biases, the MLP shrank {mlp-smaller} and the CNN {cnn-smaller}. The GPT shrank "
         "{gpt-smaller}. The test allows a tenth to either side of four.",
         counted=True,
@@ -261,12 +265,13 @@ def _claim_of_the_papers(page: Page, sides: Tradeoffs) -> None:
     )
 
 
-def verdict_of_most(verdicts: Sequence[str]) -> str:
-    """Return `SUPPORTED` if more than half of the verdicts are, `REFUTED` if half of them are, else `CANNOT_TELL`."""
-    half = len(verdicts) / 2
-    if verdicts.count(SUPPORTED) > half:
-        return SUPPORTED
-    return REFUTED if verdicts.count(REFUTED) >= half else CANNOT_TELL
+def verdict_of_most(parts: Sequence[Judgement]) -> Judgement:
+    """Return the verdict on most: supported if more than half are, refuted if half of them are, else open."""
+    found, half = [part.verdict for part in parts], len(parts) / 2
+    verdict = Verdict.REFUTED if found.count(Verdict.REFUTED) >= half else Verdict.OPEN
+    if found.count(Verdict.SUPPORTED) > half:
+        verdict = Verdict.SUPPORTED
+    return Judgement(verdict, tuple(test for part in parts for test in part.tests))
 
 
 def record_gpt(page: Page, by_label: Mapping[str, Tradeoff]) -> None:
@@ -283,7 +288,7 @@ def record_gpt(page: Page, by_label: Mapping[str, Tradeoff]) -> None:
         page.number(f"gpt-{key}-speedup", by_label[label].speedup)
     page.number("gpt-four", _score_change("gpt", FOUR_BITS, by_label[FOUR_BITS]))
     share = by_label[RETRAINED].stored / by_label[FLOAT].stored
-    page.number("gpt-two-bytes", share, unit="%", what="bytes of the GPT with two-bit weights over those in float32")
+    page.number("gpt-two-bytes", Counted(share, "%", "bytes of the GPT with two-bit weights over those in float32"))
 
 
 def _gpt_row(label: str, each: Tradeoff) -> dict[str, Any]:
@@ -292,7 +297,7 @@ def _gpt_row(label: str, each: Tradeoff) -> dict[str, Any]:
         "version": label,
         "stored": each.stored,
         "seconds": calls.zoo_pass(each.seconds, "gpt", 64) if is_float else each.seconds,
-        "score": each.accuracy.candidate,
+        "score": Counted(each.accuracy.candidate, "%", "share of the test set that is right"),
         "change": None if is_float else _score_change("gpt", label, each),
         "divergence": None if is_float else each.divergence,
     }
@@ -358,9 +363,10 @@ def record_trained_on(page: Page, sides: Tradeoffs) -> None:
 
 def _record_recovered(page: Page, rounded: Statistic, trained: Statistic) -> None:
     """Record how much of what two bits cost the GPT training brought back, if they are proven to cost it anything."""
-    if verdict_between(rounded, high=0.0, strict=True) != SUPPORTED:
+    loss = verdict_between(rounded, high=0.0, strict=True)
+    if loss.verdict is not Verdict.SUPPORTED:
         because = "two bits changed the score by {gpt-two}, so that there may be no loss to recover"
-        page.word("recovers", CANNOT_TELL, because=because)
+        page.word("recovers", Judgement(Verdict.OPEN, loss.tests, "open, as no loss is proven"), because=because)
         return
     recovered = recovered_share(rounded, trained)
     page.number("gpt-recovered", recovered)
@@ -385,10 +391,11 @@ def recovered_share(rounded: Statistic, trained: Statistic) -> Statistic:
     by_rounded = sorted(1 - trained.median / end for end in (rounded.interval.low, rounded.interval.high))
     down, up = (math.hypot(by_trained[at] - value, by_rounded[at] - value) for at in (0, 1))
     name = "part of the GPT's loss in two bits that training brought back"
-    how = {**trained.how, "statistic": "one less the ratio of two paired differences"}
+    sides = {"trained": trained.conditions, "rounded": rounded.conditions}
+    conditions = of_sides(sides).within_bounds("one less the ratio of two paired differences")
     bounds = Interval(value - down, value + up, min(rounded.interval.confidence, trained.interval.confidence))
     samples = tuple(1 - each / rounded.median for each in trained.samples)
-    return Statistic(name, samples, "%", how, value=value, bounds=bounds)
+    return Statistic(name, samples, "%", conditions, value=value, bounds=bounds)
 
 
 @dataclass(frozen=True)
@@ -429,7 +436,7 @@ def record_mixed(
         found: the mixed versions, none and a fifth of the saved bytes given back among them.
     """
     figure, ax = subplots(height=3.0)
-    errors = [quantity(row.error, "%", f"output error with only {row.name} in two bits") for row in scan]
+    errors = [Counted(row.error, "%", f"output error with only {row.name} in two bits") for row in scan]
     bars(ax, [row.name for row in scan], errors, quantity="error of the outputs", variants="2-bit")
     page.figure(
         "sensitivity",
@@ -442,8 +449,8 @@ def record_mixed(
         [
             {
                 "kept": ", ".join(each.kept) or "none",
-                "bytes": each.stored,
-                "score": float(each.right.mean()),
+                "bytes": Counted(each.stored, "%", "bytes of those in float32"),
+                "score": Counted(float(each.right.mean()), "%", "share of the test set that is right"),
                 "change": accuracy_change(
                     paired_accuracy(right, each.right), f"change of the GPT's score, {len(each.kept)} layers in float"
                 ),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tinytorch.chapters import sources
 from tinytorch.chapters.roofline.records import key_of, rows_of
 from tinytorch.perf.measuring import Measurement, Statistic, quotient, ratio
-from tinytorch.perf.measuring.judge import CANNOT_TELL, REFUTED, SUPPORTED
+from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.statistics import Interval
-from tinytorch.perf.roofline.bounds import Ceiling
+from tinytorch.perf.roofline.bounds import Bottleneck
 from tinytorch.perf.roofline.placement import Placed
 from tinytorch.report import Page, verdict_between, verdict_between_all, verdict_of_all
 
@@ -42,9 +43,12 @@ def record_claims(
     claim_elementwise(page, placed)
 
 
-def _is_bound_by(one: Placed, ceiling: Ceiling) -> str:
-    """Return the verdict on whether ``ceiling`` bounds it."""
-    return {ceiling: SUPPORTED, "unclear": CANNOT_TELL}.get(one.verdict.bottleneck, REFUTED)
+def _is_bound_by(one: Placed, bound: Bottleneck) -> Judgement:
+    """Return the verdict on whether ``bound`` is the largest."""
+    found = one.verdict
+    if bound not in found.candidates:
+        return Judgement(Verdict.REFUTED, found.said.tests)
+    return Judgement(Verdict.OPEN if found.bottleneck is Bottleneck.OPEN else Verdict.SUPPORTED, found.said.tests)
 
 
 def claim_ridge(page: Page, crossings: Mapping[int, Sequence[Placed]]) -> None:
@@ -55,7 +59,9 @@ def claim_ridge(page: Page, crossings: Mapping[int, Sequence[Placed]]) -> None:
         for one in crossing
         if _is_left_of_the_ridge(one)
     }
-    scattered = [name for name, share in left.items() if verdict_between(share, high=1, strict=True) == CANNOT_TELL]
+    scattered = [
+        name for name, share in left.items() if verdict_between(share, high=1, strict=True).verdict == Verdict.OPEN
+    ]
     left_open = f" The times that scatter too much to tell are those of (rows × width) {', '.join(scattered)}."
     page.claim(
         "ridge-point",
@@ -76,7 +82,7 @@ def claim_ridge(page: Page, crossings: Mapping[int, Sequence[Placed]]) -> None:
 def _is_left_of_the_ridge(one: Placed) -> bool:
     arithmetic, traffic = one.verdict.compute.seconds, one.verdict.memory.seconds
     over = quotient(arithmetic, traffic, f"time of arithmetic over that of bytes, {one.name}")
-    return verdict_between(over, high=1, strict=True) == SUPPORTED
+    return verdict_between(over, high=1, strict=True).verdict == Verdict.SUPPORTED
 
 
 def claim_doubling(page: Page, additions: Mapping[int, Placed]) -> None:
@@ -86,7 +92,7 @@ def claim_doubling(page: Page, additions: Mapping[int, Placed]) -> None:
     """
     least = min(additions)
     longer = ratio(additions[2 * least].seconds, additions[least].seconds)
-    is_met = verdict_between(longer, high=_DOUBLED) == SUPPORTED
+    is_met = verdict_between(longer, high=_DOUBLED)
     page.claim(
         "small-tensors",
         statement="What takes at most a tenth longer on twice the data is likely bound by overhead.",
@@ -95,7 +101,9 @@ def claim_doubling(page: Page, additions: Mapping[int, Placed]) -> None:
         "your runtime only increases by 10%, you're likely overhead bound.",
         source="H. He, Making Deep Learning Go Brrrr From First Principles, 2022",
         source_url="https://horace.io/brrr_intro.html",
-        verdict=_is_bound_by(additions[least], "overhead") if is_met else CANNOT_TELL,
+        verdict=_is_bound_by(additions[least], Bottleneck.OVERHEAD)
+        if is_met.verdict is Verdict.SUPPORTED
+        else replace(is_met, verdict=Verdict.OPEN),
         evidence="An addition of eight numbers took {doubled} the time of one of four. That one took "
         "{time-add-of-4-numbers}; the least cost of a call, measured beforehand, is {call-cost}. The source speaks of "
         "a GPU; this is one core.",
@@ -120,7 +128,7 @@ def claim_intensity_of_add(page: Page, add: Placed) -> None:
 
 def _counted(value: float) -> Measurement:
     """Return a value that shapes decide, as a measurement without doubt."""
-    return Statistic("counted", (value,), "FLOP/B", {}, value=value, bounds=Interval(value, value, 1.0))
+    return Statistic("counted", (value,), "FLOP/B", value=value, bounds=Interval(value, value, 1.0))
 
 
 def claim_large_products(page: Page, products: Mapping[int, Placed]) -> None:
@@ -131,7 +139,7 @@ def claim_large_products(page: Page, products: Mapping[int, Placed]) -> None:
         quote="Large matrices: Memory bandwidth becomes limiting factor",
         source=sources.COURSE_ACCELERATION,
         source_url=sources.COURSE_ACCELERATION_URL,
-        verdict=_is_bound_by(products[max(products)], "memory"),
+        verdict=_is_bound_by(products[max(products)], Bottleneck.MEMORY),
         evidence="The largest product of the exercise reached {of-peak-2048} of the arithmetic peak, the smallest "
         "{of-peak-64}. Intensity grows with the width: the larger the product, the less its bytes count.",
     )
@@ -140,7 +148,9 @@ def claim_large_products(page: Page, products: Mapping[int, Placed]) -> None:
 def claim_low_rate(page: Page, placed: Mapping[str, Placed]) -> None:
     """Record what the course concludes from a low rate, tested on all operations of so low a share of the peak."""
     low = {
-        name: one for name, one in placed.items() if verdict_between(one.verdict.compute.share, high=_LOW) == SUPPORTED
+        name: one
+        for name, one in placed.items()
+        if verdict_between(one.verdict.compute.share, high=_LOW).verdict == Verdict.SUPPORTED
     }
     page.claim(
         "low-rate",
@@ -150,7 +160,7 @@ def claim_low_rate(page: Page, placed: Mapping[str, Placed]) -> None:
         "memory-bound.",
         source=sources.COURSE_QUESTIONS,
         source_url=sources.COURSE_QUESTIONS_URL,
-        verdict=verdict_of_all(_is_bound_by(one, "memory") for one in low.values()),
+        verdict=verdict_of_all(_is_bound_by(one, Bottleneck.MEMORY) for one in low.values()),
         evidence="The addition of a million numbers reached {of-peak-add} of the peak and GELU {of-peak-gelu}. That of "
         "four numbers reached {of-peak-add-of-4-numbers}. The test takes each operation of this page that surely "
         "reached a twentieth at most, and asks whether memory explains its time.",
@@ -166,7 +176,7 @@ def claim_large_models(page: Page, crossing: Sequence[Placed]) -> None:
         quote="Memory bandwidth matters: Large models are memory-bound, not compute-bound",
         source=sources.COURSE_PROFILING,
         source_url=sources.COURSE_PROFILING_URL,
-        verdict=verdict_of_all(_is_bound_by(one, "memory") for one in (crossing[0], crossing[-1])),
+        verdict=verdict_of_all(_is_bound_by(one, Bottleneck.MEMORY) for one in (crossing[0], crossing[-1])),
         evidence="A layer with weights 4,096 wide stands for the model. One row reached {of-peak-first-4096} of the "
         "peak, the most rows {of-peak-last-4096}. By the formula such a product is compute-bound from about twice the "
         "ridge point on, in rows: the batch decides, and not the size.",
@@ -181,7 +191,9 @@ def claim_elementwise(page: Page, placed: Mapping[str, Placed]) -> None:
         quote="Memory Bound Operations: […] When: Element-wise operations, small tensors",
         source=sources.COURSE_ACCELERATION,
         source_url=sources.COURSE_ACCELERATION_URL,
-        verdict=verdict_of_all(_is_bound_by(placed[name], "memory") for name in ("add", "GELU", "add of 4 numbers")),
+        verdict=verdict_of_all(
+            _is_bound_by(placed[name], Bottleneck.MEMORY) for name in ("add", "GELU", "add of 4 numbers")
+        ),
         evidence="In NumPy on one core an addition of a million numbers reached {of-roof-add} of its roof and GELU "
         "{of-roof-gelu}. An addition of four numbers reached {of-roof-add-of-4-numbers}. By the roofline the words fit "
         "what goes over large arrays once; they leave out several passes, slow instructions and the cost of a call.",

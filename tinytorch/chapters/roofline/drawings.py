@@ -52,7 +52,7 @@ def show_hierarchy(page: Page, machine: Ceilings) -> None:
             [
                 (
                     level.name,
-                    "all the rest" if level.capacity is None else f"holds {format_number(level.capacity, 'B').text}",
+                    "all the rest" if level is machine.levels[-1] else _size(level.capacity_reported),
                     format_measurement(best_bandwidth(level)).text,
                     best_bandwidth(level).median,
                 )
@@ -64,6 +64,10 @@ def show_hierarchy(page: Page, machine: Ceilings) -> None:
         alt="The core at the top and below it one box for each level of the memory, each wider than the one above, "
         "with a bar from it upwards that is thinner the farther the level is from the core.",
     )
+
+
+def _size(reported: int | None) -> str:
+    return "size not reported" if reported is None else f"{format_number(reported, 'B').text} reported"
 
 
 def hierarchy(levels: Sequence[tuple[str, str, str, float]]) -> Drawing:

@@ -75,7 +75,7 @@ def check_limit(function: Callable[[float, Interval, Interval], str]) -> str:
     """Return "... passed" if ``function(intensity, peak, bandwidth)`` says what limits an op, where that can be told.
 
     ``peak`` and ``bandwidth`` are intervals. The answer is "memory" or "compute" if the intensity lies left or right
-    of the ridge wherever peak and bandwidth are in theirs, else "cannot tell".
+    of the ridge wherever peak and bandwidth are in theirs, else "open".
 
     Raises:
         AssertionError: with the case, where the ridge can be, and the answer.
@@ -85,7 +85,7 @@ def check_limit(function: Callable[[float, Interval, Interval], str]) -> str:
         peak, bandwidth = (_around(10 ** draw.uniform(9, 12), draw) for _ in range(2))
         low, high = peak.low / bandwidth.high, peak.high / bandwidth.low
         intensity = float(low * 0.8 + (high * 1.2 - low * 0.8) * draw.random())
-        truth = "memory" if intensity < low else "compute" if intensity > high else "cannot tell"
+        truth = "memory" if intensity < low else "compute" if intensity > high else "open"
         answer = function(intensity, peak, bandwidth)
         shown = f"at {intensity:.4g} FLOP/B, with a ridge between {low:.4g} and {high:.4g}"
         assert answer == truth, f"{shown}, it is {truth!r}, not {answer!r}"

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
 from tinytorch.perf.machine import Ceilings, Level
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Counted, Measurement, Modelled
 from tinytorch.perf.roofline.bounds import best_bandwidth
 from tinytorch.perf.roofline.placement import Placed, checked_conditions, ridge
 from tinytorch.report.colors import color
@@ -90,10 +90,10 @@ def reached_table(page: Page, key: str, placed: Sequence[Placed], *, caption: st
             {
                 "name": one.name,
                 "seconds": one.seconds,
-                "bound": one.verdict.sentence_word,
+                "bound": one.verdict.said,
                 "of_roof": one.of_roof,
                 "attained": one.attained if one.demand.operations else None,
-                "intensity": one.intensity,
+                "intensity": Counted(one.intensity, "1", "operations for each byte"),
             }
             for one in placed
         ],
@@ -117,7 +117,7 @@ def asked_table(page: Page, key: str, placed: Sequence[Placed], *, caption: str)
                 "bytes": one.demand.bytes,
                 "slope": one.slope.of,
                 "bandwidth": one.slope.bandwidth,
-                "least": one.roof,
+                "least": Modelled.by("the roofline", one.roof),
             }
             for one in placed
         ],

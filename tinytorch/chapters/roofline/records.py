@@ -16,10 +16,12 @@ from tinytorch.core.ops.elementwise import BLOCK
 from tinytorch.perf.events.stream import OpKey
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.call_costs import call_key
-from tinytorch.perf.machine.reach import added, at_cost, at_rate
-from tinytorch.perf.measuring import Measurement, Statistic, quotient, ratio
-from tinytorch.perf.measuring.judge import SUPPORTED
+from tinytorch.perf.machine.time_bound import added, at_cost, at_rate
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Statistic, quotient, ratio
+from tinytorch.perf.measuring.conditions import of_sides
+from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.values import Value
 from tinytorch.perf.roofline.bounds import Slope, bandwidth_at, best_bandwidth, share_of, slope_at
 from tinytorch.perf.roofline.placement import Placed, ridge
 from tinytorch.report import Column, Page, line, subplots, verdict_between
@@ -35,9 +37,9 @@ _SETS = {
 }
 _LADDER = (
     Column("level", "Level"),
-    Column("holds", "Holds", "B"),
     Column("bandwidth", "Bandwidth"),
     Column("ridge", "Ridge point"),
+    Column("holds", "Holds, as reported", "B"),
 )
 _OF_SETS = (
     Column("what", "What moves"),
@@ -67,7 +69,7 @@ _OF_MODELS = (
     Column("least", "Least time", modelled=True),
     Column("calls", "Its calls, at least", modelled=True),
     Column("seconds", "Time"),
-    Column("of_roof", "Of its roof"),
+    Column("reached", "Longest of three, of the time"),
     Column("bound", "Verdict", judged=True),
 )
 #: Width and rows of the product whose calculation is recorded line by line.
@@ -87,22 +89,22 @@ def record_ceilings(page: Page, machine: Ceilings) -> None:
 
 
 def show_ladder(page: Page, machine: Ceilings) -> None:
-    """Show what each level of the memory holds, its bandwidth and its ridge point, and where the page's data lies."""
+    """Show each level's bandwidth, its ridge point and its reported size, and where the page's data lies."""
     record_ceilings(page, machine)
     page.table(
         "ladder",
         [
             {
                 "level": level.name,
-                "holds": level.capacity,
                 "bandwidth": best_bandwidth(level),
                 "ridge": ridge(machine, level),
+                "holds": level.capacity_reported,
             }
             for level in machine.levels
         ],
         _LADDER,
-        caption="The memory of one core here: how many bytes a level holds, how many a second it moves at most (the "
-        "best of reading, copying and combining), and the intensity from which on the peak is the limit.",
+        caption="The memory of one core here: how many bytes a second a level moves at most (the best of reading, "
+        "copying and combining), the intensity from which on the peak is the limit, and its size as reported.",
     )
     page.table(
         "sets",
@@ -145,7 +147,7 @@ def record_by_hand(page: Page, placed: Mapping[str, Placed]) -> None:
         key = key_of(name)
         _record_demand(page, name, one)
         page.word(f"level-{key}", _said(one.slope), because=_why(one.slope, f"{{bytes-{key}}}"))
-        page.number(f"least-{key}", one.roof, what=f"least time of {name}", modelled=True)
+        page.number(f"least-{key}", Modelled.by("the roofline", one.roof, f"least time of {name}"))
 
 
 def _record_demand(page: Page, name: str, one: Placed) -> None:
@@ -153,9 +155,9 @@ def _record_demand(page: Page, name: str, one: Placed) -> None:
     key = key_of(name)
     page.number(f"flops-{key}", one.demand.operations, unit="FLOP", what=f"operations of {name}")
     page.number(f"bytes-{key}", one.demand.bytes, unit="B", what=f"compulsory bytes of {name}")
-    page.number(f"intensity-{key}", one.intensity, unit="FLOP/B", what=f"intensity of {name}")
-    page.number(f"arithmetic-{key}", one.verdict.compute.seconds, modelled=True)
-    page.number(f"moving-{key}", one.verdict.memory.seconds, modelled=True)
+    page.number(f"intensity-{key}", Counted(one.intensity, "FLOP/B", f"intensity of {name}"))
+    page.number(f"arithmetic-{key}", Modelled.by("the roofline", one.verdict.compute.seconds))
+    page.number(f"moving-{key}", Modelled.by("the roofline", one.verdict.memory.seconds))
 
 
 def record_placed(page: Page, placed: Mapping[str, Placed]) -> None:
@@ -165,7 +167,7 @@ def record_placed(page: Page, placed: Mapping[str, Placed]) -> None:
         page.number(f"of-roof-{key}", one.of_roof)
         page.number(f"of-peak-{key}", one.verdict.compute.share, what=f"share of the peak, {name}")
         page.number(f"time-{key}", _named(name, one).seconds)
-        page.word(f"bound-{key}", one.verdict.sentence_word, because=one.verdict.because, numbers=[f"time-{key}"])
+        page.word(f"bound-{key}", one.verdict.said, because=one.verdict.because, numbers=[f"time-{key}"])
 
 
 def _named(name: str, one: Placed) -> Placed:
@@ -230,7 +232,7 @@ def record_crossing(page: Page, crossings: Mapping[int, Sequence[Placed]], machi
         page.number(f"ridge-{width}", corner)
         predicted = corner.scaled(2, "rows", f"predicted crossing, {width:,} wide")
         measured = ratio(first.seconds, last.seconds).scaled(rows_of(last), "rows", f"crossing, {width:,} wide")
-        page.number(f"crossing-{width}-predicted", predicted, modelled=True)
+        page.number(f"crossing-{width}-predicted", Modelled.by("the roofline", predicted))
         page.number(f"crossing-{width}-measured", measured)
         page.word(
             f"crossing-{width}-verdict",
@@ -247,8 +249,8 @@ def record_crossing(page: Page, crossings: Mapping[int, Sequence[Placed]], machi
         for key, one in (("first", first), ("last", last)):
             what = f"share of the peak, r = {rows_of(one)}, weights {width:,} wide"
             page.number(f"of-peak-{key}-{width}", one.verdict.compute.share, what=what)
-        page.number(f"intensity-first-{width}", first.intensity, unit="FLOP/B", what=f"intensity, {first.name}")
-        page.number(f"intensity-last-{width}", last.intensity, unit="FLOP/B", what=f"intensity, {last.name}")
+        page.number(f"intensity-first-{width}", Counted(first.intensity, "FLOP/B", f"intensity, {first.name}"))
+        page.number(f"intensity-last-{width}", Counted(last.intensity, "FLOP/B", f"intensity, {last.name}"))
         if width == _BY_HAND[0]:
             by_hand = {one.name: one for one in crossing if rows_of(one) == _BY_HAND[1]}
             record_by_hand(page, by_hand)
@@ -268,11 +270,16 @@ def _crossing_figure(crossings: Mapping[int, Sequence[Placed]]) -> Figure:
     figure, axes = subplots(len(crossings), height=2.6 * len(crossings), sharex=True, squeeze=False)
     for ax, (width, crossing) in zip(axes[:, 0], crossings.items(), strict=True):
         rows = [rows_of(one) for one in crossing]
-        lines: dict[str, tuple[str, Sequence[Measurement]]] = {
-            "overlap": ("modelled", [one.roof for one in crossing]),
+        lines: dict[str, tuple[str, Sequence[Value]]] = {
+            "overlap": ("modelled", [Modelled.by("the roofline", one.roof) for one in crossing]),
             "no overlap": (
                 "reference",
-                [_in_a_row(one.verdict.compute.seconds, one.verdict.memory.seconds) for one in crossing],
+                [
+                    Modelled.by(
+                        "arithmetic, then bytes", _in_a_row(one.verdict.compute.seconds, one.verdict.memory.seconds)
+                    )
+                    for one in crossing
+                ],
             ),
             "measured": ("measured", [one.seconds for one in crossing]),
         }
@@ -284,7 +291,6 @@ def _crossing_figure(crossings: Mapping[int, Sequence[Placed]]) -> Figure:
                 quantity="time",
                 variant=variant,
                 label=f"{width:,} wide, {label}",
-                modelled=label != "measured",
             )
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
@@ -298,7 +304,7 @@ def _in_a_row(*parts: Measurement) -> Statistic:
     return added(at_cost(1, part) for part in parts).statistic(" and ".join(part.name for part in parts))
 
 
-def _beside(over: Measurement) -> str:
+def _beside(over: Measurement) -> Judgement:
     """Return how a measured count lies beside its prediction, of which it is ``over`` as much."""
     return word_between(
         over, {"within a factor of two": (0.5, 2.0), "at more rows": (2.0, None), "at fewer rows": (None, 0.5)}
@@ -311,11 +317,14 @@ def record_additions(page: Page, additions: Mapping[int, Placed], machine: Ceili
     cost = additions[least].verdict.overhead.seconds
     until = until_bytes_take_as_long(cost, machine)
     page.number("call-cost", cost, what="least cost of a call of add")
-    page.number("call-until", until, modelled=True)
+    page.number("call-until", Modelled.by("the bytes, at the bandwidth, and the cost of a call", until))
     size = math.ceil(until.median) * _ADDITION
     page.word("level-call-until", machine.level_of(size).name, because="the three vectors of {call-until} fit there")
     middle = additions[1024]
-    page.number("addition-predicted", predicted_time(middle), what="predicted time, 1,024 numbers", modelled=True)
+    page.number(
+        "addition-predicted",
+        Modelled.by("the cost of a call, and the roofline", predicted_time(middle), "predicted time, 1,024 numbers"),
+    )
     record_by_hand(page, {"add of 1024 numbers": middle})
     record_placed(page, {"add of 4 numbers": additions[least], "add of 1024 numbers": middle})
     page.number("doubled", ratio(additions[2 * least].seconds, additions[least].seconds, "8 numbers over 4"))
@@ -323,11 +332,10 @@ def record_additions(page: Page, additions: Mapping[int, Placed], machine: Ceili
     line(
         ax,
         list(additions),
-        [predicted_time(one) for one in additions.values()],
+        [Modelled.by("call and bytes", predicted_time(one)) for one in additions.values()],
         quantity="time",
         variant="modelled",
         label="call and bytes",
-        modelled=True,
     )
     line(
         ax,
@@ -387,15 +395,17 @@ def record_slow(page: Page, slow: Mapping[str, Placed], machine: Ceilings) -> No
     predicted = _in_a_row(passes, tanh.seconds, every)
     page.number("gelu-compulsory", gelu.demand.bytes, unit="B", what="compulsory bytes of GELU")
     page.number("gelu-moved", GELU_ARRAYS * array, unit="B", what="bytes that GELU's steps read and write")
-    page.number("gelu-least", gelu.roof, what="least time of GELU", modelled=True)
+    page.number("gelu-least", Modelled.by("the roofline", gelu.roof, "least time of GELU"))
     page.word("level-gelu", _said(gelu.slope), because=_why(gelu.slope, "{gelu-compulsory}"))
     page.number("gelu-block", block, unit="B", what="bytes of three blocks")
     of_block = slope_at(block, machine)
     page.word("level-block", _said(of_block), because=_why(of_block, "{gelu-block}"))
-    page.number("gelu-passes", passes, modelled=True)
+    page.number("gelu-passes", Modelled.by("the bytes, at the bandwidth", passes))
     page.number("gelu-calls", GELU_STEPS * blocks, unit="calls", what="calls of NumPy in a GELU")
-    page.number("gelu-calls-time", every, modelled=True)
-    page.number("gelu-predicted", predicted, what="predicted time of GELU", modelled=True)
+    page.number("gelu-calls-time", Modelled.by("the least cost of each call", every))
+    page.number(
+        "gelu-predicted", Modelled.by("passes and calls, one after the other", predicted, "predicted time of GELU")
+    )
     page.number("gelu-explained", share_of(predicted, gelu.seconds, "share of GELU's time that is predicted"))
 
 
@@ -406,7 +416,7 @@ def record_sizes(page: Page, products: Mapping[int, Placed]) -> None:
         [
             {
                 "width": f"{width:,}",
-                "intensity": one.intensity,
+                "intensity": Counted(one.intensity, "1", "operations for each byte"),
                 "seconds": one.seconds,
                 "rate": one.attained,
                 "bytes": one.seconds.per(one.demand.bytes, "B/s", f"compulsory bytes a second, {width:,} wide"),
@@ -419,9 +429,7 @@ def record_sizes(page: Page, products: Mapping[int, Placed]) -> None:
     )
     for width, one in (min(products.items()), max(products.items())):
         page.number(f"of-peak-{width}", one.verdict.compute.share, what=f"share of the peak, {width:,} wide")
-        page.word(
-            f"bound-{width}", one.verdict.sentence_word, because=one.verdict.because, numbers=[f"of-peak-{width}"]
-        )
+        page.word(f"bound-{width}", one.verdict.said, because=one.verdict.because, numbers=[f"of-peak-{width}"])
 
 
 def show_gpt(page: Page, by_op: Mapping[OpKey, Placed], parts: Mapping[str, Placed]) -> None:
@@ -439,7 +447,7 @@ def show_gpt(page: Page, by_op: Mapping[OpKey, Placed], parts: Mapping[str, Plac
                 "name": one.name,
                 "operations": one.demand.operations,
                 "bytes": one.demand.bytes,
-                "least": one.roof,
+                "least": Modelled.by("the roofline", one.roof),
                 "seconds": one.seconds,
                 "of_roof": one.of_roof,
             }
@@ -450,7 +458,9 @@ def show_gpt(page: Page, by_op: Mapping[OpKey, Placed], parts: Mapping[str, Plac
         "their least time, and what they took.",
     )
     _record_demand(page, "linear", parts["linear"])
-    page.number("least-rest", parts["rest"].roof, what="least time of all but the linear layers", modelled=True)
+    page.number(
+        "least-rest", Modelled.by("the roofline", parts["rest"].roof, "least time of all but the linear layers")
+    )
     for name, one in parts.items():
         page.number(f"time-{name}", one.seconds, what=f"operations of the GPT, 64 sequences: {name}")
         page.number(f"of-roof-{name}", one.of_roof)
@@ -463,29 +473,35 @@ def record_models(page: Page, wholes: Mapping[tuple[str, int], Placed]) -> None:
         [
             {
                 "name": one.name,
-                "least": one.roof,
-                "calls": one.verdict.overhead.seconds,
+                "least": Modelled.by("the roofline", one.roof),
+                "calls": Modelled.by("the least cost of each call", one.verdict.overhead.seconds),
                 "seconds": calls.zoo_pass(one.seconds, name, batch),
-                "of_roof": one.of_roof,
-                "bound": one.verdict.sentence_word,
+                "reached": one.verdict.reached,
+                "bound": one.verdict.said,
             }
             for (name, batch), one in wholes.items()
         ],
         _OF_MODELS,
         caption="Whole forward passes, of one example and of 64: the sum of the roofs of their operations, the least "
-        "cost of their calls, and what they took.",
+        "cost of their calls, what they took, and how much of it the longest of arithmetic, bytes and calls explains.",
     )
     for (name, batch), one in wholes.items():
         key = f"{name}-{batch}"
-        page.number(f"least-{key}", one.roof, what=f"sum of the roofs of the operations of {one.name}", modelled=True)
+        page.number(
+            f"least-{key}", Modelled.by("the roofline", one.roof, f"sum of the roofs of the operations of {one.name}")
+        )
         page.number(f"time-{key}", calls.zoo_pass(one.seconds, name, batch))
         page.number(f"{key}-of-roof", one.of_roof)
-        page.word(f"{key}-bound", one.verdict.sentence_word, because=one.verdict.because, numbers=[f"{key}-of-roof"])
+        page.number(f"{key}-reached", one.verdict.reached)
+        page.word(f"{key}-bound", one.verdict.said, because=one.verdict.because, numbers=[f"{key}-reached"])
     single, predicted = wholes["mlp", 1], predicted_time(wholes["mlp", 1])
     _record_demand(page, single.name, single)
     page.number("calls-mlp-1", single.demand.calls, unit="calls", what="operations of the MLP for one digit")
-    page.number("calls-time-mlp-1", single.verdict.overhead.seconds, modelled=True)
-    page.number("predicted-mlp-1", predicted, what="predicted time of the MLP for one digit", modelled=True)
+    page.number("calls-time-mlp-1", Modelled.by("the least cost of each call", single.verdict.overhead.seconds))
+    page.number(
+        "predicted-mlp-1",
+        Modelled.by("the cost of each call, and the roofline", predicted, "predicted time of the MLP for one digit"),
+    )
     page.number("explained-mlp-1", share_of(predicted, single.seconds, "share of the MLP's time that is predicted"))
 
 
@@ -499,15 +515,15 @@ def record_answers(page: Page, machine: Ceilings, placed: Mapping[str, Placed], 
         by_op: the operations of the GPT's forward pass on 64 sequences.
     """
     gelu = placed["GELU"]
-    page.number("q-gelu-intensity", gelu.intensity, unit="FLOP/B", what="intensity of GELU")
+    page.number("q-gelu-intensity", Counted(gelu.intensity, "FLOP/B", "intensity of GELU"))
     page.number("q-gelu-ridge", quotient(machine.fp32_peak, gelu.slope.bandwidth, "ridge point of GELU", "FLOP/B"))
     narrow = ridge(machine, machine.levels[-1]).scaled(0.5, "rows", "crossing with 8-bit weights from memory")
-    page.number("q-rows", narrow, modelled=True)
+    page.number("q-rows", Modelled.by("the roofline", narrow))
     wide = ridge(machine, machine.levels[-1]).scaled(4, "numbers", "least width of weights from memory")
-    page.number("q-width", wide, modelled=True)
+    page.number("q-width", Modelled.by("the roofline", wide))
     for key, name in (("q-gain-matrix", "matrix × matrix"), ("q-gain-vector", "matrix × vector")):
         gain = _gain_of_twice_the_bandwidth(placed[name], machine)
-        page.number(key, gain, unit="", what="predicted speedup with twice the bandwidth", modelled=True)
+        page.number(key, Modelled(gain, "", "predicted speedup with twice the bandwidth", "the roofline"))
     _record_gpt2(page, machine)
     farthest = sorted(by_op.values(), key=lambda one: one.of_roof.median)
     most = sorted(by_op.values(), key=lambda one: -_above_roof(one).median)
@@ -517,13 +533,13 @@ def record_answers(page: Page, machine: Ceilings, placed: Mapping[str, Placed], 
         "q-farthest",
         _first_and_alike(farthest, lambda one, other: quotient(other.of_roof, one.of_roof, "shares of roofs"), 1),
         because=f"by the medians it is {farthest[0].name}, with {{q-farthest-share}} of its roof; others are named "
-        "where the intervals cannot tell them from it",
+        "where their intervals reach it",
     )
     page.word(
         "q-most-to-gain",
         _first_and_alike(most, lambda one, other: _difference(_above_roof(one), _above_roof(other), "time"), 0),
         because=f"by the medians it is {most[0].name}, which spends {{q-most-seconds}} above its roof; others are "
-        "named where the intervals cannot tell them from it",
+        "named where their intervals reach it",
     )
 
 
@@ -531,13 +547,13 @@ def _record_gpt2(page: Page, machine: Ceilings) -> None:
     """Record the least times of a step of GPT-2 by its bytes and by its arithmetic, and where they are equal."""
     read = read_seconds(GPT2.step_bytes, machine).statistic("GPT-2's weights, read once")
     arithmetic = at_rate(GPT2.step_flops(), machine.fp32_peak).statistic("a step of GPT-2 at the peak")
-    page.number("gpt2-step", read, modelled=True)
-    page.number("gpt2-arithmetic", arithmetic, modelled=True)
+    page.number("gpt2-step", Modelled.by("the roofline", read))
+    page.number("gpt2-arithmetic", Modelled.by("the roofline", arithmetic))
     page.number("gpt2-step-bytes", GPT2.step_bytes, unit="B", what="parameters that a step of GPT-2 reads, float32")
     page.number("gpt2-step-flops", GPT2.step_flops(), unit="FLOP", what="contractions of a step of GPT-2, no cache")
     page.number("gpt2-bandwidth", bandwidth_at(GPT2.step_bytes, machine))
     together = quotient(read, arithmetic, "tokens whose arithmetic takes as long as GPT-2's weights", "tokens")
-    page.number("gpt2-rows", together, modelled=True)
+    page.number("gpt2-rows", Modelled.by("the roofline", together))
 
 
 def _first_and_alike(ranked: Sequence[Placed], beyond: Callable[[Placed, Placed], Measurement], low: float) -> str:
@@ -553,7 +569,8 @@ def _first_and_alike(ranked: Sequence[Placed], beyond: Callable[[Placed, Placed]
     names += [
         other.name
         for other in others
-        if verdict_between(beyond(first, other), low=low, strict=True, together=len(others)) != SUPPORTED
+        if verdict_between(beyond(first, other), low=low, strict=True, together=len(others)).verdict
+        != Verdict.SUPPORTED
     ]
     return " or ".join(names)
 
@@ -572,7 +589,7 @@ def _difference(more: Measurement, less: Measurement, name: str) -> Statistic:
         name,
         tuple(sample - less.median for sample in more.samples),
         more.unit,
-        {**more.how, "statistic": "difference of two medians"},
+        of_sides({"more": more.conditions, "less": less.conditions}).within_bounds("difference of two medians"),
         value=value,
         bounds=Interval(value - down, value + up, 0.95),
     )

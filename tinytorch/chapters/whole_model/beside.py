@@ -13,6 +13,7 @@ from tinytorch.perf.engines.workloads import GPT2_WIDTH, PRODUCT_ROWS
 from tinytorch.perf.host.blas import numpy_blas
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Measurement, quotient, ratio
+from tinytorch.perf.measuring.judge import Judgement
 from tinytorch.report import Column, Page, verdict_between
 
 EAGER = "PyTorch eager"
@@ -111,7 +112,7 @@ def record_engines(
     )
 
 
-def _record_races(page: Page, found: Beside, finished: Mapping[str, Measurement], machine: Ceilings) -> str:
+def _record_races(page: Page, found: Beside, finished: Mapping[str, Measurement], machine: Ceilings) -> Judgement:
     """Record what the races say; return the verdict on a hundred times."""
     page.table(
         "engines",

@@ -13,7 +13,7 @@ from tinytorch.chapters import sources
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration.functions import fused_gelu
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Measurement, interleave, quantity, quotient, ratio
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, interleave, quotient, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
@@ -102,7 +102,7 @@ class Expression:
     """Cost of one way to write an expression on an array.
 
     Attributes:
-        seconds: of a call; ``how["minor_page_faults_per_call"]`` is in it.
+        seconds: of a call; its conditions hold the page faults.
         peak_bytes: the most that a call had allocated at a time, its result included, as tracemalloc saw it.
         result_bytes: of the result.
         passes_bytes: bytes that operators read and wrote, by the count of those that ran: operands and results.
@@ -122,7 +122,7 @@ class Expression:
     @property
     def page_faults(self) -> float:
         """Minor page faults of a call."""
-        return float(self.seconds.how["minor_page_faults_per_call"])
+        return self.seconds.conditions.page_faults_per_call or 0.0
 
 
 class _Counted(np.ndarray[Any, Any]):
@@ -221,7 +221,7 @@ def record_expressions(page: Page, costs: Sequence[Expression], machine: Ceiling
             {
                 "way": _SAID[cost.name],
                 "far": far[cost.name],
-                "predicted": predicted[cost.name],
+                "predicted": Modelled.by("the bytes, at the bandwidth", predicted[cost.name]),
                 "seconds": cost.seconds,
                 "beyond": max(cost.temporary_bytes, 0),
                 "faults": round(cost.page_faults),
@@ -233,17 +233,17 @@ def record_expressions(page: Page, costs: Sequence[Expression], machine: Ceiling
         "whose operators meet a cache, as one pass. Memory is the peak that tracemalloc saw.",
     )
     line, fused = by_name["line"], by_name["fused"]
-    page.compare("one-line", compare_paired(by_name["steps"].seconds, line.seconds))
+    page.compare("one-line", compare_paired(by_name["steps"].seconds, line.seconds, matters=0.05))
     both = "bytes that the operators"
     page.number("moved-line", moved["line"], unit="B", what=f"{both} of one line read and write")
     page.number("moved-steps", moved["steps"], unit="B", what=f"{both} step by step read and write")
     what = "bytes to read the input once and write the output once"
     page.number("moved-least", moved["fused"], unit="B", what=what)
     more = moved["line"] / moved["fused"]
-    page.number("moved-ratio", more, unit="", what="bytes of one line over the least that are needed")
+    page.number("moved-ratio", Counted(more, "", "bytes of one line over the least that are needed"))
     page.number("memory-copy", memory)
-    page.number("predicted-line", predicted["line"], modelled=True)
-    page.number("predicted-fused", predicted["fused"], modelled=True)
+    page.number("predicted-line", Modelled.by("the bytes, at the bandwidth", predicted["line"]))
+    page.number("predicted-fused", Modelled.by("the bytes, at the bandwidth", predicted["fused"]))
     page.number("time-line", line.seconds)
     page.number("time-fused", fused.seconds)
     page.number("line-gain", ratio(line.seconds, fused.seconds, "time of one line over that of one compiled pass"))
@@ -256,9 +256,9 @@ def record_expressions(page: Page, costs: Sequence[Expression], machine: Ceiling
     beyond = max(line.temporary_bytes, 0)
     page.number("line-beyond", beyond, unit="B", what="memory that one line holds beyond its result")
     page.number("fault-cost", machine.page_fault)
-    page.number("fault-share", _faulting(line, machine), modelled=True)
+    page.number("fault-share", Modelled.by("the cost of a page fault times their number", _faulting(line, machine)))
     what = "largest error of the compiled pass against float64, over the largest value"
-    page.number("fused-error", fused_error(), unit="1", what=what)
+    page.number("fused-error", Counted(fused_error(), "1", what))
 
 
 def _moved_bytes(by_name: Mapping[str, Expression]) -> dict[str, int]:
@@ -274,7 +274,7 @@ def _faulting(cost: Expression, machine: Ceilings) -> Measurement:
     """Return the page faults of a call times the cost of one, as a share of its time."""
     name = f"page faults times the cost of one, of the time of {_SAID[cost.name]}"
     if not cost.page_faults:
-        return quantity(0.0, "%", name)
+        return Counted(0.0, "%", name)
     return quotient(machine.page_fault.scaled(cost.page_faults), cost.seconds, name, "%")
 
 
@@ -305,7 +305,7 @@ def claim_fusion(page: Page, costs: Sequence[Expression]) -> None:
         "automatically",
         source=sources.COURSE_ACCELERATION,
         source_url=sources.COURSE_ACCELERATION_URL,
-        verdict=verdict_between(quantity(moved["line"], "B", "one line"), high=1.5 * moved["fused"]),
+        verdict=verdict_between(Counted(moved["line"], "B", "one line"), high=1.5 * moved["fused"]),
         evidence="In one line the operators read and wrote {moved-line}, step by step {moved-steps}. One pass needs "
         "{moved-least}. The test asks for at most half more than one pass.",
         counted=True,
@@ -317,7 +317,7 @@ def claim_fusion(page: Page, costs: Sequence[Expression]) -> None:
         quote="Fused: 0 temporary arrays, direct computation",
         source=f"{sources.COURSE_ACCELERATION}, of its fused_gelu",
         source_url=sources.COURSE_ACCELERATION_URL,
-        verdict=verdict_between(quantity(beyond, "B", "beyond the result"), high=0.5 * line.result_bytes),
+        verdict=verdict_between(Counted(beyond, "B", "beyond the result"), high=0.5 * line.result_bytes),
         evidence="The line holds {line-beyond} beyond its result. The test asks for less than half an array.",
         counted=True,
     )
@@ -331,14 +331,14 @@ def claim_fusion(page: Page, costs: Sequence[Expression]) -> None:
         evidence="The course's way, one line, ran {one-line} as fast as its steps. A compiled pass, which is fused, "
         "ran {line-gain} as fast as the line. The test asks for a factor from 2 to 3 of the former.",
     )
-    page.number("course-saving", 1 - 12 / 20, unit="%", what="saving from 20 to 12", modelled=True)
+    page.number("course-saving", Modelled(1 - 12 / 20, "%", "saving from 20 to 12", "arithmetic"))
     page.claim(
         "course-sixty",
         statement="From 20 GB to 12 GB is a reduction by 60 %.",
         quote="Total: 20GB memory traffic! … Total: 12GB memory traffic! 60% memory bandwidth reduction!",
         source=sources.COURSE_ACCELERATION,
         source_url=sources.COURSE_ACCELERATION_URL,
-        verdict=verdict_between(quantity(100 * (20 - 12), "", "saving from 20 to 12"), low=60 * 20, high=60 * 20),
+        verdict=verdict_between(Counted(100 * (20 - 12), "", "saving from 20 to 12"), low=60 * 20, high=60 * 20),
         evidence="From 20 to 12 is {course-saving} less; what is left is not what was saved.",
         counted=True,
     )

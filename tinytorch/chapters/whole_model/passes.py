@@ -23,11 +23,22 @@ from tinytorch.perf.engines import AdamWSettings, subject
 from tinytorch.perf.engines.ours import references, training
 from tinytorch.perf.kernels.registry import accelerated
 from tinytorch.perf.machine import Ceilings, ceilings
-from tinytorch.perf.measuring import Measurement, difference, interleave, limit_blas_threads, quotient, ratio
-from tinytorch.perf.measuring.comparison import FASTER, compare_paired
-from tinytorch.perf.measuring.judge import CANNOT_TELL, SUPPORTED
+from tinytorch.perf.measuring import (
+    Counted,
+    Derived,
+    Measurement,
+    Modelled,
+    difference,
+    interleave,
+    limit_blas_threads,
+    quotient,
+    ratio,
+)
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.profiling.breakdown import amdahl
-from tinytorch.report import Column, Page, verdict_between
+from tinytorch.report import Column, Page
+from tinytorch.report.verdicts import words_of
 
 MOVES = (
     Column("op", "Move"),
@@ -89,7 +100,7 @@ def whole_passes(model: Module, inputs: Any, loops: Chosen) -> dict[str, Measure
         "NumPy": with_references(run),
         "kernels": with_kernels(run),
     }
-    return interleave(runs, repeats=30, at_most_seconds=1.2, warmup_seconds=0.05)
+    return interleave(runs, repeats=36, at_most_seconds=4.0, warmup_seconds=0.05)
 
 
 def training_steps() -> dict[str, Measurement]:
@@ -100,7 +111,7 @@ def training_steps() -> dict[str, Measurement]:
         for name, setting in (("NumPy", "numpy"), ("kernels", "fused"))
     }
     within = {"NumPy": references, "kernels": accelerated}
-    return interleave(steps, repeats=15, at_most_seconds=1.0, warmup_seconds=0.1, within=within)
+    return interleave(steps, resolve=0.05, at_most_seconds=3.0, warmup_seconds=0.1, within=within)
 
 
 def batched_gain() -> Measurement:
@@ -111,10 +122,10 @@ def batched_gain() -> Measurement:
     return ratio(pair["1"], pair["64"]).scaled(64, "", called)
 
 
-def record_proof(page: Page, before: float, after: float) -> None:
-    """Record what a `Profiler` said: milliseconds of the GPT, and of its plan."""
+def record_proof(page: Page, before: Measurement, after: Measurement) -> None:
+    """Record what a `Profiler` said: how long the GPT took over its plan."""
     what = "median latency of the GPT over that of its plan, one after the other, by a Profiler"
-    page.number("proof-gain", before / after, unit="", what=what)
+    page.number("proof-gain", quotient(before, after, what))
 
 
 def record_climb(page: Page, climbed: Climb, finished: Mapping[str, Measurement]) -> None:
@@ -134,7 +145,7 @@ def record_climb(page: Page, climbed: Climb, finished: Mapping[str, Measurement]
                 "op": _named(move),
                 "share": move.share,
                 "alone": move.alone,
-                "predicted": move.predicted,
+                "predicted": Modelled(move.predicted, "", "speedup of the whole", "Amdahl's law"),
                 "gained": gained,
                 "sofar": ratio(first, stage, f"the whole as it began over {stage.name}"),
             }
@@ -146,21 +157,30 @@ def record_climb(page: Page, climbed: Climb, finished: Mapping[str, Measurement]
     )
     loops, numpy = finished["loops"], finished["NumPy"]
     page.number("loops-over-numpy", ratio(loops, numpy, "time of loops over NumPy, one sequence"))
-    page.compare("numpy-over-kernels", compare_paired(numpy, finished["kernels"]))
+    page.compare("numpy-over-kernels", compare_paired(numpy, finished["kernels"], matters=0.05))
     off = [move.predicted / gained.median for move, gained in zip(kept, gains, strict=True)]
     page.number(
         "worst-prediction",
-        max((max(each, 1 / each) for each in off), default=1.0),
-        unit="",
-        what="largest ratio between prediction and median of a kept move, whichever is larger over the other",
+        Derived(
+            max((max(each, 1 / each) for each in off), default=1.0),
+            "",
+            "largest ratio between prediction and median of a kept move, whichever is larger over the other",
+            tuple(climbed.gains),
+            "it is a largest one",
+        ),
     )
     page.number("moves", len(climbed.moves), unit="moves", what="moves tried for one sequence")
-    page.number("moves-kept", len(kept), unit="1", what="moves kept for one sequence", derived=True)
+    page.number(
+        "moves-kept",
+        Derived(
+            len(kept), "1", "moves kept for one sequence", tuple(gain for gain in climbed.gains), "it counts verdicts"
+        ),
+    )
     opening = climbed.moves[0]
     page.number("first-share", opening.share)
     page.number("first-alone", opening.alone)
     what = "Amdahl's prediction for the first move"
-    page.number("first-predicted", opening.predicted, unit="", what=what, modelled=True)
+    page.number("first-predicted", Modelled(opening.predicted, "", what, "Amdahl's law"))
     page.number("first-gained", climbed.gains[0])
     _record_products(page, climbed)
 
@@ -196,9 +216,11 @@ def record_techniques(page: Page, tried: Sequence[Tried]) -> None:
             {
                 "workload": each.workload,
                 "technique": name,
-                "gained": each.gained[name].ratio if name in each.gained else None,
+                "gained": each.gained[name].estimate if name in each.gained else None,
                 "held": each.held[name],
-                "error": each.errors[name] if name != BASELINE else None,
+                "error": Counted(each.errors[name], "%", "largest error over the largest number")
+                if name != BASELINE
+                else None,
                 "built": each.built.get(name),
             }
             for each in tried
@@ -213,7 +235,7 @@ def record_techniques(page: Page, tried: Sequence[Tried]) -> None:
     for key, workload in _TOLD.items():
         found = by_workload[workload]
         for technique, called in {"kernels": KERNELS, "fused": FUSED, "codes": CODES}.items():
-            page.number(f"gain-{key}-{technique}", found.gained[called].ratio)
+            page.number(f"gain-{key}-{technique}", found.gained[called].estimate)
         page.word(
             f"fastest-{key}",
             " or ".join(found.fastest),
@@ -222,12 +244,12 @@ def record_techniques(page: Page, tried: Sequence[Tried]) -> None:
         )
     wide = by_workload[_TOLD["wide"]]
     page.number(
-        "wide-saved", wide.held[BASELINE] / wide.held[CODES], unit="", what="bytes of the block over 8-bit layers"
+        "wide-saved", Counted(wide.held[BASELINE] / wide.held[CODES], "", "bytes of the block over 8-bit layers")
     )
-    page.number("wide-error", wide.errors[CODES], unit="%", what="error of 8-bit layers, GPT-2 block")
+    page.number("wide-error", Counted(wide.errors[CODES], "%", "error of 8-bit layers, GPT-2 block"))
     one = by_workload[_TOLD["gpt-one"]]
     held = one.held[FUSED] / one.held[BASELINE]
-    page.number("plan-held", held, unit="", what="bytes that a plan of the GPT keeps with its model, over the model's")
+    page.number("plan-held", Counted(held, "", "bytes that a plan of the GPT keeps with its model, over the model's"))
 
 
 def record_situations(
@@ -249,14 +271,16 @@ def record_situations(
     by_workload = {each.workload: each for each in tried}
     one, many, wide = (by_workload[_TOLD[key]] for key in ("gpt-one", "gpt-many", "wide"))
     compiled = sum(taken.values())
-    page.number("compile-all", compiled, unit="s", what="compile time of all kernels of this state of the sources")
+    page.number(
+        "compile-all", Measurement("compile time of all kernels of this state of the sources", (compiled,), "s")
+    )
     page.number("batched-gpt", batched)
-    step = compare_paired(steps["NumPy"], steps["kernels"])
+    step = compare_paired(steps["NumPy"], steps["kernels"], matters=0.05)
     page.compare("training-gain", step)
     saved = difference(steps["NumPy"], steps["kernels"], "seconds that a step saves")
-    if verdict_between(step.ratio, low=1.0, strict=True) == SUPPORTED and saved.interval.low > 0:
+    if step.verdict is Verdict.FASTER and saved.interval.low > 0:
         what = "training steps of 64 sequences after which all compile time is paid back"
-        page.number("payback", saved.per(compiled, "steps", what), modelled=True)
+        page.number("payback", Modelled.by("a gain that each step has", saved.per(compiled, "steps", what)))
     else:
         page.absent("payback", reason="in this build no training step is proven to gain anything")
     page.table(
@@ -272,26 +296,34 @@ def record_situations(
             {
                 "situation": "production training",
                 "asks": "many equal steps",
-                **_priced(_chosen(page, step.ratio, _FUSED_KERNELS, step.verdict == FASTER)),
-                "gained": step.ratio,
+                **_priced(_chosen(page, step.estimate, _FUSED_KERNELS, step.verdict is Verdict.FASTER)),
+                "gained": step.estimate,
             },
             {
                 "situation": "real time",
                 "asks": "one answer soon",
-                **_priced(page.told(" or ".join(one.fastest), *(each.ratio for each in one.gained.values()))),
-                "gained": one.gained[FUSED].ratio,
+                **_priced(
+                    page.withhold_if_disturbed(
+                        " or ".join(one.fastest), *(each.estimate for each in one.gained.values())
+                    )
+                ),
+                "gained": one.gained[FUSED].estimate,
             },
             {
                 "situation": "edge",
                 "asks": "little memory",
-                **_priced(CODES),
-                "gained": wide.gained[CODES].ratio,
+                **_priced(Judgement(Verdict.SUPPORTED, word=CODES, counted=True)),
+                "gained": wide.gained[CODES].estimate,
             },
             {
                 "situation": "batch",
                 "asks": "most a second",
-                "choice": page.told(" or ".join(many.fastest), *(each.ratio for each in many.gained.values())),
-                "gained": many.gained[FUSED].ratio,
+                "choice": words_of(
+                    page.withhold_if_disturbed(
+                        " or ".join(many.fastest), *(each.estimate for each in many.gained.values())
+                    )
+                ),
+                "gained": many.gained[FUSED].estimate,
                 "price": "waiting for a batch",
             },
         ],
@@ -301,15 +333,15 @@ def record_situations(
     )
 
 
-def _priced(choice: str) -> dict[str, str]:
+def _priced(choice: Judgement) -> dict[str, str]:
     """Return a choice, of one technique or of several, and what it asks that is not time."""
-    if choice == CANNOT_TELL:
-        return {"choice": choice, "price": "that of the choice"}
-    return {"choice": choice, "price": " or ".join(_PRICES[each] for each in choice.split(" or "))}
+    if choice.verdict is Verdict.WITHHELD:
+        return {"choice": words_of(choice), "price": "that of the choice"}
+    return {"choice": choice.word, "price": " or ".join(_PRICES[each] for each in choice.word.split(" or "))}
 
 
-def _chosen(page: Page, gained: Measurement, choice: str, is_faster: bool) -> str:
-    return page.told(choice if is_faster else BASELINE, gained)
+def _chosen(page: Page, gained: Measurement, choice: str, is_faster: bool) -> Judgement:
+    return page.withhold_if_disturbed(choice if is_faster else BASELINE, gained)
 
 
 def record_answers(page: Page, climbed: Climb, machine: Ceilings) -> None:
@@ -321,16 +353,16 @@ def record_answers(page: Page, climbed: Climb, machine: Ceilings) -> None:
         machine: ceilings of one thread.
     """
     page.number("q-five", 5 * 3 * 4_000_000, unit="B", what="five operators, three arrays each")
-    page.number("q-ten", amdahl(0.3, 10), unit="", what="Amdahl's law", modelled=True)
-    page.number("q-vanish", amdahl(0.3, float("inf")), unit="", what="Amdahl's law", modelled=True)
-    share = min(max(climbed.moves[0].share.median, 0.0), 0.99)
-    page.number(
-        "q-limit", amdahl(share, float("inf")), unit="", what="Amdahl's limit for the first move", modelled=True
-    )
+    page.number("q-ten", Modelled(amdahl(0.3, 10), "", "Amdahl's law", "Amdahl's law"))
+    page.number("q-vanish", Modelled(amdahl(0.3, float("inf")), "", "Amdahl's law", "Amdahl's law"))
+    limit = amdahl(min(max(climbed.moves[0].share.median, 0.0), 0.99), float("inf"))
+    page.number("q-limit", Modelled(limit, "", "Amdahl's limit for the first move", "Amdahl's law"))
     calls = call_seconds(machine).statistic("least cost of the calls of GPT-2's step")
     page.number("gpt2-calls", len(step_calls()), unit="operations", what="operations that a step of GPT-2 calls")
-    page.number("gpt2-call-seconds", calls, modelled=True)
+    page.number("gpt2-call-seconds", Modelled.by("the least cost of each call", calls))
     for key, nbytes, kept in (("", GPT2.step_bytes, "float32"), ("-coded", GPT2.coded_bytes, "eight-bit codes")):
         read = read_seconds(nbytes, machine).statistic(f"GPT-2's weights in {kept}, read once")
         part = quotient(calls, read, f"calls of GPT-2's step over the least time of its weights in {kept}", "%")
-        page.number(f"gpt2-call-share{key}", part, modelled=True)
+        page.number(
+            f"gpt2-call-share{key}", Modelled.by("the least cost of each call, and the bytes at the bandwidth", part)
+        )

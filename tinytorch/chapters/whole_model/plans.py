@@ -13,12 +13,14 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.acceleration.plans import Plan, StepTime
+from tinytorch.perf.acceleration.plans import Plan, StepTime, together
 from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Measurement, difference, interleave, quotient, ratio
-from tinytorch.perf.measuring.comparison import FASTER, compare_paired
+from tinytorch.perf.machine.time_bound import added, at_cost
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, difference, interleave, quotient, ratio
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.report import Page, color, subplots
 from tinytorch.report.figures import INK
 from tinytorch.report.numbers import interval_of
@@ -70,27 +72,29 @@ def record_plan(page: Page, study: PlanStudy, machine: Ceilings) -> None:
         study: what `study_plan` returned.
         machine: ceilings of one thread, in whose operations the price of a call is told.
     """
-    inside = sum(step.seconds for step in study.steps)
+    steps = together(study.steps, "time inside of all steps of the plan")
     page.number("plan-calls", study.calls, unit="operations", what="operations of one sequence through the GPT")
     page.number("plan-steps", len(study.steps), unit="steps", what="steps of its plan")
-    page.number("plan-inside", inside, unit="s", what="time inside of all steps of the plan, each by its median")
-    page.number(
-        "plan-predicted", inside + study.call.median, unit="s", what="the time inside of the steps and one call"
-    )
-    what = "the time inside of the steps and a call for each operation"
-    page.number("plan-op-predicted", inside + study.calls * study.call.median, unit="s", what=what)
+    page.number("plan-inside", steps)
+    for key, count in (("plan-predicted", 1), ("plan-op-predicted", study.calls)):
+        law = f"the time inside of the steps, and calls: {count}"
+        page.number(key, Modelled.by(law, added([at_cost(1, steps), at_cost(count, study.call)]).statistic(law)))
     what = "time of a pass op by op beyond that of the plan, for each operation"
     each = difference(study.op_by_op, study.planned, what).scaled(1 / study.calls)
     page.number("plan-each", each)
     what = "operations at the peak in what each operation takes beyond the plan"
-    page.number("plan-worth", each.scaled(machine.fp32_peak.median, "operations", what), modelled=True)
+    page.number(
+        "plan-worth",
+        Modelled.by("the operations, at the peak", each.scaled(machine.fp32_peak.median, "operations", what)),
+    )
     what = "operations of a product of the GPT for one sequence, in the median of its linear layers"
-    page.number("plan-product", study.product, unit="operations", what=what, derived=True)
+    page.number("plan-product", Counted(study.product, "operations", what))
     page.number("plan-call", study.call)
     page.number("plan-time", study.planned)
     page.number("plan-op-by-op", study.op_by_op)
     page.number("plan-gain", ratio(study.op_by_op, study.planned, "time op by op on the kernels over that of the plan"))
     figure, ax = subplots(height=1.9)
+    inside = steps.median
     for name, whole in (("plan", study.planned), ("op by op", study.op_by_op)):
         ax.barh(name, inside * 1e6, height=0.5, color=color("compiled"))
         ax.barh(name, max(whole.median - inside, 0) * 1e6, left=inside * 1e6, height=0.5, color=color("baseline"))
@@ -145,16 +149,31 @@ def record_calls(page: Page, times: Mapping[int, Mapping[str, Measurement]]) -> 
         times: what `calls_by_size` returned.
     """
     few, many = min(times), max(times)
-    page.compare("call-few", compare_paired(times[few]["loop"], times[few]["vectorized"]))
+    page.compare("call-few", compare_paired(times[few]["loop"], times[few]["vectorized"], matters=0.05))
     call, each = times[few]["vectorized"], times[many]["loop"].scaled(1 / many, "s", "a turn of the loop")
     page.number("call-numpy", call)
     page.number("call-turn", each)
     what = "numbers whose turns of a loop take as long as both calls of NumPy for a few"
-    page.number("call-predicted", quotient(call, each, what, "numbers"), modelled=True)
-    faster = {size: compare_paired(one["loop"], one["vectorized"]).verdict == FASTER for size, one in times.items()}
+    page.number(
+        "call-predicted",
+        Modelled.by("a call that costs the same for any number", quotient(call, each, what, "numbers")),
+    )
+    faster = {
+        size: compare_paired(one["loop"], one["vectorized"], matters=0.05).verdict == Verdict.FASTER
+        for size, one in times.items()
+    }
     paying = [size for size in times if all(faster[other] for other in times if other >= size)]
     if not paying:
         page.absent("call-measured", reason="for no number of elements is NumPy proven to be faster")
         return
     what = "smallest number of elements tried from which on NumPy is proven to be faster than a loop"
-    page.number("call-measured", paying[0], unit="numbers", what=what, derived=True)
+    page.number(
+        "call-measured",
+        Derived(
+            paying[0],
+            "numbers",
+            what,
+            tuple(one[way] for one in times.values() for way in one),
+            "it is one of the numbers tried",
+        ),
+    )

@@ -10,13 +10,14 @@ from tinytorch.chapters.roofline.figure import asked_table, roofline_figure
 from tinytorch.chapters.your_model.subject import FILE, LINES, lines
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.acceleration.plans import Plan
+from tinytorch.perf.acceleration.plans import Plan, together
 from tinytorch.perf.acceleration.techniques import BASELINE, CODES, FUSED, KERNELS, Tried, forward_pass
 from tinytorch.perf.events.flops import record_forward
 from tinytorch.perf.events.stream import Event
 from tinytorch.perf.machine import Ceilings, ceilings
-from tinytorch.perf.measuring import Measurement, limit_blas_threads
-from tinytorch.perf.profiling.breakdown import amdahl
+from tinytorch.perf.measuring import Conditions, Counted, Measurement, Modelled, limit_blas_threads
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.profiling.breakdown import predicted_speedup
 from tinytorch.perf.profiling.shares import recordings, shares
 from tinytorch.perf.roofline.bounds import share_of
 from tinytorch.perf.roofline.placement import Placed, place_groups
@@ -84,7 +85,7 @@ def record_read(page: Page, model: Module, inputs: Tensor) -> None:
     page.number("first-bytes", first.traffic, unit="B", what=f"compulsory bytes of it, {LINES} lines")
     convolutions = sum(event.flops or 0 for event in events if event.op == "conv2d")
     operations = sum((event.flops or 0) + (event.elementwise or 0) for event in events)
-    page.number("conv-operations", convolutions / operations, unit="%", what="share of convolutions in all operations")
+    page.number("conv-operations", Counted(convolutions / operations, "%", "share of convolutions in all operations"))
 
 
 def place_kinds(model: Module, inputs: Tensor, machine: Ceilings, repeats: int = 9) -> dict[str, Placed]:
@@ -103,17 +104,17 @@ def show_counts(page: Page, kinds: Mapping[str, Placed]) -> None:
         "its bandwidth, and the least time, added up over the operations of a kind.",
     )
     for key, name in (("pointwise", POINTWISE), ("depthwise", DEPTHWISE), ("each", _EACH)):
-        page.number(f"intensity-{key}", kinds[name].intensity, unit="FLOP/B", what=f"intensity, {name}")
+        page.number(f"intensity-{key}", Counted(kinds[name].intensity, "FLOP/B", f"intensity, {name}"))
 
 
 def record_pass(page: Page, whole: Placed) -> None:
     """Record what arithmetic, bytes and calls alone would take of a pass, what it took, and what bounds it."""
-    page.number("alone-arithmetic", whole.verdict.compute.seconds, modelled=True)
-    page.number("alone-bytes", whole.verdict.memory.seconds, modelled=True)
-    page.number("alone-calls", whole.verdict.overhead.seconds, modelled=True)
+    page.number("alone-arithmetic", Modelled.by("the roofline", whole.verdict.compute.seconds))
+    page.number("alone-bytes", Modelled.by("the roofline", whole.verdict.memory.seconds))
+    page.number("alone-calls", Modelled.by("the least cost of each call", whole.verdict.overhead.seconds))
     page.number("time", whole.seconds)
     page.number("of-roof", whole.of_roof)
-    page.word("bound", whole.verdict.sentence_word, because=whole.verdict.because, numbers=["time"])
+    page.word("bound", whole.verdict.said, because=whole.verdict.because, numbers=["time"])
 
 
 def record_kinds(
@@ -133,17 +134,17 @@ def record_kinds(
         page.number(f"of-roof-{key}", kinds[name].of_roof)
         # A recording does not say how much of a core it had; the share, taken beside it, does.
         numbers = [f"of-roof-{key}", f"{key}-share"]
-        page.word(f"bound-{key}", verdict.sentence_word, because=verdict.because, numbers=numbers)
+        page.word(f"bound-{key}", verdict.said, because=verdict.because, numbers=numbers)
     page.table(
         "kinds",
         [
             {
                 "kind": name,
                 "share": taken[name],
-                "bound": one.verdict.sentence_word,
+                "bound": one.verdict.said,
                 "of_roof": one.of_roof,
                 "rate": one.attained,
-                "intensity": one.intensity,
+                "intensity": Counted(one.intensity, "1", "operations for each byte"),
             }
             for name, one in sorted(kinds.items(), key=lambda item: -taken[item[0]].median)
         ],
@@ -167,9 +168,11 @@ def record_techniques(page: Page, tried: Tried, right: Mapping[str, int]) -> Non
         [
             {
                 "technique": name,
-                "gained": tried.gained[name].ratio if name in tried.gained else None,
+                "gained": tried.gained[name].estimate if name in tried.gained else None,
                 "held": tried.held[name],
-                "error": tried.errors[name] if name != BASELINE else None,
+                "error": Counted(tried.errors[name], "%", "largest error over the largest number")
+                if name != BASELINE
+                else None,
                 "right": right[name],
                 "built": tried.built.get(name),
             }
@@ -183,12 +186,12 @@ def record_techniques(page: Page, tried: Tried, right: Mapping[str, int]) -> Non
     for key, name in (("kernels", KERNELS), ("plan", FUSED), ("codes", CODES)):
         page.compare(f"{key}-gain", tried.gained[name])
     page.number(
-        "codes-saved", tried.held[BASELINE] / tried.held[CODES], unit="", what="bytes over those of 8-bit layers"
+        "codes-saved", Counted(tried.held[BASELINE] / tried.held[CODES], "", "bytes over those of 8-bit layers")
     )
     page.number(
-        "plan-held", tried.held[FUSED] / tried.held[BASELINE], unit="", what="bytes that a plan keeps, over NumPy's"
+        "plan-held", Counted(tried.held[FUSED] / tried.held[BASELINE], "", "bytes that a plan keeps, over NumPy's")
     )
-    page.number("plan-error", tried.errors[FUSED], unit="%", what="error of a plan")
+    page.number("plan-error", Counted(tried.errors[FUSED], "%", "error of a plan"))
     page.word(
         "fastest",
         "none" if tried.fastest == (BASELINE,) else " or ".join(tried.fastest),
@@ -215,17 +218,19 @@ def record_remains(page: Page, planned: Plan, inputs: Tensor, whole: Placed, tak
         taken: seconds of the plan.
     """
     steps = planned.step_times(inputs)
-    inside = sum(step.seconds for step in steps)
-    convolutions = sum(step.seconds for step in steps if "conv2d" in step.name)
+    inside, convolutions = (
+        together([step for step in steps if part in step.name], "steps of the plan").samples for part in ("", "conv2d")
+    )
+    shares = tuple(part / whole for part, whole in zip(convolutions, inside, strict=True))
+    what = "share of convolutions in the steps of the plan"
+    share = with_between_run_spread(Measurement(what, shares, "%", Conditions(part_of="the time in the steps")))
     page.number("plan-steps", len(steps), unit="steps", what="steps of the plan")
-    page.number("plan-conv", convolutions / inside, unit="%", what="share of convolutions in the steps of the plan")
+    page.number("plan-conv", share)
     page.number("plan-of-roof", share_of(whole.roof, taken, "share of its roof that the plan reaches"))
     page.number(
         "q-depthwise",
-        2 * 25 / 8,
-        unit="FLOP/B",
-        what="5 × 5 depthwise: two operations for each place, over an input and a result",
+        Counted(2 * 25 / 8, "FLOP/B", "5 × 5 depthwise: two operations for each place, over an input and a result"),
     )
-    page.number("q-swish", (8 + 8 + 12 + 8) / 8, unit="", what="bytes of four passes over those of one")
-    limit = amdahl(min(max(convolutions / inside, 0.0), 0.99), float("inf"))
-    page.number("q-limit", limit, unit="", what="Amdahl's limit for the convolutions of the plan", modelled=True)
+    page.number("q-swish", Counted((8 + 8 + 12 + 8) / 8, "", "bytes of four passes over those of one"))
+    limit = predicted_speedup(share, None, "Amdahl's limit for the convolutions of the plan")
+    page.number("q-limit", Modelled.by("Amdahl's law", limit))

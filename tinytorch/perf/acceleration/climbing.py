@@ -12,7 +12,8 @@ from tinytorch.core.op import Array, Call, Implementation, Op, Saved
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import Measurement, interleave, ratio
-from tinytorch.perf.measuring.comparison import FASTER, Comparison, compare_paired
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.profiling.breakdown import amdahl
 
 #: Which implementation of some ops runs.
@@ -46,7 +47,7 @@ class Move:
     @property
     def kept(self) -> bool:
         """Whether the whole is proven to be faster; else the op stays as it was."""
-        return self.gained.verdict == FASTER
+        return self.gained.verdict == Verdict.FASTER
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Climb:
         anew = iter(
             [ratio(before, after, f"{before.name} over {after.name}") for before, after in pairwise(self.stages)]
         )
-        return [next(anew) if move.kept else move.gained.ratio for move in self.moves]
+        return [next(anew) if move.kept else move.gained.estimate for move in self.moves]
 
     @property
     def total(self) -> Measurement | None:
@@ -212,7 +213,7 @@ def _moved(
     alone = ratio(parts["before"], parts["after"], f"speedup of {op.name} by itself")
     wholes = interleave({"before": under(run, chosen), "after": under(run, {**chosen, op: after})}, **plan)
     predicted = amdahl(min(max(share.median, 0.0), 1.0), alone.median)
-    gained = compare_paired(wholes["before"], wholes["after"])
+    gained = compare_paired(wholes["before"], wholes["after"], matters=0.02)
     return Move(op.name, before.name, after.name, share, alone, predicted, gained)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -41,6 +41,8 @@ from tinytorch.perf.kernels.entries.driver import HAS_CLOCK, replay, replay_row,
 from tinytorch.perf.kernels.gemm.packed_matmul import FLOPS_PER_NS
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.threads import POSSIBLE
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 
 #: Floats of the intermediate results of a block of samples: half a second cache of 1 MiB.
 _NEAR_FLOATS = 131_072
@@ -71,7 +73,13 @@ class StepTime:
 
     name: str
     path: str
-    seconds: float
+    seconds: Measurement
+
+
+def together(steps: Sequence[StepTime], name: str) -> Measurement:
+    """Return the seconds of several steps of one `Plan.step_times`, repeat by repeat."""
+    samples = zip(*(step.seconds.samples for step in steps), strict=True)
+    return with_between_run_spread(Measurement(name, tuple(map(sum, samples)), "s"))
 
 
 class _Program:
@@ -279,7 +287,7 @@ class Plan(Module):
         raise IndexError("x must hold indices within the rows of the embedding that they pick, and one does not")
 
     def step_times(self, x: Any, repeats: int = 9) -> list[StepTime]:
-        """Return the median seconds of each step, run in a row as a call runs them, on one thread.
+        """Return the seconds of each step, run in a row as a call runs them, on one thread.
 
         A look at the clock after each step, about 20 ns, is in its time.
 
@@ -292,9 +300,12 @@ class Plan(Module):
         out = np.empty(self._output, np.float32)
         found: list[StepTime] = []
         for program, given, made in self._parts(array, out):
-            seconds = 1e-9 * np.median([program.step_times(given, made) for _ in range(repeats)], axis=0)
+            seconds = 1e-9 * np.array([program.step_times(given, made) for _ in range(repeats)])
             found += [
-                StepTime(step.name, step.path, float(each)) for step, each in zip(program.steps, seconds, strict=True)
+                StepTime(
+                    step.name, step.path, with_between_run_spread(Measurement(step.name, tuple(each.tolist()), "s"))
+                )
+                for step, each in zip(program.steps, seconds.T, strict=True)
             ]
         return found
 

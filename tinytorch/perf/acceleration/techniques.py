@@ -16,7 +16,8 @@ from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.host.blas import ThreadSwitch
 from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave, measure
-from tinytorch.perf.measuring.comparison import FASTER, SLOWER, Comparison, compare_all
+from tinytorch.perf.measuring.comparison import Comparison, compare_all
+from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.quantization import quantize_model
@@ -53,14 +54,14 @@ class Tried:
     def fastest(self) -> tuple[str, ...]:
         """Techniques that are proven faster than NumPy, and than which the fastest median is not; else `BASELINE`.
 
-        Where several are named, this run cannot tell which of them is the fastest.
+        Where several are named, none of them is proven slower than the first.
         """
-        faster = [name for name, one in self.gained.items() if one.verdict == FASTER]
+        faster = [name for name, one in self.gained.items() if one.verdict == Verdict.FASTER]
         if not faster:
             return (BASELINE,)
         first, *others = sorted(faster, key=lambda name: self.times[name].median)
-        beside = compare_all(self.times[first], *[self.times[name] for name in others]) if others else {}
-        return (first, *[name for name in others if beside[name].verdict != SLOWER])
+        beside = compare_all(self.times[first], *[self.times[name] for name in others], matters=0.05) if others else {}
+        return (first, *[name for name in others if beside[name].verdict != Verdict.SLOWER])
 
 
 def forward_pass(model: Module, inputs: Any) -> Callable[[], Any]:
@@ -104,14 +105,14 @@ def with_threads(run: Callable[[], Any], count: int) -> Callable[[], Any]:
 
 
 def try_techniques(
-    workload: str, model: Module, inputs: Any, *, repeats: int = 15, at_most_seconds: float = 3.0
+    workload: str, model: Module, inputs: Any, *, resolve: float = 0.05, at_most_seconds: float = 4.0
 ) -> Tried:
     """Return a forward pass of ``model`` in every way that there is here, all of them on one thread.
 
     Examples:
         >>> from tinytorch.models import example, mlp
         >>> from tinytorch.perf.acceleration.techniques import try_techniques
-        >>> found = try_techniques("mlp", mlp().eval(), example("mlp", 4), repeats=6, at_most_seconds=0.1)
+        >>> found = try_techniques("mlp", mlp().eval(), example("mlp", 4), at_most_seconds=0.1)
         >>> list(found.times)
         ['NumPy', 'compiled kernels', 'a plan', '8-bit layers']
     """
@@ -125,7 +126,7 @@ def try_techniques(
         runs = {BASELINE: with_references(plain), KERNELS: with_kernels(plain)}
         runs |= {name: forward_pass(one, inputs) for name, (one, _) in made.items()}
         outputs = {name: run().data for name, run in runs.items()}
-        times = interleave(runs, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=0.1)
+        times = interleave(runs, resolve=resolve, at_most_seconds=at_most_seconds, warmup_seconds=0.1)
         built = {
             name: measure(make, f"making of {name}, {workload}", repeats=9, at_most_seconds=0.3, warmup_seconds=0.0)
             for name, make in makes.items()
@@ -133,7 +134,7 @@ def try_techniques(
     weights, largest = stored_bytes(model), float(np.abs(outputs[BASELINE]).max())
     held = {BASELINE: weights, KERNELS: weights, FUSED: weights + made[FUSED][1], CODES: made[CODES][1]}
     errors = {name: float(np.abs(found - outputs[BASELINE]).max()) / largest for name, found in outputs.items()}
-    gained = compare_all(times[BASELINE], *[times[name] for name in runs if name != BASELINE])
+    gained = compare_all(times[BASELINE], *[times[name] for name in runs if name != BASELINE], matters=0.05)
     return Tried(workload, times, gained, held, errors, built)
 
 

@@ -1,13 +1,13 @@
 """Benchmarking: whole models compared in speed, memory and accuracy, with intervals and verdicts."""
 
-from tinytorch.perf.benchmarking.comparing import AccuracyChange, SizeChange, compare_processes
+from tinytorch.perf.benchmarking.comparing import compare_processes
 from tinytorch.perf.benchmarking.measuring import benchmark_suite, measure_performance
 from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front, plot_performance_comparison
 from tinytorch.perf.benchmarking.performance import (
     Change,
-    Conditions,
     Performance,
     Performances,
+    RunConditions,
     compare,
     compare_with_first,
     kept_of_product,
@@ -28,17 +28,15 @@ from tinytorch.perf.benchmarking.variants import Task, Variant, scoring, sorting
 from tinytorch.perf.benchmarking.zoo import subject_of, suite, suite_names
 
 __all__ = [
-    "AccuracyChange",
     "Change",
-    "Conditions",
     "ParetoFront",
     "Performance",
     "Performances",
     "Plan",
     "Results",
     "ResultsChange",
+    "RunConditions",
     "Side",
-    "SizeChange",
     "Task",
     "Variant",
     "benchmark_suite",

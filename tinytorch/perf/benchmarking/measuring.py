@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tinytorch.perf.benchmarking.performance import Conditions, Performance, Performances
+from tinytorch.perf.benchmarking.performance import Performance, Performances, RunConditions
 from tinytorch.perf.benchmarking.variants import Task, Variant, task_of, variant_of, variants_of
-from tinytorch.perf.host.background_load import Neighbours
+from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.host.blas import current_blas_threads
 from tinytorch.perf.host.identity import machine_label
 from tinytorch.perf.measuring import Measurement, interleave
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.memory import MemoryTracker
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
@@ -104,9 +105,9 @@ def benchmark_suite(
     variants = variants_of(models)
     task = task_of(test_data, next(iter(variants.values())).model)
     sizes = checked_batches(batches)
-    run, neighbours = uuid.uuid4().hex, Neighbours()
+    run, neighbours = uuid.uuid4().hex, BackgroundLoad()
     times = timed(task, variants, sizes, repeats=repeats, at_most_seconds=at_most_seconds, seed=seed)
-    conditions = Conditions(machine_label(), current_blas_threads(), neighbours.cores(), task.digest)
+    conditions = RunConditions(machine_label(), current_blas_threads(), neighbours.cores(), task.digest)
     return Performances(
         {
             name: Performance(
@@ -174,6 +175,6 @@ def peak_memory(task: Task, variant: Variant, batches: Sequence[int]) -> dict[in
                 with MemoryTracker() as tracked:
                     variant.call(task, inputs)
                 peaks.append(float(variant.stored_bytes + tracked.peak_bytes))
-        how = {"by": "tracemalloc", "batch": size, "state_bytes": variant.stored_bytes}
-        measured[size] = Measurement(f"peak memory of {variant.name}", tuple(peaks), "B", how)
+        traced = Conditions(note=f"Traced by tracemalloc; {variant.stored_bytes:,} bytes of it are the model's state.")
+        measured[size] = Measurement(f"peak memory of {variant.name}", tuple(peaks), "B", traced)
     return measured

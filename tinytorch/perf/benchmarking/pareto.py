@@ -6,20 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tinytorch.perf.benchmarking.comparing import (
-    ACCURACY_DELTA,
-    AS_GOOD,
-    AS_LARGE,
-    BETTER,
-    DELTA,
-    LARGER,
-    SMALLER,
-    WORSE,
-)
+from tinytorch.perf.benchmarking.comparing import ACCURACY_MATTERS, MATTERS
 from tinytorch.perf.benchmarking.performance import Change, Performance, compare
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER, Comparison
-from tinytorch.perf.measuring.judge import CANNOT_TELL, is_disturbed
+from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.judge import is_disturbed
 from tinytorch.perf.measuring.model_io import MIB
 
 if TYPE_CHECKING:
@@ -34,8 +25,7 @@ class ParetoFront:
     Attributes:
         front: names that no other model dominates, in the order given.
         dominated: every other name, and the names that dominate it.
-        undecided: of the front, those that another model would dominate by the numbers alone, and which: the
-            intervals cannot tell.
+        undecided: of the front, those that another model would dominate by the medians alone, and which.
     """
 
     front: tuple[str, ...]
@@ -47,14 +37,14 @@ def pareto_front(
     performances: Mapping[str, Performance],
     *,
     batch: int | None = None,
-    delta: float = DELTA,
-    accuracy_delta: float = ACCURACY_DELTA,
-    told: Callable[[Comparison], str] | None = None,
+    matters: float = MATTERS,
+    accuracy_matters: float = ACCURACY_MATTERS,
+    told: Callable[[Comparison], Comparison] | None = None,
 ) -> ParetoFront:
     """Return the front of time, peak memory and accuracy.
 
-    A model dominates another if it is proven better at one of the three, by more than does not matter, and proven not
-    to be worse at the others by more than that. Each pair of models is compared in both directions, and times are
+    A model dominates another if it is proven better at one of the three, by more than what matters, and proven not
+    to be worse at the others by as much. Each pair of models is compared in both directions, and times are
     corrected for the number of pairs, so that all that is said of them holds together with 95 %. Memory is counted;
     each statement on accuracy holds with 95 % by itself. Where one of the two lacked its core because other programs
     were at work during the suite, nothing is proven of their times.
@@ -62,10 +52,10 @@ def pareto_front(
     Args:
         performances: of one `benchmark_suite`, by name.
         batch: batch size at which times are compared; the smallest by default.
-        delta: relative difference of time that does not matter.
-        accuracy_delta: difference of accuracy that does not matter.
-        told: what says the verdict of a comparison of times, for who knows more than the suite does, such as the noise
-            floor; by default the comparison's own, withheld as above.
+        matters: relative difference of time that matters.
+        accuracy_matters: difference of accuracy that matters.
+        told: what judges a comparison of times again, for who knows more than the suite does, such as the noise floor;
+            by default it is as it is, or withheld as above.
 
     Raises:
         ValueError: if there are none, or ``batch`` was not measured.
@@ -88,7 +78,7 @@ def pareto_front(
     dominated: dict[str, tuple[str, ...]] = {}
     undecided: dict[str, tuple[str, ...]] = {}
     changes = {
-        (a, b): compare(performances[a], performances[b], delta, accuracy_delta=accuracy_delta, compared=pairs)
+        (a, b): compare(performances[a], performances[b], matters, accuracy_matters=accuracy_matters, compared=pairs)
         for a in names
         for b in names
         if a != b
@@ -101,38 +91,38 @@ def pareto_front(
         if better:
             dominated[name] = better
             continue
-        seemingly = tuple(
-            other for other in others if _seems_to_dominate(changes[name, other], speeds[name, other], size)
-        )
+        seemingly = tuple(other for other in others if _seems_to_dominate(changes[name, other], speeds[name, other]))
         if seemingly:
             undecided[name] = seemingly
     return ParetoFront(tuple(name for name in names if name not in dominated), dominated, undecided)
 
 
-def _undisturbed(performances: Mapping[str, Performance]) -> Callable[[Comparison], str]:
-    """Return what says a comparison's own verdict, or `CANNOT_TELL` where other programs took time from one of both."""
+def _undisturbed(performances: Mapping[str, Performance]) -> Callable[[Comparison], Comparison]:
+    """Return what withholds the verdict of a comparison where other programs took time from one of both."""
     others = max((one.conditions.others for one in performances.values() if one.conditions is not None), default=0.0)
 
-    def told(comparison: Comparison) -> str:
-        return CANNOT_TELL if is_disturbed([{"how": comparison.ratio.how}], others) else comparison.verdict
+    def told(comparison: Comparison) -> Comparison:
+        disturbed = is_disturbed([comparison.estimate.conditions], others)
+        return comparison.withheld("other programs took the time of one of the two") if disturbed else comparison
 
     return told
 
 
-def _dominates(change: Change, speed: str) -> bool:
+def _parts(change: Change, speed: Comparison) -> list[Comparison]:
+    return [speed, change.memory, *([change.accuracy] if change.accuracy is not None else [])]
+
+
+def _dominates(change: Change, speed: Comparison) -> bool:
     """Return whether the candidate is proven better at one thing and proven not worse at the others."""
-    memory, accuracy = change.memory.verdict, change.accuracy_verdict
-    fine = speed in (FASTER, EQUIVALENT) and memory in (SMALLER, AS_LARGE) and accuracy in (None, BETTER, AS_GOOD)
-    return fine and (speed == FASTER or memory == SMALLER or accuracy == BETTER)
+    parts = _parts(change, speed)
+    return all(part.is_no_loss for part in parts) and any(part.is_gain for part in parts)
 
 
-def _seems_to_dominate(change: Change, speed: str, batch: int) -> bool:
+def _seems_to_dominate(change: Change, speed: Comparison) -> bool:
     """Return whether by the numbers alone the candidate is no worse at anything, and nothing is proven against it."""
-    if speed == SLOWER or change.memory.verdict == LARGER or change.accuracy_verdict == WORSE:
-        return False
-    difference = 0.0 if change.accuracy is None else change.accuracy.difference
-    numbers = (change.speedups[batch].ratio.median - 1, change.memory.ratio.median - 1, difference)
-    return min(numbers) >= 0 and max(numbers) > 0
+    parts = _parts(change, speed)
+    gains = [float(part) - (0.0 if part.quantity.is_difference else 1.0) for part in parts]
+    return not any(part.is_loss for part in parts) and min(gains) >= 0 and max(gains) > 0
 
 
 #: Of bars whose model has no colour of its own.

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 
 from tinytorch.perf.benchmarking.comparing import (
-    ACCURACY_DELTA,
-    DELTA,
-    DELTA_BETWEEN_RUNS,
-    AccuracyChange,
-    AccuracyVerdict,
-    SizeChange,
+    ACCURACY_MATTERS,
+    MATTERS,
     compare_accuracies,
     compare_in_turns,
     compare_processes,
     compare_sizes,
 )
 from tinytorch.perf.benchmarking.variants import Right
-from tinytorch.perf.measuring import Measurement, Statistic, quantity, ratio
+from tinytorch.perf.measuring import Counted, Measurement, Statistic, ratio
 from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.judge import CANNOT_TELL, corrected, objection
+from tinytorch.perf.measuring.conditions import Conditions, of_processes, of_sides
+from tinytorch.perf.measuring.judge import bonferroni, why_incomparable
 from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.measuring.statistics import Interval, median_interval, share_interval
 from tinytorch.perf.measuring.text_table import aligned
-from tinytorch.perf.quantization import PairedAccuracy
 
 
 @dataclass(frozen=True)
-class Conditions:
-    """Conditions that two measurements must share to be compared.
+class RunConditions:
+    """Conditions of a run that two measurements must share to be compared.
 
     Attributes:
         machine: CPU, cores, versions, and NumPy's BLAS with the core it is for: see `machine_label`.
@@ -87,7 +82,7 @@ class Performance:
     correct: Right | None
     run: str
     reference: Mapping[int, tuple[Measurement, ...]] = field(default_factory=dict)
-    conditions: Conditions | None = None
+    conditions: RunConditions | None = None
 
     def __iter__(self) -> Iterator[Outcome | None]:
         """Yield time, memory and accuracy, so that one line can take them apart."""
@@ -141,15 +136,17 @@ class Performance:
     @property
     def size(self) -> Measurement:
         """Bytes of the model's state."""
-        return quantity(self.model_bytes, "B", f"state of {self.name}")
+        return Counted(self.model_bytes, "B", f"state of {self.name}")
 
 
 def share_right(name: str, right: Right) -> Statistic:
     """Return the share of examples that are right with its exact 95 % interval, `share_interval`."""
     count, examples = int(right.sum()), len(right)
     bounds = share_interval(count, examples)
-    how = {"statistic": "share", "right": count, "examples": examples}
-    return Statistic(name, (count / examples,), "", how, value=count / examples, bounds=bounds)
+    conditions = Conditions(
+        statistic="share", interval_by="Clopper and Pearson", note=f"{count:,} of {examples:,} are right."
+    )
+    return Statistic(name, (count / examples,), "", conditions, value=count / examples, bounds=bounds)
 
 
 def pooled(processes: tuple[Measurement, ...]) -> Measurement:
@@ -158,14 +155,9 @@ def pooled(processes: tuple[Measurement, ...]) -> Measurement:
         return processes[0]
     medians = tuple(one.median for one in processes)
     first = processes[0]
-    how = {
-        **first.how,
-        "samples_are": "processes",
-        "statistic": "median of the processes' medians",
-        "processes": len(processes),
-    }
+    conditions = of_processes(one.conditions for one in processes).told_as("median of the processes' medians")
     value, bounds = float(np.median(medians)), median_interval(medians)
-    return Statistic(first.name, medians, first.unit, how, value=value, bounds=bounds)
+    return Statistic(first.name, medians, first.unit, conditions, value=value, bounds=bounds)
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,7 +177,7 @@ class Outcome(Statistic):
             measured.name,
             measured.samples,
             measured.unit,
-            measured.how,
+            measured.conditions,
             value=measured.median,
             bounds=measured.interval,
             performance=performance,
@@ -208,6 +200,9 @@ class Outcome(Statistic):
     def __float__(self) -> float:
         return self.value
 
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec) if spec else repr(self)
+
     def __repr__(self) -> str:
         low, high = self.interval.low, self.interval.high
         return f"{self.name}: {self.value:.4g} {self.unit}".rstrip() + f" ({low:.4g} to {high:.4g})"
@@ -218,7 +213,7 @@ class Time(Outcome):
     """Seconds of one call at the smallest batch size."""
 
     def __truediv__(self, other: object) -> Comparison:
-        """Return how many times as fast the model is whose time it is divided by: above 1 is faster.
+        """Return how many times as long it is as the time of the model that it is divided by.
 
         Raises:
             ValueError: if the two did other tasks, on other data, or at other batch sizes.
@@ -229,14 +224,14 @@ class Time(Outcome):
         batch = baseline.batches[0]
         if batch != candidate.batches[0]:
             raise ValueError(f"times must be of one batch size, not of {batch} and {candidate.batches[0]}")
-        return _speedup(baseline, candidate, batch, None, CONFIDENCE, 1)
+        return _speedup(baseline, candidate, batch, MATTERS, CONFIDENCE, 1)
 
 
 @dataclass(frozen=True, repr=False)
 class Memory(Outcome):
     """Bytes at the largest batch size."""
 
-    def __truediv__(self, other: object) -> SizeChange:
+    def __truediv__(self, other: object) -> Comparison:
         """Return how many times as many bytes as the model takes by whose memory it is divided: above 1 is smaller.
 
         Raises:
@@ -255,7 +250,7 @@ class Memory(Outcome):
 class Accuracy(Outcome):
     """Share of the test set that a model gets right."""
 
-    def __sub__(self, other: object) -> AccuracyChange:
+    def __sub__(self, other: object) -> Comparison:
         """Return by how much more of the same examples it gets right than the model whose accuracy is taken away.
 
         Raises:
@@ -266,8 +261,8 @@ class Accuracy(Outcome):
         baseline, candidate = _checked_pair(other.performance, self.performance)
         assert baseline.correct is not None
         assert candidate.correct is not None
-        names = _names(baseline, candidate)
-        return compare_accuracies(baseline.correct, candidate.correct, ACCURACY_DELTA, names)
+        names = _names(candidate, baseline)[::-1]  # the first is what stands first
+        return compare_accuracies(baseline.correct, candidate.correct, ACCURACY_MATTERS, names)
 
 
 class Performances(dict[str, Performance]):
@@ -289,9 +284,7 @@ class Performances(dict[str, Performance]):
                 "–" if accuracy is None else f"{float(accuracy):.1%}",
             ]
             if changes:
-                line += (
-                    ["–", "baseline"] if change is None else [f"{float(change.speedup):.2f}", change.speedup.verdict]
-                )
+                line += ["–", "baseline"] if change is None else [f"{float(change.speedup):.2f}", str(change.speedup)]
             lines.append(line)
         first = next(iter(self.values()))
         note = f"Time: one call at batch {first.batches[0]}; memory: at batch {first.batches[-1]}."
@@ -308,8 +301,8 @@ class Change:
         speedups: by batch size, time of the baseline over the candidate's with its verdict: above 1 is faster.
         memory: peak memory at the largest batch size of both.
         size: bytes of the models' state.
-        accuracy: on the same examples, with the interval of the difference; None where no answers are known.
-        accuracy_verdict: "better" or "worse" if the interval lies beyond ``accuracy_delta``, "as good" if within.
+        accuracy: share right of the candidate less the baseline's, on the same examples; None where no answers are
+            known.
         in_turns: whether the times were taken in turns, in one run; if not, it takes a larger difference to tell.
 
     Examples:
@@ -319,17 +312,17 @@ class Change:
         >>> models = {"one": Linear(3, 3), "two": Linear(3, 3)}
         >>> found = benchmark_suite(models, np.ones((8, 3), np.float32), batches=(1,), repeats=6, at_most_seconds=0.1)
         >>> change = compare(found["one"], found["two"])
-        >>> change.size.verdict, change.in_turns, list(change.speedups)
-        ('as large', True, [1])
+        >>> print(change.size), change.in_turns, list(change.speedups)
+        no difference beyond 0 %
+        (None, True, [1])
     """
 
     baseline: str
     candidate: str
     speedups: Mapping[int, Comparison]
-    memory: SizeChange
-    size: SizeChange
-    accuracy: PairedAccuracy | None
-    accuracy_verdict: AccuracyVerdict | None
+    memory: Comparison
+    size: Comparison
+    accuracy: Comparison | None
     in_turns: bool
 
     @property
@@ -341,9 +334,9 @@ class Change:
 def compare(
     baseline: Performance,
     candidate: Performance,
-    delta: float | None = None,
+    matters: float = MATTERS,
     *,
-    accuracy_delta: float = ACCURACY_DELTA,
+    accuracy_matters: float = ACCURACY_MATTERS,
     confidence: float = 0.95,
     compared: int = 1,
 ) -> Change:
@@ -357,8 +350,8 @@ def compare(
     Args:
         baseline: the old version.
         candidate: the new one, on the same examples.
-        delta: relative difference of time that does not matter; by default 0.01 in one run, 0.02 between two.
-        accuracy_delta: difference of accuracy, as a share, that does not matter.
+        matters: relative difference of time that matters; by default 0.02.
+        accuracy_matters: difference of accuracy, as a share, that matters.
         confidence: coverage of all intervals of times together, if ``compared`` comparisons are made (Bonferroni).
         compared: how many comparisons of times the confidence is shared by.
 
@@ -373,37 +366,36 @@ def compare(
         >>> models = {"wide": Linear(64, 64), "thin": Linear(64, 4)}
         >>> found = benchmark_suite(models, np.ones((8, 64), np.float32), batches=(1,), repeats=6, at_most_seconds=0.1)
         >>> change = compare(found["wide"], found["thin"])
-        >>> change.size.verdict, change.size.ratio.value  # 4160 numbers over 260
+        >>> str(change.size), float(change.size)  # 4160 numbers over 260
         ('smaller', 16.0)
     """
     _checked_pair(baseline, candidate)
     if compared < 1:
         raise ValueError(f"compared must be at least 1, not {compared}")
-    if not 0 <= accuracy_delta < 1:
-        raise ValueError(f"accuracy_delta must be a share from 0 to 1, such as 0.01, not {accuracy_delta}")
+    if not 0 <= accuracy_matters < 1:
+        raise ValueError(f"accuracy_matters must be a share from 0 to 1, such as 0.01, not {accuracy_matters}")
     batches = [size for size in baseline.batches if size in candidate.times]
     if not batches:
         raise ValueError(
             f"candidate must have one of the baseline's batch sizes {baseline.batches}, but has {candidate.batches}"
         )
-    each = corrected(confidence, compared)
+    each = bonferroni(confidence, compared)
     names = _names(baseline, candidate)
     accuracy = None
     if baseline.correct is not None and candidate.correct is not None:
-        accuracy = compare_accuracies(baseline.correct, candidate.correct, accuracy_delta, names)
+        accuracy = compare_accuracies(baseline.correct, candidate.correct, accuracy_matters, names)
     return Change(
         baseline.name,
         candidate.name,
-        {size: _speedup(baseline, candidate, size, delta, each, compared) for size in batches},
+        {size: _speedup(baseline, candidate, size, matters, each, compared) for size in batches},
         compare_sizes(baseline.peaks[batches[-1]], candidate.peaks[batches[-1]], names),
         compare_sizes(baseline.size, candidate.size, names),
-        None if accuracy is None else accuracy.paired,
-        None if accuracy is None else accuracy.verdict,
+        accuracy,
         baseline.run == candidate.run,
     )
 
 
-def compare_with_first(performances: Mapping[str, Performance], delta: float | None = None) -> dict[str, Change]:
+def compare_with_first(performances: Mapping[str, Performance], matters: float = MATTERS) -> dict[str, Change]:
     """Return each performance's `Change` from the first, by name, its times corrected for all comparisons made.
 
     Raises:
@@ -413,7 +405,7 @@ def compare_with_first(performances: Mapping[str, Performance], delta: float | N
     if not others:
         raise ValueError("performances must be at least two, a baseline and what is compared with it")
     compared = len(others) * len(first.batches)
-    return {other.name: compare(first, other, delta, compared=compared) for other in others}
+    return {other.name: compare(first, other, matters, compared=compared) for other in others}
 
 
 def _checked_pair(baseline: Performance, candidate: Performance) -> tuple[Performance, Performance]:
@@ -433,25 +425,24 @@ def _names(baseline: Performance, candidate: Performance) -> tuple[str, str]:
 
 
 def _speedup(
-    baseline: Performance, candidate: Performance, batch: int, delta: float | None, confidence: float, compared: int
+    baseline: Performance, candidate: Performance, batch: int, matters: float, confidence: float, compared: int
 ) -> Comparison:
     """Return the comparison of times: of neighbours if they were taken in turns, else of processes of two runs."""
     before, after, names = baseline.times[batch], candidate.times[batch], _names(baseline, candidate)
     if baseline.run == candidate.run:
-        margin = DELTA if delta is None else delta
-        return compare_in_turns(before, after, margin, names=names, confidence=confidence, compared=compared)
+        return compare_in_turns(before, after, matters, names=names, confidence=confidence, compared=compared)
     both = baseline.reference.get(batch), candidate.reference.get(batch)
     made = compare_processes(
         before,
         after,
-        DELTA_BETWEEN_RUNS if delta is None else delta,
+        matters,
         names=names,
         confidence=confidence,
         compared=compared,
         references=(both[0], both[1]) if both[0] and both[1] else None,
     )
     because = _objection(baseline, candidate, batch)
-    return made if because is None else replace(made, verdict=CANNOT_TELL, because=because)
+    return made if because is None else made.withheld(because)
 
 
 def _objection(baseline: Performance, candidate: Performance, batch: int) -> str | None:
@@ -466,8 +457,8 @@ def _objection(baseline: Performance, candidate: Performance, batch: int) -> str
     ]
     if different:
         return f"they were measured under different conditions: {'; '.join(different)}"
-    before, after = ([{"how": time.how} for time in side.times[batch]] for side in (baseline, candidate))
-    return objection(before, after, (one.others, other.others))
+    before, after = ([time.conditions for time in side.times[batch]] for side in (baseline, candidate))
+    return why_incomparable(before, after, (one.others, other.others))
 
 
 def kept_of_product(
@@ -488,12 +479,6 @@ def kept_of_product(
         times[name] = measured[0]
     gained, *gains = (ratio(times[baseline], times[name]) for name in (combined, *parts))
     samples = gained.samples / np.prod([one.samples for one in gains], axis=0)
-    # What disturbed one of the ratios, or may differ between its repeats, counts in what is made of all.
-    known = [one.how for one in (gained, *gains)]
-    how = dict(gained.how)
-    if all("cpu_per_wall" in one for one in known):
-        how["cpu_per_wall"] = min(one["cpu_per_wall"] for one in known)
-    if all("between_repeats" in one for one in known):
-        how["between_repeats"] = math.hypot(*(one["between_repeats"] for one in known))
+    conditions = of_sides({one.name: one.conditions for one in (gained, *gains)})
     name = f"speedup of {combined} over the product of those of {' and '.join(parts)}"
-    return Measurement(name, tuple(samples.tolist()), "", how)
+    return Measurement(name, tuple(samples.tolist()), "", conditions)

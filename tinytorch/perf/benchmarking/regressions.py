@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinytorch.perf.benchmarking.comparing import DELTA_BETWEEN_RUNS, LARGER, WORSE, compare_processes, log_time
+from tinytorch.perf.benchmarking.comparing import MATTERS, compare_processes, log_time
 from tinytorch.perf.benchmarking.performance import Change, Performance, compare
 from tinytorch.perf.benchmarking.results import Results, differences
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.comparison import SLOWER, Comparison
+from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.judge import bonferroni
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,15 @@ class ResultsChange:
             found += [
                 f"{name} at batch {size} is slower: {_interval(speedup)} of its speed"
                 for size, speedup in change.speedups.items()
-                if speedup.verdict == SLOWER
+                if speedup.is_loss
             ]
-            if change.memory.verdict == LARGER:
-                found.append(f"{name} takes more memory: {1 / change.memory.ratio.median:.3g} times as much")
-            if change.size.verdict == LARGER:
-                found.append(f"{name} is larger: {1 / change.size.ratio.median:.3g} times as many bytes")
-            if change.accuracy_verdict == WORSE and change.accuracy is not None:
-                found.append(f"{name} is less accurate: {100 * change.accuracy.difference:+.2f} points")
-        if self.geometric_mean.verdict == SLOWER:
+            if change.memory.is_loss:
+                found.append(f"{name} takes more memory: {1 / float(change.memory):.3g} times as much")
+            if change.size.is_loss:
+                found.append(f"{name} is larger: {1 / float(change.size):.3g} times as many bytes")
+            if change.accuracy is not None and change.accuracy.is_loss:
+                found.append(f"{name} is less accurate: {100 * float(change.accuracy):+.2f} points")
+        if self.geometric_mean.is_loss:
             found.append(f"the geometric mean is slower: {_interval(self.geometric_mean)} of the speed")
         return tuple(found)
 
@@ -58,14 +59,14 @@ def _interval(made: Comparison) -> str:
 
 
 def compare_results(
-    base: Results, new: Results, delta: float = DELTA_BETWEEN_RUNS, *, confidence: float = 0.95
+    base: Results, new: Results, matters: float = MATTERS, *, confidence: float = 0.95
 ) -> ResultsChange:
     """Return what two separate runs say of each variant that both have, and of all together.
 
     Args:
         base: the older run.
         new: the newer.
-        delta: relative difference of time that does not matter: 0.02 is two per cent.
+        matters: relative difference of time that matters: 0.02 is two per cent.
         confidence: of all verdicts on times together (Bonferroni).
 
     Raises:
@@ -78,8 +79,8 @@ def compare_results(
         Traceback (most recent call last):
         ValueError: ...
     """
-    if not 0 <= delta < math.inf:
-        raise ValueError(f"delta must be at least 0, such as 0.02 for two per cent, not {delta}")
+    if not 0 <= matters < math.inf:
+        raise ValueError(f"matters must be at least 0, such as 0.02 for two per cent, not {matters}")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
     names = [name for name in base.performances if name in new.performances]
@@ -91,10 +92,10 @@ def compare_results(
         raise ValueError("the runs must have a variant and a batch size in common, but have none")
     compared = len(shared) + 1
     changes = {
-        name: compare(before[name], after[name], delta, confidence=confidence, compared=compared)
+        name: compare(before[name], after[name], matters, confidence=confidence, compared=compared)
         for name in dict.fromkeys(name for name, _ in shared)
     }
-    mean = _geometric_mean(before, after, shared, delta, 1 - (1 - confidence) / compared, compared)
+    mean = _geometric_mean(before, after, shared, matters, bonferroni(confidence, compared), compared)
     return ResultsChange(
         changes,
         mean,
@@ -121,14 +122,16 @@ def _geometric_mean(
     before: Mapping[str, Performance],
     after: Mapping[str, Performance],
     shared: list[tuple[str, int]],
-    delta: float,
+    matters: float,
     confidence: float,
     compared: int,
 ) -> Comparison:
     """Return the comparison of each process's geometric mean of all its times, over the reference's if both have it."""
     beside = all(one.reference for side in (before, after) for one in side.values())
     sides = [[_mean_of_process(side, shared, at, beside) for at in range(_processes(side))] for side in (before, after)]
-    return compare_processes(sides[0], sides[1], delta, names=("base", "new"), confidence=confidence, compared=compared)
+    return compare_processes(
+        sides[0], sides[1], matters, names=("base", "new"), confidence=confidence, compared=compared
+    )
 
 
 def _processes(side: Mapping[str, Performance]) -> int:

@@ -113,8 +113,8 @@ def differences(one: Results, other: Results) -> list[str]:
 
 
 SCHEMA_NAME = "tinytorch-benchmark"
-#: Rises whenever a reader of the files would have to change; `report/benchmark.schema.json` says what each field is.
-SCHEMA_VERSION = 1
+#: Rises whenever a reader of the files would have to change.
+SCHEMA_VERSION = 2
 
 
 def save_results(results: Results, path: str | Path) -> Path:
@@ -228,8 +228,8 @@ def results_from_json(given: Any) -> Results:
         raise ValueError(f"schema must be {SCHEMA_NAME!r}, not {found!r}: this is no file of results")
     if given.get("schema_version") != SCHEMA_VERSION:
         raise ValueError(
-            f"schema_version must be {SCHEMA_VERSION}, not {given.get('schema_version')!r}: "
-            "measure again with this version, or read the file with the one that wrote it"
+            f"the file is of version {given.get('schema_version')!r}, and this program reads {SCHEMA_VERSION}: "
+            "measure again, or read it with the program that wrote it"
         )
     file = from_json(given, _File, "results")
     for name in (*FINGERPRINT, "blas"):

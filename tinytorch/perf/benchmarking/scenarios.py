@@ -15,7 +15,8 @@ import numpy as np
 
 from tinytorch.perf.benchmarking.variants import task_of, variant_of
 from tinytorch.perf.measuring import Measurement, collector_off
-from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.conditions import Conditions
 
 #: Seconds before an arrival at which waiting turns into looking at the clock: a sleep ends late by about as much.
 _SPIN = 0.0005
@@ -143,5 +144,5 @@ def _served(
             variant.call(task, task.inputs[each])
             last = watch.now()
             latencies.append(last - arrived)
-    how = {"scenario": scenario, "seed": seed, "seconds": float(f"{last - start:.3g}")}
-    return as_repeated(Measurement(f"latency, {scenario}", tuple(latencies), "s", how))
+    conditions = Conditions(collector_off=True, note=f"Requests drawn from seed {seed}, {last - start:.3g} s in all.")
+    return with_between_run_spread(Measurement(f"latency, {scenario}", tuple(latencies), "s", conditions))

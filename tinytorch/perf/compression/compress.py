@@ -16,7 +16,7 @@ from tinytorch.perf.compression.low_rank import low_rank_model
 from tinytorch.perf.compression.pruning import magnitude_prune, n_m_prune
 from tinytorch.perf.compression.sparsity import measure_sparsity, sparse_model
 from tinytorch.perf.compression.structured import structured_prune
-from tinytorch.perf.measuring import Measurement, interleave, quantity, ratio
+from tinytorch.perf.measuring import Counted, Measurement, interleave, ratio
 from tinytorch.perf.measuring.text_table import Column, mebibytes, number, print_table
 from tinytorch.perf.ops.affine import Scheme
 from tinytorch.perf.quantization.accuracy import PairedAccuracy, paired_accuracy
@@ -301,7 +301,7 @@ def _reports(
         speedup = None
         if seconds is not None:
             said = f"original over {name}, forward pass"
-            speedup = ratio(seconds[0], seconds[at], said) if at else quantity(1, "", said)
+            speedup = ratio(seconds[0], seconds[at], said) if at else Counted(1, "", said)
         rows.append(
             StepReport(
                 name,

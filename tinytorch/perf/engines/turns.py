@@ -7,7 +7,7 @@ import os
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from tempfile import TemporaryFile
 from typing import IO, Any
 
@@ -19,7 +19,9 @@ from tinytorch.perf.engines.workloads import subject
 from tinytorch.perf.host.identity import STEERING
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.codec import from_json
+from tinytorch.perf.measuring.conditions import Conditions, of_all
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, percentile
 
 
@@ -165,17 +167,16 @@ def race(
 def _measurement(
     name: str, version: str, of: str, phase: str, cores: int, turns: list[dict[str, Any]], names: list[str]
 ) -> Measurement:
-    how = {
-        **turns[0]["how"],
-        "cpu_per_wall": min(turn["how"]["cpu_per_wall"] for turn in turns),
-        "engine": f"{name} {version}",
-        "subject": f"{of}, {phase}",
-        "cores": cores,
-        "statistic_of_a_turn": f"median of {len(turns[0]['seconds'])}",
-        "interleaved_with": [other for other in names if other != name],
-    }
+    each = len(turns[0]["seconds"])
+    taken = [from_json(turn["conditions"], Conditions, f"conditions of {name}") for turn in turns]
+    conditions = replace(
+        of_all(taken),
+        interleaved_with=tuple(other for other in names if other != name),
+        between_runs=None,
+        note=f"{of}, {phase}, by {name} {version} on {cores} cores; a sample is the median of {each}.",
+    )
     seconds = tuple(percentile(turn["seconds"], 50) for turn in turns)
-    return as_repeated(Measurement(name, seconds, "s", how))
+    return with_between_run_spread(Measurement(name, seconds, "s", conditions))
 
 
 def study(

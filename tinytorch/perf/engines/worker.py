@@ -19,6 +19,7 @@ from tinytorch.perf.engines.protocol import AdamWSettings, Engine, engine
 from tinytorch.perf.engines.workloads import Subject, prompt_of, subject
 from tinytorch.perf.host.pinned_threads import keep_to
 from tinytorch.perf.measuring import sample
+from tinytorch.perf.measuring.codec import to_json
 
 #: Before each turn the engine runs for this long untimed, in seconds: other engines had the caches and the cores.
 LEAD_IN_SECONDS = 0.03
@@ -43,7 +44,7 @@ class Prepared:
         """Return the times of ``runs`` samples, in seconds a call, and their conditions."""
         warmup = max(1, round(LEAD_IN_SECONDS / self.seconds))
         taken = sample(self.call, self.name, warmup=warmup, runs=runs)
-        return {"seconds": taken.samples, "how": dict(taken.how)}
+        return {"seconds": taken.samples, "conditions": to_json(taken.conditions)}
 
 
 def _call(made: Engine, of: Subject, phase: str) -> Callable[[], Any]:

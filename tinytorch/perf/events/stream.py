@@ -25,7 +25,7 @@ from tinytorch.core.dispatch import Observer, apply, is_observed, no_grad, obser
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Call, Phase, Saved, Spec, UncountedError, Work
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.measuring import Measurement, collector_off, current_blas_threads, interleave
+from tinytorch.perf.measuring import Measurement, collector_off, current_blas_threads, difference, interleave
 
 Key = TypeVar("Key")
 Integers = npt.NDArray[np.int64]
@@ -525,12 +525,8 @@ def profiler_overhead() -> Measurement:
 
     with no_grad():
         both = interleave({"without": lambda: _ops(one, one), "with": observed}, repeats=30, at_most_seconds=1.0)
-    pairs = zip(both["with"].samples, both["without"].samples, strict=True)
-    return Measurement(
-        "profiler's own cost of one op",
-        tuple((more - less) / _OPS_OF_A_SAMPLE for more, less in pairs),
-        "s",
-        {**both["with"].how, "ops": _OPS_OF_A_SAMPLE, "op": "add of one element"},
+    return difference(both["with"], both["without"], "profiler's own cost").scaled(
+        1 / _OPS_OF_A_SAMPLE, name="profiler's own cost of one op, an addition of one element"
     )
 
 

@@ -36,7 +36,7 @@ def _own_seconds() -> float:
 _RESOLUTION = 0.02 * (os.cpu_count() or 1)
 
 
-class Neighbours:
+class BackgroundLoad:
     """Watches from when it is made what other processes use of this machine's CPU time."""
 
     def __init__(self) -> None:

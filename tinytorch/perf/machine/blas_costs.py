@@ -16,7 +16,8 @@ import psutil
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.identity import Identity, is_narrower
 from tinytorch.perf.measuring import Measurement, blas_threads, collector_off
-from tinytorch.perf.measuring.judge import SUPPORTED, verdict_between
+from tinytorch.perf.measuring.conditions import Conditions, Sample
+from tinytorch.perf.measuring.judge import Verdict, verdict_between
 from tinytorch.perf.measuring.processes import output_of
 
 #: Variables that choose the kernels or block sizes of a BLAS begin like this; those of thread counts do not matter.
@@ -83,13 +84,12 @@ def without(names: list[str], pairs: int = _PAIRS) -> Measurement:
         for index in order.permutation(2):
             seconds[index] = _product_in_new_process((given, freed)[index])
         ratios.append(seconds[0] / seconds[1])
-    how = {
-        "processes": 2 * pairs,
-        "samples_are": "pairs of processes",
-        "blas_threads": limited_blas_threads(1),
-        "left_out": list(names),
-    }
-    return Measurement("float32 product, time with the variables over without", tuple(ratios), "", how)
+    conditions = Conditions(
+        sample=Sample.PROCESS_PAIRS,
+        blas_threads=limited_blas_threads(1) or "unknown",
+        note=f"Without {', '.join(names)}.",
+    )
+    return Measurement("float32 product, time with the variables over without", tuple(ratios), "", conditions)
 
 
 def _product_in_new_process(environment: Mapping[str, str]) -> float:
@@ -166,14 +166,12 @@ def busy_neighbour(threads: int, pairs: int = _PAIRS) -> BusyNeighbour:
                 (neighbour.suspend if name == "alone" else neighbour.resume)()
                 time.sleep(_SETTLE_SECONDS)
                 taken[name].append(seconds(count))
-    how = {
-        "blas_threads": limited_blas_threads(threads),
-        "inner_loops": _PRODUCTS_PER_SAMPLE,
-        "garbage_collector": "off",
-    }
+    conditions = Conditions(
+        blas_threads=limited_blas_threads(threads) or "unknown", inner_loops=_PRODUCTS_PER_SAMPLE, collector_off=True
+    )
 
     def over(name: str, words: str) -> Measurement:
-        return Measurement(words, tuple(np.divide(taken["beside"], taken[name]).tolist()), "", how)
+        return Measurement(words, tuple(np.divide(taken["beside"], taken[name]).tolist()), "", conditions)
 
     return BusyNeighbour(
         threads,
@@ -196,7 +194,7 @@ def _spinning() -> Iterator[psutil.Process]:
 
 def collapsing_blas(measured: BusyNeighbour) -> Caution | None:
     """Return a caution if threads of the BLAS surely do harm beside one busy process; else None."""
-    if verdict_between(measured.over_one_thread, low=1, strict=True) != SUPPORTED:
+    if verdict_between(measured.over_one_thread, low=1, strict=True).verdict != Verdict.SUPPORTED:
         return None
     return Caution("busy neighbour", measured.sentence(), measured.over_alone)
 

@@ -17,7 +17,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import Event, counted
 from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.machine.probing import REPEATS
-from tinytorch.perf.machine.reach import added, at_cost
+from tinytorch.perf.machine.time_bound import added, at_cost
 from tinytorch.perf.measuring import Measurement, Statistic, interleave
 from tinytorch.perf.measuring.measurement import Seconds
 from tinytorch.perf.ops.fused import fused_linear

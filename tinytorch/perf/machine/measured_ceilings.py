@@ -35,7 +35,7 @@ from tinytorch.perf.machine.memory_ladder import (
     stream_probes,
     working_sets,
 )
-from tinytorch.perf.machine.probing import Probe, in_turns
+from tinytorch.perf.machine.probing import Probe, interleaved_rates
 from tinytorch.perf.measuring.codec import SIGNED
 from tinytorch.perf.measuring.measurement import FlopsPerSecond, Hertz, OpsPerSecond, Seconds
 
@@ -45,12 +45,35 @@ StageProgress = Callable[[str, float], None]
 _PART_OF_FREE_MEMORY = 4
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """The measuring of ceilings.
+
+    Attributes:
+        when: in UTC, ISO 8601.
+        seconds: that it took.
+        load_before: load average over the minute before; None where the system keeps none.
+        huge_page_policy: the system's, in its word; None where it has none.
+        huge_page_bytes: bytes of the probes' memory that were on huge pages; None where the system does not say.
+        bytes_of_memory: bytes of that memory.
+        note: why kept ceilings could not be used; None if there were none.
+    """
+
+    when: str
+    seconds: float
+    load_before: float | None
+    huge_page_policy: str | None
+    huge_page_bytes: int | None
+    bytes_of_memory: int
+    note: str | None = None
+
+
 @dataclass(frozen=True)
 class Ceilings:
     """The ceilings of this machine for ``threads`` threads.
 
     Attributes:
-        threads: threads that every probe ran on, and that BLAS was told to use; see the ``how`` of ``sgemm``.
+        threads: threads that every probe ran on, and that BLAS was told to use; see the conditions of ``sgemm``.
         fp32_peak: FLOP/s, 2 per multiply-add: the larger of the two below, which ``fp32_from`` names.
         fp32_from: ``"compiled multiply-add"`` or ``"sgemm"``.
         multiply_add: the sweep: (FLOPs per element, FLOP/s of a block in the first cache).
@@ -65,8 +88,7 @@ class Ceilings:
             ``recorder`` are those of the ceilings of one, if these were kept.
         recorder: seconds that recording adds to an op: a difference, of which a sample may be below 0.
         evidence: for each probe the packed vector instructions found in its assembly, and how often.
-        how: when it was measured and in how many seconds, load before, bytes on huge pages, and a note if a kept
-            file could not be used.
+        taken: when and how they were measured.
 
     Examples:
         >>> from tinytorch.perf.machine import ceilings
@@ -91,7 +113,12 @@ class Ceilings:
     calls: CallCosts
     recorder: Annotated[Seconds, SIGNED]
     evidence: Mapping[str, Mapping[str, int]]
-    how: Mapping[str, Any]
+    taken: Taken
+
+    @property
+    def peak_in_turns(self) -> bool:
+        """Whether the FP32 peak was sampled in turns with the bandwidths, as the compiled one is, and no product."""
+        return self.fp32_from != "sgemm"
 
     def level_of(self, working_set: int) -> Level:
         """Return the innermost level whose capacity holds ``working_set`` bytes, else memory.
@@ -126,7 +153,9 @@ def measured_ceilings(threads: int, on_progress: StageProgress, one: Ceilings | 
         sizes = [size for size in possible if size <= end]
         arenas = make_arenas(team, sizes)
         probes = _probes(team, arenas, sizes, lanes, int8)
-        reached = in_turns(team, probes, lambda part: on_progress("arithmetic and bandwidth", 0.1 + 0.5 * part))
+        reached = interleaved_rates(
+            team, probes, lambda part: on_progress("arithmetic and bandwidth", 0.1 + 0.5 * part)
+        )
         curves: dict[Curve, tuple[Point, ...]] = stream_curves(
             {(key[1], key[2]): one for key, one in reached.items() if key[0] == "stream"}
         )
@@ -156,14 +185,14 @@ def measured_ceilings(threads: int, on_progress: StageProgress, one: Ceilings | 
         calls=calls,
         recorder=recorder,
         evidence=_evidence(lanes, int8),
-        how={
-            "when": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seconds": time.perf_counter() - start,
-            "load_before": load,
-            "huge_page_policy": huge_page_policy(),
-            "huge_page_bytes": None if None in huge else sum(size or 0 for size in huge),
-            "bytes_of_memory": bytes_of_memory,
-        },
+        taken=Taken(
+            when=datetime.now(UTC).isoformat(timespec="seconds"),
+            seconds=time.perf_counter() - start,
+            load_before=load,
+            huge_page_policy=huge_page_policy(),
+            huge_page_bytes=None if None in huge else sum(size or 0 for size in huge),
+            bytes_of_memory=bytes_of_memory,
+        ),
     )
 
 

@@ -13,9 +13,10 @@ from tinytorch.perf.host.memory_pages import Arena
 from tinytorch.perf.host.pinned_threads import Team
 from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.probes import LINE_BYTES, LINE_ELEMENTS, STREAM_MULTIPLE
-from tinytorch.perf.machine.probing import REPEATS, Probe, Progress, calibrated_rounds, conditions, sample_seconds
+from tinytorch.perf.machine.probing import REPEATS, Probe, Progress, calibrated_rounds, sample_seconds, team_conditions
 from tinytorch.perf.measuring import Measurement, collector_off
-from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.conditions import MemoryProbe
 
 Curve = Literal["read", "copy", "triad", "latency"]
 CURVES: tuple[Curve, ...] = get_args(Curve)
@@ -130,19 +131,27 @@ def _stream_probe(team: Team, arenas: Sequence[Arena], curve: Curve, share: int,
         return team.run([partial(kernel, *own, *factor, rounds) for own in arrays])
 
     moved = sum(array.nbytes for own in arrays for array in own)
-    return Probe(f"{curve} bandwidth", run, moved, "B/s", {"vector_bits": 32 * lanes, "working_set_bytes": moved})
+    loop = MemoryProbe(working_set_bytes=moved, vector_bits=32 * lanes)
+    return Probe(f"{curve} bandwidth", run, moved, "B/s", loop)
 
 
 def stream_curves(reached: Mapping[tuple[Curve, int], Measurement]) -> dict[Curve, tuple[Point, ...]]:
     """Return the measurements of `stream_probes` as curves."""
     return {
         curve: tuple(
-            Point(int(one.how["working_set_bytes"]), one)
+            Point(_working_set(one), one)
             for (of, _), one in sorted(reached.items(), key=lambda item: item[0][1])
             if of == curve
         )
         for curve in STREAMS
     }
+
+
+def _working_set(one: Measurement) -> int:
+    probe = one.conditions.instrument
+    if not isinstance(probe, MemoryProbe):
+        raise ValueError(f"{one.name!r} must be of a loop over memory, to have a working set")
+    return probe.working_set_bytes
 
 
 def latency_curve(
@@ -182,5 +191,6 @@ def _latency(team: Team, arenas: Sequence[Arena], size: int, repeats: int) -> Po
     steps = calibrated_rounds(walk, sample_seconds(team))
     seconds = tuple(walk(steps) / steps for _ in range(repeats))
     working_set = lines * LINE_BYTES * team.threads
-    how = conditions(team, steps, working_set_bytes=working_set)
-    return Point(working_set, as_repeated(Measurement("latency of a dependent load", seconds, "s", how)))
+    conditions = team_conditions(team, steps, MemoryProbe(working_set_bytes=working_set))
+    times = Measurement("latency of a dependent load", seconds, "s", conditions)
+    return Point(working_set, with_between_run_spread(times))

@@ -12,9 +12,10 @@ from tinytorch.perf.host.pinned_threads import Team
 from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.int8.instructions import Dot
 from tinytorch.perf.kernels.probes import BLOCK_ELEMENTS, CHAINS, LANES, MULTIPLY_ADDS
-from tinytorch.perf.machine.probing import REPEATS, Probe, conditions, in_turns
+from tinytorch.perf.machine.probing import REPEATS, Probe, interleaved_rates, team_conditions
 from tinytorch.perf.measuring import Measurement, blas_threads, collector_off, measure
-from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.conditions import ComputeProbe, PageProbe
 
 #: Side of the float32 matrices whose product is the other candidate for the peak: 17 GFLOP in 48 MiB.
 SGEMM_SIDE = 2048
@@ -35,15 +36,15 @@ def multiply_add_probe(team: Team, lanes: int, per_element: int) -> Probe:
         return team.run([partial(kernel, block, rounds, factor, addend) for block in blocks])
 
     flops = 2 * per_element * BLOCK_ELEMENTS * team.threads
-    how = {"vector_bits": 32 * lanes, "chains": CHAINS, "flops_per_element": 2 * per_element}
-    return Probe("compiled multiply-add", run, flops, "FLOP/s", how)
+    loop = ComputeProbe(vector_bits=32 * lanes, chains=CHAINS)
+    return Probe("compiled multiply-add", run, flops, "FLOP/s", loop)
 
 
 def fastest_lanes(team: Team) -> int:
     """Return the number of floats in a vector with which multiply-adds are fastest here, after a few short looks."""
     most = max(MULTIPLY_ADDS)
     probes = {lanes: multiply_add_probe(team, lanes, most) for lanes in LANES}
-    looked = in_turns(team, probes, lambda _: None, _LOOKS)
+    looked = interleaved_rates(team, probes, lambda _: None, _LOOKS)
     return max(LANES, key=lambda lanes: looked[lanes].median)
 
 
@@ -70,8 +71,8 @@ def int8_probe(team: Team, dot: Dot) -> Probe:
         return team.run([partial(kernel, left, right, own, rounds) for own in sums])
 
     operations = 2 * probes.int8_macs(dot) * team.threads
-    how = {"vector_bits": 32 * dot.lanes, "instruction": dot.name}
-    return Probe("8-bit products", run, operations, "OP/s", how)
+    loop = ComputeProbe(vector_bits=32 * dot.lanes, instruction=dot.name)
+    return Probe("8-bit products", run, operations, "OP/s", loop)
 
 
 def clock_probe(team: Team) -> Probe:
@@ -82,15 +83,15 @@ def clock_probe(team: Team) -> Probe:
     def run(rounds: int) -> float:
         return team.run([partial(kernel, *numbers, rounds)] * team.threads)
 
-    assumed = "an addition and an exclusive or take one cycle each"
-    return Probe("clock, from a chain of dependent integer operations", run, 2, "Hz", {"assumed": assumed})
+    assumed = "It assumes that an addition and an exclusive or take one cycle each."
+    return Probe("clock, from a chain of dependent integer operations", run, 2, "Hz", note=assumed)
 
 
 def page_fault(team: Team, repeats: int = REPEATS) -> Measurement:
     """Return the seconds that the first touch of a page takes: memory mapped anew, one byte of each page written.
 
-    A page is the system's, which ``how`` tells: 4 KiB on x86-64, 16 KiB on Apple's CPUs, 64 KiB on some of Arm's. It
-    also holds the minor faults that the system counted for each; where that is not 1 it gave several pages at once.
+    A page is the system's, which the conditions tell: 4 KiB on x86-64, 16 KiB on Apple's CPUs, 64 KiB on some of
+    Arm's. They also hold the faults that the system counted for each; below 1 it gave several pages at once.
     """
     samples, counted = [], 0
     with collector_off():
@@ -101,5 +102,5 @@ def page_fault(team: Team, repeats: int = REPEATS) -> Measurement:
             counted += minor_page_faults() - before
             samples.append(seconds / _PAGES)
     faults = counted / (repeats * _PAGES * team.threads)
-    how = conditions(team, 1, page_bytes=mmap.PAGESIZE, pages=_PAGES, faults_per_page=faults)
-    return as_repeated(Measurement("first touch of a page", tuple(samples), "s", how))
+    conditions = team_conditions(team, 1, PageProbe(page_bytes=mmap.PAGESIZE, faults_per_page=faults))
+    return with_between_run_spread(Measurement("first touch of a page", tuple(samples), "s", conditions))

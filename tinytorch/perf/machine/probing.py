@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from tinytorch.perf.host.pinned_threads import Team
-from tinytorch.perf.measuring import Measurement, collector_off
-from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring import Conditions, Measurement, collector_off
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.conditions import Instrument
 
 #: One sample lasts about this long, in seconds. With several threads longer: they do not start at one instant.
 SAMPLE_SECONDS = 1e-3
@@ -36,14 +38,16 @@ class Probe:
         run: given a number of rounds, run them on all threads and return the seconds.
         amount: what one round of all threads does, in ``unit`` without its "/s": bytes, FLOPs, operations, cycles.
         unit: of the rate: "B/s", "FLOP/s", "OP/s", "Hz".
-        how: what else there is to say.
+        instrument: what the loop is; None where there is nothing to say.
+        note: what it assumes, in words.
     """
 
     name: str
     run: Callable[[int], float]
     amount: float
     unit: str
-    how: Mapping[str, Any] = field(default_factory=dict)
+    instrument: Instrument | None = None
+    note: str | None = None
 
 
 def sample_seconds(team: Team) -> float:
@@ -62,7 +66,7 @@ def calibrated_rounds(run: Callable[[int], float], seconds: float) -> int:
     return max(1, math.ceil(rounds * seconds / taken))
 
 
-def in_turns(
+def interleaved_rates(
     team: Team, probes: Mapping[Key, Probe], on_progress: Progress, repeats: int = REPEATS
 ) -> dict[Key, Measurement]:
     """Return the rate of each probe, ``repeats`` samples; of one whose sample takes long fewer, spread over all rounds.
@@ -93,17 +97,28 @@ def in_turns(
     return {key: _rate(team, probe, rounds[key], samples[key]) for key, probe in probes.items()}
 
 
+def same_rounds(*samples: Sequence[float] | npt.NDArray[np.float64]) -> list[npt.NDArray[np.float64]]:
+    """Return of several probes' samples, taken by `in_turns`, those of the same rounds: as many as the fewest.
+
+    A probe with fewer samples has them spread over all rounds, sample j of m in round ⌈j n / m⌉ of n.
+    """
+    given = [np.asarray(each, np.float64) for each in samples]
+    fewest = np.arange(min(each.size for each in given))
+    return [each[-(-fewest * each.size // fewest.size)] for each in given]
+
+
 def _rate(team: Team, probe: Probe, rounds: int, seconds: list[float]) -> Measurement:
-    how = conditions(team, rounds, **probe.how)
-    return as_repeated(Measurement(probe.name, tuple(seconds), "s", how)).per(probe.amount, probe.unit)
+    conditions = replace(team_conditions(team, rounds, probe.instrument), note=probe.note)
+    times = with_between_run_spread(Measurement(probe.name, tuple(seconds), "s", conditions))
+    return times.per(probe.amount, probe.unit)
 
 
-def conditions(team: Team, rounds: int, **more: Any) -> dict[str, Any]:
-    """Return the ``how`` of a measurement that ``team`` took."""
-    return {
-        "threads": team.threads,
-        "cores": list(team.cores) if team.pinned else None,
-        "inner_loops": rounds,
-        "garbage_collector": "off",
-        **more,
-    }
+def team_conditions(team: Team, rounds: int, instrument: Instrument | None) -> Conditions:
+    """Return the conditions of a measurement that ``team`` took."""
+    return Conditions(
+        threads=team.threads,
+        cores=tuple(team.cores) if team.pinned else None,
+        inner_loops=rounds,
+        collector_off=True,
+        instrument=instrument,
+    )

@@ -20,7 +20,7 @@ from tinytorch.perf.measuring.codec import from_json, to_json
 
 Json = dict[str, Any]
 #: Of the document that `machine_document` makes; raised when a field changes its meaning or goes away.
-DOCUMENT_VERSION = 3
+DOCUMENT_VERSION = 4
 
 
 def machine_document(
@@ -28,11 +28,11 @@ def machine_document(
 ) -> Json:
     """Return what ``python -m tinytorch machine --json FILE`` writes.
 
-    ``schema`` is "tinytorch-machine", ``schema_version`` 3. ``identity`` has the fields of `Identity`. ``ceilings`` is
+    ``schema`` is "tinytorch-machine", ``schema_version`` 4. ``identity`` has the fields of `Identity`. ``ceilings`` is
     a list, one for one thread and one for all, with the fields of `Ceilings`. ``warnings`` is a list of
     ``{"what", "sentence", "cost"}``, where cost is a measurement or null. ``busy_neighbour`` has the fields of
     `BusyNeighbour`, or is null where there is one core. Each measurement is ``{"name", "unit", "median",
-    "interval": {"low", "high", "confidence"} or null, "samples", "how"}``; units are "s", "Hz", "B/s", "FLOP/s",
+    "interval": {"low", "high", "confidence"} or null, "samples", "conditions"}``; units are "s", "Hz", "B/s", "FLOP/s",
     "OP/s", or "" for a ratio; sizes are bytes.
     """
     return {
@@ -69,7 +69,7 @@ SETTLED = 0.15
 KEPT = _PERF.parents[1] / "_build" / "machine"
 #: Sources that decide what is measured and how; a change of one makes kept ceilings those of other probes.
 _PROBES = ("host/memory_pages.py", "host/pinned_threads.py", "kernels", "machine")
-_SCHEMA = "tinytorch-ceilings"
+_SCHEMA, _VERSION = "tinytorch-ceilings", 2
 _in_process: dict[str, Ceilings] = {}
 
 
@@ -77,7 +77,7 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
     """Return the ceilings for ``threads`` threads: those kept for this machine and environment, else measured now.
 
     They are kept in this process and below ``_build/machine``. A kept file that is broken or not of this machine is
-    measured anew, and ``how["note"]`` says so. ``refresh`` measures anew in any case; but what calls cost, for which
+    measured anew, and ``taken.note`` says so. ``refresh`` measures anew in any case; but what calls cost, for which
     threads do not matter, is that of the ceilings of one thread if these are kept. A measurement takes from
     some ten seconds of all its cores to a minute, the longer the larger the last cache is; ``on_progress`` is told the
     stage and how far it is, from 0 to 1.
@@ -102,9 +102,9 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
             return found
     one = kept_ceilings(1) if threads > 1 else None
     made = measured_ceilings(threads, on_progress or _untold, one)
-    made = replace(made, how={**made.how, "note": note})
+    made = replace(made, taken=replace(made.taken, note=note))
     KEPT.mkdir(parents=True, exist_ok=True)
-    document = {"schema": _SCHEMA, "schema_version": 1, "of": facts, "ceilings": to_json(made)}
+    document = {"schema": _SCHEMA, "schema_version": _VERSION, "of": facts, "ceilings": to_json(made)}
     write_whole(KEPT / name, json.dumps(document, allow_nan=False))
     _in_process[name] = made
     return made
@@ -159,8 +159,11 @@ def _kept(facts: dict[str, Any]) -> tuple[Ceilings | None, str | None]:
         return _in_process[name], None
     try:
         document = json.loads((KEPT / name).read_bytes())
-        if not isinstance(document, dict) or (document.get("schema"), document.get("schema_version")) != (_SCHEMA, 1):
-            raise ValueError("it is not a file of ceilings of version 1")
+        if not isinstance(document, dict) or (document.get("schema"), document.get("schema_version")) != (
+            _SCHEMA,
+            _VERSION,
+        ):
+            raise ValueError("it is of an older version of this program")
         if document.get("of") != facts:
             raise ValueError("it is of another machine, environment or probe")
         found = ceilings_from_json(document.get("ceilings"))

@@ -1,15 +1,16 @@
 """The timer: functions are warmed up and sampled, alone or in turns, and the samples are kept."""
 
 from tinytorch.perf.host.blas import current_blas_threads
+from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.measurement import (
     Measurement,
     Statistic,
-    checked_neighbours,
     difference,
-    quantity,
     quotient,
     ratio,
+    require_paired,
 )
+from tinytorch.perf.measuring.own_loops import from_samples, from_turns, own_loop
 from tinytorch.perf.measuring.sampling import (
     blas_threads,
     clock_resolution,
@@ -20,22 +21,31 @@ from tinytorch.perf.measuring.sampling import (
     sample,
 )
 from tinytorch.perf.measuring.timer import Timer
+from tinytorch.perf.measuring.values import Counted, Derived, Modelled, Quoted
 
 __all__ = [
+    "Conditions",
+    "Counted",
+    "Derived",
     "Measurement",
+    "Modelled",
+    "Quoted",
+    "Sample",
     "Statistic",
     "Timer",
     "blas_threads",
-    "checked_neighbours",
     "clock_resolution",
     "collector_off",
     "current_blas_threads",
     "difference",
+    "from_samples",
+    "from_turns",
     "interleave",
     "limit_blas_threads",
     "measure",
-    "quantity",
+    "own_loop",
     "quotient",
     "ratio",
+    "require_paired",
     "sample",
 ]

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, asdict, fields, is_dataclass
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from cattrs import Converter, transform_error
 from cattrs.errors import BaseValidationError
 from cattrs.gen import make_dict_structure_fn, override
 
-from tinytorch.perf.measuring.measurement import Measurement
+from tinytorch.perf.measuring.conditions import (
+    BetweenRuns,
+    BlasThreads,
+    Caches,
+    Conditions,
+    Instrument,
+    Planned,
+    Sample,
+    Side,
+)
+from tinytorch.perf.measuring.measurement import Measurement, Statistic
+from tinytorch.perf.measuring.statistics import Interval
 
 Json = dict[str, Any]
 #: In the annotation of a measurement behind its unit: a difference, whose samples may lie on either side of 0.
@@ -24,7 +38,7 @@ def to_json(value: Any) -> Any:
     """Return a value as JSON can hold it: a dataclass as an object of its fields, a mapping by the text of its keys.
 
     A measurement becomes its name, unit, median, interval (``low``, ``high`` and ``confidence``, or null for one
-    sample), samples and conditions.
+    sample), samples and conditions, of which those stand there that are known.
     """
     return _converter.unstructure(value)
 
@@ -50,21 +64,96 @@ def measurement_to_json(one: Measurement) -> Json:
         "median": one.median,
         "interval": interval,
         "samples": list(one.samples),
-        "how": dict(one.how),
+        "conditions": to_json(one.conditions),
     }
 
 
 def _measurement(given: Any, unit: str, signed: bool) -> Measurement:
-    fields = _object(given)
-    name, samples = fields["name"], fields["samples"]
-    if fields["unit"] != unit:
-        raise ValueError(f"{name!r} must be in {unit}, not in {fields['unit']!r}")
+    found = _object(given)
+    name, samples = found["name"], found["samples"]
+    if found["unit"] != unit:
+        raise ValueError(f"{name!r} must be in {unit}, not in {found['unit']!r}")
     if not isinstance(samples, list) or not samples:
         raise ValueError(f"samples of {name!r} must be a list that is not empty")
     least = -math.inf if signed else 0
     if not all(type(sample) in (int, float) and least < sample < math.inf for sample in samples):
         raise ValueError(f"samples of {name!r} must be {'finite numbers' if signed else 'numbers above 0'}")
-    return Measurement(str(name), tuple(map(float, samples)), unit, _object(fields["how"]))
+    conditions = _converter.structure(found["conditions"], Conditions)
+    return measured(str(name), tuple(map(float, samples)), unit, conditions, found["median"], found["interval"])
+
+
+def measured(
+    name: str, samples: tuple[float, ...], unit: str, conditions: Conditions, value: float, interval: Json | None
+) -> Measurement:
+    """Return the measurement of which these were written: a `Statistic` keeps its value and its interval.
+
+    Of other measurements both are made of the samples and conditions.
+    """
+    if conditions.statistic is None or (interval is None and len(samples) == 1):
+        return Measurement(name, samples, unit, conditions)
+    bounds = Interval(**interval) if interval else Interval(-math.inf, math.inf, math.nan)
+    return Statistic(name, samples, unit, conditions, value=float(value), bounds=bounds)
+
+
+_INSTRUMENTS = {kind.__name__: kind for kind in get_args(Instrument)}
+#: What the JSON of conditions is made of: no other field is taken, and one at its default is left out.
+_OF_CONDITIONS = (Conditions, Side, BetweenRuns, Planned, *_INSTRUMENTS.values())
+
+
+def _known(one: Any) -> Json:
+    """Return the fields that differ from what they are where nothing is known; of an instrument also its kind."""
+    found = {field.name: getattr(one, field.name) for field in fields(one)}
+    known = {field.name: found[field.name] for field in fields(one) if found[field.name] != field.default}
+    kind = {"kind": type(one).__name__} if isinstance(one, Instrument) else {}
+    return {**kind, **{name: _converter.unstructure(value) for name, value in known.items()}}
+
+
+def _instrument(given: Any, _kind: Any) -> Instrument | None:
+    if given is None:
+        return None
+    kind = _object(given).get("kind")
+    if kind not in _INSTRUMENTS:
+        raise ValueError(f"kind of an instrument must be one of {', '.join(_INSTRUMENTS)}, not {kind!r}")
+    return _converter.structure({name: value for name, value in given.items() if name != "kind"}, _INSTRUMENTS[kind])
+
+
+def _threads(given: Any, _kind: Any) -> BlasThreads | None:
+    if given is None or given == "unknown" or (type(given) is int and given > 0):
+        return given
+    raise ValueError(f"it must be a number of threads or 'unknown', not {given!r}")
+
+
+def conditions_schema() -> Json:
+    """Return the definitions of JSON Schema that `to_json` of `Conditions` follows, by name, made of the types."""
+    return {kind.__name__: _schema_of_fields(kind) for kind in _OF_CONDITIONS}
+
+
+def _schema_of_fields(kind: Any) -> Json:
+    said = dict(re.findall(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", kind.__doc__, re.MULTILINE))
+    hints = get_type_hints(kind)
+    properties: Json = {"kind": {"const": kind.__name__}} if kind in _INSTRUMENTS.values() else {}
+    for field in fields(kind):
+        about = {"description": re.sub(r"\s+", " ", said[field.name])} if field.name in said else {}
+        properties[field.name] = {**_schema(hints[field.name]), **about}
+    required = [name for name in properties if name not in {f.name for f in fields(kind) if f.default is not MISSING}]
+    about = {"description": kind.__doc__.splitlines()[0]}
+    return {"type": "object", **about, "required": required, "additionalProperties": False, "properties": properties}
+
+
+def _schema(kind: Any) -> Json:
+    """Return the JSON Schema of a field's type; None is what a field is that is left out."""
+    if isinstance(kind, type) and is_dataclass(kind):
+        return {"$ref": f"#/$defs/{kind.__name__}"}
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return {"enum": [str(one) for one in kind]}
+    if get_origin(kind) is Literal:
+        return {"enum": list(get_args(kind))}
+    if get_origin(kind) is tuple:
+        return {"type": "array", "items": _schema(get_args(kind)[0])}
+    if get_origin(kind) in (Union, UnionType):
+        forms = [_schema(one) for one in get_args(kind) if one is not NoneType]
+        return forms[0] if len(forms) == 1 else {"oneOf": forms}
+    return {"type": {int: "integer", float: "number", str: "string", bool: "boolean"}[kind]}
 
 
 def _object(given: Any) -> Json:
@@ -105,10 +194,10 @@ def _is_named_tuple(kind: Any) -> bool:
 
 
 def _named_tuple(made: Converter, given: Any, kind: Any) -> Any:
-    fields = get_type_hints(kind)
-    if not isinstance(given, list) or len(given) != len(fields):
-        raise ValueError(f"it must be a list of {', '.join(fields)}")
-    return kind(*(made.structure(one, field) for one, field in zip(given, fields.values(), strict=True)))
+    hints = get_type_hints(kind)
+    if not isinstance(given, list) or len(given) != len(hints):
+        raise ValueError(f"it must be a list of {', '.join(hints)}")
+    return kind(*(made.structure(one, field) for one, field in zip(given, hints.values(), strict=True)))
 
 
 def _is_dtype(kind: Any) -> bool:
@@ -126,9 +215,13 @@ def _is_by_number(kind: Any) -> bool:
 
 def _fields_of(kind: Any, made: Converter) -> Any:
     """Return what makes a dataclass of an object; cattrs itself would lose the units of annotations that are text."""
-    fields = get_type_hints(kind, include_extras=True)
-    hooks: dict[str, Any] = {name: override(struct_hook=_as(made, field)) for name, field in fields.items()}
-    return make_dict_structure_fn(kind, made, **hooks)
+    hints = get_type_hints(kind, include_extras=True)
+    hooks: dict[str, Any] = {name: override(struct_hook=_as(made, field)) for name, field in hints.items()}
+    return make_dict_structure_fn(kind, made, _cattrs_forbid_extra_keys=_is_of_conditions(kind), **hooks)
+
+
+def _is_of_conditions(kind: Any) -> bool:
+    return kind in _OF_CONDITIONS
 
 
 def _as(made: Converter, field: Any) -> Any:
@@ -142,8 +235,13 @@ def _made() -> Converter:
     made.register_unstructure_hook_func(_is_named_tuple, lambda value: [made.unstructure(one) for one in value])
     made.register_structure_hook_func(_is_dtype, lambda given, _kind: np.dtype(given))
     made.register_unstructure_hook_func(_is_dtype, lambda value: value.str)
+    for chosen in (Sample, Caches):
+        made.register_structure_hook(chosen, lambda given, kind: kind(given))
     for kind in _WORDS:
         made.register_structure_hook(kind, _exactly(kind))
+    made.register_structure_hook_func(lambda kind: kind == Instrument | None, _instrument)
+    made.register_structure_hook_func(lambda kind: kind == BlasThreads | None, _threads)
+    made.register_unstructure_hook_func(_is_of_conditions, _known)
     made.register_structure_hook_func(
         _is_of_a_unit,
         lambda given, kind: _measurement(given, get_args(kind)[1], SIGNED in get_args(kind)),

@@ -1,4 +1,4 @@
-"""The judge: the verdict words, what turns measurements and the ends of a claim into one of them, and what none may.
+"""The judge: the verdicts, and what turns measurements and the ends of a claim into one of them.
 
 A verdict rests on `Measurement.verdict_interval`, which knows how many samples there are, how they depend on one
 another and what repeats differ by; comparisons (`tinytorch.perf.measuring.comparison`) rest on the same.
@@ -6,17 +6,117 @@ another and what repeats differ by; comparisons (`tinytorch.perf.measuring.compa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.measurement import CONFIDENCE, Measurement
-from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, Interval
 
-SUPPORTED: Final = "supported"
-REFUTED: Final = "refuted"
-CANNOT_TELL: Final = "cannot tell here"
+
+class Verdict(StrEnum):
+    """Every verdict of the book: on a claim, on a comparison of times, bytes or right answers, or none at all."""
+
+    SUPPORTED = "supported"
+    REFUTED = "refuted"
+    FASTER = "faster"
+    SLOWER = "slower"
+    SMALLER = "smaller"
+    LARGER = "larger"
+    BETTER = "better"
+    WORSE = "worse"
+    #: The interval holds no difference, and stays within the difference that matters.
+    NO_DIFFERENCE = "no difference"
+    #: What was measured decides nothing: the words beside it say what is known.
+    OPEN = "open"
+    #: Other programs took the machine's time meanwhile, so that nothing is said.
+    WITHHELD = "withheld"
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it says something of the subject: no difference does."""
+        return self not in (Verdict.OPEN, Verdict.WITHHELD)
+
+
 #: The verdicts that a claim can have, in the order in which a ledger counts them.
-VERDICTS = (SUPPORTED, REFUTED, CANNOT_TELL)
+OF_CLAIMS = (Verdict.SUPPORTED, Verdict.REFUTED, Verdict.OPEN, Verdict.WITHHELD)
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """One measurement held against the ends between which its median is to lie.
+
+    Attributes:
+        measurement: what was measured.
+        low, high: the ends; None where a side is open.
+        reach: the interval that the verdict rests on; None where there are too few samples for any.
+        verdict: supported, refuted, or open.
+    """
+
+    measurement: Measurement
+    low: float | None
+    high: float | None
+    reach: Interval | None
+    verdict: Verdict
+
+    @property
+    def samples_needed(self) -> int | None:
+        """About how many samples in all would decide an open test, if the median stays; None if no number would.
+
+        What samples of one run err by shrinks with the root of their number, what runs differ by does not.
+        """
+        one = self.measurement
+        if self.reach is None:
+            return FEWEST_FOR_INTERVAL
+        ends = [end for end in (self.low, self.high) if end is not None and self.reach.low <= end <= self.reach.high]
+        apart = min((abs(end - one.median) for end in ends), default=math.inf)
+        reached = max(one.median - self.reach.low, self.reach.high - one.median)
+        fixed = abs(one.median) * one.spread_between_runs * 1.96
+        if apart <= fixed or not math.isfinite(apart):
+            return None
+        return math.ceil(one.n * max(1.0, (reached**2 - fixed**2) / (apart**2 - fixed**2)))
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict with the tests that it rests on.
+
+    Attributes:
+        verdict: what was found.
+        tests: each measurement with its ends; none where code chose by counting alone.
+        word: what a page says in the place of the verdict, such as "linear"; empty for the verdict itself.
+        counted: whether it was decided by counting, without a test.
+    """
+
+    verdict: Verdict
+    tests: tuple[Test, ...] = ()
+    word: str = ""
+    counted: bool = False
+
+    @property
+    def open_test(self) -> Test | None:
+        """The first test that leaves it open; None if none does."""
+        return next((test for test in self.tests if test.verdict is Verdict.OPEN), None)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether no measurement could turn it: all that was tested was counted."""
+        return all(test.measurement.is_counted for test in self.tests) if self.tests else self.counted
+
+    def called(self, *, supported: str, refuted: str) -> Judgement:
+        """Return the same, which a page calls by these words."""
+        words = {Verdict.SUPPORTED: supported, Verdict.REFUTED: refuted}
+        return replace(self, word=words.get(self.verdict, ""))
+
+    def __str__(self) -> str:
+        return self.word or self.verdict.value
+
+
+def decided(holds: bool) -> Judgement:
+    """Return the verdict on a claim that counting or algebra decides: supported if it ``holds``, else refuted."""
+    return Judgement(Verdict.SUPPORTED if holds else Verdict.REFUTED, counted=True)
 
 
 def verdict_between(
@@ -26,12 +126,12 @@ def verdict_between(
     *,
     strict: bool = False,
     together: int = 1,
-) -> str:
+) -> Judgement:
     """Return whether the measurement's median lies from ``low`` to ``high``, as far as its interval can tell.
 
-    `SUPPORTED` if the whole interval lies between them, `REFUTED` if none of it does, and `CANNOT_TELL` if an end falls
-    inside of it. The interval is `Measurement.verdict_interval`; without one, below six samples that were not counted,
-    nothing can be told.
+    Supported if the whole interval lies between them, refuted if none of it does, and open if an end falls inside of
+    it. The interval is `Measurement.verdict_interval`; without one, below six samples that were not counted, it is
+    open.
 
     Args:
         measurement: what was measured.
@@ -46,39 +146,46 @@ def verdict_between(
         raise ValueError("low or high must be given: without them every number would support the claim")
     if low is not None and high is not None and low > high:
         raise ValueError(f"low must not be above high, but {low} > {high}")
-    interval = measurement.verdict_interval(corrected(CONFIDENCE, together))
-    if interval is None:
-        return CANNOT_TELL
+    reach = measurement.verdict_interval(bonferroni(CONFIDENCE, together))
+    verdict = Verdict.OPEN if reach is None else _between(reach, low, high, strict)
+    return Judgement(verdict, (Test(measurement, low, high, reach, verdict),))
+
+
+def _between(reach: Interval, low: float | None, high: float | None, strict: bool) -> Verdict:
     # By how much an end lies inside of the claim; where bounds are strict, an end on one lies outside.
-    above = [(interval.low - low, interval.high - low)] if low is not None else []
-    below = [(high - interval.high, high - interval.low)] if high is not None else []
+    above = [(reach.low - low, reach.high - low)] if low is not None else []
+    below = [(high - reach.high, high - reach.low)] if high is not None else []
     if any(most < 0 or (strict and most == 0) for _, most in above + below):
-        return REFUTED
+        return Verdict.REFUTED
     if all(least > 0 or (not strict and least == 0) for least, _ in above + below):
-        return SUPPORTED
-    return CANNOT_TELL
+        return Verdict.SUPPORTED
+    return Verdict.OPEN
 
 
-def doubt(measurement: Measurement, end: float) -> str:
-    """Return in words why `verdict_between`, without correction, cannot tell which side of ``end`` the median is on.
+def why_undecided(test: Test, shown: Callable[[float], str] = "{:g}".format) -> str:
+    """Return in words why an open test decides nothing: few samples, its interval, or noise that may wander farther.
 
-    Few samples, an interval that holds the end, or noise that may wander farther than the interval that is shown.
+    Args:
+        test: an open one.
+        shown: returns one of the test's ends as it is shown.
 
     Raises:
-        ValueError: if it can tell.
+        ValueError: if it is not open.
     """
-    reach, shown = measurement.verdict_interval(), measurement.interval
-    if reach is None:
-        return f"it takes {FEWEST_FOR_INTERVAL} samples to judge by, but there are {measurement.n}"
-    if not reach.low <= end <= reach.high:
-        raise ValueError(f"end must lie from {reach.low:.3g} to {reach.high:.3g} to leave a doubt, not {end}")
-    if shown.low <= end <= shown.high:
-        return f"its interval holds {end:g}"
-    objection = measurement.dependence.objection
-    return f"{objection} as far as {end:g}" if objection else f"{measurement.n} samples do not rule out {end:g}"
+    if test.verdict is not Verdict.OPEN:
+        raise ValueError(f"test must be open to be undecided, but it is {test.verdict}")
+    one = test.measurement
+    if test.reach is None:
+        return f"it takes {FEWEST_FOR_INTERVAL} samples to judge by, but there are {one.n}"
+    ends = [end for end in (test.low, test.high) if end is not None and test.reach.low <= end <= test.reach.high]
+    if any(one.interval.low <= end <= one.interval.high for end in ends):
+        return f"its interval holds {shown(ends[0])}"
+    objection = one.dependence.objection
+    end = shown(ends[0])
+    return f"{objection} as far as {end}" if objection else f"{one.n} samples do not rule out {end}"
 
 
-def corrected(confidence: float, together: int) -> float:
+def bonferroni(confidence: float, together: int) -> float:
     """Return the confidence of each of ``together`` intervals that all hold with ``confidence`` (Bonferroni).
 
     Raises:
@@ -91,35 +198,41 @@ def corrected(confidence: float, together: int) -> float:
 
 def verdict_between_all(
     measurements: Iterable[Measurement], low: float | None = None, high: float | None = None, *, strict: bool = False
-) -> str:
+) -> Judgement:
     """Return the verdict on a claim that the medians of all measurements lie from ``low`` to ``high``.
 
-    `REFUTED` if one of them is, with the confidence corrected for their number, for any of them might have been.
-    `SUPPORTED` if each is, without correction, for it takes all of them. Arguments are those of `verdict_between`.
+    Refuted if one of them is, with the confidence corrected for their number, for any of them might have been.
+    Supported if each is, without correction, for it takes all of them. Arguments are those of `verdict_between`.
 
     Raises:
         ValueError: as `verdict_between`.
     """
     each = list(measurements)
-    together = max(1, len(each))
-    if REFUTED in [verdict_between(one, low, high, strict=strict, together=together) for one in each]:
-        return REFUTED
-    found = [verdict_between(one, low, high, strict=strict) for one in each]
-    return SUPPORTED if found and set(found) == {SUPPORTED} else CANNOT_TELL
+    wide = [verdict_between(one, low, high, strict=strict, together=len(each)) for one in each]
+    if any(one.verdict is Verdict.REFUTED for one in wide):
+        return verdict_of_all(wide)
+    found = verdict_of_all(verdict_between(one, low, high, strict=strict) for one in each)
+    return replace(found, verdict=Verdict.OPEN) if found.verdict is Verdict.REFUTED else found
 
 
-def verdict_of_all(verdicts: Iterable[str]) -> str:
-    """Return the verdict on a claim of several parts: `REFUTED` if one is, `SUPPORTED` if all are, else `CANNOT_TELL`.
+def verdict_of_all(parts: Iterable[Judgement]) -> Judgement:
+    """Return the verdict on a claim of several parts: refuted if one is, supported if all are, else open."""
+    return _combined(parts, Verdict.REFUTED, Verdict.SUPPORTED)
 
-    Raises:
-        ValueError: if one of them is no verdict.
-    """
-    parts = set(verdicts)
-    if not parts <= set(VERDICTS):
-        raise ValueError(f"verdicts must be {', '.join(VERDICTS)}, not {', '.join(sorted(parts - set(VERDICTS)))}")
-    if REFUTED in parts:
-        return REFUTED
-    return SUPPORTED if parts == {SUPPORTED} else CANNOT_TELL
+
+def verdict_of_any(parts: Iterable[Judgement]) -> Judgement:
+    """Return the verdict on a claim that one of several holds: supported if one is, refuted if all are, else open."""
+    return _combined(parts, Verdict.SUPPORTED, Verdict.REFUTED)
+
+
+def _combined(parts: Iterable[Judgement], one_is_enough: Verdict, takes_all: Verdict) -> Judgement:
+    each = list(parts)
+    found = [part.verdict for part in each]
+    tests = tuple(test for part in each for test in part.tests)
+    counted = bool(each) and all(part.counted for part in each)
+    if one_is_enough in found:
+        return Judgement(one_is_enough, tests, counted=counted)
+    return Judgement(takes_all if found and set(found) == {takes_all} else Verdict.OPEN, tests, counted=counted)
 
 
 #: A function on one thread that has less of a core than this waited for it, or for something else.
@@ -128,28 +241,26 @@ WHOLE_CORE = 0.9
 BUSY_CORES = 0.2
 
 
-def had_less_than_a_core(number: Mapping[str, Any]) -> bool | None:
-    """Return whether a timed number on one thread had less than a core; None if its conditions do not say.
+def had_less_than_a_core(conditions: Conditions) -> bool | None:
+    """Return whether what was timed on one thread had less than a core; None if its conditions do not say.
 
-    Of a ratio it is the side that had less, and one side on one thread is enough.
+    Of what has several sides it is the one that had least, and one side on one thread is enough.
     """
-    how = number.get("how", {})
-    threads = how.get("blas_threads")
-    if 1 not in (threads.values() if isinstance(threads, Mapping) else [threads]) or "cpu_per_wall" not in how:
+    if conditions.cpu_per_wall is None or all(one.blas_threads != 1 for one in conditions.leaves()):
         return None
-    return bool(how["cpu_per_wall"] < WHOLE_CORE)
+    return conditions.cpu_per_wall < WHOLE_CORE
 
 
-def is_disturbed(numbers: Iterable[Mapping[str, Any]], others: float) -> bool:
-    """Return whether one of ``numbers`` lacked its core because others were at work.
+def is_disturbed(measured: Iterable[Conditions], others: float) -> bool:
+    """Return whether one of ``measured`` lacked its core because others were at work.
 
-    A number may have waited for a process of its own or for a disk, so it takes both to say so.
+    It may have waited for a process of its own or for a disk, so it takes both to say so.
 
     Args:
-        numbers: records of numbers.
-        others: cores that other processes kept busy meanwhile, in the mean: see `Neighbours`.
+        measured: conditions of measurements.
+        others: cores that other processes kept busy meanwhile, in the mean: see `BackgroundLoad`.
     """
-    return others >= BUSY_CORES and any(had_less_than_a_core(number) for number in numbers)
+    return others >= BUSY_CORES and any(had_less_than_a_core(one) for one in measured)
 
 
 #: Cores that other programs kept busy more of during one of two measurements, from which on these were taken under
@@ -157,18 +268,18 @@ def is_disturbed(numbers: Iterable[Mapping[str, Any]], others: float) -> bool:
 _OTHER_LOAD = 0.5
 
 
-def objection(
-    before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]], others: tuple[float, float]
+def why_incomparable(
+    before: Iterable[Conditions], after: Iterable[Conditions], others: tuple[float, float]
 ) -> str | None:
     """Return why times of two separate runs give no verdict, as others disturbed one of them; None if they may.
 
     Args:
-        before, after: records of numbers of the one run and of the other.
+        before, after: conditions of the measurements of the one run and of the other.
         others: cores that other processes kept busy during each, in the mean.
     """
     sides = [list(before), list(after)]
     load = f"other programs kept {others[0]:.1f} and {others[1]:.1f} cores busy"
-    if any(is_disturbed(numbers, busy) for numbers, busy in zip(sides, others, strict=True)):
+    if any(is_disturbed(measured, busy) for measured, busy in zip(sides, others, strict=True)):
         return f"one of the two had less than a whole core while {load}"
     if None in map(had_less_than_a_core, sides[0] + sides[1]) and abs(others[0] - others[1]) > _OTHER_LOAD:
         return f"they were measured under different loads: {load}"

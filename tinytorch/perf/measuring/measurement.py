@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
+from tinytorch.perf.measuring.conditions import Conditions, Sample, of_interleaved, of_sides
 from tinytorch.perf.measuring.statistics import (
     FEWEST_FOR_INTERVAL,
     Dependence,
     Interval,
     Outliers,
-    added_in_squares,
-    carried,
     checked,
+    combine_in_quadrature,
     dependence,
     independent,
     median_interval,
@@ -28,6 +27,7 @@ from tinytorch.perf.measuring.statistics import (
     percentile,
     percentile_at_least,
     percentile_interval,
+    rescale_interval,
     widened,
 )
 
@@ -47,19 +47,18 @@ class Measurement:
         name: what was run, in words.
         samples: every sample, in the order in which it was taken, in ``unit``; none is dropped.
         unit: ``"s"``, ``"B"``, ``"FLOP"``, ``"FLOP/s"``, ``"B/s"``, ``"items/s"``, ``""`` for a ratio or count.
-        how: the conditions: warm-up runs, inner loops, threads, whether garbage collection was off. Three of them
-            enter the interval: ``between_repeats``, the relative standard deviation by which medians of such a call
-            differ from one process and moment to the next; ``samples_are``, what each sample comes from where that
-            makes them independent, such as "seeds" or "processes": without it they are a series in time; and
-            ``part_of``, the whole of which each sample is a part, from 0 to 1, such as "the run's time": noise then
+        conditions: how they were taken. Three of them enter the interval: ``between_runs``, by which medians of such a
+            call differ from one process and moment to the next; ``sample``, which says whether samples are independent
+            or a series in time; and ``part_of``, the whole of which each sample is a part, from 0 to 1: noise then
             changes the odds of the part to the rest by a factor, so that no interval ends beyond the whole.
 
     Raises:
         ValueError: if there are no samples, one is not finite, or one that is part of a whole lies outside of 0 to 1.
 
     Examples:
-        >>> from tinytorch.perf.measuring import Measurement
-        >>> time = Measurement("a call", (2.0, 1.0, 3.0, 2.0, 4.0, 2.0), "s", {"samples_are": "processes"})
+        >>> from tinytorch.perf.measuring import Conditions, Measurement, Sample
+        >>> each = Conditions(sample=Sample.PROCESSES)
+        >>> time = Measurement("a call", (2.0, 1.0, 3.0, 2.0, 4.0, 2.0), "s", each)
         >>> time.n, time.median, time.mean
         (6, 2.0, 2.3333333333333335)
         >>> time.interval.low, time.interval.high
@@ -71,14 +70,15 @@ class Measurement:
     name: str
     samples: tuple[float, ...]
     unit: str
-    how: Mapping[str, Any] = field(default_factory=dict)
+    conditions: Conditions = field(default_factory=Conditions)
 
     def __post_init__(self) -> None:
         checked(self.samples, f"samples of {self.name!r}")
         if self._is_part and not 0 <= self.minimum <= self.maximum <= 1:
             bad = self.minimum if self.minimum < 0 else self.maximum
-            raise ValueError(f"samples of {self.name!r} are part of {self.how['part_of']}, but {bad} is not in 0 to 1")
-        object.__setattr__(self, "how", MappingProxyType(dict(self.how)))
+            raise ValueError(
+                f"samples of {self.name!r} are part of {self.conditions.part_of}, but {bad} is not in 0 to 1"
+            )
 
     @property
     def n(self) -> int:
@@ -93,13 +93,13 @@ class Measurement:
     @property
     def is_counted(self) -> bool:
         """Whether it is one whole number that was counted, not timed: bytes, FLOPs, parameters."""
-        timed = not {*TIMES}.isdisjoint(self.unit.split("/")) or "cpu_per_wall" in self.how
+        timed = not {*TIMES}.isdisjoint(self.unit.split("/")) or self.conditions.cpu_per_wall is not None
         return self.n == 1 and self.median.is_integer() and not timed and self.unit not in _FRACTIONS
 
     @cached_property
     def dependence(self) -> Dependence:
         """How dependent the samples are on one another."""
-        return independent(self.n) if "samples_are" in self.how else dependence(self._on_scale)
+        return independent(self.n) if self.conditions.sample.are_independent else dependence(self._on_scale)
 
     @cached_property
     def interval(self) -> Interval:
@@ -160,9 +160,14 @@ class Measurement:
         return np.log(array) if self.minimum > 0 else array
 
     @property
+    def spread_between_runs(self) -> float:
+        """Relative standard deviation by which another run differs; 0 where that is not known."""
+        return _deviation(self.conditions)
+
+    @property
     def _is_part(self) -> bool:
         """Whether each sample is a part of a whole."""
-        return "part_of" in self.how
+        return self.conditions.part_of is not None
 
     @property
     def _has_odds(self) -> bool:
@@ -171,17 +176,17 @@ class Measurement:
 
     def _repeated(self, interval: Interval, value: float, confidence: float) -> Interval:
         """Return the interval of ``value`` widened by what repeats differ by."""
-        spread = self.how.get("between_repeats", 0.0)
-        if not spread or math.isnan(interval.confidence):
+        between_runs = self.conditions.between_runs
+        if between_runs is None or math.isnan(interval.confidence):
             return interval
         if not self._is_part:
-            return widened(interval, value, spread, confidence)
+            return widened(interval, value, between_runs.deviation, confidence)
         if not 0 < value < 1:
             return interval
         from scipy.special import expit, logit
 
         odds = Interval(float(logit(interval.low)), float(logit(interval.high)), interval.confidence)
-        wider = widened(odds, float(logit(value)), spread, confidence, as_factors=False)
+        wider = widened(odds, float(logit(value)), between_runs.deviation, confidence, as_factors=False)
         return Interval(float(expit(wider.low)), float(expit(wider.high)), interval.confidence)
 
     @property
@@ -224,12 +229,11 @@ class Measurement:
 
     def tail(self, q: float) -> Statistic:
         """Return the ``q``-th percentile with its interval, as a page shows it; raises as `percentile` does."""
-        how = {**self.how, "statistic": f"percentile {q:g}"}
         return Statistic(
             f"percentile {q:g} of {self.name}",
             self.samples,
             self.unit,
-            how,
+            self.conditions.told_as(f"percentile {q:g}"),
             value=self.percentile(q),
             bounds=self.percentile_interval(q),
         )
@@ -253,17 +257,12 @@ class Measurement:
         if 0.0 in self.samples:
             raise ValueError(f"samples of {self.name!r} hold 0, so no rate can be made of them")
         rates = tuple(quantity / sample for sample in self.samples)
-        return Measurement(name or self.name, rates, unit, _of_no_whole(self.how))
+        return Measurement(name or self.name, rates, unit, self.conditions.rescaled())
 
     def scaled(self, factor: float, unit: str | None = None, name: str | None = None) -> Measurement:
         """Return every sample times ``factor``, in ``unit`` if that changes."""
         samples = tuple(sample * factor for sample in self.samples)
-        return Measurement(name or self.name, samples, self.unit if unit is None else unit, _of_no_whole(self.how))
-
-
-def _of_no_whole(how: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the conditions of a part for what is made of it and is no part of that whole."""
-    return {key: value for key, value in how.items() if key != "part_of"}
+        return Measurement(name or self.name, samples, self.unit if unit is None else unit, self.conditions.rescaled())
 
 
 #: A `Measurement` in the unit of its name, of samples above 0, which `codec.from_json` checks.
@@ -281,7 +280,7 @@ class Statistic(Measurement):
 
     Args:
         value: the statistic, in ``unit``; it stands where a measurement has its median.
-        bounds: its interval, in ``unit``; ``how["statistic"]`` says in words what it is.
+        bounds: its interval, in ``unit``; its conditions say in words what the statistic is.
     """
 
     value: float = field(kw_only=True)
@@ -313,7 +312,7 @@ class Statistic(Measurement):
         if not CONFIDENCE <= has < confidence:
             return self.bounds
         wider = float(ndtri((1 + confidence) / 2) / ndtri((1 + has) / 2))
-        found = carried(self.bounds, self.value, self.value, wider)
+        found = rescale_interval(self.bounds, self.value, self.value, wider)
         return Interval(found.low, found.high, confidence)
 
     def verdict_interval(self, confidence: float = CONFIDENCE) -> Interval | None:
@@ -327,7 +326,7 @@ class Statistic(Measurement):
             return found if self.n == 1 and found.confidence >= CONFIDENCE - 1e-9 else None
         if found.confidence >= confidence - 1e-9 and self.dependence.objection is None:
             return found
-        reach = carried(self._reach(found.confidence), percentile(self.samples, 50), self.value)
+        reach = rescale_interval(self._reach(found.confidence), percentile(self.samples, 50), self.value)
         return Interval(min(found.low, reach.low), max(found.high, reach.high), found.confidence)
 
     def per(self, quantity: float, unit: str, name: str | None = None) -> Statistic:
@@ -349,7 +348,7 @@ class Statistic(Measurement):
 
     def _moved(self, samples: Measurement, value: float, ends: tuple[float, float]) -> Statistic:
         bounds = Interval(min(ends), max(ends), self.bounds.confidence)
-        return Statistic(samples.name, samples.samples, samples.unit, samples.how, value=value, bounds=bounds)
+        return Statistic(samples.name, samples.samples, samples.unit, samples.conditions, value=value, bounds=bounds)
 
 
 @dataclass(frozen=True)
@@ -373,27 +372,39 @@ class Quotient(Statistic):
         above, below = self.numerator.verdict_interval(confidence), self.denominator.verdict_interval(confidence)
         return None if above is None or below is None else self._of(above, below)
 
+    def per(self, quantity: float, unit: str, name: str | None = None) -> Statistic:
+        """Return ``quantity`` over the quotient, which still knows both sides; as `Statistic.per` otherwise."""
+        return self._turned(super().per(quantity, unit, name), self.denominator, self.numerator, quantity)
+
+    def scaled(self, factor: float, unit: str | None = None, name: str | None = None) -> Statistic:
+        """Return the quotient times ``factor``, which still knows both sides."""
+        return self._turned(super().scaled(factor, unit, name), self.numerator, self.denominator, factor)
+
+    def _turned(self, made: Statistic, above: Measurement, below: Measurement, factor: float) -> Statistic:
+        """Return what was ``made`` as the quotient of both, of which the one that is not exact has the factor."""
+        if self.is_counted:
+            return made
+        sides = (above, below.scaled(1 / factor)) if above.is_counted else (above.scaled(factor), below)
+        return Quotient(
+            made.name,
+            made.samples,
+            made.unit,
+            made.conditions,
+            value=made.value,
+            bounds=made.bounds,
+            numerator=sides[0],
+            denominator=sides[1],
+        )
+
     def _of(self, above: Interval, below: Interval) -> Interval:
         return _divided(above, self.numerator, below, self.denominator)
 
 
-def quantity(value: float, unit: str, name: str, **how: Any) -> Measurement:
-    """Return a `Measurement` of something that is exact and was counted once: bytes, FLOPs, parameters.
-
-    Examples:
-        >>> from tinytorch.perf.measuring import quantity
-        >>> weights = quantity(1024, "B", "weights")
-        >>> weights.median, weights.is_counted
-        (1024.0, True)
-    """
-    return Measurement(name, (float(value),), unit, how)
-
-
-def checked_neighbours(baseline: Measurement, candidate: Measurement) -> None:
+def require_paired(baseline: Measurement, candidate: Measurement) -> None:
     """Raise ValueError unless the i-th samples of both were taken in turns, in one unit, by one `interleave`."""
     if baseline.unit != candidate.unit:
         raise ValueError(f"candidate must be in {baseline.unit!r} as the baseline is, not in {candidate.unit!r}")
-    if candidate.name not in baseline.how.get("interleaved_with", ()) or baseline.n != candidate.n:
+    if candidate.name not in baseline.conditions.interleaved_with or baseline.n != candidate.n:
         raise ValueError(
             f"candidate {candidate.name!r} was not interleaved with baseline {baseline.name!r}: "
             "time both in one call of interleave()"
@@ -402,48 +413,8 @@ def checked_neighbours(baseline: Measurement, candidate: Measurement) -> None:
 
 def _paired(baseline: Measurement, candidate: Measurement) -> Iterator[tuple[float, float]]:
     """Return the pairs of neighbouring samples, after checking that they are neighbours."""
-    checked_neighbours(baseline, candidate)
+    require_paired(baseline, candidate)
     return zip(baseline.samples, candidate.samples, strict=True)
-
-
-def conditions_of_both(one: Measurement, other: Measurement, sides: tuple[str, str]) -> dict[str, Any]:
-    """Return the conditions of two measurements for what is made of both.
-
-    What they share stands there once, what differs by side. The CPU time per wall time is the smaller one, so that what
-    was disturbed on either side shows. What repeats of both differ by is added in squares.
-
-    Args:
-        one: a measurement.
-        other: another.
-        sides: what the two are called, such as "baseline" and "candidate".
-    """
-    found: dict[str, Any] = {}
-    for key in {**one.how, **other.how}:
-        given = {name: side.how[key] for name, side in zip(sides, (one, other), strict=True) if key in side.how}
-        values = list(given.values())
-        if key == "interleaved_with":
-            others = [name for name in dict.fromkeys([*values[0], *values[-1]]) if name not in (one.name, other.name)]
-            found |= {key: others} if others else {}
-        elif key == "cpu_per_wall":
-            found[key] = min(values)
-        elif key == "between_repeats":
-            found[key] = math.hypot(*values)
-        elif key not in ("statistic", "interval_by", "part_of"):
-            found[key] = values[0] if len(values) == 2 and values[0] == values[1] else given
-    return found
-
-
-def conditions_of_processes(baseline: Sequence[Measurement], candidate: Sequence[Measurement]) -> dict[str, Any]:
-    """Return the conditions of what is made of both in several processes, each of which is one sample: the first one's.
-
-    The CPU time per wall time is the smallest of all. What repeats differ by varied from process to process.
-    """
-    how = conditions_of_both(baseline[0], candidate[0], ("baseline", "candidate"))
-    given = [one.how["cpu_per_wall"] for one in (*baseline, *candidate) if "cpu_per_wall" in one.how]
-    for key in ("between_repeats", "repeats", "block"):
-        how.pop(key, None)
-    how |= {"cpu_per_wall": min(given)} if given else {}
-    return {**how, "samples_are": "processes", "processes": len(baseline)}
 
 
 def ratio(baseline: Measurement, candidate: Measurement, name: str | None = None) -> Measurement:
@@ -459,37 +430,38 @@ def ratio(baseline: Measurement, candidate: Measurement, name: str | None = None
         >>> speedup.n, speedup.unit
         (6, '')
     """
-    from tinytorch.perf.measuring.repeats import in_turns  # which knows measurements
-
     ratios = tuple(before / after for before, after in _paired(baseline, candidate))
-    how = conditions_of_both(baseline, candidate, ("baseline", "candidate"))
-    how = in_turns(how, ratios) if "repeats" in how else how
-    return Measurement(name or f"{baseline.name} / {candidate.name}", ratios, "", how)
+    sides = {"baseline": baseline.conditions, "candidate": candidate.conditions}
+    conditions = of_interleaved(sides, (baseline.name, candidate.name), ratios)
+    return Measurement(name or f"{baseline.name} / {candidate.name}", ratios, "", conditions)
 
 
 def difference(more: Measurement, less: Measurement, name: str) -> Statistic:
     """Return ``more - less`` of each pair of neighbouring samples, in their unit: what the first adds.
 
-    Its interval is widened by what repeats of the two differ by, each part in the unit: the difference itself by as
-    much as ``more`` does, and what of both does not cancel by as much as their `ratio` does.
+    Its interval is widened by what runs differ by, in the unit: the difference itself by as much as ``more`` does, and
+    the uncancelled variance of both, scaled by that of their `ratio`.
 
     Raises:
         ValueError: if the two were not sampled in turns by one `interleave`, or their units differ.
     """
     differences = tuple(a - b for a, b in _paired(more, less))
-    how = conditions_of_both(more, less, ("more", "less"))
-    how.pop("between_repeats", None)
-    of_ratio = ratio(more, less).how.get("between_repeats", 0.0) if less.minimum > 0 else 0.0
-    plain = Measurement(name, differences, more.unit, how)
-    apart = math.hypot(
-        more.how.get("between_repeats", 0.0) * plain.median, of_ratio * math.hypot(more.median, less.median) / 2**0.5
-    )
+    sides = {"more": more.conditions, "less": less.conditions}
+    ratios = ratio(more, less).samples if less.minimum > 0 else ()
+    of_ratio = of_interleaved(sides, (more.name, less.name), ratios)
+    conditions = of_ratio.within_bounds("median difference")
+    plain = Measurement(name, differences, more.unit, conditions)
+    uncancelled = _deviation(of_ratio) * math.hypot(more.median, less.median) / 2**0.5
+    apart = math.hypot(_deviation(more.conditions) * plain.median, uncancelled)
     bounds = widened(plain.interval, plain.median, apart, CONFIDENCE, as_factors=False)
-    how["statistic"] = "median difference"
-    return Statistic(name, differences, more.unit, how, value=plain.median, bounds=bounds)
+    return Statistic(name, differences, more.unit, conditions, value=plain.median, bounds=bounds)
 
 
-def quotient(numerator: Measurement, denominator: Measurement, name: str, unit: str = "") -> Statistic:
+def _deviation(conditions: Conditions) -> float:
+    return conditions.between_runs.deviation if conditions.between_runs else 0.0
+
+
+def quotient(numerator: Measurement, denominator: Measurement, name: str, unit: str = "") -> Quotient:
     """Return the quotient of the medians of two measurements that were not taken in turns, such as a share of a peak.
 
     Its interval holds what both sides' intervals do, each of which is made by itself: their distances to the medians,
@@ -502,9 +474,8 @@ def quotient(numerator: Measurement, denominator: Measurement, name: str, unit: 
     least = min(denominator.minimum, denominator.interval.low)
     if not least > 0:
         raise ValueError(f"denominator {denominator.name!r} must be above 0, samples and interval, not {least:g}")
-    how = conditions_of_both(numerator, denominator, ("numerator", "denominator"))
-    how.pop("between_repeats", None)  # each side's interval has its own
-    how["statistic"] = "quotient of two medians"
+    conditions = of_sides({"numerator": numerator.conditions, "denominator": denominator.conditions})
+    kinds = {one.conditions.sample for one in (numerator, denominator) if not one.is_counted}
     samples = [sample / denominator.median for sample in numerator.samples]
     if numerator.n == 1:
         samples = [numerator.median / sample for sample in denominator.samples]
@@ -512,7 +483,10 @@ def quotient(numerator: Measurement, denominator: Measurement, name: str, unit: 
         name,
         tuple(samples),
         unit,
-        how,
+        replace(
+            conditions.within_bounds("quotient of two medians"),
+            sample=kinds.pop() if len(kinds) == 1 else Sample.CALLS,
+        ),
         value=numerator.median / denominator.median,
         bounds=_divided(numerator.interval, numerator, denominator.interval, denominator),
         numerator=numerator,
@@ -527,4 +501,4 @@ def _divided(above: Interval, numerator: Measurement, below: Interval, denominat
     turned = (value * below_median / below.high, value * below_median / below.low)
     known = [one.confidence for one, side in ((above, numerator), (below, denominator)) if not side.is_counted]
     reached = math.nan if any(map(math.isnan, known)) else min(known, default=1.0)
-    return added_in_squares(value, first, Interval(min(turned), max(turned), reached), as_factors=first.low > 0)
+    return combine_in_quadrature(value, first, Interval(min(turned), max(turned), reached), as_factors=first.low > 0)

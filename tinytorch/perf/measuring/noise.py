@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tinytorch.perf.measuring import Measurement, Statistic, interleave
-from tinytorch.perf.measuring.comparison import EQUIVALENT, Comparison, Verdict, compare_paired
-from tinytorch.perf.measuring.judge import CANNOT_TELL
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.conditions import Sample
 from tinytorch.perf.measuring.statistics import Interval
 
 #: Numbers in the array, and steps of the Python loop, of the small workload: about half a millisecond in all.
@@ -53,21 +53,9 @@ class NoiseFloor:
             raise ValueError(f"ratio must be above 0, not {ratio}")
         return max(ratio, 1 / ratio) < self.ratio
 
-    def verdict(self, comparison: Comparison) -> tuple[Verdict, str]:
-        """Return the comparison's verdict and why, or `CANNOT_TELL` where the noise hides it.
-
-        Faster and slower need a ratio beyond the floor. Equivalent is a statement about delta, so it needs a delta
-        that is not below the floor.
-        """
-        if comparison.verdict == CANNOT_TELL:
-            return comparison.verdict, comparison.because
-        if comparison.verdict == EQUIVALENT:
-            hidden = comparison.delta is None or self.hides(1 + comparison.delta)
-        else:
-            hidden = self.hides(comparison.ratio.median)
-        if hidden:
-            return CANNOT_TELL, f"the same code against itself shows ratios up to {self.ratio:.4g} here"
-        return comparison.verdict, comparison.because
+    def judged(self, comparison: Comparison) -> Comparison:
+        """Return the comparison as far as the noise leaves it: see `Comparison.hidden_by`."""
+        return comparison.hidden_by(self.ratio)
 
 
 def noise_floor(
@@ -100,21 +88,19 @@ def noise_floor(
     once, again = (np.asarray(both[name].samples) for name in ("once", "again"))
     made = max(1, once.size // pairs)
     found = tuple(
-        compare_paired(a, b, delta=None)
+        compare_paired(a, b, matters=0)
         for a, b in zip(np.array_split(once, made), np.array_split(again, made), strict=True)
     )
     ends = tuple(max(1 / comparison.interval.low, comparison.interval.high) for comparison in found)
     name = f"smallest ratio that can be told from 1, from {workload} against itself"
     rank = max(1, (made + 1) // 20)
-    how = {
-        **both["once"].how,
-        "interval_by": "all of them",
-        "pairs": once.size // made,
-        "statistic": _RANKS.get(rank, f"{rank}th largest"),
-    }
+    conditions = replace(
+        both["once"].conditions.within_bounds(_RANKS.get(rank, f"{rank}th largest"), "all of them"),
+        sample=Sample.BLOCKS,
+    )
     bounds = Interval(min(ends), max(ends), (made - 1) / (made + 1) if made > 1 else math.nan)
     value = sorted(ends)[-rank]
-    return NoiseFloor(workload, found, Statistic(name, ends, "", how, value=value, bounds=bounds))
+    return NoiseFloor(workload, found, Statistic(name, ends, "", conditions, value=value, bounds=bounds))
 
 
 @cache

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,12 @@ import numpy as np
 
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave
+from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.measuring.comparison import Comparison, judged
-from tinytorch.perf.measuring.measurement import CONFIDENCE, conditions_of_processes
+from tinytorch.perf.measuring.conditions import Conditions, of_processes, of_sides
+from tinytorch.perf.measuring.measurement import CONFIDENCE
+from tinytorch.perf.measuring.planning import PILOT_PROCESSES, carried_out, checked_resolve, planned
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 
 def reference_to(argument: str, function: Callable[..., Any]) -> str:
@@ -127,22 +131,34 @@ class Fresh:
 
 
 def fresh_processes(
-    maker: Maker, *, processes: int = 10, rounds: int = 20, first: int = 0, seed: int = 0
+    maker: Maker,
+    *,
+    processes: int | None = None,
+    resolve: float | None = None,
+    at_most_seconds: float = math.inf,
+    rounds: int = 20,
+    first: int = 0,
+    seed: int = 0,
 ) -> list[Fresh]:
     """Return what each of several fresh processes timed of the functions that ``maker`` makes anew in it.
 
     Each takes its own ``rounds`` with `interleave`, in an order drawn from ``seed`` and its number, with the BLAS
-    threads of this process.
+    threads of this process. None is started, of six on, when ``at_most_seconds`` are over.
 
     Args:
         maker: a function at the top level of a module that a new process can import.
-        processes: how many are started, one after the other.
+        processes: how many are started, one after the other; 10 if neither this nor ``resolve`` is given.
+        resolve: the relative difference between the first function and the others that matters, such as 0.03, in
+            place of ``processes``: a pilot of eight, which are not in the result, tells how many find it, as those of
+            `interleave` do; the conditions of the times say what was reached.
+        at_most_seconds: for all processes.
         rounds: of samples in turns, in each.
         first: calls of the first function that are timed one by one before all else.
         seed: of the orders.
 
     Raises:
-        ValueError: if ``maker`` cannot be imported by name, or a count is out of its range.
+        ValueError: if ``maker`` cannot be imported by name, a count is out of its range, or both ``processes`` and
+            ``resolve`` are given.
         RuntimeError: if a process fails; its last line of error is the message.
 
     Examples:
@@ -151,19 +167,52 @@ def fresh_processes(
         Traceback (most recent call last):
         ValueError: maker must be a function at the top level of a module that a new process can import, not ...
     """
-    if processes < 1 or rounds < 1 or first < 0:
+    if processes is not None and resolve is not None:
+        raise ValueError("processes or resolve must be given, not both: a plan says how many processes it takes")
+    count = 10 if processes is None else processes
+    if count < 1 or rounds < 1 or first < 0:
         raise ValueError(
-            f"processes and rounds must be at least 1 and first at least 0, not {processes}, {rounds} and {first}"
+            f"processes and rounds must be at least 1 and first at least 0, not {count}, {rounds} and {first}"
         )
-    reference = reference_to("maker", maker)
-    return [_run(reference, rounds, first, seed + number) for number in range(processes)]
+    reference, start = reference_to("maker", maker), time.perf_counter()
+
+    def started(begin: int, count: int, seconds: float) -> list[Fresh]:
+        found: list[Fresh] = []
+        while len(found) < count and (len(found) < FEWEST_FOR_INTERVAL or time.perf_counter() - start < seconds):
+            found.append(_run(reference, rounds, first, seed + begin + len(found)))
+        return found
+
+    if resolve is None:
+        return started(0, count, at_most_seconds)
+    checked_resolve(resolve)
+    plan = planned(_all_ratios(started(0, PILOT_PROCESSES, at_most_seconds)), resolve)
+    found = started(PILOT_PROCESSES, plan.number, at_most_seconds)
+    done = carried_out(plan, _all_ratios(found))
+
+    def told(one: Measurement) -> Measurement:
+        return replace(one, conditions=replace(one.conditions, planned=done))
+
+    return [replace(one, times={name: told(each) for name, each in one.times.items()}) for one in found]
+
+
+def _all_ratios(found: Sequence[Fresh]) -> list[Measurement]:
+    """Return the first function's time over that of each other one, a sample from each process."""
+    baseline, *others = found[0].times
+    return [_ratio(found, baseline, other) for other in others]
+
+
+def _ratio(found: Sequence[Fresh], baseline: str, candidate: str) -> Measurement:
+    before, after = ([each.times[name] for each in found] for name in (baseline, candidate))
+    pairs = zip(before, after, strict=True)
+    medians = tuple(math.exp(np.median(np.log(old.samples) - np.log(new.samples))) for old, new in pairs)
+    return Measurement(f"{baseline} / {candidate}", medians, "", of_process_pairs(before, after))
 
 
 def compare_in_processes(
     found: Sequence[Fresh],
     baseline: str,
     candidate: str,
-    delta: float | None = 0.01,
+    matters: float,
     *,
     confidence: float = CONFIDENCE,
     compared: int = 1,
@@ -175,22 +224,28 @@ def compare_in_processes(
     Args:
         found: of `fresh_processes`.
         baseline, candidate: names of functions.
-        delta, confidence: those of `compare_paired`; the confidence is already corrected for ``compared`` comparisons.
-        compared: how many comparisons are taken together.
+        matters, confidence, compared: those of `compare_paired`.
     """
-    before, after = ([each.times[name] for each in found] for name in (baseline, candidate))
-    pairs = zip(before, after, strict=True)
-    medians = tuple(math.exp(np.median(np.log(old.samples) - np.log(new.samples))) for old, new in pairs)
-    how = {**conditions_of_processes(before, after), "pairs_per_process": before[0].n}
-    ratios = Measurement(f"{baseline} / {candidate}", medians, "", how)
-    return judged(ratios, (baseline, candidate), delta, confidence, compared=compared, pairs_are="processes")
+    ratios = _ratio(found, baseline, candidate)
+    return judged(ratios, (baseline, candidate), matters, confidence, compared=compared, pairs_are="processes")
+
+
+def of_process_pairs(baseline: Sequence[Measurement], candidate: Sequence[Measurement]) -> Conditions:
+    """Return the conditions of one number from each process, which timed both in turns."""
+    sides = {"baseline": baseline, "candidate": candidate}
+    return of_sides({name: of_processes(one.conditions for one in times) for name, times in sides.items()})
 
 
 def _run(reference: str, rounds: int, first: int, seed: int) -> Fresh:
     """Return what one fresh process timed."""
     arguments = ("-m", __name__, reference, str(rounds), str(first), str(seed), str(thread_limit()))
     calls, times = json.loads(output_of(arguments, environment=_with_our_path()).splitlines()[-1])
-    return Fresh(tuple(calls), {name: Measurement(name, tuple(samples), "s", how) for name, samples, how in times})
+    return Fresh(tuple(calls), {one["name"]: _made(one) for one in times})
+
+
+def _made(one: Mapping[str, Any]) -> Measurement:
+    conditions = from_json(one["conditions"], Conditions, "conditions of a process")
+    return Measurement(one["name"], tuple(one["samples"]), "s", conditions)
 
 
 def _timed(reference: str, rounds: int, first: int, seed: int, threads: int) -> tuple[list[float], list[Any]]:
@@ -204,7 +259,9 @@ def _timed(reference: str, rounds: int, first: int, seed: int, threads: int) -> 
             foremost()
             calls.append((time.perf_counter_ns() - start) * 1e-9)
         times = interleave(functions, repeats=rounds, seed=seed)
-    return calls, [(one.name, list(one.samples), dict(one.how)) for one in times.values()]
+    return calls, [
+        {"name": one.name, "samples": one.samples, "conditions": to_json(one.conditions)} for one in times.values()
+    ]
 
 
 if __name__ == "__main__":

@@ -8,15 +8,17 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tinytorch.perf.host.blas import ThreadSwitch, current_blas_threads
 from tinytorch.perf.host.memory_pages import minor_page_faults
-from tinytorch.perf.measuring.measurement import Measurement
-from tinytorch.perf.measuring.repeats import as_repeated, is_due
+from tinytorch.perf.measuring.between_run_variance import spread_sample_is_due, with_between_run_spread
+from tinytorch.perf.measuring.conditions import Caches, ColdSets, Conditions, Planned
+from tinytorch.perf.measuring.measurement import Measurement, ratio
+from tinytorch.perf.measuring.planning import PILOT, carried_out, checked_resolve, planned
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 #: A function that makes a working set, or the sets themselves.
@@ -60,7 +62,7 @@ def bytes_of(working_set: Any) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class ColdSets:
+class WorkingSetsInTurn:
     """Working sets that calls take in turns: all functions of a comparison one after the other from one round."""
 
     sets: tuple[Any, ...]
@@ -76,17 +78,16 @@ class ColdSets:
 
         return call
 
-    def described(self) -> dict[str, Any]:
-        """Return what a measurement's ``how`` says of the caches; of the last one's size None where nobody knows it."""
-        return {
-            "caches": "cold",
-            "working_set_bytes": bytes_of(self.sets[0]),
-            "working_sets": len(self.sets),
-            "last_level_cache_bytes": self.cache_bytes,
-        }
+    def described(self) -> ColdSets:
+        """Return what a measurement's conditions say of them."""
+        return ColdSets(
+            working_sets=len(self.sets),
+            working_set_bytes=bytes_of(self.sets[0]),
+            last_level_cache_bytes=self.cache_bytes,
+        )
 
 
-def cold_sets(cold: WorkingSets) -> ColdSets:
+def cold_sets(cold: WorkingSets) -> WorkingSetsInTurn:
     """Return working sets that together are at least twice the last cache, or twice `ASSUMED` if that is not known.
 
     Args:
@@ -117,7 +118,7 @@ def cold_sets(cold: WorkingSets) -> ColdSets:
             f"cold must hold at least two working sets of {enough} bytes together, twice {cache}, not {len(made)} of "
             f"{total}"
         )
-    return ColdSets(tuple(made), known, itertools.cycle(made))
+    return WorkingSetsInTurn(tuple(made), known, itertools.cycle(made))
 
 
 @contextmanager
@@ -181,6 +182,8 @@ _HELD, _LEAST_HELD, _MOST_HELD = 8, 8, 22
 Context = Callable[[], AbstractContextManager[Any]]
 #: Functions by name, or what makes them.
 Functions = Mapping[str, Callable[..., Any]] | Callable[[], Mapping[str, Callable[..., Any]]]
+#: By name, what functions run in.
+Within = Mapping[str, Context]
 
 
 def clock_resolution() -> float:
@@ -246,8 +249,14 @@ class _Sampler:
 
     within: Context = nullcontext
 
-    def __init__(self, function: Callable[[], Any], warmup: _WarmUp, loops: int, cold: ColdSets | None = None) -> None:
+    def __init__(
+        self, function: Callable[[], Any], warmup: _WarmUp, loops: int, cold: WorkingSetsInTurn | None = None
+    ) -> None:
         self.function, self.warmup, self.loops, self.cold = function, warmup, loops, cold
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, with no samples."""
         self.seconds: list[float] = []
         self.cpu_ns = 0
         self.faults = 0
@@ -267,25 +276,28 @@ class _Sampler:
             with self.within():
                 self.function()
 
-    def measurement(self, name: str, block: int, **turns: Any) -> Measurement:
+    def measurement(self, name: str, block: int, others: tuple[str, ...] = (), seed: int | None = None) -> Measurement:
         """Return the samples, of which ``block`` in a row were taken in one place, with their conditions."""
-        how = {
-            "warmup_runs": self.warmup.runs,
-            "warmup_seconds": float(f"{self.warmup.seconds:.3g}"),
-            "warmup_steady": self.warmup.steady,
-            "inner_loops": self.loops,
-            "garbage_collector": "off",
-            "blas_threads": current_blas_threads(),
-            "cpu_per_wall": float(f"{self.cpu_ns * 1e-9 / (sum(self.seconds) * self.loops):.3g}"),
-            "minor_page_faults_per_call": float(f"{self.faults / (len(self.seconds) * self.loops):.3g}"),
-            **({"caches": "warm"} if self.cold is None else self.cold.described()),
-            **turns,
-        }
-        return as_repeated(Measurement(name, tuple(self.seconds), "s", how), block)
+        caches = Caches.WARM if self.warmup.runs else Caches.AS_FOUND
+        conditions = Conditions(
+            warmup_runs=self.warmup.runs,
+            warmup_seconds=float(f"{self.warmup.seconds:.3g}"),
+            warmup_steady=self.warmup.steady,
+            inner_loops=self.loops,
+            collector_off=True,
+            blas_threads=current_blas_threads() or "unknown",
+            cpu_per_wall=float(f"{self.cpu_ns * 1e-9 / (sum(self.seconds) * self.loops):.3g}"),
+            page_faults_per_call=float(f"{self.faults / (len(self.seconds) * self.loops):.3g}"),
+            caches=caches if self.cold is None else Caches.COLD,
+            instrument=None if self.cold is None else self.cold.described(),
+            interleaved_with=others,
+            order_seed=seed,
+        )
+        return with_between_run_spread(Measurement(name, tuple(self.seconds), "s", conditions), block)
 
 
-class Places:
-    """Arrays of random sizes that are held for a while, so that what is allocated meanwhile lies elsewhere than before.
+class LayoutRandomizer:
+    """Perturbs heap layout between blocks: arrays of random sizes that are held for a while.
 
     Where operands and temporaries lie is drawn once in a process and kept by the allocator, and differs from process
     to process; a measurement that moves them shows it.
@@ -303,7 +315,7 @@ class Places:
         self._held = [np.empty(int(2**size), np.uint8) for size in bits][::2]
 
 
-def _prepare(function: Callable[..., Any], warmup_seconds: float, cold: ColdSets | None) -> _Sampler:
+def _prepare(function: Callable[..., Any], warmup_seconds: float, cold: WorkingSetsInTurn | None) -> _Sampler:
     """Return the sampler of a function that now is warm; with ``cold`` its data are not."""
     if cold is None:
         warmup = _warmed_up(function, warmup_seconds, 0)
@@ -314,11 +326,73 @@ def _prepare(function: Callable[..., Any], warmup_seconds: float, cold: ColdSets
     return _Sampler(bound, warmup, _calibrated(bound, warmup.fastest), cold)
 
 
-def _checked_plan(repeats: int, at_most_seconds: float) -> None:
-    if repeats < 1:
-        raise ValueError(f"repeats must be at least 1, not {repeats}")
-    if not at_most_seconds > 0:
-        raise ValueError(f"at_most_seconds must be above 0, not {at_most_seconds}")
+class _Turns:
+    """Functions that are sampled in turns: each round in another order, each block of rounds in other places."""
+
+    def __init__(
+        self, functions: Functions, warmup_seconds: float, seed: int, cold: WorkingSetsInTurn | None, within: Within
+    ):
+        self._remake = functions if callable(functions) else None
+        self._made = functions() if callable(functions) else functions
+        if not self._made:
+            raise ValueError("functions must name at least one function to time")
+        self._samplers: dict[str, _Sampler] = {}
+        for name, function in self._made.items():
+            with (context := within.get(name, nullcontext))():
+                self._samplers[name] = _prepare(function, warmup_seconds, cold)
+            self._samplers[name].within = context
+        self._seed, self._draw = seed, np.random.default_rng(seed)
+        self._layout = LayoutRandomizer(self._draw)
+        self._are_new = True
+        self._block = 0
+
+    def take(self, rounds: int, at_most_seconds: float) -> int:
+        """Take so many rounds in place of what was taken, fewer if the time is over; return how many."""
+        turns = list(self._samplers.values())
+        for sampler in turns:
+            sampler.forget()
+        self._block = rounds_in_block(rounds)
+        deadline = time.perf_counter() + at_most_seconds
+        for done in range(rounds):
+            if done >= FEWEST_FOR_INTERVAL and time.perf_counter() > deadline:
+                return done
+            if done % self._block == 0:
+                self._move()
+            for index in self._draw.permutation(len(turns)):
+                turns[index].take()
+        return rounds
+
+    def _move(self) -> None:
+        """Go on in other places, with operands that are made there if the caller told how."""
+        self._layout.move()
+        if self._remake is not None and not self._are_new:
+            self._made = self._remake()
+        self._are_new = False
+        for name, sampler in self._samplers.items():
+            sampler.settle(self._made[name])
+
+    def take_planned(self, resolve: float, at_most_seconds: float) -> Planned:
+        """Take as many rounds as resolve that difference, as a pilot tells, fewer if the time is over."""
+        start = time.perf_counter()
+        piloted = self.take(PILOT, at_most_seconds / 3)
+        plan = planned(self._ratios(), resolve)
+        spent = time.perf_counter() - start
+        left = max(0.0, at_most_seconds - spent)
+        self.take(min(plan.number, max(FEWEST_FOR_INTERVAL, int(left / spent * piloted))), left)
+        return carried_out(plan, self._ratios())
+
+    def _ratios(self) -> list[Measurement]:
+        first, *others = self.measurements().values()
+        return [ratio(first, other) for other in others]
+
+    def measurements(self, plan: Planned | None = None) -> dict[str, Measurement]:
+        """Return what was taken of each function, and by which plan."""
+        found, seed = {}, self._seed if len(self._samplers) > 1 else None
+        for name, sampler in self._samplers.items():
+            others = tuple(other for other in self._samplers if other != name)
+            made = sampler.measurement(name, self._block, others, seed)
+            found[name] = replace(made, conditions=replace(made.conditions, planned=plan))
+        return found
 
 
 def measure(
@@ -336,9 +410,8 @@ def measure(
     and turns the garbage collector off. Sampling stops early, never below six samples (the fewest that give
     a 95 % interval), when ``at_most_seconds`` are over; ``n`` of the result says how many there are.
 
-    Its ``how`` says how long the warm-up took and whether it ended steady, ``cpu_per_wall`` (CPU time of the whole
-    process over wall time: above 1 with threads, below 1 where it waited or was interrupted) and
-    ``minor_page_faults_per_call``.
+    Its `Conditions` say how long the warm-up took and whether it ended steady, the CPU time of the whole process over
+    wall time (above 1 with threads, below 1 where it waited or was interrupted) and the page faults of a call.
 
     Args:
         function: what to time; called with one working set if ``cold`` is given, else without arguments.
@@ -373,12 +446,13 @@ def rounds_in_block(repeats: int) -> int:
 def interleave(
     functions: Functions,
     *,
-    repeats: int = 30,
+    repeats: int | None = None,
+    resolve: float | None = None,
     at_most_seconds: float = 30.0,
     warmup_seconds: float = 1.0,
     seed: int = 0,
     cold: WorkingSets | None = None,
-    within: Mapping[str, Context] | None = None,
+    within: Within | None = None,
 ) -> dict[str, Measurement]:
     """Return the wall time of each function, in seconds, sampled in turns so that drift hits all alike.
 
@@ -390,9 +464,14 @@ def interleave(
 
     Args:
         functions: by name; or what makes them, called before each block, so that operands lie elsewhere, too.
+        repeats: rounds; 30 if neither this nor ``resolve`` is given.
+        resolve: the relative difference between the first function and the others that matters, such as 0.03, in
+            place of ``repeats``: a pilot of 12 rounds, which are not in the result, tells how many rounds find it, and
+            the conditions of each result say what was reached (`Planned`). ``at_most_seconds`` are
+            for both.
 
     Raises:
-        ValueError: also if ``functions`` is empty.
+        ValueError: also if ``functions`` is empty, ``repeats`` and ``resolve`` are both given, or nothing can differ.
 
     Examples:
         >>> from tinytorch.perf.measuring import interleave, ratio
@@ -403,48 +482,26 @@ def interleave(
         >>> ratio(times["long"], times["short"]).median > 1
         True
     """
-    _checked_plan(repeats, at_most_seconds)
-    if is_due():
-        from tinytorch.perf.measuring.repeat_workloads import look  # which times with this module
+    if repeats is not None and resolve is not None:
+        raise ValueError("repeats or resolve must be given, not both: a plan says how many rounds it takes")
+    rounds = 30 if repeats is None else repeats
+    if rounds < 1:
+        raise ValueError(f"repeats must be at least 1, not {rounds}")
+    if not at_most_seconds > 0:
+        raise ValueError(f"at_most_seconds must be above 0, not {at_most_seconds}")
+    if resolve is not None:
+        checked_resolve(resolve)
+    if spread_sample_is_due():
+        from tinytorch.perf.measuring.between_run_workloads import sample_spread  # which times with this module
 
-        look()
-    made = functions() if callable(functions) else functions
-    if not made:
-        raise ValueError("functions must name at least one function to time")
+        sample_spread()
     sets = None if cold is None else cold_sets(cold)
-    order = np.random.default_rng(seed)
     with collector_off():
-        samplers: dict[str, _Sampler] = {}
-        for name, function in made.items():
-            with (context := (within or {}).get(name, nullcontext))():
-                samplers[name] = _prepare(function, warmup_seconds, sets)
-            samplers[name].within = context
-        turns = list(samplers.values())
-        places = Places(order)
-        block = rounds_in_block(repeats)
-        deadline = time.perf_counter() + at_most_seconds
-        for done in range(repeats):
-            if done >= FEWEST_FOR_INTERVAL and time.perf_counter() > deadline:
-                break
-            if done % block == 0:
-                places.move()
-                if callable(functions) and done:
-                    made = functions()
-                for name, sampler in samplers.items():
-                    sampler.settle(made[name])
-            for index in order.permutation(len(turns)):
-                turns[index].take()
-    if len(samplers) == 1:
-        return {name: sampler.measurement(name, block) for name, sampler in samplers.items()}
-    return {
-        name: sampler.measurement(
-            name,
-            block,
-            interleaved_with=[other for other in samplers if other != name],
-            order=f"drawn from seed {seed}",
-        )
-        for name, sampler in samplers.items()
-    }
+        turns = _Turns(functions, warmup_seconds, seed, sets, within or {})
+        if resolve is not None:
+            return turns.measurements(turns.take_planned(resolve, at_most_seconds))
+        turns.take(rounds, at_most_seconds)
+        return turns.measurements()
 
 
 def sample(function: Callable[[], Any], name: str, *, warmup: int, runs: int) -> Measurement:
@@ -468,4 +525,4 @@ def sample(function: Callable[[], Any], name: str, *, warmup: int, runs: int) ->
         sampler = _Sampler(function, spent, _calibrated(function, fastest))
         for _ in range(runs):
             sampler.take()
-    return sampler.measurement(name, runs, **({} if warmup else {"caches": "as found"}))
+    return sampler.measurement(name, runs)

@@ -39,7 +39,7 @@ class Interval:
         return (self.high - self.low) / 2
 
 
-def added_in_squares(value: float, one: Interval, other: Interval, *, as_factors: bool) -> Interval:
+def combine_in_quadrature(value: float, one: Interval, other: Interval, *, as_factors: bool) -> Interval:
     """Return the interval of ``value`` whose ends are as far from it as those of both, added in squares.
 
     Args:
@@ -76,10 +76,10 @@ def widened(
     else:
         reach *= abs(value) if as_factors is None else 1.0
         ends = (value - reach, value + reach)
-    return added_in_squares(value, interval, Interval(*ends, interval.confidence), as_factors=factors)
+    return combine_in_quadrature(value, interval, Interval(*ends, interval.confidence), as_factors=factors)
 
 
-def carried(interval: Interval, old: float, new: float, times: float = 1.0) -> Interval:
+def rescale_interval(interval: Interval, old: float, new: float, times: float = 1.0) -> Interval:
     """Return the interval whose ends lie ``times`` as far from ``new`` as those of ``interval`` do from ``old``.
 
     Distances are factors where all is above 0, else differences.
@@ -319,10 +319,18 @@ def outer_fences(samples: Samples) -> tuple[float, float]:
     return first - 3 * (third - first), third + 3 * (third - first)
 
 
-def median_absolute_deviation(samples: Samples) -> float:
-    """Return the median of the distances to the median, unscaled, in the samples' unit."""
-    array = checked(samples)
-    return median(np.abs(array - median(array)))
+def block_spread(samples: Sequence[float], block: int) -> float:
+    """Return by how much the blocks differ beyond what the samples in each explain, as a standard deviation of logs.
+
+    The variance of the blocks' medians less that of a median of as many samples, of a normal distribution; 0 for one
+    block, for blocks of one sample, and for samples that are not all above 0 and finite.
+    """
+    values = np.asarray(samples, np.float64)
+    if block < 2 or values.size < 2 * block or not ((values > 0) & np.isfinite(values)).all():
+        return 0.0
+    logs = np.log(values[: values.size // block * block]).reshape(-1, block)
+    explained = math.pi / 2 * float(logs.var(axis=1, ddof=1).mean()) / block
+    return math.sqrt(max(0.0, float(np.median(logs, axis=1).var(ddof=1)) - explained))
 
 
 #: Chance of noise that wanders to look as independent as the samples do, above which it cannot be ruled out. A verdict

@@ -140,5 +140,5 @@ def milliseconds_of(measurement: Measurement) -> dict[str, float]:
         "ci_high_ms": in_ms.interval.high,
         "ci_confidence": in_ms.interval.confidence,
         "runs": in_ms.n,
-        "inner_loops": int(measurement.how["inner_loops"]),
+        "inner_loops": measurement.conditions.inner_loops or 1,
     }

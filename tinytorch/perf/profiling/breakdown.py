@@ -11,6 +11,7 @@ import numpy as np
 from tinytorch.perf.events.call_tree import Frame, call_tree, frames_of
 from tinytorch.perf.events.stream import SHORT, Event, OpKey, Profile, inside, layer_groups, module_classes, op_groups
 from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.conditions import of_sides
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.measuring.text_table import Column, mebibytes, milliseconds, number, percent, whole
 from tinytorch.perf.roofline.placement import Placed
@@ -368,9 +369,9 @@ def predicted_speedup(share: Measurement, speedup: Measurement | None, name: str
     low, high = (value * math.exp(sign * math.hypot(*(one[at] for one in moved))) for at, sign in ((0, -1), (1, 1)))
     confidence = min(one.interval.confidence for one in (share, speedup) if one is not None)
     samples = tuple(amdahl(min(max(each, 0.0), 1.0), times) for each in share.samples)
-    how = {key: value for key, value in share.how.items() if key != "part_of"}
-    how["statistic"] = "Amdahl's law of the median"
-    return Statistic(name, samples, "", how, value=value, bounds=Interval(low, high, confidence))
+    sides = {"share": share.conditions} | ({"speedup": speedup.conditions} if speedup is not None else {})
+    conditions = of_sides(sides).within_bounds("Amdahl's law of the median")
+    return Statistic(name, samples, "", conditions, value=value, bounds=Interval(low, high, confidence))
 
 
 def amdahl_of_parts(seconds: Sequence[float], ratios: Sequence[float]) -> float:

@@ -15,12 +15,17 @@ import numpy as np
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.array_life import owner_of
 from tinytorch.perf.events.flops import flops_of
-from tinytorch.perf.events.stream import recording
+from tinytorch.perf.events.stream import Profile, recording
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring import Measurement, Timer, collector_off, current_blas_threads
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.measuring.memory import MemoryProfiler, Tracing
 from tinytorch.perf.measuring.model_io import MIB
+from tinytorch.perf.measuring.statistics import median_interval
 from tinytorch.perf.measuring.timer import milliseconds_of, report_lines
+from tinytorch.perf.profiling.repeated import own_times
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,7 +33,8 @@ R_co = TypeVar("R_co", covariant=True)
 
 #: A single timing lasts at least this long in seconds, since the processor's clock is coarser than the wall's.
 _LEAST_SECONDS = 1e-3
-#: Half-width of the interval over the median above which a report calls its timing noisy.
+#: Half-width over the median, of the interval that the samples alone have, above which a report calls them noisy: what
+#: separate processes differ by besides is in every interval, and no quieter moment would mend it.
 _NOISY = 0.05
 
 
@@ -198,18 +204,19 @@ class ProfilerContext:
     """``with ProfilerContext("name") as p: p.profile_function(func, args)``; the report prints at exit.
 
     A body that does not call `profile_function`, as ``with ProfilerContext("name"): model(x)``, is itself what is
-    reported: the time of this one run, without an interval, and with ``enable_flops`` the FLOPs of its ops. Memory is
-    not measured then, because tracing it would slow down the run that is timed.
+    reported: the time of this one run as it was recorded, without an interval, and with ``enable_flops`` the FLOPs of
+    its ops. Memory is not measured then, because tracing it would slow down the run that is timed.
 
     Args:
         name: what the report calls it.
-        timing_runs: samples.
+        timing_runs: samples, and recorded runs after them.
         timing_warmup: calls before the first of them.
         enable_memory: measure memory in runs of their own.
-        enable_flops: count FLOPs of the ops in one more run; with it the report has the rate.
+        enable_flops: count FLOPs of the ops in a recorded run; with it the report has the rate.
 
     ``timing``, ``memory``, ``flops`` and ``flops_by_hand`` hold what was measured or given, None where nothing was;
-    ``timing_stats`` is the timing as `Timer.measure` returns it.
+    ``timing_stats`` is the timing as `Timer.measure` returns it. ``part`` is the largest share of the recorded runs'
+    time, named after its op or what took time between ops; None where no op ran.
 
     Examples:
         >>> from tinytorch import Linear, Tensor
@@ -238,6 +245,7 @@ class ProfilerContext:
         self.enable_memory, self.enable_flops = enable_memory, enable_flops
         self.timing: Measurement | None = None
         self.memory: dict[str, Any] | None = None
+        self.part: Measurement | None = None
         self.flops: int | None = None
         self.flops_by_hand: int | None = None
         self._parts_by_hand: dict[str, int] = {}
@@ -245,7 +253,7 @@ class ProfilerContext:
 
     def __enter__(self) -> Self:
         self._body = ExitStack()
-        self._recording = self._body.enter_context(recording(timed=False)) if self.enable_flops else None
+        self._recording = self._body.enter_context(recording(timed=False))
         self._began = time.perf_counter_ns()
         return self
 
@@ -257,9 +265,8 @@ class ProfilerContext:
         if kind is not None:
             return
         if self.timing is None:
-            self.timing = Measurement(self.name, (seconds,), "s", {"inner_loops": 1, "warmup_runs": 0})
-            if self._recording is not None:
-                self.flops = flops_of(self._recording.profile)
+            self.timing = Measurement(self.name, (seconds,), "s", Conditions(inner_loops=1, warmup_runs=0))
+            self._read([self._recording.profile])
         self.generate_report()
 
     @property
@@ -295,12 +302,27 @@ class ProfilerContext:
         timer.measure(func, self.timing_warmup, self.timing_runs, args, named)
         self.timing = timer.measurement
         self.memory = MemoryProfiler().profile(func, args, named, calls=1) if self.enable_memory else None
-        if not self.enable_flops:
-            return self.memory["result"] if self.memory else func(*args, **named)
-        with recording(timed=False) as recorded:
-            result = func(*args, **named)
-        self.flops = flops_of(recorded.profile)
+        profiles = []
+        for _ in range(self.timing_runs):
+            with recording() as recorded:
+                result = func(*args, **named)
+            profiles.append(recorded.profile)
+        self._read(profiles)
         return result
+
+    def _read(self, profiles: Sequence[Profile]) -> None:
+        """Find the largest part of recorded runs, and the FLOPs of the last if they are asked for."""
+        if self.enable_flops:
+            self.flops = flops_of(profiles[-1])
+        if not all(profile.events for profile in profiles):
+            return
+        runs = [own_times(profile) for profile in profiles]
+        largest = max(runs[0], key=lambda name: sum(run.get(name, 0.0) for run in runs))
+        samples = tuple(
+            run.get(largest, 0.0) / profile.wall_seconds for run, profile in zip(runs, profiles, strict=True)
+        )
+        conditions = Conditions(blas_threads=profiles[0].blas_threads or "unknown", part_of="the run's time")
+        self.part = with_between_run_spread(Measurement(largest, samples, "%", conditions))
 
     def generate_report(self) -> None:
         """Print time, memory, FLOPs, rate and what follows from them.
@@ -329,11 +351,16 @@ class ProfilerContext:
         if self.timing is None:
             return []
         said = []
+        if self.part is not None:
+            ends = f" ({self.part.interval.low:.0%} to {self.part.interval.high:.0%})" if self.part.n > 1 else ""
+            said.append(f"largest part: {self.part.name}, {self.part.median:.0%}{ends} of the time")
+        own = median_interval(self.timing.samples, CONFIDENCE, self.timing.dependence.time)
+        spread = own.half_width / self.timing.median
         if self.timing.n < 6:
             few = "one run is" if self.timing.n == 1 else f"{self.timing.n} runs are"
             said.append(f"{few} too few for a 95 % interval; six would do")
-        elif self.timing.spread > _NOISY:
-            said.append(f"noisy: the median is known to ±{self.timing.spread:.0%} only")
+        elif spread > _NOISY:
+            said.append(f"noisy: these runs alone leave ±{spread:.0%}; a quieter moment or more runs would leave less")
         flops = self.flops_by_hand if self.flops is None else self.flops
         known = store.kept_ceilings(current_blas_threads()) if flops else None
         if flops and known is not None:

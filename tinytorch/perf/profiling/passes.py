@@ -18,9 +18,11 @@ from tinytorch.perf.events.stream import Profile, recording
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import Ceilings, store
 from tinytorch.perf.measuring import Measurement, collector_off, current_blas_threads, measure, sample
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB, callable_of, checked_shape, parameters_of, undisturbed, zeros_for
-from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.roofline.bounds import BOUNDS
 from tinytorch.perf.roofline.placement import checked_threads, place
 
 #: Samples of a pass, at most; fewer when its seconds are over, never below six.
@@ -125,7 +127,7 @@ def plain_pass(model: Any, value: Tensor) -> dict[str, Any]:
         "latency_ms": latency.median * 1e3,
         "latency": latency,
         "bottleneck": NOT_COUNTED,
-        **dict.fromkeys(("is_memory_bound", "is_compute_bound", "is_overhead_bound"), False),
+        **{f"is_{bound}_bound": False for bound in BOUNDS},
         "peak_memory_mb": memory["needed_mb"],
     }
 
@@ -168,9 +170,7 @@ def forward_pass(model: Any, value: Tensor, ceilings: Ceilings | None) -> tuple[
         "computational_efficiency": found.efficiency,
         "share_of_roof": placed.of_roof,
         "bottleneck": found.bottleneck,
-        "is_memory_bound": found.bottleneck == "memory",
-        "is_compute_bound": found.bottleneck == "compute",
-        "is_overhead_bound": found.bottleneck == "overhead",
+        **{f"is_{bound}_bound": found.bottleneck is bound for bound in BOUNDS},
         "verdict": found,
         **memory_keys(forward_memory(model, value)),
     }
@@ -212,16 +212,13 @@ def training_latency(model: Any, value: Tensor, loss_fn: LossFunction) -> Traini
                 steps.append((middle - start, end - middle))
             if len(steps) >= 6 and time.perf_counter() - began > _SECONDS:
                 break
-    how = {
-        "warmup_runs": _WARMUP,
-        "inner_loops": 1,
-        "garbage_collector": "off",
-        "blas_threads": current_blas_threads(),
-    }
+    conditions = Conditions(
+        warmup_runs=_WARMUP, inner_loops=1, collector_off=True, blas_threads=current_blas_threads() or "unknown"
+    )
 
     def measurement(name: str, nanoseconds: Sequence[int]) -> Measurement:
         seconds = tuple(ns * 1e-9 for ns in nanoseconds)
-        return as_repeated(Measurement(f"{name} of {type(model).__name__}", seconds, "s", how))
+        return with_between_run_spread(Measurement(f"{name} of {type(model).__name__}", seconds, "s", conditions))
 
     return TrainingLatency(
         measurement("recorded forward", [forward for forward, _ in steps]),

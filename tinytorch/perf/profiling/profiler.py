@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -280,12 +281,12 @@ class Profiler:
     @overload
     def count_flops(self, model: Module, input_shape: Shape) -> int: ...
     @overload
-    def count_flops(self, model: Callable[..., Any], input_shape: Shape) -> int | None: ...
-    def count_flops(self, model: Any, input_shape: Shape) -> int | None:
+    def count_flops(self, model: Callable[..., Any], input_shape: Shape) -> int | float: ...
+    def count_flops(self, model: Any, input_shape: Shape) -> float:
         """Return FLOPs of one sample's forward: 2 for each multiply-accumulate of a contraction, without bias.
 
         ``input_shape`` has the batch first (one axis alone is a sample); the batch does not change the result,
-        a sequence's length does. The model runs on zeros, whole ones where its first module is an Embedding. None of
+        a sequence's length does. The model runs on zeros, whole ones where its first module is an Embedding. NaN for
         what is no Module and runs no op of the framework, such as a function of arrays: its work is not counted.
 
         Raises:
@@ -331,8 +332,8 @@ class Profiler:
         second in 1e6; ``computational_efficiency``, the rate over the FP32 peak that this machine was measured
         to have for as many BLAS threads; ``share_of_roof`` (a Measurement) of what intensity and cache level
         allow; ``bottleneck``, with ``is_memory_bound is_compute_bound is_overhead_bound``, and the ``verdict``
-        behind it, which may also be "none" or "unclear"; and the keys of
-        `measure_memory`, for this input.
+        behind it, which may also be "below every roof" or, where the
+        order of the largest bounds is open, "open"; and the keys of `measure_memory`, for this input.
 
         Ceilings that are neither given nor kept from earlier are measured first, which takes some seconds. Of what is
         no Module and runs no op, time and memory are measured; what rests on counted work is None, and ``bottleneck``
@@ -375,8 +376,8 @@ class Profiler:
 @overload
 def count_flops(model: Module, input_shape: Shape) -> int: ...
 @overload
-def count_flops(model: Callable[..., Any], input_shape: Shape) -> int | None: ...
-def count_flops(model: Any, input_shape: Shape) -> int | None:
+def count_flops(model: Callable[..., Any], input_shape: Shape) -> int | float: ...
+def count_flops(model: Any, input_shape: Shape) -> float:
     """Return FLOPs of one sample's forward, as `Profiler.count_flops` does, which is called without a Profiler here.
 
     Examples:
@@ -386,7 +387,7 @@ def count_flops(model: Any, input_shape: Shape) -> int | None:
         524288
     """
     if not isinstance(model, Module) and not passes.runs_ops(model, zeros_for(model, input_shape)):
-        return None
+        return math.nan
     return passes.count_flops(model, input_shape)
 
 

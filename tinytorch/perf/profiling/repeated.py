@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -13,17 +13,23 @@ from typing import Annotated, Any, Final
 from tinytorch.perf.events.call_tree import Frame, call_tree
 from tinytorch.perf.events.stream import COLLECTOR, Profile
 from tinytorch.perf.events.trace import NOT_NAMED, stack_text
-from tinytorch.perf.host.background_load import Neighbours
+from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.host.identity import machine_label
-from tinytorch.perf.measuring import Measurement, quotient
+from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread, with_prior_spread
 from tinytorch.perf.measuring.codec import from_json, to_json
-from tinytorch.perf.measuring.comparison import EQUIVALENT, FASTER, SLOWER, Verdict
-from tinytorch.perf.measuring.judge import CANNOT_TELL, SUPPORTED, objection, verdict_between
-from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring.comparison import Comparison, compare_apart
+from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.judge import (
+    bonferroni,
+    why_incomparable,
+)
+from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.profiling.breakdown import between_rows, layer_rows, op_rows
 
-SCHEMA: Final = "tinytorch-repeated-profile-2"
+_NAME: Final = "tinytorch-repeated-profile"
+SCHEMA: Final = f"{_NAME}-3"
 #: Times by name, of one run.
 Times = Mapping[str, float]
 
@@ -72,15 +78,16 @@ def repeated(name: str, record: Callable[[], Sequence[Profile]]) -> RepeatedProf
     Raises:
         ValueError: if there are none.
     """
-    neighbours = Neighbours()
+    neighbours = BackgroundLoad()
     profiles = record()
     others = neighbours.cores()
     if not profiles:
         raise ValueError("record must return at least one recorded run")
-    how: dict[str, Any] = {"runs": len(profiles), "blas_threads": profiles[0].blas_threads}
+    conditions = Conditions(blas_threads=profiles[0].blas_threads or "unknown")
     waited = [profile.waited for profile in profiles]
     if None not in waited:
-        how["cpu_per_wall"] = 1 - sum(filter(None, waited)) * 1e-9 / sum(profile.wall_seconds for profile in profiles)
+        lost = sum(filter(None, waited)) * 1e-9 / sum(profile.wall_seconds for profile in profiles)
+        conditions = replace(conditions, cpu_per_wall=1 - lost)
     irregular: list[str] = []
 
     def timed(read: Callable[[Profile], Times]) -> tuple[Timed, ...]:
@@ -89,7 +96,7 @@ def repeated(name: str, record: Callable[[], Sequence[Profile]]) -> RepeatedProf
         for key in dict.fromkeys(key for run in runs for key in run):
             samples = tuple(run.get(key, 0.0) for run in runs)
             if min(samples) > 0:
-                found.append(Timed(key, as_repeated(Measurement(key, samples, "s", how))))
+                found.append(Timed(key, with_between_run_spread(Measurement(key, samples, "s", conditions))))
             else:
                 irregular.append(key)
         return tuple(found)
@@ -100,15 +107,16 @@ def repeated(name: str, record: Callable[[], Sequence[Profile]]) -> RepeatedProf
         name,
         machine_label(),
         others,
-        as_repeated(Measurement(name, whole, "s", how)),
-        timed(_ops),
+        with_between_run_spread(Measurement(name, whole, "s", conditions)),
+        timed(own_times),
         timed(_layers),
         timed(_stacks),
         tuple(dict.fromkeys(irregular)),
     )
 
 
-def _ops(profile: Profile) -> Times:
+def own_times(profile: Profile) -> Times:
+    """Return the own time of each op and phase, and of each thing that takes time between ops; they sum to the run."""
     found: dict[str, float] = {}
     for row in [*op_rows(profile, None, timed=True), *between_rows(profile)]:
         key = f"{row.op} ({row.phase})"
@@ -149,20 +157,24 @@ def load_repeated(path: str | Path) -> RepeatedProfile:
         given: Any = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} holds no profile of repeated runs: {error}") from None
-    if not isinstance(given, dict) or given.get("schema") != SCHEMA:
+    schema = str(given.get("schema")) if isinstance(given, dict) else ""
+    if schema.startswith(_NAME) and schema != SCHEMA:
+        raise ValueError(
+            f"{path} is of an older version, {schema}: record it again with `tinytorch profile --save FILE`"
+        )
+    if schema != SCHEMA:
         raise ValueError(f"{path} holds no profile of repeated runs: `tinytorch profile --save FILE` writes one")
     return from_json(given, RepeatedProfile, str(path))
 
 
 @dataclass(frozen=True)
 class Change:
-    """One thing in two profiles. ``speedup`` is base over new, above 1 is faster; the judge chose ``verdict``."""
+    """One thing in two profiles, and the comparison of its times, base over new."""
 
     name: str
     base: Measurement
     new: Measurement
-    speedup: Measurement
-    verdict: Verdict
+    speedup: Comparison
 
     @property
     def saved(self) -> float:
@@ -191,33 +203,34 @@ class ProfileChange:
 
     @property
     def slower(self) -> tuple[Change, ...]:
-        """What is proven slower: the whole, ops and modules."""
-        return tuple(one for one in (self.whole, *self.ops, *self.layers) if one.verdict == SLOWER)
+        """What is slower by more than what matters: the whole, ops and modules."""
+        return tuple(one for one in (self.whole, *self.ops, *self.layers) if one.speedup.is_loss)
 
 
-#: Relative difference of times between two runs that does not matter.
-DELTA = 0.02
+#: Relative difference of times between two runs that matters.
+MATTERS = 0.02
 
 
-def compare_profiles(base: RepeatedProfile, new: RepeatedProfile, delta: float = DELTA) -> ProfileChange:
+def compare_profiles(base: RepeatedProfile, new: RepeatedProfile, matters: float = MATTERS) -> ProfileChange:
     """Return what got faster and slower from ``base`` to ``new``: times of the whole, of ops, modules and stacks.
 
     Each speedup has the intervals of both sides, with what repeats differ by. Verdicts on the whole, ops and modules
-    hold together with 95 % (Bonferroni); those on stacks, which only colour a drawing, among themselves. There are none
+    hold together with 95 % (Bonferroni), where the whole has half of what may go wrong; those on stacks, which only
+    colour a drawing, among themselves. A dozen runs in a row never rule out noise that wanders from run to run: then
+    one side is faster or slower only if each of its runs is beyond all runs of the other, too. There are no verdicts
     between different machines, nor where other programs took the machine's time from one side.
 
     Raises:
-        ValueError: if ``delta`` is below 0.
+        ValueError: if ``matters`` is below 0.
     """
-    if not 0 <= delta < math.inf:
-        raise ValueError(f"delta must be at least 0, such as 0.02 for two per cent, not {delta}")
+    if not 0 <= matters < math.inf:
+        raise ValueError(f"matters must be at least 0, such as 0.02 for two per cent, not {matters}")
     ops, layers, stacks = (_shared(getattr(base, kind), getattr(new, kind)) for kind in ("ops", "layers", "stacks"))
-    together = 1 + len(ops) + len(layers)
     withheld = _objection(base, new)
-    judge = partial(_change, delta=delta, together=together, withheld=withheld is not None)
+    judge = partial(_change, matters=matters, together=2 * (len(ops) + len(layers)), withheld=withheld is not None)
     old_names, new_names = ({one.name for one in (*made.ops, *made.layers)} for made in (base, new))
     return ProfileChange(
-        judge("the whole run", base.whole, new.whole),
+        judge("the whole run", base.whole, new.whole, together=2),
         _changes(ops, judge),
         _changes(layers, judge),
         _changes(stacks, partial(judge, together=max(len(stacks), 1))),
@@ -234,7 +247,7 @@ def _objection(base: RepeatedProfile, new: RepeatedProfile) -> str | None:
             "no verdict, because the profiles were recorded on different machines or libraries: "
             f"{base.machine}; {new.machine}"
         )
-    because = objection([{"how": base.whole.how}], [{"how": new.whole.how}], (base.others, new.others))
+    because = why_incomparable([base.whole.conditions], [new.whole.conditions], (base.others, new.others))
     return because and f"no verdict, because {because}"
 
 
@@ -250,19 +263,11 @@ def _changes(
     return tuple(sorted(made, key=lambda change: -abs(change.saved)))
 
 
-def _change(name: str, base: Measurement, new: Measurement, *, delta: float, together: int, withheld: bool) -> Change:
-    speedup = quotient(base, new, f"speedup of {name}")
-    return Change(name, base, new, speedup, CANNOT_TELL if withheld else _verdict(speedup, delta, together))
-
-
-def _verdict(speedup: Measurement, delta: float, together: int) -> Verdict:
-    low, high = 1 / (1 + delta), 1 + delta
-    if verdict_between(speedup, low=high, strict=True, together=together) == SUPPORTED:
-        return FASTER
-    if verdict_between(speedup, high=low, strict=True, together=together) == SUPPORTED:
-        return SLOWER
-    between = verdict_between(speedup, low=low, high=high, together=together)
-    return EQUIVALENT if between == SUPPORTED else CANNOT_TELL
+def _change(name: str, base: Measurement, new: Measurement, *, matters: float, together: int, withheld: bool) -> Change:
+    sides = with_prior_spread(base), with_prior_spread(new)
+    each = bonferroni(CONFIDENCE, together)
+    made = compare_apart(*sides, matters, names=("the base", name), confidence=each, compared=together)
+    return Change(name, *sides, made.withheld("the profiles cannot be compared") if withheld else made)
 
 
 def _warnings(base: RepeatedProfile, new: RepeatedProfile) -> Iterable[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tinytorch.perf.events.stream import Event, Profile, recording
-from tinytorch.perf.measuring import Measurement, collector_off, current_blas_threads
-from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring import Measurement, collector_off, own_loop
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.conditions import Conditions
 
 #: Runs before the first that counts.
 WARM_RUNS = 3
@@ -33,7 +35,8 @@ def shares(
         >>> found["products"].median, found["products"].n  # nothing else ran
         (1.0, 6)
     """
-    profiles, how = _recorded(run, repeats)
+    profiles, conditions = recorded_runs(run, repeats)
+    conditions = replace(conditions, part_of="the time in operations")
     names = {part: f"share of {part}" for part in parts}
     found: dict[str, Measurement] = {}
     for part, accepts in parts.items():
@@ -41,11 +44,9 @@ def shares(
             sum(event.self_ns for event in profile.events if accepts(event)) * 1e-9 / profile.op_seconds
             for profile in profiles
         ]
-        beside = [name for other, name in names.items() if other != part]
-        turns = {"interleaved_with": beside} if beside else {}
-        found[part] = as_repeated(
-            Measurement(names[part], tuple(samples), "%", {**how, **turns, "part_of": "the time in operations"})
-        )
+        beside = tuple(name for other, name in names.items() if other != part)
+        own = replace(conditions, interleaved_with=beside)
+        found[part] = with_between_run_spread(Measurement(names[part], tuple(samples), "%", own))
     return found
 
 
@@ -55,40 +56,17 @@ def time_between_ops(run: Callable[[], Any], repeats: int = 15) -> Measurement:
     Raises:
         ValueError: if ``repeats`` is below 1 or the run makes no op.
     """
-    profiles, how = _recorded(run, repeats)
+    profiles, conditions = recorded_runs(run, repeats)
     samples = [1 - profile.op_seconds / profile.wall_seconds for profile in profiles]
-    how["part_of"] = "the run's time"
-    return as_repeated(Measurement("share of the time between ops", tuple(samples), "%", how))
+    conditions = replace(conditions, part_of="the run's time")
+    return with_between_run_spread(Measurement("share of the time between ops", tuple(samples), "%", conditions))
 
 
-def _recorded(run: Callable[[], Any], repeats: int) -> tuple[list[Profile], dict[str, Any]]:
+def recorded_runs(run: Callable[[], Any], repeats: int) -> tuple[list[Profile], Conditions]:
     """Return `recordings` of a run, and the conditions under which they were taken."""
-    start = cpu_and_wall()
-    profiles = recordings(run, repeats)
-    how = {"runs": repeats, "warmup_runs": WARM_RUNS, "garbage_collector": "off"}
-    return profiles, {**how, "blas_threads": current_blas_threads(), "cpu_per_wall": _cpu_per_wall(start)}
-
-
-def cpu_and_wall() -> tuple[int, int]:
-    """Return nanoseconds of this process's CPU time and of the clock."""
-    return time.process_time_ns(), time.perf_counter_ns()
-
-
-def _cpu_per_wall(start: tuple[int, int]) -> float:
-    """Return CPU time over wall time since ``start``: 1 is a whole core, to three digits."""
-    cpu, wall = (now - then for now, then in zip(cpu_and_wall(), start, strict=True))
-    return float(f"{cpu / wall:.3g}")
-
-
-def one_by_one(start: tuple[int, int]) -> dict[str, Any]:
-    """Return the conditions of calls that were timed one by one since ``start``."""
-    return {
-        "warmup_runs": WARM_RUNS,
-        "inner_loops": 1,
-        "garbage_collector": "off",
-        "blas_threads": current_blas_threads(),
-        "cpu_per_wall": _cpu_per_wall(start),
-    }
+    with own_loop(WARM_RUNS) as loop:
+        profiles = recordings(run, repeats)
+    return profiles, loop.conditions
 
 
 def recordings(run: Callable[[], Any], repeats: int = 15) -> list[Profile]:
@@ -123,13 +101,11 @@ def single_calls(function: Callable[[], Any], name: str, calls: int) -> Measurem
     if calls < 1:
         raise ValueError(f"calls must be at least 1, not {calls}")
     seconds = []
-    with collector_off():
-        for _ in range(WARM_RUNS):
-            function()
-        began = cpu_and_wall()
+    for _ in range(WARM_RUNS):
+        function()
+    with own_loop(WARM_RUNS) as loop:
         for _ in range(calls):
             start = time.perf_counter_ns()
             function()
             seconds.append((time.perf_counter_ns() - start) * 1e-9)
-        how = one_by_one(began)
-    return as_repeated(Measurement(name, tuple(seconds), "s", how))
+    return with_between_run_spread(Measurement(name, tuple(seconds), "s", loop.conditions))

@@ -10,7 +10,8 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.measuring import Measurement, Statistic, interleave, quantity, ratio
+from tinytorch.perf.measuring import Counted, Measurement, Statistic, interleave, ratio
+from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.quantization.accuracy import (
     PairedAccuracy,
     mean_interval,
@@ -100,7 +101,7 @@ def _seconds(every: Mapping[str, Module], inputs: Tensor | Array, repeats: int) 
 
 def _speedup(seconds: Mapping[str, Measurement], label: str) -> Measurement:
     name = f"float32 over {label}, forward pass"
-    return quantity(1, "", name) if label == FLOAT else ratio(seconds[FLOAT], seconds[label], name)
+    return Counted(1, "", name) if label == FLOAT else ratio(seconds[FLOAT], seconds[label], name)
 
 
 def _divergence(expected: Array, got: Array, name: str, label: str) -> Statistic | None:
@@ -113,7 +114,7 @@ def _divergence(expected: Array, got: Array, name: str, label: str) -> Statistic
         f"divergence of the next token, {label}",
         tuple(float(value) for value in by_sequence),
         "nats",
-        {"samples_are": "sequences", "statistic": "mean over sequences", "interval": "bootstrap"},
+        Conditions(sample=Sample.SEQUENCES, statistic="mean over sequences", interval_by="bootstrap"),
         value=float(by_sequence.mean()),
         bounds=mean_interval(by_sequence),
     )
@@ -126,10 +127,10 @@ def accuracy_change(accuracy: PairedAccuracy, name: str) -> Statistic:
     """
     kept = accuracy.examples - accuracy.gained - accuracy.lost
     samples = (1.0,) * accuracy.gained + (-1.0,) * accuracy.lost + (0.0,) * kept
-    how = {
-        "samples_are": "examples",
-        "statistic": "mean of paired differences",
-        "interval": "Tango 1998",
-        "p_value": accuracy.p_value,
-    }
-    return Statistic(name, samples, "points", how, value=accuracy.difference, bounds=accuracy.interval)
+    conditions = Conditions(
+        sample=Sample.EXAMPLES,
+        statistic="mean of paired differences",
+        interval_by="Tango's score test, 1998",
+        note=f"The p-value is {accuracy.p_value:.3g}.",
+    )
+    return Statistic(name, samples, "points", conditions, value=accuracy.difference, bounds=accuracy.interval)

@@ -23,11 +23,12 @@ from tinytorch.perf.events.trace import same_ops
 from tinytorch.perf.machine import Ceilings, Level
 from tinytorch.perf.machine.call_costs import Costs, least_call_seconds
 from tinytorch.perf.measuring import Measurement, interleave, quotient
-from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.roofline.bounds import (
+    BoundVerdict,
     Demand,
     Slope,
-    Verdict,
     best_bandwidth,
     demand_of,
     roof_seconds,
@@ -70,7 +71,7 @@ class Placed:
     seconds: Measurement
     roof: Measurement
     slope: Slope
-    verdict: Verdict
+    verdict: BoundVerdict
 
     @property
     def intensity(self) -> float:
@@ -133,7 +134,7 @@ def place(name: str, events: Sequence[Event], seconds: Measurement, ceilings: Ce
     Args:
         name: what ran.
         events: of one recorded run; that recording's times are not used.
-        seconds: of the same run without a recorder; its ``how`` says on how many BLAS threads.
+        seconds: of the same run without a recorder; its conditions say on how many BLAS threads.
         ceilings: for as many threads.
 
     Raises:
@@ -269,9 +270,10 @@ def place_groups(
 
 def checked_conditions(seconds: Measurement, ceilings: Ceilings, what: str) -> None:
     """Raise ValueError unless ``seconds`` say on how many BLAS threads ``what`` ran, and `checked_threads` has it."""
-    if "blas_threads" not in seconds.how:
+    threads = seconds.conditions.blas_threads
+    if threads is None:
         raise ValueError(f"{what} must say its blas_threads, to be held against ceilings for {ceilings.threads}")
-    checked_threads(seconds.how["blas_threads"], ceilings, what)
+    checked_threads(None if threads == "unknown" else threads, ceilings, what)
 
 
 def checked_threads(threads: int | None, ceilings: Ceilings, what: str) -> None:
@@ -313,8 +315,10 @@ def _placed_groups(
         times = tuple(int(run.columns.self_ns[indices].sum()) * 1e-9 for run in runs)
         if not min(times) > 0:
             continue
-        how = {"recordings": len(runs), "blas_threads": runs[0].blas_threads}
-        seconds = as_repeated(Measurement(names[key], times, "s", how))
+        conditions = Conditions(
+            blas_threads=runs[0].blas_threads or "unknown", note="Recorded with the times of all ops."
+        )
+        seconds = with_between_run_spread(Measurement(names[key], times, "s", conditions))
         found[key] = _placed(names[key], events, seconds, ceilings, calls)
     return found
 

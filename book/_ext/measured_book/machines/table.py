@@ -25,7 +25,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from tinytorch.perf.measuring.judge import VERDICTS
+from tinytorch.perf.measuring.judge import OF_CLAIMS
 from tinytorch.report.measurements import read_measurements
 from tinytorch.report.numbers import Scale, common_scale, format_record
 from tinytorch.report.provenance import blas_label
@@ -107,7 +107,9 @@ def _claims(machine: Machine) -> str:
     ]
     if not verdicts:
         return "no claims judged"
-    return "claims: " + ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS)
+    return "claims: " + ", ".join(
+        f"{verdicts.count(verdict)} {verdict}" for verdict in OF_CLAIMS if verdict in verdicts
+    )
 
 
 def _row(machine: Machine, scales: list[Scale | None]) -> str:

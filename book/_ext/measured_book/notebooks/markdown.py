@@ -16,10 +16,10 @@ from measured_book.pages.numbering import named, page_numbers
 from measured_book.state import BookState, split_reference, state_of
 from sphinx.environment import BuildEnvironment
 
-from tinytorch.report.claims import filled_text
 from tinytorch.report.notebook_view import ICONS, NOT_MEASURED, number_text
 from tinytorch.report.numbers import format_record
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
+from tinytorch.report.verdicts import filled_text
 
 _TITLED = re.compile(r"(?P<title>.+?)\s*<(?P<target>[^>]+)>", re.DOTALL)
 _LABEL = re.compile(r"^\([\w./-]+\)=\s*$")

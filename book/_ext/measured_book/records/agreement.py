@@ -12,30 +12,27 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from docutils import nodes
-from measured_book.records.html import detail_lines
+from measured_book.records.html import detail_lines, verdict_lines
 from measured_book.records.store import PageRecords, Place, Widened
 from measured_book.state import BookState, state_of
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from tinytorch.perf.measuring.judge import CANNOT_TELL
 from tinytorch.report.notebook_view import number_text
-from tinytorch.report.numbers import format_record
-from tinytorch.report.page import NOISE_KEY
-from tinytorch.report.records import NUMBER_KINDS, Json
+from tinytorch.report.records import NUMBER_KINDS, Json, conditions_of_record
 from tinytorch.report.tables import Column, html_of
 
 
-def timed_calls(page: PageRecords) -> Iterator[tuple[Place, Json]]:
-    """Yield each time of a page whose call is named; other statistics than the median are no times of a call."""
+def timed_calls(page: PageRecords) -> Iterator[tuple[Place, Json, str]]:
+    """Yield each time of a page whose call is named, and that name; other statistics than the median are none."""
     for key, record in page.records.items():
         found = [(Place(key), record)] if record["kind"] in NUMBER_KINDS else []
         for index, row in enumerate(record.get("rows", [])):
             found += [(Place(key, index, name), cell) for name, cell in row.items() if isinstance(cell, dict)]
         for place, number in found:
-            is_median = number["interval"] and "statistic" not in number["how"]
-            if "call" in number["how"] and is_median and number["unit"] == "s":
-                yield place, number
+            conditions = conditions_of_record(number)
+            if conditions.call and not conditions.statistic and number["interval"] and number["unit"] == "s":
+                yield place, number, conditions.call
 
 
 def _touch(one: Json, other: Json) -> bool:
@@ -54,8 +51,8 @@ def compare_calls(pages: Mapping[str, PageRecords]) -> dict[str, tuple[int, dict
     """Return for each page how many of its times other pages took, too, and those that contradict these, widened."""
     calls: dict[str, list[tuple[str, Place, Json]]] = {}
     for docname, page in pages.items():
-        for place, number in timed_calls(page):
-            calls.setdefault(number["how"]["call"], []).append((docname, place, number))
+        for place, number, call in timed_calls(page):
+            calls.setdefault(call, []).append((docname, place, number))
     found: dict[str, tuple[int, dict[Place, Widened]]] = {}
     for docname in pages:
         repeated, wider = 0, {}
@@ -88,22 +85,14 @@ def widen(state: BookState) -> set[str]:
 _TABLE = re.compile(r'\sid="table-([a-z0-9-]+)"')
 
 
-def _details(page: PageRecords, body: Json) -> Callable[[int, Column], list[str]]:
-    """Return what gives the sentences behind each cell of a table: those of its number, or why a word is what it is."""
-    noise = page.records.get(NOISE_KEY)
-    resolved = f" (ratios nearer to 1 than {format_record(noise).text})" if noise is not None else ""
-    undecided = (
-        "Cannot tell here: the interval of what is judged reaches to the boundary, or the difference is smaller than "
-        f"what this machine resolves{resolved}, or other programs took its time."
-    )
+def _details(body: Json) -> Callable[[int, Column], list[str]]:
+    """Return what gives the sentences behind each cell of a table: those of its number, or of its verdict."""
 
     def behind(row: int, column: Column) -> list[str]:
         cell = body["rows"][row][column.key]
-        if isinstance(cell, dict):
-            return detail_lines(cell)
-        if not column.judged or cell is None:
+        if not isinstance(cell, dict):
             return []
-        return [undecided if cell == CANNOT_TELL else "The word was chosen by code from the numbers of its row."]
+        return verdict_lines(cell) if column.judged else detail_lines(cell)
 
     return behind
 
@@ -123,7 +112,7 @@ class ShowTables(SphinxPostTransform):
             if found is None or page.records.get(found[1], {}).get("kind") != "table":
                 continue
             body = page.shown(found[1])
-            node.replace_self(nodes.raw("", html_of(body, found[1], _details(page, body)), format="html"))
+            node.replace_self(nodes.raw("", html_of(body, found[1], _details(body)), format="html"))
 
 
 def setup(app: Sphinx) -> None:

@@ -20,14 +20,13 @@ from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from tinytorch.perf.measuring.judge import CANNOT_TELL
-from tinytorch.perf.roofline.bounds import WORDS
 from tinytorch.report import provenance
 from tinytorch.report.notebook_view import number_text
 from tinytorch.report.numbers import NO_BREAK, format_number
 from tinytorch.report.page import NOISE_KEY
 from tinytorch.report.provenance import blas_label, blas_threads_words, cautions, steering_words
-from tinytorch.report.records import ABSENT, DISTURBED, NOISE, NUMBER_KINDS, UNMEASURED, Json
+from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
+from tinytorch.report.verdicts import DECIDED, NO_DIFFERENCE, OPEN, UNTESTED, WITHHELD, verdicts_in
 
 TITLE = "How this was measured"
 CARD_ID = "how-this-was-measured"
@@ -40,11 +39,13 @@ _NEW_ISSUE = {
 }
 #: Longer addresses are refused by servers.
 _LONGEST_ADDRESS = 8000
-#: What each reason for "cannot tell here" is on the card.
-_UNDECIDED = {
-    DISTURBED: "withheld because other programs took this machine's time",
-    UNMEASURED: "resting on what was not measured in this build",
-    NOISE: "left open by noise",
+#: What each outcome of a verdict is on the card.
+_OUTCOME_WORDS = {
+    DECIDED: "decided",
+    NO_DIFFERENCE: "without a difference that matters",
+    OPEN: "open",
+    WITHHELD: "withheld, as other programs took this machine's time",
+    UNTESTED: "on what was not measured in this build",
 }
 _QUESTIONS = (
     "The number, and the sentence or table it stands in:\n\n"
@@ -123,37 +124,22 @@ def _made(page: PageRecords) -> str:
 
 def _counts(page: PageRecords) -> str:
     """Return how many records of what kind the page has."""
-    named = {"measured": "measured", "counted": "counted", "derived": "derived", "modelled": "modelled"}
     total, absent = len(page.records) - 1, len(page.of_kind(ABSENT))
-    parts = [f"{len(page.of_kind(kind))} {word}" for kind, word in named.items() if page.of_kind(kind)]
+    parts = [f"{len(page.of_kind(kind))} {kind}" for kind in NUMBER_KINDS if page.of_kind(kind)]
     numbers = f", numbers among them: {', '.join(parts)}" if parts else ""
     return f"{total} in all{numbers}" + (f"; {absent} not measured in this build" if absent else "")
 
 
-#: Words that decide nothing: of a comparison, and of a place under the roof.
-_OPEN = (CANNOT_TELL, WORDS["unclear"])
-
-
 def _verdicts(page: PageRecords) -> str | None:
-    """Return how many verdicts the page has, how many of them decide nothing, and why; None if it has none."""
-    records = page.of_kind("verdict", "claim")
-    undecided = Counter(record["undecided"] for record in records if "undecided" in record)
-    said = {CANNOT_TELL} if undecided else set()
-    total = len(records)
-    for table in page.of_kind("table"):
-        judged = [column["key"] for column in table["columns"] if column.get("judged")]
-        words = [row[key] for row in table["rows"] for key in judged if row[key] is not None]
-        withheld = table.get("withheld", 0)
-        undecided.update({DISTURBED: withheld, NOISE: sum(map(words.count, _OPEN)) - withheld})
-        said.update(word for word in words if word in _OPEN)
-        total += len(words)
-    if not total:
+    """Return how many verdicts the page has, and what they come to; None if it has none."""
+    found = [said for record in page.records.values() for said in verdicts_in(record)]
+    fixed = sum(said["fixed"] for said in found)
+    if not found:
         return None
-    if not undecided.total():
-        return f"{total} in all, none of them withheld or left open"
-    reasons = ", ".join(f"{undecided[reason]} {words}" for reason, words in _UNDECIDED.items() if undecided[reason])
-    open_words = " or ".join(f"“{word}”" for word in _OPEN if word in said)
-    return f"{total} in all, {undecided.total()} of them {open_words}: {reasons}"
+    counts = Counter(said["outcome"] for said in found if not said["fixed"])
+    told = [f"{counts[outcome]} {words}" for outcome, words in _OUTCOME_WORDS.items() if counts[outcome]]
+    told += [f"{fixed} counted, which no measurement could change"] if fixed else []
+    return f"{len(found)} in all: {', '.join(told)}"
 
 
 def _claims(page: PageRecords) -> str | None:

@@ -4,43 +4,48 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from typing import TypeVar
 
-from tinytorch.perf.measuring.judge import CANNOT_TELL
-from tinytorch.report.claims import split_at_placeholders
+from tinytorch.perf.measuring.comparison import Quantity
+from tinytorch.perf.measuring.conditions import (
+    ColdSets,
+    ComputeProbe,
+    Conditions,
+    Instrument,
+    MemoryProbe,
+    PageProbe,
+    Planned,
+    Ranks,
+    Sample,
+)
 from tinytorch.report.notebook_view import ICONS
-from tinytorch.report.numbers import FRACTIONS, NO_BREAK, SCALES, Formatted, format_number, format_record, unbroken
-from tinytorch.report.records import Json
+from tinytorch.report.numbers import (
+    FRACTIONS,
+    LEAST_CONFIDENCE,
+    NO_BREAK,
+    SCALES,
+    Formatted,
+    format_confidence,
+    format_number,
+    format_record,
+    format_samples,
+    unbroken,
+)
+from tinytorch.report.records import Json, conditions_of_record
+from tinytorch.report.verdicts import OPEN, UNTESTED, WITHHELD, split_at_placeholders
 
+Value = TypeVar("Value")
 _KIND_WORDS = {
     "measured": "Measured",
     "counted": "Counted, not timed",
-    "derived": "Computed from other numbers of this build",
+    "derived": "Computed",
     "modelled": "Modelled, not measured",
 }
-#: What an interval promises where there are samples enough.
-_WANTED = 0.95
-_HOW_WORDS = {
-    "warmup_runs": "warm-up runs",
-    "warmup_seconds": "seconds of warm-up",
-    "warmup_steady": "steady after it",
-    "inner_loops": "calls in a sample",
-    "garbage_collector": "garbage collector",
-    "blas_threads": "BLAS threads",
-    "interleaved_with": "in turns with",
-    "cpu_per_wall": "CPU time over wall time",
-    "interval_by": "interval by",
-    "minor_page_faults_per_call": "page faults in a call",
-    "between_repeats": "varies between repeats by",
-}
-#: What is said otherwise of a part of a whole.
-_PART_WORDS = {"between_repeats": "its odds vary between repeats by"}
-#: Conditions that are standard deviations, as fractions of the value.
-_DEVIATIONS = ("between_repeats",)
-#: What `how` says that other lines of the detail already tell.
-_TOLD = ("statistic", "repeats", "widened")
+#: Names of what a number was computed from that its detail tells.
+_MOST_NAMES = 3
 
 
 @dataclass
@@ -66,26 +71,97 @@ class Idents:
         return f' id="{address}"'
 
 
-def _how_words(how: Json) -> str:
-    told = [(name, value) for name, value in how.items() if name not in _TOLD]
-    known = _HOW_WORDS | (_PART_WORDS if "part_of" in how else {})
-    return "; ".join(f"{known.get(name, name.replace('_', ' '))}: {_plain(name, value)}" for name, value in told)
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def _plain(name: str, value: object) -> str:
-    """Return a condition in words; one that each side has of its own by side."""
-    if value is None:
-        return "not known"
-    if isinstance(value, dict):
-        inside = ((_HOW_WORDS.get(key, key), _plain(key, one), isinstance(one, dict)) for key, one in value.items())
-        return ", ".join(f"{key} ({words})" if nested else f"{key} {words}" for key, words, nested in inside)
-    if isinstance(value, list):
-        return ", ".join(_plain(name, one) for one in value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{format_number(value, '%')} (standard deviation)" if name in _DEVIATIONS else f"{value:,.4g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+def _conditions_words(had: Conditions, apart_from: Conditions | None = None) -> str:
+    """Return how a number was measured, in sentences, of which none stands for what is not known.
+
+    Args:
+        had: its conditions.
+        apart_from: conditions that were told already: of a side, those of the whole.
+    """
+    known = apart_from or Conditions()
+    told = []
+
+    def tell(value: Value | None, before: Value | None, words: Callable[[Value], str]) -> None:
+        if value not in (None, ()) and value != before:
+            told.append(words(value))
+
+    if had.sample is not Sample.CALLS and had.sample != known.sample:
+        told.append(f"the samples are {had.sample}")
+    tell(had.warmup_runs, known.warmup_runs, lambda runs: f"{_counted(runs, 'call')} before the first sample")
+    tell(had.warmup_seconds, known.warmup_seconds, lambda seconds: f"{seconds:,.4g} s of warm-up")
+    if had.warmup_steady is False and known.warmup_steady is not False:
+        told.append("the warm-up ended before calls stopped getting faster")
+    tell(had.inner_loops, known.inner_loops, lambda loops: f"{_counted(loops, 'call')} in a sample")
+    tell(had.collector_off, known.collector_off, lambda off: "garbage collector off" if off else "garbage collector on")
+    if had.blas_threads == "unknown" != known.blas_threads:
+        told.append("the BLAS does not say its number of threads")
+    elif isinstance(had.blas_threads, int) and had.blas_threads != known.blas_threads:
+        told.append(f"{_counted(had.blas_threads, 'thread')} for BLAS")
+    tell(had.threads, known.threads, lambda threads: _counted(threads, "thread"))
+    tell(
+        had.cores,
+        known.cores,
+        lambda cores: f"kept to {'core' if len(cores) == 1 else 'cores'} {', '.join(map(str, cores))}",
+    )
+    tell(had.caches, known.caches, lambda caches: f"caches {caches}")
+    tell(had.block, known.block, lambda block: f"blocks of {_counted(block, 'sample')}")
+    tell(had.interleaved_with, known.interleaved_with, lambda names: f"in turns with {', '.join(names)}")
+    tell(had.order_seed, known.order_seed, lambda seed: f"the order of turns was drawn from seed {seed}")
+    tell(had.cpu_per_wall, known.cpu_per_wall, lambda share: f"{share:.3g} s of CPU time in each second")
+    tell(had.page_faults_per_call, known.page_faults_per_call, lambda faults: f"{faults:,.4g} page faults in a call")
+    what = "its odds differ" if had.part_of else "it differs"
+    tell(
+        had.between_runs,
+        known.between_runs,
+        lambda spread: f"between runs {what} by {format_number(spread.deviation, '%')} (standard deviation)",
+    )
+    tell(had.part_of, known.part_of, lambda whole: f"a part of {whole}")
+    tell(had.interval_by, known.interval_by, lambda way: f"the interval is by {way}")
+    tell(had.call, known.call, lambda call: f"other pages time it as “{call}”")
+    tell(had.planned, known.planned, _planned_words)
+    if had.instrument is not None and had.instrument != known.instrument:
+        told.append(", ".join(_instrument_words(had.instrument)))
+    sentences = ["; ".join(told)] if told else []
+    sentences += [f"{side.name}: {words}" for side in had.sides if (words := _conditions_words(side.conditions, had))]
+    sentences += [had.note] if had.note and had.note != known.note else []
+    return " ".join(f"{each[0].upper()}{each[1:].rstrip('.')}." for each in sentences)
+
+
+def _planned_words(plan: Planned) -> str:
+    """Return what the number of samples was planned for, and what came of it."""
+    asked = f"planned to find a difference of {_percent(plan.resolve)} in {_percent(plan.power)} of repeats"
+    ended = ", more than there was time for" if plan.ended_by_time else ""
+    found = "none" if plan.reached is None else f"one of {_percent(plan.reached)}"
+    return f"{asked}, which takes {_counted(plan.number, 'sample')}{ended}; those taken find {found} as often"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}{NO_BREAK}%"
+
+
+def _instrument_words(one: Instrument) -> list[str]:
+    """Return what an instrument has of its own, in phrases."""
+    match one:
+        case ComputeProbe():
+            chains = [f"{one.chains} chains that do not wait for one another"] if one.chains else []
+            return [f"vectors of {one.vector_bits} bits", *chains, *([one.instruction] if one.instruction else [])]
+        case MemoryProbe():
+            vectors = [f"vectors of {one.vector_bits} bits"] if one.vector_bits else []
+            return [f"a working set of {one.working_set_bytes:,} bytes", *vectors]
+        case PageProbe():
+            return [f"pages of {one.page_bytes:,} bytes", f"{one.faults_per_page:,.4g} faults for each"]
+        case ColdSets():
+            last = one.last_level_cache_bytes
+            cache = "the last cache is not reported" if last is None else f"the last cache has {last:,} bytes"
+            return [f"{_counted(one.working_sets, 'working set')} of {one.working_set_bytes:,} bytes by turns", cache]
+        case Ranks():
+            cores = "more than the cores" if one.oversubscribed else "each with a core"
+            kept = {None: [], True: ["pinned"], False: ["not pinned"]}[one.pinned]
+            return [_counted(one.ranks, "rank"), cores, *kept, *([f"for {one.series}"] if one.series else [])]
 
 
 def _coverage_words(confidence: float) -> str:
@@ -98,35 +174,44 @@ def _coverage_words(confidence: float) -> str:
 def _sureness(record: Json, shown: Formatted) -> list[str]:
     """Return how sure a number is and what kind of number it is, a sentence each."""
     kind, n = _KIND_WORDS[record["kind"]], record["n"]
-    if record["kind"] == "derived" and record["interval"] is None:
-        kind += ", without an interval of its own"
+    if record["kind"] == "derived":
+        reason = f", as {record['no_interval'].rstrip('.')}" if "no_interval" in record else ""
+        kind += f" from {_listed(record['of'])}, without an interval of its own{reason}"
+    elif record["kind"] == "modelled":
+        kind += f", by {record['model']}"
     if record["interval"] is None and n == 1:
         once = " in one sample, so there is no interval" if record["kind"] == "measured" else ""
         return [f"{kind}: {_exactly(record, shown)}{once}."]
-    of = (
-        f": {record['how'].get('statistic', 'median')} of {n:,} samples"
-        if record["kind"] == "measured" or n > 1
-        else ""
-    )
+    value = conditions_of_record(record).statistic or "median"
+    of = f": {value} of {n:,} samples" if record["kind"] == "measured" or n > 1 else ""
     statistic = f"{kind}{of}."
     if record["interval"] is None:
         return ["Not resolved: the samples do not tell between which ends it lies.", statistic]
     lies = f"between {shown.low} and {shown.high}" if shown.low != shown.high else f"at {shown.low}"
     confidence = record["interval"]["confidence"]
-    if confidence >= _WANTED - 1e-9:
+    if confidence >= LEAST_CONFIDENCE:
         return [f"It lies {shown.with_unit(lies)}; {_coverage_words(confidence)}.", statistic]
-    few = "the samples are too few, or too much alike, to tell"
-    return [f"It may lie {shown.with_unit(lies)}, or elsewhere: {few}; {_coverage_words(confidence)}.", statistic]
+    samples = format_samples(record["samples"], record["unit"])
+    return [f"No interval reaches {format_confidence(LEAST_CONFIDENCE)}. The samples: {samples}.", statistic]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return what a number was computed from, of many the first ones."""
+    quoted = [f"“{name}”" for name in names]
+    if len(quoted) > _MOST_NAMES:
+        quoted = [*quoted[: _MOST_NAMES - 1], f"{len(quoted) - _MOST_NAMES + 1} more"]
+    return " and ".join(part for part in (", ".join(quoted[:-1]), quoted[-1]) if part)
 
 
 def detail_lines(record: Json) -> list[str]:
     """Return what stands behind a number, a sentence each: how sure it is, of how many samples, what ran, how."""
     ran = "What ran" if record["kind"] == "measured" else "What it is"
     lines = [*_sureness(record, format_record(record)), f"{ran}: {record['what'].rstrip('.')}."]
-    if "widened" in record["how"]:
-        lines.insert(1, f"Widened {record['how']['widened']}.")
-    if how := _how_words(record["how"]):
-        lines.append(f"{how[0].upper()}{how[1:]}.")
+    conditions = conditions_of_record(record)
+    if conditions.widened:
+        lines.insert(1, f"Widened {conditions.widened}.")
+    if words := _conditions_words(conditions):
+        lines.append(words)
     return lines
 
 
@@ -164,11 +249,13 @@ def number_html(record: Json, idents: Idents, origin: tuple[str, str] | None = N
     """Return a number with its detail behind it.
 
     Args:
-        record: a measured, counted, derived or modelled number.
+        record: a number of any kind; what is quoted has its source beside it, and no detail.
         idents: makes the page's ids.
         origin: title and address of the page that it comes from, if that is another.
     """
     shown, extra = format_record(record), ""
+    if record["kind"] == "quoted":
+        return quoted_html(shown.text, record["source"])
     if origin is not None:
         title, address = origin
         extra = f' <span class="line">From <a href="{escape(address)}">{escape(title)}</a>.</span>'
@@ -190,11 +277,76 @@ def absent_claim_html(record: Json) -> str:
     return f'<p class="not-measured" id="claim-{record["key"]}" role="note">Not tested in this build: {reason}.</p>'
 
 
+def verdict_lines(said: Json) -> list[str]:
+    """Return what a verdict rests on, a line for each of its first tests, and the rule that chose it."""
+    if said["fixed"]:
+        return ["This was counted, so no measurement could change it."]
+    tests = said["tests"]
+    if not tests:
+        # What other programs disturbed, and what was not measured, was not judged.
+        return [] if said["outcome"] in (WITHHELD, UNTESTED) else ["Code chose this word from these numbers."]
+    lines = [_test_line(test) for test in tests[:_MOST_TESTS]]
+    more = [f"It rests on {len(tests) - _MOST_TESTS} more tests like these."] if len(tests) > _MOST_TESTS else []
+    return [*lines, *more, _rule_of_comparing(tests[0]) if "matters" in tests[0] else _RULE_OF_TESTING]
+
+
+#: Tests of one verdict whose numbers are told: of several the first stand for the kind.
+_MOST_TESTS = 3
+_ENDS = ("low", "high")
+_RULE_OF_TESTING = "The rule: decided if all of the interval passes the test, or all of it fails; otherwise open."
+
+
+def _rule_of_comparing(test: Json) -> str:
+    quantity = Quantity[test["quantity"].upper()]
+    none = 0 if quantity.is_difference else 1
+    within = "; no difference if it holds {none} and stays within what matters" if test["matters"] else ""
+    return (
+        f"The rule: {quantity.more} or {quantity.less} if all of the interval lies on one side of {none}"
+        f"{within.format(none=none)}; otherwise open."
+    )
+
+
+def _test_line(test: Json) -> str:
+    """Return a test in words: what was found, with its interval and samples, what it asks for, and why it is open."""
+    found = f"{test['what']}: {_found(test)}"
+    if "matters" in test:
+        return f"{found}; {_what_matters(test)}."
+    low, high = ("" if test[end] is None else format_number(float(test[end]), test["unit"]).text for end in _ENDS)
+    asks = f"{low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}"
+    asked = f"{found}; the test asks for {asks}."
+    if test["why_open"] is None:
+        return asked
+    needed = test["samples_needed"]
+    more = f"about {needed:,} samples in all would decide it" if needed else "more samples in one build would not help"
+    return f"{asked} It is open, as {test['why_open']}{f'; {more}' if test['reach'] else ''}."
+
+
+def _found(test: Json) -> str:
+    """Return the value of a test with the interval that it rests on and n, or where that tells little the samples."""
+    if "samples" in test:
+        value = format_number(float(test["value"]), test["unit"]).text
+        return f"{value}, without an interval, from {format_samples(test['samples'], test['unit'])}"
+    low, high, confidence = (test["reach"][name] for name in (*_ENDS, "confidence"))
+    if confidence == 1:
+        return f"{format_number(int(test['value']), test['unit']).text}, counted"
+    shown = format_number(test["value"], test["unit"], ends=(low, high))
+    return f"{shown.text} ({format_confidence(confidence)} interval {shown.interval}, n = {test['n']})"
+
+
+def _what_matters(test: Json) -> str:
+    if test["by_little"]:
+        return f"{test['verdict']}, {test['by_little']}"
+    if not test["matters"]:
+        return "every difference matters here"
+    matters = f"{100 * test['matters']:.3g} points" if test["unit"] == "points" else _percent(test["matters"])
+    return f"a difference of {matters} matters here"
+
+
 def verdict_html(record: Json, reason: str, idents: Idents) -> str:
     """Return a verdict word with its reason, in which numbers already stand, behind it."""
     inner = escape(record["word"])
-    lines = [f"Because {reason.rstrip('.')}.", "The word was chosen by code from these numbers."]
-    undecided = " undecided" if record["word"] == CANNOT_TELL else ""
+    lines = [f"Because {reason.rstrip('.')}.", *verdict_lines(record)]
+    undecided = " undecided" if record["outcome"] in (OPEN, WITHHELD, UNTESTED) else ""
     ident, address = idents.new("verdict"), idents.address(record)
     return _with_detail(record, inner, f"measured verdict{undecided}", lines, ident, address=address)
 
@@ -288,14 +440,16 @@ def claim_html(record: Json, evidence: str, also: list[str], ledger: str | None)
         ledger: address of its row among all claims, if a page lists them.
     """
     key, name = record["key"], record["verdict"].replace(" ", "-")
+    tested = "" if record["fixed"] else " ".join(verdict_lines(record))
+    rule = f'<p class="claim-test">{escape(tested)}</p>\n' if record["tests"] and tested else ""
     more = f'<p class="claim-numbers">Rests on: {", ".join(also)}.</p>\n' if also else ""
     link = f' <a class="claim-ledger-link" href="{escape(ledger)}">All claims</a>' if ledger else ""
-    label = "Claim, counted" if record["counted"] else "Claim"
+    label = "Claim, counted" if record["fixed"] else "Claim"
     return (
         f'<div class="claim claim-{name}" id="claim-{key}" role="group" aria-labelledby="claim-{key}-statement">\n'
         f'<p class="claim-head"><a class="claim-label" href="#claim-{key}">{label}</a> '
         f"{verdict_mark(record['verdict'])}</p>\n"
         f'<p class="claim-statement" id="claim-{key}-statement">{escape(unbroken(record["statement"]))}</p>\n'
-        f'{quotation_html(record)}<p class="claim-evidence">{evidence}</p>\n{more}'
+        f'{quotation_html(record)}<p class="claim-evidence">{evidence}</p>\n{rule}{more}'
         f'<p class="claim-source">Source: {source_html(record)}.{link}</p>\n</div>'
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -9,7 +10,7 @@ from urllib.parse import unquote
 
 from measured_book.records.html import quotation_html, source_html, verdict_mark
 
-from tinytorch.perf.measuring.judge import VERDICTS
+from tinytorch.perf.measuring.judge import OF_CLAIMS
 from tinytorch.report.numbers import unbroken
 from tinytorch.report.records import Json
 
@@ -49,7 +50,8 @@ def ledger_html(rows: Sequence[Row]) -> str:
 
 
 def _table(name: str, caption: str, rows: Sequence[Row]) -> str:
-    counts = [f"{sum(row.record['verdict'] == verdict for row in rows)} {verdict}" for verdict in VERDICTS]
+    found = Counter(row.record["verdict"] for row in rows)
+    counts = [f"{found[verdict]} {verdict}" for verdict in OF_CLAIMS if found[verdict]]
     head = "".join(f'<th scope="col">{column}</th>' for column in _COLUMNS)
     groups: dict[str, list[Row]] = {}
     for row in rows:  # by what a reader sees: files of one module differ in their addresses

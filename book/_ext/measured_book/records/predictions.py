@@ -19,10 +19,9 @@ from sphinx.application import Sphinx
 from sphinx.transforms import DoctreeReadEvent, SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 
-from tinytorch.perf.measuring.judge import CANNOT_TELL
-from tinytorch.report.claims import filled_text
 from tinytorch.report.numbers import FRACTIONS, SCALES, Scale, format_confidence, format_record
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
+from tinytorch.report.verdicts import DECIDED, filled_text
 
 STYLE, SCRIPT = "prediction.css", "prediction.js"
 SEPARATOR = "---"
@@ -174,7 +173,7 @@ class PredictionAnswer(_OfRecord):
         )
         word = escape(_word(record))
         if record["kind"] == "verdict":
-            is_it, word = ("This build", "cannot tell") if word == CANNOT_TELL else ("It is", word)
+            is_it = "It is" if record["outcome"] == DECIDED else "Found:"
             return f'{is_it} <strong class="predict-word">{word}</strong>, because {escape(told.rstrip("."))}.'
         return f'<strong class="predict-word">{word.capitalize()}.</strong> {escape(told)}'
 

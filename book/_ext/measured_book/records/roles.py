@@ -33,10 +33,10 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from tinytorch.report.claims import filled_text
 from tinytorch.report.notebook_view import BUILDING, RECORD_MIME
 from tinytorch.report.numbers import format_record
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
+from tinytorch.report.verdicts import filled_text
 
 LOGGER = logging.getLogger(__name__)
 

@@ -52,7 +52,7 @@ class Widened:
         return {
             **number,
             "interval": interval,
-            "how": {**number["how"], "statistic": "median", "widened": self.because},
+            "conditions": {**number["conditions"], "statistic": "median", "widened": self.because},
         }
 
 
@@ -145,7 +145,7 @@ def numbers_in(record: Json) -> Iterator[Json]:
     if record["kind"] in NUMBER_KINDS:
         yield record
     for row in record.get("rows", []):
-        yield from (cell for cell in row.values() if isinstance(cell, dict))
+        yield from (cell for cell in row.values() if isinstance(cell, dict) and "value" in cell)
     for series in record.get("series", []):
         yield from series["numbers"]
 

@@ -14,9 +14,11 @@ from tinytorch.perf.distributed.collectives.link_fit import fit
 from tinytorch.perf.distributed.collectives.timing import KINDS, even_sizes, pairs_of
 from tinytorch.perf.distributed.ranks.communicator import Communicator, Place
 from tinytorch.perf.distributed.ranks.launch import launch
+from tinytorch.perf.distributed.ranks.measuring import is_oversubscribed
 from tinytorch.perf.host import pinned_threads
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.measuring.conditions import Ranks
 
 Told = list[dict[str, Any]]
 RANKS = 2
@@ -48,11 +50,11 @@ def test_collectives_are_timed_alike_on_all_ranks(told: Told) -> None:
 def test_times_of_ranks_become_measurements_with_their_conditions(told: Told) -> None:
     one = told[0]["collectives"]
     values = {**one, "seconds": np.array(one["seconds"]), "barrier": np.array(one["barrier"])}
-    made = measured._collectives(values, {"pinned": True})
+    made = measured._collectives(values, pinned=True)
     assert made.kinds == tuple(kind for kind in KINDS if kind != "point to point between hosts")
     assert made.sizes == (8, 304)
     assert made.of("all-reduce")[304].samples == tuple(one["seconds"][one["kinds"].index("all-reduce") + 1])
-    marked = made.of("all-reduce")[8].how["oversubscribed"]
+    marked = is_oversubscribed(made.of("all-reduce")[8])
     assert marked == made.oversubscribed == (len(usable_cores()) < 2)
     judged = made.compare("ring all-reduce", "all-reduce", 8)
     assert (judged.verdict is None) == marked
@@ -74,14 +76,15 @@ def test_ranks_under_a_quota_of_one_core_share_it(monkeypatch: pytest.MonkeyPatc
 def test_ranks_that_may_not_be_pinned_run_and_their_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_setaffinity", raising=False)
     made = measured.measure_collectives(2, [8], kinds=["all-reduce"], repeats=6)
-    how = made.of("all-reduce")[8].how
-    assert (how["pinned"], how["blas_threads"]) == (False, limited_blas_threads(1))
+    conditions = made.of("all-reduce")[8].conditions
+    assert isinstance(conditions.instrument, Ranks)
+    assert (conditions.instrument.pinned, conditions.blas_threads) == (False, limited_blas_threads(1) or "unknown")
 
 
 def test_more_ranks_than_cores_are_marked_and_not_judged(told: Told) -> None:
     one = told[0]["collectives"]
     values = {**one, "seconds": np.array(one["seconds"]), "barrier": np.array(one["barrier"]), "oversubscribed": True}
-    made = measured._collectives(values, {"pinned": True})
+    made = measured._collectives(values, pinned=True)
     withheld = made.compare("ring all-reduce", "all-reduce", 8)
     assert withheld.verdict is None
     assert "more ranks than cores" in withheld.because

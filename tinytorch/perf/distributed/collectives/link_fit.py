@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
+from tinytorch.perf.distributed.ranks.measuring import is_oversubscribed
 from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring.conditions import Ranks, of_all
 from tinytorch.perf.measuring.statistics import Interval, widened
 
 Floats = npt.NDArray[np.float64]
@@ -124,17 +126,19 @@ def fit(times: Mapping[int, Measurement], name: str | None = None, *, seed: int 
     residuals = (medians - alpha - beta * sizes) / medians
     misfits = _misfits(sizes, medians, residuals, drawn)
     first = times[min(times)]
-    called = name or first.how.get("series") or first.name
-    how = {**first.how, "statistic": "line through the medians", "interval_by": "bootstrap over rounds"}
-    between = first.how.get("between_repeats", 0.0)
+    ranks = first.conditions.instrument
+    called = name or (ranks.series if isinstance(ranks, Ranks) else None) or first.name
+    known = [one.conditions for one in times.values()]
+    conditions = of_all(known).within_bounds("line through the medians", "bootstrap over rounds")
+    between = math.sqrt(np.mean([one.between_runs.deviation**2 if one.between_runs else 0.0 for one in known]))
     alpha_bounds, beta_bounds = (
         _repeated(_widened(value, np.quantile(ends, _TAILS), misfit), value, between)
         for value, ends, misfit in zip((alpha, beta), lines, misfits, strict=True)
     )
     return FittedLink(
         called,
-        Statistic(f"alpha of {called}", tuple(rounds[0]), "s", how, value=alpha, bounds=alpha_bounds),
-        Statistic(f"beta of {called}", tuple(rounds[1]), "s/B", how, value=beta, bounds=beta_bounds),
+        Statistic(f"alpha of {called}", tuple(rounds[0]), "s", conditions, value=alpha, bounds=alpha_bounds),
+        Statistic(f"beta of {called}", tuple(rounds[1]), "s/B", conditions, value=beta, bounds=beta_bounds),
         {int(size): float(residual) for size, residual in zip(sizes, residuals, strict=True)},
     )
 
@@ -181,7 +185,7 @@ def _checked(times: Mapping[int, Measurement]) -> tuple[Floats, Floats]:
     if len(times) < FEWEST_SIZES:
         raise ValueError(f"times must hold at least {FEWEST_SIZES} sizes to fit a line, not {len(times)}")
     ordered = [times[size] for size in sorted(times)]
-    if any(one.how.get("oversubscribed") for one in ordered):
+    if is_oversubscribed(*ordered):
         raise ValueError(
             "times must come from no more ranks than cores: with more they tell of the scheduler, not of a link"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy as np
 from tinytorch.perf.distributed.collectives.link_fit import FittedLink, fit_pieces
 from tinytorch.perf.distributed.collectives.timing import (
     KINDS,
-    SAMPLE_SECONDS,
     Kind,
     checked_plan,
     launched_times,
@@ -21,13 +20,15 @@ from tinytorch.perf.distributed.collectives.timing import (
 )
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.launch import launch
-from tinytorch.perf.distributed.ranks.measuring import MARK, Withheld, compare_on_ranks
+from tinytorch.perf.distributed.ranks.measuring import Withheld, compare_on_ranks
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.pinned_threads import may_pin
 from tinytorch.perf.measuring import Measurement, collector_off
 from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.codec import to_json
 from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.repeats import as_repeated
+from tinytorch.perf.measuring.conditions import BlasThreads, Caches, Conditions, Ranks
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 #: 8 B to 2 MiB, twice as many each time.
@@ -144,9 +145,8 @@ def measure_collectives(
         launch(launched_times, ranks, {**plan, "seed": seed + number}, threads=1, pinned=True)[0]
         for number in range(launches)
     ]
-    conditions = {"blas_threads": limited_blas_threads(1), "pinned": may_pin(), "launches": launches}
     rounds = min(len(one["barrier"]) for one in told)
-    return _collectives(_joined(told, rounds), conditions, rounds)
+    return _collectives(_joined(told, rounds), limited_blas_threads(1) or "unknown", may_pin(), rounds)
 
 
 def measure_collectives_on(
@@ -164,7 +164,7 @@ def measure_collectives_on(
         raise ValueError("communicator must have at least 2 ranks, as one has nobody to talk to: start it with mpiexec")
     plan = checked_plan(KINDS, sizes, 30, at_most_seconds, FEWEST_FOR_INTERVAL, 0)
     with collector_off():
-        return _collectives(time_collectives(communicator, **plan), {})
+        return _collectives(time_collectives(communicator, **plan))
 
 
 def _joined(launches: Sequence[Mapping[str, Any]], rounds: int) -> dict[str, Any]:
@@ -178,42 +178,44 @@ def _joined(launches: Sequence[Mapping[str, Any]], rounds: int) -> dict[str, Any
     }
 
 
-def _collectives(values: Mapping[str, Any], conditions: Mapping[str, Any], block: int | None = None) -> Collectives:
+def _collectives(
+    values: Mapping[str, Any],
+    threads: BlasThreads | None = None,
+    pinned: bool | None = None,
+    block: int | None = None,
+) -> Collectives:
     """Return the samples of ranks as measurements.
 
     Args:
         values: what `time_collectives` returns.
-        conditions: what is known of the ranks besides.
+        threads: of each rank's BLAS; None if not known.
+        pinned: whether each rank was kept on a core of its own; None if not known.
         block: samples in a row of one group of processes; None if there was one group.
     """
-    how = {
-        **conditions,
-        "ranks": values["ranks"],
-        "hosts": values["hosts"],
-        "library": values["library"],
-        MARK: values["oversubscribed"],
-        "time_is": "the slowest rank's",
-        "sample_seconds": SAMPLE_SECONDS,
-        "caches": "warm",
-        "garbage_collector": "off",
-        "cpu_per_wall": float(f"{values['cpu_per_wall']:.3g}"),
-        "order": f"drawn from seed {values['seed']}",
-    }
+    ranks = Ranks(ranks=values["ranks"], oversubscribed=values["oversubscribed"], pinned=pinned)
+    conditions = Conditions(
+        blas_threads=threads,
+        caches=Caches.WARM,
+        collector_off=True,
+        cpu_per_wall=float(f"{values['cpu_per_wall']:.3g}"),
+        order_seed=values["seed"],
+        instrument=ranks,
+        note=f"By {values['library']} on {values['hosts']} {'host' if values['hosts'] == 1 else 'hosts'}.",
+    )
     cases = list(zip(values["kinds"], values["sizes"], strict=True))
     times: dict[Kind, dict[int, Measurement]] = {}
     for index, (kind, size) in enumerate(cases):
-        others = [_name(*other) for other in cases if other != (kind, size) and (other[0] == kind or other[1] == size)]
-        own = {
-            "series": f"{kind}, {values['ranks']} ranks",
-            "inner_loops": values["loops"][index],
-            "interleaved_with": others,
-        }
-        times.setdefault(kind, {})[size] = as_repeated(
-            Measurement(_name(kind, size), tuple(values["seconds"][index].tolist()), "s", {**how, **own}),
-            block,
-            of="messages",
+        others = (_name(*other) for other in cases if other != (kind, size) and (other[0] == kind or other[1] == size))
+        own = replace(
+            conditions,
+            instrument=replace(ranks, series=f"{kind}, {values['ranks']} ranks"),
+            inner_loops=int(values["loops"][index]),
+            interleaved_with=tuple(others),
         )
-    barrier = as_repeated(Measurement("barrier", tuple(values["barrier"].tolist()), "s", how), block, of="messages")
+        seconds = Measurement(_name(kind, size), tuple(values["seconds"][index].tolist()), "s", own)
+        times.setdefault(kind, {})[size] = with_between_run_spread(seconds, block, of="messages")
+    barrier = Measurement("barrier", tuple(values["barrier"].tolist()), "s", conditions)
+    barrier = with_between_run_spread(barrier, block, of="messages")
     return Collectives(values["ranks"], values["hosts"], values["library"], values["oversubscribed"], times, barrier)
 
 
@@ -222,7 +224,7 @@ def _name(kind: str, size: int) -> str:
 
 
 #: What a file of collectives calls itself, and the version, which rises whenever a reader of it would have to change.
-SCHEMA, VERSION = "tinytorch-collectives", 1
+SCHEMA, VERSION = "tinytorch-collectives", 2
 
 
 def save_collectives(collectives: Collectives, path: str | Path) -> Path:
@@ -246,4 +248,4 @@ def save_collectives(collectives: Collectives, path: str | Path) -> Path:
 
 
 def _written(seconds: Measurement) -> dict[str, Any]:
-    return {"name": seconds.name, "samples": list(seconds.samples), "how": dict(seconds.how)}
+    return {"name": seconds.name, "samples": list(seconds.samples), "conditions": to_json(seconds.conditions)}

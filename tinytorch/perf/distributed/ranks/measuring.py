@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tinytorch.perf.measuring import Measurement
     from tinytorch.perf.measuring.comparison import Comparison
 
-#: The mark in a measurement's conditions.
-MARK = "oversubscribed"
+#: Relative difference of times on ranks that matters: what messages differ by from one placement to the next is more.
+MATTERS = 0.05
 #: Why there is no verdict, as the end of a sentence.
 BECAUSE = "more ranks than cores took these times, so they tell how the system shares its cores, not how ranks scale"
 
@@ -68,7 +68,10 @@ class Withheld:
 
 def is_oversubscribed(*measurements: Measurement) -> bool:
     """Return whether more ranks than cores took one of the measurements."""
-    return any(measurement.how.get(MARK) for measurement in measurements)
+    from tinytorch.perf.measuring.conditions import Ranks
+
+    made_on = [measurement.conditions.instrument for measurement in measurements]
+    return any(isinstance(one, Ranks) and one.oversubscribed for one in made_on)
 
 
 def compare_on_ranks(baseline: Measurement, candidate: Measurement) -> Comparison | Withheld:
@@ -81,4 +84,4 @@ def compare_on_ranks(baseline: Measurement, candidate: Measurement) -> Compariso
 
     if is_oversubscribed(baseline, candidate):
         return Withheld()
-    return compare_paired(baseline, candidate, 0.01)
+    return compare_paired(baseline, candidate, MATTERS)

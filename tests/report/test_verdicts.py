@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.judge import CANNOT_TELL, SUPPORTED
+from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report import Page
-from tinytorch.report.claims import Claim, placeholders, split_at_placeholders
 from tinytorch.report.provenance import BY_MORE
+from tinytorch.report.verdicts import Claim, placeholders, split_at_placeholders
+
+SUPPORTED = Judgement(Verdict.SUPPORTED)
 
 
 def test_a_claim_gathers_its_numbers() -> None:
@@ -24,9 +26,9 @@ def test_a_claim_has_no_empty_part(field: str) -> None:
         Claim("c", parts["statement"], parts["source"], parts["quote"], SUPPORTED, parts["evidence"])
 
 
-def test_a_claim_has_one_of_three_verdicts_and_a_real_address() -> None:
+def test_a_claim_has_one_of_its_verdicts_and_a_real_address() -> None:
     with pytest.raises(ValueError, match="verdict of 'c'"):
-        Claim("c", "It is so.", "Someone", "so", "probably", "It took {a}.")
+        Claim("c", "It is so.", "Someone", "so", Judgement(Verdict.FASTER), "It took {a}.")
     with pytest.raises(ValueError, match="source_url"):
         Claim("c", "It is so.", "Someone", "so", SUPPORTED, "It took {a}.", source_url="javascript:alert(1)")
 
@@ -51,6 +53,6 @@ def test_a_claim_left_open_by_a_wider_interval_than_is_shown_says_so(wanders: bo
     page = Page("c")
     page.number("time", Measurement("a call", tuple(times.tolist()), "s"))
     made = page.claim(
-        "c", statement="It is so.", source="Me", quote="so", verdict=CANNOT_TELL, evidence="It took {time}."
+        "c", statement="It is so.", source="Me", quote="so", verdict=Judgement(Verdict.OPEN), evidence="It took {time}."
     )
     assert made.record.body["evidence"] == (f"It took {{time}}. {BY_MORE}" if wanders else "It took {time}.")

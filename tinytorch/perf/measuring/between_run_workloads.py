@@ -1,4 +1,4 @@
-"""Workloads of several kinds, timed in fresh processes, that show how far repeats differ; `repeats` reads them."""
+"""Workloads of several kinds, timed in fresh processes, that show how far runs differ."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,17 @@ import numpy.typing as npt
 
 from tinytorch.perf.measuring import blas_threads, interleave
 from tinytorch.perf.measuring.atomic_io import write_whole
-from tinytorch.perf.measuring.codec import from_json, to_json
-from tinytorch.perf.measuring.processes import answer_of
-from tinytorch.perf.measuring.repeats import (
+from tinytorch.perf.measuring.between_run_variance import (
     Process,
-    Seen,
-    block_spread,
+    RunStatistics,
     kept_path,
     kept_processes,
-    looked,
+    spread_was_sampled,
 )
+from tinytorch.perf.measuring.codec import from_json, to_json
+from tinytorch.perf.measuring.processes import answer_of
 from tinytorch.perf.measuring.sampling import rounds_in_block
+from tinytorch.perf.measuring.statistics import block_spread
 
 #: The variable of the environment that says 0 where nobody is to look: what a busy moment shows is not for the book.
 LOOKS = "TINYTORCH_REPEATS"
@@ -68,18 +69,22 @@ def one_process(seed: int) -> Process:
         functions = {f"{name}, {way}": call for name, pair in _workloads().items() for way, call in enumerate(pair)}
         taken = interleave(functions, repeats=_SAMPLES, at_most_seconds=2.0, warmup_seconds=0.01, seed=seed)
 
-    def seen(samples: npt.NDArray[np.float64]) -> Seen:
-        return Seen(float(np.log(np.median(samples))), block_spread(samples.tolist(), block))
+    def seen(samples: npt.NDArray[np.float64]) -> RunStatistics:
+        return RunStatistics(float(np.log(np.median(samples))), block_spread(samples.tolist(), block))
 
     times = {name: np.array(one.samples) for name, one in taken.items()}
+    names = [*_workloads()]
+    # Of two ways to do alike work, and of unlike work, of which a moment hits one more than the other.
+    pairs = {name: (f"{name}, 0", f"{name}, 1") for name in names}
+    pairs |= {f"{one} / {other}": (f"{one}, 0", f"{other}, 0") for one, other in pairwise(names)}
     return Process(
         when,
         {name: seen(each) for name, each in times.items()},
-        {name: seen(times[f"{name}, 0"] / times[f"{name}, 1"]) for name in _workloads()},
+        {name: seen(times[one] / times[other]) for name, (one, other) in pairs.items()},
     )
 
 
-def look() -> None:
+def sample_spread() -> None:
     """Time the workloads in a fresh process, at first in two, and keep what it shows, in a second or two.
 
     From now on measurements of this process know it, and it looks again from time to time, between two of them; but
@@ -98,7 +103,7 @@ def look() -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {"schema": "tinytorch-repeats", "schema_version": 1, "processes": to_json(kept[-LATEST:])}
     write_whole(path, json.dumps(document))
-    looked()
+    spread_was_sampled()
 
 
 if __name__ == "__main__":

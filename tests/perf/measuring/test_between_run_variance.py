@@ -1,0 +1,191 @@
+"""The spread between repeats, on made processes whose spread is known, and places that move what is allocated."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinytorch.perf.measuring import Measurement, between_run_variance, between_run_workloads, interleave
+from tinytorch.perf.measuring.between_run_variance import (
+    PRIOR,
+    BetweenRunVariance,
+    Process,
+    RunStatistics,
+    known_variance,
+    spread_sample_is_due,
+    variance_from,
+    with_between_run_spread,
+    with_prior_spread,
+)
+from tinytorch.perf.measuring.codec import to_json
+from tinytorch.perf.measuring.conditions import BetweenRuns, Conditions, of_interleaved
+from tinytorch.perf.measuring.sampling import BLOCKS, LayoutRandomizer, rounds_in_block
+from tinytorch.perf.measuring.statistics import block_spread
+
+#: Nothing is known from elsewhere.
+UNKNOWN = BetweenRunVariance(0, 0, 0, 0)
+WORKLOADS = ("a", "b", "c", "d", "e", "f", "g")
+
+
+def parts_of(conditions: Conditions) -> tuple[float | None, ...]:
+    """Return deviation, interleaved part and part of each block."""
+    spread = conditions.between_runs
+    return () if spread is None else (spread.deviation, spread.interleaved, spread.per_block)
+
+
+def made(processes: int, common: float, own: float, seed: int = 0) -> list[Process]:
+    """Return processes: each draws one part for all workloads, and one for each of them; their blocks are alike."""
+    draw = np.random.default_rng(seed)
+    found = []
+    for when in range(processes):
+        moment = draw.normal(0, common)
+        logs = {name: draw.normal(0, own, 2) for name in WORKLOADS}
+        calls = {
+            f"{name}, {way}": RunStatistics(moment + log[way], 0.0) for name, log in logs.items() for way in (0, 1)
+        }
+        found.append(Process(when, calls, {name: RunStatistics(log[0] - log[1], 0.0) for name, log in logs.items()}))
+    return found
+
+
+def test_the_spread_of_processes_is_found_and_a_moment_drops_out_of_ratios() -> None:
+    found = variance_from(made(400, common=0.03, own=0.01), UNKNOWN)
+    assert found.alone == pytest.approx(np.hypot(0.03, 0.01), rel=0.15)
+    assert found.interleaved == pytest.approx(np.sqrt(2) * 0.01, rel=0.15)
+    assert (found.per_block, found.processes) == (0, 400)
+
+
+def test_few_processes_say_more_than_they_saw() -> None:
+    many, few = ([variance_from(made(n, 0.03, 0, seed), UNKNOWN).alone for seed in range(40)] for n in (200, 6))
+    assert np.mean(few) > 1.1 * np.mean(many)
+
+
+def test_a_workload_that_varies_with_its_blocks_tells_how_far_that_reaches() -> None:
+    draw = np.random.default_rng(1)
+    blocks = {name: 0.01 * at for at, name in enumerate(WORKLOADS)}
+
+    def process(when: int) -> Process:
+        seen = {name: RunStatistics(draw.normal(0, 2.0 * spread), spread) for name, spread in blocks.items()}
+        return Process(when, seen, seen)
+
+    assert variance_from([process(when) for when in range(300)], UNKNOWN).per_block == pytest.approx(2.0, rel=0.1)
+
+
+def test_one_process_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 2, not 1"):
+        variance_from(made(1, 0.01, 0.01))
+
+
+def test_what_is_known_from_elsewhere_counts_until_there_are_many() -> None:
+    quiet = [variance_from(made(n, 1e-5, 1e-5)).alone for n in (2, 20, 2000)]
+    assert quiet[0] > 0.8 * PRIOR.alone
+    assert quiet[0] > quiet[1] > quiet[2]
+    assert quiet[2] < 0.1 * PRIOR.alone
+
+
+def test_what_was_found_elsewhere_stands_in_where_nothing_was_found_here() -> None:
+    found = with_prior_spread(Measurement("call", (1.0, 1.0, 1.0, 1.0), "s"))
+    assert parts_of(found.conditions)[0] == pytest.approx(PRIOR.alone * 2.776445 / 1.959964), "of so few processes"
+    known = Measurement("call", (1.0,), "s", Conditions(between_runs=BetweenRuns(0.5)))
+    assert with_prior_spread(known) is known
+
+
+def test_block_spread_is_what_blocks_differ_by_beyond_their_samples() -> None:
+    draw = np.random.default_rng(0)
+    alike = [block_spread(np.exp(draw.normal(0, 0.02, 30)).tolist(), 5) for _ in range(300)]
+    apart = [
+        block_spread(np.exp(np.repeat(draw.normal(0, 0.05, 6), 5) + draw.normal(0, 0.02, 30)).tolist(), 5)
+        for _ in range(300)
+    ]
+    assert np.median(alike) < 0.006
+    assert np.sqrt(np.mean(np.square(apart))) == pytest.approx(0.05, rel=0.15)
+    assert block_spread([1.0] * 9, 9) == block_spread([1.0, 2.0], 1) == block_spread([0.0, 1.0, 1.0, 1.0], 2) == 0
+
+
+def test_what_is_known_of_runs_goes_into_the_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = Measurement(
+        "call", (1.0, 1.0, float(np.exp(0.2)), float(np.exp(0.2))), "s", Conditions(threads=1, cpu_per_wall=0.5)
+    )
+    monkeypatch.setattr(between_run_variance, "known_variance", lambda: None)
+    assert with_between_run_spread(times).conditions == replace(times.conditions, block=4)
+    monkeypatch.setattr(between_run_variance, "known_variance", lambda: BetweenRunVariance(0.03, 0.01, 2.0, 10))
+    found = with_between_run_spread(times, 2).conditions
+    spread = float(np.hypot(0.03, 2.0 * 0.2 / np.sqrt(2)))
+    assert replace(found, between_runs=None) == replace(times.conditions, block=2)
+    assert parts_of(found) == pytest.approx((spread, 0.01, 2.0))
+    assert parts_of(of_interleaved({"one": found, "other": found}, (), [1.0] * 4)) == pytest.approx((0.01, 0.01, 2.0))
+
+
+def test_of_a_part_it_is_the_odds_that_differ_between_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(between_run_variance, "known_variance", lambda: BetweenRunVariance(0.03, 0.01, 2.0, 10))
+    for shares, blocks in (((0.5, 0.5, 0.9, 0.9), 2.0 * np.log(9) / np.sqrt(2)), ((1.0,) * 4, 0.0)):
+        found = with_between_run_spread(Measurement("part", shares, "%", Conditions(part_of="the run's time")), 2)
+        assert parts_of(found.conditions) == pytest.approx((np.hypot(0.03, blocks), 0.01, 2.0))
+
+
+def process_of(seed: int) -> Process:
+    return made(2, 0.01, 0.01, seed)[0]
+
+
+@pytest.mark.parametrize(("known", "seconds", "due"), [(23, 5, True), (24, 5, False), (24, 13, True)])
+def test_who_knows_many_processes_looks_more_seldom(
+    known: int, seconds: float, due: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(between_run_variance, "known_variance", lambda: replace(PRIOR, processes=known))
+    monkeypatch.setattr(between_run_variance, "_last_sample", time.monotonic() - seconds)
+    assert spread_sample_is_due() is due
+
+
+def test_processes_are_kept_and_more_of_them_are_taken_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(between_run_variance, "KEPT", tmp_path / "machine")
+    monkeypatch.delenv(between_run_workloads.LOOKS)
+    monkeypatch.setattr(
+        between_run_workloads, "answer_of", lambda module, seed: json.loads(json.dumps(to_json(process_of(seed))))
+    )
+    monkeypatch.setattr(between_run_variance, "_last_sample", None)
+    known_variance.cache_clear()
+    try:
+        assert known_variance() is None
+        assert not spread_sample_is_due()
+        between_run_workloads.sample_spread()
+        assert len(between_run_variance.kept_processes()) == 2
+        found = known_variance()
+        assert found is not None
+        assert found.processes == 2
+        assert not spread_sample_is_due()
+        monkeypatch.setattr(between_run_variance, "EVERY", 0.0)
+        assert spread_sample_is_due()
+        interleave({"one": lambda: None}, repeats=1)
+        assert len(between_run_variance.kept_processes()) == 3
+        between_run_variance.kept_path().write_text("{")
+        assert between_run_variance.kept_processes() == []
+    finally:
+        known_variance.cache_clear()
+
+
+def test_places_move_what_is_allocated_next() -> None:
+    layout, seen = LayoutRandomizer(np.random.default_rng(0)), set()
+    for _ in range(20):
+        layout.move()
+        seen.add(np.empty(50_000, np.uint8).ctypes.data)
+    assert len(seen) > 1
+
+
+def test_functions_are_made_anew_for_each_block() -> None:
+    calls: list[int] = []
+
+    def functions() -> dict[str, Callable[[], int]]:
+        calls.append(0)
+        return {"sum": lambda: sum(range(1000))}
+
+    found = interleave(functions, repeats=12)["sum"]
+    assert found.n == 12
+    assert len(calls) == BLOCKS
+    assert found.conditions.block == rounds_in_block(12) == 2

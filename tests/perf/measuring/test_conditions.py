@@ -1,0 +1,336 @@
+"""Conditions: what of them survives each operation, that all of them are read, and their JSON with its schema."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace, UnionType
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+import tinytorch
+from scripts import write_schemas
+from tinytorch.chapters.benchmarking.bottlenecks import Forecast
+from tinytorch.chapters.compression.speed import time_break_even
+from tinytorch.chapters.distributed.scaling_laws import fit_law
+from tinytorch.chapters.distributed.validation import Validated
+from tinytorch.chapters.profiling.studies import seconds_by_law
+from tinytorch.chapters.quantization.codes import limit_of
+from tinytorch.chapters.quantization.versions import recovered_share
+from tinytorch.chapters.roofline.records import _difference
+from tinytorch.perf.benchmarking import Performance, kept_of_product
+from tinytorch.perf.distributed.collectives.link_fit import fit
+from tinytorch.perf.machine.time_bound import added, at_cost, at_rate
+from tinytorch.perf.measuring import Counted, Measurement, difference, quotient, ratio
+from tinytorch.perf.measuring.codec import conditions_schema, from_json, to_json
+from tinytorch.perf.measuring.conditions import (
+    BetweenRuns,
+    BlasThreads,
+    Conditions,
+    Instrument,
+    Sample,
+    Side,
+    of_all,
+    of_processes,
+    of_sides,
+)
+from tinytorch.perf.measuring.judge import had_less_than_a_core, why_incomparable
+from tinytorch.perf.measuring.measurement import Seconds
+from tinytorch.perf.measuring.processes import Fresh, compare_in_processes
+from tinytorch.perf.profiling.breakdown import predicted_speedup
+from tinytorch.report.records import measurement_from_record, number_body
+
+ROOT = Path(tinytorch.__file__).resolve().parents[1]
+SAMPLES = tuple(1 + 0.01 * ((7 * at) % 12) for at in range(12))
+
+
+def side(name: str, cpu: float = 1.0, spread: float = 0.0, sample: Sample = Sample.CALLS) -> Measurement:
+    """Return one of two that were interleaved."""
+    conditions = Conditions(
+        sample=sample,
+        cpu_per_wall=cpu,
+        blas_threads=1,
+        block=1,
+        between_runs=BetweenRuns(spread, spread, 1.0) if spread else None,
+        interleaved_with=tuple({"one", "other"} - {name}),
+    )
+    return Measurement(name, SAMPLES, "s", conditions)
+
+
+def _of_all(one: Measurement, other: Measurement) -> Measurement:
+    return Measurement("product", SAMPLES, "", of_all((one.conditions, other.conditions)))
+
+
+def _of_sides(one: Measurement, other: Measurement) -> Measurement:
+    return Measurement("product", SAMPLES, "", of_sides({"one": one.conditions, "other": other.conditions}))
+
+
+def _of_reach(one: Measurement, other: Measurement) -> Measurement:
+    return added((at_cost(2, one), at_cost(3, other).longer(at_cost(1, other)))).statistic("reach")
+
+
+def _of_rates(one: Measurement, other: Measurement) -> Measurement:
+    return added((at_rate(2, one.per(1, "/s")), at_rate(3, other.per(1, "/s")))).statistic("reach")
+
+
+def _amdahl(one: Measurement, other: Measurement) -> Measurement:
+    share = Measurement("share", tuple(each / 3 for each in SAMPLES), "%", replace(one.conditions, part_of="all"))
+    return predicted_speedup(share, other.scaled(5.0), "law")  # a gain near 1 would hide the share's spread
+
+
+def _record(one: Measurement) -> Measurement:
+    return measurement_from_record({"key": "it", **number_body("it", one)})
+
+
+def _json(one: Measurement) -> Measurement:
+    return from_json(json.loads(json.dumps(to_json(Kept(one)))), Kept, "it").seconds
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A file."""
+
+    seconds: Seconds
+
+
+def _link(one: Measurement, other: Measurement) -> Measurement:
+    return fit({8: one, 1000: other.scaled(1.5), 2000: one.scaled(2.0)}).alpha
+
+
+def _kept(one: Measurement, other: Measurement) -> Measurement:
+    both = {
+        each.name: Performance(each.name, "forward", {1: (each,)}, {1: Counted(1, "B", "memory")}, 0, None, "run")
+        for each in (one, other)
+    }
+    return kept_of_product(both, one.name, (other.name,), other.name, 1)
+
+
+def _break_even(one: Measurement, other: Measurement) -> Measurement:
+    found = time_break_even((0.01, 0.999), [one.scaled(0.001), other.scaled(1.1)], "break-even")
+    assert found is not None
+    return found
+
+
+def _by_law(one: Measurement, other: Measurement) -> Measurement:
+    found = seconds_by_law((1, one), (2, other.scaled(100.0)), 4)
+    assert found is not None
+    return found
+
+
+TWO: dict[str, Callable[[Measurement, Measurement], Measurement]] = {
+    "ratio": lambda one, other: ratio(one, other),
+    "difference": lambda one, other: difference(one, other, "difference"),
+    "quotient": lambda one, other: quotient(one, other, "quotient"),
+    "scaled quotient": lambda one, other: quotient(one, other, "quotient").scaled(3.0),
+    "rate of a quotient": lambda one, other: quotient(one, other, "quotient").per(3.0, ""),
+    "of all": _of_all,
+    "of sides": _of_sides,
+    "break-even": _break_even,
+    "sum at costs": _of_reach,
+    "sum at rates": _of_rates,
+    "Amdahl's law": _amdahl,
+    "line through messages": _link,
+    "gain over the product of gains": _kept,
+    "law of two times": _by_law,
+    "forecast": lambda one, other: Forecast((10, 5), one, (one.scaled(0.5), other)).speedup,
+    "difference of two not interleaved": lambda one, other: _difference(one, other, "difference"),
+    "part that was recovered": lambda one, other: recovered_share(one.tail(50).scaled(-1.0), other.tail(50)),
+    "serial share": lambda one, other: fit_law("strong", {1: one, 2: other}).share,
+}
+ONE: dict[str, Callable[[Measurement], Measurement]] = {
+    "rate": lambda one: one.per(3.0, "/s"),
+    "multiple": lambda one: one.scaled(3.0),
+    "statistic": lambda one: one.tail(50),
+    "rate of a statistic": lambda one: one.tail(50).per(3.0, "/s"),
+    "multiple of a statistic": lambda one: one.tail(50).scaled(3.0),
+    "limit": lambda one: limit_of(one.scaled(0.3, "%")),
+    "error of a prediction": lambda one: Validated("it", cast(Any, SimpleNamespace(seconds=1.0)), one, 0).error,
+    "JSON": _json,
+    "record": _record,
+    "JSON of a statistic": lambda one: _json(one.tail(50)),
+    "record of a statistic": lambda one: _record(one.tail(50)),
+}
+#: Made of ratios, of which what hits both sides alike drops out, or of the side that differs most.
+OF_RATIOS = {"ratio", "difference", "break-even", "gain over the product of gains", "serial share"}
+each_operation = pytest.mark.parametrize(
+    "operation", [(name, at) for name in (*TWO, *ONE) for at in (0, 1) if at == 0 or name in TWO], ids=str
+)
+few = settings(deadline=None, max_examples=5)
+
+
+def made_by(operation: tuple[str, int], changed: Measurement, kept: Measurement) -> Measurement:
+    """Return what an operation makes where the side of its number is ``changed``."""
+    name, at = operation
+    if name in ONE:
+        return ONE[name](changed)
+    return TWO[name](*((changed, kept) if at == 0 else (kept, changed)))
+
+
+def names_of(operation: tuple[str, int]) -> tuple[str, str]:
+    return ("one", "other") if operation[1] == 0 else ("other", "one")
+
+
+@each_operation
+@given(st.floats(0.01, 0.99))
+@few
+def test_what_disturbed_a_side_disturbed_what_is_made_of_it(operation: tuple[str, int], cpu: float) -> None:
+    changed, kept = names_of(operation)
+    found = made_by(operation, side(changed, cpu=cpu), side(kept)).conditions
+    assert found.cpu_per_wall == cpu
+    assert had_less_than_a_core(found) is (cpu < 0.9)
+
+
+@each_operation
+@given(st.floats(0.01, 0.5))
+@few
+def test_what_runs_differ_by_widens_what_is_made_of_them(operation: tuple[str, int], spread: float) -> None:
+    changed, kept = names_of(operation)
+    wide = made_by(operation, side(changed, spread=spread), side(kept)).interval
+    plain = made_by(operation, side(changed), side(kept)).interval
+    assert wide.low < plain.low - 1e-7
+    assert wide.high > plain.high + 1e-7
+
+
+@pytest.mark.parametrize("name", sorted(TWO.keys() - OF_RATIOS))
+@given(st.floats(0.01, 0.3), st.floats(0.01, 0.3))
+@few
+def test_both_sides_count_in_what_runs_differ_by(name: str, first: float, second: float) -> None:
+    one, both = (TWO[name](side("one", spread=first), side("other", spread=each)).interval for each in (0.0, second))
+    assert both.half_width > one.half_width
+
+
+@each_operation
+@given(st.sampled_from([kind for kind in Sample if kind.are_independent]))
+@few
+def test_samples_are_independent_only_if_those_of_all_sides_are(operation: tuple[str, int], kind: Sample) -> None:
+    changed, kept = names_of(operation)
+    assert made_by(operation, side(changed, sample=kind), side(kept, sample=kind)).conditions.sample is kind
+    assert not made_by(operation, side(changed), side(kept, sample=kind)).conditions.sample.are_independent
+    assert not made_by(operation, side(changed), side(kept)).conditions.sample.are_independent
+
+
+def test_the_longer_of_two_may_be_either() -> None:
+    one, other = side("one", cpu=0.5, sample=Sample.PROCESSES), side("other")
+    for first, second in ((one, other), (other, one)):
+        found = at_cost(2, first).longer(at_cost(1, second)).statistic("longer").conditions
+        assert (found.cpu_per_wall, found.sample) == (0.5, Sample.CALLS)
+
+
+def test_a_quotient_that_is_scaled_or_turned_still_knows_that_a_side_may_wander() -> None:
+    quiet = Measurement("rate", SAMPLES, "s", Conditions(sample=Sample.PROCESSES))
+    drifting = Measurement("peak", tuple(1 + 0.02 * at for at in range(12)), "s")
+    plain = quotient(quiet, drifting, "share")
+    reach = plain.verdict_interval()
+    assert reach is not None
+    for made, low in ((plain.scaled(2.0), 2 * reach.low), (plain.per(2.0, ""), 2 / reach.high)):
+        found = made.verdict_interval()
+        assert found is not None
+        assert found.low == pytest.approx(low)
+
+
+def test_one_number_of_each_process_is_independent_and_has_the_least_core_of_all() -> None:
+    times = [{"one": side("one", cpu=cpu, spread=0.1), "other": side("other")} for cpu in (0.5, *[1.0] * 6)]
+    found = compare_in_processes([Fresh((), each) for each in times], "one", "other", 0).estimate.conditions
+    assert (found.cpu_per_wall, found.sample, found.between_runs) == (0.5, Sample.PROCESSES, None)
+    assert of_processes([side("one", cpu=0.5, spread=0.1).conditions]).between_runs is None
+
+
+def test_one_thread_of_several_sides_is_enough_to_have_less_than_a_core() -> None:
+    one, two = (Conditions(cpu_per_wall=share, blas_threads=threads) for share, threads in ((0.5, 1), (1.8, 2)))
+    assert had_less_than_a_core(of_sides({"one": one, "two": two}))
+    assert had_less_than_a_core(two) is None
+    assert why_incomparable([one], [two], (0.3, 0.3)) is not None
+    with pytest.raises(ValueError, match="at least one"):
+        of_all([])
+
+
+def test_what_is_said_of_one_measurement_alone_is_said_of_nothing_made_of_it() -> None:
+    own = Conditions(
+        call="a call", part_of="all", widened="so", statistic="mean", interval_by="it", sides=(Side("x", Conditions()),)
+    )
+    assert of_all([own, own]) == Conditions()
+    assert (own.rescaled().call, own.rescaled().part_of) == (None, None)
+    one = side("one", spread=0.1)
+    assert one.tail(50).conditions == replace(one.conditions, statistic="percentile 50")
+
+
+def values(hint: Any) -> st.SearchStrategy[Any]:
+    """Return values of a field's type."""
+    if hint is BlasThreads:
+        return st.integers(1, 64) | st.just("unknown")
+    if isinstance(hint, type) and is_dataclass(hint):
+        return st.builds(hint, **{name: values(each) for name, each in get_type_hints(hint).items()})
+    if get_origin(hint) is tuple:
+        return st.lists(values(get_args(hint)[0]), max_size=2).map(tuple)
+    if get_origin(hint) in (Union, UnionType):
+        return st.one_of(*(values(each) for each in get_args(hint)))
+    if hint is float:
+        return st.floats(0, 2)
+    return st.from_type(hint)
+
+
+HINTS = get_type_hints(Conditions)
+PLAN = {"resolve": 0.03, "power": 0.9, "pilot": 12, "aimed": 0.03, "number": 40, "least": 0.0}
+sides = st.lists(st.builds(Side, st.text(max_size=5), st.builds(Conditions, inner_loops=st.integers())), max_size=2)
+conditions = st.builds(
+    Conditions,
+    **{name: values(hint) for name, hint in HINTS.items() if name not in ("sides", "blas_threads")},
+    sides=sides.map(tuple),
+    blas_threads=st.none() | st.integers(1, 64) | st.just("unknown"),
+)
+
+
+@given(conditions)
+def test_conditions_come_back_from_json_which_keeps_the_schema(made: Conditions) -> None:
+    written = json.loads(json.dumps(to_json(made), allow_nan=False))
+    assert from_json(written, Conditions, "conditions") == made
+    Draft202012Validator({"$ref": "#/$defs/Conditions", "$defs": conditions_schema()}).validate(written)
+    assert to_json(Conditions()) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"how": {}}, "how"),
+        ({"inner_loops": "4"}, "must be a whole number"),
+        ({"blas_threads": "two"}, "number of threads"),
+        ({"sample": "moons"}, "moons"),
+        ({"instrument": {"kind": "Sextant"}}, "kind of an instrument"),
+        ({"instrument": {"kind": "MemoryProbe"}}, "working_set_bytes"),
+        ({"sides": [{"name": "old"}]}, "'conditions' is missing"),
+        ({"sides": [{"name": "old", "conditions": {}, "note": ""}]}, "note"),
+        ({"planned": {"resolve": 0.03}}, "'power' is missing"),
+        ({"planned": {**PLAN, "pairs": 40}}, "pairs"),
+    ],
+)
+def test_what_are_no_conditions_is_refused(given: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        from_json(given, Conditions, "it")
+    errors = Draft202012Validator({"$ref": "#/$defs/Conditions", "$defs": conditions_schema()}).iter_errors(given)
+    assert next(errors, None) is not None
+
+
+def test_every_field_is_read_by_something() -> None:
+    own = ("tinytorch/perf/measuring/conditions.py", "tinytorch/perf/measuring/codec.py")
+    paths = [path for folder in ("tinytorch", "book", "scripts") for path in (ROOT / folder).rglob("*.py")]
+    read = {
+        node.attr
+        for path in paths
+        if path.relative_to(ROOT).as_posix() not in own
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+    kinds = (Conditions, Side, BetweenRuns, *get_args(Instrument))
+    assert [f"{kind.__name__}.{field.name}" for kind in kinds for field in fields(kind) if field.name not in read] == []
+
+
+def test_the_schema_of_records_has_the_conditions_of_the_types() -> None:
+    text = write_schemas.RECORDS.read_text("utf-8")
+    assert write_schemas.with_conditions(text) == text, "run python -m scripts.write_schemas"

@@ -1,0 +1,98 @@
+"""One's own timing loop: its samples become a measurement with all conditions, or are refused."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+from tinytorch.perf.measuring import (
+    Conditions,
+    Measurement,
+    between_run_variance,
+    from_samples,
+    from_turns,
+    own_loop,
+    ratio,
+)
+from tinytorch.perf.measuring.between_run_variance import BetweenRunVariance, with_between_run_spread
+
+WAITS = (0.010, 0.012, 0.011, 0.015, 0.010, 0.013)
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(between_run_variance, "known_variance", lambda: BetweenRunVariance(0.03, 0.01, 2.0, 10))
+
+
+def test_samples_get_what_repeats_differ_by_and_all_conditions() -> None:
+    with own_loop(warmup_runs=3) as loop:
+        assert not gc.isenabled()
+        sum(range(100_000))
+    assert gc.isenabled()
+    found = from_samples("a request", WAITS, sample="requests", conditions=loop.conditions)
+    assert found.samples == WAITS
+    assert found.spread_between_runs == pytest.approx(0.03)
+    assert (found.conditions.warmup_runs, found.conditions.collector_off) == (3, True)
+    assert found.conditions.cpu_per_wall
+    assert found.interval == with_between_run_spread(Measurement("plain", WAITS, "s")).interval
+    assert found.interval.low < Measurement("plain", WAITS, "s").interval.low
+
+
+def test_requests_depend_on_one_another_and_processes_do_not() -> None:
+    drifting = tuple(0.01 + 0.001 * at for at in range(30))
+    series, apart = (
+        from_samples("drift", drifting, sample=one, conditions=Conditions()) for one in ("calls", "processes")
+    )
+    assert series.dependence.time > 3
+    assert apart.dependence.time == 1
+    assert (series.conditions.block, apart.conditions.block) == (30, 1)
+
+
+def test_series_in_turns_are_pairs() -> None:
+    made = from_turns(
+        {"old": [2 * one for one in WAITS], "new": WAITS}, sample="rounds", conditions=Conditions(), block=2
+    )
+    assert ratio(made["old"], made["new"]).samples == pytest.approx([2.0] * 6)
+    assert made["new"].conditions.block == 2
+
+
+def test_parts_of_a_whole_are_shares() -> None:
+    found = from_samples(
+        "a part", (0.2, 0.3, 0.25), "%", sample="rounds", conditions=Conditions(), part_of="the run's time"
+    )
+    assert found.conditions.part_of == "the run's time"
+
+
+@pytest.mark.parametrize(
+    ("samples", "given", "message"),
+    [
+        ((), {}, "non-empty"),
+        ((0.01, float("nan")), {}, "must be finite numbers"),
+        ((0.01, 0.0), {}, "must be times above 0, but 0 s"),
+        ((1e-9, 2e-9, 3e-9), {}, "100 steps of the clock, but last 2e-09"),
+        ((1.0, 2.0, 3.0), {"unit": "ns"}, "100 steps of the clock"),
+        ((0.01, 0.01, 0.01), {}, "readings of a clock, but all 3 are equal"),
+        (WAITS, {"sample": "independent"}, "sample must say what one of 'a loop' is: calls, .* not 'independent'"),
+        (WAITS, {"unit": "items/s"}, "rates are made with Measurement.per"),
+        (WAITS, {"unit": "%"}, "with what it is part_of, not '%'"),
+        ((0.5, 1.5), {"unit": "%", "part_of": "the time"}, "1.5 is not in 0 to 1"),
+    ],
+)
+def test_what_nobody_can_vouch_for_is_refused(samples: tuple[float, ...], given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        from_samples("a loop", samples, **{"sample": "calls", "conditions": Conditions(), **given})
+
+
+def test_many_in_a_row_make_short_calls_long_enough() -> None:
+    calls = (1e-9, 2e-9, 3e-9)
+    with own_loop(warmup_runs=0, inner_loops=10**6) as loop:
+        sum(range(1000))
+    assert from_samples("short", calls, sample="calls", conditions=loop.conditions).samples == calls
+
+
+@pytest.mark.parametrize("series", [{"one": WAITS}, {"one": WAITS, "other": WAITS[:-1]}])
+def test_what_was_not_taken_in_turns_is_no_pair(series: dict[str, tuple[float, ...]]) -> None:
+    with pytest.raises(ValueError, match="series must be at least two of one length"):
+        from_turns(series, sample="calls", conditions=Conditions())

@@ -1,0 +1,86 @@
+"""The list of a book's verdicts: what is counted, what share is open, and what no measurement could turn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.list_verdicts import counted, main, verdicts_of
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_between
+from tinytorch.report import Column, Page
+from tinytorch.report.records import Json, page_file
+
+TIME = Measurement("a run", (1.0, 1.1, 0.9, 1.05, 0.95, 1.0, 1.02, 0.98), "s")
+COUNT = Measurement("bytes", (4096.0,), "B")
+
+
+def records() -> Json:
+    """Return the records of a page with each outcome but one that was withheld, of which two are fixed."""
+    page = Page("folder/page")
+    page.number("time", TIME)
+    page.number("bytes", 4096, unit="B", what="bytes")
+    page.absent("other", reason="It is not here.")
+    page.word("few-bytes", verdict_between(COUNT, high=8192), because="it is {bytes}")
+    page.word("slow", verdict_between(TIME, low=0.1), because="it took {time}")
+    page.word("near-one", verdict_between(TIME, low=1.0), because="it took {time}")
+    page.word("elsewhere", Verdict.OPEN, because="it took {time}", numbers=["other"])
+    said: dict[str, Any] = {"statement": "So.", "source": "Folklore", "quote": "So.", "evidence": "It is {bytes}."}
+    page.claim("counted", verdict=decided(True), counted=True, **said)
+    page.claim("open", verdict=Judgement(Verdict.OPEN), numbers=["time"], **said)
+    rows = [{"what": "same", "verdict": compare_paired([1.0, 1.001] * 10, [1.001, 1.0] * 10, 0.05)}]
+    rows += [{"what": "base", "verdict": None}, {"what": "other", "verdict": Verdict.WITHHELD}]
+    page.table("gains", rows, [Column("what", "What"), Column("verdict", "Verdict", judged=True)], caption="Gains")
+    return page_file(page.name, page.records)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    site = tmp_path_factory.mktemp("site")
+    file = site / "_records" / "folder" / "page.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(records()), "utf-8")
+    return site
+
+
+def test_each_verdict_is_listed_with_what_it_comes_to(site: Path) -> None:
+    listed = {(one.key, one.kind, one.outcome, one.fixed) for one in verdicts_of(site)}
+    assert listed == {
+        ("few-bytes", "verdict", "decided", True),
+        ("slow", "verdict", "decided", False),
+        ("near-one", "verdict", "open", False),
+        ("elsewhere", "verdict", "not measured", False),
+        ("counted", "claim", "decided", True),
+        ("open", "claim", "open", False),
+        ("gains", "table", "no difference", False),
+        ("gains", "table", "withheld", False),
+    }
+    assert {one.page for one in verdicts_of(site)} == {"folder/page"}
+    words = {one.key: one.words for one in verdicts_of(site) if one.kind != "table"}
+    assert (words["near-one"], words["counted"]) == ("open, between 0.90 and 1.10\u00a0s", "supported")
+
+
+def test_what_is_fixed_is_in_no_count_and_in_no_share(site: Path) -> None:
+    listed = list(verdicts_of(site))
+    assert counted(listed) == (
+        "6 verdicts: 1 decided, 1 no difference, 2 open, 1 withheld, 1 not measured. Open: 33.3%. "
+        "Counted besides, in no share: 2."
+    )
+    fixed = [one for one in listed if one.fixed]
+    assert counted(fixed) == "No verdict that a measurement could turn. Counted besides, in no share: 2."
+
+
+def test_the_command_prints_the_list_with_what_was_counted_last(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(site)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[3] for line in lines[-3:-1]] == ["counted", "counted"]
+    assert lines[-1].startswith("6 verdicts: ")
+
+
+def test_what_is_no_built_book_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path)]) == 2
+    assert "has no records: run `make book` first" in capsys.readouterr().err

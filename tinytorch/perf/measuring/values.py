@@ -1,0 +1,163 @@
+"""Values that no clock took: counted, derived from named ones, modelled or quoted. Each knows its unit and its kind."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tinytorch.perf.measuring.measurement import TIMES, Measurement
+
+#: Units of what only a clock can tell, alone or in a rate.
+_CLOCKED = {*TIMES, "min", "h", "days", "years", "Hz"}
+
+
+def is_clocked(unit: str) -> bool:
+    """Return whether a unit is one of time or rate, such as ``"s"`` and ``"B/s"``, which no count has."""
+    return not _CLOCKED.isdisjoint(unit.split("/"))
+
+
+@dataclass(frozen=True, init=False)
+class Counted(Measurement):
+    """What was counted, or computed from what is exact, without a clock: bytes, FLOPs, examples, an error of rounding.
+
+    Raises:
+        ValueError: if the value is not finite, or in a unit of time or rate.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Counted
+        >>> weights = Counted(4096, "B", "float32 weights")
+        >>> weights.over(Counted(1024, "B", "the same in eight bits"), "bytes saved").value
+        4.0
+    """
+
+    def __init__(self, value: float, unit: str, what: str) -> None:
+        if is_clocked(unit):
+            raise ValueError(f"{what!r} is in {unit!r}, which is not counted: time it with measure() or interleave()")
+        super().__init__(what, (float(value),), unit)
+
+    @property
+    def value(self) -> float:
+        """What was counted, in ``unit``."""
+        return self.median
+
+    @property
+    def is_counted(self) -> bool:
+        """Always."""
+        return True
+
+    def over(self, other: Counted, what: str, unit: str = "") -> Derived:
+        """Return how many times the other it is, or which share of it with the unit ``"%"``."""
+        return Derived(self.value / other.value, unit, what, (self, other))
+
+
+@dataclass(frozen=True)
+class Derived:
+    """What was computed from others, each of which has a name, and has no interval of its own.
+
+    Args:
+        value: in ``unit``.
+        unit: as of a `Measurement`.
+        what: what it is, in words.
+        of: what it was computed from.
+        no_interval: why it has none, where one of them has one: no formula carries it.
+
+    Raises:
+        ValueError: if the value is not finite, nothing is named, or one of them has an interval and no reason is given.
+    """
+
+    value: float
+    unit: str
+    what: str
+    of: tuple[Measurement | Derived, ...]
+    no_interval: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.value, self.what)
+        if not self.of:
+            raise ValueError(f"{self.what!r} must be derived from something: time it with measure() or interleave()")
+        if self.no_interval is None and (timed := [one.name for one in self.measured if one.n > 1]):
+            raise ValueError(
+                f"{self.what!r} would lose the interval of {timed[0]!r}: carry it by ratio() or quotient(), "
+                "or say in no_interval= why no formula does"
+            )
+
+    @property
+    def measured(self) -> tuple[Measurement, ...]:
+        """Every measurement and count that it rests on, at whatever remove."""
+        inside = (one.measured if isinstance(one, Derived) else (one,) for one in self.of)
+        return tuple(each for group in inside for each in group)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it was computed from, in words."""
+        return tuple(one.what if isinstance(one, Derived) else one.name for one in self.of)
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """What a model says, not what was observed.
+
+    Args:
+        value: in ``unit``.
+        unit: as of a `Measurement`.
+        what: what it is, in words.
+        model: what says so, in words: "Amdahl's law".
+        carried: what the model makes of samples that were measured, with their interval; None if it needs none.
+
+    Raises:
+        ValueError: if the value is not finite.
+    """
+
+    value: float
+    unit: str
+    what: str
+    model: str
+    carried: Measurement | None = None
+
+    def __post_init__(self) -> None:
+        _check(self.value, self.what)
+
+    @classmethod
+    def by(cls, model: str, carried: Measurement, what: str | None = None) -> Modelled:
+        """Return what ``model`` makes of what was measured; ``what`` is the measurement's own name if None."""
+        return cls(carried.median, carried.unit, what or carried.name, model, carried)
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """What others published.
+
+    Args:
+        value: in ``unit``.
+        unit: as of a `Measurement`.
+        what: what it is, in words.
+        source: who says so: ``name <address>``, or a name alone.
+
+    Raises:
+        ValueError: if the value is not finite.
+    """
+
+    value: float
+    unit: str
+    what: str
+    source: str
+
+    def __post_init__(self) -> None:
+        _check(self.value, self.what)
+
+
+#: Whatever knows its unit and its kind.
+Value = Measurement | Derived | Modelled | Quoted
+
+
+def as_measurement(value: Value) -> Measurement:
+    """Return what tells a value's number, unit and interval, if it has one, in the terms of what was measured."""
+    if isinstance(value, Measurement):
+        return value
+    carried = value.carried if isinstance(value, Modelled) else None
+    return carried or Measurement(value.what, (float(value.value),), value.unit)
+
+
+def _check(value: float, what: str) -> None:
+    if not math.isfinite(value):
+        raise ValueError(f"{what!r} must be finite, not {value}: a page cannot show it")

@@ -1,0 +1,185 @@
+"""Verdicts on a page: the words of each, the tests behind it, and the claims of textbooks that it answers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.judge import OF_CLAIMS, Judgement, Test, Verdict, why_undecided
+from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.report.numbers import LEAST_CONFIDENCE, format_number
+from tinytorch.report.records import Json, checked_key, checked_text
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_REFERENCE = re.compile(r"(?:[\w./-]+:)?[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+#: What a page can say in the place of a verdict: what the judge returned, or a word that code chose from counts.
+Said = Judgement | Comparison | Verdict | str
+#: What a verdict comes to in a list of them.
+DECIDED, NO_DIFFERENCE, OPEN, WITHHELD, UNTESTED = "decided", "no difference", "open", "withheld", "not measured"
+OUTCOMES = (DECIDED, NO_DIFFERENCE, OPEN, WITHHELD, UNTESTED)
+_OUTCOMES = {Verdict.NO_DIFFERENCE: NO_DIFFERENCE, Verdict.OPEN: OPEN, Verdict.WITHHELD: WITHHELD}
+_WITHHELD_WORDS = "withheld, as other programs were at work"
+
+
+def verdict_of(said: Said) -> Verdict:
+    """Return the verdict in what is said; a word that code chose from counts is supported by them."""
+    if isinstance(said, Verdict):
+        return said
+    return Verdict.SUPPORTED if isinstance(said, str) else said.verdict
+
+
+def words_of(said: Said) -> str:
+    """Return what a page shows in the place of a verdict: where it is open, what is known."""
+    verdict = verdict_of(said)
+    if verdict is Verdict.WITHHELD:
+        return _WITHHELD_WORDS
+    if isinstance(said, Judgement) and verdict is Verdict.OPEN and not said.word:
+        return _known(said.open_test)
+    return str(said)
+
+
+def _known(test: Test | None) -> str:
+    if test is None:
+        return Verdict.OPEN.value
+    if test.reach is None:
+        return f"open, as {test.measurement.n} samples are too few"
+    ends = (test.reach.low, test.reach.high)
+    shown = format_number(test.measurement.median, test.measurement.unit, ends=ends)
+    return f"open, between {shown.low} and {shown.with_unit(shown.high)}"
+
+
+def tested(said: Said) -> Json:
+    """Return what a record keeps of a verdict: its outcome, whether no measurement could turn it, and its tests."""
+    outcome = _OUTCOMES.get(verdict_of(said), DECIDED)
+    tests = [_test(test) for test in said.tests] if isinstance(said, Judgement) else []
+    if isinstance(said, Comparison):
+        tests = [_compared(said)]
+    fixed = isinstance(said, Judgement | Comparison) and said.is_fixed
+    return {"outcome": outcome, "fixed": fixed, "tests": tests}
+
+
+def _test(test: Test) -> Json:
+    one, is_open = test.measurement, test.verdict is Verdict.OPEN
+    return {
+        **_found(one, test.reach),
+        "unit": one.unit,
+        "low": test.low,
+        "high": test.high,
+        "verdict": test.verdict.value,
+        "why_open": why_undecided(test, lambda end: format_number(end, one.unit).text) if is_open else None,
+        "samples_needed": test.samples_needed if is_open else None,
+    }
+
+
+def _compared(made: Comparison) -> Json:
+    return {
+        **_found(made.estimate, made.reach),
+        "unit": "points" if made.quantity.is_difference else "",
+        "quantity": made.quantity.name.lower(),
+        "matters": made.matters,
+        "verdict": made.verdict.value,
+        "by_little": made.by_little,
+    }
+
+
+def _found(one: Measurement, reach: Interval | None) -> Json:
+    """Return what was found, with the interval that the verdict rests on; where that tells little, with all samples."""
+    if reach is not None and not (math.isfinite(reach.low) and math.isfinite(reach.high)):
+        reach = None
+    found = {
+        "what": one.name,
+        "value": one.median,
+        "reach": None if reach is None else asdict(reach),
+        "n": one.n,
+    }
+    is_telling = reach is not None and reach.confidence >= LEAST_CONFIDENCE
+    return found if is_telling else found | {"samples": list(one.samples)}
+
+
+def verdicts_in(record: Json) -> Iterator[Json]:
+    """Yield each verdict of a record, with its ``outcome``, ``fixed`` and ``tests``: its own, its table's cells'."""
+    if "outcome" in record:
+        yield record
+    for row in record.get("rows", []):
+        yield from (cell for cell in row.values() if isinstance(cell, dict) and "outcome" in cell)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim that a chapter repeats: what is said, who says it, and what this page found.
+
+    ``evidence`` may hold ``{key}`` where a number of the page belongs; ``numbers`` are the keys of all numbers
+    that the verdict rests on, ``page:key`` for another page's. ``quote`` is what the source says in its own words,
+    with the condition that it sets. What is ``counted`` follows from definitions and shapes: no machine decides it.
+    """
+
+    key: str
+    statement: str
+    source: str
+    quote: str
+    verdict: Judgement
+    evidence: str
+    numbers: tuple[str, ...] = ()
+    source_url: str | None = None
+    counted: bool = False
+
+    def __post_init__(self) -> None:
+        checked_key(self.key)
+        checked_text(self.statement, "statement", self.key)
+        checked_text(self.source, "source", self.key)
+        checked_text(self.quote, "quote", self.key)
+        checked_text(self.evidence, "evidence", self.key)
+        if self.verdict.verdict not in OF_CLAIMS:
+            raise ValueError(
+                f"verdict of {self.key!r} must be one of {', '.join(OF_CLAIMS)}, not {self.verdict.verdict}"
+            )
+        if self.source_url is not None and not re.match(r"https?://\S+$", self.source_url):
+            raise ValueError(f"source_url of {self.key!r} must begin with http:// or https://, not {self.source_url!r}")
+
+    def body(self) -> Json:
+        """Return the body of the claim's record; its numbers are those named and those in the evidence."""
+        named = dict.fromkeys([*self.numbers, *placeholders(self.evidence, self.key)])
+        return {
+            "statement": self.statement.strip(),
+            "source": self.source.strip(),
+            "source_url": self.source_url,
+            "quote": self.quote.strip(),
+            "counted": self.counted,
+            "verdict": self.verdict.verdict.value,
+            **tested(self.verdict),
+            "evidence": self.evidence.strip(),
+            "numbers": list(named),
+        }
+
+
+def placeholders(text: str, key: str) -> list[str]:
+    """Return the keys of numbers that stand in braces in ``text``.
+
+    Raises:
+        ValueError: if what stands in braces is not a key or ``page:key``, or a brace has no partner.
+    """
+    found = _PLACEHOLDER.findall(text)
+    wrong = [name for name in found if not _REFERENCE.fullmatch(name)]
+    if wrong or re.search(r"[{}]", _PLACEHOLDER.sub("", text)):
+        raise ValueError(
+            f"braces in the text of {key!r} must hold the key of a number, as in {{mlp-latency}}: {text!r}"
+        )
+    return found
+
+
+def split_at_placeholders(text: str) -> Sequence[tuple[str, str | None]]:
+    """Return the pieces of ``text``: each as plain text and the key that follows it, None at the end."""
+    pieces = _PLACEHOLDER.split(text)
+    keys = [*pieces[1::2], None]
+    return list(zip(pieces[0::2], keys, strict=True))
+
+
+def filled_text(text: str, number: Callable[[str], str]) -> str:
+    """Return ``text`` with the plain ``number(key)`` for each key in braces."""
+    return "".join(piece + (number(key) if key is not None else "") for piece, key in split_at_placeholders(text))
