@@ -68,7 +68,7 @@ LATENCY = ["pages", 0, "records", 1]
     [
         ([], "no file of measurements"),
         ({"schema": "tinytorch-records"}, "no file of measurements"),
-        (changed(["schema_version"], 99), "schema_version must be 2, not 99"),
+        (changed(["schema_version"], 99), "schema_version must be 3, not 99"),
         (changed(["label"], " "), "label"),
         (changed(["pages"], []), "pages"),
         (changed([*LATENCY, "value"], "fast"), "value"),

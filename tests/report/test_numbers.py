@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tinytorch.perf.benchmarking.comparing import compare_sizes
 from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.statistics import Interval
@@ -23,6 +24,8 @@ from tinytorch.report.numbers import (
     format_number,
     format_record,
     format_samples,
+    interval_name,
+    interval_of,
     scales_of,
     unbroken,
 )
@@ -378,3 +381,19 @@ def test_a_confidence_below_one_is_never_shown_as_all() -> None:
 )
 def test_a_typed_number_stays_on_the_line_of_its_unit(typed: str, held: str) -> None:
     assert unbroken(typed) == held.replace("_", NO_BREAK)
+
+
+@pytest.mark.parametrize(
+    ("after", "shown", "interval"),
+    [((512.0, 512.0), "4.00×", None), ((500.0, 512.0), "4.05×", Interval(4.0, 2048 / 500, 1.0))],
+)
+def test_a_ratio_of_bytes_is_a_point_or_holds_all_samples(
+    after: tuple[float, ...], shown: str, interval: Interval | None
+) -> None:
+    sides = Measurement("old", (2048.0, 2048.0), "B", Conditions()), Measurement("new", after, "B", Conditions())
+    saved = compare_sizes(*sides, ("old", "new")).estimate
+    assert interval_of(saved) == interval
+    assert format_measurement(saved).text == shown
+    assert interval_name(1.0) == "all samples"
+    assert interval_name(0.95) == "95% interval"
+    assert number_body("saved", saved)["value"] == saved.median

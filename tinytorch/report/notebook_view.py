@@ -17,10 +17,10 @@ from typing import Any
 from tinytorch.report.numbers import (
     LEAST_CONFIDENCE,
     Formatted,
-    format_confidence,
     format_number,
     format_record,
     format_samples,
+    interval_name,
 )
 from tinytorch.report.provenance import cautions
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, Record
@@ -119,7 +119,7 @@ def _sure(body: Json, shown: Formatted) -> str:
     if interval["confidence"] < LEAST_CONFIDENCE:
         return f"samples: {format_samples(body['samples'], body['unit'])}"
     ends = f" {shown.interval}" if shown.digits else ""
-    return f"{format_confidence(interval['confidence'])} interval{ends}, n = {body['n']}"
+    return f"{interval_name(interval['confidence'])}{ends}, n = {body['n']}"
 
 
 def _machine_words(record: Json) -> list[str]:

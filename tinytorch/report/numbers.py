@@ -328,12 +328,13 @@ def format_number(
 
 
 def interval_of(measurement: Measurement) -> Interval | None:
-    """Return the measurement's interval; None of one sample, of a count, and of samples that tell no ends."""
+    """Return the measurement's interval; None of one sample, of a count or a point, and where samples tell no ends."""
     if measurement.is_counted:
         return None
     interval = measurement.interval
     known = all(map(math.isfinite, (interval.low, interval.high, interval.confidence)))
-    return interval if known else None
+    is_point = interval.confidence == 1 and interval.low == interval.high
+    return interval if known and not is_point else None
 
 
 def is_exact(measurement: Measurement) -> bool:
@@ -373,6 +374,11 @@ def format_confidence(confidence: float) -> str:
         decimals += 1
     steps = 10 ** (decimals + 2)
     return f"{math.floor(confidence * steps + 1e-9) / steps:.{decimals}%}"
+
+
+def interval_name(confidence: float) -> str:
+    """Return ``"95% interval"``; ``"all samples"`` of one that reaches from the least to the largest, confidence 1."""
+    return "all samples" if confidence == 1 else f"{format_confidence(confidence)} interval"
 
 
 def format_samples(samples: Sequence[float], unit: str) -> str:

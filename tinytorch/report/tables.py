@@ -20,10 +20,10 @@ from tinytorch.report.numbers import (
     Formatted,
     Scale,
     common_scale,
-    format_confidence,
     format_measurement,
     format_number,
     format_samples,
+    interval_name,
     interval_of,
     is_exact,
     is_resolved,
@@ -207,7 +207,7 @@ def _title(value: Any, shown: Formatted) -> str:
     if interval.confidence < LEAST_CONFIDENCE:
         return f"samples: {format_samples(value.samples, value.unit)}"
     widened = f", widened {value.conditions.widened}" if value.conditions.widened else ""
-    return f"{format_confidence(interval.confidence)} interval {shown.interval}, n = {value.n}{widened}"
+    return f"{interval_name(interval.confidence)} {shown.interval}, n = {value.n}{widened}"
 
 
 def _cell(value: Any, column: Column, scale: Scale | None) -> _Cell:

@@ -32,6 +32,7 @@ from tinytorch.report.numbers import (
     format_number,
     format_record,
     format_samples,
+    interval_name,
     unbroken,
 )
 from tinytorch.report.records import Json, conditions_of_record
@@ -166,6 +167,8 @@ def _instrument_words(one: Instrument) -> list[str]:
 
 def _coverage_words(confidence: float) -> str:
     """Return how many of how many intervals are right, rounded down: "of 100 intervals made like this one, 95 are"."""
+    if confidence == 1:
+        return "these are the least and the largest of all samples"
     of = next((many for many in (100, 1_000, 10_000) if confidence <= 1 - 1 / many), 100_000)
     right = math.floor(confidence * of + 1e-9)
     return f"of {of:,} intervals made like this one, {right:,} are right"
@@ -327,10 +330,11 @@ def _found(test: Json) -> str:
         value = format_number(float(test["value"]), test["unit"]).text
         return f"{value}, without an interval, from {format_samples(test['samples'], test['unit'])}"
     low, high, confidence = (test["reach"][name] for name in (*_ENDS, "confidence"))
-    if confidence == 1:
-        return f"{format_number(int(test['value']), test['unit']).text}, counted"
+    if confidence == 1 and low == high:
+        count = float(test["value"])
+        return f"{format_number(int(count) if count.is_integer() else count, test['unit']).text}, counted"
     shown = format_number(test["value"], test["unit"], ends=(low, high))
-    return f"{shown.text} ({format_confidence(confidence)} interval {shown.interval}, n = {test['n']})"
+    return f"{shown.text} ({interval_name(confidence)} {shown.interval}, n = {test['n']})"
 
 
 def _what_matters(test: Json) -> str:

@@ -19,7 +19,7 @@ from sphinx.application import Sphinx
 from sphinx.transforms import DoctreeReadEvent, SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 
-from tinytorch.report.numbers import FRACTIONS, SCALES, Scale, format_confidence, format_record
+from tinytorch.report.numbers import FRACTIONS, SCALES, Scale, format_record, interval_name
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 from tinytorch.report.verdicts import DECIDED, filled_text
 
@@ -183,7 +183,7 @@ def _interval_html(record: Json) -> str:
     if not interval:
         return ""
     ends = f" {escape(shown.interval)}" if shown.digits else ""
-    return f" ({format_confidence(interval['confidence'])} interval{ends})"
+    return f" ({interval_name(interval['confidence'])}{ends})"
 
 
 def _plain_number(app: Sphinx, reference: str, page: str) -> str:
