@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tinytorch.report.notebook_view import number_text
-from tinytorch.report.records import ABSENT, NUMBER_KINDS
+from tinytorch.report.records import ABSENT, NUMBER_KINDS, is_number
 
 Json = dict[str, Any]
 
@@ -48,12 +48,11 @@ def text_of(number: Json) -> str:
 
 def _row_name(record: Json, row: Json) -> str:
     first = row.get(record["columns"][0]["key"])
-    return text_of(first) if isinstance(first, dict) else str(first)
+    return text_of(first) if is_number(first) else str(first)
 
 
-def _numbers(record: Json) -> Iterator[tuple[str, Json]]:
-    if record["kind"] in (*NUMBER_KINDS, ABSENT):
-        yield record["key"], record
+def _cells(record: Json) -> Iterator[tuple[str, Json]]:
+    """Yield each number and each verdict of a table, by its place in words."""
     seen: dict[str, int] = {}
     for row in record.get("rows", []):
         named = _row_name(record, row)
@@ -61,8 +60,14 @@ def _numbers(record: Json) -> Iterator[tuple[str, Json]]:
         again = f" ({seen[named]})" if seen[named] > 1 else ""
         for column in record["columns"]:
             cell = row.get(column["key"])
-            if isinstance(cell, dict):
+            if isinstance(cell, dict):  # text is none
                 yield f"{record['key']}: {named}{again}, {column['label']}", cell
+
+
+def _numbers(record: Json) -> Iterator[tuple[str, Json]]:
+    if record["kind"] in (*NUMBER_KINDS, ABSENT):
+        yield record["key"], record
+    yield from ((place, cell) for place, cell in _cells(record) if is_number(cell))
     for series in record.get("series", []):
         for x, number in zip(series["x"], series["numbers"], strict=True):
             yield f"{record['key']}: {series['label']} at {x}", number
@@ -73,6 +78,7 @@ def _words(record: Json) -> Iterator[tuple[str, str]]:
         yield record["key"], record["word"]
     if record["kind"] == "claim":
         yield record["key"], record["verdict"]
+    yield from ((place, cell["word"]) for place, cell in _cells(record) if "word" in cell)
 
 
 def read_site(folder: Path) -> Site:

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
-from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
+from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, is_number
 
 SCHEMA_NAME = "tinytorch-measurements"
 #: The version of `measurements.schema.json`; it rises whenever a reader of the files would have to change.
@@ -37,7 +37,9 @@ def schema() -> Json:
 
 
 def _cell(cell: Any) -> Any:
-    return {name: cell[name] for name in _KEPT_OF_A_NUMBER} if isinstance(cell, Mapping) else cell
+    if is_number(cell):
+        return {name: cell[name] for name in _KEPT_OF_A_NUMBER}
+    return cell["word"] if isinstance(cell, Mapping) else cell
 
 
 def _compact(record: Mapping[str, Any]) -> Json:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 
@@ -188,6 +188,11 @@ def measurement_from_record(record: Record | Mapping[str, Any]) -> Measurement:
     samples = tuple(float(s) for s in body["samples"])
     conditions = conditions_of_record(body)
     return measured(body["what"], samples, body["unit"], conditions, body["value"], body["interval"])
+
+
+def is_number(cell: object) -> TypeGuard[Json]:
+    """Return whether a cell of a table's record is a number: neither text nor a verdict."""
+    return isinstance(cell, Mapping) and "value" in cell
 
 
 def conditions_of_record(number: Mapping[str, Any]) -> Conditions:

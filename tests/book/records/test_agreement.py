@@ -76,6 +76,12 @@ def test_cells_are_compared_as_numbers_are() -> None:
     assert made.records["all"]["rows"][0]["time"] == number(1.0, 2.0), "what was measured stays"
 
 
+def test_words_and_verdicts_among_the_cells_are_no_times() -> None:
+    judged: Json = {"word": "faster", "outcome": "decided", "fixed": False, "tests": []}
+    made = with_table(page("a", time=number(1.0, 2.0)), judged)
+    assert compared(made, page("b", time=number(1.0, 2.0))) == {"a": (1, {}), "b": (1, {})}
+
+
 def test_an_interval_need_hold_only_what_it_does_not_touch() -> None:
     pages = [page("a", time=number(1.0, 2.0)), page("b", time=number(2.0, 4.0)), page("c", time=number(3.0, 5.0))]
     found = compared(*pages)

@@ -19,7 +19,7 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from tinytorch.report.notebook_view import number_text
-from tinytorch.report.records import NUMBER_KINDS, Json, conditions_of_record
+from tinytorch.report.records import NUMBER_KINDS, Json, conditions_of_record, is_number
 from tinytorch.report.tables import Column, html_of
 
 
@@ -28,7 +28,7 @@ def timed_calls(page: PageRecords) -> Iterator[tuple[Place, Json, str]]:
     for key, record in page.records.items():
         found = [(Place(key), record)] if record["kind"] in NUMBER_KINDS else []
         for index, row in enumerate(record.get("rows", [])):
-            found += [(Place(key, index, name), cell) for name, cell in row.items() if isinstance(cell, dict)]
+            found += [(Place(key, index, name), cell) for name, cell in row.items() if is_number(cell)]
         for place, number in found:
             conditions = conditions_of_record(number)
             if conditions.call and not conditions.statistic and number["interval"] and number["unit"] == "s":

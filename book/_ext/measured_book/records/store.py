@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 from tinytorch.report.notebook_view import RECORD_MIME
-from tinytorch.report.records import NUMBER_KINDS, Json, Record, page_file, schema
+from tinytorch.report.records import NUMBER_KINDS, Json, Record, is_number, page_file, schema
 
 #: Where an executed notebook keeps its cells' times: see execution/runs.py.
 TIMES_KEY = "cell_times"
@@ -145,7 +145,7 @@ def numbers_in(record: Json) -> Iterator[Json]:
     if record["kind"] in NUMBER_KINDS:
         yield record
     for row in record.get("rows", []):
-        yield from (cell for cell in row.values() if isinstance(cell, dict) and "value" in cell)
+        yield from (cell for cell in row.values() if is_number(cell))
     for series in record.get("series", []):
         yield from series["numbers"]
 
