@@ -128,7 +128,7 @@ def test_files_that_can_be_used_are_taken_and_others_stop_the_build(app: Any, ca
     assert list(sent_in(app)) == ["good.json"]
     (warning,) = caplog.records
     assert warning.levelname == "WARNING"
-    assert "bad.json cannot be used: its schema_version must be 2, not 9" in warning.getMessage()
+    assert "bad.json cannot be used: its schema_version must be 3, not 9" in warning.getMessage()
 
 
 def test_the_page_is_made_again_when_a_file_comes_changes_or_goes(app: Any) -> None:

@@ -110,7 +110,7 @@ def _conditions_words(had: Conditions, apart_from: Conditions | None = None) -> 
     )
     tell(had.caches, known.caches, lambda caches: f"caches {caches}")
     tell(had.block, known.block, lambda block: f"blocks of {_counted(block, 'sample')}")
-    tell(had.interleaved_with, known.interleaved_with, lambda names: f"in turns with {', '.join(names)}")
+    tell(had.interleaved_with, known.interleaved_with, lambda names: f"in turns with {_listed(names)}")
     tell(had.order_seed, known.order_seed, lambda seed: f"the order of turns was drawn from seed {seed}")
     tell(had.cpu_per_wall, known.cpu_per_wall, lambda share: f"{share:.3g} s of CPU time in each second")
     tell(had.page_faults_per_call, known.page_faults_per_call, lambda faults: f"{faults:,.4g} page faults in a call")
