@@ -134,7 +134,7 @@ class _Scope:
             if isinstance(node, ast.Call) and (_is_sink(node) or _name(node) == "Counted"):
                 given = [*node.args, *(keyword.value for keyword in node.keywords)]
                 yield from ((each.lineno, _NUMBER) for each in given if self._is_clocked(each))
-            elif isinstance(node, ast.expr) and (self._is_of_two(node) or self._chooses(node)):
+            elif self._is_of_two(node) or self._chooses(node):
                 yield node.lineno, _WORD
 
 
