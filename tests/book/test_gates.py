@@ -21,7 +21,7 @@ from bs4 import BeautifulSoup
 from built_site import serve
 from gate_lighthouse import Visit, chosen, judge
 
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Measurement, Modelled
 from tinytorch.report import Column, Page
 from tinytorch.report.records import page_file
 
@@ -207,8 +207,15 @@ def test_a_page_is_read_with_the_records_of_its_site(tmp_path: Path, capsys: pyt
     page.number("time", Measurement("a run", (1.0, 1.1, 1.2, 1.3, 1.4, 1.5), "s"))
     page.word("bound", "memory-bound", because="it takes {time}")
     page.word("same", "equal", because="it was counted")
-    steps = [{"step": "first", "gain": 2.0, "all": 2.0}, {"step": "second", "gain": 3.0, "all": 5.0}]
-    columns = [Column("step", "Step"), Column("gain", "Gain", "", total="all"), Column("all", "All", "")]
+    steps = [
+        {"step": "first", "gain": Modelled(2.0, "", "gain", "a law"), "all": Modelled(2.0, "", "all", "a law")},
+        {"step": "second", "gain": Modelled(3.0, "", "gain", "a law"), "all": Modelled(5.0, "", "all", "a law")},
+    ]
+    columns = [
+        Column("step", "Step"),
+        Column("gain", "Gain", total="all", modelled=True),
+        Column("all", "All", modelled=True),
+    ]
     page.table("steps", steps, columns, caption="Steps")
     (tmp_path / "_records").mkdir()
     (tmp_path / "_records" / "index.json").write_text(json.dumps(page_file("index", page.records)))

@@ -410,7 +410,7 @@ def measure(
     and turns the garbage collector off. Sampling stops early, never below six samples (the fewest that give
     a 95 % interval), when ``at_most_seconds`` are over; ``n`` of the result says how many there are.
 
-    Its `Conditions` say how long the warm-up took and whether it ended steady, the CPU time of the whole process over
+    Its conditions say how long the warm-up took and whether it ended steady, the CPU time of the whole process over
     wall time (above 1 with threads, below 1 where it waited or was interrupted) and the page faults of a call.
 
     Args:
@@ -467,7 +467,7 @@ def interleave(
         repeats: rounds; 30 if neither this nor ``resolve`` is given.
         resolve: the relative difference between the first function and the others that matters, such as 0.03, in
             place of ``repeats``: a pilot of 12 rounds, which are not in the result, tells how many rounds find it, and
-            the conditions of each result say what was reached (`Planned`). ``at_most_seconds`` are
+            the conditions of each result say what was reached. ``at_most_seconds`` are
             for both.
 
     Raises:

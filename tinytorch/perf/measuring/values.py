@@ -63,6 +63,12 @@ class Derived:
 
     Raises:
         ValueError: if the value is not finite, nothing is named, or one of them has an interval and no reason is given.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Counted, Derived
+        >>> pair = Counted(3, "B", "a code and its scale"), Counted(1, "B", "the code")
+        >>> Derived(2.0, "B", "the scale", pair).measured == pair
+        True
     """
 
     value: float
@@ -106,6 +112,11 @@ class Modelled:
 
     Raises:
         ValueError: if the value is not finite.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Modelled
+        >>> Modelled(1 / (0.5 + 0.5 / 4), "", "speedup with half four times as fast", "Amdahl's law").value
+        1.6
     """
 
     value: float
@@ -135,6 +146,11 @@ class Quoted:
 
     Raises:
         ValueError: if the value is not finite.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Quoted
+        >>> Quoted(312e12, "FLOP/s", "peak of a GPU in BF16", "NVIDIA A100 data sheet").unit
+        'FLOP/s'
     """
 
     value: float
