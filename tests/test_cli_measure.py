@@ -157,5 +157,5 @@ def test_files_are_checked_each_with_a_sentence(clone: Path, capsys: pytest.Capt
     assert main(["measure", "--check", str(good), str(bad), str(clone / "none.json")]) == 1
     said = capsys.readouterr().out
     assert "good.json can be used: 2 records of first, of Mine" in said
-    assert "bad.json cannot be used: its schema_version must be 2, not 0" in said
+    assert "bad.json cannot be used: its schema_version must be 3, not 0" in said
     assert "none.json" in said
