@@ -178,7 +178,7 @@ def numbers_of(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     if record["kind"] in NUMBER_KINDS:
         yield record
     if record["kind"] == "table":
-        yield from (cell for row in record["rows"] for cell in row if isinstance(cell, Mapping))
+        yield from (cell for row in record["rows"] for cell in row if is_number(cell))
 
 
 def _refuse(name: str) -> float:

@@ -29,7 +29,7 @@ from tinytorch.perf.measuring.judge import OF_CLAIMS
 from tinytorch.report.measurements import read_measurements
 from tinytorch.report.numbers import Scale, common_scale, format_record
 from tinytorch.report.provenance import blas_label
-from tinytorch.report.records import Json
+from tinytorch.report.records import Json, is_number
 
 LOGGER = logging.getLogger(__name__)
 STYLE = "machines.css"
@@ -60,16 +60,12 @@ class Machine:
             return None
         keys = [column["key"] for column in table["columns"]]
         rows = [dict(zip(keys, row, strict=True)) for row in table["rows"]]
-        fitting = [row for row in rows if row.get("roof") == name and _is_number(row.get("threads"))]
+        fitting = [row for row in rows if row.get("roof") == name and is_number(row.get("threads"))]
         fitting.sort(key=lambda row: row["threads"]["value"])
         if not fitting or (all_threads and fitting[-1]["threads"]["value"] == 1):
             return None
         rate = fitting[-1 if all_threads else 0].get("rate")
-        return rate if _is_number(rate) else None
-
-
-def _is_number(cell: Any) -> bool:
-    return isinstance(cell, dict)
+        return rate if is_number(rate) else None
 
 
 #: The columns of numbers: what they are called, and where the number is.
