@@ -201,4 +201,8 @@ def test_the_loop_of_a_whole_product_keeps_its_accumulators_in_registers() -> No
     version.compile((types.int64,))
     # What it calls is inlined, or beside it in its library.
     (compiled,) = version.overloads.values()
-    assert spills(compiled.library.get_asm_str(), ROWS * VECTORS) == 0
+    functions = re.split(r"^(?=_+ZN\S+:)", compiled.library.get_asm_str(), flags=re.MULTILINE)
+    # GELU's loops have as many multiply-adds as the tile of a CPU with 16 registers, and no sums to keep in them.
+    products_only = [function for function in functions if "gelu" not in function.partition("\n")[0]]
+    assert len(products_only) < len(functions)
+    assert spills("".join(products_only), ROWS * VECTORS) == 0
