@@ -232,7 +232,7 @@ def fresh(large: float, noise: float = 1.001) -> dict[str, Json]:
     """Return the records of sums of which the large one takes ``large`` times as long, on a machine of that noise."""
 
     def record(page: Page) -> None:
-        page.noise = replace(page.noise, resolvable=Measurement("made", (noise,), ""))
+        page.noise = replace(page.noise, shown=Measurement("made", (noise,), ""))
         chapter.record_fresh(page, {"small": sums(3.0), "large": sums(large)}, {"small": 100, "large": 1000})
 
     return made(record)

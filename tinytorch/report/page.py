@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 PROVENANCE_KEY = "provenance"
 #: The folder of the site in which the files of figures are, each page's in a folder of its own.
 FILES = "_figures"
-#: The key of the smallest ratio that comparisons resolve where and when the page is made.
+#: The key of the ratio that the same code shows against itself where and when the page is made.
 NOISE_KEY = "noise-floor"
 
 
@@ -71,7 +71,7 @@ class Page:
         self._emit(PROVENANCE_KEY, "provenance", provenance())
         sample_spread()
         self.noise = small_noise_floor()
-        self.number(NOISE_KEY, self.noise.resolvable)
+        self.number(NOISE_KEY, self.noise.shown)
 
     def number(
         self,

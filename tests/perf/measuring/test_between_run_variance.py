@@ -39,17 +39,23 @@ def parts_of(conditions: Conditions) -> tuple[float | None, ...]:
     return () if spread is None else (spread.deviation, spread.interleaved, spread.per_block)
 
 
-def made(processes: int, common: float, own: float, seed: int = 0) -> list[Process]:
-    """Return processes: each draws one part for all workloads, and one for each of them; their blocks are alike."""
+def made(processes: int, common: float, own: float, seed: int = 0, error: float = 0.0) -> list[Process]:
+    """Return processes: each draws one part for all workloads, and one for each of them; their blocks are alike.
+
+    Samples err by ``error`` besides.
+    """
     draw = np.random.default_rng(seed)
     found = []
     for when in range(processes):
         moment = draw.normal(0, common)
-        logs = {name: draw.normal(0, own, 2) for name in WORKLOADS}
+        logs = {name: draw.normal(0, np.hypot(own, error), 2) for name in WORKLOADS}
         calls = {
-            f"{name}, {way}": RunStatistics(moment + log[way], 0.0) for name, log in logs.items() for way in (0, 1)
+            f"{name}, {way}": RunStatistics(moment + log[way], 0.0, error)
+            for name, log in logs.items()
+            for way in (0, 1)
         }
-        found.append(Process(when, calls, {name: RunStatistics(log[0] - log[1], 0.0) for name, log in logs.items()}))
+        ratios = {name: RunStatistics(log[0] - log[1], 0.0, 2**0.5 * error) for name, log in logs.items()}
+        found.append(Process(when, calls, ratios))
     return found
 
 
@@ -58,6 +64,12 @@ def test_the_spread_of_processes_is_found_and_a_moment_drops_out_of_ratios() -> 
     assert found.alone == pytest.approx(np.hypot(0.03, 0.01), rel=0.15)
     assert found.interleaved == pytest.approx(np.sqrt(2) * 0.01, rel=0.15)
     assert (found.per_block, found.processes) == (0, 400)
+
+
+def test_what_samples_err_by_is_not_taken_for_a_spread_between_processes() -> None:
+    found = variance_from(made(400, common=0.03, own=0.01, error=0.05), UNKNOWN)
+    assert found.alone == pytest.approx(np.hypot(0.03, 0.01), rel=0.2)
+    assert found.interleaved == pytest.approx(np.sqrt(2) * 0.01, abs=0.01)
 
 
 def test_few_processes_say_more_than_they_saw() -> None:
@@ -70,7 +82,7 @@ def test_a_workload_that_varies_with_its_blocks_tells_how_far_that_reaches() -> 
     blocks = {name: 0.01 * at for at, name in enumerate(WORKLOADS)}
 
     def process(when: int) -> Process:
-        seen = {name: RunStatistics(draw.normal(0, 2.0 * spread), spread) for name, spread in blocks.items()}
+        seen = {name: RunStatistics(draw.normal(0, 2.0 * spread), spread, 0.0) for name, spread in blocks.items()}
         return Process(when, seen, seen)
 
     assert variance_from([process(when) for when in range(300)], UNKNOWN).per_block == pytest.approx(2.0, rel=0.1)

@@ -51,16 +51,15 @@ def test_the_floor_takes_verdicts_away_and_bounds_what_is_left(
     assert floor_of(1.0001).judged(comparison).verdict == comparison.verdict
 
 
-def test_each_comparison_gives_the_end_of_its_interval_that_is_farther_from_one() -> None:
+def test_each_comparison_gives_its_ratio_or_the_inverse() -> None:
     found = noise_floor(lambda: sum(range(3_000)), "a sum", pairs=8, comparisons=5)
-    assert len(found.comparisons) == found.resolvable.n == 5
-    for comparison, end in zip(found.comparisons, found.resolvable.samples, strict=True):
+    assert len(found.comparisons) == found.shown.n == 5
+    for comparison, end in zip(found.comparisons, found.shown.samples, strict=True):
         assert comparison.n == 8
-        assert end == max(comparison.interval.high, 1 / comparison.interval.low) >= 1
-        assert 1 / end <= float(comparison) <= end
-    assert found.ratio == max(found.resolvable.samples) == found.resolvable.interval.high
-    assert found.resolvable.interval.low == min(found.resolvable.samples)
-    assert found.resolvable.interval.confidence == pytest.approx(4 / 6)
+        assert end == max(float(comparison), 1 / float(comparison)) >= 1
+    assert found.ratio == max(found.shown.samples) == found.shown.interval.high
+    assert found.shown.interval.low == min(found.shown.samples)
+    assert found.shown.interval.confidence == pytest.approx(4 / 6)
 
 
 def with_noise(monkeypatch: pytest.MonkeyPatch, size: float, seed: int, comparisons: int = 39) -> NoiseFloor:
@@ -81,26 +80,26 @@ def with_noise(monkeypatch: pytest.MonkeyPatch, size: float, seed: int, comparis
 def test_a_noisier_machine_has_a_higher_floor(monkeypatch: pytest.MonkeyPatch) -> None:
     floors = [with_noise(monkeypatch, size, 4).ratio for size in (0.001, 0.01, 0.1)]
     for quiet, loud in itertools.pairwise(floors):
-        assert loud - 1 == pytest.approx(10 * (quiet - 1), rel=0.25)
+        assert loud - 1 == pytest.approx(10 * (quiet - 1), rel=0.3)
 
 
-def test_one_of_twenty_more_comparisons_of_the_same_code_reaches_beyond_the_floor(
+def test_one_of_twenty_more_comparisons_of_the_same_code_lies_beyond_the_floor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     beyond = []
     for seed in range(60):
         floor = with_noise(monkeypatch, 0.01, seed)
-        more = with_noise(monkeypatch, 0.01, 1000 + seed, comparisons=10).resolvable.samples
+        more = with_noise(monkeypatch, 0.01, 1000 + seed, comparisons=10).shown.samples
         beyond += [one > floor.ratio for one in more]
     assert np.mean(beyond) == pytest.approx(0.05, abs=0.03)
 
 
 def test_one_disturbed_comparison_does_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     quiet = with_noise(monkeypatch, 0.01, 0)
-    ends = sorted(quiet.resolvable.samples)
-    assert quiet.ratio == ends[-2] < quiet.resolvable.interval.high == ends[-1]
-    assert quiet.resolvable.conditions.statistic == "second largest"
-    assert with_noise(monkeypatch, 0.01, 0, comparisons=19).resolvable.conditions.statistic == "largest"
+    ends = sorted(quiet.shown.samples)
+    assert quiet.ratio == ends[-2] < quiet.shown.interval.high == ends[-1]
+    assert quiet.shown.conditions.statistic == "second largest"
+    assert with_noise(monkeypatch, 0.01, 0, comparisons=19).shown.conditions.statistic == "largest"
 
 
 def test_the_small_floor_is_measured_once() -> None:

@@ -115,10 +115,17 @@ PRIOR = BetweenRunVariance(alone=0.03, interleaved=0.02, per_block=1.0, processe
 
 @dataclass(frozen=True, slots=True)
 class RunStatistics:
-    """A call, or the ratio of two, in one process: the log of its median, and its `block_spread`."""
+    """A call, or the ratio of two, in one process.
+
+    Attributes:
+        log: of its median.
+        blocks: its `block_spread`.
+        error: standard deviation of ``log`` that its samples alone explain, as the interval of the median has it.
+    """
 
     log: float
     blocks: float
+    error: float
 
 
 @dataclass(frozen=True)
@@ -133,9 +140,10 @@ class Process:
 def variance_from(processes: Sequence[Process], beside: BetweenRunVariance | None = None) -> BetweenRunVariance:
     """Return the spread between runs that processes show, beside what is known from elsewhere.
 
-    The common part is the median over the half of the workloads whose blocks differ least. How many times the spread of
-    the blocks is added is the median over the others, of what is left when the common part is taken out. Variances are
-    pooled with those of ``beside`` (`PRIOR` if None), each with its number of processes as weight.
+    What the samples of each process explain is taken out of the variance of their medians first: an interval holds that
+    already. The common part is the median over the half of the workloads whose blocks differ least. How many times the
+    spread of the blocks is added is the median over the others, of what is left when the common part is taken out.
+    Variances are pooled with those of ``beside`` (`PRIOR` if None), each with its number of processes as weight.
 
     Raises:
         ValueError: if there are fewer than two processes.
@@ -163,12 +171,17 @@ def variance_from(processes: Sequence[Process], beside: BetweenRunVariance | Non
 def _parts(processes: Sequence[Mapping[str, RunStatistics]]) -> tuple[float, float]:
     """Return the common spread, and how many times that of the blocks is added."""
     blocks = {name: float(np.mean([one[name].blocks ** 2 for one in processes])) for name in processes[0]}
-    between = {name: float(np.var([one[name].log for one in processes], ddof=1)) for name in processes[0]}
+    between = {name: _unexplained([one[name] for one in processes]) for name in processes[0]}
     steady = sorted(blocks, key=lambda name: blocks[name])
     half = (len(steady) + 1) // 2
     common = float(np.median([between[name] for name in steady[:half]]))
     beyond = [max(0.0, between[name] - common) / blocks[name] for name in steady[half:] if blocks[name]]
     return math.sqrt(common), math.sqrt(float(np.median(beyond))) if beyond else 0.0
+
+
+def _unexplained(seen: Sequence[RunStatistics]) -> float:
+    """Return the variance of medians between processes beyond what the samples in each explain."""
+    return max(0.0, float(np.var([one.log for one in seen], ddof=1) - np.mean([one.error**2 for one in seen])))
 
 
 def kept_path() -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from tinytorch.perf.measuring import blas_threads, interleave
 from tinytorch.perf.measuring.atomic_io import write_whole
@@ -25,7 +26,7 @@ from tinytorch.perf.measuring.between_run_variance import (
 from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.measuring.processes import answer_of
 from tinytorch.perf.measuring.sampling import rounds_in_block
-from tinytorch.perf.measuring.statistics import block_spread
+from tinytorch.perf.measuring.statistics import block_spread, dependence, median_interval
 
 #: The variable of the environment that says 0 where nobody is to look: what a busy moment shows is not for the book.
 LOOKS = "TINYTORCH_REPEATS"
@@ -70,7 +71,9 @@ def one_process(seed: int) -> Process:
         taken = interleave(functions, repeats=_SAMPLES, at_most_seconds=2.0, warmup_seconds=0.01, seed=seed)
 
     def seen(samples: npt.NDArray[np.float64]) -> RunStatistics:
-        return RunStatistics(float(np.log(np.median(samples))), block_spread(samples.tolist(), block))
+        found = median_interval(samples, time=dependence(np.log(samples)).time)
+        error = float(np.log(found.high / found.low) / 2 / ndtri((1 + found.confidence) / 2))
+        return RunStatistics(float(np.log(np.median(samples))), block_spread(samples.tolist(), block), error)
 
     times = {name: np.array(one.samples) for name, one in taken.items()}
     names = [*_workloads()]
@@ -101,7 +104,7 @@ def sample_spread() -> None:
         kept.append(from_json(answer_of(__name__, len(kept)), Process, "processes"))
     path = kept_path()
     path.parent.mkdir(parents=True, exist_ok=True)
-    document = {"schema": "tinytorch-repeats", "schema_version": 1, "processes": to_json(kept[-LATEST:])}
+    document = {"schema": "tinytorch-repeats", "schema_version": 2, "processes": to_json(kept[-LATEST:])}
     write_whole(path, json.dumps(document))
     spread_was_sampled()
 

@@ -1,4 +1,4 @@
-"""The noise floor: what a comparison makes of the same code against itself, and so the least that it can resolve."""
+"""The noise floor: how far from 1 comparisons of the same code with itself come out."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class NoiseFloor:
     Attributes:
         workload: what ran.
         comparisons: each of A against A, from different stretches of time.
-        resolvable: the end of each comparison's interval that is farther from 1, as a ratio above 1: a true ratio
-            nearer to 1 would not have been told from nothing. The floor is the k-th largest of m, beyond which the next
-            comparison reaches with chance k / (m + 1): the largest k for which that is at most 5 %, so that of 39 ends
-            one may come from a moment that was not like the others. Its interval is that of all ends.
+        shown: the ratio of each comparison, or its inverse, whichever is above 1: a ratio nearer to 1 may be of the same
+            code. The floor is the k-th largest of m, beyond which the next comparison lies with chance k / (m + 1): the
+            largest k for which that is at most 5 %, so that of 39 one may come from a moment that was not like the
+            others. Its interval is that of all.
     """
 
     workload: str
     comparisons: tuple[Comparison, ...]
-    resolvable: Measurement
+    shown: Measurement
 
     @property
     def ratio(self) -> float:
-        """The smallest ratio above 1 that a comparison resolves here."""
-        return self.resolvable.median
+        """The ratio above 1 that the same code shows against itself here."""
+        return self.shown.median
 
     def hides(self, ratio: float) -> bool:
         """Return whether ``ratio`` is nearer to 1 than the floor, on either side.
@@ -91,16 +91,16 @@ def noise_floor(
         compare_paired(a, b, matters=0)
         for a, b in zip(np.array_split(once, made), np.array_split(again, made), strict=True)
     )
-    ends = tuple(max(1 / comparison.interval.low, comparison.interval.high) for comparison in found)
-    name = f"smallest ratio that can be told from 1, from {workload} against itself"
+    ratios = tuple(max(1 / float(comparison), float(comparison)) for comparison in found)
+    name = f"ratio of {workload} to itself"
     rank = max(1, (made + 1) // 20)
     conditions = replace(
         both["once"].conditions.within_bounds(_RANKS.get(rank, f"{rank}th largest"), "all of them"),
         sample=Sample.BLOCKS,
     )
-    bounds = Interval(min(ends), max(ends), (made - 1) / (made + 1) if made > 1 else math.nan)
-    value = sorted(ends)[-rank]
-    return NoiseFloor(workload, found, Statistic(name, ends, "", conditions, value=value, bounds=bounds))
+    bounds = Interval(min(ratios), max(ratios), (made - 1) / (made + 1) if made > 1 else math.nan)
+    value = sorted(ratios)[-rank]
+    return NoiseFloor(workload, found, Statistic(name, ratios, "", conditions, value=value, bounds=bounds))
 
 
 @cache

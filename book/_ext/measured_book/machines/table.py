@@ -77,7 +77,7 @@ NUMBERS: tuple[tuple[str, Callable[[Machine], Json | None]], ...] = (
     ("Memory, all cores", lambda machine: machine.roof("memory", all_threads=True)),
     ("INT8 over FP32", lambda machine: machine.number("machine", "int8-over-fp32")),
     ("Call of an empty function", lambda machine: machine.number("machine", "empty-call")),
-    ("Smallest ratio that can be told", lambda machine: machine.number("machine", "noise-floor")),
+    ("Ratio of the same code to itself", lambda machine: machine.number("machine", "noise-floor")),
 )
 
 
