@@ -1,8 +1,7 @@
 """How often the judge is wrong on series whose true ratio is known to be 1 or 1.03, and how often it finds the latter.
 
 Run by `python -m benchmarks.verdicts --synthetic [--trials 2000]`. Each series is one of log-ratios with a standard
-deviation of 2 % a pair. A verdict rests on `Measurement.verdict_interval`: faster or slower if it excludes 1, "no
-difference beyond d" if it holds 1 and stays within d, else open, which is never wrong. Wrong are
+deviation of 2 % a pair, which `comparison.judged` turns into a verdict; an open one is never wrong. Wrong are
 
 - where the true ratio is 1: faster and slower;
 - where it is 1.03: slower, and "no difference beyond 2 %".
@@ -36,6 +35,7 @@ from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import compare_all, judged
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.judge import Verdict
+from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.measuring.planning import PILOT, planned
 
 Series = npt.NDArray[np.float64]
@@ -190,13 +190,10 @@ def _ratios(logs: Series) -> Measurement:
 
 def _judged(logs: Series, truth: float) -> tuple[bool, bool]:
     """Return whether the verdict on log-ratios around ``truth`` is wrong, and whether it is right."""
-    reach = _ratios(logs + truth).verdict_interval()
-    low, high = (0.0, math.inf) if reach is None else (reach.low, reach.high)
-    if low > 1 or high < 1:
-        return (False, True) if truth and low > 1 else (True, False)
-    margin = 1 + (NARROWER if truth else RESOLVE)
-    none_beyond = 1 / margin <= low and high <= margin
-    return (none_beyond, False) if truth else (False, none_beyond)
+    matters = NARROWER if truth else RESOLVE
+    found = judged(_ratios(logs + truth), ("baseline", "candidate"), matters, CONFIDENCE).verdict
+    right = Verdict.FASTER if truth else Verdict.NO_DIFFERENCE
+    return found not in (right, Verdict.OPEN), found is right
 
 
 def judged_shares(kind: Kind, draw: np.random.Generator, trials: int, pairs: int | None) -> Shares:
