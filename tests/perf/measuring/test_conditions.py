@@ -158,7 +158,7 @@ ONE: dict[str, Callable[[Measurement], Measurement]] = {
     "record of a statistic": lambda one: _record(one.tail(50)),
 }
 #: Made of ratios, of which what hits both sides alike drops out, or of the side that differs most.
-OF_RATIOS = {"ratio", "difference", "break-even", "gain over the product of gains", "serial share"}
+OF_RATIOS = {"ratio", "difference", "forecast", "break-even", "gain over the product of gains", "serial share"}
 each_operation = pytest.mark.parametrize(
     "operation", [(name, at) for name in (*TWO, *ONE) for at in (0, 1) if at == 0 or name in TWO], ids=str
 )

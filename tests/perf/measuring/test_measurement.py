@@ -23,6 +23,18 @@ def repeated(spread: float, samples: tuple[float, ...] = QUIET, sample: Sample =
     return Measurement("call", samples, "s", Conditions(sample=sample, between_runs=BetweenRuns(spread)))
 
 
+def test_what_runs_differ_by_bounds_noise_that_wanders() -> None:
+    few = tuple(np.exp(0.02 * np.random.default_rng(0).standard_normal(12)).tolist())
+    alone = Measurement("call", few, "s")
+    assert alone.objection is not None
+    known = replace(alone, conditions=Conditions(between_runs=BetweenRuns(0.05)))
+    assert known.objection is None
+    assert known.verdict_interval() == known.interval
+    reach, found = alone.verdict_interval(), alone.interval
+    assert reach is not None
+    assert (reach.low, reach.high) != (found.low, found.high)
+
+
 def test_independent_samples_have_the_distribution_free_interval() -> None:
     made = Measurement("call", QUIET, "s", Conditions(sample=Sample.PROCESSES))
     assert made.interval == median_interval(QUIET)

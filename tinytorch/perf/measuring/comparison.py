@@ -414,7 +414,7 @@ def _verdict(
         because = f"neighbours are alike, so that {found.n} {pairs_are} are worth {found.effective:.2g}"
     elif verdict is Verdict.OPEN and judged_interval(ratios.interval_at(confidence), matters)[0].is_decided:
         because = f"{found.n} {pairs_are} are too few for a confidence of {confidence:.2%}"
-        if found.objection is not None:
+        if ratios.objection is not None:
             because = f"{found.n} {pairs_are} like these do not rule out noise that wanders as far"
     return verdict, because
 

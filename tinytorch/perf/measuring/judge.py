@@ -180,7 +180,7 @@ def why_undecided(test: Test, shown: Callable[[float], str] = "{:g}".format) -> 
     ends = [end for end in (test.low, test.high) if end is not None and test.reach.low <= end <= test.reach.high]
     if any(one.interval.low <= end <= one.interval.high for end in ends):
         return f"its interval holds {shown(ends[0])}"
-    objection = one.dependence.objection
+    objection = one.objection
     end = shown(ends[0])
     return f"{objection} as far as {end}" if objection else f"{one.n} samples do not rule out {end}"
 

@@ -101,6 +101,21 @@ class Measurement:
         """How dependent the samples are on one another."""
         return independent(self.n) if self.conditions.sample.are_independent else dependence(self._on_scale)
 
+    @property
+    def wander_is_bounded(self) -> bool:
+        """Whether noise that wanders farther than the samples show is in the interval.
+
+        It is where samples are independent by the way they were taken; and where what runs differ by is known of all
+        that was timed, for the processes that tell it are spread over the build, and wandering shows between them.
+        """
+        known = all(leaf.between_runs is not None for leaf in self.conditions.leaves())
+        return known or self.conditions.sample.are_independent
+
+    @property
+    def objection(self) -> str | None:
+        """Why its interval cannot be all that a verdict rests on, in words; None if it can."""
+        return None if self.wander_is_bounded else self.dependence.objection
+
     @cached_property
     def interval(self) -> Interval:
         """The 95 % interval of the median that a repeat on this machine agrees with, in ``unit``.
@@ -125,16 +140,16 @@ class Measurement:
     def verdict_interval(self, confidence: float = CONFIDENCE) -> Interval | None:
         """Return the interval that a verdict rests on, in ``unit``; None if none can rest on these samples.
 
-        That is `interval_at`. Where noise that wanders cannot be ruled out, or the samples do not reach the confidence,
-        it also holds all that lies nearer to the median than a severe outlier: what is farther away was not within
-        reach of this series. Below six samples there is none, but a count is exact.
+        That is `interval_at`. Where there is an `objection` to that, or the samples do not reach the confidence, it
+        also holds all that lies nearer to the median than a severe outlier: what is farther away was not within reach
+        of this series. Below six samples there is none, but a count is exact.
         """
         if self.is_counted:
             return Interval(self.median, self.median, 1.0)
         if self.n < FEWEST_FOR_INTERVAL:
             return None
         found = self.interval_at(confidence)
-        if found.confidence >= confidence - 1e-9 and self.dependence.objection is None:
+        if found.confidence >= confidence - 1e-9 and self.objection is None:
             return found
         reach = self._repeated(self._reach(found.confidence), self.median, confidence)
         return Interval(min(found.low, reach.low), max(found.high, reach.high), found.confidence)
@@ -324,7 +339,7 @@ class Statistic(Measurement):
         found = self.interval_at(confidence)
         if self.n < FEWEST_FOR_INTERVAL:
             return found if self.n == 1 and found.confidence >= CONFIDENCE - 1e-9 else None
-        if found.confidence >= confidence - 1e-9 and self.dependence.objection is None:
+        if found.confidence >= confidence - 1e-9 and self.objection is None:
             return found
         reach = rescale_interval(self._reach(found.confidence), percentile(self.samples, 50), self.value)
         return Interval(min(found.low, reach.low), max(found.high, reach.high), found.confidence)

@@ -28,10 +28,10 @@ class NoiseFloor:
     Attributes:
         workload: what ran.
         comparisons: each of A against A, from different stretches of time.
-        shown: the ratio of each comparison, or its inverse, whichever is above 1: a ratio nearer to 1 may be of the same
-            code. The floor is the k-th largest of m, beyond which the next comparison lies with chance k / (m + 1): the
-            largest k for which that is at most 5 %, so that of 39 one may come from a moment that was not like the
-            others. Its interval is that of all.
+        shown: the ratio of each comparison, or its inverse, whichever is above 1: what lies nearer to 1 may be of the
+            same code. The floor is the k-th largest of m, beyond which the next comparison lies with chance
+            k / (m + 1): the largest k for which that is at most 5 %, so that of 39 one may come from a moment that was
+            not like the others. Its interval is that of all.
     """
 
     workload: str

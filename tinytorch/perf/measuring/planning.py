@@ -24,8 +24,9 @@ pilot of few, quantiles of Student's distribution stand in place of the normal o
 - Where the pilot shows a difference that surely is larger than d, at the lower end of its one-sided interval, that one
   takes d's place: it is clear after fewer pairs.
 - The interval ends at two of the samples, of few so far out that it takes some more: as many as `_end` finds.
-- Short series do not rule out noise that wanders (`Dependence.objection`), and then the judge decides only on what lies
-  beyond all outliers. A difference that is not clearly beyond them takes `LONG_ENOUGH` pairs.
+- Short series do not rule out noise that wanders (`Dependence.objection`). Where what runs differ by is not known
+  either, the judge decides only on what lies beyond all outliers, and a difference that is not clearly beyond them
+  takes `LONG_ENOUGH` pairs.
 
 Sources: C. Stein, A two-sample test for a linear hypothesis whose power is independent of the variance, Annals of
 Mathematical Statistics 16 (1945) 243-258 (two stages, Student's quantiles); H. A. David and H. N. Nagaraja, Order
@@ -109,7 +110,7 @@ def _planned(pilot: Measurement, resolve: float, confidence: float) -> Planned:
     while number < _FEW and _end(number, confidence, time) > allowed:
         number += 1
     low, high = outer_fences(logs)
-    if not pilot.conditions.sample.are_independent and aimed < _CLEARLY * max(high - median(logs), median(logs) - low):
+    if not pilot.wander_is_bounded and aimed < _CLEARLY * max(high - median(logs), median(logs) - low):
         number = max(number, math.ceil(LONG_ENOUGH * time))
     return Planned(resolve, POWER, pilot.n, math.expm1(aimed), number, math.expm1(between))
 
