@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,22 +13,21 @@ from tinytorch.core.dispatch import implementations, no_grad
 from tinytorch.core.op import Array
 from tinytorch.perf.benchmarking.variants import Variant, sorting_generation
 from tinytorch.perf.kernels.registry import kernel_implementations
-from tinytorch.perf.measuring import Measurement, Statistic, interleave
+from tinytorch.perf.measuring import Measurement, interleave, own_loop
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
-from tinytorch.perf.measuring.conditions import of_sides
+from tinytorch.perf.measuring.conditions import of_interleaved, of_sides
 from tinytorch.perf.measuring.judge import bonferroni
 from tinytorch.perf.measuring.measurement import CONFIDENCE
-from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import amdahl_of_parts
-from tinytorch.perf.profiling.shares import recorded_runs
+from tinytorch.perf.profiling.shares import WARM_RUNS, recordings_in_turns
 
 _WARMUP_SECONDS = 0.2
 _BATCH = 64
-_PAIRS = 30
+_PAIRS = 40
 #: Recordings that a prediction is made of, with and without the fix: as many as the judge needs to rule out noise that
 #: wanders in most series that do not.
-_RECORDINGS = 30
+_RECORDINGS = 40
 #: Comparisons that a reader takes together, one of each bottleneck.
 TOGETHER = 3
 
@@ -57,48 +55,49 @@ class Forecast:
         return self.operations[0] / self.operations[1]
 
     @property
-    def before(self) -> Statistic:
+    def before(self) -> Measurement:
         """Seconds of the run without the fix."""
-        return self._of_parts("recorded run", "s", lambda between, inside, _: between + inside)
+        return self._seconds("recorded run", lambda between, inside, _: between + inside)
 
     @property
-    def after(self) -> Statistic:
+    def after(self) -> Measurement:
         """Seconds that the run with the fix should take."""
-        return self._of_parts("run as predicted", "s", lambda between, _, fixed: between / self.fewer + fixed)
+        return self._seconds("run as predicted", lambda between, _, fixed: between / self.fewer + fixed)
 
     @property
-    def after_if_between_stays(self) -> Statistic:
+    def after_if_between_stays(self) -> Measurement:
         """Seconds that it should take if a fix changed nothing of the time between operations."""
-        return self._of_parts(
-            "run if the time between operations stayed", "s", lambda between, _, fixed: between + fixed
-        )
+        return self._seconds("run if the time between operations stayed", lambda between, _, fixed: between + fixed)
 
     @property
-    def speedup(self) -> Statistic:
+    def speedup(self) -> Measurement:
         """Speedup of the whole by the law: ``before`` over ``after``."""
         return self._speedup("Amdahl's law for the fix", 1 / self.fewer)
 
     @property
-    def speedup_if_between_stays(self) -> Statistic:
+    def speedup_if_between_stays(self) -> Measurement:
         """Speedup of the whole if the fix changed nothing of the time between operations."""
         return self._speedup("the same if the time between operations stayed", 1.0)
 
-    def _speedup(self, name: str, between_after: float) -> Statistic:
+    def _speedup(self, name: str, between_after: float) -> Measurement:
         def law(between: float, inside: float, fixed: float) -> float:
             return amdahl_of_parts((between, inside), (between_after, fixed / inside))
 
-        return self._of_parts(name, "", law)
+        samples, (between, _, fixed) = self._each(law), self._parts
+        sides = {"without the fix": between.conditions, "with it": fixed.conditions}
+        return Measurement(name, samples, "", of_interleaved(sides, (between.name, fixed.name), samples))
 
-    def _of_parts(self, name: str, unit: str, rule: Callable[[float, float, float], float]) -> Statistic:
-        """Return what ``rule`` makes of the parts' medians, and between which ends it stays within their intervals."""
-        parts = (self.between, *self.inside)
-        ends = [rule(*corner) for corner in product(*((one.interval.low, one.interval.high) for one in parts))]
-        bounds = Interval(min(ends), max(ends), min(one.interval.confidence for one in parts))
-        names = ("between operations", "in operations", "in operations, fixed")
-        sides = {name: part.conditions for name, part in zip(names, parts, strict=True)}
-        conditions = of_sides(sides).within_bounds("of the parts' medians")
-        samples = tuple(rule(*each) for each in zip(*(one.samples for one in parts), strict=True))
-        return Statistic(name, samples, unit, conditions, value=rule(*(one.median for one in parts)), bounds=bounds)
+    def _seconds(self, name: str, rule: Callable[[float, float, float], float]) -> Measurement:
+        conditions = of_sides({part.name: part.conditions for part in self._parts})
+        return with_between_run_spread(Measurement(name, self._each(rule), "s", conditions))
+
+    @property
+    def _parts(self) -> tuple[Measurement, Measurement, Measurement]:
+        return (self.between, *self.inside)
+
+    def _each(self, rule: Callable[[float, float, float], float]) -> tuple[float, ...]:
+        """Return what ``rule`` makes of the parts of each round."""
+        return tuple(rule(*each) for each in zip(*(part.samples for part in self._parts), strict=True))
 
 
 @dataclass(frozen=True)
@@ -173,21 +172,26 @@ def read_again() -> Bottleneck:
 
 
 def forecast(before: Callable[[], Array], after: Callable[[], Array], repeats: int) -> Forecast:
-    """Return what Amdahl's law predicts, from ``repeats`` recordings of a run without and with a fix."""
-    (old, without), (new, fixed) = (recorded_runs(run, repeats) for run in (before, after))
-    between = [one.wall_seconds - one.op_seconds for one in old]
-    return Forecast(
-        (len(old[0].events), len(new[0].events)),
-        with_between_run_spread(Measurement("time between operations", tuple(between), "s", without)),
-        (
-            with_between_run_spread(
-                Measurement("time in operations", tuple(one.op_seconds for one in old), "s", without)
-            ),
-            with_between_run_spread(
-                Measurement("time in operations, fixed", tuple(one.op_seconds for one in new), "s", fixed)
-            ),
-        ),
+    """Return what Amdahl's law predicts, from ``repeats`` rounds of a recording without and one with a fix."""
+    with own_loop(WARM_RUNS) as loop:
+        old, new = zip(*recordings_in_turns((before, after), repeats), strict=True)
+    times = {
+        "time between operations": [one.wall_seconds - one.op_seconds for one in old],
+        "time in operations": [one.op_seconds for one in old],
+        "time in operations, fixed": [one.op_seconds for one in new],
+    }
+    between, inside, fixed = (
+        with_between_run_spread(
+            Measurement(
+                name,
+                tuple(each),
+                "s",
+                replace(loop.conditions, interleaved_with=tuple(other for other in times if other != name)),
+            )
+        )
+        for name, each in times.items()
     )
+    return Forecast((len(old[0].events), len(new[0].events)), between, (inside, fixed))
 
 
 def bottlenecks() -> list[Bottleneck]:
@@ -207,5 +211,5 @@ def _fixed(
     error = float(np.abs(now - right).max() / np.abs(right).max())
     both = interleave({"before": before, "after": after}, repeats=_PAIRS, warmup_seconds=_WARMUP_SECONDS)
     confidence = bonferroni(CONFIDENCE, TOGETHER)
-    comparison = compare_paired(both["before"], both["after"], matters=0.05, confidence=confidence, compared=TOGETHER)
+    comparison = compare_paired(both["before"], both["after"], matters=0.2, confidence=confidence, compared=TOGETHER)
     return Bottleneck(model, found, fix, predicted, comparison, error)

@@ -31,6 +31,8 @@ _WARMUP_SECONDS = 0.1
 _WIDTH = 512
 #: Fair comparisons that a reader takes together, one of each flaw.
 _TOGETHER = 5
+#: A difference from which on the fair experiment would say something else than that flaws made the published one.
+_MATTERS = 0.25
 #: Two, so that the core of the product is shared whatever core the system moves it to.
 _NEIGHBOURS_PER_CORE = 2
 
@@ -133,7 +135,7 @@ def busy_neighbours(times: int = 6) -> Flaw:
                 before = _median(product)
             flawed.append(before / _median(product))
         with neighbours(count):
-            return _flaw("busy neighbours of the baseline", flawed, product, product, matters=0.1)
+            return _flaw("busy neighbours of the baseline", flawed, product, product)
 
 
 @contextmanager
@@ -165,11 +167,10 @@ def _flaw(
     baseline: Callable[[], Any],
     candidate: Callable[[], Any],
     same_code: bool = True,
-    matters: float = 0.05,
 ) -> Flaw:
     pair = {"baseline": baseline, "candidate": candidate}
-    both = interleave(pair, resolve=matters, at_most_seconds=4.0, warmup_seconds=_WARMUP_SECONDS)
+    both = interleave(pair, resolve=_MATTERS, at_most_seconds=4.0, warmup_seconds=_WARMUP_SECONDS)
     reported = Measurement(f"speedup reported with {name}", tuple(flawed), "")
     each = bonferroni(CONFIDENCE, _TOGETHER)
-    fair = compare_paired(both["baseline"], both["candidate"], matters, confidence=each, compared=_TOGETHER)
+    fair = compare_paired(both["baseline"], both["candidate"], _MATTERS, confidence=each, compared=_TOGETHER)
     return Flaw(name, reported, fair, same_code)

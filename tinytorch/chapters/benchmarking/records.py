@@ -271,7 +271,7 @@ def record_bottlenecks(page: Page, fixed: Sequence[Bottleneck]) -> None:
         sides.append(_misses_towards(one, words_of(page.withhold_if_disturbed(held, over))))
         if one.model == _FOLLOWED:
             page.compare("fix", one.comparison)
-            because = f"the measurement is {{{one.model}-over}} of the prediction; within a tenth counts as right"
+            because = f"the measurement is {{{one.model}-over}} of the prediction; a factor of 1.5 counts as right"
             page.word("fix-held", held, because=because)
         rows.append(
             {
@@ -305,8 +305,8 @@ def record_bottlenecks(page: Page, fixed: Sequence[Bottleneck]) -> None:
 
 
 def _prediction_word(over: Measurement) -> Judgement:
-    """Return whether a prediction is right to a tenth, too high or too low, by the measured over the predicted one."""
-    words = {"right to a tenth": (1 / 1.1, 1.1), _TOO_HIGH: (None, 1 / 1.1), _TOO_LOW: (1.1, None)}
+    """Return whether a prediction is about right, too high or too low, by the measured over the predicted one."""
+    words = {"about right": (1 / 1.5, 1.5), _TOO_HIGH: (None, 1 / 1.5), _TOO_LOW: (1.5, None)}
     return word_between(over, words, together=TOGETHER)
 
 

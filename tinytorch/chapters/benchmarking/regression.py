@@ -38,7 +38,7 @@ class Checked(Module):
 
 
 #: Relative difference of time that a team would act on.
-MATTERS = 0.05
+MATTERS = 0.1
 
 
 def base_and_change() -> Mapping[str, Callable[[], object]]:

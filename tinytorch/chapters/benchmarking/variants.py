@@ -17,6 +17,8 @@ from tinytorch.report.figures import INK
 Results = Mapping[str, Mapping[str, Performance]]
 
 _BATCH = 64
+#: Relative difference of time or bytes for which somebody would take one variant and not the other.
+MATTERS = 0.1
 SUITE_COLUMNS = (
     Column("variant", "Variant"),
     Column("many", "Rate"),
@@ -31,7 +33,7 @@ _STEP = 0.115
 
 def record_suite(page: Page, measured: Mapping[str, Performance]) -> None:
     """Record all variants of the CNN, and what each changed from the first, the baseline."""
-    changed = compare_with_first(measured)
+    changed = compare_with_first(measured, matters=MATTERS)
     rows = [
         {
             "variant": name,

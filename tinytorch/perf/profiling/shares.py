@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -75,19 +75,30 @@ def recordings(run: Callable[[], Any], repeats: int = 15) -> list[Profile]:
     Raises:
         ValueError: if ``repeats`` is below 1 or the run makes no op.
     """
+    return [profile for (profile,) in recordings_in_turns([run], repeats)]
+
+
+def recordings_in_turns(runs: Sequence[Callable[[], Any]], repeats: int) -> list[tuple[Profile, ...]]:
+    """Return ``repeats`` rounds of recordings, one of each run, after three of each that are not recorded.
+
+    Raises:
+        ValueError: as `recordings` does.
+    """
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, not {repeats}")
-    for _ in range(WARM_RUNS):
-        run()
-    profiles = []
+    for run in runs:
+        for _ in range(WARM_RUNS):
+            run()
     with collector_off():
-        for _ in range(repeats):
-            with recording() as recorded:
-                run()
-            if not recorded.profile.events:
-                raise ValueError("run must make at least one op through the seam, but made none")
-            profiles.append(recorded.profile)
-    return profiles
+        return [tuple(map(_recorded, runs)) for _ in range(repeats)]
+
+
+def _recorded(run: Callable[[], Any]) -> Profile:
+    with recording() as recorded:
+        run()
+    if not recorded.profile.events:
+        raise ValueError("run must make at least one op through the seam, but made none")
+    return recorded.profile
 
 
 def single_calls(function: Callable[[], Any], name: str, calls: int) -> Measurement:
