@@ -18,7 +18,7 @@ from tinytorch.perf.quantization import PairedAccuracy
 
 _BEFORE = "as it was"
 #: Rounds of a turn that are waited for where calls are slow: on fewer, noise that hits neighbours alike hides any gain.
-_LEAST_ROUNDS = 12
+_LEAST_ROUNDS = 18
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def climb_ladder(
     *,
     start: Configuration = PLAIN,
     steps: Sequence[Step] = STEPS,
-    at_most_seconds: float = 2.0,
+    at_most_seconds: float = 5.0,
 ) -> Ladder:
     """Return the ladder that the method climbs from ``start``, on one core.
 
@@ -161,8 +161,8 @@ def climb_ladder(
         rule: when a step may be kept.
         start: where to begin.
         steps: what may be tried.
-        at_most_seconds: for all trials of a turn; where calls are slow it takes as long as some twelve samples of each
-            do.
+        at_most_seconds: for all trials of a turn; where calls are slow it takes as long as some eighteen samples of
+            each do.
 
     Raises:
         ValueError: if ``machine`` is for more than one thread, or no step can be taken from ``start``.

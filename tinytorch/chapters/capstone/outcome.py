@@ -339,7 +339,7 @@ def record_dropped(page: Page, ladders: Ladders, rule: Rule) -> None:
         rows,
         DROPPED_COLUMNS,
         caption="Steps that a ladder tried alone and never took: the best gain of all its turns, which flatters the "
-        "step, and what became of it. Where samples are few or their noise wanders, the rule's interval is wider than "
+        "step, and what became of it. Where samples are few, the rule's interval is wider than "
         "the one shown.",
     )
     what = "steps that at least one of the two ladders tried and never took"

@@ -46,7 +46,7 @@ class Rule:
         noise: where a page knows what ratios the same code shows against itself; None if nothing is known.
     """
 
-    matters: float = 0.02
+    matters: float = 0.1
     accuracy_budget: float = 0.01
     noise: NoiseFloor | None = None
 

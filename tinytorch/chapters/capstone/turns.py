@@ -53,7 +53,7 @@ ALONE_COLUMNS = (
 _FIRST_CAPTION = {
     "one": "The first turn for one question: every step that can be taken, in the order of the predictions. Measured "
     "in turns; the intervals hold together. Answers are scored only of what is proven to be faster. "
-    "Where samples are few or their noise wanders, the rule's interval is wider than the one shown.",
+    "Where samples are few, the rule's interval is wider than the one shown.",
     "many": "The first turn for 64 questions, with intervals and outcomes as in that for one.",
 }
 _MOVES_CAPTION = {
