@@ -227,7 +227,7 @@ def test_a_rank_that_shared_its_core_withholds_words() -> None:
     """One core of the pair was busy with something else."""
     page = started()
     disturbed = made_scaling("strong", {1: 1.0, 2: 0.85}, cpu_per_wall={2: 0.52})
-    quiet, weak = made_scaling("strong", {1: 1.0, 2: 0.5}), made_scaling("weak", {1: 1.0, 2: 1.2})
+    quiet, weak = made_scaling("strong", {1: 1.0, 2: 0.5}), made_scaling("weak", {1: 1.0, 2: 1.4})
     records.record_scaling(page, [disturbed, quiet, weak])
     made = bodies(page)
     assert said_in(made["small-word"]) == said_in(made["scaling"]["rows"][0]["word"]) == "withheld"

@@ -90,7 +90,7 @@ def test_first_calls_are_slower_if_each_of_the_first_three_is(slower: tuple[floa
     assert len(found["first-calls"]["series"][0]["x"]) == 30
 
 
-@pytest.mark.parametrize(("warmed", "verdict"), [(1.0, "supported"), (1.2, "refuted"), (1.1, "open")])
+@pytest.mark.parametrize(("warmed", "verdict"), [(1.0, "supported"), (1.3, "refuted"), (1.2, "open")])
 def test_ten_warm_ups_are_enough_if_later_calls_take_as_long(warmed: float, verdict: str) -> None:
     assert first_calls((3.0, 2.0, 1.5), warmed)["ten-warm-ups"]["verdict"] == verdict
 
@@ -331,9 +331,9 @@ def test_architectures_are_in_order_if_they_are_at_every_size(cnn: float, verdic
 
 @pytest.mark.parametrize(
     ("found_speedup", "word"),
-    [(1.3, "they agree"), (2.0, "they disagree"), (0.9, "they disagree"), (1.4, "open")],
+    [(1.3, "they agree"), (2.0, "they disagree"), (0.9, "they disagree"), (1.612, "open")],
 )
-def test_prediction_and_measurement_agree_within_a_tenth(found_speedup: float, word: str) -> None:
+def test_prediction_and_measurement_agree_within_a_quarter(found_speedup: float, word: str) -> None:
     share = noisy(0.25, "%")
     predicted = predicted_speedup(share, noisy(10), "the law")
     found = made(lambda page: chapter.record_amdahl(page, share, noisy(10), predicted, noisy(found_speedup)))
@@ -432,10 +432,10 @@ def test_a_decision_is_worked_out_from_two_batches_and_a_rate() -> None:
         (8e-3, "in proportion"),
         (16e-3, "more than in proportion"),
         (4e-3, "less than in proportion"),
-        (10e-3, "open"),
+        (12e-3, "open"),
     ],
 )
-def test_time_is_in_proportion_to_arithmetic_within_a_quarter(seconds: float, word: str) -> None:
+def test_time_is_in_proportion_to_arithmetic_within_a_factor(seconds: float, word: str) -> None:
     times = in_turns({"mlp": 1e-3, "cnn": seconds, "gpt": 1.0}, noise={"cnn": 0.05})
     shares = {"attention": noisy(0.2, "%")}
     single = Measurement("calls", tuple(float(1 + call) for call in range(1001)), "s")

@@ -192,7 +192,7 @@ def test_where_codes_come_faster_than_the_ladder_nothing_is_predicted_of_four_bi
         (0.25, 0.0, 8.0, "supported"),
         (0.9, 0.0, 8.0, "refuted"),
         (0.25, 0.0, 12.0, "refuted"),
-        (0.5, 0.2, 8.0, "open"),
+        (1 / 1.5, 0.2, 8.0, "open"),
     ],
 )
 def test_the_edge_gains_four_and_two(codes: float, noise: float, bits: float, verdict: str) -> None:

@@ -184,7 +184,7 @@ def situation_records(kernels: float, noise: float = 0.0) -> dict[str, Json]:
     [
         (0.5, 0.0, "fused kernels", "faster", 20.0),
         (2.0, 0.0, BASELINE, "slower", None),
-        (0.99, 0.1, BASELINE, "open", None),
+        (0.99, 0.4, BASELINE, "open", None),
     ],
 )
 def test_training_chooses_what_is_proven_and_pays_back_what_was_compiled(

@@ -235,8 +235,8 @@ def study_ladder(made: Ceilings) -> Ladder:
     with blas_threads(1):
         last = interleave(
             partial(_runs, [near[_BLOCKS], near[_PACKED], near[_BLAS]], width),
-            resolve=0.05,
-            at_most_seconds=10,
+            resolve=0.1,
+            at_most_seconds=15,
             warmup_seconds=0.1,
         )
     count, length = SUMS
@@ -339,7 +339,7 @@ def record_ladder(page: Page, ladder: Ladder, machine: Ceilings) -> None:
     _record_blocks(page, rungs, machine)
     what = "time of a single row of tiles, its panels copied, over that of all rows"
     page.number("copy-share", ratio(ladder.copied.seconds, rungs[_PACKED].seconds, what).scaled(1, "%"))
-    page.compare("block-gain", compare_paired(ladder.last[_PACKED], ladder.last[_BLOCKS], matters=0.05))
+    page.compare("block-gain", compare_paired(ladder.last[_PACKED], ladder.last[_BLOCKS], matters=0.1))
     page.compare("blas-gain", compare_paired(ladder.last[_BLOCKS], ladder.last[_BLAS], matters=0.1))
     page.word("our-blas", numpy_blas().label(), because="the library that NumPy loaded says so")
     page.number("tile-rows", ROWS, unit="rows", what="rows of the tile that the registers of this CPU hold")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tinytorch import models
 from tinytorch.chapters import calls, sources
-from tinytorch.chapters.words import word_between
+from tinytorch.chapters.words import Ends, word_between
 from tinytorch.core.module import Module
 from tinytorch.perf.compression.compress import ORIGINAL, Compression
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Statistic, limit_blas_threads
@@ -38,6 +38,10 @@ METHODS = (
     Column("change", "Change, paired"),
 )
 #: What the page calls the steps of `compress_model`.
+#: Difference of accuracy by which somebody would choose a model.
+_POINTS = 0.03
+#: Speedups from which on one digit says 3.
+_ROUNDS_TO_THREE = 2.5
 _STEPS = {
     ORIGINAL: "as trained",
     "structured_prune": "half of the channels removed",
@@ -60,6 +64,12 @@ def scores(many: Iterable[Module]) -> list[float]:
 def mlp_change(right: npt.NDArray[np.bool_], model: Module, what: str) -> Statistic:
     """Return how the test accuracy of an MLP differs from that of one that gets the examples ``right``."""
     return accuracy_change(paired_accuracy(right, models.correct(model, "mlp")), f"change of test accuracy, {what}")
+
+
+def _chosen(one: str, other: str) -> dict[str, Ends]:
+    """Return the words for a difference of accuracy that somebody would choose by, and for one that is smaller."""
+    neither = f"neither, by {100 * _POINTS:.0f} points"
+    return {one: (_POINTS, None), neither: (-_POINTS, _POINTS), other: (None, -_POINTS)}
 
 
 def over_seeds(name: str, values: Sequence[float], unit: str = "%") -> Measurement:
@@ -155,8 +165,8 @@ def record_small(page: Page, pruned: Sequence[float], alone: Sequence[float], ml
     page.number("slim-bytes", Counted(fewer, "", "bytes of the MLP over those with a tenth of its neurons"))
     page.word(
         "train-small",
-        word_between(gain, {"the pruned one": (0.0, None), "the one that was always small": (None, 0.0)}),
-        because="the difference over the seeds is {pruned-less-small}",
+        word_between(gain, _chosen("the pruned one", "the one that was always small")),
+        because="the difference over the seeds is {pruned-less-small}; three points count",
     )
 
 
@@ -179,8 +189,8 @@ def record_distilled(
     page.number("student-speed", faster)
     page.word(
         "teacher-helps",
-        word_between(gain, {"the one with a teacher": (0.0, None), "the one without": (None, 0.0)}),
-        because="the difference over the seeds is {taught-less-alone}",
+        word_between(gain, _chosen("the one with a teacher", "the one without")),
+        because="the difference over the seeds is {taught-less-alone}; three points count",
     )
     fewer = next(record.body["value"] for record in page.records if record.key == "slim-bytes")
     page.claim(
@@ -217,10 +227,10 @@ def record_small_gpt(page: Page, fewer: float, faster: Measurement) -> None:
         source_url=sources.COURSE_PROFILING_URL,
         quote="MOBILE DEPLOYMENT: - Profiling shows: Attention uses 80% memory - Decision: Use distilled models "
         "(smaller attention) - Result: 10x memory reduction, 3x speedup",
-        verdict=verdict_of_all([decided(fewer >= 10), verdict_between(faster, low=3.0)]),
+        verdict=verdict_of_all([decided(fewer >= 10), verdict_between(faster, low=_ROUNDS_TO_THREE)]),
         evidence="A GPT of the same depth with {small-gpt-bytes} fewer bytes ran {small-gpt-speed} as fast on 64 "
-        "sequences. What it learned changes neither. Most of the memory of the source's model is attention; that of "
-        "this one is weights, which the test leaves aside.",
+        "sequences; from 2.5 on that rounds to three. What it learned changes neither. Most of the memory of the "
+        "source's model is attention; that of this one is weights, which the test leaves aside.",
     )
 
 

@@ -279,10 +279,10 @@ def record_overlap(page: Page, both: Overlap) -> None:
         quote="As of v1.5, PyTorch natively provides several techniques to accelerate distributed data parallel, "
         "including bucketing gradients, overlapping computation with communication, and skipping gradient "
         "synchronization.",
-        verdict=verdict_between(compared.estimate, low=1.0, strict=True),
-        evidence="With overlap a step of the GPT ran {overlap-gain} as fast as without. More than 1 would support the "
-        "claim. The source's ranks are graphics processors, whose links move data while they compute; here the core "
-        "that computes also has to move the data.",
+        verdict=verdict_between(compared.estimate, low=1.15),
+        evidence="With overlap a step of the GPT ran {overlap-gain} as fast as without. From 1.15 on it would support "
+        "the claim. The source's ranks are graphics processors, whose links move data while they compute; here the "
+        "core that computes also has to move the data.",
     )
 
 

@@ -31,7 +31,7 @@ from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 Way = Literal["strong", "weak"]
 #: Relative distance from an efficiency of 1 that still counts as linear.
-LINEAR = 0.05
+LINEAR = 0.2
 #: Ranks wait without giving their cores away, so one that had less of its core than this shared it with other programs.
 WHOLE_CORE = 0.9
 
@@ -135,7 +135,7 @@ class Scaling:
             return None
         if count == 1:
             raise ValueError("count must be above 1: one rank is what the others are compared with")
-        return compare_paired(self.times[1], self.times[count], matters=0.05)
+        return compare_paired(self.times[1], self.times[count], matters=0.15)
 
 
 def _verdict(efficiency: Statistic, count: int) -> ScalingVerdict:

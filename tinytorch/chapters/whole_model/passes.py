@@ -111,7 +111,7 @@ def training_steps() -> dict[str, Measurement]:
         for name, setting in (("NumPy", "numpy"), ("kernels", "fused"))
     }
     within = {"NumPy": references, "kernels": accelerated}
-    return interleave(steps, resolve=0.05, at_most_seconds=3.0, warmup_seconds=0.1, within=within)
+    return interleave(steps, resolve=0.1, at_most_seconds=6.0, warmup_seconds=0.1, within=within)
 
 
 def batched_gain() -> Measurement:
@@ -157,7 +157,7 @@ def record_climb(page: Page, climbed: Climb, finished: Mapping[str, Measurement]
     )
     loops, numpy = finished["loops"], finished["NumPy"]
     page.number("loops-over-numpy", ratio(loops, numpy, "time of loops over NumPy, one sequence"))
-    page.compare("numpy-over-kernels", compare_paired(numpy, finished["kernels"], matters=0.05))
+    page.compare("numpy-over-kernels", compare_paired(numpy, finished["kernels"], matters=0.1))
     off = [move.predicted / gained.median for move, gained in zip(kept, gains, strict=True)]
     page.number(
         "worst-prediction",
@@ -275,7 +275,7 @@ def record_situations(
         "compile-all", Measurement("compile time of all kernels of this state of the sources", (compiled,), "s")
     )
     page.number("batched-gpt", batched)
-    step = compare_paired(steps["NumPy"], steps["kernels"], matters=0.05)
+    step = compare_paired(steps["NumPy"], steps["kernels"], matters=0.1)
     page.compare("training-gain", step)
     saved = difference(steps["NumPy"], steps["kernels"], "seconds that a step saves")
     if step.verdict is Verdict.FASTER and saved.interval.low > 0:

@@ -149,7 +149,7 @@ def record_calls(page: Page, times: Mapping[int, Mapping[str, Measurement]]) -> 
         times: what `calls_by_size` returned.
     """
     few, many = min(times), max(times)
-    page.compare("call-few", compare_paired(times[few]["loop"], times[few]["vectorized"], matters=0.05))
+    page.compare("call-few", compare_paired(times[few]["loop"], times[few]["vectorized"], matters=0.1))
     call, each = times[few]["vectorized"], times[many]["loop"].scaled(1 / many, "s", "a turn of the loop")
     page.number("call-numpy", call)
     page.number("call-turn", each)

@@ -213,7 +213,7 @@ def _moved(
     alone = ratio(parts["before"], parts["after"], f"speedup of {op.name} by itself")
     wholes = interleave({"before": under(run, chosen), "after": under(run, {**chosen, op: after})}, **plan)
     predicted = amdahl(min(max(share.median, 0.0), 1.0), alone.median)
-    gained = compare_paired(wholes["before"], wholes["after"], matters=0.02)
+    gained = compare_paired(wholes["before"], wholes["after"], matters=0.05)
     return Move(op.name, before.name, after.name, share, alone, predicted, gained)
 
 
