@@ -301,7 +301,7 @@ def record_fresh(page: Page, sums: Mapping[str, Mapping[str, Measurement]], coun
     """
     rows = []
     for name, times in sums.items():
-        compared = compare_paired(times["new"], times["same"], 0.05)
+        compared = compare_paired(times["new"], times["same"], 0.1)
         page.compare(f"fresh-{name}", compared)
         faults = times["new"].conditions.page_faults_per_call or 0.0
         page.number(

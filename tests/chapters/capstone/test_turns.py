@@ -161,14 +161,14 @@ def test_a_step_taken_later_stands_beside_its_gain_alone() -> None:
     assert (row["alone"]["value"], row["taken"]["value"]) == pytest.approx((1.25, 1.25), rel=0.01)
 
     def seconds(one: Configuration) -> float:
-        return made_seconds(one) * (0.8 if one.kernels and one.model == "distilled" else 1.0)
+        return made_seconds(one) * (0.5 if one.kernels and one.model == "distilled" else 1.0)
 
     helped = records(made_ladder(steps=(KERNELS, SMALL), seconds=seconds))["alone"]["rows"][0]
-    assert helped["taken"]["value"] == pytest.approx(1.25**2, rel=0.01)
+    assert helped["taken"]["value"] == pytest.approx(1.25 / 0.5, rel=0.01)
     assert helped["verdict"]["word"] == "larger"
 
     def hindered(one: Configuration) -> float:
-        return made_seconds(one) * (1.1 if one.kernels and one.model == "distilled" else 1.0)
+        return made_seconds(one) * (0.6 if one.model == "distilled" and not one.kernels else 1.0)
 
     assert (
         records(made_ladder(steps=(KERNELS, SMALL), seconds=hindered))["alone"]["rows"][0]["verdict"]["word"]

@@ -31,6 +31,8 @@ _WARMUP_SECONDS = 0.1
 _WIDTH = 512
 #: Fair comparisons that a reader takes together, one of each flaw.
 _TOGETHER = 5
+#: Pairs of a fair comparison.
+_PAIRS = 48
 #: A difference from which on the fair experiment would say something else than that flaws made the published one.
 _MATTERS = 0.25
 #: Two, so that the core of the product is shared whatever core the system moves it to.
@@ -169,7 +171,7 @@ def _flaw(
     same_code: bool = True,
 ) -> Flaw:
     pair = {"baseline": baseline, "candidate": candidate}
-    both = interleave(pair, resolve=_MATTERS, at_most_seconds=4.0, warmup_seconds=_WARMUP_SECONDS)
+    both = interleave(pair, repeats=_PAIRS, at_most_seconds=4.0, warmup_seconds=_WARMUP_SECONDS)
     reported = Measurement(f"speedup reported with {name}", tuple(flawed), "")
     each = bonferroni(CONFIDENCE, _TOGETHER)
     fair = compare_paired(both["baseline"], both["candidate"], _MATTERS, confidence=each, compared=_TOGETHER)

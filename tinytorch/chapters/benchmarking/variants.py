@@ -18,7 +18,7 @@ Results = Mapping[str, Mapping[str, Performance]]
 
 _BATCH = 64
 #: Relative difference of time or bytes for which somebody would take one variant and not the other.
-MATTERS = 0.1
+MATTERS = 0.2
 SUITE_COLUMNS = (
     Column("variant", "Variant"),
     Column("many", "Rate"),

@@ -18,7 +18,7 @@ from tinytorch.perf.quantization import PairedAccuracy
 
 _BEFORE = "as it was"
 #: Rounds of a turn that are waited for where calls are slow: on fewer, noise that hits neighbours alike hides any gain.
-_LEAST_ROUNDS = 18
+_LEAST_ROUNDS = 30
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def climb_ladder(
         rule: when a step may be kept.
         start: where to begin.
         steps: what may be tried.
-        at_most_seconds: for all trials of a turn; where calls are slow it takes as long as some eighteen samples of
+        at_most_seconds: for all trials of a turn; where calls are slow it takes as long as some thirty samples of
             each do.
 
     Raises:
@@ -210,7 +210,8 @@ def _stage(
     every: dict[str, Ready] = {_BEFORE: now, **{name_of(move): made[move] for move in order}}
     a_round = profile.whole * (1 + sum(1 / each.speedup for each in forecasts.values()))
     longest = max(at_most_seconds, _LEAST_ROUNDS * a_round)
-    times = in_turns(workload, every, resolve=rule.matters, at_most_seconds=longest)
+    # A gain passes if its whole interval lies above what matters: half of that is what has to be resolved.
+    times = in_turns(workload, every, resolve=rule.matters / 2, at_most_seconds=longest)
     gained = compare_all(times[_BEFORE], *[times[name] for name in every if name != _BEFORE], matters=rule.matters)
     trials = []
     for move in order:

@@ -62,6 +62,8 @@ _MOVES_CAPTION = {
     "faster, however far the prediction of its gain was off.",
     "many": "The ladder for 64 questions.",
 }
+#: What a gain became where another step was taken before; a factor of 1.5 would change what somebody tries next.
+_BECAME = {"smaller": (None, 1 / 1.5), "about the same": (1 / 1.5, 1.5), "larger": (1.5, None)}
 _BECAUSE_TAKEN = "the step with the shortest median of those that pass the rule is taken, if any passes"
 
 
@@ -266,7 +268,7 @@ def record_alone(page: Page, ladders: Ladders) -> None:
                     "questions": str(ladder.workload.questions),
                     "alone": alone,
                     "taken": taken.gained.estimate,
-                    "verdict": word_between(became, {"smaller": (None, 1.0), "larger": (1.0, None)}),
+                    "verdict": word_between(became, _BECAME),
                 }
             )
     if not rows:

@@ -31,7 +31,7 @@ from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 Way = Literal["strong", "weak"]
 #: Relative distance from an efficiency of 1 that still counts as linear.
-LINEAR = 0.2
+LINEAR = 0.25
 #: Ranks wait without giving their cores away, so one that had less of its core than this shared it with other programs.
 WHOLE_CORE = 0.9
 

@@ -233,7 +233,7 @@ def record_expressions(page: Page, costs: Sequence[Expression], machine: Ceiling
         "whose operators meet a cache, as one pass. Memory is the peak that tracemalloc saw.",
     )
     line, fused = by_name["line"], by_name["fused"]
-    page.compare("one-line", compare_paired(by_name["steps"].seconds, line.seconds, matters=0.1))
+    page.compare("one-line", compare_paired(by_name["steps"].seconds, line.seconds, matters=0.25))
     both = "bytes that the operators"
     page.number("moved-line", moved["line"], unit="B", what=f"{both} of one line read and write")
     page.number("moved-steps", moved["steps"], unit="B", what=f"{both} step by step read and write")
