@@ -137,6 +137,7 @@ def of_interval(low: float, high: float, matters: float, quantity: Quantity = Qu
         (1 / 1.3, 1 / 1.01, 0.05, "slower", "perhaps by less than the 5 % that matters here"),
         (0.98, 1.03, 0.05, "no difference beyond 3 %", ""),
         (0.98, 1.16, 0.05, "up to 16 % faster, perhaps nothing", ""),
+        (0.9, 1.3, 0.2, "between 12 % slower and 30 % faster", ""),
         (1 / 1.16, 1.02, 0.05, "up to 16 % slower, perhaps nothing", ""),
         (1 / 1.09, 1.16, 0.05, "between 9 % slower and 16 % faster", ""),
         (0.5, 3.0, 0.05, "between 2 times slower and 3 times faster", ""),

@@ -27,9 +27,11 @@ def test_what_runs_differ_by_bounds_noise_that_wanders() -> None:
     few = tuple(np.exp(0.02 * np.random.default_rng(0).standard_normal(12)).tolist())
     alone = Measurement("call", few, "s")
     assert alone.objection is not None
-    known = replace(alone, conditions=Conditions(between_runs=BetweenRuns(0.05)))
+    known = replace(alone, conditions=Conditions(between_runs=BetweenRuns(0.05, 0.02, 1.0)))
     assert known.objection is None
     assert known.verdict_interval() == known.interval
+    elsewhere = replace(alone, conditions=Conditions(between_runs=BetweenRuns(0.05)))
+    assert elsewhere.objection == alone.objection, "the spread of other machines says nothing of this series"
     reach, found = alone.verdict_interval(), alone.interval
     assert reach is not None
     assert (reach.low, reach.high) != (found.low, found.high)

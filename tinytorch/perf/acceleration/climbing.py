@@ -136,7 +136,7 @@ def climb(
     ways: Mapping[Op, Sequence[Implementation]],
     *,
     least_share: float = 0.02,
-    repeats: int = 15,
+    repeats: int = 30,
     at_most_seconds: float = 2.0,
 ) -> Climb:
     """Return the moves that lead from the first way of every op to the best, the largest share of time first.
@@ -213,7 +213,7 @@ def _moved(
     alone = ratio(parts["before"], parts["after"], f"speedup of {op.name} by itself")
     wholes = interleave({"before": under(run, chosen), "after": under(run, {**chosen, op: after})}, **plan)
     predicted = amdahl(min(max(share.median, 0.0), 1.0), alone.median)
-    gained = compare_paired(wholes["before"], wholes["after"], matters=0.05)
+    gained = compare_paired(wholes["before"], wholes["after"], matters=0.1)
     return Move(op.name, before.name, after.name, share, alone, predicted, gained)
 
 

@@ -85,10 +85,10 @@ def with_prior_spread(measurement: Measurement) -> Measurement:
     if measurement.conditions.between_runs is not None:
         return measurement
     few = _of_few(PRIOR.processes)
-    prior = replace(
-        PRIOR, alone=few * PRIOR.alone, interleaved=few * PRIOR.interleaved, per_block=few * PRIOR.per_block
-    )
-    return _spread(measurement, measurement.conditions.block or measurement.n, prior, "time")
+    prior = replace(PRIOR, alone=few * PRIOR.alone, per_block=few * PRIOR.per_block)
+    made = _spread(measurement, measurement.conditions.block or measurement.n, prior, "time").conditions
+    deviation = made.between_runs.deviation if made.between_runs else 0.0
+    return replace(measurement, conditions=replace(made, between_runs=BetweenRuns(deviation)))
 
 
 def _spread(measurement: Measurement, block: int, found: BetweenRunVariance, of: Kind) -> Measurement:

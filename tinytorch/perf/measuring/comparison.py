@@ -228,7 +228,7 @@ class Comparison:
         if self.reach is None:
             return f"open, as {self.n} {self.pairs_are} are too few"
         low, high, amount = self.reach.low, self.reach.high, self.quantity.amount
-        below, above = self._margins
+        below, above = _margins(self.quantity, min(self.matters, _NOTHING))
         none = 0.0 if self.quantity.is_difference else 1.0
         more = f"{amount(high)} {self.quantity.more}" if high > none else ""
         less = f"{amount(low)} {self.quantity.less}" if low < none else ""
@@ -237,6 +237,10 @@ class Comparison:
         if less and high <= above:
             return f"up to {less}, perhaps nothing"
         return f"between {less} and {more}"
+
+
+#: A difference up to which words say "perhaps nothing", even where only a larger one matters.
+_NOTHING = 0.05
 
 
 def _margins(quantity: Quantity, matters: float) -> tuple[float, float]:

@@ -46,7 +46,8 @@ class BetweenRuns:
 
     Attributes:
         deviation: of the measurement itself, by which its interval is widened; of a part of a whole that of its odds.
-        interleaved: of the ratio to what was interleaved with it, which a moment hits alike; None if not known.
+        interleaved: of the ratio to what was interleaved with it, which a moment hits alike; None if not known,
+            as where the spread is that of other machines.
         per_block: how many times the spread between the blocks of such a ratio is added; None if not known.
     """
 

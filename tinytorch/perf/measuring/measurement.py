@@ -105,11 +105,13 @@ class Measurement:
     def wander_is_bounded(self) -> bool:
         """Whether noise that wanders farther than the samples show is in the interval.
 
-        It is where samples are independent by the way they were taken; and where what runs differ by is known of all
-        that was timed, for the processes that tell it are spread over the build, and wandering shows between them.
+        It is where samples are independent by the way they were taken; and where what runs differ by was found on this
+        machine for all that was timed: the processes that tell it are spread over the build, and wandering shows
+        between them.
         """
-        known = all(leaf.between_runs is not None for leaf in self.conditions.leaves())
-        return known or self.conditions.sample.are_independent
+        spreads = [leaf.between_runs for leaf in self.conditions.leaves()]
+        found = all(spread is not None and spread.interleaved is not None for spread in spreads)
+        return found or self.conditions.sample.are_independent
 
     @property
     def objection(self) -> str | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tinytorch.perf.measuring.comparison import Comparison
 
 #: Relative difference of times on ranks that matters: what messages differ by from one placement to the next is more.
-MATTERS = 0.05
+MATTERS = 0.15
 #: Why there is no verdict, as the end of a sentence.
 BECAUSE = "more ranks than cores took these times, so they tell how the system shares its cores, not how ranks scale"
 
