@@ -42,7 +42,7 @@ def test_a_prediction_that_puts_the_wrong_step_first_is_refuted() -> None:
     assert first.choice is not None
     assert first.choice.verdict is Verdict.REFUTED
     slower = made_ladder(forecasts=lambda one: 9.0 if one.cache != "none" else 1.0)
-    assert slower.stages[0].trials[0].outcome == "not faster"
+    assert slower.stages[0].trials[0].outcome == "gains too little"
     assert slower.stages[0].choice is not None
     assert slower.stages[0].choice.verdict is Verdict.REFUTED
 
@@ -87,7 +87,12 @@ def test_a_ladder_needs_the_ceilings_of_one_thread_and_a_step() -> None:
 
 @pytest.mark.parametrize(
     ("after", "outcome"),
-    [(0.9e-3, "passes"), (0.99e-3, "not faster"), (1.1e-3, "not faster"), (0.98e-3, "not proven faster")],
+    [
+        (0.9e-3, "passes"),
+        (0.99e-3, "gains too little"),
+        (1.1e-3, "gains too little"),
+        (0.98e-3, "not proven to gain enough"),
+    ],
 )
 def test_the_rule_asks_for_more_than_does_not_matter(after: float, outcome: str) -> None:
     times = in_turns({"before": 1e-3, "after": after})

@@ -211,7 +211,7 @@ def test_what_was_dropped_has_a_reason_for_each_ladder(
     made = by_key(page.records)
     assert {row["step"]: (row["why-one"], row["why-many"]) for row in made["dropped"]["rows"]} == {
         "compiled kernels": ("loses too many answers", "taken"),
-        "key-value cache": ("slower or no different", "could not be tried"),
+        "key-value cache": ("gains too little, or nothing", "could not be tried"),
     }
     assert made["dropped-count"]["value"] == 2
     assert made["half-holds"]["word"] == word

@@ -79,7 +79,7 @@ def test_the_first_turn_tells_what_was_taken_and_what_was_dropped() -> None:
     assert made["first-gain"]["value"] == pytest.approx(2, rel=0.01)
     assert made["first-server-gain"]["value"] == pytest.approx(2, rel=0.01)
     outcomes = {row["step"]: row["outcome"]["word"] for row in made["first-one"]["rows"]}
-    assert outcomes == {"compiled kernels": "taken", "distilled model": "passes", "key-value cache": "not faster"}
+    assert outcomes == {"compiled kernels": "taken", "distilled model": "passes", "key-value cache": "gains too little"}
     wrong = {row["step"]: row["wrong"] is not None for row in made["first-one"]["rows"]}
     assert wrong == {"compiled kernels": True, "distilled model": True, "key-value cache": False}
 

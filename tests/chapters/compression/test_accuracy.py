@@ -102,7 +102,7 @@ def test_a_pattern_is_told_with_its_bytes_and_its_change() -> None:
         (around(0.95), "the pruned one"),
         (around(0.85), "the one that was always small"),
         (around(0.93, apart=-0.02), "open"),
-        (around(0.9), "neither, by 3 points"),
+        (around(0.9), "neither, to within 3 points"),
     ],
 )
 def test_the_pruned_model_meets_the_one_that_was_always_small(pruned: Sequence[float], word: str) -> None:
@@ -133,7 +133,7 @@ def distilled_records(
         (around(0.95), "the one with a teacher"),
         (around(0.85), "the one without"),
         (around(0.93, apart=-0.02), "open"),
-        (around(0.9), "neither, by 3 points"),
+        (around(0.9), "neither, to within 3 points"),
     ],
 )
 def test_a_teacher_helps_only_beyond_the_seeds(taught: Sequence[float], word: str) -> None:

@@ -51,7 +51,7 @@ BOTTLENECK_COLUMNS = (
 )
 #: The model whose fix the page follows step by step.
 _FOLLOWED = "mlp"
-#: What a prediction is that is proven to be off by more than a tenth.
+#: What a prediction is that is proven to be off by more than a factor of 1.5.
 _TOO_HIGH, _TOO_LOW = "too high", "too low"
 #: What the keys of the flaws end with, in the order in which they are done.
 _FLAWS = ("straw", "threads", "cold", "best", "busy")
@@ -271,7 +271,7 @@ def record_bottlenecks(page: Page, fixed: Sequence[Bottleneck]) -> None:
         sides.append(_misses_towards(one, words_of(page.withhold_if_disturbed(held, over))))
         if one.model == _FOLLOWED:
             page.compare("fix", one.comparison)
-            because = f"the measurement is {{{one.model}-over}} of the prediction; a factor of 1.5 counts as right"
+            because = f"it is {{{one.model}-over}} the prediction; within a factor of 1.5 counts as right"
             page.word("fix-held", held, because=because)
         rows.append(
             {

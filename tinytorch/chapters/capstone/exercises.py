@@ -59,10 +59,10 @@ def check_keep(function: Callable[[Interval, Interval, float, float], bool]) -> 
     """
     draw = np.random.default_rng(0)
     for _ in range(80):
-        low, loss = float(draw.uniform(0.9, 1.15)), float(draw.uniform(-0.025, 0.003))
+        low, loss = float(draw.uniform(0.9, 1.3)), float(draw.uniform(-0.025, 0.003))
         gained = Interval(low, low + float(draw.uniform(0, 0.3)), 0.95)
         answers = Interval(loss, loss + float(draw.uniform(0, 0.02)), 0.95)
-        matters, budget = float(draw.uniform(0, 0.05)), float(draw.uniform(0.002, 0.02))
+        matters, budget = float(draw.uniform(0, 0.15)), float(draw.uniform(0.002, 0.02))
         truth = gained.low > 1 + matters and answers.low >= -budget
         answer = function(gained, answers, matters, budget)
         case = (

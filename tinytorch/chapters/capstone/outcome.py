@@ -67,8 +67,8 @@ DROPPED_COLUMNS = (
     Column("why-many", "Outcome"),
 )
 _WHY_DROPPED: Mapping[Outcome, str] = {
-    Outcome.NOT_FASTER: "slower or no different",
-    Outcome.NOT_PROVEN: "not proven faster",
+    Outcome.NOT_FASTER: "gains too little, or nothing",
+    Outcome.NOT_PROVEN: "not proven to gain enough",
     Outcome.TOO_MANY_WRONG: "loses too many answers",
     Outcome.MAY_BE_TOO_MANY: "may lose too many answers",
     Outcome.PASSES: "passed, but another was faster",

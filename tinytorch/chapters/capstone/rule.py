@@ -16,8 +16,8 @@ class Outcome(StrEnum):
     """What becomes of a step under the rule."""
 
     PASSES = "passes"
-    NOT_FASTER = "not faster"
-    NOT_PROVEN = "not proven faster"
+    NOT_FASTER = "gains too little"
+    NOT_PROVEN = "not proven to gain enough"
     TOO_MANY_WRONG = "too many wrong"
     MAY_BE_TOO_MANY = "may be too many wrong"
 
@@ -52,7 +52,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         if not 0 <= self.matters < 1:
-            raise ValueError(f"matters must lie from 0 to below 1, such as 0.02, not {self.matters}")
+            raise ValueError(f"matters must lie from 0 to below 1, such as 0.1, not {self.matters}")
         if not 0 <= self.accuracy_budget < 1:
             raise ValueError(f"accuracy_budget must be a share from 0 to below 1, not {self.accuracy_budget}")
 

@@ -37,11 +37,11 @@ METHODS = (
     Column("score", "Accuracy", "%"),
     Column("change", "Change, paired"),
 )
-#: What the page calls the steps of `compress_model`.
 #: Difference of accuracy by which somebody would choose a model.
 _POINTS = 0.03
 #: Speedups from which on one digit says 3.
 _ROUNDS_TO_THREE = 2.5
+#: What the page calls the steps of `compress_model`.
 _STEPS = {
     ORIGINAL: "as trained",
     "structured_prune": "half of the channels removed",
@@ -68,7 +68,7 @@ def mlp_change(right: npt.NDArray[np.bool_], model: Module, what: str) -> Statis
 
 def _chosen(one: str, other: str) -> dict[str, Ends]:
     """Return the words for a difference of accuracy that somebody would choose by, and for one that is smaller."""
-    neither = f"neither, by {100 * _POINTS:.0f} points"
+    neither = f"neither, to within {100 * _POINTS:.0f} points"
     return {one: (_POINTS, None), neither: (-_POINTS, _POINTS), other: (None, -_POINTS)}
 
 
@@ -166,7 +166,7 @@ def record_small(page: Page, pruned: Sequence[float], alone: Sequence[float], ml
     page.word(
         "train-small",
         word_between(gain, _chosen("the pruned one", "the one that was always small")),
-        because="the difference over the seeds is {pruned-less-small}; three points count",
+        because="the difference over the seeds is {pruned-less-small}; one counts from three points on",
     )
 
 
@@ -190,7 +190,7 @@ def record_distilled(
     page.word(
         "teacher-helps",
         word_between(gain, _chosen("the one with a teacher", "the one without")),
-        because="the difference over the seeds is {taught-less-alone}; three points count",
+        because="the difference over the seeds is {taught-less-alone}; one counts from three points on",
     )
     fewer = next(record.body["value"] for record in page.records if record.key == "slim-bytes")
     page.claim(

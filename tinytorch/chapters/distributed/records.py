@@ -280,9 +280,9 @@ def record_overlap(page: Page, both: Overlap) -> None:
         "including bucketing gradients, overlapping computation with communication, and skipping gradient "
         "synchronization.",
         verdict=verdict_between(compared.estimate, low=1.15),
-        evidence="With overlap a step of the GPT ran {overlap-gain} as fast as without. From 1.15 on it would support "
-        "the claim. The source's ranks are graphics processors, whose links move data while they compute; here the "
-        "core that computes also has to move the data.",
+        evidence="With overlap a step of the GPT ran {overlap-gain} as fast as without. A gain of less than 0.15 "
+        "counts as none; from 1.15 on it would support the claim. The source's ranks are graphics processors, whose "
+        "links move data while they compute; here the core that computes also has to move the data.",
     )
 
 
@@ -310,7 +310,7 @@ def record_scaling(page: Page, found: Sequence[Scaling]) -> None:
         caption="Steps of the GPT on one rank and on more, "
         f"{'each on a core of its own, ' if may_pin() else ''}in turns. A speedup is the median over the turns, not "
         "the quotient of the two times beside it; that of weak scaling counts the work that was done. Linear is an "
-        "efficiency within a twentieth of 1, superlinear or sublinear one beyond.",
+        "efficiency from 0.8 to 1.25, superlinear one above and sublinear one below.",
     )
     laws = [f"{law.law}'s" for one in (named["large"], weak) if (law := one.law()) is not None and law.applies]
     named_laws = f"{' and '.join(laws)} {'law' if len(laws) == 1 else 'laws'}"

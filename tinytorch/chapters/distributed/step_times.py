@@ -139,7 +139,7 @@ class Scaling:
 
 
 def _verdict(efficiency: Statistic, count: int) -> ScalingVerdict:
-    within = f"the ±{LINEAR:.0%} that count as linear"
+    within = f"the {1 / (1 + LINEAR):.2g} to {1 + LINEAR:.3g} that count as linear"
     words: dict[str, tuple[float | None, float | None, str]] = {
         "slower than one rank": (None, 1 / count, "so that the speedup lies below 1"),
         "superlinear": (1 + LINEAR, None, f"all of it beyond {within}"),

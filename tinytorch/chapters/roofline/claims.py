@@ -140,9 +140,9 @@ def claim_large_products(page: Page, products: Mapping[int, Placed]) -> None:
         source=sources.COURSE_ACCELERATION,
         source_url=sources.COURSE_ACCELERATION_URL,
         verdict=_is_bound_by(products[max(products)], Bottleneck.MEMORY),
-        evidence="The largest product of the exercise reached {of-peak-2048} of the arithmetic peak, the smallest here "
-        f"{{of-peak-{min(products)}}}. Intensity grows with the width: the larger the product, the less its bytes "
-        "count.",
+        evidence="The largest product of the exercise reached {of-peak-2048} of the arithmetic peak, the smallest "
+        f"on this page, {min(products)} wide, {{of-peak-{min(products)}}}. Intensity grows with the width: the larger "
+        "the product, the less its bytes count.",
     )
 
 
