@@ -117,7 +117,7 @@ REFUSED = [
     (b'{"schema": NaN}', "This is no JSON"),
     (b"[]", "no file that tinytorch measure wrote"),
     (b'{"schema": "tinytorch-records"}', "a page's file of records"),
-    (changed(schema_version=3), "This file is of version 3; this book reads version 2"),
+    (changed(schema_version=4), "This file is of version 4; this book reads version 3"),
     (changed(schema_version=HOSTILE), "This file is of version <img"),
     (changed(pages=[0] * 100_000), "more than 1000 entries"),
     (b"[" * 50_000 + b"]" * 50_000, "no file that tinytorch measure wrote"),
