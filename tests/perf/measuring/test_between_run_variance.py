@@ -72,6 +72,19 @@ def test_what_samples_err_by_is_not_taken_for_a_spread_between_processes() -> No
     assert found.interleaved == pytest.approx(np.sqrt(2) * 0.01, abs=0.01)
 
 
+def test_workloads_that_do_not_differ_do_not_hide_one_that_does() -> None:
+    draw = np.random.default_rng(2)
+    spread = dict.fromkeys(WORKLOADS, 0.0) | {WORKLOADS[0]: 0.08}
+
+    def process(when: int) -> Process:
+        seen = {name: RunStatistics(draw.normal(0, each), 0.0, 0.0) for name, each in spread.items()}
+        return Process(when, seen, seen)
+
+    # One of the four that are steadiest.
+    found = variance_from([process(when) for when in range(300)], UNKNOWN)
+    assert found.interleaved == pytest.approx(0.08 / 2, rel=0.15)
+
+
 def test_few_processes_say_more_than_they_saw() -> None:
     many, few = ([variance_from(made(n, 0.03, 0, seed), UNKNOWN).alone for seed in range(40)] for n in (200, 6))
     assert np.mean(few) > 1.1 * np.mean(many)

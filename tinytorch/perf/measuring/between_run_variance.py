@@ -73,7 +73,9 @@ def with_between_run_spread(measurement: Measurement, block: int | None = None, 
     found, size = known_variance(), measurement.n if block is None else block
     if found is None:
         return replace(measurement, conditions=replace(measurement.conditions, block=size))
-    return _spread(measurement, size, found, of)
+    common, both = (found.messages, found.messages / 2) if of == "messages" else (found.alone, found.interleaved)
+    between = BetweenRuns(_deviation(measurement, size, common, found.per_block), both, found.per_block)
+    return replace(measurement, conditions=replace(measurement.conditions, block=size, between_runs=between))
 
 
 def with_prior_spread(measurement: Measurement) -> Measurement:
@@ -84,21 +86,16 @@ def with_prior_spread(measurement: Measurement) -> Measurement:
     """
     if measurement.conditions.between_runs is not None:
         return measurement
-    few = _of_few(PRIOR.processes)
-    prior = replace(PRIOR, alone=few * PRIOR.alone, per_block=few * PRIOR.per_block)
-    made = _spread(measurement, measurement.conditions.block or measurement.n, prior, "time").conditions
-    deviation = made.between_runs.deviation if made.between_runs else 0.0
-    return replace(measurement, conditions=replace(made, between_runs=BetweenRuns(deviation)))
+    few, block = _of_few(PRIOR.processes), measurement.conditions.block or measurement.n
+    between = BetweenRuns(_deviation(measurement, block, few * PRIOR.alone, few * PRIOR.per_block))
+    return replace(measurement, conditions=replace(measurement.conditions, block=block, between_runs=between))
 
 
-def _spread(measurement: Measurement, block: int, found: BetweenRunVariance, of: Kind) -> Measurement:
-    common, both = (found.messages, found.messages / 2) if of == "messages" else (found.alone, found.interleaved)
+def _deviation(measurement: Measurement, block: int, common: float, per_block: float) -> float:
     samples: Sequence[float] = measurement.samples
     if measurement.conditions.part_of is not None:
         samples = [part / (1 - part) if part < 1 else math.inf for part in samples]
-    deviation = math.hypot(common, found.per_block * block_spread(samples, block))
-    between = BetweenRuns(deviation, both, found.per_block)
-    return replace(measurement, conditions=replace(measurement.conditions, block=block, between_runs=between))
+    return math.hypot(common, per_block * block_spread(samples, block))
 
 
 def _of_few(processes: int) -> float:
@@ -141,8 +138,9 @@ def variance_from(processes: Sequence[Process], beside: BetweenRunVariance | Non
     """Return the spread between runs that processes show, beside what is known from elsewhere.
 
     What the samples of each process explain is taken out of the variance of their medians first: an interval holds that
-    already. The common part is the median over the half of the workloads whose blocks differ least. How many times the
-    spread of the blocks is added is the median over the others, of what is left when the common part is taken out.
+    already. The common part is the mean variance of the half of the workloads whose blocks differ least: in a median
+    the many of which samples explain all would hide the others. How many times the spread of the blocks is added is the
+    median over the others, of what is left when the common part is taken out.
     Variances are pooled with those of ``beside`` (`PRIOR` if None), each with its number of processes as weight.
 
     Raises:
@@ -174,7 +172,7 @@ def _parts(processes: Sequence[Mapping[str, RunStatistics]]) -> tuple[float, flo
     between = {name: _unexplained([one[name] for one in processes]) for name in processes[0]}
     steady = sorted(blocks, key=lambda name: blocks[name])
     half = (len(steady) + 1) // 2
-    common = float(np.median([between[name] for name in steady[:half]]))
+    common = float(np.mean([between[name] for name in steady[:half]]))
     beyond = [max(0.0, between[name] - common) / blocks[name] for name in steady[half:] if blocks[name]]
     return math.sqrt(common), math.sqrt(float(np.median(beyond))) if beyond else 0.0
 
