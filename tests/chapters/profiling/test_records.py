@@ -331,9 +331,9 @@ def test_architectures_are_in_order_if_they_are_at_every_size(cnn: float, verdic
 
 @pytest.mark.parametrize(
     ("found_speedup", "word"),
-    [(1.3, "they agree"), (2.0, "they disagree"), (0.9, "they disagree"), (1.612, "open")],
+    [(1.3, "they agree"), (2.0, "they disagree"), (0.9, "they disagree"), (1.4, "open")],
 )
-def test_prediction_and_measurement_agree_within_a_quarter(found_speedup: float, word: str) -> None:
+def test_prediction_and_measurement_agree_within_a_tenth(found_speedup: float, word: str) -> None:
     share = noisy(0.25, "%")
     predicted = predicted_speedup(share, noisy(10), "the law")
     found = made(lambda page: chapter.record_amdahl(page, share, noisy(10), predicted, noisy(found_speedup)))

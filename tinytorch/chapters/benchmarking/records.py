@@ -271,7 +271,7 @@ def record_bottlenecks(page: Page, fixed: Sequence[Bottleneck]) -> None:
         sides.append(_misses_towards(one, words_of(page.withhold_if_disturbed(held, over))))
         if one.model == _FOLLOWED:
             page.compare("fix", one.comparison)
-            because = f"it is {{{one.model}-over}} the prediction; within a factor of 1.5 counts as right"
+            because = f"the measured one is {{{one.model}-over}} of it; within a factor of 1.5 counts as right"
             page.word("fix-held", held, because=because)
         rows.append(
             {

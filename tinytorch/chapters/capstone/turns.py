@@ -63,7 +63,7 @@ _MOVES_CAPTION = {
     "many": "The ladder for 64 questions.",
 }
 #: What a gain became where another step was taken before; a factor of 1.5 would change what somebody tries next.
-_BECAME = {"smaller": (None, 1 / 1.5), "about the same": (1 / 1.5, 1.5), "larger": (1.5, None)}
+_BECAME = {"smaller": (None, 1 / 1.5), "the same, to a factor of 1.5": (1 / 1.5, 1.5), "larger": (1.5, None)}
 _BECAUSE_TAKEN = "the step with the shortest median of those that pass the rule is taken, if any passes"
 
 
@@ -278,8 +278,7 @@ def record_alone(page: Page, ladders: Ladders) -> None:
         "alone",
         rows,
         ALONE_COLUMNS,
-        caption="What steps gained alone, in the first turn, and what they gained after the steps before them. "
-        "Within a factor of 1.5 it is about the same.",
+        caption="What steps gained alone, in the first turn, and what they gained after the steps before them.",
     )
 
 

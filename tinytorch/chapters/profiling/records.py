@@ -657,8 +657,8 @@ def record_amdahl(
     page.number("amdahl-over", over)
     page.word(
         "amdahl-verdict",
-        verdict_between(over, 0.8, 1.25).called(supported="they agree", refuted="they disagree"),
-        because="the measurement is {amdahl-over} of the prediction; within a quarter counts as agreement",
+        verdict_between(over, 1 / 1.1, 1.1).called(supported="they agree", refuted="they disagree"),
+        because="the measurement is {amdahl-over} of the prediction; within a tenth counts as agreement",
     )
 
 
