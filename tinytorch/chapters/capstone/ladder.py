@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tinytorch.chapters.capstone.configuration import PLAIN, Configuration, Ready
 from tinytorch.chapters.capstone.prediction import Forecast, Profile, counted, forecast, ops_alone, profiled
@@ -98,10 +98,11 @@ def right_choice(stage: Stage, first: Trial) -> Judgement | None:
     if first is best:
         return Judgement(Verdict.SUPPORTED)
     if first.outcome.is_open:
-        return Judgement(Verdict.OPEN)
+        return Judgement(Verdict.OPEN, word="open, as it may pass or not")
     if first.outcome is not Outcome.PASSES:
         return Judgement(Verdict.REFUTED)
-    return verdict_between(ratio(first.seconds, best.seconds), high=1)
+    found = verdict_between(ratio(first.seconds, best.seconds), high=1)
+    return replace(found, word="open, as either may be faster") if found.verdict is Verdict.OPEN else found
 
 
 def became_of(trial: Trial, word: str) -> Judgement:
