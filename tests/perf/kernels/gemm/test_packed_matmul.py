@@ -202,7 +202,6 @@ def test_the_loop_of_a_whole_product_keeps_its_accumulators_in_registers() -> No
     # What it calls is inlined, or beside it in its library.
     (compiled,) = version.overloads.values()
     functions = re.split(r"^(?=_+ZN\S+:)", compiled.library.get_asm_str(), flags=re.MULTILINE)
-    # GELU's loops have as many multiply-adds as the tile of a CPU with 16 registers, and no sums to keep in them.
+    # GELU, where it is a function of its own, has loops of as many multiply-adds and no sums to keep in registers.
     products_only = [function for function in functions if "gelu" not in function.partition("\n")[0]]
-    assert len(products_only) < len(functions)
     assert spills("".join(products_only), ROWS * VECTORS) == 0
