@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tinytorch.perf.engines import ENGINES, OURS, NotMeasured, available, study, subject
+from tinytorch.perf.engines import ENGINES, OURS, available, study, subject
 from tinytorch.perf.engines.agreement import check
 from tinytorch.perf.engines.protocol import Engine, Phase
+from tinytorch.perf.measuring import Unmeasured
 
 PEERS = [engine for engine in ENGINES.values() if engine.name not in OURS]
 SMALL = ("block-128", "gpt-64", "mlp-1", "mlp-64", "cnn-64")
@@ -42,7 +43,7 @@ def test_engines_generate_the_same_tokens(engine: Engine, name: str) -> None:
 def test_engines_take_turns() -> None:
     names = ("tinytorch", "PyTorch eager", "ONNX Runtime", "JAX")
     found = study(names, ["mlp-1"], cores=1, rounds=6)
-    assert not isinstance(found, NotMeasured)
+    assert not isinstance(found, Unmeasured)
     forward, step = found
     assert set(forward.times) == set(names)
     assert set(step.times) == set(names) - {"ONNX Runtime"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tinytorch.chapters import in_pytorch
-from tinytorch.perf.engines import NotMeasured
+from tinytorch.perf.measuring import Unmeasured
 from tinytorch.report import Page
 from tinytorch.report.records import ABSENT
 
@@ -31,7 +31,7 @@ def test_what_was_printed_is_shown_and_counted(
 def test_without_pytorch_nothing_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(in_pytorch, "printed_by", lambda snippet: NotMeasured("PyTorch is not here"))
+    monkeypatch.setattr(in_pytorch, "printed_by", lambda snippet: Unmeasured("PyTorch is not here"))
     page = Page("profiling")
     in_pytorch.show_in_pytorch(page, greet)
     assert (page.records[-1].kind, page.records[-1].body["reason"]) == (ABSENT, "PyTorch is not here")

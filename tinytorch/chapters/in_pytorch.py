@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinytorch.perf.engines.presence import NotMeasured, available
+from tinytorch.perf.engines.presence import available
 from tinytorch.perf.engines.snippets import printed_by
+from tinytorch.perf.measuring import Unmeasured
 from tinytorch.report import Page
 
 
@@ -21,7 +22,7 @@ def show_in_pytorch(page: Page, snippet: Callable[[], None], key: str = "in-pyto
         key: of the number of lines that were printed.
     """
     printed = printed_by(snippet)
-    if isinstance(printed, NotMeasured):
+    if isinstance(printed, Unmeasured):
         page.absent(key, reason=printed.reason)
         return
     lines = printed.splitlines()

@@ -26,8 +26,8 @@ from tinytorch.chapters.capstone.rule import Rule
 from tinytorch.chapters.capstone.steps import Step
 from tinytorch.chapters.capstone.workload import Workload, predicted_bytes
 from tinytorch.perf.benchmarking import Performance
-from tinytorch.perf.engines import NotMeasured, Raced
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.engines import Raced
+from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.quantization import PairedAccuracy
 from tinytorch.report import Page
@@ -219,7 +219,7 @@ def test_what_was_dropped_has_a_reason_for_each_ladder(
 
 def test_pytorch_is_raced_or_said_to_be_missing() -> None:
     page = Page("capstone")
-    outcome.record_race(page, NotMeasured("PyTorch is not installed."))
+    outcome.record_race(page, Unmeasured("PyTorch is not installed."))
     assert {by_key(page.records)[f"pytorch-{key}"]["reason"] for key in ("one", "many")} == {
         "PyTorch is not installed."
     }

@@ -12,8 +12,8 @@ from tests.perf.made_ceilings import made_ceilings, spread
 from tinytorch.chapters.memoization import records as chapter
 from tinytorch.chapters.memoization.studies import PYTORCH, CachedStep, Calls, Decoding, FewRows, Prompt, ReadStep
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.engines import NotMeasured, Raced
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.engines import Raced
+from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.memoization import KVCache
 from tinytorch.report import Page
@@ -300,7 +300,7 @@ def test_a_ratio_far_from_two_that_gets_no_verdict_says_what_keeps_it_open() -> 
 
 def test_without_pytorch_all_that_the_text_names_is_absent() -> None:
     there = made(lambda page: chapter.record_pytorch(page, raced(4.0, 3.0)))
-    absent = made(lambda page: chapter.record_pytorch(page, NotMeasured("PyTorch is not installed")))
+    absent = made(lambda page: chapter.record_pytorch(page, Unmeasured("PyTorch is not installed")))
     assert set(absent) == set(there)
     assert {record["kind"] for record in absent.values()} == {"absent"}
     assert absent["pytorch-twice"]["reason"] == "PyTorch is not installed"

@@ -11,8 +11,9 @@ from tests.perf.memoization.small_gpt import small_gpt, tokens_of
 from tinytorch.chapters.memoization import studies
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.engines import NotMeasured, Raced
+from tinytorch.perf.engines import Raced
 from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.measuring import Unmeasured
 from tinytorch.perf.memoization import KVCache, QuantizedKVCache, cache_of
 
 
@@ -184,7 +185,7 @@ def test_codes_are_scored_on_answers_and_on_logits() -> None:
 
 
 def test_the_race_is_run_or_says_why_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    why, raced = NotMeasured("it is not here"), Raced("gpt-1", "decode", 1, {}, {})
+    why, raced = Unmeasured("it is not here"), Raced("gpt-1", "decode", 1, {}, {})
     monkeypatch.setattr(studies, "study", lambda *_, **__: why)
     assert studies.race_with_pytorch() is why
     monkeypatch.setattr(studies, "study", lambda *_, **__: [raced])

@@ -12,9 +12,9 @@ from tests.chapters.made_turns import in_turns, records
 from tests.perf.made_ceilings import PEAK, made_ceilings
 from tinytorch.chapters.whole_model import beside as chapter
 from tinytorch.chapters.whole_model.beside import EAGER, RACES, Beside, Libraries
-from tinytorch.perf.engines import ENGINES, NotMeasured, Raced
+from tinytorch.perf.engines import ENGINES, Raced
 from tinytorch.perf.host.blas import numpy_blas
-from tinytorch.perf.measuring import Counted
+from tinytorch.perf.measuring import Counted, Unmeasured
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 
@@ -36,7 +36,7 @@ def others(eager: float = 1.0) -> Beside:
 
 
 def said_of(
-    found: Beside | NotMeasured, loops: float = 100.0, noise: float = 0.0, called: Libraries = LIBRARIES
+    found: Beside | Unmeasured, loops: float = 100.0, noise: float = 0.0, called: Libraries = LIBRARIES
 ) -> dict[str, Json]:
     page = Page("whole_model")
     page.number("loops-over-numpy", Counted(loops, "", "time over time"))
@@ -68,7 +68,7 @@ def test_a_hundred_times_is_asked_of_the_loops_through_numpy(loops: float, noise
 
 
 def test_without_engines_every_number_says_why_and_nothing_is_claimed() -> None:
-    said = said_of(NotMeasured("not installed"), called=Libraries(NotMeasured("no"), "OpenBLAS"))
+    said = said_of(Unmeasured("not installed"), called=Libraries(Unmeasured("no"), "OpenBLAS"))
     absent = {key for key, record in said.items() if record["kind"] == "absent"}
     measured = {key for key in said_of(others()) if key not in said or key in absent}
     assert (
@@ -96,8 +96,8 @@ def test_libraries_are_those_of_this_build(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_without_pytorch_nothing_races(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chapter, "missing", lambda name: NotMeasured(f"{name} is not here"))
-    assert chapter.race_engines() == NotMeasured("PyTorch eager is not here")
+    monkeypatch.setattr(chapter, "missing", lambda name: Unmeasured(f"{name} is not here"))
+    assert chapter.race_engines() == Unmeasured("PyTorch eager is not here")
 
 
 def test_engines_race_on_every_case_with_one_core(monkeypatch: pytest.MonkeyPatch) -> None:

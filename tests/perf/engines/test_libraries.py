@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tinytorch.perf.engines import presence
-from tinytorch.perf.engines.presence import PEERS, NotMeasured, blas_in, pytorch_blas
+from tinytorch.perf.engines.presence import PEERS, blas_in, pytorch_blas
+from tinytorch.perf.measuring import Unmeasured
 
 SHOWN = """PyTorch built with:
   - Intel(R) oneAPI Math Kernel Library Version 2024.2-Product Build 20240605 for Intel(R) 64 architecture applications
@@ -21,7 +22,7 @@ def test_the_blas_is_named_with_its_version() -> None:
 
 
 def test_nothing_is_guessed() -> None:
-    assert isinstance(blas_in("PyTorch built with: GCC"), NotMeasured)
+    assert isinstance(blas_in("PyTorch built with: GCC"), Unmeasured)
 
 
 def test_without_pytorch_it_says_what_would_tell(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +31,7 @@ def test_without_pytorch_it_says_what_would_tell(monkeypatch: pytest.MonkeyPatch
     presence.versions_in.cache_clear()
     found = pytorch_blas()
     presence.versions_in.cache_clear()
-    assert isinstance(found, NotMeasured)
+    assert isinstance(found, Unmeasured)
     assert "PEERS=1" in found.reason
 
 

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from tinytorch.perf.engines import NotMeasured, snippets
+from tinytorch.perf.engines import snippets
+from tinytorch.perf.measuring import Unmeasured
 
 
 def greet() -> None:
@@ -33,5 +34,5 @@ def test_a_notebook_s_backend_stays_with_the_notebook(monkeypatch: pytest.Monkey
 
 
 def test_without_the_engine_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snippets, "missing", lambda name: NotMeasured(f"{name} is not here"))
-    assert snippets.printed_by(greet) == NotMeasured("PyTorch eager is not here")
+    monkeypatch.setattr(snippets, "missing", lambda name: Unmeasured(f"{name} is not here"))
+    assert snippets.printed_by(greet) == Unmeasured("PyTorch eager is not here")

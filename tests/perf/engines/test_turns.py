@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinytorch.perf.engines import NotMeasured, presence, turns, worker
+from tinytorch.perf.engines import presence, turns, worker
 from tinytorch.perf.engines.protocol import ENGINES
 from tinytorch.perf.engines.turns import EngineError, Runner, plain_environment, race, runners, study
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.pinned_threads import usable_cores
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.codec import to_json
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
@@ -88,7 +88,7 @@ def test_more_cores_than_there_are_is_refused() -> None:
 def test_a_real_process_is_checked_and_timed() -> None:
     cores = len(usable_cores())
     found = study(["tinytorch"], ["mlp-1"], ["step"], cores=cores, rounds=6)
-    assert not isinstance(found, NotMeasured)
+    assert not isinstance(found, Unmeasured)
     (raced,) = found
     times = raced.times["tinytorch"]
     assert times.n == 6
@@ -101,7 +101,7 @@ def test_a_real_process_is_checked_and_timed() -> None:
 def test_a_study_with_an_engine_that_is_not_there_says_so_and_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(presence, "available", lambda: {"tinytorch": "1"})
     found = study(["tinytorch", "JAX"], ["mlp-1"])
-    assert isinstance(found, NotMeasured)
+    assert isinstance(found, Unmeasured)
     assert found.reason.startswith("JAX is not installed where this ran")
 
 

@@ -19,8 +19,8 @@ from tinytorch.chapters.capstone.turns import Ladders
 from tinytorch.chapters.capstone.workload import Workload, accuracy_change, predicted_bytes
 from tinytorch.chapters.sources import COURSE_CAPSTONE, COURSE_CAPSTONE_README_URL, COURSE_CAPSTONE_URL
 from tinytorch.perf.benchmarking import Performance, compare, plot_performance_comparison
-from tinytorch.perf.engines import NotMeasured, Raced, study
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, ratio
+from tinytorch.perf.engines import Raced, study
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, ratio
 from tinytorch.perf.measuring.comparison import Comparison, compare_all, compare_paired
 from tinytorch.perf.measuring.judge import Judgement, verdict_of_any
 from tinytorch.perf.profiling.breakdown import amdahl
@@ -364,15 +364,15 @@ def record_dropped(page: Page, ladders: Ladders, rule: Rule) -> None:
     )
 
 
-def race() -> dict[str, Raced] | NotMeasured:
+def race() -> dict[str, Raced] | Unmeasured:
     """Return the GPT in PyTorch and here as both write texts, by ladder, or why this build has no PyTorch."""
     raced = study(_ENGINES, ["gpt-1", "gpt-64"], ["decode"], rounds=7)
-    return raced if isinstance(raced, NotMeasured) else dict(zip(("one", "many"), raced, strict=True))
+    return raced if isinstance(raced, Unmeasured) else dict(zip(("one", "many"), raced, strict=True))
 
 
-def record_race(page: Page, raced: Mapping[str, Raced] | NotMeasured) -> None:
+def record_race(page: Page, raced: Mapping[str, Raced] | Unmeasured) -> None:
     """Record how long PyTorch takes over one op a token here; absent without PyTorch."""
-    if isinstance(raced, NotMeasured):
+    if isinstance(raced, Unmeasured):
         page.absent("pytorch-one", "pytorch-many", reason=raced.reason)
         return
     for key, found in raced.items():

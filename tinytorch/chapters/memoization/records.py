@@ -23,9 +23,9 @@ from tinytorch.chapters.memoization.studies import (
 from tinytorch.chapters.sources import COURSE_MEMOIZATION, COURSE_MEMOIZATION_URL
 from tinytorch.core.op import Array
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.engines import NotMeasured, Raced
+from tinytorch.perf.engines import Raced
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, quotient, ratio
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, quotient, ratio
 from tinytorch.perf.measuring.comparison import compare_all, compare_paired
 from tinytorch.perf.measuring.judge import why_undecided
 from tinytorch.perf.memoization import KVCache
@@ -466,9 +466,9 @@ def record_codes(page: Page, scores: Mapping[str, float], error: float, steps: M
     page.compare("code-speed", compare_paired(plain.step, coded.step, matters=0.05))
 
 
-def record_pytorch(page: Page, raced: Raced | NotMeasured) -> None:
+def record_pytorch(page: Page, raced: Raced | Unmeasured) -> None:
     """Record what PyTorch takes over ours for the same text; where it is not here, why nothing is said of it."""
-    if isinstance(raced, NotMeasured):
+    if isinstance(raced, Unmeasured):
         page.absent("pytorch-over-ours", "pytorch-over-numpy", "pytorch-cache", "pytorch-twice", reason=raced.reason)
         return
     eager = raced.fastest(PYTORCH)

@@ -18,14 +18,14 @@ from tinytorch.core.ops.attention import causal_mask
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration import accelerated
-from tinytorch.perf.engines import NotMeasured, Raced, study
+from tinytorch.perf.engines import Raced, study
 from tinytorch.perf.events.flops import flops_of
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.kernels.gemm.packed_matmul import packed_product
 from tinytorch.perf.kernels.gemm.packing import pack
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.time_bound import added, at_cost, at_rate
-from tinytorch.perf.measuring import Measurement, interleave
+from tinytorch.perf.measuring import Measurement, Unmeasured, interleave
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.memoization import (
@@ -409,10 +409,10 @@ def few_rows(model: GPT, rows: int, repeats: int = 18) -> FewRows:
     return FewRows(rows, (times[0], times[1]), (times[2], times[3]))
 
 
-def race_with_pytorch() -> Raced | NotMeasured:
+def race_with_pytorch() -> Raced | Unmeasured:
     """Return the times of the same text by our engines and by PyTorch, one core each, or why there are none."""
     found = study((NUMPY, COMPILED, *PYTORCH), ["gpt-1"], ["decode"], rounds=15)
-    return found if isinstance(found, NotMeasured) else found[0]
+    return found if isinstance(found, Unmeasured) else found[0]
 
 
 @contextmanager

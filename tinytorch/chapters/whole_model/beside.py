@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tinytorch.chapters import sources
-from tinytorch.perf.engines import ENGINES, OURS, NotMeasured, Raced, available, missing, race, runners
+from tinytorch.perf.engines import ENGINES, OURS, Raced, available, missing, race, runners
 from tinytorch.perf.engines.presence import pytorch_blas
 from tinytorch.perf.engines.protocol import Phase
 from tinytorch.perf.engines.workloads import GPT2_WIDTH, PRODUCT_ROWS
 from tinytorch.perf.host.blas import numpy_blas
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Measurement, quotient, ratio
+from tinytorch.perf.measuring import Measurement, Unmeasured, quotient, ratio
 from tinytorch.perf.measuring.judge import Judgement
 from tinytorch.report import Column, Page, verdict_between
 
@@ -53,7 +53,7 @@ class Beside:
 class Libraries:
     """Names of the libraries that multiply matrices: PyTorch's, or why it is not known, and NumPy's."""
 
-    pytorch: str | NotMeasured
+    pytorch: str | Unmeasured
     ours: str
 
 
@@ -62,7 +62,7 @@ def libraries() -> Libraries:
     return Libraries(pytorch_blas(), numpy_blas().label())
 
 
-def race_engines() -> Beside | NotMeasured:
+def race_engines() -> Beside | Unmeasured:
     """Return the races with all engines that are here, or why there are none where PyTorch is not."""
     lacks = missing(EAGER)
     if lacks is not None:
@@ -76,7 +76,7 @@ def race_engines() -> Beside | NotMeasured:
 
 def record_engines(
     page: Page,
-    found: Beside | NotMeasured,
+    found: Beside | Unmeasured,
     finished: Mapping[str, Measurement],
     machine: Ceilings,
     called: Libraries,
@@ -95,7 +95,7 @@ def record_engines(
     else:
         page.absent("pytorch-blas", reason=called.pytorch.reason)
     page.word("our-blas", called.ours, because="the library that NumPy loaded says so")
-    if isinstance(found, NotMeasured):
+    if isinstance(found, Unmeasured):
         page.absent("engines", *_RESULTS, "hundred-times-slower", reason=found.reason)
         return
     verdict = _record_races(page, found, finished, machine)

@@ -3,7 +3,7 @@
 Nothing here imports an engine: each is loaded in a process of its own, by `study`, or by `Engine.load`.
 """
 
-from tinytorch.perf.engines.presence import NotMeasured, available, missing
+from tinytorch.perf.engines.presence import available, missing
 from tinytorch.perf.engines.protocol import ENGINES, OURS, AdamWSettings, Engine, Training, engine
 from tinytorch.perf.engines.turns import EngineError, Raced, race, runners, study
 from tinytorch.perf.engines.workloads import SUBJECTS, Subject, subject
@@ -15,7 +15,6 @@ __all__ = [
     "AdamWSettings",
     "Engine",
     "EngineError",
-    "NotMeasured",
     "Raced",
     "Subject",
     "Training",

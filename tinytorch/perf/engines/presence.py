@@ -7,18 +7,18 @@ import json
 import os
 import re
 import sys
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tinytorch.perf.engines.protocol import ENGINES, Engine, engine
+from tinytorch.perf.measuring import Unmeasured
 from tinytorch.perf.measuring.processes import output_of
 
 _SHOW = "import torch; print(torch.__config__.show())"
 
 
-def pytorch_blas() -> str | NotMeasured:
+def pytorch_blas() -> str | Unmeasured:
     """Return the BLAS that PyTorch was built with, such as "mkl 2024.2", or why this build does not know.
 
     Raises:
@@ -30,24 +30,17 @@ def pytorch_blas() -> str | NotMeasured:
     return blas_in(output_of(("-c", _SHOW), python=peers_python()))
 
 
-def blas_in(shown: str) -> str | NotMeasured:
+def blas_in(shown: str) -> str | Unmeasured:
     """Return the BLAS that PyTorch's description of its build names, with MKL's version where that is it."""
     named = re.search(r"\bBLAS_INFO=(\w+)", shown)
     if named is None:
-        return NotMeasured("PyTorch's description of its build names no BLAS; torch.__config__.show() prints it")
+        return Unmeasured("PyTorch's description of its build names no BLAS; torch.__config__.show() prints it")
     version = re.search(r"Math Kernel Library Version ([\d.]+)", shown)
     return f"{named[1]} {version[1]}" if named[1] == "mkl" and version else named[1]
 
 
 #: Names the Python that has the peers, as ``make book PEERS=1`` sets it; each engine runs in a process of its own.
 PEERS = "TINYTORCH_PEERS"
-
-
-@dataclass(frozen=True)
-class NotMeasured:
-    """In place of a result that this build has not: why, in one sentence that says what to do."""
-
-    reason: str
 
 
 def peers_python() -> str:
@@ -70,7 +63,7 @@ def available() -> dict[str, str]:
     return {name: found[name] for name in ENGINES if name in found}
 
 
-def missing(name: str) -> NotMeasured | None:
+def missing(name: str) -> Unmeasured | None:
     """Return why the engine is not measured here; None if it can be.
 
     Raises:
@@ -79,7 +72,7 @@ def missing(name: str) -> NotMeasured | None:
     wanted = engine(name)
     if name in available():
         return None
-    return NotMeasured(
+    return Unmeasured(
         f"{wanted.name} is not installed where this ran: `make book PEERS=1` measures it, or `{wanted.install}` here"
     )
 

@@ -9,11 +9,12 @@ import os
 import sys
 from collections.abc import Callable
 
-from tinytorch.perf.engines.presence import NotMeasured, missing, peers_python
+from tinytorch.perf.engines.presence import missing, peers_python
+from tinytorch.perf.measuring import Unmeasured
 from tinytorch.perf.measuring.processes import function_at, output_of, reference_to
 
 
-def printed_by(snippet: Callable[[], None], engine: str = "PyTorch eager") -> str | NotMeasured:
+def printed_by(snippet: Callable[[], None], engine: str = "PyTorch eager") -> str | Unmeasured:
     """Return what a function prints in a fresh process of the Python that has the engine, or why it did not run.
 
     Args:

@@ -13,12 +13,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from tinytorch.perf.engines.presence import NotMeasured, available, missing, peers_python
+from tinytorch.perf.engines.presence import available, missing, peers_python
 from tinytorch.perf.engines.protocol import ENGINES, Phase, engine
 from tinytorch.perf.engines.workloads import subject
 from tinytorch.perf.host.identity import STEERING
 from tinytorch.perf.host.pinned_threads import usable_cores
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.codec import from_json
 from tinytorch.perf.measuring.conditions import Conditions, of_all
@@ -186,7 +186,7 @@ def study(
     *,
     cores: int = 1,
     rounds: int = 15,
-) -> list[Raced] | NotMeasured:
+) -> list[Raced] | Unmeasured:
     """Return `race` for each subject and phase, the engines' processes started once.
 
     Where an engine is not installed nothing runs, and what is returned says what to do.

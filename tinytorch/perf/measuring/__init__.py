@@ -21,7 +21,7 @@ from tinytorch.perf.measuring.sampling import (
     sample,
 )
 from tinytorch.perf.measuring.timer import Timer
-from tinytorch.perf.measuring.values import Counted, Derived, Modelled, Quoted
+from tinytorch.perf.measuring.values import Counted, Derived, Modelled, Quoted, Unmeasured
 
 __all__ = [
     "Conditions",
@@ -33,6 +33,7 @@ __all__ = [
     "Sample",
     "Statistic",
     "Timer",
+    "Unmeasured",
     "blas_threads",
     "clock_resolution",
     "collector_off",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, Self
 
 from tinytorch.perf.measuring.measurement import TIMES, Measurement
 
@@ -160,6 +161,44 @@ class Quoted:
 
     def __post_init__(self) -> None:
         _check(self.value, self.what)
+
+
+@dataclass(frozen=True)
+class Unmeasured:
+    """What stands in place of a result that this machine, or this build, cannot measure, and all that is in it.
+
+    Its attributes, its items and ``values()`` are itself, so that who shows a part of a result need not ask whether
+    there is one.
+
+    Args:
+        reason: why, and what would measure it, in one sentence.
+
+    Raises:
+        ValueError: if there is no reason.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Unmeasured
+        >>> Unmeasured("it needs a second core").speedup["two ranks"].reason
+        'it needs a second core'
+    """
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        if not self.reason.strip():
+            raise ValueError("reason must say why it was not measured, and what would measure it")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self
+
+    def __getitem__(self, key: object) -> Self:
+        return self
+
+    def values(self) -> Self:
+        """Return itself, as it stands for each of them, too."""
+        return self
 
 
 #: Whatever knows its unit and its kind.
