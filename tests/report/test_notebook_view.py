@@ -14,8 +14,8 @@ from tests.report.made_numbers import bounded
 from tinytorch.perf.measuring import Measurement, Modelled, Statistic
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.statistics import Interval
-from tinytorch.report import Page, bars, subplots
-from tinytorch.report.figures import WIDE
+from tinytorch.report import Page
+from tinytorch.report.figures import WIDE, bars, subplots
 from tinytorch.report.notebook_view import BUILDING, Shown, view
 
 RUN = bounded(1.12e-3, 1.0e-3, 1.3e-3, "s", name="a <run>")

@@ -18,7 +18,8 @@ from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Qu
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.statistics import Interval
-from tinytorch.report import Column, Page, bars, line, subplots
+from tinytorch.report import Column, Page
+from tinytorch.report.figures import bars, line, subplots
 from tinytorch.report.numbers import interval_of
 from tinytorch.report.records import (
     Record,

@@ -33,15 +33,8 @@ from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import ComputeProbe, Conditions
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, dependence, share_interval
-from tinytorch.report import (
-    Column,
-    Page,
-    format_number,
-    line,
-    subplots,
-    verdict_between,
-    verdict_between_all,
-)
+from tinytorch.report import Column, Page, format_number, verdict_between, verdict_between_all
+from tinytorch.report.figures import line, subplots
 from tinytorch.report.provenance import blas_threads_words, hosting_words, steering_words
 
 ONE_CORE = "the process that built this page could use one core only: build it where there are two"

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from measured_book.notebooks.downloads import archive, drawings_in, drop_files, replace_wheel, standing_alone
 
 from tinytorch.perf.measuring import Measurement
-from tinytorch.report import Page, line, subplots
+from tinytorch.report import Page
+from tinytorch.report.figures import line, subplots
 from tinytorch.report.page import FILES
 
 NAMES = st.from_regex(r"[a-z]{1,8}\.svg", fullmatch=True)

@@ -17,7 +17,8 @@ from measured_book.state import state_of
 from nbclient import NotebookClient
 
 from tests.report.made_numbers import bounded
-from tinytorch.report import Page, bars, subplots
+from tinytorch.report import Page
+from tinytorch.report.figures import bars, subplots
 from tinytorch.report.notebook_view import BUILDING, RECORD_MIME, Shown
 
 RUN = bounded(1.12e-3, 1.0e-3, 1.3e-3, "s")

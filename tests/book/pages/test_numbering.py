@@ -6,7 +6,8 @@ from docutils import nodes
 from docutils.utils import new_document
 from measured_book.pages.numbering import labels_in, named, numbers_of
 
-from tinytorch.report import Page, subplots
+from tinytorch.report import Page
+from tinytorch.report.figures import subplots
 
 LABELS = ("figure-roof", "table-ops", "figure-ladder", "equation-1", "table-levels")
 

@@ -16,7 +16,8 @@ from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.noise import NoiseFloor
-from tinytorch.report import Page, figures, subplots
+from tinytorch.report import Page, figures
+from tinytorch.report.figures import subplots
 from tinytorch.report.records import Json
 
 NAMES = ("baseline", "quantized", "pruned", "structured", "accelerated", "combined")

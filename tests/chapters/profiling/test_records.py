@@ -23,7 +23,8 @@ from tinytorch.perf.events.stream import recording
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import layer_rows, predicted_speedup
-from tinytorch.report import Page, subplots
+from tinytorch.report import Page
+from tinytorch.report.figures import subplots
 from tinytorch.report.records import Json
 
 STUDIED = {

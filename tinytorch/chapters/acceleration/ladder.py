@@ -28,7 +28,8 @@ from tinytorch.perf.measuring import (
     ratio,
 )
 from tinytorch.perf.measuring.comparison import compare_paired
-from tinytorch.report import Column, Page, bars, color, format_measurement, subplots
+from tinytorch.report import Column, Page, color, format_measurement
+from tinytorch.report.figures import bars, subplots
 
 LADDER = (
     Column("step", "Way"),

@@ -14,7 +14,8 @@ from tinytorch.perf.machine import Ceilings, Level
 from tinytorch.perf.measuring import Derived, Measurement, Modelled, interleave, quotient, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.judge import Judgement, Verdict
-from tinytorch.report import Column, Page, color, line, subplots, verdict_between, verdict_of_all
+from tinytorch.report import Column, Page, color, verdict_between, verdict_of_all
+from tinytorch.report.figures import line, subplots
 
 #: Widths of a sweep double from here; whole tiles of each kind of CPU fit.
 _NARROWEST, _WIDEST = 192, 12_288

@@ -20,7 +20,8 @@ from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, St
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_of_all
 from tinytorch.perf.measuring.statistics import Interval, samples_needed
-from tinytorch.report import Column, Page, line, subplots, verdict_between
+from tinytorch.report import Column, Page, verdict_between
+from tinytorch.report.figures import line, subplots
 from tinytorch.report.verdicts import words_of
 
 FLAW_COLUMNS = (

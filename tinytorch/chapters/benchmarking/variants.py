@@ -10,8 +10,8 @@ from tinytorch.chapters.benchmarking.runs import share
 from tinytorch.chapters.words import word_between
 from tinytorch.perf.benchmarking import ParetoFront, Performance, compare_with_first
 from tinytorch.perf.measuring import Derived, Measurement
-from tinytorch.report import Column, Page, line, subplots
-from tinytorch.report.figures import INK
+from tinytorch.report import Column, Page
+from tinytorch.report.figures import INK, line, subplots
 
 #: By model of the zoo: what was measured of each variant, by name.
 Results = Mapping[str, Mapping[str, Performance]]

@@ -26,8 +26,8 @@ from tinytorch.perf.measuring.judge import Judgement, verdict_of_any
 from tinytorch.perf.profiling.breakdown import amdahl
 from tinytorch.perf.quantization.accuracy import paired_difference_interval
 from tinytorch.perf.quantization.tradeoff import accuracy_change as shown_change
-from tinytorch.report import Column, Page, color, subplots, verdict_between
-from tinytorch.report.figures import INK
+from tinytorch.report import Column, Page, color, verdict_between
+from tinytorch.report.figures import INK, subplots
 from tinytorch.report.verdicts import words_of
 
 #: What was measured of each configuration, by name, for each ladder.

@@ -20,7 +20,8 @@ from tinytorch.perf.measuring.judge import Verdict, decided
 from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import stored_bytes
 from tinytorch.perf.quantization.tradeoff import accuracy_change
-from tinytorch.report import Column, Page, line, subplots, verdict_between, verdict_of_all
+from tinytorch.report import Column, Page, verdict_between, verdict_of_all
+from tinytorch.report.figures import line, subplots
 
 COMBINED = (
     Column("step", "Step"),

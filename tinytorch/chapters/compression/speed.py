@@ -28,16 +28,8 @@ from tinytorch.perf.ops.sparse import matrix_of
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import amdahl
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
-from tinytorch.report import (
-    Column,
-    Page,
-    color,
-    line,
-    subplots,
-    verdict_between,
-    verdict_between_all,
-    verdict_of_all,
-)
+from tinytorch.report import Column, Page, color, verdict_between, verdict_between_all, verdict_of_all
+from tinytorch.report.figures import line, subplots
 
 Key = TypeVar("Key")
 _DENSE = "dense"

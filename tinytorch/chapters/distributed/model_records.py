@@ -16,7 +16,8 @@ from tinytorch.perf.distributed.cluster_model.prediction import Prediction
 from tinytorch.perf.distributed.collectives.link_fit import FittedLink
 from tinytorch.perf.measuring import Modelled
 from tinytorch.perf.profiling import Profiler
-from tinytorch.report import Column, Page, format_number, line, subplots
+from tinytorch.report import Column, Page, format_number
+from tinytorch.report.figures import line, subplots
 
 #: What says all that this page did not measure.
 _MODEL = "the model of larger machines"

@@ -30,7 +30,8 @@ from tinytorch.perf.measuring.comparison import compare_all, compare_paired
 from tinytorch.perf.measuring.judge import why_undecided
 from tinytorch.perf.memoization import KVCache
 from tinytorch.perf.roofline.bounds import best_bandwidth, slope_at
-from tinytorch.report import Column, Page, line, subplots, verdict_between, verdict_between_all, verdict_of_all
+from tinytorch.report import Column, Page, verdict_between, verdict_between_all, verdict_of_all
+from tinytorch.report.figures import line, subplots
 
 #: Tokens of the text whose arithmetic is counted: the longest that is timed.
 TEXT = 200

@@ -27,17 +27,8 @@ from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, St
 from tinytorch.perf.measuring.judge import decided, verdict_of_any
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import LayerRow, predicted_speedup
-from tinytorch.report import (
-    Column,
-    Page,
-    bars,
-    color,
-    format_number,
-    line,
-    subplots,
-    verdict_between,
-    verdict_between_all,
-)
+from tinytorch.report import Column, Page, color, format_number, verdict_between, verdict_between_all
+from tinytorch.report.figures import bars, line, subplots
 from tinytorch.report.flame_graph import flame_boxes
 
 MODELS = (

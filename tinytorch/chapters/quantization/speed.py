@@ -23,7 +23,8 @@ from tinytorch.perf.profiling.breakdown import predicted_speedup
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
 from tinytorch.perf.quantization.layers import Plan, QuantizedLinear
 from tinytorch.perf.roofline.bounds import Bottleneck, Demand, bandwidth_at, slope_at, verdict
-from tinytorch.report import Column, Page, line, subplots, verdict_between, verdict_between_all, verdict_of_all
+from tinytorch.report import Column, Page, verdict_between, verdict_between_all, verdict_of_all
+from tinytorch.report.figures import line, subplots
 
 #: Columns, or rows of the weight, with which a product is next to nothing and what surrounds it still all there.
 FEW = 16

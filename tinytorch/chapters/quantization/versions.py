@@ -24,7 +24,8 @@ from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import Sensitivity, relative_error, stored_bytes
 from tinytorch.perf.quantization.tradeoff import FLOAT, Tradeoff, accuracy_change
-from tinytorch.report import Column, Page, bars, color, subplots, verdict_between, verdict_between_all
+from tinytorch.report import Column, Page, color, verdict_between, verdict_between_all
+from tinytorch.report.figures import bars, subplots
 
 GRANULARITY = (
     Column("model", "Model"),

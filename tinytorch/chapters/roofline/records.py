@@ -24,7 +24,8 @@ from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.measuring.values import Value
 from tinytorch.perf.roofline.bounds import Slope, bandwidth_at, best_bandwidth, share_of, slope_at
 from tinytorch.perf.roofline.placement import Placed, ridge
-from tinytorch.report import Column, Page, line, subplots, verdict_between
+from tinytorch.report import Column, Page, verdict_between
+from tinytorch.report.figures import line, subplots
 
 #: What other pages time, too.
 _ON_A_MILLION = ("add", "GELU", "matrix × vector", "matrix × matrix")

@@ -21,8 +21,8 @@ from tinytorch.perf.machine.time_bound import added, at_cost
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, difference, interleave, quotient, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.judge import Verdict
-from tinytorch.report import Page, color, subplots
-from tinytorch.report.figures import INK
+from tinytorch.report import Page, color
+from tinytorch.report.figures import INK, subplots
 from tinytorch.report.numbers import interval_of
 
 
