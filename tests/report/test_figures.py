@@ -26,11 +26,11 @@ from tinytorch.report.figures import (
     WIDE,
     Layout,
     alt_of,
-    bars,
     both_layouts,
     check_figure,
+    draw_bars,
+    draw_line,
     laid_out,
-    line,
     page_svg,
     settle,
     subplots,
@@ -47,7 +47,7 @@ def run(median: float, name: str = "run", unit: str = "s") -> Measurement:
 
 def two_bars() -> Figure:
     figure, axes = subplots()
-    bars(axes, ["plain", "compiled"], [run(2e-3), run(1e-3)], quantity="latency", variants=["numpy", "compiled"])
+    draw_bars(axes, ["plain", "compiled"], [run(2e-3), run(1e-3)], quantity="latency", variants=["numpy", "compiled"])
     axes.set_ylabel("implementation")
     return figure
 
@@ -212,21 +212,21 @@ def test_what_a_phone_cannot_show_is_refused() -> None:
 def test_series_must_fit_each_other() -> None:
     _, axes = subplots()
     with pytest.raises(ValueError, match="as many as labels"):
-        bars(axes, ["a", "b"], [run(1.0)], quantity="latency", variants="numpy")
+        draw_bars(axes, ["a", "b"], [run(1.0)], quantity="latency", variants="numpy")
     with pytest.raises(ValueError, match="one unit"):
-        bars(axes, ["a", "b"], [run(1.0), run(1.0, unit="B")], quantity="latency", variants="numpy")
+        draw_bars(axes, ["a", "b"], [run(1.0), run(1.0, unit="B")], quantity="latency", variants="numpy")
     with pytest.raises(ValueError, match="variant must be"):
-        line(axes, [1], [run(1.0)], quantity="latency", variant="mauve")
+        draw_line(axes, [1], [run(1.0)], quantity="latency", variant="mauve")
 
 
 def test_lines_on_one_axis_share_its_unit() -> None:
     _, axes = subplots()
-    line(axes, [1, 2], [run(1e-3), run(2e-3)], quantity="latency", variant="numpy")
-    line(axes, [1, 2], [run(1e-6), run(2e-6)], quantity="latency", variant="compiled")
+    draw_line(axes, [1, 2], [run(1e-3), run(2e-3)], quantity="latency", variant="numpy")
+    draw_line(axes, [1, 2], [run(1e-6), run(2e-6)], quantity="latency", variant="compiled")
     assert axes.get_ylabel() == "latency (ms)"
     assert axes.containers[1].lines[0].get_ydata() == pytest.approx([1e-3, 2e-3])
     with pytest.raises(ValueError, match="must be in 's'"):
-        line(axes, [1], [run(1.0, unit="B")], quantity="size", variant="cached")
+        draw_line(axes, [1], [run(1.0, unit="B")], quantity="size", variant="cached")
 
 
 def unknown(median: float) -> Statistic:
@@ -237,7 +237,7 @@ def test_no_bar_stands_for_an_interval_wider_than_its_value_and_words_for_what_i
     figure, axes = subplots()
     wide = Statistic("run", (1e-3, 2e-3), "s", value=2e-3, bounds=Interval(0.9e-3, 9e-3, 0.95))
     labels = ["sure", "wide", "lost"]
-    bars(axes, labels, [run(1e-3), wide, unknown(5e-3)], quantity="latency", variants="numpy")
+    draw_bars(axes, labels, [run(1e-3), wide, unknown(5e-3)], quantity="latency", variants="numpy")
     assert [patch.get_width() for patch in axes.patches] == pytest.approx([1.0, 0.0, 0.0])
     segments = [segment for segment in axes.collections[-1].get_segments() if len(segment)]
     drawn_ends = [tuple(segment[:, 0]) for segment in segments if not any(map(math.isnan, segment[:, 0]))]
@@ -260,7 +260,7 @@ def test_a_line_has_a_gap_where_nothing_is_known_and_no_marker_where_the_interva
     figure, axes = subplots()
     wide = Statistic("run", (1e-3, 2e-3), "s", value=2e-3, bounds=Interval(0.9e-3, 9e-3, 0.95))
     made = [run(1e-3), wide, unknown(5e-3)]
-    line(axes, [1, 2, 64], made, quantity="latency", variant="numpy")
+    draw_line(axes, [1, 2, 64], made, quantity="latency", variant="numpy")
     (data, _, (whiskers,)) = axes.containers[0].lines
     assert math.isnan(data.get_ydata()[2])
     assert data.get_markevery() == [True, False, False]
@@ -279,14 +279,14 @@ def test_without_anything_unresolved_the_alternative_text_is_as_given() -> None:
 def test_an_error_bar_ends_where_the_interval_does() -> None:
     _, axes = subplots()
     measurement = run(1e-3)
-    line(axes, [1], [measurement], quantity="latency", variant="numpy")
+    draw_line(axes, [1], [measurement], quantity="latency", variant="numpy")
     (segment,) = axes.containers[0].lines[2][0].get_segments()
     assert segment[:, 1] * 1e-3 == pytest.approx([measurement.interval.low, measurement.interval.high])
 
 
 def test_logarithmic_ticks_are_plain_numbers() -> None:
     figure, axes = subplots()
-    line(axes, [1, 1024], [run(1e-3), run(1.0)], quantity="latency", variant="numpy")
+    draw_line(axes, [1, 1024], [run(1e-3), run(1.0)], quantity="latency", variant="numpy")
     axes.set_yscale("log")
     settle(figure)
     figure.canvas.draw()
@@ -306,7 +306,7 @@ def two_lines() -> Figure:
     for name, factor in (("numpy", 1.0), ("compiled", 0.5)):
         times = [run(factor * 1e-3 * 3**k) for k in range(6)]
         words = f"{name}, a product of the weights with all inputs of a batch"
-        line(
+        draw_line(
             axes,
             [10**k for k in range(6)],
             times,
@@ -325,7 +325,7 @@ def two_lines() -> Figure:
 def long_names() -> Figure:
     figure, axes = subplots(height=2.0)
     names = ["attention: NumPy to compiled kernel", "plain", "a layer with a name that no phone has room for"]
-    bars(axes, names, [run(1e-3 * k) for k in (1, 2, 3)], quantity="latency", variants="numpy")
+    draw_bars(axes, names, [run(1e-3 * k) for k in (1, 2, 3)], quantity="latency", variants="numpy")
     settle(figure)
     return figure
 

@@ -15,7 +15,7 @@ from tinytorch.perf.measuring import Measurement, Modelled, Statistic
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Page
-from tinytorch.report.figures import WIDE, bars, subplots
+from tinytorch.report.figures import WIDE, draw_bars, subplots
 from tinytorch.report.notebook_view import BUILDING, Shown, view
 
 RUN = bounded(1.12e-3, 1.0e-3, 1.3e-3, "s", name="a <run>")
@@ -100,7 +100,7 @@ def test_the_machine_comes_first(page: Page) -> None:
 def test_tables_and_figures_bring_their_style_and_name_no_colour(page: Page) -> None:
     table = page.table("ops", [{"op": "linear", "time": RUN}], [("op", "Op"), ("time", "Time")], caption="Where")
     figure, ax = subplots()
-    bars(ax, ["linear"], [RUN], quantity="latency", variants="numpy")
+    draw_bars(ax, ["linear"], [RUN], quantity="latency", variants="numpy")
     drawn = page.figure("bars", figure, caption="The message.", alt="One bar.")
     for shown in (table, drawn):
         html = shown._repr_mimebundle_()["text/html"]
@@ -115,7 +115,7 @@ def test_tables_and_figures_bring_their_style_and_name_no_colour(page: Page) -> 
 def test_a_build_keeps_a_bitmap_of_a_figure_for_the_notebook(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(BUILDING, "1")
     figure, ax = subplots()
-    bars(ax, ["linear"], [RUN], quantity="latency", variants="numpy")
+    draw_bars(ax, ["linear"], [RUN], quantity="latency", variants="numpy")
     drawn = page.figure("bars", figure, caption="The message.", alt="One bar.")
     assert drawn.png is not None
     image = Image.open(io.BytesIO(drawn.png)).convert("RGB")

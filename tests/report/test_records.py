@@ -19,7 +19,7 @@ from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Column, Page
-from tinytorch.report.figures import bars, line, subplots
+from tinytorch.report.figures import draw_bars, draw_line, subplots
 from tinytorch.report.numbers import interval_of
 from tinytorch.report.records import (
     Record,
@@ -57,7 +57,7 @@ def page() -> Page:
         caption="Where the time goes",
     )
     figure, axes = subplots()
-    bars(axes, ["one"], [RUN], quantity="latency", variants="numpy")
+    draw_bars(axes, ["one"], [RUN], quantity="latency", variants="numpy")
     axes.set_ylabel("operation")
     page.figure("bars", figure, caption="One bar.", alt="A bar for the one operation.")
     page.claim(
@@ -119,7 +119,7 @@ def test_a_record_is_of_the_kind_that_its_value_is(kind: str, value: Measurement
         caption="A cell.",
     )
     figure, axes = subplots()
-    line(axes, [1], [value], quantity="it", variant="numpy")
+    draw_line(axes, [1], [value], quantity="it", variant="numpy")
     axes.set_xlabel("run (number)")
     page.figure("drawn", figure, caption="It, drawn.", alt="A point.")
     cell, drawn = page.records[-2].body["rows"][0]["it"], page.records[-1].body["series"][0]["numbers"][0]

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.chapters.sources import COURSE_BENCHMARKING, COURSE_BENCHMARKING_FOLDER_URL
-from tinytorch.chapters.words import Ends, word_between
 from tinytorch.perf.host.identity import reported_capacities
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.kernels.int8.instructions import DOTS
@@ -31,10 +30,10 @@ from tinytorch.perf.measuring import (
 from tinytorch.perf.measuring.between_run_variance import known_variance
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import ComputeProbe, Conditions
-from tinytorch.perf.measuring.judge import Verdict
+from tinytorch.perf.measuring.judge import Ends, Verdict, word_between
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, dependence, share_interval
 from tinytorch.report import Column, Page, format_number, verdict_between, verdict_between_all
-from tinytorch.report.figures import line, subplots
+from tinytorch.report.figures import draw_line, subplots
 from tinytorch.report.provenance import blas_threads_words, hosting_words, steering_words
 
 ONE_CORE = "the process that built this page could use one core only: build it where there are two"
@@ -211,7 +210,7 @@ def record_ladder(page: Page, one: Ceilings) -> None:
     figure, axes = subplots(2, 1, height=5.4, sharex=True)
     for stream, variant in streams:
         points = one.curves[stream]
-        line(
+        draw_line(
             axes[0],
             [point.working_set / 1024 for point in points],
             [point.reached for point in points],
@@ -220,7 +219,7 @@ def record_ladder(page: Page, one: Ceilings) -> None:
             label=stream,
         )
     chase = one.curves["latency"]
-    line(
+    draw_line(
         axes[1],
         [point.working_set / 1024 for point in chase],
         [point.reached for point in chase],

@@ -1,4 +1,4 @@
-"""Report: how a measurement reaches a page, by records, numbers, tables, figures, claims and provenance."""
+"""Report: how a measurement reaches a page, by records, numbers, tables, charts, claims and provenance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tinytorch.report.tables import Column
 from tinytorch.report.verdicts import Claim
 
 if TYPE_CHECKING:
-    from tinytorch.report.figures import bars, line, subplots
+    from tinytorch.report.charts import bars, distribution, dots, dumbbell, lines
 
 __all__ = [
     "OF_CLAIMS",
@@ -27,11 +27,13 @@ __all__ = [
     "bars",
     "color",
     "decided",
+    "distribution",
+    "dots",
+    "dumbbell",
     "format_measurement",
     "format_number",
-    "line",
+    "lines",
     "measurement_from_record",
-    "subplots",
     "verdict_between",
     "verdict_between_all",
     "verdict_of_all",
@@ -40,8 +42,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Return what draws, loaded when it is asked for: matplotlib takes a third of a second."""
-    if name in ("bars", "line", "subplots"):
-        from tinytorch.report import figures
+    if name in ("bars", "distribution", "dots", "dumbbell", "lines"):
+        from tinytorch.report import charts
 
-        return getattr(figures, name)
+        return getattr(charts, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

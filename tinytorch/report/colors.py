@@ -26,6 +26,8 @@ _HUES = {
     "brown": ("#5b3106", "#f9c59c"),
     "olive": ("#6e541c", "#c9ad75"),
 }
+#: Hues of series that nobody chose one for, in this order: neighbours differ most.
+ASSIGNED = ("teal", "orange", "blue", "rose", "brown", "lilac", "grey", "deep", "olive")
 #: What a colour of a drawing becomes on a dark page.
 ON_DARK: dict[str, str] = dict(_HUES.values())
 
@@ -110,13 +112,18 @@ VARIANTS: dict[str, Variant] = _variants()
 
 
 def variant(name: str) -> Variant:
-    """Return how the variant ``name`` is drawn.
+    """Return how the variant ``name`` is drawn; a hue is a variant of an author's own.
 
     Raises:
         ValueError: if there is no such variant.
     """
+    if name in _HUES:
+        at = ASSIGNED.index(name)
+        return Variant(_HUES[name][0], _SHAPES[at % len(_SHAPES)], "-", _HATCHES[at % len(_HATCHES)])
     if name not in VARIANTS:
-        raise ValueError(f"variant must be one of {', '.join(sorted(VARIANTS))}, not {name!r}")
+        raise ValueError(
+            f"variant must be a hue, {', '.join(_HUES)}, or one of {', '.join(sorted(VARIANTS))}, not {name!r}"
+        )
     return VARIANTS[name]
 
 

@@ -202,7 +202,7 @@ _STYLE: Any = {  # matplotlib's stubs want each key as a literal
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Series drawn by one call of `bars` or `line`, kept so that the figure's record can hold its samples."""
+    """Series drawn by one call of `draw_bars` or `draw_line`, kept so that the figure's record can hold its samples."""
 
     label: str
     variant: str
@@ -289,7 +289,7 @@ def _remember(ax: Axes, series: Series) -> None:
     _drawn.setdefault(_figure_of(ax), []).append(series)
 
 
-def bars(
+def draw_bars(
     ax: Axes,
     labels: Sequence[str],
     values: Sequence[Value],
@@ -337,7 +337,7 @@ def bars(
         _remember(ax, Series(label, name, (label,), (value,)))
 
 
-def line(
+def draw_line(
     ax: Axes,
     x: Sequence[float],
     values: Sequence[Value],

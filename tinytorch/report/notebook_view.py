@@ -24,7 +24,7 @@ from tinytorch.report.numbers import (
 )
 from tinytorch.report.provenance import cautions
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, Record
-from tinytorch.report.verdicts import filled_text
+from tinytorch.report.verdicts import filled_text, verdict_lines
 
 #: The MIME type under which records stand in the outputs of an executed notebook.
 RECORD_MIME = "application/vnd.tinytorch.record+json"
@@ -143,6 +143,8 @@ def words(record: Json, number: Callable[[str], str]) -> str:
         return f"{key}: {modelled}{number_text(record)}"
     if kind == "verdict":
         return f"{key}: {record['word']}, because {filled_text(record['because'], number)}"
+    if kind == "claim" and "statement" not in record:  # whose words stand on the page
+        return " ".join([f"{key}: {record['verdict']}.", *verdict_lines(record)])
     if kind == "claim":
         evidence = filled_text(record["evidence"], number)
         return f"{record['statement']} ({record['source']}): {record['verdict']}. {evidence}"
@@ -184,7 +186,7 @@ def view(record: Json, html: str | None, number: Callable[[str], str]) -> str:
         return _STYLE + html
     key, kind = record["key"], record["kind"]
     if kind == "claim":
-        return _claim_html(record, number)
+        return _claim_html(record, number) if "statement" in record else f"<p>{escape(words(record, number))}</p>"
     if kind == "provenance":
         return "<br>\n".join(map(escape, _machine_words(record)))
     if kind in NUMBER_KINDS:

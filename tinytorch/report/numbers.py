@@ -376,6 +376,11 @@ def format_confidence(confidence: float) -> str:
     return f"{math.floor(confidence * steps + 1e-9) / steps:.{decimals}%}"
 
 
+def percent(share: float) -> str:
+    """Return a share that somebody chose, 0.03 as ``"3 %"``."""
+    return f"{100 * share:.3g}{NO_BREAK}%"
+
+
 def interval_name(confidence: float) -> str:
     """Return ``"95% interval"``; ``"all samples"`` of one that reaches from the least to the largest, confidence 1."""
     return "all samples" if confidence == 1 else f"{format_confidence(confidence)} interval"

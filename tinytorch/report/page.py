@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tinytorch.perf.host.background_load import BackgroundLoad
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.between_run_workloads import sample_spread
 from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.judge import Judgement, Verdict, is_disturbed
+from tinytorch.perf.measuring.judge import Ends, Judgement, Verdict, is_disturbed, word_between
 from tinytorch.perf.measuring.noise import small_noise_floor
 from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.report import tables
@@ -32,8 +32,18 @@ from tinytorch.report.records import (
     now,
     number_body,
 )
+from tinytorch.report.rows import Rows as AnyRows
 from tinytorch.report.tables import Column
-from tinytorch.report.verdicts import UNTESTED, Claim, Said, placeholders, tested, verdict_of, words_of
+from tinytorch.report.verdicts import (
+    UNTESTED,
+    Claim,
+    Said,
+    judged_claim,
+    placeholders,
+    tested,
+    verdict_of,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,31 +84,36 @@ class Page:
         self.number(NOISE_KEY, self.noise.shown)
 
     def number(
-        self,
-        key: str,
-        value: Value | int,
-        *,
-        unit: str | None = None,
-        what: str | None = None,
+        self, key: str, value: Value | Unmeasured | int, what: str | None = None, *, unit: str | None = None
     ) -> Shown:
         """Record a number for the role ``{measured}`key` ``.
 
         Args:
             key: what prose calls it by.
             value: a `Measurement`, `Counted`, `Derived`, `Modelled` or `Quoted`; or a bare whole number, which was
-                counted and for which ``unit`` and ``what`` are needed.
-            unit: of a bare number: ``"parameters"``, ``"B"``, ``"FLOP"``.
+                counted and for which ``unit`` and ``what`` are needed; or `Unmeasured`, which is told in its place.
             what: what ran or was counted; the value's own words if None.
+            unit: of a bare number: ``"parameters"``, ``"B"``, ``"FLOP"``.
 
         Raises:
             TypeError, ValueError: if it is not a finite number, has no unit or words, nobody knows where it comes from,
                 or the key is taken.
         """
+        if isinstance(value, Unmeasured):
+            return self._unmeasured(key, value)
         self._check_new(key)
         body = number_body(key, value, unit=unit, what=what)
         return self._emit(key, body.pop("kind"), body)
 
-    def word(self, key: str, word: Said, *, because: str, numbers: Sequence[str] = ()) -> Shown:
+    def word(
+        self,
+        key: str,
+        word: Said | Measurement | Unmeasured,
+        words: Mapping[str, Ends] | None = None,
+        *,
+        because: str,
+        numbers: Sequence[str] = (),
+    ) -> Shown:
         """Record a verdict, for the role ``{verdict}`key` ``.
 
         Where other processes took the machine's time from one of the numbers, it is withheld, as a claim's verdict is:
@@ -106,15 +121,23 @@ class Page:
 
         Args:
             key: what prose calls it by.
-            word: what the judge returned, such as `verdict_between`, `word_between` and `Comparison`; or a word that
-                code chose from counts.
+            word: what the judge returned, such as `verdict_between` and `Comparison`; a word that code chose from
+                counts; or a measurement, of which ``words`` says what it is called.
+            words: the ends between which a measurement has each word, for the judge: see `word_between`.
             because: the reason; ``{key}`` in it becomes that number.
             numbers: keys of numbers that the word rests on besides.
 
         Raises:
-            ValueError: if something is empty, the key is taken, or a number is not recorded yet.
+            ValueError: if something is empty, the key is taken, a number is not recorded yet, or a measurement has no
+                ``words``, or a word has some.
         """
+        if isinstance(word, Unmeasured):
+            return self._unmeasured(key, word)
         self._check_new(key)
+        if isinstance(word, Measurement) != (words is not None):
+            raise ValueError(f"words of {key!r} must say what a measurement is called, and stand beside no word")
+        if isinstance(word, Measurement):
+            word = word_between(word, words or {})
         checked_text(words_of(word), "word", key)
         rests_on = list(dict.fromkeys([*numbers, *placeholders(checked_text(because, "because", key), key)]))
         self._check_numbers(rests_on, key)
@@ -144,7 +167,7 @@ class Page:
         disturbed = is_disturbed([made.estimate.conditions], self._background.cores())
         return made.withheld(WITHHELD_WORD) if disturbed and made.verdict.is_decided else made
 
-    def compare(self, key: str, comparison: Comparison) -> Shown:
+    def compare(self, key: str, comparison: Comparison | Unmeasured) -> Shown:
         """Record a comparison: its estimate for ``{measured}`key` ``, its verdict for ``{verdict}`key-verdict` ``.
 
         What the page's noise floor hides is no difference that could be told: see `Comparison.hidden_by`. The verdict
@@ -153,6 +176,9 @@ class Page:
         Raises:
             ValueError: if one of the two keys is taken.
         """
+        if isinstance(comparison, Unmeasured):
+            self._unmeasured(f"{key}-verdict", comparison)
+            return self._unmeasured(key, comparison)
         self._check_new(key)
         self._check_new(f"{key}-verdict")
         made = self.noise.judged(comparison)
@@ -181,43 +207,57 @@ class Page:
         body = {"reason": checked_text(reason, "reason", keys[0])}
         return [self._emit(key, ABSENT, dict(body), html=_note(key, reason, instead_of)) for key in dict.fromkeys(keys)]
 
+    def _unmeasured(self, key: str, why: Unmeasured, instead_of: Literal["table", "figure"] | None = None) -> Shown:
+        return self.absent(key, reason=why.reason, instead_of=instead_of)[0]
+
     def table(
         self,
         key: str,
-        rows: Sequence[Mapping[str, Any]],
-        columns: Sequence[Column | tuple[str, str] | tuple[str, str, str]],
+        rows: AnyRows | Unmeasured,
+        columns: Mapping[str, str] | Sequence[Column | tuple[str, str] | tuple[str, str, str]],
         *,
         caption: str,
+        quoted: Collection[str] = (),
+        totals: Mapping[str, str] | None = None,
     ) -> Shown:
-        """Show and record a table.
+        """Show and record a table: a row for each object, a column for each attribute that is named.
 
-        The words of a `Column` that is judged are withheld in each row that has a number from which other processes
-        took the machine's time, as `word` says.
+        A cell is a `Value`, a whole number that was counted, text, a verdict, or None for "does not apply". A column of
+        `Modelled` or `Quoted` values looks so. Verdicts are withheld in each row that has a number from which other
+        processes took the machine's time, as `word` says.
 
         Args:
             key: its name; the table's address is ``#table-key``.
-            rows: mappings from a column's key to a `Measurement`, a number, text, or None for "does not apply".
-            columns: `Column` objects, or (key, label) or (key, label, unit); the first column names the rows.
+            rows: objects, or objects by name, whose name is then the attribute ``name``.
+            columns: the heading of each column by the attribute of its cells, ``"speed.gain"`` for one of an attribute;
+                units come from the values. The first column names the rows.
             caption: what the table says.
+            quoted: attributes whose text others published.
+            totals: of factors, the attribute that holds their product so far, in each row that has both.
 
         Raises:
             TypeError, ValueError: if rows or columns do not fit, a number is not finite, or the key is taken.
         """
+        if isinstance(rows, Unmeasured):
+            return self._unmeasured(key, rows, "table")
         self._check_new(key)
         said = checked_text(caption, "caption", key)
+        if isinstance(columns, Mapping):
+            columns, rows = tables.declared(rows, columns, key, quoted=quoted, totals=totals or {})
         checked = tables.checked_columns(columns, key)
-        cells = tables.checked_rows(rows, checked, key)
+        cells = tables.checked_rows(cast("Sequence[Mapping[str, Any]]", rows), checked, key)
         self._withhold(cells, checked)
         body = tables.to_body(cells, checked, caption=said, key=key)
         html = tables.to_html(cells, checked, caption=said, key=key)
         return self._emit(key, "table", body, text=tables.to_text(cells, checked, caption=said), html=html)
 
-    def figure(self, key: str, figure: Figure, *, caption: str, alt: str) -> Shown:
-        """Show and record a figure made with `subplots`, as SVG that follows light and dark.
+    def figure(self, key: str, figure: Figure | Unmeasured, *, caption: str, alt: str) -> Shown:
+        """Show and record a figure, as SVG that follows light and dark.
 
         Args:
             key: its name; the figure's address is ``#figure-key``.
-            figure: drawn with `bars` and `line`, or by hand with labels and units on all axes.
+            figure: of `tinytorch.report.charts`; or drawn on `tinytorch.report.figures.subplots`, with labels and units
+                on all axes.
             caption: the message of the figure.
             alt: what a reader who does not see it needs to know.
 
@@ -226,6 +266,8 @@ class Page:
         """
         from tinytorch.report import figures
 
+        if isinstance(figure, Unmeasured):
+            return self._unmeasured(key, figure, "figure")
         self._check_new(key)
         figures.check_figure(figure, caption=caption, alt=alt, key=key)
         figures.settle(figure)
@@ -347,6 +389,41 @@ class Page:
         elif verdict.verdict is Verdict.OPEN and any(map(self._judged_by_more, measured)):
             body["evidence"] += f" {BY_MORE}"
         body["fixed"] = counted or self._is_fixed(body, body["numbers"])
+        return self._emit(key, "claim", body)
+
+    def test(
+        self,
+        key: str,
+        *values: Value | Judgement | Unmeasured,
+        above: float | None = None,
+        below: float | None = None,
+        at_least: float | None = None,
+        at_most: float | None = None,
+    ) -> Shown:
+        """Test a claim, whose words stand in the directive ``{claim} key`` of the page; the ledger lists it.
+
+        It is counted if all that is tested was counted: then no machine decides it otherwise. Where other processes
+        took the machine's time from a value, the verdict is withheld: see `tinytorch.report.provenance`.
+
+        Args:
+            key: what the directive calls it by; its address is ``#claim-key``.
+            values: what must all lie between the ends; or a verdict that the judge returned already.
+            above, below: ends that a value must not touch.
+            at_least, at_most: ends that it may touch.
+
+        Raises:
+            ValueError: if there is no value, one has no ends to be held against, or the key is taken.
+        """
+        measured = [value for value in values if not isinstance(value, Unmeasured)]
+        absent = [value for value in values if isinstance(value, Unmeasured)]
+        if absent:
+            return self._unmeasured(key, absent[0])
+        self._check_new(key)
+        found = judged_claim(key, measured, above=above, below=below, at_least=at_least, at_most=at_most)
+        conditions = [test.measurement.conditions for test in found.tests]
+        if found.verdict.is_decided and is_disturbed(conditions, self._background.cores()):
+            found = Judgement(Verdict.WITHHELD)
+        body = {"verdict": found.verdict.value, **tested(found), "counted": found.is_fixed}
         return self._emit(key, "claim", body)
 
     def _judged_by_more(self, key: str) -> bool:

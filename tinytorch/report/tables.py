@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
 
-from tinytorch.perf.measuring import Measurement, Modelled, Quoted
+from tinytorch.perf.measuring import Measurement, Modelled, Quoted, Unmeasured
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import Judgement
 from tinytorch.perf.measuring.text_table import aligned
@@ -30,6 +30,8 @@ from tinytorch.report.numbers import (
     unbroken,
 )
 from tinytorch.report.records import Json, checked_text, checked_value, measurement_from_record, number_body
+from tinytorch.report.rows import Rows as AnyRows
+from tinytorch.report.rows import listed, value_at
 from tinytorch.report.verdicts import tested, words_of
 
 #: A column whose largest and smallest sizes are further apart than this keeps a unit in each cell.
@@ -44,6 +46,8 @@ _PHONE, _LETTER, _SPACE_BESIDE, _LEAST = 358, 8.2, 15, 52
 #: Units whose whole numbers are never shown exactly in a column.
 _READ_IN_PREFIXES = frozenset({"B", "s"}) | FRACTIONS
 Rows = Sequence[Mapping[str, Any]]
+#: What a cell says of what was not measured.
+_UNMEASURED = "not measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,48 @@ class _Laid:
     numeric: bool
     unit: str
     cells: tuple[_Cell, ...]
+
+
+def declared(
+    rows: AnyRows, headings: Mapping[str, str], key: str, *, quoted: Collection[str], totals: Mapping[str, str]
+) -> tuple[list[Column], list[dict[str, Any]]]:
+    """Return the columns of a table whose page names attributes of rows, and its cells; values say how a column looks.
+
+    Args:
+        rows: any objects, or objects by name: see `tinytorch.report.rows`.
+        headings: of each column by the attribute of its cells; the first names the rows.
+        key: of the table.
+        quoted: attributes whose text others published; values know it.
+        totals: of factors, the attribute of their product so far.
+
+    Raises:
+        ValueError: if there are no rows, one lacks an attribute, or ``quoted`` or ``totals`` names no column.
+    """
+    if unknown := sorted({*quoted, *totals, *totals.values()} - headings.keys()):
+        raise ValueError(f"quoted and totals of table {key!r} must name its columns, not {', '.join(unknown)}")
+    cells = [{path: _cell_value(value_at(row, path)) for path in headings} for row in listed(rows)]
+    return [
+        _column(path, label, [row[path] for row in cells], path in quoted, totals.get(path))
+        for path, label in headings.items()
+    ], cells
+
+
+def _cell_value(value: Any) -> Any:
+    return _UNMEASURED if isinstance(value, Unmeasured) else value
+
+
+def _column(path: str, label: str, cells: Sequence[Any], quoted: bool, total: str | None) -> Column:
+    known = [cell for cell in cells if _is_number(cell)]
+    bare = [cell for cell in known if not isinstance(cell, Value)]
+    return Column(
+        path,
+        label,
+        "1" if bare else None,
+        modelled=bool(known) and all(isinstance(cell, Modelled) for cell in known),
+        quoted=quoted or (bool(known) and all(isinstance(cell, Quoted) for cell in known)),
+        judged=any(_is_verdict(cell) for cell in cells),
+        total=total,
+    )
 
 
 def checked_columns(columns: Sequence[Column | tuple[str, str] | tuple[str, str, str]], key: str) -> list[Column]:

@@ -7,11 +7,20 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.judge import OF_CLAIMS, Judgement, Test, Verdict, why_undecided
+from tinytorch.perf.measuring import Counted, Derived, Measurement
+from tinytorch.perf.measuring.comparison import Comparison, Quantity
+from tinytorch.perf.measuring.judge import (
+    OF_CLAIMS,
+    Judgement,
+    Test,
+    Verdict,
+    verdict_between_all,
+    verdict_of_all,
+    why_undecided,
+)
 from tinytorch.perf.measuring.statistics import Interval
-from tinytorch.report.numbers import LEAST_CONFIDENCE, format_number
+from tinytorch.perf.measuring.values import Value, as_measurement
+from tinytorch.report.numbers import LEAST_CONFIDENCE, format_number, format_samples, interval_name, percent
 from tinytorch.report.records import Json, checked_key, checked_text
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -64,6 +73,42 @@ def tested(said: Said) -> Json:
     return {"outcome": outcome, "fixed": fixed, "tests": tests}
 
 
+def judged_claim(
+    key: str,
+    values: Sequence[Value | Judgement],
+    *,
+    above: float | None,
+    below: float | None,
+    at_least: float | None,
+    at_most: float | None,
+) -> Judgement:
+    """Return the verdict on a claim that all values lie between ends, as `Page.test` has them.
+
+    Raises:
+        ValueError: if there is no value, or one that has no ends to be held against.
+    """
+    ends = [
+        (low, high, strict)
+        for low, high, strict in ((above, below, True), (at_least, at_most, False))
+        if low is not None or high is not None
+    ]
+    judged = [value for value in values if isinstance(value, Judgement)]
+    numbers = [_testable(value) for value in values if not isinstance(value, Judgement)]
+    if not values or bool(ends) != bool(numbers):
+        raise ValueError(
+            f"test of {key!r} must hold values against above=, below=, at_least= or at_most=, or take a verdict"
+        )
+    judged += [verdict_between_all(numbers, low, high, strict=strict) for low, high, strict in ends]
+    return judged[0] if len(judged) == 1 else verdict_of_all(judged)
+
+
+def _testable(value: Value) -> Measurement:
+    """Return a value as what the judge takes: what was derived from counts alone was counted."""
+    if isinstance(value, Derived) and all(one.is_counted for one in value.measured):
+        return Counted(value.value, value.unit, value.what)
+    return as_measurement(value)
+
+
 def _test(test: Test) -> Json:
     one, is_open = test.measurement, test.verdict is Verdict.OPEN
     return {
@@ -100,6 +145,78 @@ def _found(one: Measurement, reach: Interval | None) -> Json:
     }
     is_telling = reach is not None and reach.confidence >= LEAST_CONFIDENCE
     return found if is_telling else found | {"samples": list(one.samples)}
+
+
+def verdict_lines(said: Json) -> list[str]:
+    """Return what a verdict rests on, a line for each of its first tests, and the rule that chose it."""
+    if said["fixed"]:
+        return ["This was counted, so no measurement could change it."]
+    tests = said["tests"]
+    if not tests:
+        # What other programs disturbed, and what was not measured, was not judged.
+        return [] if said["outcome"] in (WITHHELD, UNTESTED) else ["Code chose this word from these numbers."]
+    lines = [_test_line(test) for test in tests[:_MOST_TESTS]]
+    more = [f"It rests on {len(tests) - _MOST_TESTS} more tests like these."] if len(tests) > _MOST_TESTS else []
+    return [*lines, *more, _rule_of_comparing(tests[0]) if "matters" in tests[0] else _RULE_OF_TESTING]
+
+
+def evidence_words(said: Json) -> str:
+    """Return what was found for a claim, and what was asked of it, of its first tests."""
+    found = " ".join(_test_line(test) for test in said["tests"][:_MOST_TESTS])
+    return found or "It follows from what was counted."
+
+
+#: Tests of one verdict whose numbers are told: of several the first stand for the kind.
+_MOST_TESTS = 3
+_ENDS = ("low", "high")
+_RULE_OF_TESTING = "The rule: decided if all of the interval passes the test, or all of it fails; otherwise open."
+
+
+def _rule_of_comparing(test: Json) -> str:
+    quantity = Quantity[test["quantity"].upper()]
+    none = 0 if quantity.is_difference else 1
+    within = "; no difference if it holds {none} and stays within what matters" if test["matters"] else ""
+    return (
+        f"The rule: {quantity.more} or {quantity.less} if all of the interval lies on one side of {none}"
+        f"{within.format(none=none)}; otherwise open."
+    )
+
+
+def _test_line(test: Json) -> str:
+    """Return a test in words: what was found, with its interval and samples, what it asks for, and why it is open."""
+    found = f"{test['what']}: {_found_words(test)}"
+    if "matters" in test:
+        return f"{found}; {_what_matters(test)}."
+    low, high = ("" if test[end] is None else format_number(float(test[end]), test["unit"]).text for end in _ENDS)
+    asks = f"{low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}"
+    asked = f"{found}; the test asks for {asks}."
+    if test["why_open"] is None:
+        return asked
+    needed = test["samples_needed"]
+    more = f"about {needed:,} samples in all would decide it" if needed else "more samples in one build would not help"
+    return f"{asked} It is open, as {test['why_open']}{f'; {more}' if test['reach'] else ''}."
+
+
+def _found_words(test: Json) -> str:
+    """Return the value of a test with the interval that it rests on and n, or where that tells little the samples."""
+    if "samples" in test:
+        value = format_number(float(test["value"]), test["unit"]).text
+        return f"{value}, without an interval, from {format_samples(test['samples'], test['unit'])}"
+    low, high, confidence = (test["reach"][name] for name in (*_ENDS, "confidence"))
+    if confidence == 1 and low == high:
+        count = float(test["value"])
+        return f"{format_number(int(count) if count.is_integer() else count, test['unit']).text}, counted"
+    shown = format_number(test["value"], test["unit"], ends=(low, high))
+    return f"{shown.text} ({interval_name(confidence)} {shown.interval}, n = {test['n']})"
+
+
+def _what_matters(test: Json) -> str:
+    if test["by_little"]:
+        return f"{test['verdict']}, {test['by_little']}"
+    if not test["matters"]:
+        return "every difference matters here"
+    matters = f"{100 * test['matters']:.3g} points" if test["unit"] == "points" else percent(test["matters"])
+    return f"a difference of {matters} matters here"
 
 
 def verdicts_in(record: Json) -> Iterator[Json]:

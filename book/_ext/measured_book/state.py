@@ -46,6 +46,7 @@ class PageState:
         records: those of its cells; None if they made none.
         uses: the pages whose records its text names.
         claims: the claims that it discusses, as its text names them.
+        claim_words: what its text says of the claims that its cells test, by key.
         has_ledger: whether it lists the claims of all pages.
         has_machines: whether it holds the table of machines.
         tells_of_all_pages: whether it holds HTML that changes with any other page.
@@ -65,6 +66,7 @@ class PageState:
     records: PageRecords | None = None
     uses: set[str] = field(default_factory=set)
     claims: set[str] = field(default_factory=set)
+    claim_words: dict[str, Json] = field(default_factory=dict)
     has_ledger: bool = False
     has_machines: bool = False
     tells_of_all_pages: bool = False

@@ -14,7 +14,7 @@ from measured_book.notebooks.downloads import archive, drawings_in, drop_files, 
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
-from tinytorch.report.figures import line, subplots
+from tinytorch.report.figures import draw_line, subplots
 from tinytorch.report.page import FILES
 
 NAMES = st.from_regex(r"[a-z]{1,8}\.svg", fullmatch=True)
@@ -25,7 +25,7 @@ def executed_page() -> list[dict[str, object]]:
     page = Page("page")
     figure, ax = subplots()
     runs = [Measurement("a run", (x, 1.1 * x, 1.2 * x), "s") for x in (0.1, 0.2)]
-    line(ax, [1, 2], runs, quantity="time", variant="baseline", label="a")
+    draw_line(ax, [1, 2], runs, quantity="time", variant="baseline", label="a")
     ax.set_xlabel("length (tokens)")
     shown = [
         page.number("count", 3, unit="ops", what="operations"),

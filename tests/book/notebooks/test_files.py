@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 
 from tests.report.made_numbers import bounded
 from tinytorch.report import Page
-from tinytorch.report.figures import bars, subplots
+from tinytorch.report.figures import draw_bars, subplots
 from tinytorch.report.notebook_view import BUILDING, RECORD_MIME, Shown
 
 RUN = bounded(1.12e-3, 1.0e-3, 1.3e-3, "s")
@@ -32,7 +32,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> tuple[Page, list[Shown]]:
     monkeypatch.setenv(BUILDING, "1")
     page = Page("page")
     figure, ax = subplots()
-    bars(ax, ["run"], [RUN], quantity="latency", variants="numpy")
+    draw_bars(ax, ["run"], [RUN], quantity="latency", variants="numpy")
     shown = [
         page.number("latency", RUN),
         page.figure("bars", figure, caption="The message.", alt="One bar."),

@@ -19,7 +19,6 @@ from measured_book.records.html import (
     number_html,
     quoted_html,
     verdict_html,
-    verdict_lines,
 )
 
 from tests.report.made_numbers import bounded
@@ -31,7 +30,7 @@ from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.measuring.values import Value
 from tinytorch.report import Page, verdicts
 from tinytorch.report.records import Json
-from tinytorch.report.verdicts import DECIDED, NO_DIFFERENCE, OUTCOMES, Said, filled_text
+from tinytorch.report.verdicts import DECIDED, NO_DIFFERENCE, OUTCOMES, Said, filled_text, verdict_lines
 
 #: Elements of ours that the HTML standard counts as phrasing content.
 PHRASING = {"button", "span", "a"}

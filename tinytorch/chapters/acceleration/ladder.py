@@ -29,7 +29,7 @@ from tinytorch.perf.measuring import (
 )
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.report import Column, Page, color, format_measurement
-from tinytorch.report.figures import bars, subplots
+from tinytorch.report.figures import draw_bars, subplots
 
 LADDER = (
     Column("step", "Way"),
@@ -394,7 +394,7 @@ def show_ladder(page: Page, ladder: Ladder, upto: int) -> None:
     rungs = ladder.rungs[:upto]
     figure, ax = subplots(height=1.3 + 0.3 * len(rungs))
     looks = [*["baseline"] * (len(rungs) - 1), "compiled"]
-    bars(ax, [rung.step.name for rung in rungs], [rung.rate for rung in rungs], quantity="rate", variants=looks)
+    draw_bars(ax, [rung.step.name for rung in rungs], [rung.rate for rung in rungs], quantity="rate", variants=looks)
     scale = 1e9 if max(rung.rate.median for rung in rungs) >= 1e9 else 1e6
     peak = ladder.rungs[0].peak.median / scale
     ax.axvline(peak, color=color("reference"), linestyle=":")

@@ -15,7 +15,7 @@ from tinytorch.perf.measuring import Derived, Measurement, Modelled, interleave,
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report import Column, Page, color, verdict_between, verdict_of_all
-from tinytorch.report.figures import line, subplots
+from tinytorch.report.figures import draw_line, subplots
 
 #: Widths of a sweep double from here; whole tiles of each kind of CPU fit.
 _NARROWEST, _WIDEST = 192, 12_288
@@ -101,7 +101,7 @@ def record_widths(page: Page, widths: Sequence[Width], machine: Ceilings) -> Non
     figure, ax = subplots(height=3.4)
     for way in _WAYS:
         rates = [each.rate(way) for each in widths]
-        line(ax, [each.width for each in widths], rates, quantity="rate", variant=_VARIANTS[way], label=way)
+        draw_line(ax, [each.width for each in widths], rates, quantity="rate", variant=_VARIANTS[way], label=way)
     for level in machine.levels[:-1]:
         ax.axvline(_widest_in(level), color=color("reference"), linestyle=":", linewidth=1)
     ax.set_xscale("log", base=2)

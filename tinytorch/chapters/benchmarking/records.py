@@ -15,13 +15,12 @@ from tinytorch.chapters.sources import (
     COURSE_PROFILING,
     COURSE_PROFILING_URL,
 )
-from tinytorch.chapters.words import word_between
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Statistic, difference, quotient
 from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_of_all
+from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_of_all, word_between
 from tinytorch.perf.measuring.statistics import Interval, samples_needed
 from tinytorch.report import Column, Page, verdict_between
-from tinytorch.report.figures import line, subplots
+from tinytorch.report.figures import draw_line, subplots
 from tinytorch.report.verdicts import words_of
 
 FLAW_COLUMNS = (
@@ -168,7 +167,7 @@ def record_resolution(page: Page, counts: Sequence[int], seen: Sequence[Measurem
     """Record the smallest difference that is ``seen`` with each of ``counts`` of pairs, as a figure and at its ends."""
     figure, ax = subplots(height=2.8)
     name = "smallest difference seen"
-    line(ax, counts, seen, quantity=name, variant="measured", label="MLP, batch of 64")
+    draw_line(ax, counts, seen, quantity=name, variant="measured", label="MLP, batch of 64")
     ax.set_xscale("log")
     ax.set_xticks(counts, [str(count) for count in counts])
     ax.set_yscale("log")

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 
 from tinytorch.chapters.benchmarking.runs import share
-from tinytorch.chapters.words import word_between
 from tinytorch.perf.benchmarking import ParetoFront, Performance, compare_with_first
 from tinytorch.perf.measuring import Derived, Measurement
+from tinytorch.perf.measuring.judge import word_between
 from tinytorch.report import Column, Page
-from tinytorch.report.figures import INK, line, subplots
+from tinytorch.report.figures import INK, draw_line, subplots
 
 #: By model of the zoo: what was measured of each variant, by name.
 Results = Mapping[str, Mapping[str, Performance]]
@@ -113,7 +113,7 @@ def draw_front(ax: Axes, performances: Sequence[Performance], front: ParetoFront
         seconds, right = one.seconds(batch), accuracy(one)
         x, within = seconds.median * 1e3, seconds.interval
         beaten = one.name not in front.front
-        line(ax, [x], [right], quantity="accuracy", variant="baseline" if beaten else "measured", label=one.name)
+        draw_line(ax, [x], [right], quantity="accuracy", variant="baseline" if beaten else "measured", label=one.name)
         ends = [[max(0.0, x - within.low * 1e3)], [max(0.0, within.high * 1e3 - x)]]
         y = right.median * 100
         ax.errorbar([x], [y], xerr=ends, fmt="none", ecolor=INK, elinewidth=1.0, capsize=2)

@@ -10,10 +10,9 @@ import numpy as np
 from tinytorch.chapters.capstone.ladder import Ladder, Stage, Trial, became_of
 from tinytorch.chapters.roofline.figure import roofline_figure
 from tinytorch.chapters.sources import COURSE_PROFILING, COURSE_PROFILING_URL
-from tinytorch.chapters.words import word_between
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Derived, Modelled, quotient
-from tinytorch.perf.measuring.judge import Judgement, Verdict
+from tinytorch.perf.measuring.judge import Judgement, Verdict, word_between
 from tinytorch.perf.quantization.tradeoff import accuracy_change as shown_change
 from tinytorch.report import Column, Page, verdict_of_all
 

@@ -11,17 +11,16 @@ import numpy.typing as npt
 
 from tinytorch import models
 from tinytorch.chapters import calls, sources
-from tinytorch.chapters.words import Ends, word_between
 from tinytorch.core.module import Module
 from tinytorch.perf.compression.compress import ORIGINAL, Compression
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Statistic, limit_blas_threads
 from tinytorch.perf.measuring.conditions import Conditions, Sample
-from tinytorch.perf.measuring.judge import Verdict, decided
+from tinytorch.perf.measuring.judge import Ends, Verdict, decided, word_between
 from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import stored_bytes
 from tinytorch.perf.quantization.tradeoff import accuracy_change
 from tinytorch.report import Column, Page, verdict_between, verdict_of_all
-from tinytorch.report.figures import line, subplots
+from tinytorch.report.figures import draw_line, subplots
 
 COMBINED = (
     Column("step", "Step"),
@@ -95,8 +94,8 @@ def record_pruned(page: Page, cut: Mapping[float, Sequence[float]], tuned: Mappi
     percent = [100 * share for share in cut]
     now = [over_seeds(f"test accuracy, {share:.0%} pruned", each) for share, each in cut.items()]
     later = [over_seeds(f"test accuracy, {share:.0%} pruned and trained on", each) for share, each in tuned.items()]
-    line(ax, percent, now, quantity="test accuracy", variant="pruned", label="pruned")
-    line(ax, percent, later, quantity="test accuracy", variant="distilled", label="and fine-tuned")
+    draw_line(ax, percent, now, quantity="test accuracy", variant="pruned", label="pruned")
+    draw_line(ax, percent, later, quantity="test accuracy", variant="distilled", label="and fine-tuned")
     ax.set_xlabel("zeros (%)")
     ax.set_ylim(0, 103)
     ax.legend(loc="lower left")

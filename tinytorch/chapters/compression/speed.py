@@ -29,7 +29,7 @@ from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import amdahl
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
 from tinytorch.report import Column, Page, color, verdict_between, verdict_between_all, verdict_of_all
-from tinytorch.report.figures import line, subplots
+from tinytorch.report.figures import draw_line, subplots
 
 Key = TypeVar("Key")
 _DENSE = "dense"
@@ -285,9 +285,9 @@ def record_sparse(
     """
     figure, ax = subplots(height=3.2)
     percent = [100 * level for level in many.sparsities]
-    line(ax, percent, one.ours, quantity="speedup", variant="cached", label="CSR, 1 row")
-    line(ax, percent, many.ours, quantity="speedup", variant="compiled", label="CSR, 64 rows")
-    line(ax, percent, many.scipy, quantity="speedup", variant="reference", label="SciPy, 64 rows")
+    draw_line(ax, percent, one.ours, quantity="speedup", variant="cached", label="CSR, 1 row")
+    draw_line(ax, percent, many.ours, quantity="speedup", variant="compiled", label="CSR, 64 rows")
+    draw_line(ax, percent, many.scipy, quantity="speedup", variant="reference", label="SciPy, 64 rows")
     ax.axhline(1, color=color("baseline"), linewidth=0.8)
     ax.set_yscale("log")
     ax.set_xlabel("zeros (%)")

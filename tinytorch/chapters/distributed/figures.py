@@ -15,7 +15,7 @@ from tinytorch.perf.distributed.collectives.measured import Collectives
 from tinytorch.perf.distributed.collectives.timing import Kind
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled
 from tinytorch.report.colors import color
-from tinytorch.report.figures import INK, line, subplots
+from tinytorch.report.figures import INK, draw_line, subplots
 from tinytorch.report.notebook_view import Shown
 from tinytorch.report.numbers import common_scale
 from tinytorch.report.page import Page
@@ -68,7 +68,9 @@ def collective_figure(
     for kind in kinds:
         times = collectives.of(kind)
         sizes = sorted(times)
-        line(ax, sizes, [times[size] for size in sizes], quantity="time", variant=VARIANTS[kind], label=kind + marked)
+        draw_line(
+            ax, sizes, [times[size] for size in sizes], quantity="time", variant=VARIANTS[kind], label=kind + marked
+        )
     _draw_fitted(ax, max(one.median for one in collectives.of(kinds[0]).values()), fitted)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
@@ -156,7 +158,7 @@ def scaling_figure(scalings: Sequence[Scaling]) -> Figure:
     for one in judged:
         speedups: list[Measurement] = [Counted(1, "", "speedup of 1 rank")]
         speedups += [speedup for count in one.judged if (speedup := one.speedup(count)) is not None]
-        line(ax, [1, *one.judged], speedups, quantity="speedup", variant=one.way, label=f"{one.way}, measured")
+        draw_line(ax, [1, *one.judged], speedups, quantity="speedup", variant=one.way, label=f"{one.way}, measured")
         law = one.law()
         if law is not None and law.applies:
             ranks = _doubled(max(one.judged), largest)
@@ -164,7 +166,7 @@ def scaling_figure(scalings: Sequence[Scaling]) -> Figure:
                 Modelled(law.speedup(count), "", f"speedup of {count} ranks", f"{law.law}'s law") for count in ranks
             ]
             label = f"{law.law}'s law, modelled"
-            line(ax, ranks, promised, quantity="speedup", variant=one.way, label=label)
+            draw_line(ax, ranks, promised, quantity="speedup", variant=one.way, label=label)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ticks = _doubled(1, largest)

@@ -17,7 +17,7 @@ from tinytorch.perf.distributed.collectives.link_fit import FittedLink
 from tinytorch.perf.measuring import Modelled
 from tinytorch.perf.profiling import Profiler
 from tinytorch.report import Column, Page, format_number
-from tinytorch.report.figures import line, subplots
+from tinytorch.report.figures import draw_line, subplots
 
 #: What says all that this page did not measure.
 _MODEL = "the model of larger machines"
@@ -244,7 +244,7 @@ def efficiency_figure(curves: Mapping[str, Sequence[Prediction | None]], one: Pr
         if not points:
             raise ValueError(f"curve {name!r} must have a point, but nothing fits")
         shares = [Modelled(point.efficiency(one), "%", name, _MODEL) for point in points]
-        line(
+        draw_line(
             ax,
             [point.split.ranks for point in points],
             shares,

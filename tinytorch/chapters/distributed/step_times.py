@@ -11,7 +11,6 @@ import numpy as np
 from tinytorch import models
 from tinytorch.chapters.distributed import step_programs
 from tinytorch.chapters.distributed.scaling_laws import LawFit, fit_law
-from tinytorch.chapters.words import word_between
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.measuring import (
     BECAUSE,
@@ -26,7 +25,7 @@ from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.conditions import Conditions, Ranks, of_all
-from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
+from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between, word_between
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 Way = Literal["strong", "weak"]

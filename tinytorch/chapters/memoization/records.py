@@ -31,7 +31,7 @@ from tinytorch.perf.measuring.judge import why_undecided
 from tinytorch.perf.memoization import KVCache
 from tinytorch.perf.roofline.bounds import best_bandwidth, slope_at
 from tinytorch.report import Column, Page, verdict_between, verdict_between_all, verdict_of_all
-from tinytorch.report.figures import line, subplots
+from tinytorch.report.figures import draw_line, subplots
 
 #: Tokens of the text whose arithmetic is counted: the longest that is timed.
 TEXT = 200
@@ -146,13 +146,13 @@ def record_speedups(page: Page, times: Times, some: Times, model: GPT) -> None:
     figure, ax = subplots(height=3.0)
     for found, variant, label in ((times, "cached", "time, 2 layers of 96"), (some, "numpy", "time, 4 layers of 256")):
         speedups = {n: ratio(*both, f"speedup at {n} tokens, {label[6:]}") for n, both in found.items()}
-        line(ax, list(speedups), list(speedups.values()), quantity="ratio", variant=variant, label=label)
+        draw_line(ax, list(speedups), list(speedups.values()), quantity="ratio", variant=variant, label=label)
         for n, speedup in speedups.items():
             page.number(f"speedup-{n}" if found is times else f"larger-speedup-{n}", speedup)
     saved = [
         Modelled(_saved(model, n), "", f"{n} tokens without a cache over that with one", "arithmetic") for n in times
     ]
-    line(ax, list(times), saved, quantity="ratio", variant="modelled", label="arithmetic, 2 layers of 96")
+    draw_line(ax, list(times), saved, quantity="ratio", variant="modelled", label="arithmetic, 2 layers of 96")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set_xticks(list(times), [str(n) for n in times])
@@ -359,7 +359,7 @@ def record_batches(
         ]
         for ax, values, quantity in ((rate, rates, "throughput"), (wait, found, "time of a step")):
             shown = values if found is steps else [Modelled.by(told, one) for one in values]
-            line(ax, batches, shown, quantity=quantity, variant=variant, label=label)
+            draw_line(ax, batches, shown, quantity=quantity, variant=variant, label=label)
     for ax in (rate, wait):
         ax.set_yscale("log")
     wait.set_xscale("log", base=2)

@@ -19,16 +19,15 @@ from tinytorch.chapters.profiling.studies import (
     half_batch,
     seconds_by_law,
 )
-from tinytorch.chapters.words import largest, word_between
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
 from tinytorch.perf.events.call_tree import call_tree
 from tinytorch.perf.events.trace import trace_text
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Statistic, quotient, ratio
-from tinytorch.perf.measuring.judge import decided, verdict_of_any
+from tinytorch.perf.measuring.judge import decided, largest, verdict_of_any, word_between
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import LayerRow, predicted_speedup
 from tinytorch.report import Column, Page, color, format_number, verdict_between, verdict_between_all
-from tinytorch.report.figures import bars, line, subplots
+from tinytorch.report.figures import draw_bars, draw_line, subplots
 from tinytorch.report.flame_graph import flame_boxes
 
 MODELS = (
@@ -139,7 +138,7 @@ def record_first_calls(
     page.number("third-over-settled", slower[2])
     page.number("warmed-over-settled", warmed)
     figure, ax = subplots(height=2.8)
-    line(ax, range(1, len(calls) + 1), calls, quantity="time of the call", variant="mlp", label="MLP, one image")
+    draw_line(ax, range(1, len(calls) + 1), calls, quantity="time of the call", variant="mlp", label="MLP, one image")
     ax.set_xlabel("call in a fresh process (count)")
     ax.set_yscale("log")
     page.figure(
@@ -394,7 +393,7 @@ def record_shares(
                 variants.append(kind)
             page.number(f"{name}-{kind}-share", share)
     figure, ax = subplots(height=0.32 * len(labels) + 0.9)
-    bars(ax, labels, values, quantity="share of the time in operations", variants=variants)
+    draw_bars(ax, labels, values, quantity="share of the time in operations", variants=variants)
     page.figure(
         "shares",
         figure,
@@ -439,8 +438,8 @@ def record_attention(page: Page, by_length: Mapping[int, Mapping[str, Measuremen
     ):
         counted = [Modelled(formula(n, _WIDTH), "%", f"share of {part}", "arithmetic") for n in by_length]
         found = [shares[part] for shares in by_length.values()]
-        line(ax, list(by_length), found, quantity=quantity_shown, variant=variant, label=f"{label}: time")
-        line(
+        draw_line(ax, list(by_length), found, quantity=quantity_shown, variant=variant, label=f"{label}: time")
+        draw_line(
             ax,
             list(by_length),
             counted,
@@ -798,7 +797,7 @@ def record_throughput(page: Page, seconds: Mapping[int, Mapping[str, Measurement
     few, more, many = batches[0], batches[len(batches) // 2], batches[-1]
     for name in seconds[few]:
         rates = [seconds[batch][name].per(batch, "items/s") for batch in batches]
-        line(ax, batches, rates, quantity="throughput", variant=name, label=name.upper())
+        draw_line(ax, batches, rates, quantity="throughput", variant=name, label=name.upper())
         page.number(f"{name}-rate-one", rates[0])
         page.number(f"{name}-rate-largest", rates[-1])
         two = (few, seconds[few][name]), (more, seconds[more][name])
@@ -809,7 +808,7 @@ def record_throughput(page: Page, seconds: Mapping[int, Mapping[str, Measurement
         each = (seconds[more][name].median - seconds[few][name].median) / (more - few)
         call, by = seconds[few][name].median - few * each, "the law of two parts"
         law = [Modelled(batch / (call + batch * each), "items/s", "throughput", by) for batch in batches]
-        line(ax, batches, law, quantity="throughput", variant=name, label=f"{name.upper()}, law")
+        draw_line(ax, batches, law, quantity="throughput", variant=name, label=f"{name.upper()}, law")
         page.number(
             f"{name}-half-batch",
             Modelled.by(

@@ -24,7 +24,7 @@ from tinytorch.perf.quantization.convert import relative_error, stored_bytes
 from tinytorch.perf.quantization.layers import Plan, QuantizedLinear
 from tinytorch.perf.roofline.bounds import Bottleneck, Demand, bandwidth_at, slope_at, verdict
 from tinytorch.report import Column, Page, verdict_between, verdict_between_all, verdict_of_all
-from tinytorch.report.figures import line, subplots
+from tinytorch.report.figures import draw_line, subplots
 
 #: Columns, or rows of the weight, with which a product is next to nothing and what surrounds it still all there.
 FEW = 16
@@ -280,10 +280,10 @@ def record_one_row(
         for label in predicted
     }
     for label, variant in (("8 bits", "8-bit"), ("4 bits", "4-bit")):
-        line(ax, mib, faster[label], quantity="speedup", variant=variant, label=label)
+        draw_line(ax, mib, faster[label], quantity="speedup", variant=variant, label=label)
         by_ladder = f"{label}, predicted"
         law = [Modelled.by("the bytes, at the bandwidth", one) for one in predicted[label]]
-        line(ax, mib, law, quantity="speedup", variant=variant, label=by_ladder)
+        draw_line(ax, mib, law, quantity="speedup", variant=variant, label=by_ladder)
     ax.set_xscale("log", base=4)
     ax.set_xticks(mib, [f"{each:g}" for each in mib])
     ax.set_yscale("log")

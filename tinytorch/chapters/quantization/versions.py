@@ -14,18 +14,17 @@ import numpy.typing as npt
 from tinytorch import models
 from tinytorch.chapters import calls, sources
 from tinytorch.chapters.quantization.codes import PER
-from tinytorch.chapters.words import word_between
 from tinytorch.core.module import Module
 from tinytorch.perf.machine import Ceilings, ceilings
 from tinytorch.perf.measuring import Counted, Statistic, limit_blas_threads
 from tinytorch.perf.measuring.conditions import of_sides
-from tinytorch.perf.measuring.judge import Judgement, Verdict, decided
+from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, word_between
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import Sensitivity, relative_error, stored_bytes
 from tinytorch.perf.quantization.tradeoff import FLOAT, Tradeoff, accuracy_change
 from tinytorch.report import Column, Page, color, verdict_between, verdict_between_all
-from tinytorch.report.figures import bars, subplots
+from tinytorch.report.figures import draw_bars, subplots
 
 GRANULARITY = (
     Column("model", "Model"),
@@ -438,7 +437,7 @@ def record_mixed(
     """
     figure, ax = subplots(height=3.0)
     errors = [Counted(row.error, "%", f"output error with only {row.name} in two bits") for row in scan]
-    bars(ax, [row.name for row in scan], errors, quantity="error of the outputs", variants="2-bit")
+    draw_bars(ax, [row.name for row in scan], errors, quantity="error of the outputs", variants="2-bit")
     page.figure(
         "sensitivity",
         figure,

@@ -15,7 +15,7 @@ from tinytorch.perf.measuring import Counted, Measurement, Modelled
 from tinytorch.perf.roofline.bounds import best_bandwidth
 from tinytorch.perf.roofline.placement import Placed, checked_conditions, ridge
 from tinytorch.report.colors import color
-from tinytorch.report.figures import INK, line, subplots
+from tinytorch.report.figures import INK, draw_line, subplots
 from tinytorch.report.numbers import Scale, common_scale, format_measurement
 from tinytorch.report.page import Page
 from tinytorch.report.tables import Column
@@ -152,7 +152,7 @@ def roofline_figure(
     x_limits, y_limits = _limits(placed, ceilings)
     scale = _draw_roofs(ax, ceilings, x_limits)
     for number, (one, variant) in enumerate(zip(placed, names, strict=True), start=1):
-        line(ax, [one.intensity], [one.attained], quantity="rate", variant=variant, label=f"{number} {one.name}")
+        draw_line(ax, [one.intensity], [one.attained], quantity="rate", variant=variant, label=f"{number} {one.name}")
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlim(*x_limits)
@@ -215,7 +215,7 @@ def _draw_roofs(ax: Axes, ceilings: Ceilings, x_limits: tuple[float, float]) -> 
     for name, variant, peak in roofs:
         ridges = sorted(peak.median / best_bandwidth(level).median for level in ceilings.levels)
         label = f"{name} peak {format_measurement(peak).text}"
-        line(ax, ridges, [peak] * len(ridges), quantity="rate", variant=variant, label=label)
+        draw_line(ax, ridges, [peak] * len(ridges), quantity="rate", variant=variant, label=label)
         ax.axhline(peak.median / scale.factor, _share_of(x_limits, ridges[0]), color=color(variant), linewidth=1.6)
     for level in ceilings.levels:
         _draw_slope(ax, level, [peak.median for _, _, peak in roofs], _slopes_begin(x_limits), scale)

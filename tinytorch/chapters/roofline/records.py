@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from tinytorch.chapters import calls
 from tinytorch.chapters.gpt2 import GPT2, read_seconds
 from tinytorch.chapters.roofline.figure import asked_table, reached_table, roofline_figure
-from tinytorch.chapters.words import word_between
 from tinytorch.core.ops.elementwise import BLOCK
 from tinytorch.perf.events.stream import OpKey
 from tinytorch.perf.machine import Ceilings
@@ -19,13 +18,13 @@ from tinytorch.perf.machine.call_costs import call_key
 from tinytorch.perf.machine.time_bound import added, at_cost, at_rate
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Statistic, quotient, ratio
 from tinytorch.perf.measuring.conditions import of_sides
-from tinytorch.perf.measuring.judge import Judgement, Verdict
+from tinytorch.perf.measuring.judge import Judgement, Verdict, word_between
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.measuring.values import Value
 from tinytorch.perf.roofline.bounds import Slope, bandwidth_at, best_bandwidth, share_of, slope_at
 from tinytorch.perf.roofline.placement import Placed, ridge
 from tinytorch.report import Column, Page, verdict_between
-from tinytorch.report.figures import line, subplots
+from tinytorch.report.figures import draw_line, subplots
 
 #: What other pages time, too.
 _ON_A_MILLION = ("add", "GELU", "matrix × vector", "matrix × matrix")
@@ -285,7 +284,7 @@ def _crossing_figure(crossings: Mapping[int, Sequence[Placed]]) -> Figure:
             "measured": ("measured", [one.seconds for one in crossing]),
         }
         for label, (variant, seconds) in lines.items():
-            line(
+            draw_line(
                 ax,
                 rows,
                 seconds,
@@ -330,7 +329,7 @@ def record_additions(page: Page, additions: Mapping[int, Placed], machine: Ceili
     record_placed(page, {"add of 4 numbers": additions[least], "add of 1024 numbers": middle})
     page.number("doubled", ratio(additions[2 * least].seconds, additions[least].seconds, "8 numbers over 4"))
     figure, ax = subplots(height=3.0)
-    line(
+    draw_line(
         ax,
         list(additions),
         [Modelled.by("call and bytes", predicted_time(one)) for one in additions.values()],
@@ -338,7 +337,7 @@ def record_additions(page: Page, additions: Mapping[int, Placed], machine: Ceili
         variant="modelled",
         label="call and bytes",
     )
-    line(
+    draw_line(
         ax,
         list(additions),
         [one.seconds for one in additions.values()],

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from docutils import nodes
-from measured_book.records.html import detail_lines, verdict_lines
+from measured_book.records.html import detail_lines
 from measured_book.records.store import PageRecords, Place, Widened
 from measured_book.state import BookState, state_of
 from sphinx.application import Sphinx
@@ -21,6 +21,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from tinytorch.report.notebook_view import number_text
 from tinytorch.report.records import NUMBER_KINDS, Json, conditions_of_record, is_number
 from tinytorch.report.tables import Column, html_of
+from tinytorch.report.verdicts import verdict_lines
 
 
 def timed_calls(page: PageRecords) -> Iterator[tuple[Place, Json, str]]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TypeVar
 
-from tinytorch.perf.measuring.comparison import Quantity
 from tinytorch.perf.measuring.conditions import (
     ColdSets,
     ComputeProbe,
@@ -32,11 +31,11 @@ from tinytorch.report.numbers import (
     format_number,
     format_record,
     format_samples,
-    interval_name,
+    percent,
     unbroken,
 )
 from tinytorch.report.records import Json, conditions_of_record
-from tinytorch.report.verdicts import OPEN, UNTESTED, WITHHELD, split_at_placeholders
+from tinytorch.report.verdicts import OPEN, UNTESTED, WITHHELD, split_at_placeholders, verdict_lines
 
 Value = TypeVar("Value")
 _KIND_WORDS = {
@@ -134,14 +133,10 @@ def _conditions_words(had: Conditions, apart_from: Conditions | None = None) -> 
 
 def _planned_words(plan: Planned) -> str:
     """Return what the number of samples was planned for, and what came of it."""
-    asked = f"planned to find a difference of {_percent(plan.resolve)} in {_percent(plan.power)} of repeats"
+    asked = f"planned to find a difference of {percent(plan.resolve)} in {percent(plan.power)} of repeats"
     ended = ", more than there was time for" if plan.ended_by_time else ""
-    found = "none" if plan.reached is None else f"one of {_percent(plan.reached)}"
+    found = "none" if plan.reached is None else f"one of {percent(plan.reached)}"
     return f"{asked}, which takes {_counted(plan.number, 'sample')}{ended}; those taken find {found} as often"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g}{NO_BREAK}%"
 
 
 def _instrument_words(one: Instrument) -> list[str]:
@@ -278,72 +273,6 @@ def absent_claim_html(record: Json) -> str:
     """Return what stands in the place of a claim that this build could not test, with the reason."""
     reason = escape(record["reason"].rstrip("."))
     return f'<p class="not-measured" id="claim-{record["key"]}" role="note">Not tested in this build: {reason}.</p>'
-
-
-def verdict_lines(said: Json) -> list[str]:
-    """Return what a verdict rests on, a line for each of its first tests, and the rule that chose it."""
-    if said["fixed"]:
-        return ["This was counted, so no measurement could change it."]
-    tests = said["tests"]
-    if not tests:
-        # What other programs disturbed, and what was not measured, was not judged.
-        return [] if said["outcome"] in (WITHHELD, UNTESTED) else ["Code chose this word from these numbers."]
-    lines = [_test_line(test) for test in tests[:_MOST_TESTS]]
-    more = [f"It rests on {len(tests) - _MOST_TESTS} more tests like these."] if len(tests) > _MOST_TESTS else []
-    return [*lines, *more, _rule_of_comparing(tests[0]) if "matters" in tests[0] else _RULE_OF_TESTING]
-
-
-#: Tests of one verdict whose numbers are told: of several the first stand for the kind.
-_MOST_TESTS = 3
-_ENDS = ("low", "high")
-_RULE_OF_TESTING = "The rule: decided if all of the interval passes the test, or all of it fails; otherwise open."
-
-
-def _rule_of_comparing(test: Json) -> str:
-    quantity = Quantity[test["quantity"].upper()]
-    none = 0 if quantity.is_difference else 1
-    within = "; no difference if it holds {none} and stays within what matters" if test["matters"] else ""
-    return (
-        f"The rule: {quantity.more} or {quantity.less} if all of the interval lies on one side of {none}"
-        f"{within.format(none=none)}; otherwise open."
-    )
-
-
-def _test_line(test: Json) -> str:
-    """Return a test in words: what was found, with its interval and samples, what it asks for, and why it is open."""
-    found = f"{test['what']}: {_found(test)}"
-    if "matters" in test:
-        return f"{found}; {_what_matters(test)}."
-    low, high = ("" if test[end] is None else format_number(float(test[end]), test["unit"]).text for end in _ENDS)
-    asks = f"{low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}"
-    asked = f"{found}; the test asks for {asks}."
-    if test["why_open"] is None:
-        return asked
-    needed = test["samples_needed"]
-    more = f"about {needed:,} samples in all would decide it" if needed else "more samples in one build would not help"
-    return f"{asked} It is open, as {test['why_open']}{f'; {more}' if test['reach'] else ''}."
-
-
-def _found(test: Json) -> str:
-    """Return the value of a test with the interval that it rests on and n, or where that tells little the samples."""
-    if "samples" in test:
-        value = format_number(float(test["value"]), test["unit"]).text
-        return f"{value}, without an interval, from {format_samples(test['samples'], test['unit'])}"
-    low, high, confidence = (test["reach"][name] for name in (*_ENDS, "confidence"))
-    if confidence == 1 and low == high:
-        count = float(test["value"])
-        return f"{format_number(int(count) if count.is_integer() else count, test['unit']).text}, counted"
-    shown = format_number(test["value"], test["unit"], ends=(low, high))
-    return f"{shown.text} ({interval_name(confidence)} {shown.interval}, n = {test['n']})"
-
-
-def _what_matters(test: Json) -> str:
-    if test["by_little"]:
-        return f"{test['verdict']}, {test['by_little']}"
-    if not test["matters"]:
-        return "every difference matters here"
-    matters = f"{100 * test['matters']:.3g} points" if test["unit"] == "points" else _percent(test["matters"])
-    return f"a difference of {matters} matters here"
 
 
 def verdict_html(record: Json, reason: str, idents: Idents) -> str:

@@ -6,11 +6,15 @@ import logging as standard_logging
 import os
 from collections.abc import Callable
 from html import escape
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 from docutils import nodes
+from docutils.parsers.rst import directives
 from measured_book.notebooks.downloads import downloads_of
+from measured_book.pages.references import FILE
 from measured_book.records.card import CARD_ID, TITLE, card_html
+from measured_book.records.claims import claim_line, claim_words, claims_table
 from measured_book.records.html import (
     Idents,
     absent_claim_html,
@@ -83,17 +87,38 @@ class QuotedRole(SphinxRole):
 
 
 class ClaimDirective(SphinxDirective):
-    """``{claim} key``: the box of a claim, where the chapter discusses it."""
+    """``{claim} key``: a claim where the chapter tests it, with its words: see `measured_book.records.claims`."""
 
     required_arguments = 1
+    has_content = True
+    option_spec: ClassVar = {"source": directives.unchanged_required}
 
     def run(self) -> list[nodes.Node]:
-        """Return the place of the box, and remember that the claim is discussed here."""
+        """Return the place of the claim, and remember its words."""
         here = state_of(self.env).of(self.env.docname)
         reference = self.arguments[0].strip()
+        if self.content:
+            bibliography = Path(self.env.srcdir, FILE)
+            self.env.note_dependency(str(bibliography))
+            try:
+                here.claim_words[reference] = claim_words(
+                    list(self.content), self.options.get("source", ""), bibliography
+                )
+            except ValueError as error:
+                warn(f"claim {reference!r}: {error}", self.get_location())
         here.claims.add(reference)
         here.uses.add(split_reference(reference, self.env.docname)[0])
         node = Pending(role="claim", reference=reference)
+        self.set_source_info(node)
+        return [node]
+
+
+class ClaimsDirective(SphinxDirective):
+    """``{claims}``: the claims that the page tests, with their verdicts, as a compact table."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place of the table."""
+        node = Pending(role="claims", reference="")
         self.set_source_info(node)
         return [node]
 
@@ -170,6 +195,7 @@ class ResolveRecords(SphinxPostTransform):
             "measured": self._number,
             "verdict": self._verdict,
             "claim": self._claim,
+            "claims": self._claims,
             "ledger": self._ledger,
             "card": self._card,
         }
@@ -263,9 +289,21 @@ class ResolveRecords(SphinxPostTransform):
         record = self._record(node["reference"], "claim", ABSENT)
         if record["kind"] == ABSENT:
             return absent_claim_html(record)
+        if record["key"] in self._state.of(record["page"]).claim_words:
+            return claim_line(record, self._row_address(record))
         evidence, also = self._evidence(record)
+        return claim_html(record, evidence, also, self._row_address(record))
+
+    def _row_address(self, record: Json) -> str | None:
+        """Return the address of a claim's row in the ledger; None if no page has it."""
         ledger = min((name for name, page in self._state.pages.items() if page.has_ledger), default=None)
-        return claim_html(record, evidence, also, f"{self._address(ledger)}#{row_id(record)}" if ledger else None)
+        return f"{self._address(ledger)}#{row_id(record)}" if ledger else None
+
+    def _claims(self, _: Pending) -> str:
+        page = self._state.of(self._docname).records
+        claims = page.of_kind("claim") if page is not None else []
+        rows = {claim["key"]: address for claim in claims if (address := self._row_address(claim))}
+        return claims_table(claims, rows)
 
     def _home(self, record: Json) -> str | None:
         """Return the page that discusses the claim, its own page first; None if no page does."""
@@ -341,7 +379,8 @@ class TakeRecords(SphinxTransform):
             return
         executed = NbMetadataCollector.get_exec_data(self.env, docname)
         try:
-            records = read_page(notebook, docname, executed.get("runtime") if executed else None)
+            words = state.of(docname).claim_words
+            records = read_page(notebook, docname, executed.get("runtime") if executed else None, words)
         except RecordError as error:
             warn(str(error), docname)
             return
@@ -370,6 +409,7 @@ def setup(app: Sphinx) -> None:
         app.add_role(name, _PendingRole())
     app.add_role("quoted", QuotedRole())
     app.add_directive("claim", ClaimDirective)
+    app.add_directive("claims", ClaimsDirective)
     for name in ("if-measured", "if-absent"):
         app.add_directive(name, WhereMeasuredDirective)
     app.add_directive("claim-ledger", LedgerDirective)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import nbformat
 from jsonschema import Draft202012Validator
 from jupyter_cache import get_cache
+from measured_book.records.claims import completed
 from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -158,8 +159,16 @@ def _not_finite(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-def read_page(notebook: nbformat.NotebookNode, docname: str, duration: float | None) -> PageRecords | None:
+def read_page(
+    notebook: nbformat.NotebookNode, docname: str, duration: float | None, claim_words: Mapping[str, Json] | None = None
+) -> PageRecords | None:
     """Return the page's records; None if its cells made none.
+
+    Args:
+        notebook: as it was executed.
+        docname: the page.
+        duration: seconds that its cells took, if known.
+        claim_words: what its text says of the claims that its cells test.
 
     Raises:
         RecordError: if two share a key, one says it belongs to another page, is not finite, or breaks the schema.
@@ -173,7 +182,10 @@ def read_page(notebook: nbformat.NotebookNode, docname: str, duration: float | N
             raise RecordError(f"two records have the key {key!r}")
         if _not_finite(record):
             raise RecordError(f"record {key!r} holds a number that is not finite")
-        page.records[str(key)] = record
+        try:
+            page.records[str(key)] = completed(record, claim_words or {})
+        except ValueError as error:
+            raise RecordError(str(error)) from None
     if not page.records:
         return None
     problem = next(iter(Draft202012Validator(schema()).iter_errors(page.as_file())), None)

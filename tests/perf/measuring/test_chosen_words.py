@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.chapters.made_turns import made
-from tinytorch.chapters.words import largest, word_between
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.judge import Verdict
+from tinytorch.perf.measuring.judge import Verdict, largest, word_between
 from tinytorch.report.verdicts import words_of
 
 BANDS = {"little": (None, 1.0), "some": (1.0, 2.0), "much": (2.0, None)}

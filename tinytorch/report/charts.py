@@ -1,0 +1,361 @@
+"""Charts of typed rows: lines, bars, dots, dumbbells and distributions, each with intervals, units and a legend.
+
+A row is any object, or a mapping: who draws names the attribute that is on an axis, as a table names those of its
+columns (`tinytorch.report.rows`). What the machine could not measure gives no chart: `Unmeasured` comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tinytorch.perf.measuring import Measurement, Unmeasured
+from tinytorch.perf.measuring.values import Value, as_measurement
+from tinytorch.report.colors import ASSIGNED, color
+from tinytorch.report.figures import INK, draw_bars, draw_line, subplots
+from tinytorch.report.numbers import common_scale, interval_of
+from tinytorch.report.rows import Rows, listed, value_at
+
+#: Positions of which each has a tick of its own.
+_MOST_TICKS = 10
+#: Inches of a panel, of a bar, and of what surrounds bars.
+_PANEL, _BAR, _AROUND_BARS = 2.4, 0.32, 0.9
+#: A mark: where a line crosses the axes, by the words of the legend.
+Marks = Mapping[str, float | Value]
+
+
+def _number(value: Any) -> float:
+    return as_measurement(value).median if isinstance(value, Value) else float(value)
+
+
+def _unmeasured(rows: Any) -> Unmeasured | None:
+    return rows if isinstance(rows, Unmeasured) else None
+
+
+def _grouped(rows: Iterable[Any], attribute: str | None) -> dict[str, list[Any]]:
+    """Return the rows by the text of an attribute, in the order of their first; all together without one."""
+    groups: dict[str, list[Any]] = {}
+    for row in rows:
+        groups.setdefault(str(value_at(row, attribute)) if attribute else "", []).append(row)
+    return groups
+
+
+def _looks(names: Sequence[str], variants: Mapping[str, str] | str | None) -> dict[str, str]:
+    """Return the variant of each series: the one that is chosen for it, for all, or the next that is left."""
+    if isinstance(variants, str):
+        return dict.fromkeys(names, variants)
+    chosen = dict(variants or {})
+    if unknown := sorted(chosen.keys() - {*names}):
+        raise ValueError(f"variants must name series that are drawn, {', '.join(names)}, not {', '.join(unknown)}")
+    left = [each for each in ASSIGNED if each not in chosen.values()]
+    for at, name in enumerate(name for name in names if name not in chosen):
+        chosen[name] = left[at % len(left)]
+    return chosen
+
+
+def _with_unit(label: str, values: Sequence[Any]) -> tuple[str, float]:
+    """Return the label with the unit of what is on the axis, and how many base units one step of it is."""
+    known = [as_measurement(value) for value in values if isinstance(value, Value)]
+    units = {each.unit for each in known} - {"", "1"}
+    if not units:
+        return (label if label.rstrip().endswith(")") else f"{label} (count)"), 1.0
+    if len(units) > 1:
+        raise ValueError(f"values on one axis must share one unit, not {', '.join(sorted(units))}")
+    scale = common_scale([each.median for each in known], units.pop())
+    return f"{label} ({scale.symbol})", scale.factor
+
+
+def _set_scales(ax: Axes, log: str, positions: Sequence[float]) -> None:
+    """Make the axes that ``log`` names logarithmic, the horizontal one in powers of two where all positions are."""
+    if "x" in log:
+        powers = all(at > 0 and float(np.log2(at)).is_integer() for at in positions)
+        ax.set_xscale("log", base=2 if powers else 10)
+    distinct = sorted(set(positions))
+    if len(distinct) <= _MOST_TICKS:
+        ax.set_xticks(distinct, [f"{at:,g}" for at in distinct])
+    if "y" in log:
+        ax.set_yscale("log")
+
+
+def _mark(ax: Axes, level: Marks, upright: Marks) -> None:
+    """Draw lines across the axes at these heights and at these positions."""
+    for names, draw in ((level, ax.axhline), (upright, ax.axvline)):
+        for name, at in names.items():
+            draw(_number(at), color=color("reference"), linewidth=1, linestyle=":", label=name or "_")
+
+
+def _check_log(log: str) -> None:
+    if log not in ("", "x", "y", "xy"):
+        raise ValueError(f"log must name the axes that are logarithmic, '', 'x', 'y' or 'xy', not {log!r}")
+
+
+def lines(
+    rows: Rows | Unmeasured,
+    *,
+    x: str,
+    y: str | Mapping[str, str],
+    xlabel: str,
+    ylabel: str,
+    each: str | None = None,
+    panels: str | None = None,
+    variants: Mapping[str, str] | str | None = None,
+    log: str = "",
+    level: Marks | None = None,
+    upright: Marks | None = None,
+    height: float | None = None,
+) -> Figure | Unmeasured:
+    """Return lines over numbers, or over names as a slope chart does, each point with its interval.
+
+    Args:
+        rows: a row for each point.
+        x: attribute of the position: a number, a value, or a name.
+        y: attribute of the height, a value with its unit; or several, each with what it adds to the line's name:
+            ``{"found": "", "predicted": "predicted"}``. What is `Modelled` is dashed.
+        xlabel, ylabel: what is on the axes; units come from the values.
+        each: attribute that tells the lines apart, whose text is their name; None for one line.
+        panels: attribute by which there are panels below one another.
+        variants: the colour of all lines, or of each by its name: a hue or a name of `tinytorch.report.colors`;
+            those that are not named take the next that is left.
+        log: which axes are logarithmic: ``"x"``, ``"y"``, ``"xy"``. One that is not begins at zero.
+        level, upright: heights, and positions, at which a dotted line has these words in the legend; ``""`` for none.
+        height: of the figure in inches; None for what its panels take.
+
+    Raises:
+        ValueError: if there are no rows, a row lacks an attribute, or values on an axis differ in their unit.
+    """
+    if (absent := _unmeasured(rows)) is not None:
+        return absent
+    _check_log(log)
+    kinds = {y: ""} if isinstance(y, str) else dict(y)
+    every = listed(rows)
+    by_panel = _grouped(every, panels)
+    looks = _looks([*_grouped(every, each)], variants)
+    figure, axes = subplots(len(by_panel), 1, height=height or _PANEL * len(by_panel) + 0.6, sharex=True, squeeze=False)
+    positions = [value_at(row, x) for row in every]
+    named = any(isinstance(at, str) for at in positions)
+    label, factor = (xlabel, 1.0) if named else _with_unit(xlabel, positions)
+    order = {name: at for at, name in enumerate(dict.fromkeys(map(str, positions)))}
+    for ax, (panel, inside) in zip(axes[:, 0], by_panel.items(), strict=True):
+        for name, points in _grouped(inside, each).items():
+            at = [order[str(one)] if named else _number(one) / factor for one in (value_at(row, x) for row in points)]
+            for attribute, words in kinds.items():
+                shown = ", ".join(filter(None, (name, words)))
+                found = [value_at(row, attribute) for row in points]
+                kept = [(place, one) for place, one in zip(at, found, strict=True) if not isinstance(one, Unmeasured)]
+                if kept:
+                    quantity = f"{panel}: {ylabel}" if panel else ylabel
+                    draw_line(ax, *zip(*kept, strict=True), quantity=quantity, variant=looks[name], label=shown or "_")
+        _mark(ax, level or {}, upright or {})
+        if named:
+            ax.set_xticks([*order.values()], [*order])
+            if "y" in log:
+                ax.set_yscale("log")
+        else:
+            _set_scales(ax, log, [_number(at) / factor for at in positions])
+        if "y" not in log:
+            ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]) if ax.get_ylim()[0] < 0 else 0.0)
+    axes[-1, 0].set_xlabel(label if not named or label.endswith(")") else f"{label} (count)")
+    if any(not str(line.get_label()).startswith("_") for line in _legible(axes[0, 0])):
+        axes[0, 0].legend()
+    return figure
+
+
+def _legible(ax: Axes) -> list[Any]:
+    return ax.get_legend_handles_labels()[0]
+
+
+def bars(
+    rows: Rows | Unmeasured,
+    *,
+    name: str,
+    value: str,
+    xlabel: str,
+    variants: Mapping[str, str] | str = "teal",
+    each: str | None = None,
+    log: bool = False,
+    upright: Marks | None = None,
+) -> Figure | Unmeasured:
+    """Return a horizontal bar for each row, from the top down, with its interval.
+
+    Args:
+        rows: a row for each bar.
+        name: attribute that names the bar.
+        value: attribute of its length, a value with its unit. What is `Modelled` is hollow.
+        xlabel: what is on the axis.
+        variants: the colour of all bars, or of each by its name, or by its ``each``.
+        each: attribute by which bars have colours; their names if None.
+        log: whether the axis is logarithmic.
+        upright: positions at which a dotted line has these words in the legend.
+
+    Raises:
+        ValueError: if there are no rows, a row lacks an attribute, or values differ in their unit.
+    """
+    if (absent := _unmeasured(rows)) is not None:
+        return absent
+    every = listed(rows)
+    names = [str(value_at(row, name)) for row in every]
+    kinds = [str(value_at(row, each)) for row in every] if each else names
+    looks = _looks([*dict.fromkeys(kinds)], variants)
+    figure, ax = subplots(height=_BAR * len(every) + _AROUND_BARS)
+    values = [value_at(row, value) for row in every]
+    draw_bars(ax, names, values, quantity=xlabel, variants=[looks[kind] for kind in kinds])
+    if log:
+        ax.set_xscale("log")
+    _, factor = _with_unit(xlabel, values)
+    _mark(ax, {}, {words: _number(at) / factor for words, at in (upright or {}).items()})
+    if upright and any(upright):
+        ax.legend()
+    return figure
+
+
+def _errors(values: Sequence[Any], factor: float) -> tuple[list[float], list[list[float]]]:
+    """Return medians and the distances to the ends of their intervals, in steps of an axis."""
+    made = [as_measurement(value) for value in values]
+    reach = [interval_of(one) for one in made]
+    low = [0.0 if end is None else max(one.median - end.low, 0.0) for one, end in zip(made, reach, strict=True)]
+    high = [0.0 if end is None else max(end.high - one.median, 0.0) for one, end in zip(made, reach, strict=True)]
+    return [one.median / factor for one in made], [[each / factor for each in side] for side in (low, high)]
+
+
+def dots(
+    rows: Rows | Unmeasured,
+    *,
+    x: str,
+    y: str,
+    name: str,
+    xlabel: str,
+    ylabel: str,
+    panels: str | None = None,
+    variants: Mapping[str, str] | str | None = None,
+    log: str = "",
+    height: float | None = None,
+) -> Figure | Unmeasured:
+    """Return points with intervals on both axes and their names in the legend, such as time against accuracy.
+
+    Args:
+        rows: a row for each point.
+        x, y: attributes of its place, values with their units.
+        name: attribute that names it; points of one name in several panels look alike.
+        xlabel, ylabel: what is on the axes; units come from the values.
+        panels: attribute by which there are panels below one another.
+        variants: the colour of all points, or of each by its name.
+        log: which axes are logarithmic: ``"x"``, ``"y"``, ``"xy"``.
+        height: of the figure in inches; None for what its panels take.
+
+    Raises:
+        ValueError: if there are no rows, a row lacks an attribute, or values on an axis differ in their unit.
+    """
+    if (absent := _unmeasured(rows)) is not None:
+        return absent
+    _check_log(log)
+    every = listed(rows)
+    by_panel = _grouped(every, panels)
+    looks = _looks([*_grouped(every, name)], variants)
+    figure, axes = subplots(len(by_panel), 1, height=height or _PANEL * len(by_panel) + 0.6, sharex=True, squeeze=False)
+    across, x_factor = _with_unit(xlabel, [value_at(row, x) for row in every])
+    upwards, y_factor = _with_unit(ylabel, [value_at(row, y) for row in every])
+    for ax, (panel, inside) in zip(axes[:, 0], by_panel.items(), strict=True):
+        for row in inside:
+            words = str(value_at(row, name))
+            (at,), x_reach = _errors([value_at(row, x)], x_factor)
+            (up,), y_reach = _errors([value_at(row, y)], y_factor)
+            ax.errorbar(
+                at, up, xerr=x_reach, yerr=y_reach, color=color(looks[words]), marker="o", capsize=3, label=words,
+                linestyle="",
+            )  # fmt: skip
+        ax.set_ylabel(f"{panel}: {upwards}" if panel else upwards)
+        if "x" in log:
+            ax.set_xscale("log")
+        if "y" in log:
+            ax.set_yscale("log")
+    axes[-1, 0].set_xlabel(across)
+    axes[0, 0].legend()
+    return figure
+
+
+def dumbbell(
+    rows: Rows | Unmeasured, *, name: str, ends: Mapping[str, str], xlabel: str, log: bool = False
+) -> Figure | Unmeasured:
+    """Return two or more points a row on one line, such as what was predicted and what was found.
+
+    Args:
+        rows: a row for each line.
+        name: attribute that names it.
+        ends: attributes of the points, values of one unit, each with its words in the legend. What is `Modelled` is
+            hollow.
+        xlabel: what is on the axis.
+        log: whether the axis is logarithmic.
+
+    Raises:
+        ValueError: if there are no rows, a row lacks an attribute, or values differ in their unit.
+    """
+    if (absent := _unmeasured(rows)) is not None:
+        return absent
+    every = listed(rows)
+    names = [str(value_at(row, name)) for row in every]
+    figure, ax = subplots(height=_BAR * len(every) + _AROUND_BARS + 0.3)
+    label, factor = _with_unit(xlabel, [value_at(row, end) for row in every for end in ends])
+    found = {end: _errors([value_at(row, end) for row in every], factor) for end in ends}
+    for at, label_of_row in enumerate(names):
+        places = [medians[at] for medians, _ in found.values()]
+        ax.plot([min(places), max(places)], [label_of_row] * 2, color=INK, linewidth=0.8)
+    for (end, words), look in zip(ends.items(), ASSIGNED, strict=False):
+        medians, reach = found[end]
+        modelled = all(not isinstance(value_at(row, end), Measurement) for row in every)
+        ax.errorbar(
+            medians, names, xerr=reach, fmt="o", capsize=3, color=color(look), label=words,
+            markerfacecolor="none" if modelled else color(look),
+        )  # fmt: skip
+    ax.invert_yaxis()
+    if log:
+        ax.set_xscale("log")
+    ax.set_xlabel(label)
+    ax.legend()
+    return figure
+
+
+def distribution(
+    measured: Mapping[str, Measurement] | Measurement | Unmeasured,
+    *,
+    xlabel: str,
+    ylabel: str,
+    variants: Mapping[str, str] | str | None = None,
+    log: str = "",
+    upright: Marks | None = None,
+) -> Figure | Unmeasured:
+    """Return the share of samples that are at most so large, a line for each measurement.
+
+    It needs no bins, so that nothing depends on their choice.
+
+    Args:
+        measured: one measurement, or several by the names of their lines.
+        xlabel: what was sampled; the unit comes from the measurement.
+        ylabel: what the share is of, such as "calls at most this long".
+        variants: the colour of all lines, or of each by its name.
+        log: ``"x"`` where the axis of values is logarithmic.
+        upright: positions, in the measurement's unit, at which a dotted line has these words in the legend.
+
+    Raises:
+        ValueError: if the measurements differ in their unit.
+    """
+    if isinstance(measured, Unmeasured):
+        return measured
+    series = {"": measured} if isinstance(measured, Measurement) else dict(measured)
+    looks = _looks([*series], variants)
+    figure, ax = subplots(height=2.8)
+    label, factor = _with_unit(xlabel, [*series.values()])
+    for name, each in series.items():
+        ordered = np.sort(each.samples) / factor
+        ax.plot(ordered, np.arange(1, ordered.size + 1) / ordered.size * 100, color=color(looks[name]), label=name)
+    _mark(ax, {}, {words: _number(at) / factor for words, at in (upright or {}).items()})
+    if log:
+        ax.set_xscale("log")
+    ax.set_xlabel(label)
+    ax.set_ylabel(f"{ylabel} (%)")
+    if len(series) > 1 or any(upright or {}):
+        ax.legend()
+    return figure

@@ -1,0 +1,53 @@
+"""Rows of tables and charts: any objects, read by the names of their attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tinytorch.perf.measuring import Unmeasured
+
+#: Objects, or objects by name, whose name is then their attribute ``name``.
+Rows = Iterable[Any] | Mapping[str, Any]
+
+
+class _Named:
+    """A row of a mapping: an object, and the name that the mapping has for it."""
+
+    def __init__(self, name: Any, row: Any) -> None:
+        self.name, self.row = name, row
+
+
+def listed(rows: Rows) -> list[Any]:
+    """Return the rows, each of a mapping with its name.
+
+    Raises:
+        ValueError: if there are none.
+    """
+    made = [_Named(name, row) for name, row in rows.items()] if isinstance(rows, Mapping) else list(rows)
+    if not made:
+        raise ValueError("rows must not be empty")
+    return made
+
+
+def value_at(row: Any, path: str) -> Any:
+    """Return what a row has under a name; ``"speed.gain"`` is the attribute or item ``gain`` of its ``speed``.
+
+    Raises:
+        ValueError: if it has nothing of that name.
+    """
+    if isinstance(row, _Named):
+        if path == "name":
+            return row.name
+        return value_at(row.row, path)
+    found = row
+    for part in path.split("."):
+        if isinstance(found, Mapping):
+            if part not in found:
+                raise ValueError(f"each row must have {path!r}, but one of {', '.join(map(str, found))} has not")
+            found = found[part]
+        elif isinstance(found, Unmeasured) or hasattr(found, part):
+            found = getattr(found, part)
+        else:
+            raise ValueError(f"each row must have {path!r}, but a {type(found).__name__} has no {part!r}")
+    return found
