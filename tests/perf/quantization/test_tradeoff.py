@@ -41,8 +41,8 @@ def test_a_tradeoff_is_that_of_the_models_themselves() -> None:
     found = tradeoffs("gpt", model, versions, batch=4, repeats=6)
     assert [*found] == [FLOAT, "8", "2"]
     assert found[FLOAT].stored > found["8"].stored > found["2"].stored == stored_bytes(versions["2"])
-    assert (found[FLOAT].output_error, found[FLOAT].speedup.median) == (0, 1)
-    assert 0 < found["8"].output_error < found["2"].output_error
+    assert (found[FLOAT].output_error.value, found[FLOAT].speedup.median) == (0, 1)
+    assert 0 < found["8"].output_error.value < found["2"].output_error.value
     assert found["2"].speedup.n == found["2"].seconds.n == found[FLOAT].seconds.n
     pairs = zip(found[FLOAT].seconds.samples, found["2"].seconds.samples, strict=True)
     assert found["2"].speedup.samples == pytest.approx([before / after for before, after in pairs])
@@ -76,7 +76,7 @@ def test_a_version_may_have_a_baseline_of_its_own() -> None:
     found = tradeoffs("gpt", model, {"8": eight, "2": two}, {"2": "8"}, batch=4, repeats=6)
     logits = {key: models.held_out_logits(each, "gpt").astype(np.float64) for key, each in (("8", eight), ("2", two))}
     off = np.linalg.norm(logits["2"] - logits["8"]) / np.linalg.norm(logits["8"])
-    assert found["2"].output_error == pytest.approx(off, rel=1e-5)
+    assert found["2"].output_error.value == pytest.approx(off, rel=1e-5)
     assert found["2"].accuracy.baseline == found["8"].accuracy.candidate == models.accuracy(eight, "gpt")
     for baselines in ({"2": "4"}, {"4": "2"}):
         with pytest.raises(ValueError, match="baselines must name versions"):

@@ -10,7 +10,7 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.measuring import Counted, Measurement, Statistic, interleave, ratio
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Statistic, interleave, ratio
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.quantization.accuracy import (
     PairedAccuracy,
@@ -29,19 +29,24 @@ class Tradeoff:
     """Trade-off of one version of a model of the zoo: what it takes and gives.
 
     Attributes:
-        stored: bytes of its state.
+        stored: bytes of its state; ``share`` of those of the float model, which is ``smaller`` times as large.
         seconds: of one forward pass of the batch, in turns with those of the other versions.
         speedup: time of the float model over this one's, above 1 is faster.
-        accuracy: on the whole test part, paired with its baseline's.
+        score: share of the test part that is right; ``change`` of it, paired with its baseline.
+        accuracy: both as counts.
         output_error: root of the summed squared difference of all logits over that of its baseline's.
         divergence: nats per token, of models that predict tokens, from its baseline: mean over the test sequences.
     """
 
-    stored: int
+    stored: Counted
+    share: Derived
+    smaller: Derived
     seconds: Measurement
     speedup: Measurement
+    score: Counted
+    change: Statistic
     accuracy: PairedAccuracy
-    output_error: float
+    output_error: Counted
     divergence: Statistic | None
 
 
@@ -78,17 +83,28 @@ def tradeoffs(
     seconds = _seconds(every, models.example(name, batch), repeats)
     logits = {label: models.held_out_logits(each, name) for label, each in every.items()}
     right = {label: models.right_answers(each, name) for label, each in logits.items()}
-    return {
-        label: Tradeoff(
-            stored_bytes(each),
+
+    def tradeoff(label: str, each: Module) -> Tradeoff:
+        baseline = against[label]
+        stored, whole = (Counted(stored_bytes(one), "B", "bytes of the state") for one in (each, model))
+        accuracy = paired_accuracy(right[baseline], right[label])
+        beside = "" if baseline == FLOAT else f" against {baseline}"
+        return Tradeoff(
+            stored,
+            stored.over(whole, f"bytes of the {name.upper()}, {label}, over those in float32", "%"),
+            whole.over(
+                stored, f"bytes of the float {name.upper()} over those with {label}, scales and biases included"
+            ),
             seconds[label],
             _speedup(seconds, label),
-            paired_accuracy(right[against[label]], right[label]),
-            relative_error(logits[against[label]], logits[label]),
-            _divergence(logits[against[label]], logits[label], name, label),
+            Counted(accuracy.candidate, "%", "share of the test set that is right"),
+            accuracy_change(accuracy, f"change of the {name.upper()}'s score, {label}{beside}"),
+            accuracy,
+            Counted(relative_error(logits[baseline], logits[label]), "%", "relative error of the outputs"),
+            _divergence(logits[baseline], logits[label], name, label),
         )
-        for label, each in every.items()
-    }
+
+    return {label: tradeoff(label, each) for label, each in every.items()}
 
 
 def _seconds(every: Mapping[str, Module], inputs: Tensor | Array, repeats: int) -> dict[str, Measurement]:
