@@ -15,7 +15,7 @@ from dataclasses import dataclass
 BACKGROUNDS = {"light": "#ffffff", "dark": "#121212"}
 
 #: Each hue on a light page and on a dark one.
-_HUES = {
+HUES = {
     "grey": ("#74776a", "#8f9386"),
     "deep": ("#19444e", "#addae6"),
     "teal": ("#076375", "#72bed1"),
@@ -26,8 +26,6 @@ _HUES = {
     "brown": ("#5b3106", "#f9c59c"),
     "olive": ("#6e541c", "#c9ad75"),
 }
-#: What a colour of a drawing becomes on a dark page.
-ON_DARK: dict[str, str] = dict(_HUES.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ GROUPS: dict[str, dict[str, str]] = {
 
 def _variants() -> dict[str, Variant]:
     return {
-        name: Variant(_HUES[hue][0], _SHAPES[index], _LINES[index], _HATCHES[index])
+        name: Variant(HUES[hue][0], _SHAPES[index], _LINES[index], _HATCHES[index])
         for group in GROUPS.values()
         for index, (name, hue) in enumerate(group.items())
     }

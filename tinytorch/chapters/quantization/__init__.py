@@ -11,7 +11,6 @@ from tinytorch.chapters.quantization.codes import (
     record_shared,
     record_signal,
 )
-from tinytorch.chapters.quantization.drawings import show_lanes, show_product, show_ruler, show_sharing
 from tinytorch.chapters.quantization.speed import (
     layer_gain,
     layer_parts,
@@ -70,9 +69,5 @@ __all__ = [
     "record_signal",
     "record_trained_on",
     "scored",
-    "show_lanes",
-    "show_product",
-    "show_ruler",
-    "show_sharing",
     "streaming_speedup",
 ]
