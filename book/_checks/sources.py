@@ -122,7 +122,7 @@ def _read(text: str, first: int, chapter: Chapter) -> None:
             chapter.cells.append(Cell(first + fence.body_first, str(fence.options), fence.body))
         elif fence.is_prose or fence.name in _PROSE_DIRECTIVES:
             said = [fence.argument] if fence.name else []
-            if fence.name in ("figure", "image"):
+            if fence.name in ("figure", "image", "drawing"):
                 said = []
                 chapter.pictures[line] = [f":{name}: {value}" for name, value in fence.options.items()]
             prose[line] = " ".join([*said, *fence.options.values()])

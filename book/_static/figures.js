@@ -2,6 +2,16 @@
 "use strict";
 
 {
+  /** Gives the parts of a drawing's copy the look that the page's style sheet gives to the parts of the drawing. */
+  const withClassesAsAttributes = (shown, drawing) => {
+    const [parts, copies] = [shown, drawing].map((root) => [root, ...root.querySelectorAll("*")]);
+    parts.forEach((part, place) => {
+      const seen = getComputedStyle(part);
+      for (const what of ["fill", "fill-opacity", "stroke", "stroke-width", "font-size", "text-anchor"])
+        copies[place].setAttribute(what, seen.getPropertyValue(what));
+    });
+  };
+
   /** Saves the drawing that is seen, of two layouts, in the colours in which it is. */
   const saveFigure = (figure) => {
     const shown = [...figure.querySelectorAll("svg")].find((drawing) => drawing.checkVisibility());
@@ -9,6 +19,7 @@
     const seen = getComputedStyle(shown);
     drawing.setAttribute("color", seen.color);
     const [parts, copies] = [shown, drawing].map((root) => [...root.querySelectorAll("[fill^='#'], [stroke^='#']")]);
+    if (shown.matches(".drawing")) withClassesAsAttributes(shown, drawing);
     parts.forEach((part, place) => {
       for (const what of ["fill", "stroke"])
         if (part.getAttribute(what)?.startsWith("#")) copies[place].setAttribute(what, getComputedStyle(part)[what]);

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tinytorch.report.colors import BACKGROUNDS, GROUPS, ON_DARK, VARIANTS, color, variant
+from tinytorch.report.colors import BACKGROUNDS, GROUPS, HUES, VARIANTS, color, variant
 
 Array = npt.NDArray[np.float64]
 #: Full dichromacy. Source: Machado, Oliveira and Fernandes, IEEE TVCG 15(6), 2009, table 1, severity 1.0.
@@ -54,7 +54,7 @@ def oklab(light: Array) -> Array:
 
 def seen_on(name: str, mode: str) -> str:
     """The colour of a variant as a page shows it."""
-    return color(name) if mode == "light" else ON_DARK[color(name)]
+    return color(name) if mode == "light" else dict(HUES.values())[color(name)]
 
 
 @pytest.mark.parametrize("mode", BACKGROUNDS)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 BACKGROUNDS = {"light": "#ffffff", "dark": "#121212"}
 
 #: Each hue on a light page and on a dark one.
-_HUES = {
+HUES = {
     "grey": ("#74776a", "#8f9386"),
     "deep": ("#19444e", "#addae6"),
     "teal": ("#076375", "#72bed1"),
@@ -28,8 +28,6 @@ _HUES = {
 }
 #: Hues of series that nobody chose one for, in this order: neighbours differ most.
 ASSIGNED = ("teal", "orange", "blue", "rose", "brown", "lilac", "grey", "deep", "olive")
-#: What a colour of a drawing becomes on a dark page.
-ON_DARK: dict[str, str] = dict(_HUES.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ GROUPS: dict[str, dict[str, str]] = {
 
 def _variants() -> dict[str, Variant]:
     return {
-        name: Variant(_HUES[hue][0], _SHAPES[index], _LINES[index], _HATCHES[index])
+        name: Variant(HUES[hue][0], _SHAPES[index], _LINES[index], _HATCHES[index])
         for group in GROUPS.values()
         for index, (name, hue) in enumerate(group.items())
     }
@@ -117,12 +115,12 @@ def variant(name: str) -> Variant:
     Raises:
         ValueError: if there is no such variant.
     """
-    if name in _HUES:
+    if name in HUES:
         at = ASSIGNED.index(name)
-        return Variant(_HUES[name][0], _SHAPES[at % len(_SHAPES)], "-", _HATCHES[at % len(_HATCHES)])
+        return Variant(HUES[name][0], _SHAPES[at % len(_SHAPES)], "-", _HATCHES[at % len(_HATCHES)])
     if name not in VARIANTS:
         raise ValueError(
-            f"variant must be a hue, {', '.join(_HUES)}, or one of {', '.join(sorted(VARIANTS))}, not {name!r}"
+            f"variant must be a hue, {', '.join(HUES)}, or one of {', '.join(sorted(VARIANTS))}, not {name!r}"
         )
     return VARIANTS[name]
 

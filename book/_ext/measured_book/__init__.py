@@ -29,7 +29,18 @@ def setup_content(app: Sphinx) -> None:
     from measured_book.execution import cache, events, parts
     from measured_book.machines import cluster, explorers, repeated_builds, table
     from measured_book.notebooks import downloads
-    from measured_book.pages import api, elements, exercises, front, glossary, lists, numbering, reading, references
+    from measured_book.pages import (
+        api,
+        drawings,
+        elements,
+        exercises,
+        front,
+        glossary,
+        lists,
+        numbering,
+        reading,
+        references,
+    )
     from measured_book.records import agreement, card, predictions, roles
     from measured_book.site import repository
 
@@ -39,6 +50,7 @@ def setup_content(app: Sphinx) -> None:
     cache.setup(app)
     roles.setup(app)
     elements.setup(app)
+    drawings.setup(app)
     exercises.setup(app)
     app.add_env_collector(BookCollector)
     glossary.setup(app)

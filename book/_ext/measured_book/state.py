@@ -53,6 +53,7 @@ class PageState:
         words: name and meaning of each word that its glossary explains, by the word's id.
         uses_words: whether it uses words of a glossary.
         sources: the addresses that it links to.
+        drawings: the captions of its drawings, by key.
         labels: the ids of its figures, tables and equations, in their order.
         entries: what its reference explains: by anchor, the full names under which it can be imported.
         codes: the code that its text holds, which may name entries.
@@ -73,6 +74,7 @@ class PageState:
     words: dict[str, tuple[str, str]] = field(default_factory=dict)
     uses_words: bool = False
     sources: Sources | None = None
+    drawings: dict[str, str] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
     entries: dict[str, tuple[str, ...]] = field(default_factory=dict)
     codes: frozenset[str] = frozenset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import string
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,9 @@ class Spoken:
 
     def answer(self, reference: str) -> str:
         return f"answer {reference}"
+
+    def drawing(self, key: str) -> str:
+        return f"<svg>{key}</svg>"
 
     def file(self, path: str) -> Path:
         return self.folder / path
@@ -104,6 +108,15 @@ def test_a_prediction_asks_first_and_folds_its_answer() -> None:
     assert "faster, slower?" in question
     assert "answer speed" in answer
     assert "It was <measured a>." in answer
+
+
+def test_a_drawing_is_in_the_notebook_itself_with_its_caption() -> None:
+    picture, _, caption = converted(':::{drawing} ruler\n:alt: A "ruler".\n\nIt is {measured}`a`.\n:::').partition(
+        "\n\n"
+    )
+    assert 'alt="A &quot;ruler&quot;."' in picture
+    assert base64.b64encode(b"<svg>ruler</svg>").decode() in picture
+    assert caption == "It is <measured a>."
 
 
 def test_included_code_is_there_by_itself(tmp_path: Path) -> None:

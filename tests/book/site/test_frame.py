@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import tinycss2  # type: ignore[import-untyped]
 from bs4 import BeautifulSoup
+from measured_book.pages import drawings
 from measured_book.site.frame import (
     CODE_STYLES,
     DIGESTED,
@@ -29,7 +30,7 @@ from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 
 from tests.book.sphinx_process import SphinxProcess
 from tinytorch.report import flame_graph
-from tinytorch.report.colors import ON_DARK
+from tinytorch.report.colors import HUES
 
 BOOK = Path(__file__).resolve().parents[3] / "book"
 ADDRESS = "https://example.org/book/"
@@ -247,7 +248,7 @@ def test_shortening_changes_no_rule() -> None:
         return [" ".join(tinycss2.serialize(rule.prelude).replace(",", ", ").split()) for rule in rules]
 
     parts = {part: (BOOK / STYLE_FOLDER / f"{part}.css").read_text("utf-8") for part in STYLE_PARTS}
-    parts["figures"] += flame_graph.STYLE
+    parts["figures"] += (BOOK / drawings.STYLE).read_text("utf-8") + flame_graph.STYLE
     written = [name for text in parts.values() for name in selectors(text)]
     made = (".highlight .", DARK_SYSTEM)
     kept = [name for name in selectors(text) if not any(part in name for part in made)]
@@ -261,7 +262,8 @@ def test_drawings_have_their_other_shade_on_dark_screens_alone() -> None:
         rule for rule in rules if rule.type == "at-rule" and tinycss2.serialize(rule.prelude).strip() == "screen"
     )
     text = tinycss2.serialize(dark.content)
-    for light, shade in ON_DARK.items():
+    for hue, (light, shade) in HUES.items():
+        assert f'html[data-theme="dark"] .drawing .{hue}{{color: {shade}}}' in text
         assert f'html[data-theme="dark"] .measured-figure [fill="{light}"]{{fill: {shade}}}' in text
         assert f'html:not([data-theme]) .measured-figure [stroke="{light}"]{{stroke: {shade}}}' in text
 

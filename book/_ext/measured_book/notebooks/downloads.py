@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import nbformat
 from measured_book.notebooks.files import FOLDER as NOTEBOOKS_FOLDER
 from measured_book.notebooks.files import notebook_files
 from measured_book.notebooks.package import kept_wheel, source_of
+from measured_book.pages.drawings import drawing_alone, standing_alone
 from measured_book.records.store import PageRecords, executed_notebook
 from measured_book.state import state_of
 from sphinx.application import Sphinx
@@ -28,12 +28,8 @@ RECORDS_FOLDER = "_records"
 #: Beside the site: the package's wheel, kept until the package changes.
 WHEEL_FOLDER = "wheel"
 SOURCES_FOLDER = "_sources"
-# As the root of a file of its own, without a prefix before each element's name.
-ET.register_namespace("", "http://www.w3.org/2000/svg")
 
 _TAG = re.compile(r"<svg\b|</svg>")
-#: On the page a drawing takes its colours and font from the text around it; a file of its own has none around.
-_ALONE = "color: #1b1f24; background: #fff; font-family: sans-serif"
 #: Archives hold no date but the earliest that the format knows, so that equal figures make equal files.
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 
@@ -54,7 +50,8 @@ def downloads_of(env: BuildEnvironment, docname: str) -> list[Download]:
         added = env.config.html_sourcelink_suffix
         source = docname + suffix + (added if added != suffix else "")
         found.append(Download("source, as Markdown", f"{SOURCES_FOLDER}/{source}"))
-    page = state_of(env).of(docname).records
+    state = state_of(env).of(docname)
+    page = state.records
     if page is None:
         return found
     found += [
@@ -63,7 +60,7 @@ def downloads_of(env: BuildEnvironment, docname: str) -> list[Download]:
         *_for_colab(env, docname),
         Download("records with raw samples, as JSON", f"{RECORDS_FOLDER}/{docname}.json"),
     ]
-    if page.of_kind("figure"):
+    if page.of_kind("figure") or state.drawings:
         found.append(Download("figures, as SVG in a ZIP", f"{FIGURES_FOLDER}/{docname}.zip"))
     return found
 
@@ -88,13 +85,6 @@ def downloads_html(downloads: Sequence[Download], docname: str) -> str:
 def figure_path(docname: str, key: str) -> str:
     """Return the address of a figure's file from the site's root."""
     return f"{FIGURES_FOLDER}/{docname}/{key}.svg"
-
-
-def standing_alone(drawing: str) -> str:
-    """Return the text of an SVG file of a drawing that a page holds."""
-    root = ET.fromstring(drawing)
-    root.set("style", "; ".join(filter(None, (_ALONE, root.get("style")))))
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
 def drawings_in(notebook: nbformat.NotebookNode) -> Iterator[tuple[str, str]]:
@@ -144,7 +134,8 @@ def _files_of(app: Sphinx, page: PageRecords) -> Iterator[tuple[str, bytes]]:
     if notebook is not None:
         for name, text in notebook_files(app.env, page.docname, notebook).items():
             yield f"{NOTEBOOKS_FOLDER}/{name}", text.encode()
-        drawings = {f"{key}.svg": drawing for key, drawing in drawings_in(notebook)}
+        drawn = {key: drawing_alone(app.env, page.docname, key) for key in state_of(app.env).of(page.docname).drawings}
+        drawings = {f"{key}.svg": drawing for key, drawing in [*drawn.items(), *drawings_in(notebook)]}
         if drawings:
             figures |= {f"{page.docname}/{name}": drawing.encode() for name, drawing in drawings.items()}
             figures[f"{page.docname}.zip"] = archive(drawings)

@@ -6,12 +6,15 @@ In the place of numbers, verdicts, claims and links stand the book's values, or 
 from __future__ import annotations
 
 import ast
+import base64
 import re
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Protocol
 
 from measured_book.notebooks.myst import Fence, fences
+from measured_book.pages.drawings import drawing_alone
 from measured_book.pages.numbering import named, page_numbers
 from measured_book.state import BookState, split_reference, state_of
 from sphinx.environment import BuildEnvironment
@@ -45,6 +48,9 @@ class Renderer(Protocol):
 
     def answer(self, reference: str) -> str:
         """Return the sentence that gives what a prediction asks for."""
+
+    def drawing(self, key: str) -> str:
+        """Return the page's drawing as an SVG file's text."""
 
     def file(self, path: str) -> Path:
         """Return where the file is that the page includes as ``path``."""
@@ -88,6 +94,14 @@ def _included(directive: Fence, renderer: Renderer) -> str:
     return f"```python\n{text}\n```"
 
 
+def _drawn(directive: Fence, renderer: Renderer) -> str:
+    """Return a drawing as a picture that the notebook holds itself, with its caption below."""
+    data = base64.b64encode(renderer.drawing(directive.argument).encode()).decode()
+    caption = plain_markdown("\n".join(directive.body), renderer).strip()
+    picture = f'<img alt="{escape(directive.options.get("alt", ""))}" src="data:image/svg+xml;base64,{data}">'
+    return f"{picture}\n\n{caption}"
+
+
 def _prediction(directive: Fence, renderer: Renderer) -> str:
     body = directive.body
     place = next((i for i, line in enumerate(body) if line.strip() == "---"), len(body))
@@ -108,6 +122,8 @@ def _converted(directive: Fence, renderer: Renderer) -> str:
         return _included(directive, renderer)
     if name == "predict":
         return _prediction(directive, renderer)
+    if name == "drawing":
+        return _drawn(directive, renderer)
     if name == "math":
         return f"$$\n{inner.strip()}\n$$"
     if name in ("code-block", "code"):
@@ -183,6 +199,10 @@ class _Renderer:
     def record(self, reference: str, *kinds: str) -> Json | None:
         """Return the record that the page names by ``reference``."""
         return self.state.find(reference, self.docname, *kinds)
+
+    def drawing(self, key: str) -> str:
+        """Return the page's drawing as an SVG file's text; empty for one of which something is missing."""
+        return drawing_alone(self.env, self.docname, key) if key in self.state.of(self.docname).drawings else ""
 
     def file(self, path: str) -> Path:
         """Return where a file is that the page includes."""

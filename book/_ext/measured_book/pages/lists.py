@@ -17,12 +17,11 @@ from measured_book.pages.elements import LateHtml, labelled
 from measured_book.pages.numbering import named, page_numbers
 from measured_book.records.card import time_html
 from measured_book.records.store import PageRecords
-from measured_book.state import reading_order, state_of
+from measured_book.state import PageState, reading_order, state_of
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from tinytorch.report.numbers import NO_BREAK, format_number
-from tinytorch.report.records import Json
 
 #: What can be listed: its kind of record, and the word for one.
 KINDS = {"figures": "figure", "tables": "table"}
@@ -46,9 +45,18 @@ def _item(page: PageRecords, key: str, said: str, kind: str, address: str, up: s
     return f"<li>{link} ({drawing})</li>"
 
 
-def _said(record: Json, number: str | None, kind: str) -> str:
+def _said(caption: str, number: str | None, kind: str) -> str:
     """Return a caption with its number, if the page shows what it is of."""
-    return f"{named(kind, number)}: {record['caption']}" if number else str(record["caption"])
+    return f"{named(kind, number)}: {caption}" if number else caption
+
+
+def _listed(page: PageRecords, state: PageState, kind: str) -> list[tuple[str, str]]:
+    """Return key and caption of each figure or table of a page, in the page's order."""
+    found = {record["key"]: str(record["caption"]) for record in page.of_kind(kind)}
+    if kind == "figure":
+        found |= state.drawings
+    places = {label: place for place, label in enumerate(state.labels)}
+    return sorted(found.items(), key=lambda item: places.get(f"{kind}-{item[0]}", len(places)))
 
 
 class Listing(LateHtml):
@@ -62,22 +70,22 @@ class Listing(LateHtml):
         up = "../" * docname.count("/")
         parts, count = [], 0
         for page in pages:
-            records = page.of_kind(kind)
-            if not records:
+            listed = _listed(page, state_of(app.env).of(page.docname), kind)
+            if not listed:
                 continue
-            count += len(records)
+            count += len(listed)
             address = app.builder.get_relative_uri(docname, page.docname)
             title = app.env.titles[page.docname].astext()
             numbers = page_numbers(app.env, page.docname)
             items = "\n".join(
-                _item(page, r["key"], _said(r, numbers.get(f"{kind}-{r['key']}"), kind), kind, address, up)
-                for r in records
+                _item(page, key, _said(caption, numbers.get(f"{kind}-{key}"), kind), kind, address, up)
+                for key, caption in listed
             )
             parts.append(
                 f'<p class="listing-page"><a href="{escape(address)}">{escape(title)}</a></p>\n<ul>\n{items}\n</ul>'
             )
-        listed = "\n".join(parts)
-        return f'<div class="listing">\n<p>{count} {kind}{"" if count == 1 else "s"}.</p>\n{listed}\n</div>'
+        of_pages = "\n".join(parts)
+        return f'<div class="listing">\n<p>{count} {kind}{"" if count == 1 else "s"}.</p>\n{of_pages}\n</div>'
 
 
 class ListingDirective(SphinxDirective):

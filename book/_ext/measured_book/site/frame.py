@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from docutils import nodes
+from measured_book.pages import drawings
 from measured_book.site.repository import tools
 from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 from sphinx.application import Sphinx
@@ -25,7 +26,7 @@ from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
 from tinytorch.perf.measuring.atomic_io import write_whole
-from tinytorch.report.colors import ON_DARK
+from tinytorch.report.colors import HUES
 from tinytorch.report.flame_graph import SCRIPT, STYLE
 
 LOGGER = logging.getLogger(__name__)
@@ -155,11 +156,12 @@ def _also_without_script(css: str) -> str:
 
 def _drawings_on_dark() -> str:
     """Return the rules that give the colours of drawings their other shade on dark pages; paper is light."""
-    return "\n".join(
+    by_code = [
         f'{_DARK} .measured-figure [{what}="{light}"] {{ {what}: {dark} }}'
-        for light, dark in ON_DARK.items()
+        for light, dark in HUES.values()
         for what in ("fill", "stroke")
-    )
+    ]
+    return "\n".join([*by_code, *(f"{_DARK} .drawing .{hue} {{ color: {dark} }}" for hue, (_, dark) in HUES.items())])
 
 
 def stylesheet(folder: Path) -> str:
@@ -168,17 +170,18 @@ def stylesheet(folder: Path) -> str:
     light, dark = CODE_STYLES
     parts["code"] += _also_without_script(_pygments(light, "") + "\n" + _pygments(dark, f"{_DARK} "))
     parts["figures"] += f"@media screen {{\n{_also_without_script(_drawings_on_dark())}}}\n"
-    parts["figures"] += STYLE
+    parts["figures"] += (folder.parent / drawings.STYLE).read_text("utf-8") + STYLE
     parts["tokens"] = _also_without_script(parts["tokens"])
     return "\n".join(_shortened(text) for text in parts.values()) + "\n"
 
 
 def digest(source: Path) -> str:
-    """Return a hash of all that pages are made of besides their text."""
+    """Return a hash of all that pages are made of besides their text and their drawings."""
     state = hashlib.sha256()
     for name in DIGESTED:
         for path in sorted((source / name).rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
+            drawn = path.suffix == ".svg" and path.is_relative_to(source / drawings.FOLDER)
+            if path.is_file() and "__pycache__" not in path.parts and not drawn:
                 state.update(f"{path.relative_to(source).as_posix()}\0".encode() + path.read_bytes() + b"\0")
     return state.hexdigest()
 
@@ -208,9 +211,10 @@ def _name(asset: Any) -> str:
 
 
 def own_files(source: Path) -> set[str]:
-    """Return the names of the book's own static files, relative to their folder."""
-    folder = source / "_static"
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    """Return the names of the static files that pages load, relative to their folder; they hold drawings themselves."""
+    folder, drawn = source / "_static", source / drawings.FOLDER
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_relative_to(drawn))
+    return {path.relative_to(folder).as_posix() for path in files}
 
 
 def choose_files(app: Sphinx, pagename: str, _: str, context: dict[str, Any], __: nodes.document | None) -> None:
