@@ -44,6 +44,7 @@ from tinytorch.perf.measuring.conditions import (
 from tinytorch.perf.measuring.judge import had_less_than_a_core, why_incomparable
 from tinytorch.perf.measuring.measurement import Seconds
 from tinytorch.perf.measuring.processes import Fresh, compare_in_processes
+from tinytorch.perf.measuring.values import as_measurement
 from tinytorch.perf.profiling.breakdown import predicted_speedup
 from tinytorch.report.records import measurement_from_record, number_body
 
@@ -150,7 +151,7 @@ ONE: dict[str, Callable[[Measurement], Measurement]] = {
     "statistic": lambda one: one.tail(50),
     "rate of a statistic": lambda one: one.tail(50).per(3.0, "/s"),
     "multiple of a statistic": lambda one: one.tail(50).scaled(3.0),
-    "limit": lambda one: limit_of(one.scaled(0.3, "%")),
+    "limit": lambda one: as_measurement(limit_of(one.scaled(0.3, "%"))),
     "error of a prediction": lambda one: Validated("it", cast(Any, SimpleNamespace(seconds=1.0)), one, 0).error,
     "JSON": _json,
     "record": _record,

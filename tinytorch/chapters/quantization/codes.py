@@ -234,7 +234,7 @@ class IntegerProduct:
     wrapped: Counted
 
 
-def check_product(expected: Array, a: Quantized, b: Quantized, sums: Array) -> IntegerProduct:
+def check_product(x: Array, weight: Array, a: Quantized, b: Quantized, sums: Array) -> IntegerProduct:
     """Return how far ``sums``, the integer product of the codes, are from the exact one and from the float product."""
     exact = a.codes.astype(np.int64) @ b.codes.astype(np.int64)
     noise = [10 ** (-predicted_decibels(x.dequantize(), x.scale) / 10) for x in (a, b)]
@@ -242,7 +242,7 @@ def check_product(expected: Array, a: Quantized, b: Quantized, sums: Array) -> I
     return IntegerProduct(
         Counted(sums.size, "1", "sums of the product"),
         Counted(int((sums != exact).sum()), "1", "integer sums that differ from the product in 64 bits"),
-        Counted(relative_error(expected, sums * a.scale * b.scale), "%", what),
+        Counted(relative_error(x @ weight, sums * a.scale * b.scale), "%", what),
         _by_formula(math.sqrt(sum(noise)), f"{what}, where errors add in squares", "%"),
         Counted(
             float(((a.codes @ b.codes) != exact).mean()),

@@ -30,7 +30,7 @@ from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.report.numbers import unbroken
 from tinytorch.report.provenance import WITHHELD
 from tinytorch.report.records import Json
-from tinytorch.report.verdicts import evidence_words, placeholders, verdict_lines
+from tinytorch.report.verdicts import evidence_words, placeholders
 
 #: A role of a number in the words of a claim; the record keeps its key in braces.
 _NUMBER = re.compile(r"\{measured\}`([^`]+)`")
@@ -110,11 +110,9 @@ def claim_line(record: Json, ledger: str | None) -> str:
         record: the claim's, completed.
         ledger: address of its row among all claims, if a page lists them.
     """
-    lines = [] if record["fixed"] else verdict_lines(record)
-    title = f' title="{escape(" ".join(lines))}"' if lines else ""
     link = f'; <a class="claim-ledger-link" href="{escape(ledger)}">quote and evidence</a>' if ledger else ""
     return (
-        f'<p class="claim-line claim-{record["verdict"].replace(" ", "-")}" id="claim-{record["key"]}"{title}>'
+        f'<p class="claim-line claim-{record["verdict"].replace(" ", "-")}" id="claim-{record["key"]}">'
         f"{verdict_mark(record['verdict'])} "
         f'<span class="claim-statement">{escape(unbroken(record["statement"]))}</span> '
         f'<span class="claim-source">({source_html(record)}{link})</span></p>'

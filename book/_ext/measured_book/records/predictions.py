@@ -7,6 +7,7 @@ The question is the body down to a line ``---``, the rest explains the answer, w
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any, ClassVar
 
@@ -248,7 +249,8 @@ class PredictDirective(SphinxDirective):
 class FoldAnswers(SphinxTransform):
     """Folding of what shows the answer of a prediction behind it, until the reader guesses or asks for it.
 
-    That is the first claim, figure or table, and the paragraphs that tell the number; what leads there stays in sight.
+    That is the first claim, figure or table with the claims right behind it, and the paragraphs that tell the number;
+    what leads there stays in sight.
     """
 
     # As the exercises, which are arranged before the collectors look at the page.
@@ -264,7 +266,9 @@ class FoldAnswers(SphinxTransform):
             behind = behind[: next(ends, len(behind))]
             outputs = [place for place, node in enumerate(behind) if _is_output(node)][:1]
             told = [place for place, node in enumerate(behind) if _tells(node, prediction["reference"])]
-            answering = sorted({*outputs, *told})
+            # Claims that the cell of the first output tests stand right behind it.
+            tested = [place for first in outputs for place in _claims_behind(behind, first)]
+            answering = sorted({*outputs, *told, *tested})
             if not answering:
                 continue
             last = answering[0]
@@ -275,6 +279,13 @@ class FoldAnswers(SphinxTransform):
                 prediction.parent.remove(node)
             fold = Fold("", *inside, summary="Show what was measured", classes=["predict-later"])
             prediction.parent.insert(first + answering[0], fold)
+
+
+def _claims_behind(blocks: Sequence[nodes.Node], place: int) -> Iterator[int]:
+    """Yield the places of the claims that follow a block without another between them."""
+    while place + 1 < len(blocks) and isinstance(blocks[place + 1], Pending):
+        place += 1
+        yield place
 
 
 def _is_output(node: nodes.Node) -> bool:

@@ -1,0 +1,92 @@
+"""Claims take their words from the page and their verdict from its cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from measured_book.records.claims import claim_line, claim_words, claims_table, completed
+
+from tinytorch.perf.measuring import Counted, Measurement
+from tinytorch.perf.measuring.judge import Judgement, Verdict
+from tinytorch.report import Page
+
+BIBLIOGRAPHY = Path(__file__).parents[3] / "book" / "references.bib"
+LINES = [
+    "> Eight bits",
+    "> are enough.",
+    "",
+    "Eight bits",
+    "suffice.",
+    "",
+    "They kept {measured}`signal-eight`.",
+    "So.",
+]
+NOISY = Measurement("gain", (0.8, 1.3, 0.9, 1.2, 0.7, 1.4, 1.0, 1.1), "")
+
+
+def record_of(*values: Any, **ends: float) -> dict[str, Any]:
+    page = Page("sample")
+    page.test("enough", *values, **ends)
+    return page.records[-1].to_json()
+
+
+def test_the_words_are_quote_statement_and_evidence() -> None:
+    found = claim_words(LINES, "course-quantization", BIBLIOGRAPHY)
+    assert (found["quote"], found["statement"]) == ("Eight bits are enough.", "Eight bits suffice.")
+    assert found["evidence"] == "They kept {signal-eight}. So."
+    assert found["source"] == "TinyTorch course, module 15, Quantization"
+    assert found["source_url"].endswith("quantization.py")
+    named = claim_words(LINES, "Somebody, 2020 <https://example.org/a>", BIBLIOGRAPHY)
+    assert (named["source"], named["source_url"]) == ("Somebody, 2020", "https://example.org/a")
+    assert claim_words(LINES, "dettmers2022", BIBLIOGRAPHY)["source"].startswith("Dettmers et al., LLM.int8(): ")
+
+
+@pytest.mark.parametrize(
+    ("lines", "source", "why"),
+    [(LINES[3:], "dettmers2022", "words"), (LINES[:2], "dettmers2022", "words"), (LINES, "nobody", "references.bib")],
+)
+def test_a_claim_without_words_or_source_is_refused(lines: list[str], source: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        claim_words(lines, source, BIBLIOGRAPHY)
+
+
+def test_a_test_of_counts_is_counted() -> None:
+    eight, two = Counted(8, "B", "eight"), Counted(2, "B", "two")
+    record = record_of(eight.over(two, "times fewer"), at_least=3.6, at_most=4.4)
+    assert (record["verdict"], record["counted"], record["fixed"]) == ("supported", True, True)
+    assert record_of(eight, above=8)["verdict"] == "refuted", "which touches the end"
+    assert record_of(eight, at_least=8)["verdict"] == "supported"
+    open_one = record_of(NOISY, above=1.0)
+    assert (open_one["verdict"], open_one["counted"]) == ("open", False)
+    assert record_of(NOISY, Judgement(Verdict.REFUTED), above=0.1)["verdict"] == "refuted"
+    for values, ends in (((), {"above": 1.0}), ((eight,), {}), ((Judgement(Verdict.OPEN),), {"above": 1.0})):
+        with pytest.raises(ValueError, match="test of 'enough'"):
+            record_of(*values, **ends)
+
+
+def test_a_record_is_completed_by_the_words_of_its_page() -> None:
+    record = record_of(Counted(8, "B", "eight"), at_least=8)
+    words = claim_words(LINES, "dettmers2022", BIBLIOGRAPHY)
+    full = completed(record, {"enough": words})
+    assert (full["statement"], full["numbers"]) == ("Eight bits suffice.", ["signal-eight"])
+    without = completed(record, {"enough": {**words, "evidence": ""}})
+    assert "eight" in without["evidence"]
+    assert "at least 8" in without["evidence"]
+    with pytest.raises(ValueError, match="enough"):
+        completed(record, {})
+    assert completed({"kind": "measured"}, {}) == {"kind": "measured"}
+
+
+def test_a_claim_is_a_line_and_a_row() -> None:
+    words = claim_words(LINES, "dettmers2022", BIBLIOGRAPHY)
+    full = completed(record_of(NOISY, above=1.0), {"enough": words})
+    line = claim_line(full, "claims.html#ledger-sample-enough")
+    assert 'id="claim-enough"' in line
+    assert "claim-open" in line
+    assert "Eight bits suffice." in line
+    assert 'href="claims.html#ledger-sample-enough"' in line
+    assert "href" not in claim_line({**full, "source_url": None}, None)
+    table = claims_table([full, full], {"enough": "claims.html#x"})
+    assert table.count('href="#claim-enough"') == table.count('href="claims.html#x"') == 2
