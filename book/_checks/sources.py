@@ -1,4 +1,4 @@
-"""Rules for the chapters' pages and modules: no typed number, no silent figure, little hidden code, whole exercises."""
+"""Rules for the chapters' pages and modules: no typed number, no silent figure, no hidden logic, whole exercises."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from declarations import is_asked, knows_a_page, undeclared
 from measured_book.notebooks.myst import fences
+from page_heads import check_head
 
 LONGEST_CELL = 10
-#: Lines of Python that a page hides, imports included; empty ones do not count.
-MOST_HIDDEN = 30
 #: What each chapter has at least: predictions before its questions, and exercises.
 FEWEST = 3
 _UNITS = (
@@ -80,6 +81,11 @@ class Cell:
     def visible(self) -> bool:
         """Whether a reader sees the code without opening anything."""
         return not any(tag in self.tags for tag in _HIDDEN)
+
+    @property
+    def of_an_exercise(self) -> bool:
+        """Whether the cell is an exercise's solution or its check."""
+        return any(tag in self.tags for tag in ("solution", "check"))
 
     @property
     def lines_of_code(self) -> int:
@@ -195,17 +201,17 @@ def _silent_in_code(tree: ast.AST, first: int) -> Iterator[Problem]:
         if not isinstance(node, ast.Call) or ast.unparse(node.func) != "page.figure":
             continue
         if not any(keyword.arg == "alt" for keyword in node.keywords):
-            yield Problem(first + node.lineno - 1, "page.figure has no alt=")
+            yield Problem(first + node.lineno - 1, "a figure has no alt text: give page.figure alt=")
 
 
 def silent_figures(chapter: Chapter) -> Iterator[Problem]:
     """Yield each figure without alt text."""
     for number, line in chapter.prose.items():
         if re.search(r"!\[\s*\]\(", line):
-            yield Problem(number, "an image has no alt text")
+            yield Problem(number, "an image has no alt text: write ![what it shows](file)")
     for number, options in chapter.pictures.items():
         if not any(re.match(r":alt:\s*\S", option) for option in options):
-            yield Problem(number, "an image has no :alt:")
+            yield Problem(number, "an image has no alt text: add :alt: what it shows")
     for cell in chapter.cells:
         if (tree := _parsed(cell)) is not None:
             yield from _silent_in_code(tree, cell.line)
@@ -218,17 +224,19 @@ def long_cells(chapter: Chapter) -> Iterator[Problem]:
             yield Problem(cell.line, f"the cell shows {cell.lines_of_code} lines, which is more than {LONGEST_CELL}")
 
 
-def much_hidden(chapter: Chapter) -> Iterator[Problem]:
-    """Yield the cell with which a page hides more lines of code than it may."""
-    hidden = 0
+def _imported(tree: ast.AST) -> set[str]:
+    """Return the names that code imports, anywhere in it."""
+    aliases = (node for node in ast.walk(tree) if isinstance(node, ast.alias))
+    return {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
+
+
+def hidden_logic(chapter: Chapter) -> Iterator[Problem]:
+    """Yield what hidden cells hold besides declarations."""
+    trees = {cell.line: tree for cell in chapter.cells if (tree := _parsed(cell))}
+    imported = frozenset().union(*map(_imported, trees.values()))
     for cell in chapter.cells:
-        before, hidden = hidden, hidden + (0 if cell.visible else cell.lines_of_code)
-        if before <= MOST_HIDDEN < hidden:
-            yield Problem(
-                cell.line,
-                f"from here on the page hides more than {MOST_HIDDEN} lines of Python: "
-                "move what they do to the chapter's module",
-            )
+        if cell.line in trees and not cell.visible and not cell.of_an_exercise:
+            yield from (Problem(cell.line + line - 1, said) for line, said in undeclared(trees[cell.line], imported))
 
 
 def _defined(cell: Cell) -> set[str]:
@@ -271,11 +279,9 @@ def unpaired_exercises(chapter: Chapter) -> Iterator[Problem]:
 
 def _bound(tree: ast.AST) -> set[str]:
     """Return the names that code imports, defines, takes as arguments or assigns, anywhere in it."""
-    names = set()
+    names = _imported(tree)
     for node in ast.walk(tree):
-        if isinstance(node, ast.alias):
-            names.add((node.asname or node.name).partition(".")[0])
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.arg):
             names.add(node.arg)
@@ -320,7 +326,6 @@ RULES = (
     typed_in_cells,
     silent_figures,
     long_cells,
-    much_hidden,
     unpaired_exercises,
     far_exercises,
     too_few_questions,
@@ -335,10 +340,17 @@ def read_source(text: str) -> Chapter:
     return chapter
 
 
-def check_source(text: str) -> list[Problem]:
-    """Return all problems of a chapter's source, sorted by line."""
+def check_source(text: str, *, declares: bool = True) -> list[Problem]:
+    """Return all problems of a chapter's source, sorted by line.
+
+    Args:
+        text: the source.
+        declares: whether its hidden cells are held to declarations.
+    """
     chapter = read_source(text)
-    return sorted(problem for rule in RULES for problem in rule(chapter))
+    rules = (*RULES, hidden_logic) if declares else RULES
+    head = (Problem(*fault) for fault in check_head(text))
+    return sorted([*head, *(problem for rule in rules for problem in rule(chapter))])
 
 
 class _WithoutDocstrings(ast.NodeTransformer):
@@ -349,7 +361,19 @@ class _WithoutDocstrings(ast.NodeTransformer):
         return None if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node
 
 
-def check_module(text: str) -> list[Problem]:
-    """Return the problems of a chapter's module, sorted by line: typed numbers, and figures without alt text."""
+def check_module(text: str, *, computes: bool = True) -> list[Problem]:
+    """Return the problems of a chapter's module, sorted by line: typed numbers, figures without alt text, and pages.
+
+    Args:
+        text: of the module.
+        computes: whether it may know no page.
+    """
     tree = _WithoutDocstrings().visit(ast.parse(text))
-    return sorted([*_typed_in_code(tree, 1), *_silent_in_code(tree, 1)])
+    pages = (Problem(*fault) for fault in knows_a_page(text, tree)) if computes else ()
+    return sorted([*_typed_in_code(tree, 1), *_silent_in_code(tree, 1), *pages])
+
+
+def check_file(path: Path, root: Path) -> list[Problem]:
+    """Return the problems of a page or of a chapter's module in the repository at ``root``, sorted by line."""
+    text, asked = path.read_text("utf-8"), is_asked(path, root)
+    return check_source(text, declares=asked) if path.suffix == ".md" else check_module(text, computes=asked)
