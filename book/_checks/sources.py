@@ -18,15 +18,22 @@ LONGEST_CELL = 10
 #: What each chapter has at least: predictions before its questions, and exercises.
 FEWEST = 3
 _UNITS = (
-    r"[nµμum]?s|sec(?:onds?)?|(?:nano|micro|milli)seconds?|min(?:utes?)?|hours?"
-    r"|[kKMGT]?i?B|bytes?|(?:kilo|mega|giga)bytes?"
-    r"|[kMGT]?(?:FLOPs?|MACs?)|[kMGT]?FLOPS"
-    r"|[kMG]?Hz|%|percent|per cent|times|(?:tokens?|samples?|items?|images?)/s"
+    r"(?:[nµμum]?s|[nµμum]?sec|(?:nano|micro|milli)?seconds?|min|minutes?|h|hours?|days?|weeks?"
+    r"|[kKMGTP]i?B|(?:kilo|mega|giga|tera)bytes?|[kMGTP](?:FLOPs?|FLOPS|MACs?)|[kMG]?Hz|percent|per\s?cent)(?:/\w+)?"
+    r"|%(?!\w)|[A-Za-z]+/s"
 )
-#: A number that describes speed, size, share or cost: digits and a unit of these.
+#: So many things of a kind in a time, or for a token.
+_RATES = r"(?:[A-Za-z-]+\s){0,3}per\s(?:second|minute|hour|day|token)|[A-Za-z-]+s\sa\s(?:second|minute|hour|day)"
+#: A factor of speed or size, such as "64 times as fast", "64 times faster"; plain "64 times" is none.
+_FACTORS = (
+    r"times\s(?:as\s(?:fast|slow|quick|long|short|large|big|small|high|low|cheap|expensive|accurate)"
+    r"|(?:fast|slow|quick|long|short|larg|bigg|small|high|low|cheap)er|(?:more|less)\s(?:expensive|accurate))"
+)
+#: A number that only a measurement knows, or a source: digits, and a unit of time, rate, size or share, or a factor.
 #: A ratio has no space before its sign, else it is a product: "2× faster" but "2 × 3".
 TYPED_NUMBER = re.compile(
-    rf"(?<![\w.,/-])[~≈±]?\d[\d,.\u202f\u00a0]*(?:\s?-?(?:{_UNITS})(?:/s)?(?!\w)|[×x](?!\s*[\d\w]*\d)(?!\w))"
+    r"(?<![\w.,/-])[~≈±]?\d(?:[\d,.\u202f\u00a0]*\d)?"
+    rf"(?:\s?-?(?:{_UNITS}|{_RATES}|{_FACTORS})(?!\w)|[×x](?!\s*[\d\w]*\d)(?!\w))"
 )
 #: Directives of prose, which backticks may fence as well.
 _PROSE_DIRECTIVES = frozenset(
@@ -36,6 +43,8 @@ _PROSE_DIRECTIVES = frozenset(
         *("figure", "image", "margin", "sidebar", "list-table", "table", "exercise", "solution", "predict"),
     }
 )
+#: The directive that repeats what a source says, with its numbers.
+_CLAIM = "claim"
 #: Not measured: the confidence that is asked for, and in a table the time that a reader needs.
 _SETTINGS = re.compile(r"\d+\s?%\s(?:confidence|interval)")
 _READING_TIME = re.compile(r"\d+\s(?:minutes|hours?)")
@@ -126,6 +135,8 @@ def _read(text: str, first: int, chapter: Chapter) -> None:
             prose.pop(number, None)
         if fence.name == "code-cell":
             chapter.cells.append(Cell(first + fence.body_first, str(fence.options), fence.body))
+        elif fence.name == _CLAIM:
+            continue
         elif fence.is_prose or fence.name in _PROSE_DIRECTIVES:
             said = [fence.argument] if fence.name else []
             if fence.name in ("figure", "image", "drawing"):
