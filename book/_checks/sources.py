@@ -109,21 +109,25 @@ class Cell:
 
 @dataclass
 class Chapter:
-    """A chapter's source taken apart: prose by line, cells, pictures with their options and predictions by line."""
+    """A chapter's source taken apart: prose by line, cells, pictures with their options and predictions by line.
+
+    A draft (``draft: true`` in its front matter) may have fewer predictions and exercises than a chapter.
+    """
 
     prose: dict[int, str] = field(default_factory=dict)
     cells: list[Cell] = field(default_factory=list)
     pictures: dict[int, list[str]] = field(default_factory=dict)
     predictions: dict[int, str] = field(default_factory=dict)
+    is_draft: bool = False
 
 
-def _without_front_matter(text: str) -> str:
-    """Return the text with empty lines in the place of what stands before it between lines of dashes."""
+def _parted(text: str) -> tuple[str, str]:
+    """Return what stands before the text between lines of dashes, and the text with empty lines in its place."""
     lines = text.splitlines()
-    if lines and lines[0].strip() == "---":
-        end = next((i for i, line in enumerate(lines[1:], start=1) if line.strip() == "---"), 0)
-        lines[: end + 1] = [""] * (end + 1)
-    return "\n".join(lines)
+    if not lines or lines[0].strip() != "---":
+        return "", text
+    end = next((i for i, line in enumerate(lines[1:], start=1) if line.strip() == "---"), 0)
+    return "\n".join(lines[1:end]), "\n".join([*[""] * (end + 1), *lines[end + 1 :]])
 
 
 def _read(text: str, first: int, chapter: Chapter) -> None:
@@ -313,6 +317,10 @@ def far_exercises(chapter: Chapter) -> Iterator[Problem]:
             yield Problem(solution.line, f"an exercise may need the page's first cell alone, not {', '.join(far)}")
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'s' * (number != 1)}"
+
+
 def too_few_questions(chapter: Chapter) -> Iterator[Problem]:
     """Yield what a chapter lacks: a page that says what its reader will build, or has one of the two sections."""
     headings = {text.strip(): line for line, text in chapter.prose.items() if text.startswith("## ")}
@@ -323,13 +331,16 @@ def too_few_questions(chapter: Chapter) -> Iterator[Problem]:
     for name in (_QUESTIONS_HEADING, _EXERCISES_HEADING):
         if name not in headings:
             yield Problem(found[0], f"a chapter needs a section {name!r}")
+    if chapter.is_draft:
+        return
     questions = headings.get(_QUESTIONS_HEADING, math.inf)
     within = sum(line < questions for line in chapter.predictions)
+    fewer = f"and needs {FEWEST}, unless its front matter says draft: true"
     if within < FEWEST:
-        yield Problem(found[0], f"the chapter asks for {within} predictions before its questions, not {FEWEST}")
+        yield Problem(found[0], f"the chapter makes {_count(within, 'prediction')} before its questions, {fewer}")
     exercises = len(exercises_of(chapter))
     if exercises < FEWEST:
-        yield Problem(found[-1], f"the chapter has {exercises} exercises, not {FEWEST}")
+        yield Problem(found[-1], f"the chapter sets {_count(exercises, 'exercise')}, {fewer}")
 
 
 RULES = (
@@ -345,8 +356,9 @@ RULES = (
 
 def read_source(text: str) -> Chapter:
     """Return a chapter's source taken apart."""
-    chapter = Chapter()
-    _read(_without_front_matter(text), 1, chapter)
+    front, rest = _parted(text)
+    chapter = Chapter(is_draft=bool(re.search(r"^draft:\s*true\s*$", front, re.MULTILINE)))
+    _read(rest, 1, chapter)
     chapter.prose = dict(sorted(chapter.prose.items()))
     return chapter
 

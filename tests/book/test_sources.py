@@ -176,6 +176,7 @@ EXERCISE = (
     "```{code-cell} python3\n:tags: [solution]\ndef add(a, b):\n    return a + b\n```\n\n"
     "```{code-cell} python3\n:tags: [check]\nexercises.check_add(add)\n```\n"
 )
+NO_SECTIONS = ["a chapter needs a section '## Exercises'", "a chapter needs a section '## Questions'"]
 RECORDS = CELL % 'page.number("gain", run)'
 
 
@@ -220,8 +221,16 @@ def _chapter(predictions: int, exercises: int, *, late: bool = False) -> str:
 
 def test_a_chapter_asks_three_times_before_its_questions_and_sets_three_exercises() -> None:
     assert messages(_chapter(3, 3)) == []
-    assert messages(_chapter(2, 3)) == ["the chapter asks for 2 predictions before its questions, not 3"]
-    assert messages(_chapter(3, 3, late=True)) == ["the chapter asks for 0 predictions before its questions, not 3"]
-    assert messages(_chapter(3, 2)) == ["the chapter has 2 exercises, not 3"]
-    without = _chapter(3, 3).replace("## Questions\n", "").replace("## Exercises\n", "")
-    assert messages(without) == ["a chapter needs a section '## Exercises'", "a chapter needs a section '## Questions'"]
+    fewer = "and needs 3, unless its front matter says draft: true"
+    assert messages(_chapter(2, 3)) == [f"the chapter makes 2 predictions before its questions, {fewer}"]
+    assert messages(_chapter(3, 3, late=True)) == [f"the chapter makes no predictions before its questions, {fewer}"]
+    assert messages(_chapter(3, 1)) == [f"the chapter sets 1 exercise, {fewer}"]
+    assert messages(_chapter(3, 3).replace("## Questions\n", "").replace("## Exercises\n", "")) == NO_SECTIONS
+
+
+def test_a_draft_is_excused_from_counts_alone() -> None:
+    draft = "---\ndraft: true\n---\n" + _chapter(0, 0)
+    assert messages(draft) == []
+    assert len(messages(draft.replace("true", "false"))) == 2
+    assert messages(draft.replace("## Questions\n", "").replace("## Exercises\n", "")) == NO_SECTIONS
+    assert any("is typed" in message for message in messages(draft + "It takes 12 ms.\n"))
