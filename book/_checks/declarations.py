@@ -116,9 +116,9 @@ class _Statement:
             root = root.value
         is_name = isinstance(root, ast.Name)
         if name in _OF_STRINGS and not (isinstance(root, ast.Name) and root.id in self.imported):
-            yield _fault(call, f"method of a string such as {name}()")
+            yield _fault(call, f"string method such as {name}()")
         elif not is_name:
-            yield _fault(call, "call of anything but a function by its name")
+            yield _fault(call, "call of anything but a named function")
         elif isinstance(call.func, ast.Name) and call.func.id in dir(builtins):
             yield _fault(call, f"call of {call.func.id}()")
         else:
@@ -135,7 +135,7 @@ class _Statement:
             case ast.Subscript():
                 yield from self._argument(node.value)
                 if not _is_literal(node.slice):
-                    yield _fault(node, "subscript but a literal")
+                    yield _fault(node, "subscript that is not a literal")
             case ast.List() | ast.Tuple():
                 for each in node.elts:
                     yield from self._argument(each)
@@ -179,13 +179,15 @@ def undeclared(tree: ast.Module, imported: frozenset[str]) -> Iterator[Fault]:
             case ast.Assign(targets=[target], value=ast.Call() as call) if _is_names(target):
                 yield from _Statement(imported).study(call)
             case ast.Assign(targets=[target], value=value) if _is_names(target):
-                yield _fault(value, "" if type(value) in _NAMES_OF else "assignment but of what a study returns")
+                yield _fault(
+                    value, "" if type(value) in _NAMES_OF else "assignment of anything but the value of a call"
+                )
             case ast.Assign():
-                yield _fault(node, "assignment but to a name or names")
+                yield _fault(node, "assignment to anything but names")
             case ast.Expr(value=ast.Call() as call) if _is_for_its_effect(call):
                 yield from _Statement(imported).faults(call)
             case ast.Expr(value=ast.Call()):
-                yield _fault(node, "call without a name for what it returns, unless it is a method of page")
+                yield _fault(node, "call that drops what it returns, except of page's own methods")
             case ast.Expr(value=value):
                 yield _fault(value, "" if type(value) in _NAMES_OF else "value without a name")
             case _:
@@ -196,12 +198,15 @@ def knows_a_page(text: str, tree: ast.AST) -> Iterator[Fault]:
     """Yield where a chapter's module knows of a page: a caption, an import of Page, a parameter for one."""
     for number, line in enumerate(text.splitlines(), start=1):
         if re.search(r"\bcaption\s*=", line):
-            yield number, "a module has no captions: it returns the rows or the figure, and the page says caption="
+            yield (
+                number,
+                "a module writes no captions: return the rows or the figure, and write the caption on the page",
+            )
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             inside = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
             names = {f"{inside}{each.name}" for each in node.names}
             if any(f"{name}.".startswith(("tinytorch.report.Page.", "tinytorch.report.page.")) for name in names):
-                yield node.lineno, "a module knows no Page: it returns a value, which the page declares"
+                yield node.lineno, "a module must not import Page: return a value, and show it on the page"
         elif isinstance(node, ast.arg) and node.arg == "page":
-            yield node.lineno, "a module's function takes no page: it returns a value, which the page declares"
+            yield node.lineno, "a module's function must not take a page: return a value, and show it on the page"

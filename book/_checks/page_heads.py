@@ -37,14 +37,14 @@ def check_head(text: str) -> Iterator[tuple[int, str]]:
     line = text.count("\n", 0, title.start()) + 1
     needs = _NEEDS.search(head)
     if needs is None:
-        yield line, "no table '| You need | You get | Time |' with one row stands before the first cell"
+        yield line, "add a table '| You need | You get | Time |' with one row before the first cell"
     else:
         if not head[title.end() : needs.start()].strip():
-            yield line, "between the title and the table stands no sentence that asks what the page answers"
+            yield line, "add a sentence that asks what the page answers between the title and the table"
         if not _TIME.search(needs["time"]):
             yield line, f"the table's time must say minutes, such as '45 minutes to read', not {needs['time']!r}"
     wanted = (_LEARN, *_ALSO) if _TEACHES.search(text) else (_LEARN,)
     for words in wanted:
         found = re.search(rf"^{re.escape(words)}\n\S", head, re.MULTILINE)
         if found is None:
-            yield line, f"no paragraph begins with {words} before the first cell"
+            yield line, f"add a paragraph that begins with a line {words} before the first cell"

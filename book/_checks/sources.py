@@ -197,7 +197,7 @@ def _typed_in_code(tree: ast.AST, first: int) -> Iterator[Problem]:
     for string in _strings(tree):
         for found in TYPED_NUMBER.finditer(_STYLE_LENGTH.sub(" ", _SETTINGS.sub(" ", str(string.value)))):
             line = first + string.lineno - 1
-            yield Problem(line, f"{found[0].strip()!r} is typed in a string: format it from what was measured")
+            yield Problem(line, f"{found[0].strip()!r} is typed in a string: show what was measured instead")
 
 
 def typed_in_cells(chapter: Chapter) -> Iterator[Problem]:
@@ -236,7 +236,10 @@ def long_cells(chapter: Chapter) -> Iterator[Problem]:
     """Yield each cell that shows more lines of code than a reader takes in at once."""
     for cell in chapter.cells:
         if cell.visible and cell.lines_of_code > LONGEST_CELL:
-            yield Problem(cell.line, f"the cell shows {cell.lines_of_code} lines, which is more than {LONGEST_CELL}")
+            yield Problem(
+                cell.line,
+                f"the cell shows {cell.lines_of_code} lines of code: split it into cells of at most {LONGEST_CELL}",
+            )
 
 
 def _imported(tree: ast.AST) -> set[str]:
@@ -314,7 +317,9 @@ def far_exercises(chapter: Chapter) -> Iterator[Problem]:
         own = known.union(*map(_bound, trees))
         used = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
         if far := sorted(used - own):
-            yield Problem(solution.line, f"an exercise may need the page's first cell alone, not {', '.join(far)}")
+            yield Problem(
+                solution.line, f"an exercise may use only what the page's first cell defines, not {', '.join(far)}"
+            )
 
 
 def _count(number: int, what: str) -> str:
@@ -335,12 +340,12 @@ def too_few_questions(chapter: Chapter) -> Iterator[Problem]:
         return
     questions = headings.get(_QUESTIONS_HEADING, math.inf)
     within = sum(line < questions for line in chapter.predictions)
-    fewer = f"and needs {FEWEST}, unless its front matter says draft: true"
+    needed = f"it needs {FEWEST}, unless its front matter says draft: true"
     if within < FEWEST:
-        yield Problem(found[0], f"the chapter makes {_count(within, 'prediction')} before its questions, {fewer}")
+        yield Problem(found[0], f"the chapter asks for {_count(within, 'prediction')} before its questions; {needed}")
     exercises = len(exercises_of(chapter))
     if exercises < FEWEST:
-        yield Problem(found[-1], f"the chapter sets {_count(exercises, 'exercise')}, {fewer}")
+        yield Problem(found[-1], f"the chapter sets {_count(exercises, 'exercise')}; {needed}")
 
 
 RULES = (

@@ -156,7 +156,7 @@ def test_a_figure_without_alt_text_is_found_in_a_module() -> None:
 
 def test_long_cells_are_found_unless_hidden() -> None:
     code = "\n\n".join(f"x{i} = {i}" for i in range(11))
-    assert messages(CELL % code) == ["the cell shows 11 lines, which is more than 10"]
+    assert messages(CELL % code) == ["the cell shows 11 lines of code: split it into cells of at most 10"]
     assert not any("shows" in message for message in messages(CELL % f":tags: [hide-input]\n{code}"))
 
 
@@ -203,7 +203,7 @@ def test_an_exercise_that_needs_a_later_cell_is_found() -> None:
     first = CELL % "import numpy as np\nfrom tinytorch.chapters import exercises" + "\n"
     uses = EXERCISE.replace("return a + b", "return np.add(a, rows)")
     assert [why for why in messages(first + uses) if "first cell" in why] == [
-        "an exercise may need the page's first cell alone, not rows"
+        "an exercise may use only what the page's first cell defines, not rows"
     ]
     assert not any("first cell" in why for why in messages(first + uses.replace("rows", "b")))
 
@@ -221,10 +221,12 @@ def _chapter(predictions: int, exercises: int, *, late: bool = False) -> str:
 
 def test_a_chapter_asks_three_times_before_its_questions_and_sets_three_exercises() -> None:
     assert messages(_chapter(3, 3)) == []
-    fewer = "and needs 3, unless its front matter says draft: true"
-    assert messages(_chapter(2, 3)) == [f"the chapter makes 2 predictions before its questions, {fewer}"]
-    assert messages(_chapter(3, 3, late=True)) == [f"the chapter makes no predictions before its questions, {fewer}"]
-    assert messages(_chapter(3, 1)) == [f"the chapter sets 1 exercise, {fewer}"]
+    needed = "it needs 3, unless its front matter says draft: true"
+    assert messages(_chapter(2, 3)) == [f"the chapter asks for 2 predictions before its questions; {needed}"]
+    assert messages(_chapter(3, 3, late=True)) == [
+        f"the chapter asks for no predictions before its questions; {needed}"
+    ]
+    assert messages(_chapter(3, 1)) == [f"the chapter sets 1 exercise; {needed}"]
     assert messages(_chapter(3, 3).replace("## Questions\n", "").replace("## Exercises\n", "")) == NO_SECTIONS
 
 
