@@ -27,7 +27,7 @@ _RATES = r"(?:[A-Za-z-]+\s){0,3}per\s(?:second|minute|hour|day|token)|[A-Za-z-]+
 #: A factor of speed or size, such as "64 times as fast", "64 times faster"; plain "64 times" is none.
 _FACTORS = (
     r"times\s(?:as\s(?:fast|slow|quick|long|short|large|big|small|high|low|cheap|expensive|accurate)"
-    r"|(?:fast|slow|quick|long|short|larg|bigg|small|high|low|cheap)er|(?:more|less)\s(?:expensive|accurate))"
+    r"|faster|slower|quicker|longer|shorter|larger|bigger|smaller|higher|lower|cheaper|(?:more|less)\s(?:expensive|accurate))"
 )
 #: A number that only a measurement knows, or a source: digits, and a unit of time, rate, size or share, or a factor.
 #: A ratio has no space before its sign, else it is a product: "2× faster" but "2 × 3".
