@@ -19,7 +19,6 @@ _CLOCKS = {"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "proc
 _SAME = {"min", "max", "sum", "abs", "round", "float", "sorted", "median", "mean", "exp", "log", "sqrt", "append"}
 #: Types that say where a number comes from.
 _TYPED = {"Derived", "Modelled"}
-_SINKS = {"number", "word", "claim", "table"}
 _NUMBER = "a float of a clock reaches the page: carry its interval by ratio(), quotient() or difference()"
 _WORD = "medians choose a word, whatever their intervals: use verdict_between(), word_between() or compare()"
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -32,17 +31,17 @@ def _name(call: ast.Call) -> str:
 
 
 def _is_sink(node: ast.AST) -> bool:
+    """Return whether a node calls a method of the page."""
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and node.func.attr in _SINKS
         and isinstance(node.func.value, ast.Name)
         and node.func.value.id == "page"
     )
 
 
 def _says_words(nodes: Sequence[ast.AST]) -> bool:
-    """Return whether a branch is a text or a verdict, records a word or claim, or hands a text on."""
+    """Return whether a branch is a text or a verdict, makes a result with one, calls the page, or hands a text on."""
     for node in nodes:
         if isinstance(node, ast.Return | ast.Assign) and node.value is not None and _says_words([node.value]):
             return True
@@ -53,6 +52,8 @@ def _says_words(nodes: Sequence[ast.AST]) -> bool:
         if isinstance(node, ast.Expr) and _is_sink(node.value):
             return True
         if isinstance(node, ast.IfExp) and _says_words([node.body, node.orelse]):
+            return True
+        if isinstance(node, ast.Call) and _says_words([*node.args, *(each.value for each in node.keywords)]):
             return True
     return False
 

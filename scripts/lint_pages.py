@@ -1,6 +1,7 @@
-"""Linting of the Python on the book's pages: ruff on each page as a notebook, mypy on all pages as modules.
+"""Linting of the book's pages: the rules of their sources, ruff on each page as a notebook, mypy on all as modules.
 
 Pages, and the studies that they call, are also searched for medians that lose their intervals: see `lint_medians`.
+CONTRIBUTING.md lists the rules of sources.
 
 What both say points at the line of the page. Cells are held to the rules of pyproject.toml for ``*.ipynb``. Types are
 those of the whole repository, but for functions that a page defines without annotations.
@@ -19,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import nbformat
-from sources import Cell, read_source
+from sources import Cell, check_file, read_source
 
 from scripts import lint_medians
 
@@ -103,13 +104,15 @@ def lint(paths: Sequence[Path]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what is wrong with the code of the pages; return 1 if anything is."""
-    parser = argparse.ArgumentParser(description="Lint the Python on the book's pages.")
+    """Print what is wrong with the pages and the studies that they call; return 1 if anything is."""
+    parser = argparse.ArgumentParser(description="Lint the book's pages and the studies that they call.")
     parser.add_argument("pages", nargs="*", type=Path, default=sorted(ROOT.glob("book/*.md")))
-    faults = lint([Path(os.path.relpath(path)) for path in parser.parse_args(arguments).pages])
-    studies = (Path(os.path.relpath(path)) for path in sorted(ROOT.glob("tinytorch/chapters/**/*.py")))
+    pages = [Path(os.path.relpath(path)) for path in parser.parse_args(arguments).pages]
+    studies = [Path(os.path.relpath(path)) for path in sorted(ROOT.glob("tinytorch/chapters/**/*.py"))]
+    faults = [f"{path}:{said.line}: {said.message}" for path in (*pages, *studies) for said in check_file(path, ROOT)]
+    faults += lint(pages)
     faults += lint_medians.lint({path: path.read_text("utf-8") for path in studies})
-    print("\n".join(faults) if faults else "The pages' code has no faults.")
+    print("\n".join(faults) if faults else "The pages have no faults.")
     return int(bool(faults))
 
 

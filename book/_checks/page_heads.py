@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 #: A page that has records is one that teaches; others are lists and explanations of the book itself.
-_MEASURES = re.compile(r"^page = Page\(", re.MULTILINE)
+_MEASURES = re.compile(r"^page\b.* = ", re.MULTILINE)
 _CELL = re.compile(r"^```\{code-cell\}", re.MULTILINE)
 _NEEDS = re.compile(
     r"^\| You need \| You get \| Time \|\n\|---\|---\|---\|\n\| (?P<need>.+) \| (?P<get>.+) \| (?P<time>.+) \|$",
@@ -25,25 +25,26 @@ def _head(text: str) -> str:
     return text[: min(ends, default=len(text))]
 
 
-def check_head(text: str) -> Iterator[str]:
-    """Yield what the beginning of a page lacks; nothing for a page that measures nothing."""
+def check_head(text: str) -> Iterator[tuple[int, str]]:
+    """Yield what the beginning of a page lacks, with the title's line; nothing for a page that measures nothing."""
     if not _MEASURES.search(text):
         return
     head = _head(text)
     title = re.search(r"^# .+$", head, re.MULTILINE)
     if title is None:
-        yield "the page has no title: begin with '# Title'"
+        yield 1, "the page has no title: begin with '# Title'"
         return
+    line = text.count("\n", 0, title.start()) + 1
     needs = _NEEDS.search(head)
     if needs is None:
-        yield "no table '| You need | You get | Time |' with one row stands before the first cell"
+        yield line, "add a table '| You need | You get | Time |' with one row before the first cell"
     else:
         if not head[title.end() : needs.start()].strip():
-            yield "between the title and the table stands no sentence that asks what the page answers"
+            yield line, "add a sentence that asks what the page answers between the title and the table"
         if not _TIME.search(needs["time"]):
-            yield f"the table's time must say minutes, such as '45 minutes to read', not {needs['time']!r}"
+            yield line, f"the table's time must say minutes, such as '45 minutes to read', not {needs['time']!r}"
     wanted = (_LEARN, *_ALSO) if _TEACHES.search(text) else (_LEARN,)
     for words in wanted:
         found = re.search(rf"^{re.escape(words)}\n\S", head, re.MULTILINE)
         if found is None:
-            yield f"no paragraph begins with {words} before the first cell"
+            yield line, f"add a paragraph that begins with a line {words} before the first cell"

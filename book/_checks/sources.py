@@ -1,4 +1,4 @@
-"""Rules for the chapters' pages and modules: no typed number, no silent figure, little hidden code, whole exercises."""
+"""Rules for the chapters' pages and modules: no typed number, no silent figure, no hidden logic, whole exercises."""
 
 from __future__ import annotations
 
@@ -8,24 +8,32 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from declarations import is_asked, knows_a_page, undeclared
 from measured_book.notebooks.myst import fences
+from page_heads import check_head
 
 LONGEST_CELL = 10
-#: Lines of Python that a page hides, imports included; empty ones do not count.
-MOST_HIDDEN = 30
 #: What each chapter has at least: predictions before its questions, and exercises.
 FEWEST = 3
 _UNITS = (
-    r"[nµμum]?s|sec(?:onds?)?|(?:nano|micro|milli)seconds?|min(?:utes?)?|hours?"
-    r"|[kKMGT]?i?B|bytes?|(?:kilo|mega|giga)bytes?"
-    r"|[kMGT]?(?:FLOPs?|MACs?)|[kMGT]?FLOPS"
-    r"|[kMG]?Hz|%|percent|per cent|times|(?:tokens?|samples?|items?|images?)/s"
+    r"(?:[nµμum]?s|[nµμum]?sec|(?:nano|micro|milli)?seconds?|min|minutes?|h|hours?|days?|weeks?"
+    r"|[kKMGTP]i?B|(?:kilo|mega|giga|tera)bytes?|[kMGTP](?:FLOPs?|FLOPS|MACs?)|[kMG]?Hz|percent|per\s?cent)(?:/\w+)?"
+    r"|%(?!\w)|[A-Za-z]+/s"
 )
-#: A number that describes speed, size, share or cost: digits and a unit of these.
+#: So many things of a kind in a time, or for a token.
+_RATES = r"(?:[A-Za-z-]+\s){0,3}per\s(?:second|minute|hour|day|token)|[A-Za-z-]+s\sa\s(?:second|minute|hour|day)"
+#: A factor of speed or size, such as "64 times as fast", "64 times faster"; plain "64 times" is none.
+_FACTORS = (
+    r"times\s(?:as\s(?:fast|slow|quick|long|short|large|big|small|high|low|cheap|expensive|accurate)"
+    r"|faster|slower|quicker|longer|shorter|larger|bigger|smaller|higher|lower|cheaper|(?:more|less)\s(?:expensive|accurate))"
+)
+#: A number that only a measurement knows, or a source: digits, and a unit of time, rate, size or share, or a factor.
 #: A ratio has no space before its sign, else it is a product: "2× faster" but "2 × 3".
 TYPED_NUMBER = re.compile(
-    rf"(?<![\w.,/-])[~≈±]?\d[\d,.\u202f\u00a0]*(?:\s?-?(?:{_UNITS})(?:/s)?(?!\w)|[×x](?!\s*[\d\w]*\d)(?!\w))"
+    r"(?<![\w.,/-])[~≈±]?\d(?:[\d,.\u202f\u00a0]*\d)?"
+    rf"(?:\s?-?(?:{_UNITS}|{_RATES}|{_FACTORS})(?!\w)|[×x](?!\s*[\d\w]*\d)(?!\w))"
 )
 #: Directives of prose, which backticks may fence as well.
 _PROSE_DIRECTIVES = frozenset(
@@ -35,6 +43,8 @@ _PROSE_DIRECTIVES = frozenset(
         *("figure", "image", "margin", "sidebar", "list-table", "table", "exercise", "solution", "predict"),
     }
 )
+#: The directive that repeats what a source says, with its numbers.
+_CLAIM = "claim"
 #: Not measured: the confidence that is asked for, and in a table the time that a reader needs.
 _SETTINGS = re.compile(r"\d+\s?%\s(?:confidence|interval)")
 _READING_TIME = re.compile(r"\d+\s(?:minutes|hours?)")
@@ -82,6 +92,11 @@ class Cell:
         return not any(tag in self.tags for tag in _HIDDEN)
 
     @property
+    def of_an_exercise(self) -> bool:
+        """Whether the cell is an exercise's solution or its check."""
+        return any(tag in self.tags for tag in ("solution", "check"))
+
+    @property
     def lines_of_code(self) -> int:
         """Number of lines that are not empty."""
         return sum(bool(line.strip()) for line in self.code)
@@ -94,21 +109,25 @@ class Cell:
 
 @dataclass
 class Chapter:
-    """A chapter's source taken apart: prose by line, cells, pictures with their options and predictions by line."""
+    """A chapter's source taken apart: prose by line, cells, pictures with their options and predictions by line.
+
+    A draft (``draft: true`` in its front matter) may have fewer predictions and exercises than a chapter.
+    """
 
     prose: dict[int, str] = field(default_factory=dict)
     cells: list[Cell] = field(default_factory=list)
     pictures: dict[int, list[str]] = field(default_factory=dict)
     predictions: dict[int, str] = field(default_factory=dict)
+    is_draft: bool = False
 
 
-def _without_front_matter(text: str) -> str:
-    """Return the text with empty lines in the place of what stands before it between lines of dashes."""
+def _parted(text: str) -> tuple[str, str]:
+    """Return what stands before the text between lines of dashes, and the text with empty lines in its place."""
     lines = text.splitlines()
-    if lines and lines[0].strip() == "---":
-        end = next((i for i, line in enumerate(lines[1:], start=1) if line.strip() == "---"), 0)
-        lines[: end + 1] = [""] * (end + 1)
-    return "\n".join(lines)
+    if not lines or lines[0].strip() != "---":
+        return "", text
+    end = next((i for i, line in enumerate(lines[1:], start=1) if line.strip() == "---"), 0)
+    return "\n".join(lines[1:end]), "\n".join([*[""] * (end + 1), *lines[end + 1 :]])
 
 
 def _read(text: str, first: int, chapter: Chapter) -> None:
@@ -120,6 +139,8 @@ def _read(text: str, first: int, chapter: Chapter) -> None:
             prose.pop(number, None)
         if fence.name == "code-cell":
             chapter.cells.append(Cell(first + fence.body_first, str(fence.options), fence.body))
+        elif fence.name == _CLAIM:
+            continue
         elif fence.is_prose or fence.name in _PROSE_DIRECTIVES:
             said = [fence.argument] if fence.name else []
             if fence.name in ("figure", "image", "drawing"):
@@ -176,7 +197,7 @@ def _typed_in_code(tree: ast.AST, first: int) -> Iterator[Problem]:
     for string in _strings(tree):
         for found in TYPED_NUMBER.finditer(_STYLE_LENGTH.sub(" ", _SETTINGS.sub(" ", str(string.value)))):
             line = first + string.lineno - 1
-            yield Problem(line, f"{found[0].strip()!r} is typed in a string: format it from what was measured")
+            yield Problem(line, f"{found[0].strip()!r} is typed in a string: show what was measured instead")
 
 
 def typed_in_cells(chapter: Chapter) -> Iterator[Problem]:
@@ -195,17 +216,17 @@ def _silent_in_code(tree: ast.AST, first: int) -> Iterator[Problem]:
         if not isinstance(node, ast.Call) or ast.unparse(node.func) != "page.figure":
             continue
         if not any(keyword.arg == "alt" for keyword in node.keywords):
-            yield Problem(first + node.lineno - 1, "page.figure has no alt=")
+            yield Problem(first + node.lineno - 1, "a figure has no alt text: give page.figure alt=")
 
 
 def silent_figures(chapter: Chapter) -> Iterator[Problem]:
     """Yield each figure without alt text."""
     for number, line in chapter.prose.items():
         if re.search(r"!\[\s*\]\(", line):
-            yield Problem(number, "an image has no alt text")
+            yield Problem(number, "an image has no alt text: write ![what it shows](file)")
     for number, options in chapter.pictures.items():
         if not any(re.match(r":alt:\s*\S", option) for option in options):
-            yield Problem(number, "an image has no :alt:")
+            yield Problem(number, "an image has no alt text: add :alt: what it shows")
     for cell in chapter.cells:
         if (tree := _parsed(cell)) is not None:
             yield from _silent_in_code(tree, cell.line)
@@ -215,20 +236,25 @@ def long_cells(chapter: Chapter) -> Iterator[Problem]:
     """Yield each cell that shows more lines of code than a reader takes in at once."""
     for cell in chapter.cells:
         if cell.visible and cell.lines_of_code > LONGEST_CELL:
-            yield Problem(cell.line, f"the cell shows {cell.lines_of_code} lines, which is more than {LONGEST_CELL}")
-
-
-def much_hidden(chapter: Chapter) -> Iterator[Problem]:
-    """Yield the cell with which a page hides more lines of code than it may."""
-    hidden = 0
-    for cell in chapter.cells:
-        before, hidden = hidden, hidden + (0 if cell.visible else cell.lines_of_code)
-        if before <= MOST_HIDDEN < hidden:
             yield Problem(
                 cell.line,
-                f"from here on the page hides more than {MOST_HIDDEN} lines of Python: "
-                "move what they do to the chapter's module",
+                f"the cell shows {cell.lines_of_code} lines of code: split it into cells of at most {LONGEST_CELL}",
             )
+
+
+def _imported(tree: ast.AST) -> set[str]:
+    """Return the names that code imports, anywhere in it."""
+    aliases = (node for node in ast.walk(tree) if isinstance(node, ast.alias))
+    return {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
+
+
+def hidden_logic(chapter: Chapter) -> Iterator[Problem]:
+    """Yield what hidden cells hold besides declarations."""
+    trees = {cell.line: tree for cell in chapter.cells if (tree := _parsed(cell))}
+    imported = frozenset().union(*map(_imported, trees.values()))
+    for cell in chapter.cells:
+        if cell.line in trees and not cell.visible and not cell.of_an_exercise:
+            yield from (Problem(cell.line + line - 1, said) for line, said in undeclared(trees[cell.line], imported))
 
 
 def _defined(cell: Cell) -> set[str]:
@@ -271,11 +297,9 @@ def unpaired_exercises(chapter: Chapter) -> Iterator[Problem]:
 
 def _bound(tree: ast.AST) -> set[str]:
     """Return the names that code imports, defines, takes as arguments or assigns, anywhere in it."""
-    names = set()
+    names = _imported(tree)
     for node in ast.walk(tree):
-        if isinstance(node, ast.alias):
-            names.add((node.asname or node.name).partition(".")[0])
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.arg):
             names.add(node.arg)
@@ -293,7 +317,13 @@ def far_exercises(chapter: Chapter) -> Iterator[Problem]:
         own = known.union(*map(_bound, trees))
         used = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
         if far := sorted(used - own):
-            yield Problem(solution.line, f"an exercise may need the page's first cell alone, not {', '.join(far)}")
+            yield Problem(
+                solution.line, f"an exercise may use only what the page's first cell defines, not {', '.join(far)}"
+            )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'s' * (number != 1)}"
 
 
 def too_few_questions(chapter: Chapter) -> Iterator[Problem]:
@@ -306,13 +336,16 @@ def too_few_questions(chapter: Chapter) -> Iterator[Problem]:
     for name in (_QUESTIONS_HEADING, _EXERCISES_HEADING):
         if name not in headings:
             yield Problem(found[0], f"a chapter needs a section {name!r}")
+    if chapter.is_draft:
+        return
     questions = headings.get(_QUESTIONS_HEADING, math.inf)
     within = sum(line < questions for line in chapter.predictions)
+    needed = f"it needs {FEWEST}, unless its front matter says draft: true"
     if within < FEWEST:
-        yield Problem(found[0], f"the chapter asks for {within} predictions before its questions, not {FEWEST}")
+        yield Problem(found[0], f"the chapter asks for {_count(within, 'prediction')} before its questions; {needed}")
     exercises = len(exercises_of(chapter))
     if exercises < FEWEST:
-        yield Problem(found[-1], f"the chapter has {exercises} exercises, not {FEWEST}")
+        yield Problem(found[-1], f"the chapter sets {_count(exercises, 'exercise')}; {needed}")
 
 
 RULES = (
@@ -320,7 +353,6 @@ RULES = (
     typed_in_cells,
     silent_figures,
     long_cells,
-    much_hidden,
     unpaired_exercises,
     far_exercises,
     too_few_questions,
@@ -329,16 +361,24 @@ RULES = (
 
 def read_source(text: str) -> Chapter:
     """Return a chapter's source taken apart."""
-    chapter = Chapter()
-    _read(_without_front_matter(text), 1, chapter)
+    front, rest = _parted(text)
+    chapter = Chapter(is_draft=bool(re.search(r"^draft:\s*true\s*$", front, re.MULTILINE)))
+    _read(rest, 1, chapter)
     chapter.prose = dict(sorted(chapter.prose.items()))
     return chapter
 
 
-def check_source(text: str) -> list[Problem]:
-    """Return all problems of a chapter's source, sorted by line."""
+def check_source(text: str, *, declares: bool = True) -> list[Problem]:
+    """Return all problems of a chapter's source, sorted by line.
+
+    Args:
+        text: the source.
+        declares: whether its hidden cells are held to declarations.
+    """
     chapter = read_source(text)
-    return sorted(problem for rule in RULES for problem in rule(chapter))
+    rules = (*RULES, hidden_logic) if declares else RULES
+    head = (Problem(*fault) for fault in check_head(text))
+    return sorted([*head, *(problem for rule in rules for problem in rule(chapter))])
 
 
 class _WithoutDocstrings(ast.NodeTransformer):
@@ -349,7 +389,19 @@ class _WithoutDocstrings(ast.NodeTransformer):
         return None if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node
 
 
-def check_module(text: str) -> list[Problem]:
-    """Return the problems of a chapter's module, sorted by line: typed numbers, and figures without alt text."""
+def check_module(text: str, *, computes: bool = True) -> list[Problem]:
+    """Return the problems of a chapter's module, sorted by line: typed numbers, figures without alt text, and pages.
+
+    Args:
+        text: of the module.
+        computes: whether it may know no page.
+    """
     tree = _WithoutDocstrings().visit(ast.parse(text))
-    return sorted([*_typed_in_code(tree, 1), *_silent_in_code(tree, 1)])
+    pages = (Problem(*fault) for fault in knows_a_page(text, tree)) if computes else ()
+    return sorted([*_typed_in_code(tree, 1), *_silent_in_code(tree, 1), *pages])
+
+
+def check_file(path: Path, root: Path) -> list[Problem]:
+    """Return the problems of a page or of a chapter's module in the repository at ``root``, sorted by line."""
+    text, asked = path.read_text("utf-8"), is_asked(path, root)
+    return check_source(text, declares=asked) if path.suffix == ".md" else check_module(text, computes=asked)

@@ -1,30 +1,15 @@
-"""The chapters' sources: no typed number, no silent figure, no long cell, little hidden; and the checks that say so."""
+"""What the rules of the chapters' sources find: typed numbers, silent figures, long cells, half an exercise."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from sources import MOST_HIDDEN, check_module, check_source
+from sources import check_module, check_source
 
-ROOT = Path(__file__).resolve().parents[2]
 CELL = "```{code-cell} ipython3\n%s\n```\n"
 
 
 def messages(text: str) -> list[str]:
     return [problem.message for problem in check_source(text)]
-
-
-def test_the_chapters_are_honest() -> None:
-    checked = dict.fromkeys(sorted(ROOT.glob("book/*.md")), check_source)
-    checked |= dict.fromkeys(sorted(ROOT.glob("tinytorch/chapters/**/*.py")), check_module)
-    found = [
-        f"{path.relative_to(ROOT)}:{problem.line}: {problem.message}"
-        for path, check in checked.items()
-        for problem in check(path.read_text("utf-8"))
-    ]
-    assert found == []
-    assert {path.suffix for path in checked} == {".md", ".py"}
 
 
 @pytest.mark.parametrize(
@@ -41,6 +26,19 @@ def test_the_chapters_are_honest() -> None:
         "It reaches 12 GFLOP/s.",
         "It needs 7.5 MiB.",
         "It serves 1,200 items/s.",
+        "It serves 600,000 images per second.",
+        "It moves 4.5 billion bytes per second.",
+        "It writes 60 tokens a second.",
+        "It takes 3 ms/token.",
+        "It reads 12 bytes per token.",
+        "They trained for 54 days.",
+        "A 2-second pause.",
+        "The core runs at 3 GHz.",
+        "It is 64 times as fast.",
+        "Its weights are 4 times smaller.",
+        "It costs 1.5 times as long a call.",
+        "It made 12 GFLOPs.",
+        "A tenth, or 10 percent.",
         "| op | 12 ms |",
         "```{note}\nIt takes 12 ms.\n```",
         ":::{dropdown} Answer\nIt takes 12 ms.\n:::",
@@ -64,6 +62,8 @@ def test_a_typed_number_is_found(prose: str) -> None:
         "Python 3.11 and NumPy 2.1.",
         "```python\n# takes 12 ms\n```",
         "```{code-block} text\n12 ms\n```",
+        "```{claim} six\n:source: a\n\n> It takes 12 ms.\n\nIt takes 12 ms.\n```",
+        ":::{claim} six\n:source: a\n\nIt takes 12 ms.\n:::",
         "See [the paper](https://example.org/12 ms).",
         "## Further reading\n\nSomeone, who found 12 ms.",
         "Chapter 3, section 2.",
@@ -71,6 +71,16 @@ def test_a_typed_number_is_found(prose: str) -> None:
         "| what you need | 30 minutes to read |",
         "A formula in words: 2 × parameters.",
         "A matrix of 28x28 pixels.",
+        "A picture 8 times as wide and as high has 64 times the pixels, which are 64 times the work.",
+        "Twice the resolution takes 4 times the pairs.",
+        "A timer calls a short function 1,000 times in a row.",
+        "Trained in 32 bits, four bytes a weight, it is multiplied in 8 bits and stored in 1 byte.",
+        "Each element costs 2 FLOPs, or 1 MAC.",
+        "One test in twenty, a hundred a day, rings five times a day.",
+        "**4. Tokens per second.** Write a function.",
+        "Kernels that are four times as fast bring {measured}`whole`.",
+        "It was interrupted {quoted}`466 times as fast|Grattafiori et al. 2024`.",
+        "How many times as fast as one are 1,024 ranks at most?",
     ],
 )
 def test_what_is_no_typed_number_is_not(prose: str) -> None:
@@ -118,7 +128,7 @@ def test_docstrings_and_comments_of_a_module_may_name_numbers() -> None:
 
 
 def test_the_line_of_a_problem_is_the_sources() -> None:
-    text = "---\nname: x\n---\n# Title\n\n```{code-cell} ipython3\n:tags: [hide-input]\nx = 1\ny = '12 ms'\n```\n"
+    text = "---\nname: x\n---\n# Title\n\n```{code-cell} ipython3\n:tags: [hide-output]\nx = 1\ny = '12 ms'\n```\n"
     assert [problem.line for problem in check_source(text)] == [9]
 
 
@@ -140,23 +150,14 @@ def test_figures_without_alt_text_are_found(text: str, count: int) -> None:
 
 def test_a_figure_without_alt_text_is_found_in_a_module() -> None:
     module = "def record(page):\n    page.figure('f', figure, caption='c')\n    page.figure('g', figure, alt=words)\n"
-    assert [(problem.line, problem.message) for problem in check_module(module)] == [(2, "page.figure has no alt=")]
+    found = [problem.line for problem in check_module(module) if "alt" in problem.message]
+    assert found == [2]
 
 
 def test_long_cells_are_found_unless_hidden() -> None:
     code = "\n\n".join(f"x{i} = {i}" for i in range(11))
-    assert messages(CELL % code) == ["the cell shows 11 lines, which is more than 10"]
-    assert messages(CELL % f":tags: [hide-input]\n{code}") == []
-
-
-@pytest.mark.parametrize("tag", ["hide-input", "hide-cell", "remove-input", "remove-cell"])
-def test_much_hidden_code_is_found(tag: str) -> None:
-    hidden = CELL % (f":tags: [{tag}]\nimport a\n\nimport b\n" + "x = 1\n" * 3)
-    shown = CELL % ("x = 1\n" * 5)
-    assert messages((hidden + shown) * (MOST_HIDDEN // 5)) == []
-    (problem,) = check_source((hidden + shown) * (MOST_HIDDEN // 5) + hidden * 2)
-    assert problem.message.startswith(f"from here on the page hides more than {MOST_HIDDEN} lines of Python")
-    assert problem.line == 1 + (hidden + shown).count("\n") * (MOST_HIDDEN // 5) + 2
+    assert messages(CELL % code) == ["the cell shows 11 lines of code: split it into cells of at most 10"]
+    assert not any("shows" in message for message in messages(CELL % f":tags: [hide-input]\n{code}"))
 
 
 def test_a_cell_that_is_not_python_is_found() -> None:
@@ -165,7 +166,9 @@ def test_a_cell_that_is_not_python_is_found() -> None:
 
 
 def test_options_of_a_cell_in_yaml_are_not_code() -> None:
-    cell = "```{code-cell} python3\n---\ntags: [hide-cell]\nmystnb:\n  code_prompt_show: Show\n---\n" + "x = 1\n" * 12
+    cell = (
+        "```{code-cell} python3\n---\ntags: [hide-cell]\nmystnb:\n  code_prompt_show: Show\n---\n" + "import x\n" * 12
+    )
     assert check_source(cell + "```\n") == []
 
 
@@ -173,6 +176,7 @@ EXERCISE = (
     "```{code-cell} python3\n:tags: [solution]\ndef add(a, b):\n    return a + b\n```\n\n"
     "```{code-cell} python3\n:tags: [check]\nexercises.check_add(add)\n```\n"
 )
+NO_SECTIONS = ["a chapter needs a section '## Exercises'", "a chapter needs a section '## Questions'"]
 RECORDS = CELL % 'page.number("gain", run)'
 
 
@@ -199,7 +203,7 @@ def test_an_exercise_that_needs_a_later_cell_is_found() -> None:
     first = CELL % "import numpy as np\nfrom tinytorch.chapters import exercises" + "\n"
     uses = EXERCISE.replace("return a + b", "return np.add(a, rows)")
     assert [why for why in messages(first + uses) if "first cell" in why] == [
-        "an exercise may need the page's first cell alone, not rows"
+        "an exercise may use only what the page's first cell defines, not rows"
     ]
     assert not any("first cell" in why for why in messages(first + uses.replace("rows", "b")))
 
@@ -217,8 +221,18 @@ def _chapter(predictions: int, exercises: int, *, late: bool = False) -> str:
 
 def test_a_chapter_asks_three_times_before_its_questions_and_sets_three_exercises() -> None:
     assert messages(_chapter(3, 3)) == []
-    assert messages(_chapter(2, 3)) == ["the chapter asks for 2 predictions before its questions, not 3"]
-    assert messages(_chapter(3, 3, late=True)) == ["the chapter asks for 0 predictions before its questions, not 3"]
-    assert messages(_chapter(3, 2)) == ["the chapter has 2 exercises, not 3"]
-    without = _chapter(3, 3).replace("## Questions\n", "").replace("## Exercises\n", "")
-    assert messages(without) == ["a chapter needs a section '## Exercises'", "a chapter needs a section '## Questions'"]
+    needed = "it needs 3, unless its front matter says draft: true"
+    assert messages(_chapter(2, 3)) == [f"the chapter asks for 2 predictions before its questions; {needed}"]
+    assert messages(_chapter(3, 3, late=True)) == [
+        f"the chapter asks for no predictions before its questions; {needed}"
+    ]
+    assert messages(_chapter(3, 1)) == [f"the chapter sets 1 exercise; {needed}"]
+    assert messages(_chapter(3, 3).replace("## Questions\n", "").replace("## Exercises\n", "")) == NO_SECTIONS
+
+
+def test_a_draft_is_excused_from_counts_alone() -> None:
+    draft = "---\ndraft: true\n---\n" + _chapter(0, 0)
+    assert messages(draft) == []
+    assert len(messages(draft.replace("true", "false"))) == 2
+    assert messages(draft.replace("## Questions\n", "").replace("## Exercises\n", "")) == NO_SECTIONS
+    assert any("is typed" in message for message in messages(draft + "It takes 12 ms.\n"))

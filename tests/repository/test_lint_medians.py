@@ -17,6 +17,12 @@ FAULTY = [
     "is_faster = a.median / b.median > 2",
     "is_faster = a.median - b.median > 0",
     'if a.median > 1e-3:\n    page.word("slow", "slow", because="so")',
+    'page.test("slow", a.median, above=1)',
+    'page.test("slow", gain, above=a.median / b.median)',
+    'page.lines("t", [a.median / b.median], x="width", y="gain", caption="c", alt="a")',
+    "row = Row(gain=Counted(a.median / b.median, '', 'gain'))",
+    "def study(a):\n    if a.median > 1e-3:\n        return Row(a, 'slow')\n    return Row(a, 'fast')",
+    "rows.append(Row(a, 'slow' if a.median > 1e-3 else 'fast'))",
     'page.claim("c", verdict=SUPPORTED if a.median < 2e-3 else REFUTED)',
     'began = perf_counter()\nrun()\ntook = perf_counter() - began\npage.number("t", took, unit="s", what="t")',
     'gain = a.median / b.median\nrows = [{"gain": gain}]\npage.table("t", rows, columns, caption="c")',
@@ -26,6 +32,8 @@ FAULTY = [
 ]
 FINE = [
     'page.number("gain", ratio(a, b))',
+    'page.test("slow", ratio(a, b), above=1)',
+    "row = Row(took=a, share=Counted(len(a.samples), '', 'samples'))",
     'page.number("law", Modelled(a.median / b.median, "", "gain", "a law"))',
     'page.number("mean", Derived(a.mean, "s", "mean", (a,), "it is a mean"))',
     "ax.plot([one.median * 1e3 for one in series])",

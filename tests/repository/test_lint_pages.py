@@ -83,7 +83,9 @@ def test_faults_of_shown_and_hidden_cells_are_said_with_the_line_of_the_page(tmp
 
 def test_the_command_fails_on_faults_and_prints_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(page(tmp_path, FAULTY))]) == 1
-    assert "F401" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "F401" in said
+    assert f"page.md:{line_of(FAULTY, 'values')}: a hidden cell must be a declaration" in said
     assert main([str(page(tmp_path, CLEAN))]) == 0
 
 
