@@ -27,7 +27,6 @@ NOT_YET = frozenset(
         "book/machine.md",
         "book/memoization.md",
         "book/profiling.md",
-        "book/quantization.md",
         "book/roofline.md",
         "book/whole_model.md",
         "book/your_machine.md",
