@@ -38,7 +38,7 @@ unexport OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS OMP_NUM_THREADS
 # It makes each of the many processes of a build, and of the tests, compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help environment peers-environment book pdf live test serve lint lock clean peers bench check-site check-links check-notebooks pictures node-environment
+.PHONY: help chapter environment peers-environment book pdf live test serve lint lock clean peers bench check-site check-links check-notebooks pictures node-environment
 
 help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
@@ -61,6 +61,9 @@ serve: book  ## build the book and show it on http://127.0.0.1:8000 (PORT=... fo
 
 live: environment  ## build the book, show it, and build it again on each save (PORT=... for another port)
 	@PORT=$(PORT) $(VENV)/bin/python -m scripts.live_book
+
+chapter: environment  ## write a chapter to begin with: NAME=batching (TITLE="..." for its title)
+	@$(VENV)/bin/python -m scripts.new_chapter $(if $(NAME),$(NAME),$(error Give the chapter a name: make chapter NAME=batching)) $(if $(TITLE),--title "$(TITLE)")
 
 check-site: environment node-environment  ## hold every built page to all gates: links, sentences, HTML, spelling, browser, Lighthouse
 	@$(VENV)/bin/python -m pytest book/_checks --numprocesses 3 --dist loadfile --no-loadscope-reorder
