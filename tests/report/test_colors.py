@@ -90,5 +90,5 @@ def test_the_formula_of_contrast_is_that_of_wcag() -> None:
 
 
 def test_an_unknown_variant_is_refused() -> None:
-    with pytest.raises(ValueError, match="variant must be a hue.*mauve"):
+    with pytest.raises(ValueError, match="must be a hue"):
         color("mauve")
