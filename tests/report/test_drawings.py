@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinytorch.report import Drawing, Page
+from tinytorch.report import Drawing, Page, color
 from tinytorch.report.drawings import WIDTH, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -28,16 +28,13 @@ def test_it_says_what_it_shows_and_takes_the_width_of_its_place() -> None:
     assert root.get("aria-labelledby") == described.get("id")
 
 
-def test_a_grid_has_a_box_a_cell_with_the_cells_colour_and_words() -> None:
+def test_a_grid_has_a_box_a_cell_with_its_colour_and_words() -> None:
     drawing = Drawing(100)
-    drawing.cells(
-        0, 0, 2, 3, 30, color=lambda row, _: "numpy" if row else None, label=lambda row, column: str(3 * row + column)
-    )
+    drawing.cells(0, 0, 2, 3, (30, 20), color="numpy", label=lambda row, column: str(3 * row + column))
     root = drawn(drawing)
-    fills = [rect.get("fill") for rect in root.iter(f"{SVG}rect")]
-    assert fills[:3] == ["none"] * 3
-    assert len(set(fills[3:])) == 1
-    assert fills[3] != "none"
+    boxes = list(root.iter(f"{SVG}rect"))
+    assert [(box.get("x"), box.get("y")) for box in boxes] == [(x, y) for y in ("0", "20") for x in ("0", "30", "60")]
+    assert {box.get("fill") for box in boxes} == {color("numpy")}
     assert [text.text for text in root.iter(f"{SVG}text")] == list("012345")
 
 
@@ -70,11 +67,6 @@ def test_words_that_do_not_fit_their_box_are_refused() -> None:
         Drawing(100).box(0, 0, 40, 30, "much too long")
     with pytest.raises(ValueError, match="must fit its box"):
         Drawing(100).box(0, 0, 100, 30, "two\nlines")
-
-
-def test_a_brace_is_level_or_upright() -> None:
-    with pytest.raises(ValueError, match="level or upright"):
-        Drawing(100).brace((0, 0), (10, 10), "no")
 
 
 def test_an_unknown_colour_is_refused_by_name() -> None:

@@ -1,7 +1,8 @@
-"""Drawings of mechanisms: boxes, cells, arrows and words as SVG that follows light and dark, checked to fit.
+"""Drawings that depend on what was measured: boxes, cells, arrows and words as SVG, checked to fit.
 
-A plot shows what was measured; a drawing shows how a thing works, as one would on a blackboard. Positions are in units
-of which a phone shows about three for each four, so that the words of the one size that there is can be read there.
+A plot shows numbers to scale; a drawing shows how a thing works, as one would on a blackboard. One in which nothing is
+computed is an SVG file of the book, edited by hand. Positions are in units of which a phone shows about three for each
+four, so that the words of the one size that there is can be read there.
 """
 
 from __future__ import annotations
@@ -112,15 +113,12 @@ class Drawing:
         text: str = "",
         *,
         color: str | None = None,
-        filled: bool = True,
-        dashed: bool = False,
     ) -> None:
         """Draw a box with words in its middle: tinted with its colour, or only outlined.
 
         Raises:
             ValueError: if the words are wider or higher than the box.
         """
-        tint = "none" if not filled or color is None else color_of(color)
         self._add(
             "rect",
             x=_number(x),
@@ -128,9 +126,9 @@ class Drawing:
             width=_number(width),
             height=_number(height),
             rx="3",
-            fill=tint,
+            fill="none" if color is None else color_of(color),
             fill_opacity=_TINT,
-            **self._stroke(color, dashed, 1.5),
+            **self._stroke(color, False, 1.5),
         )
         if not text:
             return
@@ -150,27 +148,24 @@ class Drawing:
         y: float,
         rows: int,
         columns: int,
-        size: float | tuple[float, float],
+        size: tuple[float, float],
         *,
-        color: str | Callable[[int, int], str | None] | None = None,
-        label: Callable[[int, int], str] | None = None,
+        color: str,
+        label: Callable[[int, int], str],
     ) -> None:
-        """Draw a grid, such as a matrix: ``color(row, column)`` is of one cell, None leaves it empty; so is ``label``.
+        """Draw a grid, such as a matrix.
 
         Args:
             x, y: the top left corner.
             rows, columns: how many cells.
-            size: of one cell: its side, or (width, height).
-            color: of all cells, or of each.
-            label: words of each cell; "" for none.
+            size: width and height of one cell.
+            color: of all cells.
+            label: words of the cell in a row and a column.
         """
-        wide, high = size if isinstance(size, tuple) else (size, size)
+        wide, high = size
         for row in range(rows):
             for column in range(columns):
-                chosen = color(row, column) if callable(color) else color
-                self.box(
-                    x + column * wide, y + row * high, wide, high, label(row, column) if label else "", color=chosen
-                )
+                self.box(x + column * wide, y + row * high, wide, high, label(row, column), color=color)
 
     def line(
         self,
@@ -199,43 +194,17 @@ class Drawing:
             self._add("polygon", points=_joined(head), fill="currentColor" if color is None else color_of(color))
         self._add("polyline", points=_joined(drawn), fill="none", **self._stroke(color, dashed, width))
 
-    def circle(self, x: float, y: float, radius: float, text: str = "", *, color: str | None = None) -> None:
-        """Draw a circle around (x, y) with words in it."""
-        fill = "none" if color is None else color_of(color)
+    def circle(self, x: float, y: float, radius: float, *, color: str) -> None:
+        """Draw a circle around (x, y)."""
         self._add(
             "circle",
             cx=_number(x),
             cy=_number(y),
             r=_number(radius),
-            fill=fill,
+            fill=color_of(color),
             fill_opacity=_TINT,
             **self._stroke(color, False, 1.5),
         )
-        if text:
-            lines = text.split("\n")
-            self.text(x, y - (len(lines) - 1) * _LINE / 2 + TEXT_SIZE * 0.35, text)
-
-    def brace(self, start: Point, end: Point, text: str, *, depth: float = 7.0) -> None:
-        """Draw a bracket from ``start`` to ``end``, level or upright, with words beyond it.
-
-        A positive ``depth`` opens downwards from a level line and to the right of an upright one; a negative one opens
-        upwards and to the left.
-
-        Raises:
-            ValueError: if the line is neither level nor upright.
-        """
-        (x1, y1), (x2, y2) = start, end
-        lines = text.split("\n")
-        if y1 == y2:
-            self.line((x1, y1), (x1, y1 + depth), (x2, y1 + depth), (x2, y1))
-            below = y1 + depth + TEXT_SIZE if depth > 0 else y1 + depth - 5 - (len(lines) - 1) * _LINE
-            self.text((x1 + x2) / 2, below, text)
-        elif x1 == x2:
-            self.line((x1, y1), (x1 + depth, y1), (x1 + depth, y2), (x1, y2))
-            middle = (y1 + y2) / 2 + TEXT_SIZE * 0.35 - (len(lines) - 1) * _LINE / 2
-            self.text(x1 + depth + math.copysign(6, depth), middle, text, anchor="start" if depth > 0 else "end")
-        else:
-            raise ValueError(f"start and end of a brace must be level or upright, not {start} and {end}")
 
     def svg(self, *, key: str, alt: str) -> str:
         """Return the drawing as an ``<svg>`` element as wide as its place.

@@ -11,6 +11,9 @@ import pytest
 from bs4 import BeautifulSoup
 from measured_book.notebooks.myst import fences
 from measured_book.pages.drawings import FOLDER, STYLE, on_page, standing_alone
+from measured_book.pages.lists import listed
+from measured_book.records.store import PageRecords
+from measured_book.state import PageState
 
 from tests.book.small_book import Book, Build
 from tests.book.sphinx_process import SphinxProcess
@@ -160,3 +163,14 @@ def test_a_page_holds_neither_style_nor_the_space_of_the_file() -> None:
     assert "style" not in shown
     assert "\n" not in shown
     assert BeautifulSoup(shown, "html.parser").get_text() == "A <ruler>.ruler"
+
+
+def test_drawings_are_listed_among_the_figures_that_code_made_in_the_page_s_order() -> None:
+    recorded = {key: {"key": key, "kind": "figure", "caption": f"{key}, recorded"} for key in ("last", "first")}
+    state = PageState(
+        records=PageRecords("page", recorded),
+        drawings={"ruler": "ruler, drawn"},
+        labels=("figure-first", "table-ops", "figure-ruler", "figure-last"),
+    )
+    assert [key for key, _ in listed(state, "figure")] == ["first", "ruler", "last"]
+    assert listed(state, "table") == []

@@ -24,14 +24,7 @@ def test_lanes_are_numbered_to_the_last(count: int) -> None:
 
 def test_each_drawing_has_words_for_those_who_do_not_see_it() -> None:
     page = Page("acceleration")
-    for show in (
-        drawings.show_orders,
-        drawings.show_lanes,
-        drawings.show_tile,
-        drawings.show_packing,
-        drawings.show_cache_tiles,
-        drawings.show_blocks,
-    ):
-        show(page)
+    drawings.show_lanes(page)
+    drawings.show_tile(page)
     said = records(page)
-    assert all(said[key]["alt"] for key in ("orders", "lanes", "tile", "packing", "cache-tiles", "blocks"))
+    assert all(said[key]["alt"] for key in ("lanes", "tile"))

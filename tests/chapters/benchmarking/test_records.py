@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from tests.chapters.made_turns import said_in
 from tinytorch.chapters.benchmarking import records
@@ -41,6 +42,11 @@ def compared(ratio: float) -> Comparison:
     drift = 1 + 0.1 * np.random.default_rng(0).random(30)
     own = 1 + 1e-4 * np.random.default_rng(1).standard_normal(30)
     return compare_paired(ratio * drift, drift * own, matters=0.05)
+
+
+@pytest.mark.parametrize(("outside", "samples"), [(3, 15), (4, 15), (0, 6), (0, 5), (1, 15)])
+def test_what_a_pair_of_samples_misses_is_two_tails_of_the_binomial_distribution(outside: int, samples: int) -> None:
+    assert records.missed(outside, samples) == pytest.approx(2 * binom.cdf(outside, samples, 0.5))
 
 
 @pytest.mark.parametrize(

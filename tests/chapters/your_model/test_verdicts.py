@@ -8,7 +8,7 @@ from tests.chapters.made_places import made_place
 from tests.chapters.made_turns import in_turns, made, records, said_in
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.chapters import your_model as chapter
-from tinytorch.chapters.your_model import drawings, verdicts
+from tinytorch.chapters.your_model import verdicts
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.acceleration.techniques import BASELINE, CODES, FUSED, KERNELS, Tried, forward_pass
@@ -103,9 +103,3 @@ def test_a_plan_answers_the_questions(model: OnnxModel, six: Tensor) -> None:
     assert said["q-limit"]["value"] == pytest.approx(1 / (1 - said["plan-conv"]["value"]))
     assert said["q-depthwise"]["value"] == 25 / 4
     assert said["q-swish"]["value"] == 4.5
-
-
-def test_the_drawing_has_words() -> None:
-    page = Page("your_model")
-    drawings.show_reading(page)
-    assert records(page)["reading"]["alt"]

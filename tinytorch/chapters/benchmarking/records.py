@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import comb
 
 from tinytorch.chapters import calls
 from tinytorch.chapters.benchmarking.bottlenecks import TOGETHER, Bottleneck, Forecast
-from tinytorch.chapters.benchmarking.drawings import SAMPLES, missed
 from tinytorch.chapters.benchmarking.flaws import Flaw
 from tinytorch.chapters.benchmarking.runs import beyond_three_deviations
 from tinytorch.chapters.sources import (
@@ -23,6 +23,8 @@ from tinytorch.report import Column, Page, verdict_between
 from tinytorch.report.figures import draw_line, subplots
 from tinytorch.report.verdicts import words_of
 
+#: Samples of the example that the page works by hand.
+SAMPLES = 15
 FLAW_COLUMNS = (
     Column("flaw", "Flaw"),
     Column("reported", "Speedup as published"),
@@ -63,6 +65,11 @@ _HOLD_AT_LEAST = 0.94
 _BEYOND_THREE = 0.00135
 #: Tests of a change a day, and confidence of each, of which the page counts false alarms.
 _TESTS = 14
+
+
+def missed(outside: int, samples: int = SAMPLES) -> float:
+    """Return the chance that the median lies beyond the pair that leaves ``outside`` samples on each side."""
+    return 2 * sum(comb(samples, below) for below in range(outside + 1)) / 2**samples
 
 
 def record_processes(page: Page, within: Measurement, between: Measurement, beyond: Measurement) -> None:

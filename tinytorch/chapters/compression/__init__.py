@@ -12,7 +12,6 @@ from tinytorch.chapters.compression.accuracy import (
     record_small_gpt,
     scores,
 )
-from tinytorch.chapters.compression.drawings import show_csr, show_distillation, show_low_rank, show_patterns
 from tinytorch.chapters.compression.speed import (
     low_rank_mlp,
     low_rank_speedups,
@@ -48,10 +47,6 @@ __all__ = [
     "record_units",
     "record_zeros",
     "scores",
-    "show_csr",
-    "show_distillation",
-    "show_low_rank",
-    "show_patterns",
     "sparse_speed",
     "thinner_versions",
     "zeros_in_dense",

@@ -7,6 +7,7 @@ classes of `STYLE`, which is part of the book's style sheet.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 from xml.etree import ElementTree as ET
@@ -25,6 +26,7 @@ LOGGER = logging.getLogger(__name__)
 FOLDER = Path("_static", "drawings")
 STYLE = FOLDER / "drawings.css"
 
+_COMMENT = re.compile(r"\s*/\*.*?\*/\s*", re.DOTALL)
 _SVG = "http://www.w3.org/2000/svg"
 # As the root of a page's drawing, or of a file, without a prefix before each element's name.
 ET.register_namespace("", _SVG)
@@ -70,7 +72,7 @@ def standing_alone(drawing: str, style: str = "") -> str:
 
 def drawing_alone(env: BuildEnvironment, docname: str, key: str) -> str:
     """Return a page's drawing as the text of an SVG file that needs no other."""
-    style = Path(env.srcdir, STYLE).read_text("utf-8")
+    style = _COMMENT.sub("", Path(env.srcdir, STYLE).read_text("utf-8"))
     return standing_alone(path_of(env, docname, key).read_text("utf-8"), style)
 
 

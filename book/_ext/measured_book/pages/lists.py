@@ -50,9 +50,10 @@ def _said(caption: str, number: str | None, kind: str) -> str:
     return f"{named(kind, number)}: {caption}" if number else caption
 
 
-def _listed(page: PageRecords, state: PageState, kind: str) -> list[tuple[str, str]]:
+def listed(state: PageState, kind: str) -> list[tuple[str, str]]:
     """Return key and caption of each figure or table of a page, in the page's order."""
-    found = {record["key"]: str(record["caption"]) for record in page.of_kind(kind)}
+    records = state.records.of_kind(kind) if state.records is not None else ()
+    found = {record["key"]: str(record["caption"]) for record in records}
     if kind == "figure":
         found |= state.drawings
     places = {label: place for place, label in enumerate(state.labels)}
@@ -70,22 +71,22 @@ class Listing(LateHtml):
         up = "../" * docname.count("/")
         parts, count = [], 0
         for page in pages:
-            listed = _listed(page, state_of(app.env).of(page.docname), kind)
-            if not listed:
+            found = listed(state_of(app.env).of(page.docname), kind)
+            if not found:
                 continue
-            count += len(listed)
+            count += len(found)
             address = app.builder.get_relative_uri(docname, page.docname)
             title = app.env.titles[page.docname].astext()
             numbers = page_numbers(app.env, page.docname)
             items = "\n".join(
                 _item(page, key, _said(caption, numbers.get(f"{kind}-{key}"), kind), kind, address, up)
-                for key, caption in listed
+                for key, caption in found
             )
             parts.append(
                 f'<p class="listing-page"><a href="{escape(address)}">{escape(title)}</a></p>\n<ul>\n{items}\n</ul>'
             )
-        of_pages = "\n".join(parts)
-        return f'<div class="listing">\n<p>{count} {kind}{"" if count == 1 else "s"}.</p>\n{of_pages}\n</div>'
+        all_pages = "\n".join(parts)
+        return f'<div class="listing">\n<p>{count} {kind}{"" if count == 1 else "s"}.</p>\n{all_pages}\n</div>'
 
 
 class ListingDirective(SphinxDirective):
