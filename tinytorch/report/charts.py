@@ -126,6 +126,14 @@ def lines(
 
     Raises:
         ValueError: if there are no rows, a row lacks an attribute, or values on an axis differ in their unit.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Counted
+        >>> from tinytorch.report.charts import lines
+        >>> rows = [{"width": 2**n, "stored": Counted(4**n, "B", "a matrix")} for n in range(4)]
+        >>> chart = lines(rows, x="width", y="stored", xlabel="width", ylabel="stored", log="xy")
+        >>> chart.axes[0].get_xlabel(), chart.axes[0].get_ylabel()
+        ('width (count)', 'stored (B)')
     """
     if (absent := _unmeasured(rows)) is not None:
         return absent
@@ -193,6 +201,14 @@ def bars(
 
     Raises:
         ValueError: if there are no rows, a row lacks an attribute, or values differ in their unit.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Counted
+        >>> from tinytorch.report.charts import bars
+        >>> stored = {"float32": Counted(4096, "B", "weights"), "8 bits": Counted(1024, "B", "weights")}
+        >>> chart = bars(stored, name="name", value="row", xlabel="stored", variants={"8 bits": "orange"})
+        >>> chart.axes[0].get_xlabel()
+        'stored (KiB)'
     """
     if (absent := _unmeasured(rows)) is not None:
         return absent
@@ -248,6 +264,15 @@ def dots(
 
     Raises:
         ValueError: if there are no rows, a row lacks an attribute, or values on an axis differ in their unit.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Counted
+        >>> from tinytorch.report.charts import dots
+        >>> right = Counted(0.9, "%", "share right")
+        >>> rows = [{"way": "8 bits", "stored": Counted(1024, "B", "weights"), "right": right}]
+        >>> chart = dots(rows, x="stored", y="right", name="way", xlabel="stored", ylabel="right")
+        >>> chart.axes[0].get_ylabel()
+        'right (%)'
     """
     if (absent := _unmeasured(rows)) is not None:
         return absent
@@ -292,6 +317,14 @@ def dumbbell(
 
     Raises:
         ValueError: if there are no rows, a row lacks an attribute, or values differ in their unit.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Counted, Modelled
+        >>> from tinytorch.report.charts import dumbbell
+        >>> row = {"name": "step", "law": Modelled(2.0, "", "speedup", "a law"), "found": Counted(1.5, "", "speedup")}
+        >>> chart = dumbbell([row], name="name", ends={"law": "predicted", "found": "found"}, xlabel="speedup")
+        >>> [text.get_text() for text in chart.axes[0].get_legend().get_texts()]
+        ['predicted', 'found']
     """
     if (absent := _unmeasured(rows)) is not None:
         return absent
@@ -341,6 +374,13 @@ def distribution(
 
     Raises:
         ValueError: if the measurements differ in their unit.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Measurement
+        >>> from tinytorch.report.charts import distribution
+        >>> chart = distribution(Measurement("a call", (1e-3, 2e-3, 4e-3), "s"), xlabel="time", ylabel="calls at most so long")
+        >>> chart.axes[0].get_ylabel()
+        'calls at most so long (%)'
     """
     if isinstance(measured, Unmeasured):
         return measured

@@ -24,7 +24,7 @@ from tinytorch.report.numbers import (
 )
 from tinytorch.report.provenance import cautions
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, Record
-from tinytorch.report.verdicts import filled_text, verdict_lines
+from tinytorch.report.verdicts import evidence_words, filled_text
 
 #: The MIME type under which records stand in the outputs of an executed notebook.
 RECORD_MIME = "application/vnd.tinytorch.record+json"
@@ -144,7 +144,7 @@ def words(record: Json, number: Callable[[str], str]) -> str:
     if kind == "verdict":
         return f"{key}: {record['word']}, because {filled_text(record['because'], number)}"
     if kind == "claim" and "statement" not in record:  # whose words stand on the page
-        return " ".join([f"{key}: {record['verdict']}.", *verdict_lines(record)])
+        return f"{key}: {record['verdict']}. {evidence_words(record)}"
     if kind == "claim":
         evidence = filled_text(record["evidence"], number)
         return f"{record['statement']} ({record['source']}): {record['verdict']}. {evidence}"

@@ -69,6 +69,12 @@ class Page:
     ``Page("profiling")`` records the machine, the BLAS and the package first, then the noise floor, `noise`.
     Keys are lower-case words joined by hyphens, unique on the page. Each method records, shows what there is to
     see, and returns the `Shown` thing. Outside of a notebook nothing is printed; `records` holds them all.
+
+    Examples:
+        >>> from tinytorch.report import Page
+        >>> page = Page("sample")
+        >>> [record.key for record in page.records]
+        ['provenance', 'noise-floor']
     """
 
     def __init__(self, name: str) -> None:
@@ -98,6 +104,13 @@ class Page:
         Raises:
             TypeError, ValueError: if it is not a finite number, has no unit or words, nobody knows where it comes from,
                 or the key is taken.
+
+        Examples:
+            >>> from tinytorch.perf.measuring import Counted
+            >>> from tinytorch.report import Page
+            >>> whole, coded = Counted(4096, "B", "float32 weights"), Counted(1024, "B", "weights in eight bits")
+            >>> print(Page("sample").number("smaller", whole.over(coded, "bytes saved")))
+            smaller: 4.00×
         """
         if isinstance(value, Unmeasured):
             return self._unmeasured(key, value)
@@ -130,6 +143,16 @@ class Page:
         Raises:
             ValueError: if something is empty, the key is taken, a number is not recorded yet, or a measurement has no
                 ``words``, or a word has some.
+
+        Examples:
+            >>> from tinytorch.perf.measuring import Measurement
+            >>> from tinytorch.report import Page
+            >>> page = Page("sample")
+            >>> gain = Measurement("gain", (2.9, 3.0, 3.1, 3.0, 2.95, 3.05, 3.0, 2.9), "")
+            >>> number = page.number("gain", gain)
+            >>> words = {"worth it": (2, None), "hardly worth it": (None, 2)}
+            >>> print(page.word("pays", gain, words, because="it is {gain}"))
+            pays: worth it, because it is 3.00× (95% interval 2.90 to 3.10×, n = 8)
         """
         if isinstance(word, Unmeasured):
             return self._unmeasured(key, word)
@@ -175,6 +198,14 @@ class Page:
 
         Raises:
             ValueError: if one of the two keys is taken.
+
+        Examples:
+            >>> from tinytorch.perf.measuring.comparison import compare_paired
+            >>> from tinytorch.report import Page
+            >>> page = Page("sample")
+            >>> compared = page.compare("speedup", compare_paired([2.0] * 9, [1.0] * 9, matters=0.05))
+            >>> [record.key for record in page.records[-2:]], page.records[-1].body["word"]
+            (['speedup', 'speedup-verdict'], 'faster')
         """
         if isinstance(comparison, Unmeasured):
             self._unmeasured(f"{key}-verdict", comparison)
@@ -199,6 +230,11 @@ class Page:
 
         Raises:
             ValueError: if there is no key, one is taken, or the reason is empty.
+
+        Examples:
+            >>> from tinytorch.report import Page
+            >>> print(*Page("sample").absent("two-cores", reason="it needs a second core"))
+            two-cores: Not measured in this build: it needs a second core
         """
         if not keys:
             raise ValueError("keys must name at least one number, word, claim, table or figure")
@@ -228,7 +264,7 @@ class Page:
 
         Args:
             key: its name; the table's address is ``#table-key``.
-            rows: objects, or objects by name, whose name is then the attribute ``name``.
+            rows: objects, or objects by name, whose name is then the attribute ``name``, and they themselves ``row``.
             columns: the heading of each column by the attribute of its cells, ``"speed.gain"`` for one of an attribute;
                 units come from the values. The first column names the rows.
             caption: what the table says.
@@ -237,6 +273,18 @@ class Page:
 
         Raises:
             TypeError, ValueError: if rows or columns do not fit, a number is not finite, or the key is taken.
+
+        Examples:
+            >>> from tinytorch.perf.measuring import Counted
+            >>> from tinytorch.report import Page
+            >>> rows = {"float32": {"stored": Counted(4096, "B", "weights")}, "8 bits": {"stored": Counted(1024, "B", "weights")}}
+            >>> print(Page("sample").table("sizes", rows, {"name": "Format", "stored": "Stored"}, caption="What is stored."))
+            Format   Stored (KiB)
+            ───────  ────────────
+            float32          4.00
+            8 bits           1.00
+            <BLANKLINE>
+            What is stored.
         """
         if isinstance(rows, Unmeasured):
             return self._unmeasured(key, rows, "table")
@@ -263,6 +311,14 @@ class Page:
 
         Raises:
             ValueError: if it breaks a rule of `figures.check_figure`, or the key is taken.
+
+        Examples:
+            >>> from tinytorch.perf.measuring import Counted
+            >>> from tinytorch.report import Page, lines
+            >>> rows = [{"bits": bits, "stored": Counted(128 * bits, "B", "weights")} for bits in (8, 16, 32)]
+            >>> chart = lines(rows, x="bits", y="stored", xlabel="bits", ylabel="stored")
+            >>> print(Page("sample").figure("stored", chart, caption="Bytes follow bits.", alt="A rising line."))
+            [figure stored: A rising line.] Bytes follow bits.
         """
         from tinytorch.report import figures
 
@@ -413,6 +469,13 @@ class Page:
 
         Raises:
             ValueError: if there is no value, one has no ends to be held against, or the key is taken.
+
+        Examples:
+            >>> from tinytorch.perf.measuring import Counted
+            >>> from tinytorch.report import Page
+            >>> whole, coded = Counted(4096, "B", "float32 weights"), Counted(1024, "B", "weights in eight bits")
+            >>> print(Page("sample").test("a-quarter", whole.over(coded, "bytes saved"), at_least=3.6, at_most=4.4))
+            a-quarter: supported. bytes saved: 4.00×, counted; the test asks for 3.60× to 4.40×.
         """
         measured = [value for value in values if not isinstance(value, Unmeasured)]
         absent = [value for value in values if isinstance(value, Unmeasured)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from tinytorch.perf.measuring import Unmeasured
 
-#: Objects, or objects by name, whose name is then their attribute ``name``.
+#: Objects, or objects by name, whose name is then their attribute ``name``, and they themselves ``row``.
 Rows = Iterable[Any] | Mapping[str, Any]
 
 
@@ -37,9 +37,7 @@ def value_at(row: Any, path: str) -> Any:
         ValueError: if it has nothing of that name.
     """
     if isinstance(row, _Named):
-        if path == "name":
-            return row.name
-        return value_at(row.row, path)
+        return {"name": row.name, "row": row.row}[path] if path in ("name", "row") else value_at(row.row, path)
     found = row
     for part in path.split("."):
         if isinstance(found, Mapping):

@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[3]
 NOTHING = Outline((), (), None)
 PAGES = sorted((ROOT / "book" / "reference").glob("*.md"))
 LISTED = [(page.stem, *entry) for page in PAGES for entry in entries_in(page.read_text("utf-8"))]
+MEMBERS = {f"{module}.{name}": members for _, module, name, members in LISTED}
 NAMES = [f"{module}.{name}" for _, module, name, _ in LISTED]
 #: What calls `world` starts MPI in its process, which starts no other process any more: these run in one of their own.
 ON_RANKS = [name for name in NAMES if name.startswith("tinytorch.perf.distributed.")]
@@ -53,10 +54,12 @@ def named(full: str) -> Any:
 
 def failures(full: str) -> str:
     """Return what the example of an entry does otherwise than it says; empty if nothing."""
-    test = doctest.DocTestParser().get_doctest(inspect.getdoc(named(full)) or "", {}, full, None, 0)
-    assert test.examples, f"{full} is an entry of the reference: its docstring needs a section `Examples:`"
-    said: list[str] = []
-    doctest.DocTestRunner(verbose=False).run(test, out=said.append)
+    entry, said = named(full), list[str]()
+    for what in (entry, *(getattr(entry, member) for member in MEMBERS[full])):
+        test = doctest.DocTestParser().get_doctest(inspect.getdoc(what) or "", {}, full, None, 0)
+        if what is entry:
+            assert test.examples, f"{full} is an entry of the reference: its docstring needs a section `Examples:`"
+        doctest.DocTestRunner(verbose=False).run(test, out=said.append)
     return "".join(said)
 
 
