@@ -1,7 +1,7 @@
 """Charts of typed rows: lines, bars, dots, dumbbells and distributions, each with intervals, units and a legend.
 
 A row is any object, or a mapping: who draws names the attribute that is on an axis, as a table names those of its
-columns (`tinytorch.report.rows`). What the machine could not measure gives no chart: `Unmeasured` comes back.
+columns (``tinytorch.report.rows``). What the machine could not measure gives no chart: `Unmeasured` comes back.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def lines(
         xlabel, ylabel: what is on the axes; units come from the values.
         each: attribute that tells the lines apart, whose text is their name; None for one line.
         panels: attribute by which there are panels below one another.
-        variants: the colour of all lines, or of each by its name: a hue or a name of `tinytorch.report.colors`;
+        variants: the colour of all lines, or of each by its name: a hue or a name of ``tinytorch.report.colors``;
             those that are not named take the next that is left.
         log: which axes are logarithmic: ``"x"``, ``"y"``, ``"xy"``. One that is not begins at zero.
         level, upright: heights, and positions, at which a dotted line has these words in the legend; ``""`` for none.
@@ -378,7 +378,8 @@ def distribution(
     Examples:
         >>> from tinytorch.perf.measuring import Measurement
         >>> from tinytorch.report.charts import distribution
-        >>> chart = distribution(Measurement("a call", (1e-3, 2e-3, 4e-3), "s"), xlabel="time", ylabel="calls at most so long")
+        >>> calls = Measurement("a call", (1e-3, 2e-3, 4e-3), "s")
+        >>> chart = distribution(calls, xlabel="time", ylabel="calls at most so long")
         >>> chart.axes[0].get_ylabel()
         'calls at most so long (%)'
     """

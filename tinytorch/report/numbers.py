@@ -337,9 +337,13 @@ def interval_of(measurement: Measurement) -> Interval | None:
     return interval if known and not is_point else None
 
 
+#: Units of what is computed from two numbers, so that a whole one is whole by chance.
+RATIOS = FRACTIONS | {""}
+
+
 def is_exact(measurement: Measurement) -> bool:
     """Return whether it is one whole number that was counted, not timed: bytes, FLOPs, parameters."""
-    single = measurement.n == 1 and interval_of(measurement) is None
+    single = measurement.n == 1 and interval_of(measurement) is None and measurement.unit not in RATIOS
     return single and measurement.median.is_integer() and measurement.is_counted
 
 

@@ -66,9 +66,9 @@ def _note(key: str, reason: str, instead_of: Literal["table", "figure"] | None) 
 class Page:
     """The records of one page, emitted as they are made.
 
-    ``Page("profiling")`` records the machine, the BLAS and the package first, then the noise floor, `noise`.
+    ``Page("profiling")`` records the machine, the BLAS and the package first, then the noise floor, ``noise``.
     Keys are lower-case words joined by hyphens, unique on the page. Each method records, shows what there is to
-    see, and returns the `Shown` thing. Outside of a notebook nothing is printed; `records` holds them all.
+    see, and returns the ``Shown`` thing. Outside of a notebook nothing is printed; ``records`` holds them all.
 
     Examples:
         >>> from tinytorch.report import Page
@@ -92,7 +92,7 @@ class Page:
     def number(
         self, key: str, value: Value | Unmeasured | int, what: str | None = None, *, unit: str | None = None
     ) -> Shown:
-        """Record a number for the role ``{measured}`key` ``.
+        """Record a number for the role ``{measured}``key`` ``.
 
         Args:
             key: what prose calls it by.
@@ -127,16 +127,16 @@ class Page:
         because: str,
         numbers: Sequence[str] = (),
     ) -> Shown:
-        """Record a verdict, for the role ``{verdict}`key` ``.
+        """Record a verdict, for the role ``{verdict}``key`` ``.
 
         Where other processes took the machine's time from one of the numbers, it is withheld, as a claim's verdict is:
-        see `tinytorch.report.provenance`.
+        see ``tinytorch.report.provenance``.
 
         Args:
             key: what prose calls it by.
-            word: what the judge returned, such as `verdict_between` and `Comparison`; a word that code chose from
+            word: what the judge returned, such as ``verdict_between`` and ``Comparison``; a word that code chose from
                 counts; or a measurement, of which ``words`` says what it is called.
-            words: the ends between which a measurement has each word, for the judge: see `word_between`.
+            words: the ends between which a measurement has each word, for the judge: see ``word_between``.
             because: the reason; ``{key}`` in it becomes that number.
             numbers: keys of numbers that the word rests on besides.
 
@@ -152,7 +152,7 @@ class Page:
             >>> number = page.number("gain", gain)
             >>> words = {"worth it": (2, None), "hardly worth it": (None, 2)}
             >>> print(page.word("pays", gain, words, because="it is {gain}"))
-            pays: worth it, because it is 3.00× (95% interval 2.90 to 3.10×, n = 8)
+            pays: worth it, because it is 3.00× (99% interval 2.90 to 3.10×, n = 8)
         """
         if isinstance(word, Unmeasured):
             return self._unmeasured(key, word)
@@ -174,7 +174,7 @@ class Page:
         return self._emit(key, "verdict", body)
 
     def withhold_if_disturbed(self, word: Judgement | str, *rests_on: Measurement) -> Judgement:
-        """Return a verdict for a table's cell, withheld where `word` would be.
+        """Return a verdict for a table's cell, withheld where ``word`` would be.
 
         Args:
             word: the verdict.
@@ -185,16 +185,16 @@ class Page:
         return Judgement(Verdict.WITHHELD) if disturbed and said.verdict.is_decided else said
 
     def judged(self, comparison: Comparison) -> Comparison:
-        """Return the comparison as `compare` would record it: as far as noise leaves it, or withheld."""
+        """Return the comparison as ``compare`` would record it: as far as noise leaves it, or withheld."""
         made = self.noise.judged(comparison)
         disturbed = is_disturbed([made.estimate.conditions], self._background.cores())
         return made.withheld(WITHHELD_WORD) if disturbed and made.verdict.is_decided else made
 
     def compare(self, key: str, comparison: Comparison | Unmeasured) -> Shown:
-        """Record a comparison: its estimate for ``{measured}`key` ``, its verdict for ``{verdict}`key-verdict` ``.
+        """Record a comparison: its estimate for ``{measured}``key`` ``, its verdict for ``{verdict}``key-verdict`` ``.
 
-        What the page's noise floor hides is no difference that could be told: see `Comparison.hidden_by`. The verdict
-        is withheld as `word` says.
+        What the page's noise floor hides is no difference that could be told: see ``Comparison.hidden_by``. The verdict
+        is withheld as ``word`` says.
 
         Raises:
             ValueError: if one of the two keys is taken.
@@ -258,9 +258,9 @@ class Page:
     ) -> Shown:
         """Show and record a table: a row for each object, a column for each attribute that is named.
 
-        A cell is a `Value`, a whole number that was counted, text, a verdict, or None for "does not apply". A column of
+        A cell is a value, a whole number that was counted, text, a verdict, or None for "does not apply". A column of
         `Modelled` or `Quoted` values looks so. Verdicts are withheld in each row that has a number from which other
-        processes took the machine's time, as `word` says.
+        processes took the machine's time, as ``word`` says.
 
         Args:
             key: its name; the table's address is ``#table-key``.
@@ -277,8 +277,9 @@ class Page:
         Examples:
             >>> from tinytorch.perf.measuring import Counted
             >>> from tinytorch.report import Page
-            >>> rows = {"float32": {"stored": Counted(4096, "B", "weights")}, "8 bits": {"stored": Counted(1024, "B", "weights")}}
-            >>> print(Page("sample").table("sizes", rows, {"name": "Format", "stored": "Stored"}, caption="What is stored."))
+            >>> stored = {"float32": Counted(4096, "B", "weights"), "8 bits": Counted(1024, "B", "weights")}
+            >>> headings = {"name": "Format", "row": "Stored"}
+            >>> print(Page("sample").table("sizes", stored, headings, caption="What is stored."))
             Format   Stored (KiB)
             ───────  ────────────
             float32          4.00
@@ -304,13 +305,13 @@ class Page:
 
         Args:
             key: its name; the figure's address is ``#figure-key``.
-            figure: of `tinytorch.report.charts`; or drawn on `tinytorch.report.figures.subplots`, with labels and units
-                on all axes.
+            figure: of ``tinytorch.report.charts``; or drawn on ``tinytorch.report.figures.subplots``, with labels and
+                units on all axes.
             caption: the message of the figure.
             alt: what a reader who does not see it needs to know.
 
         Raises:
-            ValueError: if it breaks a rule of `figures.check_figure`, or the key is taken.
+            ValueError: if it breaks a rule of ``figures.check_figure``, or the key is taken.
 
         Examples:
             >>> from tinytorch.perf.measuring import Counted
@@ -364,7 +365,7 @@ class Page:
 
         Args:
             key: its name; its address is ``#figure-key``.
-            boxes: of `flame_boxes`.
+            boxes: of ``flame_boxes``.
             caption: what it says.
             alt: what a reader who does not see it needs to know.
             files: texts that the page offers below it, by file name: the recording in other tools' formats.
@@ -404,14 +405,14 @@ class Page:
         """Record a claim, for the directive ``{claim}`` and the ledger.
 
         Where other processes took the machine's time from one of the numbers, the verdict is withheld: see
-        `tinytorch.report.provenance`.
+        ``tinytorch.report.provenance``.
 
         Args:
             key: what the directive calls it by; its address is ``#claim-key``.
             statement: what is claimed, in one sentence.
             source: who says so.
             quote: what the source says, in its own words and with its condition.
-            verdict: what the judge returned: see `verdict_between`, `verdict_of_all` and `decided`.
+            verdict: what the judge returned: see ``verdict_between``, ``verdict_of_all`` and ``decided``.
             evidence: what this page found; ``{key}`` in it becomes that number.
             numbers: keys of numbers that the verdict rests on besides; ``page:key`` for another page's.
             source_url: where to read it.
@@ -459,7 +460,7 @@ class Page:
         """Test a claim, whose words stand in the directive ``{claim} key`` of the page; the ledger lists it.
 
         It is counted if all that is tested was counted: then no machine decides it otherwise. Where other processes
-        took the machine's time from a value, the verdict is withheld: see `tinytorch.report.provenance`.
+        took the machine's time from a value, the verdict is withheld: see ``tinytorch.report.provenance``.
 
         Args:
             key: what the directive calls it by; its address is ``#claim-key``.

@@ -18,7 +18,7 @@ from tinytorch.perf.measuring import Conditions, Counted, Derived, Measurement, 
 from tinytorch.perf.measuring.codec import from_json, measured, to_json
 from tinytorch.perf.measuring.measurement import Quotient
 from tinytorch.perf.measuring.values import Value, as_measurement, is_clocked
-from tinytorch.report.numbers import FRACTIONS, interval_of, is_exact
+from tinytorch.report.numbers import RATIOS, interval_of, is_exact
 
 #: The version of `record.schema.json`; it rises whenever a reader of the files would have to change.
 SCHEMA_VERSION = 5
@@ -26,8 +26,6 @@ SCHEMA_NAME = "tinytorch-records"
 NUMBER_KINDS = ("measured", "counted", "derived", "modelled", "quoted")
 #: The kind of what stands in place of a number, verdict, table or figure that this build did not measure.
 ABSENT = "absent"
-#: Units of ratios and shares, in which nothing is counted.
-_COMPUTED = FRACTIONS | {""}
 _KEY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 Json = dict[str, Any]
@@ -127,8 +125,7 @@ def _kind_of(value: Value, exact: bool) -> Json:
             return {"kind": "derived", "of": list(value.names), **reason}
         case Quotient() if value.is_counted:
             return {"kind": "derived", "of": [value.numerator.name, value.denominator.name]}
-    whole = exact and value.unit not in _COMPUTED
-    return {"kind": "counted" if whole or isinstance(value, Counted) else "measured"}
+    return {"kind": "counted" if exact or isinstance(value, Counted) else "measured"}
 
 
 def checked_value(name: str, value: Value | int, *, unit: str | None, what: str | None) -> Value:
@@ -147,7 +144,7 @@ def checked_value(name: str, value: Value | int, *, unit: str | None, what: str 
         raise TypeError(f"value of {name} must be a Measurement or a number, not {type(value).__name__}")
     if unit is None or what is None:
         raise ValueError(f"{name} is a bare number, so unit= and what= must say what it counts")
-    if isinstance(number, float) or is_clocked(unit) or unit in _COMPUTED:
+    if isinstance(number, float) or is_clocked(unit) or unit in RATIOS:
         raise ValueError(
             f"{name} must not be a bare {number!r} in {unit!r}, of which nobody knows where it comes from: time it "
             "with measure() or interleave(), or hand over Counted, Derived from what was measured, Modelled or Quoted"

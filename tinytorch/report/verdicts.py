@@ -20,7 +20,7 @@ from tinytorch.perf.measuring.judge import (
 )
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.measuring.values import Value, as_measurement
-from tinytorch.report.numbers import LEAST_CONFIDENCE, format_number, format_samples, interval_name, percent
+from tinytorch.report.numbers import LEAST_CONFIDENCE, RATIOS, format_number, format_samples, interval_name, percent
 from tinytorch.report.records import Json, checked_key, checked_text
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -205,7 +205,8 @@ def _found_words(test: Json) -> str:
     low, high, confidence = (test["reach"][name] for name in (*_ENDS, "confidence"))
     if confidence == 1 and low == high:
         count = float(test["value"])
-        return f"{format_number(int(count) if count.is_integer() else count, test['unit']).text}, counted"
+        whole = count.is_integer() and test["unit"] not in RATIOS
+        return f"{format_number(int(count) if whole else count, test['unit']).text}, counted"
     shown = format_number(test["value"], test["unit"], ends=(low, high))
     return f"{shown.text} ({interval_name(confidence)} {shown.interval}, n = {test['n']})"
 
