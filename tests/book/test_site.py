@@ -292,6 +292,18 @@ def test_records_come_from_the_cache_as_well(story: Story) -> None:
     assert numbers(story.from_cache.page("first.html")) == numbers(story.fresh.page("first.html"))
 
 
+def test_a_change_of_prose_writes_no_other_page(tmp_path: Path, sphinx: SphinxProcess) -> None:
+    book = Book(tmp_path, sphinx)
+    for name, source in (("index", INDEX), ("first", HEADER + FIRST), ("second", HEADER + SECOND)):
+        book.write(name, source)
+    assert book.build().code == 0
+    book.write("second", f"{HEADER}{SECOND}\nMore.\n")
+    changed = book.build()
+    assert changed.code == 0, changed.output
+    assert "More." in text(changed.page("second.html"))
+    assert "] first" not in changed.output
+
+
 def test_a_changed_number_changes_the_pages_that_show_it(story: Story) -> None:
     assert story.number_changed.code == 0, story.number_changed.output
     assert story.number_changed.executed() == ["second"]

@@ -46,10 +46,24 @@ def test_pages_that_depend_on_a_page_are_written_again_once() -> None:
     book = state("a", "b", "c", "ledger", "late")
     book.of("a").uses, book.of("c").uses = {"b"}, {"c"}
     book.of("ledger").has_ledger = book.of("late").tells_of_all_pages = True
-    assert book.begin_writing(OUTLINE) == set()
+    book.of("b").about = "It was."
+    assert book.begin_writing(OUTLINE, {}) == set()
     book.forget("b")
-    assert book.begin_writing(OUTLINE) == {"a", "ledger", "late"}
-    assert book.begin_writing(OUTLINE) == set(), "they are named once"
+    assert book.begin_writing(OUTLINE, {}) == {"a", "ledger", "late"}
+    assert book.begin_writing(OUTLINE, {}) == set(), "they are named once"
+
+
+def test_a_page_that_gives_what_it_gave_changes_no_other_and_keeps_its_widened_intervals() -> None:
+    book = state("a", "b", "late")
+    book.of("a").uses, book.of("late").tells_of_all_pages = {"b"}, True
+    book.of("b").records = PageRecords("b", {"total": {"value": 1}}, repeated=3)
+    book.forget("b")
+    book.of("b").records = PageRecords("b", {"total": {"value": 1}})
+    assert book.begin_writing(OUTLINE, {}) == {"b"}
+    assert book.records["b"].repeated == 3
+    book.forget("b")
+    book.of("b").records = PageRecords("b", {"total": {"value": 2}})
+    assert book.begin_writing(OUTLINE, {}) == {"a", "b", "late"}
 
 
 @pytest.mark.parametrize(
@@ -63,8 +77,8 @@ def test_pages_that_depend_on_a_page_are_written_again_once() -> None:
 )
 def test_all_pages_are_written_again_when_what_each_shows_of_others_changed(changed: Outline) -> None:
     book = state("a", "b")
-    assert book.begin_writing(changed) == {"a", "b"}
-    assert book.begin_writing(changed) == set()
+    assert book.begin_writing(changed, {}) == {"a", "b"}
+    assert book.begin_writing(changed, {}) == set()
 
 
 def test_users_of_a_word_are_written_again_when_a_glossary_goes() -> None:
@@ -72,9 +86,10 @@ def test_users_of_a_word_are_written_again_when_a_glossary_goes() -> None:
     book.of("glossary").words = {"term-a": ("a", "A thing.")}
     book.of("user").uses_words = True
     book.forget("other")
-    assert book.begin_writing(OUTLINE) == set()
+    book.of("other").about = "A page of no words."
+    assert book.begin_writing(OUTLINE, {}) == {"other"}
     book.forget("glossary")
-    assert book.begin_writing(OUTLINE) == {"user"}
+    assert book.begin_writing(OUTLINE, {}) == {"user"}
 
 
 def test_a_record_is_found_by_page_key_and_kind_and_on_a_page_that_was_left_out_all_are_absent() -> None:

@@ -9,7 +9,7 @@ from sphinx.environment.collectors import EnvironmentCollector
 
 from measured_book.execution.runs import page_run
 from measured_book.notebooks.package import source_of
-from measured_book.pages.api import codes_in
+from measured_book.pages.api import Names, codes_in
 from measured_book.pages.elements import tells_of_all_pages
 from measured_book.pages.glossary import uses_words, words_in
 from measured_book.pages.numbering import labels_in
@@ -41,7 +41,6 @@ class BookCollector(EnvironmentCollector):
         page.codes = codes_in(doctree)
         page.about = description_of(doctree)
         page.uses_words, page.words = uses_words(doctree), words_in(doctree)
-        state.glossary_changed |= bool(page.words)
         notebook = executed_notebook(app.env, docname)
         if notebook is not None:
             cells = [str(cell.source) for cell in notebook.cells if cell.cell_type == "code"]
@@ -50,8 +49,10 @@ class BookCollector(EnvironmentCollector):
 
     def get_updated_docs(self, app: Sphinx, env: BuildEnvironment) -> list[str]:  # noqa: ARG002
         """Return the pages to write again, now that all are read."""
-        state = state_of(env)
-        return sorted((state.begin_writing(_outline(env, state)) | widen(state)) & env.found_docs)
+        state, order = state_of(env), reading_order(env)
+        # As they are after a build from nothing, whatever was read now.
+        state.pages = dict(sorted(state.pages.items(), key=lambda item: order.get(item[0], len(order))))
+        return sorted((state.begin_writing(_outline(env, state), Names(state).users()) | widen(state)) & env.found_docs)
 
 
 def _outline(env: BuildEnvironment, state: BookState) -> Outline:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -77,8 +77,8 @@ class PageState:
     drawings: dict[str, str] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
     entries: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    codes: frozenset[str] = frozenset()
-    calls: frozenset[str] = frozenset()
+    codes: frozenset[str] = field(default=frozenset(), compare=False)
+    calls: frozenset[str] = field(default=frozenset(), compare=False)
     about: str = ""
 
 
@@ -88,20 +88,18 @@ class BookState:
 
     Attributes:
         pages: the state of each page that was read.
-        touched: the pages that this build read, or found gone.
-        glossary_changed: whether a glossary was among them.
-        entries: those of all pages, by page, as the pages that name them were written with; ``codes``, with the calls,
-            likewise.
+        touched: the pages that were read, or found gone, since pages were written, each as it was then.
+        entries: those of all pages, by page, as the pages that name them were written with.
+        users: the pages that use an entry, by its anchor, as the pages of the entries were written with.
         outline: what every page shows of others, as the pages were written with it; see `begin_writing`.
         imports: what modules of the package may import, as the last build found it: see `SourcePackage`.
         machines: a hash of the files in the folder of measurements, as the last build found them.
     """
 
     pages: dict[str, PageState] = field(default_factory=dict)
-    touched: set[str] = field(default_factory=set)
-    glossary_changed: bool = False
+    touched: dict[str, PageState] = field(default_factory=dict)
     entries: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
-    codes: dict[str, frozenset[str]] = field(default_factory=dict)
+    users: Mapping[str, set[str]] = field(default_factory=dict)
     outline: Outline | None = None
     imports: dict[str, frozenset[str]] = field(default_factory=dict)
     machines: str | None = None
@@ -112,9 +110,7 @@ class BookState:
 
     def forget(self, docname: str) -> None:
         """Drop all that the page ``docname`` gave."""
-        gone = self.pages.pop(docname, PageState())
-        self.touched.add(docname)
-        self.glossary_changed |= bool(gone.words)
+        self.touched.setdefault(docname, self.pages.pop(docname, PageState()))
 
     @property
     def records(self) -> dict[str, PageRecords]:
@@ -133,28 +129,35 @@ class BookState:
             record = {"key": key, "kind": ABSENT, "page": name, "reason": LEFT_OUT}
         return record if record is not None and record["kind"] in kinds else None
 
-    def begin_writing(self, outline: Outline) -> set[str]:
-        """Return the pages to write again because of what this build read, and forget what it read.
+    def begin_writing(self, outline: Outline, users: Mapping[str, set[str]]) -> set[str]:
+        """Return the pages to write because of what was read, and forget that it was.
 
-        They show records of a page that was read, tell of all pages, use a word of a glossary that was read, or hold
-        code that may name an entry of the reference where one came or went. All are if the outline changed.
+        Beside those that were read they are, where one of these gave something new: pages that show its records, that
+        tell of all pages, or that use a word of its glossary; those with an entry of the reference that has other
+        ``users``; and those that hold code that may name one that came or went. All are if the ``outline`` changed.
         """
+        changed, words = set(), False
+        for name, before in self.touched.items():
+            now = self.pages.get(name, PageState())
+            if now != before:
+                changed.add(name)
+                words |= now.words != before.words
+            elif name in self.pages:
+                self.pages[name] = before  # with the intervals that were widened
         entries = {name: dict(page.entries) for name, page in self.pages.items() if page.entries}
-        codes = {name: page.codes | page.calls for name, page in self.pages.items() if not page.entries}
-        codes = {name: each for name, each in codes.items() if each}
         again = {
             name
             for name, page in self.pages.items()
-            if page.uses & self.touched
-            or (page.has_ledger and self.touched)
-            or (page.tells_of_all_pages and self.touched)
-            or (page.uses_words and self.glossary_changed)
-            or (page.entries and codes != self.codes)
+            if name in self.touched
+            or page.uses & changed
+            or (page.has_ledger and changed)
+            or (page.tells_of_all_pages and changed)
+            or (page.uses_words and words)
+            or any(users.get(anchor) != self.users.get(anchor) for anchor in page.entries)
             or (page.codes and entries != self.entries)
             or outline != self.outline
         }
-        self.touched, self.glossary_changed, self.entries, self.codes = set(), False, entries, codes
-        self.outline = outline
+        self.touched, self.entries, self.users, self.outline = {}, entries, users, outline
         return again
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from measured_book.site.sections import index_of, sections_of
+from measured_book.site.sections import index_of, sections_in, sections_of
 
 PAGE = """<html><nav><p>Menu</p></nav><article>
 <section id="top"><h1><span class="chapter-number">3</span> Roofs<a class="headerlink" href="#top">#</a></h1>
@@ -17,22 +17,22 @@ and an <em>addition</em> less.</p>
 
 
 def test_each_section_has_its_own_text_alone() -> None:
-    found = [section.entry() for section in sections_of(PAGE)]
-    assert found == [
+    assert sections_of(PAGE) == [
         ["top", "Roofs", "A product takes …, and an addition less. At the end …."],
         ["ridge", "The ridge", "Time add Compute more & move less."],
     ]
 
 
 def test_the_index_is_a_script_of_pages_and_sections() -> None:
-    text = index_of([("3. Roofs", "roofline.html", PAGE)])
+    text = index_of([("3. Roofs", "roofline.html", sections_of(PAGE))])
     name, _, value = text.partition(" = ")
     assert name == "globalThis.searchIndex"
     [[title, address, sections]] = json.loads(value.rstrip(";\n"))
     assert (title, address) == ("3. Roofs", "roofline.html")
     assert [section[0] for section in sections] == ["top", "ridge"]
+    assert sections_in(text) == {"roofline.html": sections}
 
 
 def test_another_measurement_gives_the_same_index() -> None:
     other = PAGE.replace("5 ms", "9 ms").replace(">7<", ">8<")
-    assert index_of([("a", "b", PAGE)]) == index_of([("a", "b", other)])
+    assert sections_of(PAGE) == sections_of(other)

@@ -362,7 +362,6 @@ class TakeRecords(SphinxTransform):
     def apply(self, **_: Any) -> None:
         """Read the page's records, drop outputs that show nothing, and append the card."""
         docname, state = self.env.docname, state_of(self.env)
-        state.touched.add(docname)
         for output in list(self.document.findall(nodes.container)):
             if output.get("nb_element") == "cell_code_output" and not output.children:
                 output.parent.remove(output)

@@ -68,8 +68,8 @@ class PageRecords:
     docname: str
     records: dict[str, Json] = field(default_factory=dict)
     duration: float | None = None
-    repeated: int = 0
-    widened: dict[Place, Widened] = field(default_factory=dict)
+    repeated: int = field(default=0, compare=False)
+    widened: dict[Place, Widened] = field(default_factory=dict, compare=False)
 
     @property
     def provenance(self) -> Json:

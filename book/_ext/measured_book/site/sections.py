@@ -22,6 +22,7 @@ from tinytorch.perf.measuring.atomic_io import write_whole
 
 #: Relative to the site's root; `book/_static/search.js` reads it.
 INDEX = "search-index.js"
+_BEGIN, _END = "globalThis.searchIndex = ", ";\n"
 PAGE, TEMPLATE = "search", "search.html"
 #: What says nothing to who searches, or stands behind something else.
 _SKIPPED_TAGS = {"svg", "script", "style", "math", "form", "select"}
@@ -41,6 +42,8 @@ _MEASURED_CLASSES = {"measured", "claim-verdict", "numeric", "spread", "predict-
 #: Formulas that follow one another, and numbers.
 _ELLIPSES = re.compile("…(?: ?…)+")
 _VOID = {"br", "img", "hr", "input", "meta", "link", "wbr", "col", "source"}
+#: Of a page: the address on it, the heading and the text of each.
+Sections = list[list[str]]
 _HEADINGS = {"h1", "h2", "h3", "h4"}
 _BLOCKS = {
     "p",
@@ -143,35 +146,44 @@ class _Reader(HTMLParser):
             self._inside[-1].text.append(text)
 
 
-def sections_of(html: str) -> list[Section]:
-    """Return the sections of a page in their order."""
+def sections_of(html: str) -> Sections:
+    """Return the sections of a page in their order, as the index holds them."""
     reader = _Reader()
     reader.feed(html)
-    return reader.sections
+    return [section.entry() for section in reader.sections]
 
 
-def index_of(pages: list[tuple[str, str, str]]) -> str:
-    """Return the script that holds the text of these pages: of each its title, its address and its HTML."""
-    made = [[title, address, [section.entry() for section in sections_of(html)]] for title, address, html in pages]
-    return f"globalThis.searchIndex = {json.dumps(made, ensure_ascii=False, separators=(',', ':'))};\n"
+def index_of(pages: list[tuple[str, str, Sections]]) -> str:
+    """Return the script that holds the text of these pages: of each its title, its address and its sections."""
+    return f"{_BEGIN}{json.dumps(pages, ensure_ascii=False, separators=(',', ':'))}{_END}"
+
+
+def sections_in(index: str) -> dict[str, Sections]:
+    """Return the sections that the script ``index`` holds, by the address of their page."""
+    return {address: sections for _, address, sections in json.loads(index.removeprefix(_BEGIN).removesuffix(_END))}
 
 
 def write_index(app: Sphinx, exception: Exception | None) -> None:
-    """Write the index of all pages, unless none is newer than it."""
+    """Write the index of all pages, unless none is newer than it; those that are not are taken from the last one."""
     if exception is not None or app.builder.format != "html":
         return
     site = Path(app.outdir)
     names = [name for name in reading_order(app.env) if name in app.env.titles]
     paths = [site / app.builder.get_target_uri(name) for name in names]
     index = site / INDEX
-    if index.is_file() and all(path.stat().st_mtime < index.stat().st_mtime for path in paths):
+    made = index.stat().st_mtime if index.is_file() else 0.0
+    newer = {path for path in paths if path.stat().st_mtime >= made}
+    if not newer:
         return
+    known = sections_in(index.read_text("utf-8")) if made else {}
     pages = []
     for name, path in zip(names, paths, strict=True):
         number = chapter_number(app.env, name)
         title = app.env.titles[name].astext()
         said = title if number is None else f"{number}. {title}"
-        pages.append((said, app.builder.get_target_uri(name), path.read_text("utf-8")))
+        address = app.builder.get_target_uri(name)
+        kept = known.get(address) if path not in newer else None
+        pages.append((said, address, sections_of(path.read_text("utf-8")) if kept is None else kept))
     write_whole(index, index_of(pages))
 
 
