@@ -1,9 +1,9 @@
 """Build the book into _build/html, trusting nothing that a failed or interrupted build left behind.
 
-Sphinx reports a warning only when it reads a page. A second build after a failed one would not read the page
-again, see no warning and succeed. A mark therefore lies in _build/ from before the build until after its
-success; a build that finds one first removes what Sphinx would trust. Results of executed pages are kept,
-except those that cannot be read and those that failed the build themselves.
+A mark lies in _build/ from before the build until after its success. A build that fails by an error or a warning on a
+page writes into the mark that what it left may be trusted, as the next will read what failed again: see
+book/_ext/measured_book/execution/failures.py. A build that finds another mark first removes what Sphinx would trust;
+results of executed pages are kept, except those that cannot be read.
 
 Before any page runs, models are trained and kernels compiled (building/preparation.py). Pages tell what happens through
 a pipe (book/_ext/measured_book/execution/events.py). All that Jupyter Book says goes to _build/build.log; what must be
@@ -35,6 +35,8 @@ EVENTS = "TINYTORCH_BUILD_EVENTS"
 SELECTED = "TINYTORCH_BUILD_PAGES"
 PREPARATION = "TINYTORCH_BUILD_PREPARATION"
 LOG = "build.log"
+#: What the mark says after a failed build that left nothing wrong.
+_KEPT = "kept"
 #: Lines of the log that are shown when the build died without a word.
 _LAST_WORDS = 5
 #: Runs Jupyter Book without a parser of international addresses. jsonschema loads it where it is installed, in a second
@@ -144,17 +146,20 @@ def _build_alone(
 
     mark = output / "build-in-progress"
     start = time.monotonic()
-    if mark.exists():
+    if mark.exists() and mark.read_text("utf-8") == _KEPT:
+        say("The last build did not succeed: reading again what failed.")
+    elif mark.exists():
         from scripts.building.leftovers import discard_untrusted  # loads what opens notebooks: a second of each build
 
         say("The last build did not succeed: reading every page anew.")
         discard_untrusted(output)
-    mark.touch()
+    mark.write_text("", "utf-8")
     write_startup(output)
     story = Story()
     code = run_and_show(command(root, output), root, settings, output, lock, story, console)
     took = duration(time.monotonic() - start)
     if code != 0:
+        mark.write_text(_KEPT if story.kept else "", "utf-8")
         complaints = story.complaints() or last_words(output / LOG)
         if full := full_disk(output, "\n".join([*complaints, *last_words(output / LOG)])):
             say(f"The book was not built: {full}")

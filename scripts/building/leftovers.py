@@ -1,4 +1,4 @@
-"""What a build may trust of what earlier ones left: after a failure only results that can be shown again."""
+"""What a build may trust after one that was cut off: results that can be read, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,14 +9,7 @@ from pathlib import Path
 
 from jupyter_cache.cache.db import NbCacheRecord
 from jupyter_cache.cache.main import JupyterCacheBase
-from nbformat import NotebookNode
 from sqlalchemy.exc import SQLAlchemyError
-
-
-def is_usable(notebook: NotebookNode) -> bool:
-    """Return whether an executed notebook may be shown again: no cell of it wrote to standard error."""
-    outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
-    return not any(output.get("name") == "stderr" for output in outputs)
 
 
 @contextmanager
@@ -29,25 +22,23 @@ def open_cache(folder: Path) -> Iterator[JupyterCacheBase]:
         cache.db.dispose()
 
 
-def discard_unusable_results(folder: Path) -> None:
-    """Remove from an execution cache what cannot be read and what failed the build by writing to stderr."""
+def discard_broken_results(folder: Path) -> None:
+    """Remove from an execution cache what cannot be read."""
     with open_cache(folder) as cache:
         for record in cache.list_cache_records():
             try:
-                usable = is_usable(cache.get_cache_bundle(record.pk).nb)
+                cache.get_cache_bundle(record.pk)
             except (KeyError, ValueError):  # no file, or half a file
-                usable = False
-            if not usable:
                 NbCacheRecord.remove_record(record.pk, cache.db)
                 shutil.rmtree(folder / "executed" / record.hashkey, ignore_errors=True)
 
 
 def discard_untrusted(output: Path) -> None:
-    """Remove from the folder `output` what an unfinished build left and the next would take as good."""
+    """Remove from the folder ``output`` what an unfinished build left and the next would take as good."""
     for name in (".doctrees", "html", "jupyter_execute"):
         shutil.rmtree(output / name, ignore_errors=True)
     for index in list(output.glob(".jupyter_cache/**/global.db")):
         try:
-            discard_unusable_results(index.parent)
+            discard_broken_results(index.parent)
         except (RuntimeError, SQLAlchemyError):  # the index itself is unreadable or was never completed
             shutil.rmtree(index.parent)

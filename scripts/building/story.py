@@ -34,6 +34,7 @@ class Story:
         failure: the event of what ended the build, if something did.
         writing: whether all pages are read.
         preparing: what was prepared last, and how many steps of how many are done; None before and after.
+        kept: whether the next build may trust what this one leaves, should it fail.
     """
 
     pages: list[dict[str, Any]] = field(default_factory=list)
@@ -44,10 +45,12 @@ class Story:
     failure: dict[str, Any] | None = None
     writing: bool = False
     preparing: tuple[str, int, int] | None = None
+    kept: bool = True
 
     def take(self, event: dict[str, Any]) -> str | None:
         """Take the next event; return a line that tells it, or None if there is nothing to say."""
         tellers = {
+            "begun": self._begun,
             "plan": self._plan,
             "preparing": self._preparing,
             "prepared-step": self._prepared_step,
@@ -58,6 +61,7 @@ class Story:
             "warning": self._warning,
             "failed-cell": self._failed,
             "failed": self._failed,
+            "kept": self._kept,
         }
         return tellers[event["event"]](event)
 
@@ -72,6 +76,12 @@ class Story:
             return 0.0 if not left else None
         mean = sum(known) / len(known)
         return sum(page["seconds"] if page["seconds"] is not None else mean for page in left)
+
+    def _begun(self, _: dict[str, Any]) -> None:
+        self.kept = False
+
+    def _kept(self, _: dict[str, Any]) -> None:
+        self.kept = True
 
     def _plan(self, event: dict[str, Any]) -> str:
         self.pages = event["pages"]

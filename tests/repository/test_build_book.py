@@ -61,18 +61,30 @@ def test_a_good_build_is_the_start_of_the_next(tmp_path: Path) -> None:
     assert second.printed.splitlines()[-1].startswith("The book is in _build/html/index.html (built in ")
 
 
-def test_after_a_failed_build_every_page_is_read_again(tmp_path: Path) -> None:
-    assert Build(tmp_path, "sys.exit(2)").code == 1
+@pytest.mark.parametrize(
+    ("told", "left", "said"),
+    [
+        (["begun"], [".jupyter_cache", ".user"], "reading every page anew."),
+        (["begun", "kept"], [".doctrees", ".jupyter_cache", ".user", "html"], "reading again what failed."),
+        ([], [".doctrees", ".jupyter_cache", ".user", "html"], "reading again what failed."),
+    ],
+)
+def test_of_a_failed_build_is_kept_what_it_says_may_be(
+    tmp_path: Path, told: list[str], left: list[str], said: str
+) -> None:
+    does = "".join(f"tell(event={event!r})\n" for event in told)
+    assert Build(tmp_path, f"{does}sys.exit(2)").code == 1
     second = Build(tmp_path)
     assert second.code == 0
-    assert second.found == [".jupyter_cache", ".user"]
-    assert second.printed.splitlines()[0] == "The last build did not succeed: reading every page anew."
+    assert second.found == left
+    assert second.printed.splitlines()[0] == f"The last build did not succeed: {said}"
 
 
 def test_what_must_be_mended_is_said_at_the_end(tmp_path: Path) -> None:
     said = """
 print("much else")
-tell(event="plan", pages=[{"page": "roofline", "cells": 2, "runs": True, "why": "its cells changed", "seconds": 61.2}])
+tell(event="plan", pages=[{"page": "roofline", "cells": 2, "runs": True, "why": "its cells changed",
+     "seconds": 61.2, "left_out": False}])
 tell(event="page", page="roofline")
 tell(event="warning", where="/somewhere/book/roofline.md:12", text="page 'roofline' has recorded no number 'peak'")
 tell(event="failed-cell", page="roofline", source="roofline.md", cell=3, line=2, code="1 / 0", source_line=40,
@@ -314,18 +326,17 @@ def test_an_interrupted_build_ends_what_it_started_and_the_next_reads_every_page
     assert again.found == [".jupyter_cache", ".user"]
 
 
-def executed_notebook(number: int, stream: str) -> nbformat.NotebookNode:
-    output = nbformat.v4.new_output("stream", name=stream, text="said\n")
-    cell = nbformat.v4.new_code_cell(f"{number}", execution_count=1, outputs=[output])
+def executed_notebook(number: int) -> nbformat.NotebookNode:
+    cell = nbformat.v4.new_code_cell(f"{number}", execution_count=1)
     return nbformat.v4.new_notebook(cells=[cell])
 
 
-def test_only_results_that_can_be_shown_again_are_kept(tmp_path: Path) -> None:
+def test_only_results_that_can_be_read_are_kept(tmp_path: Path) -> None:
     folder = tmp_path / ".jupyter_cache" / "key"
     with open_cache(folder) as cache:
-        for number, stream in enumerate(["stdout", "stderr", "stdout", "stdout"]):
-            cache.cache_notebook_bundle(CacheBundleIn(executed_notebook(number, stream), f"{number}.md"))
-        good, _, half, gone = (record.hashkey for record in sorted(cache.list_cache_records(), key=lambda r: r.uri))
+        for number in range(3):
+            cache.cache_notebook_bundle(CacheBundleIn(executed_notebook(number), f"{number}.md"))
+        good, half, gone = (record.hashkey for record in sorted(cache.list_cache_records(), key=lambda r: r.uri))
     (folder / "executed" / half / "base.ipynb").write_text('{"cells": [')
     (folder / "executed" / gone / "base.ipynb").unlink()
 

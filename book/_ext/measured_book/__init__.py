@@ -15,7 +15,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     setup_site(app)
     return {
         "version": "1",
-        "env_version": 8,
+        "env_version": 9,
         # A page runs when it is read, and one that runs beside another disturbs its timing.
         "parallel_read_safe": False,
         "parallel_write_safe": True,
@@ -26,7 +26,7 @@ def setup_content(app: Sphinx) -> None:
     """Connect what pages hold: records, their notebooks, elements that are made of them."""
     # Within the function, as are those below, so that who needs one part does not load all.
     from measured_book.collector import BookCollector
-    from measured_book.execution import cache, events, parts
+    from measured_book.execution import cache, events, failures, parts
     from measured_book.machines import cluster, explorers, repeated_builds, table
     from measured_book.notebooks import downloads
     from measured_book.pages import (
@@ -69,6 +69,7 @@ def setup_content(app: Sphinx) -> None:
     reading.setup(app)
     downloads.setup(app)
     parts.setup(app)
+    failures.setup(app)
 
 
 def setup_site(app: Sphinx) -> None:

@@ -32,7 +32,7 @@ def test_pages_run_in_the_order_of_the_contents(tmp_path: Path) -> None:
     assert docnames == ["index", "zebra", "zebra-more", "apple", "unlisted"]
 
 
-def app_with_results(folder: Path, code: int = 0) -> Any:
+def app_with_results(folder: Path, warnings: int = 0) -> Any:
     root = folder / CACHE_FOLDER
     for page in ("chapter", "gone"):
         for age, name in enumerate(("current", "newer", "old", "older", "oldest")):
@@ -41,7 +41,7 @@ def app_with_results(folder: Path, code: int = 0) -> Any:
     config = SimpleNamespace(nb_execution_cache_path=str(root))
     env: Any = SimpleNamespace(config=config)
     state_of(env).of("chapter").key = "current"
-    return SimpleNamespace(config=config, env=env, statuscode=code)
+    return SimpleNamespace(config=config, env=env, _warncount=warnings)
 
 
 def names(folder: Path) -> set[str]:
@@ -54,9 +54,9 @@ def test_a_good_build_keeps_each_page_s_latest_results_and_none_of_pages_that_ar
     assert len(names(tmp_path)) == KEPT
 
 
-@pytest.mark.parametrize(("code", "error"), [(1, None), (0, RuntimeError("interrupted"))])
-def test_a_failed_build_removes_nothing(tmp_path: Path, code: int, error: Exception | None) -> None:
-    drop_old(app_with_results(tmp_path, code), error)
+@pytest.mark.parametrize(("warnings", "error"), [(1, None), (0, RuntimeError("interrupted"))])
+def test_a_failed_build_removes_nothing(tmp_path: Path, warnings: int, error: Exception | None) -> None:
+    drop_old(app_with_results(tmp_path, warnings), error)
     assert len(names(tmp_path)) == 10
 
 

@@ -76,13 +76,20 @@ class Execution:
         return None if reader is None else reader.read(content)
 
     def study(self, docname: str) -> nbformat.NotebookNode | None:
-        """Learn what the page's result depends on now, and return its notebook; None if it has none."""
+        """Learn what the page's result depends on now, and return its notebook; None if it has none.
+
+        Raises:
+            ExtensionError: if a module that it may import is no Python.
+        """
         notebook = self.notebook(docname)
         if notebook is None:
             self.parts.pop(docname, None)
             return None
         cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-        self.parts[docname] = page_parts(cells, self.around)
+        try:
+            self.parts[docname] = page_parts(cells, self.around)
+        except SyntaxError as error:
+            raise ExtensionError(f"{error.filename}:{error.lineno} is no Python: {error.msg}") from error
         return notebook
 
     def cache_folder(self, docname: str) -> Path:
@@ -241,7 +248,7 @@ def order_pages(app: Sphinx, _: BuildEnvironment, docnames: list[str]) -> None:
 
 def drop_old(app: Sphinx, exception: Exception | None) -> None:
     """After a build without fault, remove all but each page's latest results, and those of pages that are gone."""
-    if exception is not None or app.statuscode:
+    if exception is not None or app._warncount:
         return
     root = Path(app.config.nb_execution_cache_path)
     current = {found for name in state_of(app.env).pages if (found := results_of(app.env, name)) is not None}

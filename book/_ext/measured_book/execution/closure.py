@@ -73,7 +73,7 @@ class SourcePackage:
             imports = self.known.get(key)
             if imports is None:
                 within = module if path.name == "__init__.py" else module.rpartition(".")[0]
-                imports = frozenset(self._of_tree(ast.parse(source), within))
+                imports = frozenset(self._of_tree(ast.parse(source, str(path)), within))
             self._imports[module] = self.found[key] = imports
         return self._imports[module]
 

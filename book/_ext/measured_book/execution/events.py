@@ -74,12 +74,16 @@ def _finished(app: Sphinx, exception: Exception | None) -> None:
         tell("failed", error=f"{type(exception).__name__}: {exception}")
 
 
+def listen(app: Sphinx, handler: WarningStreamHandler) -> None:
+    """Hand each warning that Sphinx shows to ``handler`` as well."""
+    handler.setLevel(standard_logging.WARNING)
+    handler.addFilter(WarningSuppressor(app))
+    standard_logging.getLogger(NAMESPACE).addHandler(handler)
+
+
 def setup(app: Sphinx) -> None:
     """Listen to warnings and to the end of the build."""
     if EVENTS in os.environ:
-        handler = _Warnings()
-        handler.setLevel(standard_logging.WARNING)
-        handler.addFilter(WarningSuppressor(app))
-        standard_logging.getLogger(NAMESPACE).addHandler(handler)
+        listen(app, _Warnings())
     app.connect("env-updated", lambda *_: tell("writing"))
     app.connect("build-finished", _finished)

@@ -1,0 +1,103 @@
+"""Failed builds: what they read without fault is kept, and the next build reads again only what failed.
+
+Sphinx drops its environment after an error, and after warnings believes pages whose warnings it will not say again.
+Here the pages that warned, that failed or that were not reached are marked to be read again. Of a build that failed
+otherwise, also by an error that nobody foresaw, nothing is told, and the next begins anew: see scripts/build_book.py.
+"""
+
+from __future__ import annotations
+
+import logging as standard_logging
+import pickle
+import shutil
+from pathlib import Path
+
+from measured_book.execution.events import listen, tell
+from measured_book.records.store import executed_notebook, results_of
+from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.errors import SphinxError
+from sphinx.util.logging import WarningStreamHandler
+
+
+class Failures(WarningStreamHandler):
+    """Keeper of the environment of one build, should it fail."""
+
+    def __init__(self, app: Sphinx) -> None:
+        super().__init__()
+        self.app = app
+        self.environment = Path(app.doctreedir, ENV_PICKLE_FILENAME)
+        #: The environment as the last build left it, for a build that fails before it is known what to read.
+        self.before = self.environment.with_suffix(".before")
+        #: The pages that are planned and not begun.
+        self.waiting: set[str] = set()
+        self.planned = self.all_read = False
+        #: The pages that warned; "" among them for a warning of no page.
+        self.warned: set[str] = set()
+
+    def emit(self, record: standard_logging.LogRecord) -> None:
+        """Keep the page of a warning: the one at its place, else the one that is being read or written."""
+        env = getattr(self.app, "env", None)
+        docname = env.path2doc(str(getattr(record, "location", "")).partition(":")[0]) if env is not None else None
+        if env is not None and docname not in env.found_docs:
+            docname = env.temp_data.get("docname")
+        self.warned.add(docname or "")
+
+    def begin(self, _: Sphinx) -> None:
+        """Tell that the build begins, and keep the environment as it is."""
+        tell("begun")
+        self.before.unlink(missing_ok=True)
+        if self.environment.is_file():
+            shutil.copyfile(self.environment, self.before)
+
+    def plan(self, _: Sphinx, __: BuildEnvironment, docnames: list[str]) -> None:
+        """Keep the pages that will be read."""
+        self.waiting, self.planned = set(docnames), True
+
+    def begin_page(self, _: Sphinx, docname: str, __: list[str]) -> None:
+        """Take a page as begun; until it is read Sphinx does not know it."""
+        self.waiting.discard(docname)
+
+    def end_reading(self, _: Sphinx, __: BuildEnvironment) -> None:
+        """Take all pages as read."""
+        self.all_read = True
+
+    def finish(self, app: Sphinx, exception: Exception | None) -> None:
+        """After a failed build keep what may be kept, and tell that it is."""
+        foreseen = isinstance(exception, SphinxError) and getattr(exception, "orig_exc", None) is None
+        if (exception is None and self.warned) or (foreseen and not self.all_read):
+            if not self.planned:
+                self._restore()
+            elif "" not in self.warned:
+                self._keep(app.env)
+        self.before.unlink(missing_ok=True)
+
+    def _restore(self) -> None:
+        """Put the environment back that Sphinx removed: nothing was read."""
+        if self.before.is_file():
+            self.before.replace(self.environment)
+            tell("kept")
+
+    def _keep(self, env: BuildEnvironment) -> None:
+        """Write the environment with pages to be read again; one that wrote to standard error is to run again."""
+        for docname in self.warned:
+            notebook, results = executed_notebook(env, docname), results_of(env, docname)
+            outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])] if notebook else []
+            if results is not None and any(output.get("name") == "stderr" for output in outputs):
+                shutil.rmtree(results)
+        env.reread_always |= (self.warned | self.waiting) & set(env.all_docs)
+        env.temp_data.clear()  # of the page that was being read
+        env.ref_context.clear()
+        self.environment.write_bytes(pickle.dumps(env, pickle.HIGHEST_PROTOCOL))
+        tell("kept")
+
+
+def setup(app: Sphinx) -> None:
+    """Connect to the events of a build, behind all other parts."""
+    failures = Failures(app)
+    listen(app, failures)
+    app.connect("builder-inited", failures.begin)
+    app.connect("env-before-read-docs", failures.plan)
+    app.connect("source-read", failures.begin_page, priority=1)
+    app.connect("env-updated", failures.end_reading, priority=1)
+    app.connect("build-finished", failures.finish, priority=900)
