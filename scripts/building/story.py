@@ -115,6 +115,7 @@ class Story:
             said = f"runs{expected}, because {page['why']}"
         else:
             said = "is taken from the cache" if page["cells"] else "has no cells"
+            said = "is left out" if page["left_out"] else said
         return f"{self.done + 1:>3} of {len(names)}  {self.current} {said}"
 
     def _ran(self, event: dict[str, Any]) -> str:

@@ -12,8 +12,16 @@ from scripts.building.display import display_of
 from scripts.building.story import SHOWN, Story, duration
 
 
-def page(name: str, *, seconds: float | None = None, why: str | None = None, cells: int = 1) -> dict[str, Any]:
-    return {"page": name, "cells": cells, "runs": why is not None, "why": why, "seconds": seconds}
+def page(name: str, *, seconds: float | None = None, why: str | None = None, **facts: Any) -> dict[str, Any]:
+    return {
+        "page": name,
+        "left_out": False,
+        "cells": 1,
+        "runs": why is not None,
+        "why": why,
+        "seconds": seconds,
+        **facts,
+    }
 
 
 PLAN = {
@@ -24,6 +32,7 @@ PLAN = {
         page("profiling"),
         page("roofline", seconds=20.0, why="tinytorch changed (perf.timing)"),
         page("new", why="it runs here for the first time"),
+        page("other", cells=0, left_out=True),
     ],
 }
 
@@ -45,21 +54,23 @@ def test_each_page_says_what_becomes_of_it_why_and_how_much_is_left() -> None:
         {"event": "ran", "page": "roofline", "seconds": 20.0},
         {"event": "page", "page": "new"},
         {"event": "ran", "page": "new", "seconds": 3.0},
+        {"event": "page", "page": "other"},
         {"event": "writing"},
     )
     assert lines == [
-        "5 pages to read, 3 of them to run, about 45 s.",
-        "  1 of 5  index has no cells",
-        "  2 of 5  machine runs (about 10 s), because its cells changed",
+        "6 pages to read, 3 of them to run, about 45 s.",
+        "  1 of 6  index has no cells",
+        "  2 of 6  machine runs (about 10 s), because its cells changed",
         "          machine ran in 12 s; about 34 s left",
-        "  3 of 5  profiling is taken from the cache",
-        "  4 of 5  roofline runs (about 20 s), because tinytorch changed (perf.timing)",
+        "  3 of 6  profiling is taken from the cache",
+        "  4 of 6  roofline runs (about 20 s), because tinytorch changed (perf.timing)",
         "          roofline ran in 20 s; about 16 s left",
-        "  5 of 5  new runs, because it runs here for the first time",
+        "  5 of 6  new runs, because it runs here for the first time",
         "          new ran in 3 s",
+        "  6 of 6  other is left out",
         "Writing the pages.",
     ]
-    assert story.done == 5
+    assert story.done == 6
 
 
 def test_nothing_is_estimated_from_nothing() -> None:
@@ -119,7 +130,7 @@ def test_a_terminal_has_a_bar_and_a_log_has_not(terminal: bool) -> None:
     text = printed.getvalue()
     assert "Training and compiling what they need (3 steps)." in text
     assert ("kernels of loops" in text) is terminal
-    assert "  2 of 5  machine runs (about 10 s), because its cells changed" in text
+    assert "  2 of 6  machine runs (about 10 s), because its cells changed" in text
     assert ("\x1b[" in text) is terminal
     assert ("━" in text) is terminal
 

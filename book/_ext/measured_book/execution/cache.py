@@ -146,6 +146,7 @@ class Execution:
                 self.left_out.add(docname)
                 notebook = None
             page: dict[str, Any] = {"page": docname, "cells": 0, "runs": False, "why": None, "seconds": None}
+            page["left_out"] = docname in self.left_out
             if notebook is not None:
                 page["cells"] = sum(cell.cell_type == "code" for cell in notebook.cells)
                 if not self.has_result(docname, notebook):
