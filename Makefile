@@ -59,15 +59,15 @@ test: environment  ## run all tests (TESTS="tests/core ...": only these; CPU=avx
 serve: book  ## build the book and show it on http://127.0.0.1:8000 (PORT=... for another port)
 	@$(VENV)/bin/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
 
-live: environment  ## build the book, show it, and build it again on each save (PORT=... for another port)
-	@PORT=$(PORT) $(VENV)/bin/python -m scripts.live_book
+live: environment  ## build the book, show it, and build it again on each save (PAGES="profiling ...": only these; PORT=... for another port)
+	@PORT=$(PORT) $(VENV)/bin/python -m scripts.live_book $(PAGES)
 
 chapter: environment  ## write a chapter to begin with: NAME=batching (TITLE="..." for its title)
 	@$(VENV)/bin/python -m scripts.new_chapter $(if $(NAME),$(NAME),$(error Give the chapter a name: make chapter NAME=batching)) $(if $(TITLE),--title "$(TITLE)")
 
-check-site: environment node-environment  ## hold every built page to all gates: links, sentences, HTML, spelling, browser, Lighthouse
-	@$(VENV)/bin/python -m pytest book/_checks --numprocesses 3 --dist loadfile --no-loadscope-reorder
-	@PYTHONPATH=book/_ext $(VENV)/bin/python book/_checks/check_site.py _build/html
+check-site: environment node-environment  ## hold every built page to all gates: links, sentences, HTML, spelling, browser, Lighthouse (PAGES="profiling ...": only these)
+	@$(if $(PAGES),,$(VENV)/bin/python -m pytest book/_checks --numprocesses 3 --dist loadfile --no-loadscope-reorder)
+	@PYTHONPATH=book/_ext $(VENV)/bin/python book/_checks/check_site.py _build/html $(if $(PAGES),--page $(PAGES:=.html))
 
 check-links: environment  ## ask other hosts whether every link of the built pages still leads somewhere
 	@$(VENV)/bin/python book/_checks/external_links.py _build/html

@@ -1,6 +1,7 @@
 """Build the book, show it on this machine, and build it again whenever one of its sources is saved.
 
-Only what changed runs again. Open pages reload themselves when a build has ended.
+`python -m scripts.live_book PAGE ...` runs these pages alone. Only what changed runs again. Open pages reload
+themselves when a build has ended.
 """
 
 from __future__ import annotations
@@ -44,23 +45,23 @@ class Injector(JavascriptInjectorMiddleware):  # type: ignore[misc]
         self.script = f'<script src="{SCRIPT}"></script>'.encode()
 
 
-def build(root: Path, changed_paths: Sequence[Path] = ()) -> None:
-    """Build the book in a process of its own, and say what was saved before."""
+def build(root: Path, pages: Sequence[str], changed_paths: Sequence[Path] = ()) -> None:
+    """Build these pages of the book, all if there are none, in a process of its own, and say what was saved before."""
     if changed_paths:
         names = sorted(os.path.relpath(path, root) for path in changed_paths)
         print(f"\nSaved: {', '.join(names)}.", flush=True)
-    subprocess.run([sys.executable, "-m", "scripts.build_book"], cwd=root, check=False)
+    subprocess.run([sys.executable, "-m", "scripts.build_book", *pages], cwd=root, check=False)
 
 
 def _reloader(_: Request) -> Response:
     return Response(RELOADER, media_type="text/javascript")
 
 
-def make_app(root: Path) -> Starlette:
-    """Return the application that shows the site of the checkout at ``root`` and builds it anew on changes."""
+def make_app(root: Path, pages: Sequence[str]) -> Starlette:
+    """Return the application that shows the site of the checkout at ``root`` and builds ``pages`` anew on changes."""
     site = root / "_build" / "html"
     watched: list[os.PathLike[str]] = [root / name for name in WATCHED]
-    watcher = RebuildServer(watched, IgnoreFilter([], [NO_SOURCES]), partial(build, root))
+    watcher = RebuildServer(watched, IgnoreFilter([], [NO_SOURCES]), partial(build, root, pages))
     return Starlette(
         routes=[
             WebSocketRoute("/live-reload", watcher),
@@ -74,10 +75,10 @@ def make_app(root: Path) -> Starlette:
 
 def main() -> int:
     """Build, serve and watch until interrupted; return the exit code."""
-    port = int(os.environ.get("PORT", "8000"))
-    build(ROOT)
+    port, pages = int(os.environ.get("PORT", "8000")), sys.argv[1:]
+    build(ROOT, pages)
     print(f"The book is on http://{HOST}:{port} and is built again on each save; Ctrl+C ends this.", flush=True)
-    uvicorn.run(make_app(ROOT), host=HOST, port=port, log_level="warning")
+    uvicorn.run(make_app(ROOT, pages), host=HOST, port=port, log_level="warning")
     return 0
 
 

@@ -6,12 +6,10 @@ link that leads nowhere, an id used twice, a file of records that breaks its sch
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -40,6 +38,12 @@ def parsed(path: Path) -> BeautifulSoup:
 @cache
 def _ids(path: Path) -> Counter[str]:
     return Counter(str(tag["id"]) for tag in parsed(path).find_all(id=True))
+
+
+@cache
+def is_left_out(path: Path) -> bool:
+    """Return whether a build of other pages wrote the page without running it, so that it lacks most of itself."""
+    return '<p class="page-measured left-out">' in path.read_text("utf-8")
 
 
 def _text(tag: Tag) -> str:
@@ -121,6 +125,10 @@ def foreign_resources(page: BeautifulSoup) -> Iterator[str]:
         yield from (f"a style comes from another host: {a}" for a in _CSS_ADDRESS.findall(style.get_text()))
 
 
+def _may_have(file: Path, anchor: str) -> bool:
+    return file.suffix != ".html" or anchor in _ids(file) or is_left_out(file)
+
+
 def broken_links(page: BeautifulSoup, path: Path, root: Path) -> Iterator[str]:
     """Yield each link to a file or an anchor of the site that is not there."""
     for link in page.find_all("a", href=True):
@@ -133,7 +141,7 @@ def broken_links(page: BeautifulSoup, path: Path, root: Path) -> Iterator[str]:
         target = target / "index.html" if target.is_dir() else target
         if not target.is_file():
             yield f"a link leads nowhere: {address}"
-        elif parts.fragment and target.suffix == ".html" and unquote(parts.fragment) not in _ids(target):
+        elif parts.fragment and not _may_have(target, unquote(parts.fragment)):
             yield f"a link leads to no anchor: {address}"
 
 
@@ -180,35 +188,17 @@ def check_records(path: Path) -> list[str]:
     ]
 
 
-def check_site(root: Path) -> dict[str, list[str]]:
-    """Return the problems of each file of the site below ``root``; pages without problems are in it too.
+def check_site(root: Path, pages: Sequence[str]) -> dict[str, list[str]]:
+    """Return the problems of these pages of the site below ``root``, of their records and of all style sheets.
 
-    Raises:
-        ValueError: if there is no page.
+    Files without problems are in it too.
     """
-    pages = sorted(root.rglob("*.html"))
-    if not pages:
-        raise ValueError(f"root must be a built site, but there is no page below {root}")
-    parsed.cache_clear()
-    _ids.cache_clear()
-    found = {str(path.relative_to(root)): check_page(path, root) for path in pages}
+    for known in (parsed, _ids, is_left_out):
+        known.cache_clear()
+    found = {name: check_page(root / name, root) for name in pages}
     found |= {str(path.relative_to(root)): check_styles(path) for path in sorted(root.rglob("*.css"))}
-    found |= {str(path.relative_to(root)): check_records(path) for path in sorted(root.glob("_records/**/*.json"))}
+    for path in sorted(root.glob("_records/**/*.json")):
+        name = path.relative_to(root)
+        if name.relative_to("_records").with_suffix(".html").as_posix() in pages:
+            found[str(name)] = check_records(path)
     return found
-
-
-def main() -> int:
-    """Print the problems of a site; return 1 if there are any."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("root", type=Path, help="folder of the built site, such as _build/html")
-    found = check_site(parser.parse_args().root)
-    for name, problems in found.items():
-        for problem in problems:
-            print(f"{name}: {problem}")
-    count = sum(map(len, found.values()))
-    print(f"Read {sum(name.endswith('.html') for name in found)} pages: {count} problem{'' if count == 1 else 's'}.")
-    return 1 if count else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

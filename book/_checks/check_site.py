@@ -47,8 +47,8 @@ class Run:
         return {page: (self.site / page).read_text("utf-8") for page in self.pages}
 
     def files(self) -> Problems:
-        """Read numbers, words for pictures, links, anchors and ids; of the whole site."""
-        return built_pages.check_site(self.site)
+        """Read numbers, words for pictures, links, anchors and ids, and files of records."""
+        return built_pages.check_site(self.site, self.pages)
 
     def reading(self) -> Problems:
         """Read sentences with each number and word in its place."""
@@ -107,16 +107,23 @@ GATES: dict[str, Callable[[Run], Problems]] = {
 
 
 def check(site: Path, gates: Sequence[str], pages: Sequence[str]) -> int:
-    """Print what these gates find on these pages, all of them if none is named; return the number of problems.
+    """Print what these gates find on these pages, all that were run if none is named; return the number of problems.
 
     Raises:
-        FileNotFoundError: if there is no such page, no browser, or only what an unfinished build left.
+        FileNotFoundError: if there is no such page, the build left it out, there is no browser, or only what an
+            unfinished build left.
         RuntimeError: if a gate cannot run.
     """
     known = find_pages(site)
     if unknown := sorted(set(pages) - set(known)):
         raise FileNotFoundError(f"--page must name pages of {site}, such as {known[0]}, not {', '.join(unknown)}")
-    run = Run(site, pages or known)
+    left_out = {page for page in known if built_pages.is_left_out(site / page)}
+    if unrun := sorted(left_out.intersection(pages)):
+        missing = " ".join(page.removesuffix(".html") for page in unrun)
+        raise FileNotFoundError(f'The last build of {site} left out {missing}: run `make book PAGES="{missing}"`.')
+    if left_out and not pages:
+        print(f"{counted(len(left_out), 'page')} not looked at: PAGES left out {', '.join(sorted(left_out))}.")
+    run = Run(site, pages or [page for page in known if page not in left_out])
     names = [name for name in GATES if name in (gates or GATES)]
     with ThreadPoolExecutor(1) as beside:
         seen: list[Future[Timed]] = [beside.submit(run.timed, name) for name in names if name == "browser"]

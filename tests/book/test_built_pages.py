@@ -17,7 +17,7 @@ GOOD = (
 def problems(folder: Path, body: str, head: str = "") -> list[str]:
     page = f'<!doctype html><html lang="en"><head><title>t</title>{head}</head><body>{body}</body></html>'
     (folder / "index.html").write_text(page, "utf-8")
-    return [problem for found in check_site(folder).values() for problem in found]
+    return [problem for found in check_site(folder, ["index.html"]).values() for problem in found]
 
 
 def test_a_good_page_has_no_problem(tmp_path: Path) -> None:
@@ -81,13 +81,21 @@ def test_links_to_other_sites_and_gaps_in_tables_are_fine(tmp_path: Path) -> Non
 
 def test_styles_and_records_are_read_too(tmp_path: Path) -> None:
     (tmp_path / "_records").mkdir()
-    (tmp_path / "_records" / "page.json").write_text("{}", "utf-8")
+    for name in ("index", "other"):
+        (tmp_path / "_records" / f"{name}.json").write_text("{}", "utf-8")
     (tmp_path / "a.css").write_text("p { background: url('https://example.org/a.png') }", "utf-8")
-    found = problems(tmp_path, GOOD)
-    assert any("another host" in problem for problem in found)
-    assert any("required property" in problem for problem in found)
+    (tmp_path / "index.html").write_text(GOOD, "utf-8")
+    found = {name: problems for name, problems in check_site(tmp_path, ["index.html"]).items() if problems}
+    assert found.keys() == {"a.css", "_records/index.json"}, "records of other pages are not read"
+    assert "another host" in found["a.css"][0]
+    assert "required property" in found["_records/index.json"][0]
 
 
-def test_an_empty_folder_is_no_site(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no page"):
-        check_site(tmp_path)
+def test_a_link_into_a_page_that_the_build_left_out_may_lead_to_what_only_a_run_makes(tmp_path: Path) -> None:
+    for name, said in (("left", '<p class="page-measured left-out">This page was not run</p>'), ("run", "")):
+        (tmp_path / f"{name}.html").write_text(f'<main><div class="page-line">{said}</div></main>', "utf-8")
+    body = '<a href="left.html#figure-a">x</a><a href="run.html#figure-b">x</a><a href="gone.html#figure-c">x</a>'
+    assert problems(tmp_path, body) == [
+        "a link leads to no anchor: run.html#figure-b",
+        "a link leads nowhere: gone.html#figure-c",
+    ]

@@ -9,7 +9,8 @@ from pathlib import Path
 import nbformat
 import pytest
 from bs4 import BeautifulSoup, Tag
-from built_pages import check_site
+from built_pages import check_site, is_left_out
+from built_site import find_pages
 from jsonschema import Draft202012Validator
 
 from tests.book.small_book import FIRST, HEADER, INDEX, SECOND, Book, Build, Story
@@ -268,7 +269,9 @@ def test_mathematics_is_mathml_and_asks_no_other_host(first: BeautifulSoup) -> N
 
 
 def test_the_built_pages_pass_their_checks(story: Story) -> None:
-    problems = {name: found for name, found in check_site(story.book.site).items() if found}
+    problems = {
+        name: found for name, found in check_site(story.book.site, find_pages(story.book.site)).items() if found
+    }
     assert problems == {}
 
 
@@ -406,6 +409,10 @@ def test_a_build_of_some_pages_runs_no_other(tmp_path: Path, sphinx: SphinxProce
     claim = before.find(id="claim-slow")
     assert isinstance(claim, Tag)
     assert text(claim).startswith("Not tested in this build: This build ran other pages only")
+    said = before.select_one(".page-line")
+    assert isinstance(said, Tag)
+    assert text(said).startswith("This page was not run: this build ran others only")
+    assert not is_left_out(book.site / "first.html"), "now it is run"
     for build in (other_page, all_pages):
         assert numbers(build.page("first.html"))[0] == "1.12 ms"
         assert not build.page("first.html").select("#claim-slow.not-measured")

@@ -64,6 +64,14 @@ def test_a_page_that_is_not_there_is_named(site: Path, capsys: pytest.CaptureFix
     assert "not gone.html" in capsys.readouterr().err
 
 
+def test_pages_that_the_build_left_out_are_not_looked_at(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (site / "index.html").write_text('<div class="page-line">\n<p class="page-measured left-out">Not run</p></div>')
+    main([str(site), "--gate", "security"])
+    assert capsys.readouterr().out.startswith("1 page not looked at: PAGES left out index.html.\n")
+    assert main([str(site), "--page", "index.html"]) == 1
+    assert 'left out index: run `make book PAGES="index"`' in capsys.readouterr().err
+
+
 def test_a_report_says_where_each_problem_shows() -> None:
     seen = gate_browser.Seen("a.html")
     for width in (gate_browser.PHONE, gate_browser.SCREEN):

@@ -37,7 +37,7 @@ def get(root: Path, path: str) -> tuple[dict[str, str], str]:
             answer.append(message)
 
         scope: dict[str, Any] = {"type": "http", "method": "GET", "path": path, "root_path": "", "headers": []}
-        await live_book.make_app(root)({**scope, "query_string": b""}, receive, send)
+        await live_book.make_app(root, [])({**scope, "query_string": b""}, receive, send)
 
     asyncio.run(ask())
     assert answer[0]["status"] == 200
@@ -76,9 +76,9 @@ def test_a_save_is_named_and_built_in_a_process_of_its_own(
 ) -> None:
     ran: list[list[str]] = []
     monkeypatch.setattr("scripts.live_book.subprocess.run", lambda command, **_: ran.append(command))
-    live_book.build(root, [root / "book" / "roofline.md"])
+    live_book.build(root, ["roofline"], [root / "book" / "roofline.md"])
     assert capsys.readouterr().out == "\nSaved: book/roofline.md.\n"
-    assert [command[1:] for command in ran] == [["-m", "scripts.build_book"]]
+    assert [command[1:] for command in ran] == [["-m", "scripts.build_book", "roofline"]]
 
 
 def test_only_this_machine_is_served() -> None:

@@ -294,6 +294,8 @@ def _days(pages: list[PageRecords]) -> str:
 
 def measured_html(env: BuildEnvironment, docname: str) -> str:
     """Return when and where the page was last measured; nothing for a page that shows no measurement."""
+    if state_of(env).of(docname).left_out:
+        return '<p class="page-measured left-out">This page was not run: this build ran others only</p>\n'
     pages = shown_pages(env, docname)
     if not pages:
         return ""
