@@ -38,7 +38,7 @@ unexport OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS OMP_NUM_THREADS
 # It makes each of the many processes of a build, and of the tests, compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help chapter environment peers-environment book pdf live test serve lint lock clean peers bench check-site check-links check-notebooks pictures node-environment
+.PHONY: help chapter environment peers-environment book pdf live test serve format lint lock clean peers bench check-site check-links check-notebooks pictures node-environment
 
 help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
@@ -78,13 +78,13 @@ pictures: environment  ## take the pictures anew that the page of all elements i
 check-notebooks: environment  ## open every chapter in JupyterLab as Binder does, and run all its cells (PAGES="machine ...")
 	@$(VENV)/bin/python book/_checks/notebooks.py $(PAGES)
 
-lint: environment  ## check style and types, also of the pages' cells, direction of imports and spelling
-	@$(VENV)/bin/ruff check .
-	@$(VENV)/bin/ruff format --check .
-	@$(VENV)/bin/mypy
-	@PYTHONPATH=book/_ext:book/_checks $(VENV)/bin/python -m scripts.lint_pages
-	@$(VENV)/bin/lint-imports
-	@$(VENV)/bin/codespell
+format: environment  ## mend what ruff can mend: layout and style of the code, style of the pages' cells
+	@$(VENV)/bin/ruff check --fix-only .
+	@$(VENV)/bin/ruff format .
+	@PYTHONPATH=book/_ext:book/_checks $(VENV)/bin/python -m scripts.format_pages
+
+lint: environment  ## check style and types, also of the pages' cells, rules of pages, direction of imports and spelling
+	@$(VENV)/bin/python -m scripts.lint
 
 peers: peers-environment  ## compare tinytorch with PyTorch (own environment, larger download)
 	@$(PEERS_VENV)/bin/python -m pytest peers

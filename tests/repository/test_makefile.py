@@ -15,6 +15,7 @@ from tests.repository.lock_markers import PYTHONS
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = {
     "help",
+    "chapter",
     "book",
     "live",
     "test",
@@ -22,6 +23,7 @@ JOBS = {
     "check-links",
     "check-site",
     "check-notebooks",
+    "format",
     "lint",
     "peers",
     "bench",
@@ -51,7 +53,7 @@ def test_plain_make_lists_every_job() -> None:
 
 @pytest.mark.parametrize("job", sorted(JOBS))
 def test_every_job_is_one(job: str) -> None:
-    tried = make("--dry-run", job)
+    tried = make("--dry-run", job, "NAME=batching")
     assert tried.returncode == 0, tried.stderr
 
 
@@ -97,10 +99,6 @@ def test_the_first_new_enough_python_is_found(tmp_path: Path, first: int) -> Non
         stub.chmod(0o755)
     tried = make("--dry-run", "test", path=f"{tmp_path}:/usr/bin:/bin")
     assert tried.stdout.startswith(f'"python{PYTHONS[first]}" scripts/environment.py .venv requirements.lock')
-
-
-def test_lint_reads_the_cells_of_the_pages_too() -> None:
-    assert "-m scripts.lint_pages" in make("--dry-run", "lint").stdout
 
 
 def test_clean_keeps_what_is_not_built() -> None:

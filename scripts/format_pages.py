@@ -1,0 +1,43 @@
+"""Mending of the code cells of the book's pages by ruff: what `make lint` finds there and a program can mend."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import nbformat
+from sources import read_source
+
+from scripts.lint_pages import ROOT, as_notebook
+
+
+def mended(text: str) -> str:
+    """Return the text of a page with its cells mended; a cell with a magic command stays as it is."""
+    cells = read_source(text).cells
+    with TemporaryDirectory() as folder:
+        notebook = Path(folder, "page.ipynb")
+        notebook.write_text(as_notebook(cells), "utf-8")
+        command = [sys.executable, "-m", "ruff", "check", "--fix-only", "--quiet", "--no-cache"]
+        subprocess.run([*command, "--config", str(ROOT / "pyproject.toml"), str(notebook)], cwd=ROOT, check=True)
+        made = nbformat.read(notebook, as_version=4).cells
+    lines = text.splitlines()
+    for cell, new in reversed(list(zip(cells, made, strict=True))):
+        span = slice(cell.line - 1, cell.line - 1 + len(cell.code))
+        if new.source.rstrip() != cell.python.rstrip() and lines[span] == cell.python.splitlines():
+            lines[span] = new.source.splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Mend every page in its place."""
+    for path in sorted(ROOT.glob("book/*.md")):
+        text = path.read_text("utf-8")
+        if (new := mended(text)) != text:
+            path.write_text(new, "utf-8")
+            print(f"{path.relative_to(ROOT)} mended")
+
+
+if __name__ == "__main__":
+    main()
