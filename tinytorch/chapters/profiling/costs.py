@@ -68,11 +68,8 @@ def conventions(counts: Mapping[str, int], ours: int) -> dict[str, Convention]:
 
 def block_growth(length: int, width: int, times: int = 2) -> Counted:
     """Return by which factor a transformer block's arithmetic grows, 4nd (6d + n), when n becomes so many times n."""
-    return Counted(
-        times * (6 * width + times * length) / (6 * width + length),
-        "",
-        f"growth of a block's arithmetic from {length} positions to {times} times as many, {width} wide, by formula",
-    )
+    grown = times * (6 * width + times * length) / (6 * width + length)
+    return Counted(grown, "", f"growth of the arithmetic of a block {width} wide, from {length} positions, by formula")
 
 
 @dataclass(frozen=True)
@@ -203,11 +200,11 @@ def service(peaks: Mapping[int, int], mebibytes: int, latency: Measurement, batc
     """
     (small, low), (middle, high), (large, most) = peaks.items()
     each, model = (high - low) / (middle - small), "memory that grows with the batch"
-    standing, of_two = low - small * each, f"from batches of {small} and {middle}"
+    standing, of_two = low - small * each, f"{small} and {middle}"
     fits = int((mebibytes * 2**20 - standing) // each)
     return Service(
-        Counted(each, "B", f"memory for each sequence, {of_two}"),
-        Modelled(standing + large * each, "B", f"memory of a batch of {large}, predicted {of_two}", model),
+        Counted(each, "B", f"memory for each sequence, from batches of {of_two}"),
+        Modelled(standing + large * each, "B", f"memory of a batch of {large}, predicted from {of_two}", model),
         Counted(most, "B", f"memory of a batch of {large}, as it was"),
         Modelled(fits, "sequences", "largest batch that fits into a device's memory", model),
         latency.scaled(examples / batch, name="time of one core for a million sequences"),
