@@ -29,12 +29,9 @@ def test_phases_of_a_step_have_as_many_samples_as_steps_and_train_the_model() ->
     assert all(not np.array_equal(a, p.data) for a, p in zip(before, model.parameters(), strict=True))
 
 
-def test_medians_of_normal_samples_scatter_more_than_means_and_of_wild_ones_less() -> None:
-    draw = np.random.default_rng(0)
-    normal = studies.spread_of_means_over_medians(list(draw.normal(10, 1, 12_000)))
+def test_medians_of_normal_samples_scatter_more_than_means_by_what_the_formula_says() -> None:
+    normal = studies.spread_of_means_over_medians(list(np.random.default_rng(0).normal(10, 1, 12_000)))
     assert normal.median == pytest.approx(studies.NORMAL_SPREAD.value, rel=0.1)
-    wild = draw.normal(10, 1, 12_000) + 500 * (draw.random(12_000) < 0.01)
-    assert studies.spread_of_means_over_medians(list(wild)).interval.low > 1
     with pytest.raises(ValueError, match="samples"):
         studies.spread_of_means_over_medians([1.0] * 10)
 
@@ -134,8 +131,7 @@ def test_shares_of_each_model_are_those_of_its_own_ops() -> None:
 
 def test_between_the_ops_of_one_sequence_and_of_many_passes_some_of_the_time() -> None:
     found = studies.between_ops(models.gpt().eval())
-    assert set(found) == {1, 64}
-    assert all(0 < share.median < 1 for share in found.values())
+    assert {batch: 0 < share.median < 1 for batch, share in found.items()} == {1: True, 64: True}
 
 
 def test_kinds_are_shown_by_size_and_the_largest_with_a_name_is_told_where_it_is_proven() -> None:
