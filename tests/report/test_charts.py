@@ -141,9 +141,10 @@ def test_values_of_different_units_share_no_axis() -> None:
         lines(rows, x="x", y="y", xlabel="x", ylabel="y")
 
 
-def test_values_by_name_are_rows_themselves() -> None:
-    figure = drawn(lines({1: run(2.0), 2: run(3.0)}, x="name", y="row", xlabel="call", ylabel="time"))
+def test_values_by_name_are_rows_themselves_and_a_line_that_is_alone_needs_no_legend() -> None:
+    figure = drawn(lines({1: run(2.0), 2: run(3.0)}, x="name", y={"row": "a call"}, xlabel="call", ylabel="time"))
     assert [each.tolist() for each in points(figure)[0]] == [[1, 2], [2, 3]]
+    assert figure.axes[0].get_legend() is None
 
 
 def test_a_series_that_is_named_as_a_variant_looks_like_it_unless_another_is_chosen() -> None:

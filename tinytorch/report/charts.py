@@ -168,13 +168,10 @@ def lines(
         if "y" not in log:
             ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]) if ax.get_ylim()[0] < 0 else 0.0)
     axes[-1, 0].set_xlabel(label if not named or label.endswith(")") else f"{label} (count)")
-    if any(not str(line.get_label()).startswith("_") for line in _legible(axes[0, 0])):
+    shown = axes[0, 0].get_legend_handles_labels()[1]
+    if len(shown) > 1 or (shown and (level or upright)):  # a line that is alone needs no name
         axes[0, 0].legend()
     return figure
-
-
-def _legible(ax: Axes) -> list[Any]:
-    return ax.get_legend_handles_labels()[0]
 
 
 def bars(
