@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured
-from tinytorch.report import bars, distribution, dots, dumbbell, lines
+from tinytorch.report import bars, color, distribution, dots, dumbbell, lines
 from tinytorch.report.figures import check_figure
 
 
@@ -138,3 +139,21 @@ def test_values_of_different_units_share_no_axis() -> None:
     rows: list[Any] = [{"x": Counted(1, "B", "b"), "y": run(1)}, {"x": run(1), "y": run(1)}]
     with pytest.raises(ValueError, match="share one unit"):
         lines(rows, x="x", y="y", xlabel="x", ylabel="y")
+
+
+def test_values_by_name_are_rows_themselves_and_a_line_that_is_alone_needs_no_legend() -> None:
+    figure = drawn(lines({1: run(2.0), 2: run(3.0)}, x="name", y={"row": "a call"}, xlabel="call", ylabel="time"))
+    assert [each.tolist() for each in points(figure)[0]] == [[1, 2], [2, 3]]
+    assert figure.axes[0].get_legend() is None
+
+
+def test_a_series_that_is_named_as_a_variant_looks_like_it_unless_another_is_chosen() -> None:
+    shares = {name: run(1.0) for name in ("linear", "CNN", "mine")}
+    looks: tuple[dict[str, str] | None, ...] = (None, {"linear": "rose"})
+    figures = [drawn(bars(shares, name="name", value="row", variants=look, xlabel="time")) for look in looks]
+    own, chosen = ([patch.get_edgecolor() for patch in figure.axes[0].patches] for figure in figures)
+    assert own[:2] == [to_rgba(color("linear")), to_rgba(color("cnn"))]
+    assert len(set(own)) == 3
+    assert chosen[0] == to_rgba(color("rose"))
+    figure = drawn(distribution(run(1.0), xlabel="time", ylabel="calls", variants="mlp"))
+    assert figure.axes[0].lines[0].get_color() == color("mlp")

@@ -28,12 +28,7 @@ COURSE_MEMOIZATION_URL: Final = (
     f"{_BLOB}/a5bfffe48fbf957b5e61f104807f819c9dc5a617/modules/17_memoization/memoization.py"
 )
 COURSE_PROFILING: Final = "TinyTorch course, module 15, Profiling"
-COURSE_PROFILING_CODE_URL: Final = (
-    f"{_BLOB}/ae109deae1433e684d2c52c2f79e5b3156f7ae55/modules/14_profiling/profiling_dev.py"
-)
 COURSE_PROFILING_URL: Final = f"{_TREE}/4a9131f8c4d6096d5321d2924d0ce74e223b37d9/modules/14_profiling"
-COURSE_PROFILING_README_URL: Final = f"{_BLOB}/4a9131f8c4d6096d5321d2924d0ce74e223b37d9/modules/14_profiling/README.md"
-COURSE_PROFILING_TEXT: Final = "TinyTorch course, module 14, Profiling"
 COURSE_PROFILING_TEXT_URL: Final = (
     "https://github.com/harvard-edge/cs249r_book/blob/0d076aee267cae5608d486b4e7adb04a59c91665/"
     "tinytorch/src/14_profiling/ABOUT.md"

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch import models
-from tinytorch.chapters.profiling.program_report import html_report
+from tinytorch.cli.program_report import html_report
 from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor

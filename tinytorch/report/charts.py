@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.values import Value, as_measurement
-from tinytorch.report.colors import ASSIGNED, color
+from tinytorch.report.colors import ASSIGNED, VARIANTS, color
 from tinytorch.report.figures import INK, draw_bars, draw_line, subplots
 from tinytorch.report.numbers import common_scale, interval_of
 from tinytorch.report.rows import Rows, listed, value_at
@@ -45,13 +45,14 @@ def _grouped(rows: Iterable[Any], attribute: str | None) -> dict[str, list[Any]]
 
 
 def _looks(names: Sequence[str], variants: Mapping[str, str] | str | None) -> dict[str, str]:
-    """Return the variant of each series: the one that is chosen for it, for all, or the next that is left."""
+    """Return each series' variant: the chosen one, that for all, the one of its own name, or the next that is left."""
     if isinstance(variants, str):
         return dict.fromkeys(names, variants)
-    chosen = dict(variants or {})
-    if unknown := sorted(chosen.keys() - {*names}):
+    if unknown := sorted((variants or {}).keys() - {*names}):
         raise ValueError(f"variants must name series that are drawn, {', '.join(names)}, not {', '.join(unknown)}")
-    left = [each for each in ASSIGNED if each not in chosen.values()]
+    chosen = {name: name.lower() for name in names if name.lower() in VARIANTS} | dict(variants or {})
+    used = {*map(color, chosen.values())}
+    left = [each for each in ASSIGNED if color(each) not in used] or ASSIGNED
     for at, name in enumerate(name for name in names if name not in chosen):
         chosen[name] = left[at % len(left)]
     return chosen
@@ -119,7 +120,7 @@ def lines(
         each: attribute that tells the lines apart, whose text is their name; None for one line.
         panels: attribute by which there are panels below one another.
         variants: the colour of all lines, or of each by its name: a hue or a name of ``tinytorch.report.colors``;
-            those that are not named take the next that is left.
+            those that are not named take that of their own name, such as ``linear``, or the next that is left.
         log: which axes are logarithmic: ``"x"``, ``"y"``, ``"xy"``. One that is not begins at zero.
         level, upright: heights, and positions, at which a dotted line has these words in the legend; ``""`` for none.
         height: of the figure in inches; None for what its panels take.
@@ -167,13 +168,10 @@ def lines(
         if "y" not in log:
             ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]) if ax.get_ylim()[0] < 0 else 0.0)
     axes[-1, 0].set_xlabel(label if not named or label.endswith(")") else f"{label} (count)")
-    if any(not str(line.get_label()).startswith("_") for line in _legible(axes[0, 0])):
+    shown = axes[0, 0].get_legend_handles_labels()[1]
+    if len(shown) > 1 or (shown and (level or upright)):  # a line that is alone needs no name
         axes[0, 0].legend()
     return figure
-
-
-def _legible(ax: Axes) -> list[Any]:
-    return ax.get_legend_handles_labels()[0]
 
 
 def bars(
@@ -182,7 +180,7 @@ def bars(
     name: str,
     value: str,
     xlabel: str,
-    variants: Mapping[str, str] | str = "teal",
+    variants: Mapping[str, str] | str | None = "teal",
     each: str | None = None,
     log: bool = False,
     upright: Marks | None = None,
@@ -194,7 +192,7 @@ def bars(
         name: attribute that names the bar.
         value: attribute of its length, a value with its unit. What is `Modelled` is hollow.
         xlabel: what is on the axis.
-        variants: the colour of all bars, or of each by its name, or by its ``each``.
+        variants: the colour of all bars, or of each by its name, or by its ``each``; None for those of that name.
         each: attribute by which bars have colours; their names if None.
         log: whether the axis is logarithmic.
         upright: positions at which a dotted line has these words in the legend.

@@ -53,12 +53,3 @@ def test_an_instrument_is_used_where_the_table_says(calls: str, used: str) -> No
     assert len(chapters) == used.count("{ref}")
     for chapter in chapters:
         assert is_used(name, code_of(chapter.replace("-", "_"))), f"{chapter} does not use {name}"
-
-
-def test_a_word_of_prose_or_a_namesake_of_pytorch_is_no_use() -> None:
-    assert is_used("Timer", "from tinytorch.perf.profiling import Profiler, Timer\n")
-    assert is_used("Timer", "from tinytorch.perf.profiling import (\n    Profiler,\n    Timer,\n)\n")
-    assert is_used("measure_latency", "before = profiler.measure_latency(gpt, tokens)\n")
-    assert not is_used("Timer", "from torch.utils.benchmark import Timer\nTimer(stmt)\n")
-    assert not is_used("shares", "the shares of the time: shares[part]\n")
-    assert not is_used("shares", "from tinytorch.perf.profiling.shares import recordings\n")

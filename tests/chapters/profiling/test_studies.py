@@ -6,12 +6,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.chapters.made_turns import in_turns, made
 from tinytorch import models
 from tinytorch.chapters.profiling import studies
 from tinytorch.chapters.profiling.first_calls import first_calls, over_steady_state, steady_state
-from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.events.stream import recording
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Statistic, Unmeasured
 from tinytorch.perf.measuring.judge import Verdict, verdict_between
 from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.profiling.breakdown import layer_rows
 
 
 def test_phases_of_a_step_have_as_many_samples_as_steps_and_train_the_model() -> None:
@@ -23,12 +29,9 @@ def test_phases_of_a_step_have_as_many_samples_as_steps_and_train_the_model() ->
     assert all(not np.array_equal(a, p.data) for a, p in zip(before, model.parameters(), strict=True))
 
 
-def test_medians_of_normal_samples_scatter_more_than_means_and_of_wild_ones_less() -> None:
-    draw = np.random.default_rng(0)
-    normal = studies.spread_of_means_over_medians(list(draw.normal(10, 1, 12_000)))
-    assert normal.median == pytest.approx(studies.NORMAL_SPREAD, rel=0.1)
-    wild = draw.normal(10, 1, 12_000) + 500 * (draw.random(12_000) < 0.01)
-    assert studies.spread_of_means_over_medians(list(wild)).interval.low > 1
+def test_medians_of_normal_samples_scatter_more_than_means_by_what_the_formula_says() -> None:
+    normal = studies.spread_of_means_over_medians(list(np.random.default_rng(0).normal(10, 1, 12_000)))
+    assert normal.median == pytest.approx(studies.NORMAL_SPREAD.value, rel=0.1)
     with pytest.raises(ValueError, match="samples"):
         studies.spread_of_means_over_medians([1.0] * 10)
 
@@ -72,8 +75,8 @@ def test_activations_are_less_than_half_of_the_mlp_and_more_of_the_gpt_as_the_pa
 
 def test_first_calls_come_from_as_many_processes_as_asked() -> None:
     calls = first_calls("mlp", batch=1, calls=4, processes=2)
-    assert [call.n for call in calls] == [2, 2, 2, 2]
-    assert all(sample > 0 for call in calls for sample in call.samples)
+    assert {number: call.n for number, call in calls.items()} == {1: 2, 2: 2, 3: 2, 4: 2}
+    assert all(sample > 0 for call in calls.values() for sample in call.samples)
     with pytest.raises(ValueError, match="rnn"):
         first_calls("rnn", 1, 1, 1)
     with pytest.raises(ValueError, match="processes"):
@@ -81,7 +84,7 @@ def test_first_calls_come_from_as_many_processes_as_asked() -> None:
 
 
 def test_settled_calls_are_medians_within_a_process() -> None:
-    calls = [Measurement(f"call {i}", (first, first / 10), "s") for i, first in enumerate((30.0, 3.0, 1.0, 2.0))]
+    calls = {i: Measurement(f"call {i}", (ms, ms / 10), "s") for i, ms in enumerate((30.0, 3.0, 1.0, 2.0), start=1)}
     assert steady_state(calls, first=1).samples == pytest.approx((2.0, 0.2))
     assert over_steady_state(calls, 1, 1, first=1).samples == pytest.approx((15.0, 15.0))
     assert over_steady_state(calls, 2, 4, first=1).samples == pytest.approx((1.0, 1.0))
@@ -91,13 +94,30 @@ def test_settled_calls_are_medians_within_a_process() -> None:
         steady_state(calls, first=4)
 
 
-def test_a_model_is_studied_on_what_it_has_not_seen() -> None:
-    (found,) = studies.studied({"mlp": models.mlp()}).values()
-    layers = ((64, 256), (256, 128), (128, 10))
-    assert found.parameters == sum(m * n + n for m, n in layers)
-    assert found.flops == sum(2 * m * n for m, n in layers)
-    assert found.examples == len(models.entry("mlp").data().test_targets)
-    assert 0 <= found.score < 0.5  # untrained
+def test_single_calls_have_a_mean_a_slowest_and_a_tail() -> None:
+    found = studies.scatter(Measurement("calls", tuple(float(1 + call) for call in range(1001)), "s"))
+    assert [found.average.value, found.slowest.value, found.tail.value] == pytest.approx([501, 1001, 991 / 501])
+
+
+def test_modules_are_shown_down_to_a_depth_and_have_a_rate_where_they_have_arithmetic() -> None:
+    with recording() as recorded:
+        models.gpt()(models.example("gpt", batch=1))
+        apply(ops.relu, Tensor([1.0]))
+    rows = layer_rows(recorded.profile, None, timed=True)
+    found = studies.module_times(rows, depth=2)
+    assert len(found) == sum(row.depth <= 2 for row in rows) < len(rows)
+    assert found[0].path == "GPT"
+    assert any(each.path.startswith("\u00a0" * 4) for each in found)
+    assert found[0].rate is not None
+    assert found[0].rate.median == pytest.approx((rows[0].gflops_per_second or 0) * 1e9)
+    assert {each.path: each.rate for each in found}["outside of modules"] is None
+
+
+def test_a_training_loop_is_shared_out_as_a_whole() -> None:
+    model = models.gpt()
+    parts = studies.training_shares(lambda: model(models.example("gpt", batch=1)), repeats=6)
+    assert list(parts) == ["operations", "between", "unnamed"]
+    assert all(sum(of_run) == pytest.approx(1) for of_run in zip(*(one.samples for one in parts.values()), strict=True))
 
 
 def test_shares_of_each_model_are_those_of_its_own_ops() -> None:
@@ -111,22 +131,57 @@ def test_shares_of_each_model_are_those_of_its_own_ops() -> None:
 
 def test_between_the_ops_of_one_sequence_and_of_many_passes_some_of_the_time() -> None:
     found = studies.between_ops(models.gpt().eval())
-    assert set(found) == {1, 64}
-    assert all(0 < share.median < 1 for share in found.values())
+    assert {batch: 0 < share.median < 1 for batch, share in found.items()} == {1: True, 64: True}
+
+
+def test_kinds_are_shown_by_size_and_the_largest_with_a_name_is_told_where_it_is_proven() -> None:
+    by_model = {
+        "mlp": in_turns({"linear": 0.3, "attention": 0.0, "other": 0.7}, "%"),
+        "gpt": in_turns({"linear": 0.45, "attention": 0.44, "other": 0.11}, "%", noise={"linear": 0.1}),
+    }
+    labels = [each.label for each in studies.shown_shares(by_model, above=0.01)]
+    assert labels == ["MLP: other", "MLP: linear", "GPT: linear", "GPT: attention", "GPT: other"]
+    found = studies.largest_kinds(by_model)
+    assert (str(found["mlp"]), found["gpt"].verdict) == ("linear", Verdict.OPEN)
 
 
 def test_architectures_count_what_their_layers_do() -> None:
     """By hand, in multiply-accumulates: layer by layer, and a block of 12 d² N + 2 N² d between its ends."""
-    grown = studies.growing_inputs([4, 8])
-    assert list(grown) == [16, 64]
-    for n, found in grown.items():
-        macs = {
-            "mlp": 128 * n + 1280,
-            "cnn": 9 * 16 * 17 * n + 160 * n,
-            "transformer": 12 * 32**2 * n + 2 * 32 * n**2 + (32 + 320) * n,
-        }
-        assert found.flops == {name: 2 * count for name, count in macs.items()}
-        assert all(seconds.median > 0 for seconds in found.seconds.values())
+
+    def macs(n: int) -> dict[str, int]:
+        block = 12 * 32**2 * n + 2 * 32 * n**2 + (32 + 320) * n
+        return {"mlp": 128 * n + 1280, "cnn": 9 * 16 * 17 * n + 160 * n, "transformer": block}
+
+    found = studies.growing_inputs([4, 8])
+    assert list(found) == ["mlp", "cnn", "transformer"]
+    for name, each in found.items():
+        assert each.counted.value == pytest.approx(macs(64)[name] / macs(16)[name])
+        assert all(seconds.median > 0 for seconds in each.seconds.values())
+    last, before = (found["cnn"].seconds[count].samples for count in ("64", "16"))
+    assert found["cnn"].timed.samples == pytest.approx(np.divide(last, before))
+    assert found["cnn"].over["64"].samples == pytest.approx(np.divide(last, found["mlp"].seconds["64"].samples))
+
+
+def test_phases_and_counts_make_a_step() -> None:
+    steps = {"gpt": {phase: made(1e-3, "s") for phase in ("forward", "backward", "update")}}
+    found = studies.training_steps(steps, {"gpt": made(1.3)}, {"gpt": {"forward_flops": 100, "backward_flops": 150}})
+    assert (found["gpt"].label, found["gpt"].flops.value, found["gpt"].ratio.median) == ("GPT", 1.5, 1.3)
+
+
+@pytest.mark.parametrize(
+    ("shares", "verdict"),
+    [((0.3, 0.35, 0.4), "refuted"), ((0.3, 0.73, 0.9), "supported"), ((0.3, 0.78, 0.9), "open")],
+)
+def test_attention_takes_its_share_if_it_does_at_one_length(shares: tuple[float, ...], verdict: Verdict) -> None:
+    by_length = {
+        n: {"core": made(share / 2, "%"), "module": made(share, "%", noise=0.05)}
+        for n, share in zip((128, 512, 1024), shares, strict=True)
+    }
+    assert studies.module_takes(by_length, 0.68, 0.78).verdict == verdict
+    found = studies.attention_shares(by_length, {"module": "whole", "core": "product"}, width=768)
+    assert [(each.part, each.positions) for each in found][1::3] == [("whole", 512), ("product", 512)]
+    assert [each.time.median for each in found][1::3] == pytest.approx([shares[1], shares[1] / 2])
+    assert [each.arithmetic.value for each in found][1::3] == pytest.approx([0.4, 512 / (6 * 768 + 512)])
 
 
 def test_the_busiest_fifth_is_the_largest_of_five_calls() -> None:
@@ -170,3 +225,23 @@ def test_there_is_no_law_where_an_example_or_a_call_may_take_nothing() -> None:
     assert studies.half_batch(few, (3, seconds(1.5, 2.0, 2.5))) is None
     assert studies.seconds_by_law(few, (3, seconds(0.5, 2.0, 2.5)), 300) is None
     assert studies.half_batch(few, (3, seconds(4.5, 4.6, 4.7))) is None, "a call that takes less than nothing"
+
+
+def test_rates_follow_a_law_of_two_parts_made_from_two_batches() -> None:
+    """A call of 1 ms, 0.5 ms for each example: half of 2,000 a second comes at two. The largest batch is slower."""
+    times = {batch: in_turns({"gpt": ms * 1e-3}, noise={"gpt": 0.05}) for batch, ms in ((1, 1.5), (2, 2), (5, 9))}
+    found = studies.throughput(times)
+    assert [each.rate.median for each in found["gpt"].rates] == pytest.approx([1 / 1.5e-3, 1e3, 5 / 9e-3])
+    laws = [each.law for each in found["gpt"].rates] + [found["gpt"].law, found["gpt"].half_batch]
+    values = [law.value for law in laws if isinstance(law, Modelled)]
+    assert values == pytest.approx([1 / 1.5e-3, 1e3, 5 / 3.5e-3, 5 / 3.5e-3, 2])
+    assert [(each.model, each.batch) for each in studies.every_rate(found)] == [("GPT", 1), ("GPT", 2), ("GPT", 5)]
+
+
+def test_without_a_cost_of_calls_there_is_no_law() -> None:
+    found = studies.throughput({batch: in_turns({"mlp": 1e-3 * batch**2}) for batch in (1, 2, 5)})["mlp"]
+    assert all(isinstance(law, Unmeasured) for law in (found.law, found.half_batch, found.rates[0].law))
+
+
+def test_time_for_each_flop_is_time_over_arithmetic() -> None:
+    assert studies.per_flop(made(16.0), Counted(8, "", "arithmetic")).median == 2

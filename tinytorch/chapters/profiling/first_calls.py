@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from tinytorch import models
 from tinytorch.core.dispatch import no_grad
@@ -17,7 +19,7 @@ from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.processes import output_of
 
 
-def first_calls(name: str, batch: int, calls: int, processes: int) -> list[Measurement]:
+def first_calls(name: str, batch: int, calls: int, processes: int) -> dict[int, Measurement]:
     """Return the wall time of the first, second, ... forward pass, in seconds, one sample from each new process.
 
     Args:
@@ -38,15 +40,15 @@ def first_calls(name: str, batch: int, calls: int, processes: int) -> list[Measu
     conditions = Conditions(
         sample=Sample.PROCESSES, warmup_runs=0, inner_loops=1, blas_threads=limited_blas_threads(1) or "unknown"
     )
-    return [
-        with_between_run_spread(
-            Measurement(f"call {index + 1} of {name}, batch {batch}, in a fresh process", samples, "s", conditions), 1
+    return {
+        number: with_between_run_spread(
+            Measurement(f"call {number} of {name}, batch {batch}, in a fresh process", samples, "s", conditions), 1
         )
-        for index, samples in enumerate(zip(*runs, strict=True))
-    ]
+        for number, samples in enumerate(zip(*runs, strict=True), start=1)
+    }
 
 
-def steady_state(calls: list[Measurement], first: int = 20) -> Measurement:
+def steady_state(calls: Mapping[int, Measurement], first: int = 20) -> Measurement:
     """Return each process's median over its calls after the ``first`` ones, in seconds.
 
     Raises:
@@ -54,24 +56,27 @@ def steady_state(calls: list[Measurement], first: int = 20) -> Measurement:
     """
     if len(calls) <= first:
         raise ValueError(f"calls must be more than first = {first}, not {len(calls)}")
-    medians = np.median([call.samples for call in calls[first:]], axis=0)
-    return Measurement(f"calls {first + 1} to {len(calls)}", tuple(medians), "s", calls[-1].conditions)
+    medians = _medians(calls, first + 1, len(calls))
+    return Measurement(f"calls {first + 1} to {len(calls)}", tuple(medians), "s", calls[len(calls)].conditions)
 
 
-def over_steady_state(calls: list[Measurement], begin: int, end: int, first: int = 20) -> Measurement:
+def over_steady_state(calls: Mapping[int, Measurement], begin: int, end: int, first: int = 20) -> Measurement:
     """Return, for each process, how many times as long as its `steady_state` its calls ``begin`` to ``end`` took.
 
-    Of more than one call it is their median, in each process; the first call is number 1.
+    Of more than one call it is their median, in each process.
 
     Raises:
         ValueError: if ``begin`` to ``end`` are no calls, or there are none after the ``first``.
     """
     if not 1 <= begin <= end <= len(calls):
         raise ValueError(f"begin and end must be calls from 1 to {len(calls)}, not {begin} and {end}")
-    taken = np.median([call.samples for call in calls[begin - 1 : end]], axis=0)
-    quotients = np.divide(taken, steady_state(calls, first).samples)
+    quotients = np.divide(_medians(calls, begin, end), steady_state(calls, first).samples)
     which = f"call {begin}" if begin == end else f"calls {begin} to {end}"
-    return Measurement(f"{which} over settled calls", tuple(quotients), "", calls[begin - 1].conditions)
+    return Measurement(f"{which} over settled calls", tuple(quotients), "", calls[begin].conditions)
+
+
+def _medians(calls: Mapping[int, Measurement], begin: int, end: int) -> npt.NDArray[np.float64]:
+    return np.asarray(np.median([calls[number].samples for number in range(begin, end + 1)], axis=0))
 
 
 def _timed_calls(name: str, batch: int, calls: int) -> list[float]:

@@ -10,7 +10,7 @@ from bs4 import BeautifulSoup, Tag
 
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch import Linear, Profiler, Tensor
-from tinytorch.chapters.profiling.program_report import REMEDIES, html_report
+from tinytorch.cli.program_report import REMEDIES, html_report
 from tinytorch.core.activations import GELU
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring import blas_threads

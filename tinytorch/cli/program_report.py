@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from html import escape
 from typing import Any
 
@@ -15,7 +16,7 @@ from tinytorch.perf.events.call_tree import call_tree
 from tinytorch.perf.events.stream import Profile
 from tinytorch.perf.machine import Ceilings, identity
 from tinytorch.perf.profiling import Profiler
-from tinytorch.perf.profiling.breakdown import BETWEEN
+from tinytorch.perf.profiling.breakdown import BETWEEN, OpRow
 from tinytorch.perf.roofline.bounds import Bottleneck
 from tinytorch.perf.roofline.placement import Placed, place_ops
 from tinytorch.report import format_measurement, tables
@@ -74,29 +75,20 @@ def _paragraphs(sentences: Sequence[str]) -> str:
     return "\n".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
 
 
+def _with_rate(row: OpRow) -> Row:
+    return asdict(row) | {"rate": row.gflops_per_second and row.gflops_per_second * 1e9}
+
+
 def _operations(profiler: Profiler) -> str:
     rows = profiler.attribution()
-    made = [
-        {
-            "op": row.op,
-            "phase": row.phase,
-            "calls": row.calls,
-            "share": row.share,
-            "own": row.self_seconds,
-            "rate": row.gflops_per_second and row.gflops_per_second * 1e9,
-            "waiting": row.waiting_seconds,
-            "bound": row.bound,
-        }
-        for row in rows[:_OPS]
-    ]
     columns = [
         Column("op", "operation"),
         Column("phase", "phase"),
         Column("share", "share of the run", "%"),
-        Column("own", "own time", "s"),
+        Column("self_seconds", "own time", "s"),
         Column("calls", "calls", "1"),
         Column("rate", "rate", "FLOP/s"),
-        Column("waiting", "waiting", "s"),
+        Column("waiting_seconds", "waiting", "s"),
         Column("bound", "verdict"),
     ]
     left = sum(row.share or 0 for row in rows[_OPS:])
@@ -105,33 +97,24 @@ def _operations(profiler: Profiler) -> str:
         f'One recorded run. Rows with the phase "{BETWEEN}" are regions, the Python of modules, the garbage collector, '
         f"and what has no name. All rows sum to the run{others}."
     )
-    return tables.to_html(made, columns, caption=caption, key="operations")
+    return tables.to_html([*map(_with_rate, rows[:_OPS])], columns, caption=caption, key="operations")
 
 
 def _layers(profiler: Profiler) -> str:
-    made: list[Row] = [
-        {
-            "path": "\u2003" * row.depth + (row.path or "outside of modules"),
-            "module": row.module,
-            "calls": row.calls,
-            "share": row.share,
-            "ops": row.total_seconds,
-            "between": row.between_seconds,
-            "bound": row.bound,
-        }
-        for row in profiler.by_layer()
+    rows: list[Row] = [
+        asdict(row) | {"path": "\u2003" * row.depth + (row.path or "outside of modules")} for row in profiler.by_layer()
     ]
     columns = [
         Column("path", "module or region"),
         Column("module", "class"),
         Column("share", "share of the run", "%"),
-        Column("ops", "time in operations", "s"),
-        Column("between", "time between them", "s"),
+        Column("total_seconds", "time in operations", "s"),
+        Column("between_seconds", "time between them", "s"),
         Column("calls", "calls", "1"),
         Column("bound", "verdict"),
     ]
     caption = "Modules with those in them, and regions: the rows that are not indented sum to the run."
-    return tables.to_html(made, columns, caption=caption, key="layers")
+    return tables.to_html(rows, columns, caption=caption, key="layers")
 
 
 def _flames(run: Profile) -> str:
@@ -196,27 +179,17 @@ def _roofline(placed: Sequence[Placed], ceilings: Ceilings | None) -> str:
     settle(figure)
     alt = "Roofline with a numbered point for each of the longest operations; the table below holds them."
     svg, _ = both_layouts(figure, key="roofline", alt=alt)
-    rows = [
-        {
-            "name": one.name,
-            "seconds": one.seconds,
-            "of_roof": one.of_roof,
-            "intensity": one.intensity,
-            "bound": one.verdict.sentence_word,
-            "because": one.verdict.because,
-        }
-        for one in points
-    ]
-    columns = [
-        Column("name", "operation"),
-        Column("seconds", "time of all calls"),
-        Column("of_roof", "of its roof"),
-        Column("intensity", "intensity (FLOP/B)", "1"),
-        Column("bound", "verdict"),
-        Column("because", "because"),
-    ]
+    columns = {
+        "name": "operation",
+        "seconds": "time of all calls",
+        "of_roof": "of its roof",
+        "intensity": "intensity (FLOP/B)",
+        "verdict.sentence_word": "verdict",
+        "verdict.because": "because",
+    }
     caption = "One recorded run: its verdicts are said of that run."
-    table = tables.to_html(rows, columns, caption=caption, key="roofline")
+    shown, rows = tables.declared(points, columns, "roofline", quoted=(), totals={})
+    table = tables.to_html(rows, shown, caption=caption, key="roofline")
     return f"<figure>{svg}<figcaption>Roofs of this machine, and what ran.</figcaption></figure>\n{table}"
 
 
