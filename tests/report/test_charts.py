@@ -82,6 +82,8 @@ def test_panels_stand_below_one_another_and_marks_have_names() -> None:
     )
     assert [ax.get_ylabel() for ax in figure.axes] == ["slow: time (ms)", "fast: time (ms)"]
     assert "as fast" in legend(figure)
+    different = drawn(lines(ROWS, x="width", y="time", panels="kind", xlabel="width", ylabel=""))
+    assert [ax.get_ylabel() for ax in different.axes] == ["slow (ms)", "fast (ms)"]
 
 
 def test_what_was_not_measured_leaves_a_gap_or_gives_no_chart() -> None:

@@ -29,16 +29,9 @@ CODES = Scheme(bits=8, per="group")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of a GPT whose token embedding also makes its logits, and what follows from them.
+    """Sizes of a GPT whose token embedding also makes its logits, and what follows from them; d is its ``width``.
 
     A step is one token that is read and one that is written: each matrix is multiplied by one row.
-
-    Attributes:
-        layers: number of blocks.
-        width: numbers of a token between blocks, d.
-        heads: of the attention of a block.
-        positions: most tokens of a text.
-        vocabulary: number of tokens.
     """
 
     layers: int
@@ -67,12 +60,8 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """Parameters in all: those of the blocks, the rows of tokens and positions, and 2 d of the last normalization.
-
-        GPT-2 small has 124,439,808 (https://github.com/openai/gpt-2, README: 124M).
-        """
-        ends = (self.vocabulary + self.positions) * self.width + 2 * self.width
-        return self.layers * self.block_parameters + ends
+        """Parameters in all: of the blocks, the rows of tokens and positions, and 2 d of the last normalization."""
+        return self.layers * self.block_parameters + (self.vocabulary + self.positions + 2) * self.width
 
     @property
     def training_bytes(self) -> int:
@@ -88,14 +77,9 @@ class Shape:
         return self.layers * self.block_matrices + self.vocabulary * self.width
 
     @property
-    def step_parameters(self) -> int:
-        """Parameters that a step reads: all but the rows of other positions than its own."""
-        return self.parameters - (self.positions - 1) * self.width
-
-    @property
     def step_bytes(self) -> int:
-        """Bytes of the parameters that a step reads, in float32."""
-        return NUMBER * self.step_parameters
+        """Bytes of the parameters that a step reads in float32: all but the rows of other positions than its own."""
+        return NUMBER * (self.parameters - (self.positions - 1) * self.width)
 
     def step_flops(self, kept: int = 1) -> int:
         """Return the FLOPs of a step's contractions that attends to ``kept`` positions, its own among them.
@@ -123,10 +107,7 @@ class Shape:
 
     @property
     def halving_rank(self) -> int:
-        """Largest rank at which two factors hold at most half of the numbers of a matrix of an MLP, d by 4 d.
-
-        The factors hold r (d + 4 d) numbers, so that r may be 4 d² / (2 · 5 d).
-        """
+        """Largest r at which two factors, r (d + 4 d) numbers, hold at most half of a matrix of an MLP, d by 4 d."""
         return 4 * self.width**2 // (2 * 5 * self.width)
 
     @property
@@ -142,18 +123,15 @@ class Shape:
     def _coded(self, matrices: int) -> int:
         """Return the bytes of a step with so many numbers in matrices, and a row of positions, as codes."""
         numbers = matrices + self.width
-        rest = self.step_parameters - self.step_matrices - self.width
-        return numbers * CODES.bits // 8 + NUMBER * (numbers // CODES.group) + NUMBER * rest
+        rest = self.step_bytes - NUMBER * (self.step_matrices + self.width)
+        return numbers * CODES.bits // 8 + NUMBER * (numbers // CODES.group) + rest
 
 
 GPT2 = Shape(layers=12, width=768, heads=12, positions=1024, vocabulary=50_257)
 
 
 def step_calls() -> tuple[Event, ...]:
-    """Return the ops of GPT-2's step as they ran in a GPT that is as deep, and as narrow as its heads allow.
-
-    How many ops are called, and which, depends on the layers alone.
-    """
+    """Return the ops of GPT-2's step, which depend on its layers alone: as they ran in the narrowest GPT as deep."""
     narrow = GPT(GPT2.heads, GPT2.heads, GPT2.layers, GPT2.heads, 1, seed=0).eval()
     with no_grad(), recording() as recorded:
         narrow(np.zeros((1, 1), np.int64))

@@ -23,10 +23,6 @@ COURSE_COMPRESSION: Final = "TinyTorch course, module Compression"
 COURSE_COMPRESSION_URL: Final = (
     f"{_BLOB}/1e7b3dde8d2a965947385ffce398dea2143c63f2/modules/16_compression/compression.py"
 )
-COURSE_MEMOIZATION: Final = "TinyTorch course, module 17, Memoization"
-COURSE_MEMOIZATION_URL: Final = (
-    f"{_BLOB}/a5bfffe48fbf957b5e61f104807f819c9dc5a617/modules/17_memoization/memoization.py"
-)
 COURSE_PROFILING: Final = "TinyTorch course, module 15, Profiling"
 COURSE_PROFILING_URL: Final = f"{_TREE}/4a9131f8c4d6096d5321d2924d0ce74e223b37d9/modules/14_profiling"
 COURSE_PROFILING_TEXT_URL: Final = (

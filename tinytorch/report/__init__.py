@@ -10,6 +10,7 @@ from tinytorch.report.drawings import Drawing
 from tinytorch.report.numbers import format_measurement, format_number
 from tinytorch.report.page import Page
 from tinytorch.report.records import Record, measurement_from_record
+from tinytorch.report.rows import points
 from tinytorch.report.tables import Column
 from tinytorch.report.verdicts import Claim
 
@@ -34,6 +35,7 @@ __all__ = [
     "format_number",
     "lines",
     "measurement_from_record",
+    "points",
     "verdict_between",
     "verdict_between_all",
     "verdict_of_all",

@@ -78,6 +78,7 @@ def _set_scales(ax: Axes, log: str, positions: Sequence[float]) -> None:
     distinct = sorted(set(positions))
     if len(distinct) <= _MOST_TICKS:
         ax.set_xticks(distinct, [f"{at:,g}" for at in distinct])
+        ax.set_xticks([], minor=True)
     if "y" in log:
         ax.set_yscale("log")
 
@@ -118,7 +119,8 @@ def lines(
             ``{"found": "", "predicted": "predicted"}``. What is `Modelled` is dashed.
         xlabel, ylabel: what is on the axes; units come from the values.
         each: attribute that tells the lines apart, whose text is their name; None for one line.
-        panels: attribute by which there are panels below one another.
+        panels: attribute by which there are panels below one another; where these show different quantities, its text
+            names each, and ``ylabel`` is empty.
         variants: the colour of all lines, or of each by its name: a hue or a name of ``tinytorch.report.colors``;
             those that are not named take that of their own name, such as ``linear``, or the next that is left.
         log: which axes are logarithmic: ``"x"``, ``"y"``, ``"xy"``. One that is not begins at zero.
@@ -156,7 +158,7 @@ def lines(
                 found = [value_at(row, attribute) for row in points]
                 kept = [(place, one) for place, one in zip(at, found, strict=True) if not isinstance(one, Unmeasured)]
                 if kept:
-                    quantity = f"{panel}: {ylabel}" if panel else ylabel
+                    quantity = ": ".join(filter(None, (panel, ylabel)))
                     draw_line(ax, *zip(*kept, strict=True), quantity=quantity, variant=looks[name], label=shown or "_")
         _mark(ax, level or {}, upright or {})
         if named:

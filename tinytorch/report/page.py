@@ -92,7 +92,7 @@ class Page:
     def number(
         self, key: str, value: Value | Unmeasured | int, what: str | None = None, *, unit: str | None = None
     ) -> Shown:
-        """Record a number for the role ``{measured}``key`` ``.
+        """Record a number for the role ``{measured}``.
 
         Args:
             key: what prose calls it by.
@@ -127,7 +127,7 @@ class Page:
         because: str,
         numbers: Sequence[str] = (),
     ) -> Shown:
-        """Record a verdict, for the role ``{verdict}``key`` ``.
+        """Record a verdict, for the role ``{verdict}``.
 
         Where other processes took the machine's time from one of the numbers, it is withheld, as a claim's verdict is:
         see ``tinytorch.report.provenance``.
@@ -191,7 +191,7 @@ class Page:
         return made.withheld(WITHHELD_WORD) if disturbed and made.verdict.is_decided else made
 
     def compare(self, key: str, comparison: Comparison | Unmeasured) -> Shown:
-        """Record a comparison: its estimate for ``{measured}``key`` ``, its verdict for ``{verdict}``key-verdict`` ``.
+        """Record a comparison: its estimate for ``{measured}`` under its key, its verdict for ``{verdict}`` under key-verdict.
 
         What the page's noise floor hides is no difference that could be told: see ``Comparison.hidden_by``. The verdict
         is withheld as ``word`` says.

@@ -30,6 +30,22 @@ def listed(rows: Rows) -> list[Any]:
     return made
 
 
+def points(panels: Mapping[str, Mapping[str, Mapping[Any, Any]]]) -> list[dict[str, Any]]:
+    """Return rows of a chart with ``panel``, ``line``, ``at`` and ``value``, from values by panel, line and place.
+
+    Examples:
+        >>> from tinytorch.report import points
+        >>> points({"": {"time": {10: 2.0, 20: 3.0}}})[1]
+        {'panel': '', 'line': 'time', 'at': 20, 'value': 3.0}
+    """
+    return [
+        {"panel": panel, "line": line, "at": at, "value": value}
+        for panel, lines in panels.items()
+        for line, found in lines.items()
+        for at, value in found.items()
+    ]
+
+
 def value_at(row: Any, path: str) -> Any:
     """Return what a row has under a name; ``"speed.gain"`` is the attribute or item ``gain`` of its ``speed``.
 

@@ -1,4 +1,4 @@
-"""The studies of the page on memoization count and time what they say."""
+"""The studies of the page on memoization time what they say, and make of it what follows by hand."""
 
 from __future__ import annotations
 
@@ -6,83 +6,79 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.chapters.made_turns import in_turns, made
 from tests.perf.made_ceilings import made_ceilings, spread
 from tests.perf.memoization.small_gpt import small_gpt, tokens_of
 from tinytorch.chapters.memoization import studies
+from tinytorch.chapters.memoization.counts import step_flops
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.engines import Raced
-from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Unmeasured
+from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured
 from tinytorch.perf.memoization import KVCache, QuantizedKVCache, cache_of
 
+#: Its L1 of 32 KiB delivers 400 GB/s, its L2 100 GB/s, and its memory 10 GB/s.
+MACHINE = made_ceilings()
 
-def test_step_flops_are_the_closed_form() -> None:
+
+def in_turns_with(one: Measurement) -> set[str]:
+    return {one.name, *one.conditions.interleaved_with}
+
+
+def test_texts_are_written_both_ways_in_turns() -> None:
     model = small_gpt()
-    for position in (0, 1, 11):
-        length = position + 1
-        products, head = 2 * 2 * 12 * 20 * 20, 2 * 20 * 13
-        assert studies.step_flops(model, position, cached=True) == products + 2 * 4 * 20 * length + head
-        again = products * length + 2 * 4 * 20 * length**2 + head
-        assert studies.step_flops(model, position, cached=False) == again
+    found = studies.speedups(model, tokens_of(2, 3), [1, 4], repeats=2)
+    assert {count: (each.n, each.unit) for count, each in found.items()} == {1: (2, ""), 4: (2, "")}
+    assert found[4].name == "speedup at 4 tokens, 2 layers of 20"
     assert cache_of(model) is None
 
 
-def test_generation_times_pair_both_ways() -> None:
-    model = small_gpt()
-    made = studies.generation_times(model, tokens_of(2, 3), [1, 4], repeats=2)
-    assert list(made) == [1, 4]
-    for uncached, cached in made.values():
-        assert uncached.n == cached.n == 2
-        assert cached.name in uncached.conditions.interleaved_with
-    assert cache_of(model) is None
+@pytest.mark.parametrize(("at_hundred", "verdict"), [(18.0, "supported"), (10.0, "refuted"), (16.7, "open")])
+def test_a_table_holds_if_each_row_does_at_its_length(at_hundred: float, verdict: str) -> None:
+    found = {10: made(8.0, noise=0.01), 100: made(at_hundred, noise=0.01)}
+    assert studies.all_reach(found, {10: 7.5, 100: 16.7}).verdict == verdict
 
 
 def test_caches_take_turns_with_one_model() -> None:
     model = small_gpt()
     caches = {"one": KVCache(1, 12, 2, 2, 10), "three": KVCache(3, 12, 2, 2, 10)}
     times = studies.step_times(model, caches, 11)
-    assert times["three"].name in times["one"].conditions.interleaved_with
+    assert in_turns_with(times["one"]) == {"one", "three"}
     assert cache_of(model) is None
     with pytest.raises(ValueError, match="position"):
         studies.step_times(model, {"one": caches["one"]}, 12)
     assert cache_of(model) is None, "after an error too"
 
 
-def test_batches_take_turns() -> None:
-    one, two = studies.batch_times(small_gpt(), [1, 2], 5)
-    assert (one.name, two.name) == ("batch 1", "batch 2")
-    assert one.name in two.conditions.interleaved_with
+def test_batches_stand_beside_what_the_bytes_of_their_caches_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = in_turns({"batch 1": 1 / 100, "batch 64": 64 / 300}, noise={"batch 1": 0.01, "batch 64": 0.01})
+    monkeypatch.setattr(studies, "step_times", lambda *_: steps)
+    found = studies.batches(GPT(11, 96, 2, 4, 512, seed=0).eval(), [1, 64], 255, MACHINE)
+    assert {size: rate.median for size, rate in found.rates.items()} == pytest.approx({1: 100, 64: 300})
+    assert found.waits == {1: steps["batch 1"], 64: steps["batch 64"]}
+    # 63 further caches of 255 positions, from memory.
+    wait = 0.01 + 63 * 255 * 2 * 2 * 96 * 4 / 10e9
+    assert {size: rate.value for size, rate in found.allowed_rates.items()} == pytest.approx({1: 100, 64: 64 / wait})
+    assert found.allowed_waits[64].value == pytest.approx(wait)
 
 
-def test_peaks_hold_the_scores_when_a_backward_will_follow() -> None:
-    small, large = studies.attention_peaks([64, 256], 2, 8, training=True)
-    assert large >= 2 * 256 * 256 * 4
-    assert small >= 2 * 64 * 64 * 4
-    assert large < 2 * 256 * 256 * 4 + 20 * 256 * 16 * 4
-
-
-def test_masks_of_one_length_are_found_and_of_growing_ones_are_not() -> None:
+def test_codes_are_scored_on_answers_and_timed_beside_floats() -> None:
     model = small_gpt()
+    questions = tokens_of(6, 9)
+    right = np.sort(questions[:, :6], axis=1)
+
+    def answers(cache: KVCache) -> npt.NDArray[np.int64]:
+        assert cache.batch_size == 6
+        return right if type(cache) is KVCache else np.concatenate([right[:3], right[3:] + 1])
+
+    floats, codes = studies.cached_codes(answers, questions, model, model, 7).values()
+    assert (floats.score.value, codes.score.value) == (1.0, 0.5)
+    assert floats.nbytes.value == KVCache(1, 12, 2, 2, 10).nbytes > 2 * codes.nbytes.value
+    assert in_turns_with(floats.step) == {"float32", "int8 codes"}
     with no_grad():
-        assert studies.mask_hits(lambda: [model(tokens_of(1, 7)) for _ in range(5)]) == 0.9
-        assert studies.mask_hits(lambda: [model(tokens_of(1, n)) for n in range(2, 8)]) == 0.5
-    with pytest.raises(ValueError, match="asked for none"):
-        studies.mask_hits(lambda: None)
-
-
-def test_decoding_variants_read_fewer_bytes_and_make_larger_errors() -> None:
-    model = GPT(13, 96, 1, 4, 6, seed=0).eval()
-    made = studies.decoding_variants(model, 3, repeats=6)
-    assert [each.name for each in made] == ["float32", "8-bit weights", "8-bit weights and cache"]
-    plain, eight, both = made
-    assert plain.error < 1e-5 < eight.error < 0.5
-    # All parameters but five of the six rows of positions, and three positions of keys and values.
-    assert plain.nbytes == 4 * (sum(parameter.size for parameter in model.parameters()) - 5 * 96) + 3 * 2 * 96 * 4
-    assert both.nbytes < eight.nbytes < plain.nbytes / 3
-    assert all(each.name in eight.step.conditions.interleaved_with for each in (plain, both))
-    with pytest.raises(ValueError, match=r"position must lie in 1\.\.5"):
-        studies.decoding_variants(model, 6)
+        tokens = tokens_of(3, 8)
+        assert 1e-6 < studies.code_error(model, tokens, model(tokens).data).value < 0.1
+    assert cache_of(model) is None
 
 
 @pytest.mark.parametrize("kind", [KVCache, QuantizedKVCache])
@@ -95,104 +91,83 @@ def test_a_step_reads_all_weights_and_the_positions_before_it(kind: type[KVCache
 
 def test_calls_are_those_of_a_model_with_fewer_numbers() -> None:
     model = small_gpt()
-    found = studies.cost_of_calls(model, 4, repeats=6)
-    others = found.step.conditions.interleaved_with
-    assert {found.calls.name, found.fused.name, found.one_call.name} == set(others)
-    assert found.flops == studies.step_flops(model, 4, cached=True)
-    assert found.nbytes == sum(studies.step_bytes(model, KVCache(1, 12, 2, 2, 10), 4))
+    found = studies.cost_of_calls(model, 4, MACHINE, repeats=6)
+    assert {found.fused.name, found.one_call.name} < in_turns_with(found.step)
+    assert found.share.unit == "%"
+    assert found.arithmetic.median == pytest.approx(step_flops(model, 4, cached=True) / 100e9)
+    nbytes = sum(studies.step_bytes(model, KVCache(1, 12, 2, 2, 10), 4))
+    assert found.reading.median == pytest.approx(nbytes / (400e9 if nbytes <= 32 * 1024 else 100e9))
     assert cache_of(model) is None
 
 
 def test_steps_stand_beside_what_their_bytes_predict() -> None:
-    machine: Ceilings = made_ceilings()  # whose L1 of 32 KiB delivers 400 GB/s, and its L2 100 GB/s
-    call = spread(1e-5, "s")
-    small = GPT(13, 8, 1, 2, 8, seed=0).eval()
-    found = studies.read_steps({"small": small, "wider": small_gpt()}, call, machine, repeats=6)
-    assert [(each.model, each.position) for each in found] == [
-        *(("small", position) for position in (0, 4, 7)),
-        *(("wider", position) for position in (0, 6, 11)),
-    ]
-    for each in found:
-        total = each.weights + each.cache
-        assert each.level == ("L1" if total <= 32 * 1024 else "L2")
-        rate = 400e9 if each.level == "L1" else 100e9
-        assert each.predicted.median == pytest.approx(1e-5 + total / rate)
-    assert {each.level for each in found} == {"L1", "L2"}
-    assert [each.alone is not None for each in found] == 2 * [False, False, True]
-    last = found[-1]
-    assert last.alone is not None
-    assert last.alone.name in last.step.conditions.interleaved_with
-    assert found[1].step.name in found[2].step.conditions.interleaved_with
+    models = {"small": GPT(13, 8, 1, 2, 8, seed=0).eval(), "wider": small_gpt()}
+    found = studies.read_steps(models, spread(1e-5, "s"), MACHINE, repeats=6)
+    kept = {"small": (0, 4, 7), "wider": (0, 6, 11)}
+    assert list(found) == [f"{name}, {position} kept" for name, positions in kept.items() for position in positions]
+    for each in found.values():
+        rate = 400e9 if each.nbytes.value <= 32 * 1024 else 100e9
+        assert (each.slope.of, each.slope.bandwidth.median) == ("L1" if rate == 400e9 else "L2", rate)
+        assert each.reading.value == pytest.approx(each.nbytes.value / rate)
+        assert each.predicted.value == pytest.approx(1e-5 + each.reading.value)
+        assert each.over.median == pytest.approx(each.step.median / each.predicted.value)
+        assert each.product.name in in_turns_with(each.step)
+    first, last = found["small, 0 kept"], found["wider, 11 kept"]
+    assert (first.slope.of, last.slope.of) == ("L1", "L2")
+    as_long = studies.times_as_long(last.predicted, first.predicted, "both")
+    assert as_long.value == pytest.approx(last.predicted.value / first.predicted.value)
+    assert isinstance(as_long, Modelled)
 
 
 def test_a_kept_prompt_reads_the_new_tokens_alone() -> None:
     model = small_gpt()
     found = studies.reused_prompt(model, kept=8, new=3)
-    assert (found.kept, found.new) == (8, 3)
-    assert {found.rest.name, found.step.name} == set(found.whole.conditions.interleaved_with)
+    assert in_turns_with(found["whole"]) == {"whole", "rest", "step"}
+    assert found["token"].median == pytest.approx(found["whole"].median / 11)
     assert cache_of(model) is None
 
 
 def test_products_of_a_few_rows_are_taken_in_turns_with_those_of_one() -> None:
     found = studies.few_rows(small_gpt(), rows=3, repeats=6)
-    assert found.rows == 3
-    names = {one.name for one in (*found.library, *found.packed)}
-    assert len(names) == 4
-    assert {found.library[0].name, *found.library[0].conditions.interleaved_with} == names
+    assert {each.name for way in found.values() for each in way.values()} == in_turns_with(found["packed"][3])
 
 
-@pytest.mark.parametrize("cached", [False, True])
-def test_the_counter_finds_the_arithmetic_of_a_text_that_the_formula_gives(cached: bool) -> None:
-    model = small_gpt()
-    assert studies.counted_text(model, tokens_of(1, 1), 9, cached) == studies.text_flops(model, 9, cached)
-    assert cache_of(model) is None
+def test_guesses_gain_what_they_write_for_each_step_that_they_take() -> None:
+    one, few = in_turns({"one": 0.05, "few": 0.06}, noise={"one": 0.01, "few": 0.01}).values()
+    assert studies.guess_gain({1: one, 3: few}, right=0.5).value == pytest.approx((1 + 0.5 + 0.25) / 1.2, rel=0.05)
 
 
-@pytest.mark.parametrize("cached", [False, True])
-def test_the_arithmetic_of_a_text_is_that_of_its_steps(cached: bool) -> None:
-    model = GPT(11, 96, 2, 4, 512, seed=0).eval()
-    for position in (0, 5, 63):
-        step = studies.step_flops(model, position, cached)
-        longer, shorter = (sum(studies.text_flops(model, n, cached).values()) for n in (position + 1, position))
-        assert longer - shorter == step
+def test_decoding_variants_read_fewer_bytes_and_make_larger_errors() -> None:
+    model = GPT(13, 96, 1, 4, 6, seed=0).eval()
+    call = spread(1e-5, "s")
+    ways, beside = studies.decoding_variants({"one": model}, 3, call, MACHINE, matters=0.05, repeats=6)
+    assert list(ways) == [f"one, {kept}" for kept in ("float32", "8-bit weights", "8-bit weights and cache")]
+    plain, eight, both = ways.values()
+    assert plain.error.value < 1e-5 < eight.error.value < 0.5
+    # All parameters but five of the six rows of positions, and three positions of keys and values.
+    numbers = sum(parameter.size for parameter in model.parameters()) - 5 * 96
+    assert plain.nbytes.value == 4 * numbers + 3 * 2 * 96 * 4
+    assert both.nbytes.value < eight.nbytes.value < plain.nbytes.value / 3
+    assert (plain.predicted, plain.gain) == (None, None)
+    assert eight.gain is beside["one, 8-bit weights"].estimate
+    assert eight.predicted is not None
+    before, after = (1e-5 + each.nbytes.value / 100e9 for each in (plain, eight))  # both from L2
+    assert eight.predicted.value == pytest.approx(before / after)
 
 
-def test_cached_steps_are_of_caches_of_one_sequence() -> None:
-    model = small_gpt()
-    found = studies.cached_steps(model, 7)
-    assert found["float32"].nbytes == KVCache(1, 12, 2, 2, 10).nbytes
-    assert found["int8"].nbytes < found["float32"].nbytes / 2
-    assert all(each.step.median > 0 for each in found.values())
-    assert cache_of(model) is None
+@pytest.mark.parametrize(("eager", "concatenated", "cache"), [(4.0, 3.0, "grown"), (1.5, 3.0, "whole")])
+def test_pytorch_is_represented_by_its_faster_cache(
+    monkeypatch: pytest.MonkeyPatch, eager: float, concatenated: float, cache: str
+) -> None:
+    times = in_turns({"tinytorch": 2.0, "tinytorch accelerated": 1.0, "eager": eager, "concatenated": concatenated})
+    monkeypatch.setattr(studies, "study", lambda *_, **__: [Raced("gpt-1", "decode", 1, times, {})])
+    found = studies.race_with_pytorch({"eager": "whole", "concatenated": "grown"})
+    assert found.cache == cache
+    assert found.over_ours.median == min(eager, concatenated)
+    assert found.over_numpy.median == min(eager, concatenated) / 2
 
 
-def test_codes_are_scored_on_answers_and_on_logits() -> None:
-    model = small_gpt()
-    questions = tokens_of(6, 9)
-    right = np.sort(questions[:, :6], axis=1)
-
-    def answers(cache: KVCache) -> npt.NDArray[np.int64]:
-        assert cache.batch_size == 6
-        return right if type(cache) is KVCache else np.concatenate([right[:3], right[3:] + 1])
-
-    with no_grad():
-        tokens = tokens_of(3, 8)
-        whole = model(tokens).data
-    scores, error = studies.scored_codes(answers, questions, model, tokens, whole)
-    assert scores == {"float32": 1.0, "int8": 0.5}
-    assert 1e-6 < error < 0.1
-    assert cache_of(model) is None
-
-
-def test_the_race_is_run_or_says_why_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    why, raced = Unmeasured("it is not here"), Raced("gpt-1", "decode", 1, {}, {})
+def test_without_pytorch_there_is_no_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    why = Unmeasured("it is not here")
     monkeypatch.setattr(studies, "study", lambda *_, **__: why)
-    assert studies.race_with_pytorch() is why
-    monkeypatch.setattr(studies, "study", lambda *_, **__: [raced])
-    assert studies.race_with_pytorch() is raced
-
-
-def test_masks_are_kept_for_one_length_and_not_for_a_growing_text() -> None:
-    found = studies.hits_of_growth(GPT(13, 8, 2, 2, 80, seed=0).eval(), np.array([[3]]))
-    assert found["same"] == 15 / 16
-    assert found["growing"] == 0.5
+    assert studies.race_with_pytorch({"eager": "whole"}) is why

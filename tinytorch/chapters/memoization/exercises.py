@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.chapters.checking import exercise_check
-from tinytorch.chapters.memoization.studies import step_flops
+from tinytorch.chapters.memoization.counts import step_flops
 from tinytorch.core.op import Array
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.memoization.cache import KVCache
