@@ -191,7 +191,7 @@ class Page:
         return made.withheld(WITHHELD_WORD) if disturbed and made.verdict.is_decided else made
 
     def compare(self, key: str, comparison: Comparison | Unmeasured) -> Shown:
-        """Record a comparison: its estimate for ``{measured}`` under its key, its verdict for ``{verdict}`` under key-verdict.
+        """Record a comparison: its estimate under its key, its verdict under the key with ``-verdict`` behind it.
 
         What the page's noise floor hides is no difference that could be told: see ``Comparison.hidden_by``. The verdict
         is withheld as ``word`` says.
