@@ -19,7 +19,6 @@ Fault = tuple[int, str]
 #: Pages and modules of chapters that are not asked yet, by their path or that of their folder. None may be added.
 NOT_YET = frozenset(
     {
-        "book/acceleration.md",
         "book/benchmarking.md",
         "book/capstone.md",
         "book/compression.md",
@@ -29,7 +28,6 @@ NOT_YET = frozenset(
         "book/whole_model.md",
         "book/your_machine.md",
         "book/your_model.md",
-        "tinytorch/chapters/acceleration",
         "tinytorch/chapters/benchmarking",
         "tinytorch/chapters/capstone",
         "tinytorch/chapters/compression",

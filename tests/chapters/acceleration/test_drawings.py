@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chapters.made_turns import records
 from tinytorch.chapters.acceleration import drawings
-from tinytorch.report import Page
 
 
 @pytest.mark.parametrize(("rows", "vectors"), [(8, 3), (4, 3)])
@@ -20,11 +18,3 @@ def test_the_tile_has_a_sum_for_each_row_and_vector(rows: int, vectors: int) -> 
 @pytest.mark.parametrize("count", [8, 16])
 def test_lanes_are_numbered_to_the_last(count: int) -> None:
     assert f"c{count - 1}<" in drawings.lanes(count).svg(key="lanes", alt="Lanes.")
-
-
-def test_each_drawing_has_words_for_those_who_do_not_see_it() -> None:
-    page = Page("acceleration")
-    drawings.show_lanes(page)
-    drawings.show_tile(page)
-    said = records(page)
-    assert all(said[key]["alt"] for key in ("lanes", "tile"))

@@ -1,4 +1,4 @@
-"""What the page says of products over their width, told made results."""
+"""What a sweep over widths comes to, of made results."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.chapters.made_turns import in_turns, records
+from tests.chapters.made_turns import in_turns
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.chapters.acceleration import widths as chapter
-from tinytorch.chapters.acceleration.widths import Width, study_widths, widths_beyond
-from tinytorch.report import Page
-from tinytorch.report.records import Json
+from tinytorch.chapters.acceleration.widths import Paying, Sweep, Width, study_widths, widths_beyond
+from tinytorch.perf.measuring import Derived, Unmeasured
 
 LOOPS, TILES, REGISTERS, PACKED = "i k j", "i k j in cache tiles", "tile in registers", "packed tile"
 #: Rates at each width in FLOP/s. The made machine's caches allow 180 and 45 GFLOP/s, its memory 4.5.
@@ -24,12 +23,8 @@ def width_of(width: int, rates: Mapping[str, float], noise: float = 0.0) -> Widt
     return Width(width, in_turns(seconds, noise={TILES: noise or 1e-6}))
 
 
-def said_of(*widths: Width) -> dict[str, Json]:
-    page = Page("acceleration")
-    chapter.show_caches(page, made_ceilings())
-    chapter.record_widths(page, widths, made_ceilings())
-    chapter.claim_tiling(page, widths, made_ceilings())
-    return records(page)
+def sweep_of(*widths: Width) -> Sweep:
+    return Sweep(widths, made_ceilings())
 
 
 def test_widths_double_until_a_matrix_is_well_beyond_the_last_cache() -> None:
@@ -41,48 +36,51 @@ def test_widths_double_until_a_matrix_is_well_beyond_the_last_cache() -> None:
 def test_each_way_is_timed_at_each_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chapter, "widths_beyond", lambda cache: (48, 96))
     found = study_widths(made_ceilings(), at_most_seconds=0.05)
-    assert [each.width for each in found] == [48, 96]
-    assert all([*each.seconds] == [LOOPS, TILES, REGISTERS, PACKED] for each in found)
-    assert found[1].bytes == 4 * 96**2
+    assert [each.width for each in found.widths] == [48, 96]
+    assert all([*each.seconds] == [LOOPS, TILES, REGISTERS, PACKED] for each in found.widths)
+    assert found.widest.value == 4 * 96**2
+    assert [(each.width, each.way) for each in found.rates[:3]] == [(48, LOOPS), (96, LOOPS), (48, TILES)]
 
 
 def test_rates_and_what_is_left_of_them_are_told() -> None:
-    said = said_of(width_of(192, NEAR), width_of(384, NEAR), width_of(768, FAR))
-    value = {key: record.get("value") for key, record in said.items()}
-    assert value["narrow-loops"] == pytest.approx(20e9)
-    assert (value["kept-loops"], value["kept-tiles"]) == (pytest.approx(0.2), pytest.approx(8 / 9))
-    assert (value["cache-gain-wide"], value["panel-gain-wide"]) == (pytest.approx(4), pytest.approx(3))
-    assert value["cache-gain-narrow"] == pytest.approx(0.9)
-    assert value["widest-bytes"] == 4 * 768**2
-    # The second cache, 1 MiB, is the last whose 45 GFLOP/s are above the 20 of loops.
-    assert (value["pays-predicted"], value["pays-measured"]) == (512, 768)
-    # What it leaves for is memory, with its 4.5 GFLOP/s.
-    assert (value["pays-next"], value["pays-memory"]) == (pytest.approx(20 / 4.5), pytest.approx(20 / 4.5))
-    rows = {row["level"]: row for row in said["caches"]["rows"]}
-    assert rows["L2"]["width"]["value"] == 512
-    assert rows["memory"]["bound"]["value"] == pytest.approx(4.5e9)
-    assert rows["memory"]["width"] is None
+    found = sweep_of(width_of(192, NEAR), width_of(384, NEAR), width_of(768, FAR))
+    assert found.narrow_loops.median == pytest.approx(20e9)
+    assert found.kept(LOOPS).median == pytest.approx(0.2)
+    assert found.kept(TILES).median == pytest.approx(8 / 9)
+    assert found.gain(LOOPS, TILES, at=-1).median == pytest.approx(4)
+    assert found.gain(LOOPS, TILES, at=0).median == pytest.approx(0.9)
+    # The second cache, 1 MiB, is the last whose 45 GFLOP/s are above the 20 of loops; memory comes next, with 4.5.
+    paying, measured = found.paying, found.pays_from(matters=0.05)
+    assert isinstance(paying, Paying)
+    assert isinstance(measured, Derived)
+    assert (paying.width.value, measured.value) == (512, 768)
+    assert paying.beyond.value == pytest.approx(20 / 4.5)
+    assert paying.in_memory.value == pytest.approx(20 / 4.5)
+    rows = {row.level: row for row in chapter.caches(made_ceilings())}
+    assert (rows["L2"].width, rows["memory"].width) == (512, None)
+    assert rows["memory"].bound.value == pytest.approx(4.5e9)
 
 
 def test_tiles_that_never_pay_are_said_to() -> None:
-    said = said_of(width_of(192, NEAR), width_of(768, NEAR))
-    assert said["pays-measured"]["kind"] == "absent"
+    assert isinstance(sweep_of(width_of(192, NEAR), width_of(768, NEAR)).pays_from(matters=0.05), Unmeasured)
 
 
 def test_a_width_at_which_tiles_are_slower_again_is_not_the_first() -> None:
-    said = said_of(width_of(192, FAR), width_of(384, NEAR), width_of(768, FAR))
-    assert said["pays-measured"]["value"] == 768
+    found = sweep_of(width_of(192, FAR), width_of(384, NEAR), width_of(768, FAR)).pays_from(matters=0.05)
+    assert isinstance(found, Derived)
+    assert found.value == 768
 
 
 def test_where_no_level_holds_the_loops_up_nothing_is_predicted() -> None:
-    said = said_of(width_of(192, {**NEAR, LOOPS: 1e9}), width_of(768, FAR))
-    assert {said[key]["kind"] for key in ("pays-predicted", "pays-next", "pays-memory")} == {"absent"}
+    assert isinstance(sweep_of(width_of(192, {**NEAR, LOOPS: 1e9}), width_of(768, FAR)).paying, Unmeasured)
 
 
 def test_a_nearer_level_that_holds_the_loops_up_is_the_next() -> None:
-    said = said_of(width_of(192, {**NEAR, LOOPS: 90e9}), width_of(768, FAR))
-    assert said["pays-predicted"]["value"] == 90
-    assert (said["pays-next"]["value"], said["pays-memory"]["value"]) == (pytest.approx(2), pytest.approx(20))
+    found = sweep_of(width_of(192, {**NEAR, LOOPS: 90e9}), width_of(768, FAR)).paying
+    assert isinstance(found, Paying)
+    assert found.width.value == 90
+    assert found.beyond.value == pytest.approx(2)
+    assert found.in_memory.value == pytest.approx(20)
 
 
 @pytest.mark.parametrize(
@@ -97,10 +95,9 @@ def test_a_nearer_level_that_holds_the_loops_up_is_the_next() -> None:
 def test_tiles_must_help_beyond_the_cache_and_more_than_within(
     near: float, far: float, noise: float, verdict: str
 ) -> None:
-    said = said_of(width_of(192, {**NEAR, TILES: near}), width_of(768, {**FAR, TILES: far}, noise))
-    assert said["tiling"]["verdict"] == verdict
-    assert "larger than cache" in said["tiling"]["quote"]
+    found = sweep_of(width_of(192, {**NEAR, TILES: near}), width_of(768, {**FAR, TILES: far}, noise))
+    assert found.tiling.verdict == verdict
 
 
 def test_without_a_matrix_beyond_the_cache_nothing_is_decided() -> None:
-    assert said_of(width_of(192, NEAR), width_of(384, FAR))["tiling"]["verdict"] == "open"
+    assert sweep_of(width_of(192, NEAR), width_of(384, FAR)).tiling.verdict == "open"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS
-from tinytorch.report import Page
 from tinytorch.report.drawings import Drawing
 
 #: Which colour each matrix has in all drawings.
 _A, _B, _OUT = "numpy", "compiled", "cached"
 
 
-def lanes(count: int) -> Drawing:
+def lanes(count: int = LANES) -> Drawing:
     """Return one multiply-add of vectors of ``count`` numbers, of which the first and the last few are drawn."""
     drawing = Drawing(186)
     shown = ("0", "1", "2", "…", str(count - 1))
@@ -47,19 +46,7 @@ def lanes(count: int) -> Drawing:
     return drawing
 
 
-def show_lanes(page: Page) -> None:
-    """Show `lanes` of this CPU."""
-    page.drawing(
-        "lanes",
-        lanes(LANES),
-        caption="One instruction multiplies one number of A by a vector of B and adds the products to a vector of C. "
-        "Each number has a lane of its own, and no lane waits for another.",
-        alt="Three rows of cells: the same number a in every lane, different numbers of B below it, and arrows that "
-        "add their products, lane by lane, to numbers of C.",
-    )
-
-
-def tile(rows: int, vectors: int) -> Drawing:
+def tile(rows: int = ROWS, vectors: int = VECTORS) -> Drawing:
     """Return a step of a tile: a row of B above, a column of A on the left, and the sums between them."""
     high, wide = 24, 96
     top, left = 66, 96
@@ -84,15 +71,3 @@ def tile(rows: int, vectors: int) -> Drawing:
     drawing.line((left + vectors * wide / 2, 52), (left + vectors * wide / 2, 64), arrow=True)
     drawing.text(4, bottom + 22, f"column k of A: {rows} loads", anchor="start")
     return drawing
-
-
-def show_tile(page: Page) -> None:
-    """Show `tile` of this CPU."""
-    page.drawing(
-        "tile",
-        tile(ROWS, VECTORS),
-        caption="One step of the register tile. Each number of A meets each vector of B, and every product is added to "
-        "a sum that has a register of its own. Nothing is stored before the last step.",
-        alt=f"A grid of {ROWS} rows and {VECTORS} columns of sums; above it a row of vectors of B, on its left a "
-        "column of numbers of A. Each cell adds the product of its row's number and its column's vector.",
-    )

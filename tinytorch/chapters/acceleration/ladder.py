@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration import products
@@ -20,6 +21,7 @@ from tinytorch.perf.measuring import (
     Counted,
     Measurement,
     Modelled,
+    Unmeasured,
     blas_threads,
     interleave,
     limit_blas_threads,
@@ -27,25 +29,10 @@ from tinytorch.perf.measuring import (
     quotient,
     ratio,
 )
-from tinytorch.perf.measuring.comparison import compare_paired
-from tinytorch.report import Column, Page, color, format_measurement
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.report import color
 from tinytorch.report.figures import draw_bars, subplots
 
-LADDER = (
-    Column("step", "Way"),
-    Column("width", "Width", "1"),
-    Column("rows", "Rows", "1"),
-    Column("seconds", "Time"),
-    Column("rate", "Rate"),
-    Column("share", "Of the peak"),
-)
-SHAPES = (
-    Column("shape", "Rows × vectors"),
-    Column("sums", "Sums", "1"),
-    Column("registers", "Registers", "1"),
-    Column("operations", "Memory operations each", "1"),
-    Column("fits", "Fits"),
-)
 ONE_CORE = "the process that built this page could use one core only"
 FREE_BLAS = "NumPy's BLAS chooses the number of its threads by itself here"
 #: Width of the product that a second core is given.
@@ -88,9 +75,8 @@ STEPS = (
 COPY = Step("packed tile, one row of tiles", products.packed_tiles, rows=ROWS)
 #: How many sums show the wait for an addition by itself, and how many products each adds up.
 SUMS = (8, 4096)
-#: Steps whose rates and whose shares of the peak the text tells, by what their keys end in.
-_RATES = {"elements": _ELEMENTS, "lists": _LISTS, "ikj": _ROWS, "registers": _REGISTERS}
-_SHARES = {"inner": _INNER, "ikj": _ROWS, "registers": _REGISTERS, "packed": _PACKED, "blas": _BLAS}
+#: What bounds a rate by bytes.
+_BYTES = "the bytes of each operation, at the bandwidth"
 
 
 @dataclass(frozen=True)
@@ -128,22 +114,78 @@ class Ladder:
     """What the page measures of one product.
 
     Attributes:
-        rungs: all of `STEPS`.
+        rungs: all of `STEPS`, by name.
         copied: `COPY`, in turns with them.
         last: seconds of the last two steps and of BLAS, in turns with nothing else, by name.
         sums: seconds of `SUMS` in the order i, j, k, whose operands lie in near caches.
+        machine: ceilings of one thread.
     """
 
-    rungs: tuple[Rung, ...]
+    rungs: Mapping[str, Rung]
     copied: Rung
     last: Mapping[str, Measurement]
     sums: Measurement
+    machine: Ceilings
+
+    def gain(self, before: str, after: str) -> Measurement:
+        """Return how many times the rate of one step another has at the same width; both were sampled in turns."""
+        one, other = self.rungs[before], self.rungs[after]
+        name = f"rate of {after} over {before}, {one.width} wide"
+        return ratio(one.seconds, other.seconds).scaled(other.rows / one.rows, "", name)
+
+    def rates(self, before: str, after: str, what: str) -> Measurement:
+        """Return the rate of one step over that of another, of whatever width."""
+        return quotient(self.rungs[after].rate, self.rungs[before].rate, what)
+
+    def compared(self, before: str, after: str, matters: float) -> Comparison:
+        """Return two of the last steps, compared."""
+        return compare_paired(self.last[before], self.last[after], matters=matters)
+
+    @property
+    def near_cycles(self) -> Measurement:
+        """Cycles of a step of a long sum in near caches."""
+        steps = self.sums.per(SUMS[0] * SUMS[1], "1/s")
+        return quotient(self.machine.clock, steps, "a step of a long sum in near caches", "cycles")
+
+    @property
+    def inner_cycles(self) -> Measurement:
+        """Cycles of a step in the order i, j, k."""
+        steps = self.rungs[_INNER].rate.scaled(0.5, "1/s")
+        return quotient(self.machine.clock, steps, "a step in the order i, j, k, second matrix in memory", "cycles")
+
+    @property
+    def copy_share(self) -> Measurement:
+        """Time of a single row of tiles, its panels copied, over that of all rows."""
+        what = "time of a single row of tiles, its panels copied, over that of all rows"
+        return ratio(self.copied.seconds, self.rungs[_PACKED].seconds, what).scaled(1, "%")
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the second matrix."""
+        return 4 * self.rungs[_ROWS].width ** 2
+
+    @property
+    def panel_bytes(self) -> int:
+        """Bytes of a panel as deep as the second matrix."""
+        return 4 * self.rungs[_PACKED].width * WIDTH
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a block of B, all its panels."""
+        return 4 * block_depth(self.machine) * self.rungs[_PACKED].width
+
+    @property
+    def loops_for_1024(self) -> Modelled:
+        """Seconds of loops over elements for a product 1,024 wide, by their rate."""
+        what = "operations over the rate of loops over elements"
+        seconds = self.rungs[_ELEMENTS].rate.per(2 * 1024**3, "s", what)
+        return Modelled.by("the operations, at the rate of a smaller product", seconds)
 
 
-def begin() -> tuple[Page, Ceilings]:
-    """Return the page, and the ceilings of one thread, to which BLAS is held."""
+def begin() -> Ceilings:
+    """Return the ceilings of one thread, to which BLAS is held."""
     limit_blas_threads(1)
-    return Page("acceleration"), ceilings(threads=1)
+    return ceilings(threads=1)
 
 
 def square_matrices(width: int, seed: int = 0) -> tuple[Any, Any]:
@@ -178,7 +220,7 @@ def matmul_ladder(
         ArithmeticError: if a step's result is wrong.
 
     Examples:
-        >>> from tinytorch.chapters.acceleration import matmul_ladder
+        >>> from tinytorch.chapters.acceleration.ladder import matmul_ladder
         >>> matmul_ladder(0)
         Traceback (most recent call last):
         ValueError: width must be at least 1, not 0
@@ -243,7 +285,7 @@ def study_ladder(made: Ceilings) -> Ladder:
     count, length = SUMS
     run = partial(products.compiled_loops, drawn(count, length), drawn(length, 1))
     sums = measure(run, "long sums", repeats=15, at_most_seconds=0.5, warmup_seconds=0.05)
-    return Ladder(tuple(rungs), copied, last, sums)
+    return Ladder({rung.step.name: rung for rung in rungs}, copied, last, sums, made)
 
 
 def width_beyond(machine: Ceilings) -> int:
@@ -257,11 +299,12 @@ def block_depth(machine: Ceilings) -> int:
 
     It is the second one, or the first where there is none behind it; 128 where there is none.
     """
-    held = _block_level(machine).capacity
+    held = block_level(machine).capacity
     return max(16, held // 2 // (4 * (SERVED + WIDTH)) // 16 * 16) if held else 128
 
 
-def _block_level(machine: Ceilings) -> Level:
+def block_level(machine: Ceilings) -> Level:
+    """Return the level that holds blocks: the second of the caches, or the only one."""
     caches = [level for level in machine.levels if level.capacity is not None]
     return caches[min(1, len(caches) - 1)] if caches else machine.levels[0]
 
@@ -278,219 +321,96 @@ def memory_operations(rows: int, vectors: int) -> float:
 
 @dataclass(frozen=True)
 class TwoCores:
-    """A product 2,048 wide by BLAS, on one thread and on two in turns, and the FP32 peak of two threads."""
+    """A product 2,048 wide by BLAS on two threads: its rate, its gain over one, and that of the peak."""
 
-    one: Measurement
-    two: Measurement
-    peak: Measurement
+    rate: Measurement
+    gain: Measurement
+    of_peak: Measurement
 
 
-def second_core() -> TwoCores | str:
-    """Return what a second core brings to BLAS, or the reason why that cannot be measured here."""
+def second_core(one: Ceilings) -> TwoCores | Unmeasured:
+    """Return what a second core brings to BLAS, in turns with one, or the reason why that cannot be measured here."""
     if identity().cores_usable < 2:
-        return ONE_CORE
+        return Unmeasured(ONE_CORE)
     if limited_blas_threads(2) != 2:
-        return FREE_BLAS
+        return Unmeasured(FREE_BLAS)
     a, b = square_matrices(_WIDE)
     runs = {str(count): with_threads(lambda: np.matmul(a, b), count) for count in (1, 2)}
     times = interleave(runs, repeats=9, at_most_seconds=2, warmup_seconds=0.2)
-    return TwoCores(times["1"], times["2"], ceilings(2).fp32_peak)
-
-
-def record_peak(page: Page, machine: Ceilings) -> None:
-    """Record what the peak is made of: the clock, the numbers of a vector, and the multiply-adds of a cycle."""
-    page.number("peak", machine.fp32_peak)
-    page.number("clock", machine.clock)
-    page.number(
-        "vector-lanes", LANES, unit="numbers", what="float32 of a vector, by which the kernels of this CPU compute"
+    return TwoCores(
+        times["2"].per(2 * _WIDE**3, "FLOP/s", "rate of BLAS on two threads, 2048 wide"),
+        ratio(times["1"], times["2"], "time of BLAS with one thread over two, 2048 wide"),
+        quotient(ceilings(2).fp32_peak, one.fp32_peak, "peak of two threads over one"),
     )
+
+
+def vector_rate(machine: Ceilings) -> Measurement:
+    """Return multiply-adds of vectors in a cycle, at the peak."""
     each = machine.fp32_peak.scaled(1 / (2 * LANES), "1/s", "multiply-adds of vectors a second, at the peak")
-    page.number(
-        "vector-rate", quotient(each, machine.clock, "multiply-adds of vectors in a cycle, at the peak", "instructions")
-    )
+    return quotient(each, machine.clock, "multiply-adds of vectors in a cycle, at the peak", "instructions")
 
 
-def record_ladder(page: Page, ladder: Ladder, machine: Ceilings) -> None:
-    """Record the rate of every way to multiply, its share of the peak, and what each step gains.
-
-    Args:
-        page: where to.
-        ladder: what `study_ladder` found.
-        machine: ceilings of one thread.
-    """
-    rungs = {rung.step.name: rung for rung in ladder.rungs}
-    for key, name in _RATES.items():
-        page.number(f"rate-{key}", rungs[name].rate)
-    for key, name in _SHARES.items():
-        page.number(f"peak-{key}", rungs[name].of_peak)
-    what = "rate of BLAS over that of loops over elements of arrays"
-    page.number("loops-to-blas", quotient(rungs[_BLAS].rate, rungs[_ELEMENTS].rate, what))
-    what = "rate of the same loops, compiled, over that in Python"
-    page.number("compiled-gain", quotient(rungs[_INNER].rate, rungs[_ELEMENTS].rate, what))
-    steps = ladder.sums.per(SUMS[0] * SUMS[1], "1/s")
-    page.number("near-cycles", quotient(machine.clock, steps, "a step of a long sum in near caches", "cycles"))
-    steps, what = (
-        rungs[_INNER].rate.scaled(0.5, "1/s"),
-        "a step in the order i, j, k, second matrix in memory",
-    )
-    page.number("inner-cycles", quotient(machine.clock, steps, what, "cycles"))
-    page.number("order-gain", _gain(rungs, _INNER, _ROWS))
-    page.number("register-gain", _gain(rungs, _ROWS, _REGISTERS))
-    page.number("pack-gain", _gain(rungs, _REGISTERS, _PACKED))
-    _record_blocks(page, rungs, machine)
-    what = "time of a single row of tiles, its panels copied, over that of all rows"
-    page.number("copy-share", ratio(ladder.copied.seconds, rungs[_PACKED].seconds, what).scaled(1, "%"))
-    page.compare("block-gain", compare_paired(ladder.last[_PACKED], ladder.last[_BLOCKS], matters=0.1))
-    page.compare("blas-gain", compare_paired(ladder.last[_BLOCKS], ladder.last[_BLAS], matters=0.1))
-    page.word("our-blas", numpy_blas().label(), because="the library that NumPy loaded says so")
-    page.number("tile-rows", ROWS, unit="rows", what="rows of the tile that the registers of this CPU hold")
-    page.number("tile-vectors", VECTORS, unit="vectors", what="vectors of a row of that tile")
-    page.number("tile-sums", ROWS * VECTORS, unit="sums", what="vectors of that tile")
-    page.number("tile-loads", ROWS + VECTORS, unit="loads", what="loads of a step of that tile")
-    page.number("registers", vector_registers(), unit="vectors", what="vectors that the registers of this CPU hold")
-    what = "memory operations for each multiply-add of that tile"
-    page.number("tile-operations", Counted(memory_operations(ROWS, VECTORS), "operations", what))
-    width = rungs[_ROWS].width
-    page.number("width", width, unit="numbers", what="width of the second matrix")
-    page.number("width-bytes", 4 * width**2, unit="B", what="bytes of that matrix")
-    memory, of = machine.levels[-1].read, "bandwidth of memory, at"
-    page.number("memory-read", memory)
-    what = f"{of} two operations for each number of four bytes"
-    page.number(
-        "ikj-bound", Modelled.by("the bytes of each operation, at the bandwidth", memory.scaled(0.5, "FLOP/s", what))
-    )
-    what = f"{of} two operations for each number of four bytes and each row of the tile"
-    page.number(
-        "register-bound",
-        Modelled.by("the bytes of each operation, at the bandwidth", memory.scaled(0.5 * ROWS, "FLOP/s", what)),
-    )
+def bound_by(level: Level, rows: int = 1) -> Modelled:
+    """Return the rate that a level's bandwidth allows, at two operations for each number of four bytes and each row."""
+    each = "" if rows == 1 else " and each row of the tile"
+    what = f"bandwidth of {level.name}, at two operations for each number of four bytes{each}"
+    return Modelled.by(_BYTES, level.read.scaled(0.5 * rows, "FLOP/s", what))
 
 
-def _record_blocks(page: Page, rungs: Mapping[str, Rung], machine: Ceilings) -> None:
-    """Record what whole panels take, how deep blocks are and where they are kept, and what they gain."""
-    width, deep, level = rungs[_PACKED].width, block_depth(machine), _block_level(machine)
-    page.number("served-rows", SERVED, unit="rows", what="rows of A that each panel serves here")
-    page.number("panel-bytes", 4 * width * WIDTH, unit="B", what="bytes of a panel as deep as the second matrix")
-    what = "rows of B in a block, of which the strips of A and a panel fill half of the cache"
-    page.number("block-depth", deep, unit="rows", what=what)
-    page.word("block-level", level.name, because="it is the second of the levels, or the only cache")
-    page.number("block-bytes", 4 * deep * width, unit="B", what="bytes of a block of B, all its panels")
-    what = f"bandwidth of {level.name}, at two operations for each number of four bytes and each row of the tile"
-    page.number(
-        "block-bound",
-        Modelled.by("the bytes of each operation, at the bandwidth", level.read.scaled(0.5 * ROWS, "FLOP/s", what)),
-    )
+def least_for_1024(machine: Ceilings) -> Modelled:
+    """Return the least seconds of a product 1,024 wide."""
+    seconds = machine.fp32_peak.per(2 * 1024**3, "s", "operations over the peak")
+    return Modelled.by("the operations, at the peak", seconds)
 
 
-def _gain(rungs: Mapping[str, Rung], before: str, after: str) -> Measurement:
-    """Return how many times the rate of one step another has at the same width; both were sampled in turns."""
-    one, other = rungs[before], rungs[after]
-    name = f"rate of {after} over {before}, {one.width} wide"
-    return ratio(one.seconds, other.seconds).scaled(other.rows / one.rows, "", name)
+def blas_name() -> str:
+    """Return the name of NumPy's BLAS."""
+    return numpy_blas().label()
 
 
-def show_ladder(page: Page, ladder: Ladder, upto: int) -> None:
-    """Draw the chart as far as its first ``upto`` bars, the last of them in another colour, and the peak."""
-    rungs = ladder.rungs[:upto]
+@dataclass(frozen=True)
+class Shape:
+    """A tile of rows by vectors: its sums, the registers that it needs, and what it asks of memory."""
+
+    shape: str
+    sums: int
+    registers: int
+    operations: Counted
+    fits: str
+
+
+def shapes(fits: str, does_not: str, used: str) -> list[Shape]:
+    """Return tiles of some shapes with the words for whether they fit, and ``used`` behind the one of this CPU."""
+
+    def made(rows: int, vectors: int) -> Shape:
+        needed = rows * vectors + vectors + 1
+        word = fits if needed <= vector_registers() else does_not
+        word += used if (rows, vectors) == (ROWS, VECTORS) else ""
+        each = Counted(memory_operations(rows, vectors), "1", "memory operations of a multiply-add")
+        return Shape(f"{rows} × {vectors}", rows * vectors, needed, each, word)
+
+    return [made(*each) for each in sorted({*_SHAPES, (ROWS, VECTORS)})]
+
+
+def operations(rows: int = ROWS, vectors: int = VECTORS) -> Counted:
+    """Return `memory_operations` of a tile, that of this CPU if none is given."""
+    what = f"memory operations for each multiply-add of a tile of {rows} × {vectors} vectors"
+    return Counted(memory_operations(rows, vectors), "operations", what)
+
+
+#: Sums of the tile of this CPU, and loads of one of its steps.
+TILE_SUMS, TILE_LOADS = ROWS * VECTORS, ROWS + VECTORS
+
+
+def chart(ladder: Ladder, upto: int, xlabel: str) -> Figure:
+    """Return the rates of the first ``upto`` ways on a logarithmic axis that stays, the last in another colour."""
+    rungs = [*ladder.rungs.values()][:upto]
     figure, ax = subplots(height=1.3 + 0.3 * len(rungs))
     looks = [*["baseline"] * (len(rungs) - 1), "compiled"]
-    draw_bars(ax, [rung.step.name for rung in rungs], [rung.rate for rung in rungs], quantity="rate", variants=looks)
+    draw_bars(ax, [rung.step.name for rung in rungs], [rung.rate for rung in rungs], quantity=xlabel, variants=looks)
     scale = 1e9 if max(rung.rate.median for rung in rungs) >= 1e9 else 1e6
-    peak = ladder.rungs[0].peak.median / scale
+    peak = rungs[0].peak.median / scale
     ax.axvline(peak, color=color("reference"), linestyle=":")
     ax.set_xscale("log")
     ax.set_xlim(1e6 / scale, 2 * peak)
-    added = rungs[-1].step.name
-    bare = any(not format_measurement(rung.rate).digits for rung in rungs)
-    said = " A line without a bar is an interval that is wider than its median." if bare else ""
-    page.figure(
-        f"ladder-{upto}",
-        figure,
-        caption=f"The rate of one core by each way so far, the last of which is “{added}”, on a logarithmic axis: a "
-        f"step to the right is a factor. The dotted line is the peak.{said}",
-        alt=f"Horizontal bars on a logarithmic axis: the rate of each way to multiply so far, the last one {added}, "
-        "and a dotted line at the peak.",
-    )
-
-
-def show_all(page: Page, ladder: Ladder) -> None:
-    """Show every way with its time, its rate and its share of the peak."""
-    page.table(
-        "ladder",
-        [
-            {
-                "step": rung.step.name,
-                "width": rung.width,
-                "rows": rung.rows,
-                "seconds": rung.seconds,
-                "rate": rung.rate,
-                "share": rung.of_peak,
-            }
-            for rung in ladder.rungs
-        ],
-        LADDER,
-        caption="One product of float32 matrices on one thread; the width is that of the square second matrix. Python "
-        "has narrow ones, and the slower of the others compute fewer rows; rates can be compared.",
-    )
-
-
-def show_shapes(page: Page) -> None:
-    """Show what tiles of some shapes ask of registers and of memory, the one of this CPU among them."""
-    held = vector_registers()
-    rows: list[dict[str, Any]] = []
-    for shape in sorted({*_SHAPES, (ROWS, VECTORS)}):
-        needed = shape[0] * shape[1] + shape[1] + 1
-        fits = "yes" if needed <= held else "no"
-        rows.append(
-            {
-                "shape": f"{shape[0]} × {shape[1]}",
-                "sums": shape[0] * shape[1],
-                "registers": needed,
-                "operations": Counted(memory_operations(*shape), "1", "memory operations of a multiply-add"),
-                "fits": f"{fits}, used here" if shape == (ROWS, VECTORS) else fits,
-            }
-        )
-    page.table(
-        "shapes",
-        rows,
-        SHAPES,
-        caption="Tiles of some shapes: the sums that they hold, the registers with a row of B and a number of A beside "
-        "them, the memory operations for each multiply-add, and whether the registers of this CPU are enough.",
-    )
-
-
-def record_second_core(page: Page, found: TwoCores | str, machine: Ceilings) -> None:
-    """Record what BLAS reaches with a second core, or why nothing is said of it."""
-    keys = ("two-blas", "two-gain", "two-peak-gain")
-    if isinstance(found, str):
-        page.absent(*keys, reason=found)
-        page.word("one-only", found, because="so it is known before anything is measured")
-        return
-    rate = found.two.per(2 * _WIDE**3, "FLOP/s", "rate of BLAS on two threads, 2048 wide")
-    page.number("two-blas", rate)
-    page.number("two-gain", ratio(found.one, found.two, "time of BLAS with one thread over two, 2048 wide"))
-    page.number("two-peak-gain", quotient(found.peak, machine.fp32_peak, "peak of two threads over one"))
-
-
-def record_answers(page: Page, ladder: Ladder, machine: Ceilings) -> None:
-    """Record the answers to the questions at the end.
-
-    Args:
-        page: where to.
-        ladder: whose first step is loops over elements.
-        machine: ceilings of one thread.
-    """
-    flops = 2 * 1024**3
-    page.number(
-        "q-least",
-        Modelled.by("the operations, at the peak", machine.fp32_peak.per(flops, "s", "operations over the peak")),
-    )
-    what = "operations over the rate of loops over elements"
-    page.number(
-        "q-loops",
-        Modelled.by("the operations, at the rate of a smaller product", ladder.rungs[0].rate.per(flops, "s", what)),
-    )
-    per = "memory operations for each multiply-add of a tile of 4 × 3 vectors"
-    page.number("q-tile", Counted(memory_operations(4, 3), "operations", per))
-    page.number("q-rows", 1, unit="1", what="multiply-adds for each weight of a product with one row")
-    page.number("q-copy", 960, unit="multiply-adds", what="rows that a packed number meets, 960 wide")
+    return figure

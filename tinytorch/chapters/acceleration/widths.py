@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tinytorch.chapters import sources
-from tinytorch.chapters.acceleration.ladder import drawn
+from tinytorch.chapters.acceleration.ladder import bound_by, drawn
 from tinytorch.perf.acceleration import products
 from tinytorch.perf.machine import Ceilings, Level
-from tinytorch.perf.measuring import Derived, Measurement, Modelled, interleave, quotient, ratio
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
-from tinytorch.perf.measuring.judge import Judgement, Verdict
-from tinytorch.report import Column, Page, color, verdict_between, verdict_of_all
-from tinytorch.report.figures import draw_line, subplots
+from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between, verdict_of_all
 
 #: Widths of a sweep double from here; whole tiles of each kind of CPU fit.
 _NARROWEST, _WIDEST = 192, 12_288
@@ -31,14 +28,6 @@ _WAYS: Mapping[str, Callable[[Any, Any], Any]] = {
     _REGISTERS: products.register_tiles,
     _PACKED: products.packed_tiles,
 }
-_VARIANTS = {_LOOPS: "baseline", _TILES: "numpy", _REGISTERS: "quantized", _PACKED: "compiled"}
-CACHES = (
-    Column("level", "Level"),
-    Column("read", "Read"),
-    Column("bound", "Bound of i k j", "FLOP/s", modelled=True),
-    Column("holds", "Holds, as reported", "B"),
-    Column("width", "Widest matrix that fits", "1"),
-)
 
 
 @dataclass(frozen=True)
@@ -72,7 +61,7 @@ def widths_beyond(last_cache: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def study_widths(machine: Ceilings, *, resolve: float = 0.05, at_most_seconds: float = 2.0) -> list[Width]:
+def study_widths(machine: Ceilings, *, resolve: float = 0.05, at_most_seconds: float = 2.0) -> Sweep:
     """Return all ways at each width, from the first cache to well beyond the last one."""
     last = max((level.capacity or 0 for level in machine.levels), default=0)
     found = []
@@ -80,7 +69,7 @@ def study_widths(machine: Ceilings, *, resolve: float = 0.05, at_most_seconds: f
         fresh = partial(_runs, width)
         times = interleave(fresh, resolve=resolve, at_most_seconds=at_most_seconds, warmup_seconds=0.05)
         found.append(Width(width, times))
-    return found
+    return Sweep(found, machine)
 
 
 def _runs(width: int) -> dict[str, Callable[[], Any]]:
@@ -90,66 +79,136 @@ def _runs(width: int) -> dict[str, Callable[[], Any]]:
     return {name: partial(way, loops if name in (_LOOPS, _TILES) else tiles, b) for name, way in _WAYS.items()}
 
 
-def record_widths(page: Page, widths: Sequence[Width], machine: Ceilings) -> None:
-    """Show the rates of all ways over the width, and record where cache tiles should begin to pay, and where they do.
+@dataclass(frozen=True)
+class Rate:
+    """The rate of one way at one width."""
 
-    Args:
-        page: where to.
-        widths: what `study_widths` returned.
-        machine: ceilings of one thread.
-    """
-    figure, ax = subplots(height=3.4)
-    for way in _WAYS:
-        rates = [each.rate(way) for each in widths]
-        draw_line(ax, [each.width for each in widths], rates, quantity="rate", variant=_VARIANTS[way], label=way)
-    for level in machine.levels[:-1]:
-        ax.axvline(_widest_in(level), color=color("reference"), linestyle=":", linewidth=1)
-    ax.set_xscale("log", base=2)
-    ax.set_xticks([each.width for each in widths], [f"{each.width:,}" for each in widths])
-    ax.set_ylim(bottom=0)
-    ax.set_xlabel("width of the second matrix (numbers)")
-    ax.legend()
-    page.figure(
-        "widths",
-        figure,
-        caption="The rate of four ways over the width of the second matrix, on one core. A dotted line stands where "
-        "that matrix fills a cache.",
-        alt="Lines of rate over width on a logarithmic axis for loops, loops in cache tiles, tiles in registers and "
-        "packed tiles, with dotted lines where the second matrix fills each cache.",
-    )
-    first, last = widths[0], widths[-1]
-    page.number("narrow-loops", first.rate(_LOOPS))
-    for key, way in (("loops", _LOOPS), ("tiles", _TILES)):
-        kept = quotient(last.rate(way), first.rate(way), f"rate of {way} at the largest width over the smallest", "%")
-        page.number(f"kept-{key}", kept)
-    page.number("widest-bytes", last.bytes, unit="B", what="bytes of the largest second matrix")
-    page.number("tile-bytes", 4 * 32 * 1024, unit="B", what="bytes of a cache tile of 32 rows and 1,024 columns")
-    _record_paying(page, widths, machine)
-    for key, (before, after) in {"cache": (_LOOPS, _TILES), "panel": (_REGISTERS, _PACKED)}.items():
-        gain = ratio(last.seconds[before], last.seconds[after], f"{before} over {after}, {last.width} wide")
-        page.number(f"{key}-gain-wide", gain)
-        gain = ratio(first.seconds[before], first.seconds[after], f"{before} over {after}, {first.width} wide")
-        page.number(f"{key}-gain-narrow", gain)
+    width: int
+    way: str
+    rate: Measurement
 
 
-def show_caches(page: Page, machine: Ceilings) -> None:
-    """Show the caches, the widest matrix that each holds, and the bound that it sets to i k j."""
-    page.table(
-        "caches",
-        [
-            {
-                "level": level.name,
-                "read": level.read,
-                "bound": Modelled.by("the bytes, at the bandwidth", level.read.scaled(0.5, "FLOP/s")),
-                "holds": level.capacity_reported,
-                "width": _widest_in(level) if level.capacity_reported else None,
-            }
-            for level in machine.levels
-        ],
-        CACHES,
-        caption="Caches and memory of one core, the most that i k j can reach with the second matrix there, which is "
-        "two operations for each four bytes read, and the widest square matrix that fits the reported size.",
-    )
+@dataclass(frozen=True)
+class Sweep:
+    """All ways at each width, narrowest first, and what the machine's ``levels`` say of them."""
+
+    widths: Sequence[Width]
+    machine: Ceilings
+
+    @property
+    def rates(self) -> list[Rate]:
+        """The rate of each way at each width."""
+        return [Rate(each.width, way, each.rate(way)) for way in _WAYS for each in self.widths]
+
+    @property
+    def borders(self) -> dict[str, int]:
+        """The widest matrix that each cache holds."""
+        return {level.name: _widest_in(level) for level in self.machine.levels[:-1]}
+
+    @property
+    def narrow_loops(self) -> Measurement:
+        """The rate of plain loops with everything near."""
+        return self.widths[0].rate(_LOOPS)
+
+    def kept(self, way: str) -> Measurement:
+        """Return how much of its rate at the smallest width a way has at the largest."""
+        what = f"rate of {way} at the largest width over the smallest"
+        return quotient(self.widths[-1].rate(way), self.widths[0].rate(way), what, "%")
+
+    def gain(self, before: str, after: str, at: int) -> Measurement:
+        """Return the time of one way over that of another at the width of this index."""
+        one = self.widths[at]
+        return ratio(one.seconds[before], one.seconds[after], f"{before} over {after}, {one.width} wide")
+
+    @property
+    def widest(self) -> Counted:
+        """Bytes of the largest second matrix."""
+        return Counted(self.widths[-1].bytes, "B", "bytes of the largest second matrix")
+
+    @property
+    def paying(self) -> Paying | Unmeasured:
+        """From which width on tiles should pay, and how much; unmeasured where no level bounds the loops."""
+        near = self.narrow_loops
+        of_need = "what a level gives i k j, over its rate with everything near"
+        holding = [
+            level
+            for level in self.machine.levels
+            if verdict_between(quotient(level.read.scaled(0.5, "FLOP/s"), near, of_need), low=1.0).verdict
+            is not Verdict.REFUTED
+        ]
+        if len(holding) == len(self.machine.levels):
+            return Unmeasured("even memory is read faster than these loops need")
+
+        def gain(level: Level) -> Modelled:
+            what = f"rate of loops with everything near over the bound of {level.name}"
+            return Modelled.by(bound_by(level).model, quotient(near, level.read.scaled(0.5, "FLOP/s"), what))
+
+        border = _widest_in(holding[-1]) if holding else 0
+        what = "width of the largest matrix in a cache that does not hold the loops up"
+        return Paying(
+            Modelled(border, "numbers", what, bound_by(self.machine.levels[-1]).model),
+            gain(self.machine.levels[len(holding)]),
+            gain(self.machine.levels[-1]),
+        )
+
+    def pays_from(self, matters: float) -> Derived | Unmeasured:
+        """Return the smallest width of the sweep from which on loops in cache tiles are proven to be faster."""
+        faster = [
+            compare_paired(each.seconds[_LOOPS], each.seconds[_TILES], matters=matters).verdict == Verdict.FASTER
+            for each in self.widths
+        ]
+        paying = [each.width for at, each in enumerate(self.widths) if all(faster[at:])]
+        if not paying:
+            return Unmeasured("at the largest width cache tiles are not proven to be faster")
+        what = "smallest width of the sweep from which on loops in cache tiles are proven to be faster"
+        rests_on = tuple(one.seconds[way] for one in self.widths for way in (_LOOPS, _TILES))
+        return Derived(paying[0], "numbers", what, rests_on, "it is one of the widths tried")
+
+    @property
+    def tiling(self) -> Judgement:
+        """Whether cache tiles gain beyond the last cache, and more than within the first."""
+        within, *_, beyond = (ratio(each.seconds[_LOOPS], each.seconds[_TILES]) for each in self.widths)
+        capacity = max((level.capacity or 0 for level in self.machine.levels), default=0)
+        if not self.widths[-1].bytes > capacity > 0:
+            return Judgement(Verdict.OPEN)
+        more = quotient(beyond, within, "gain beyond the last cache over that within the first")
+        return verdict_of_all(verdict_between(each, low=1.0, strict=True) for each in (beyond, more))
+
+
+@dataclass(frozen=True)
+class Paying:
+    """From which width on tiles should pay, and how much: just beyond it, and in memory."""
+
+    width: Modelled
+    beyond: Modelled
+    in_memory: Modelled
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A level of memory, the bound that it sets to i k j, and the widest matrix that it holds."""
+
+    level: str
+    read: Measurement
+    bound: Modelled
+    holds: Counted | None
+    width: int | None
+
+
+def caches(machine: Ceilings) -> list[Cache]:
+    """Return the caches and memory of one core."""
+    return [
+        Cache(
+            level.name,
+            level.read,
+            bound_by(level),
+            Counted(level.capacity_reported, "B", "bytes that the cache is reported to hold")
+            if level.capacity_reported
+            else None,
+            _widest_in(level) if level.capacity_reported else None,
+        )
+        for level in machine.levels
+    ]
 
 
 def _widest_in(level: Level) -> int:
@@ -157,75 +216,5 @@ def _widest_in(level: Level) -> int:
     return int(((level.capacity_reported or level.capacity or 0) / 4) ** 0.5)
 
 
-def _record_paying(page: Page, widths: Sequence[Width], machine: Ceilings) -> None:
-    """Record from which width on tiles should pay, and from which on they are proven to."""
-    near = widths[0].rate(_LOOPS)
-    of_need = "what a level gives i k j, over its rate with everything near"
-    holding = [
-        level
-        for level in machine.levels
-        if verdict_between(quotient(level.read.scaled(0.5, "FLOP/s"), near, of_need), low=1.0).verdict
-        is not Verdict.REFUTED
-    ]
-    if len(holding) == len(machine.levels):
-        gains = ("pays-next", "pays-memory")
-        page.absent("pays-predicted", *gains, reason="even memory is read faster than these loops need")
-    else:
-        border = _widest_in(holding[-1]) if holding else 0
-        what = "width of the largest matrix in a cache that does not hold the loops up"
-        page.number(
-            "pays-predicted", Modelled(border, "numbers", what, "the bytes of each operation, at the bandwidth")
-        )
-        for key, level in {"next": machine.levels[len(holding)], "memory": machine.levels[-1]}.items():
-            what = f"rate of loops with everything near over the bound of {level.name}"
-            page.number(
-                f"pays-{key}",
-                Modelled.by(
-                    "the bytes of each operation, at the bandwidth",
-                    quotient(near, level.read.scaled(0.5, "FLOP/s"), what),
-                ),
-            )
-    faster = [
-        compare_paired(each.seconds[_LOOPS], each.seconds[_TILES], matters=0.05).verdict == Verdict.FASTER
-        for each in widths
-    ]
-    paying = [each.width for at, each in enumerate(widths) if all(faster[at:])]
-    if not paying:
-        page.absent("pays-measured", reason="at the largest width cache tiles are not proven to be faster")
-        return
-    what = "smallest width of the sweep from which on loops in cache tiles are proven to be faster"
-    page.number(
-        "pays-measured",
-        Derived(
-            paying[0],
-            "numbers",
-            what,
-            tuple(one.seconds[way] for one in widths for way in (_LOOPS, _TILES)),
-            "it is one of the widths tried",
-        ),
-    )
-
-
-def claim_tiling(page: Page, widths: Sequence[Width], machine: Ceilings) -> None:
-    """Record the claim on tiles and matrices larger than cache, of `record_widths`' numbers."""
-    gains = [ratio(each.seconds[_LOOPS], each.seconds[_TILES]) for each in widths]
-    capacity = max((level.capacity or 0 for level in machine.levels), default=0)
-    beyond, within = gains[-1], gains[0]
-    parts = [
-        verdict_between(beyond, low=1.0, strict=True),
-        verdict_between(
-            quotient(beyond, within, "gain beyond the last cache over that within the first"), low=1.0, strict=True
-        ),
-    ]
-    page.claim(
-        "tiling",
-        statement="Cache tiles make a matrix product faster, most of all where matrices are larger than the cache.",
-        quote="Reduces cache misses by working on blocks that fit in L1/L2 … Especially beneficial for matrices larger "
-        "than cache size",
-        source=sources.COURSE_ACCELERATION,
-        source_url=sources.COURSE_ACCELERATION_URL,
-        verdict=verdict_of_all(parts) if widths[-1].bytes > capacity > 0 else Judgement(Verdict.OPEN),
-        evidence="Loops in cache tiles ran {cache-gain-wide} as fast as plain ones where the second matrix is larger "
-        "than the last cache, and {cache-gain-narrow} where all of it is near. The test asks for a gain in the former, "
-        "and for a larger one than in the latter.",
-    )
+#: Bytes of a cache tile of 32 rows and 1,024 columns.
+TILE_BYTES = Counted(4 * 32 * 1024, "B", "bytes of a cache tile of 32 rows and 1,024 columns")

@@ -12,7 +12,7 @@
     What was found, with numbers of the page; the test itself says it if this is left out.
     ```
 
-A source is an entry of ``references.bib``, or ``name <address>``.
+A source is an entry of ``references.bib``, or ``name <address>``; in words alone if it has no address.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ def _source(source: str, bibliography: Path) -> tuple[str, str | None]:
     if address is not None:
         return name, address
     entry = read_references(bibliography).entries.get(source)
+    if entry is None and " " in source.strip():  # which can be read nowhere
+        return source.strip(), None
     if entry is None:
         raise ValueError(
             f"source must be an entry of {FILE}, or a name with an address as in 'Who, What, 2020 <https://…>', "
