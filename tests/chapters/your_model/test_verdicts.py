@@ -12,6 +12,7 @@ from tinytorch.chapters.your_model import verdicts
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.acceleration.techniques import BASELINE, CODES, FUSED, KERNELS, Tried, forward_pass
+from tinytorch.perf.measuring import Counted
 from tinytorch.perf.measuring.comparison import compare_all
 from tinytorch.perf.onnx import OnnxModel, from_onnx
 from tinytorch.perf.roofline.bounds import Bottleneck
@@ -71,11 +72,12 @@ def test_a_pass_has_three_times_and_a_word() -> None:
 def said_of(seconds: dict[str, float]) -> dict[str, Json]:
     times = in_turns(seconds, noise=dict.fromkeys(seconds, 1e-6))
     gained = compare_all(times[BASELINE], *[times[name] for name in seconds if name != BASELINE], matters=0.05)
-    held, errors = dict.fromkeys(seconds, 100), dict.fromkeys(seconds, 0.01)
+    held = {name: Counted(50 if name == CODES else 100, "B", name) for name in seconds}
+    errors = {name: Counted(0.01, "%", name) for name in seconds}
     built = {name: made(0.1, "s") for name in (FUSED, CODES)}
     page = Page("your_model")
     right = {BASELINE: 30, KERNELS: 30, FUSED: 30, CODES: 28}
-    chapter.record_techniques(page, Tried("six lines", times, gained, held | {CODES: 50}, errors, built), right)
+    chapter.record_techniques(page, Tried("six lines", times, gained, held, errors, built), right)
     chapter.record_answers(page, right)
     return records(page)
 

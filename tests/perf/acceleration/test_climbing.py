@@ -84,11 +84,11 @@ def test_the_largest_share_is_replaced_first_and_the_prediction_is_amdahls(clock
     # Two calls of tanh and one of exp: 50 s, then 18, 10 and 4.
     assert [move.share.median for move in moves] == pytest.approx([40 / 50, 10 / 18, 8 / 10])
     assert [move.alone.median for move in moves] == pytest.approx([5, 5, 4])
-    assert [move.predicted for move in moves] == pytest.approx([50 / 18, 18 / 10, 10 / 4])
+    assert [move.predicted.value for move in moves] == pytest.approx([50 / 18, 18 / 10, 10 / 4])
     assert [move.gained.estimate.median for move in moves] == pytest.approx([50 / 18, 18 / 10, 10 / 4])
     assert [stage.median for stage in climbed.stages] == pytest.approx([50, 18, 10, 4], rel=1e-4)
-    assert climbed.after == list(climbed.stages[1:])
-    assert all(move.kept for move in moves)
+    assert [kept.move for kept in climbed.kept] == list(moves)
+    assert [kept.so_far.median for kept in climbed.kept] == pytest.approx([50 / 18, 5, 12.5], rel=1e-4)
     assert ops.tanh.selected is ops.tanh.reference
 
 
@@ -100,9 +100,9 @@ def test_what_makes_it_slower_is_not_kept(clock: _Clock) -> None:
     climbed = climb(_run, ways)
     worse, better = climbed.moves
     assert (worse.op, worse.kept, better.op, better.kept) == ("tanh", False, "exp", True)
-    assert worse.predicted < 1
+    assert worse.predicted.value < 1
     assert [stage.median for stage in climbed.stages] == pytest.approx([14, 2 * 5 + 2], rel=1e-4)
-    assert climbed.after == [None, climbed.stages[1]]
+    assert [kept.move for kept in climbed.kept] == [better]
     assert [gain.median for gain in climbed.gains] == pytest.approx([14 / 24, 14 / 12])
 
 
@@ -124,8 +124,7 @@ def test_gains_of_kept_moves_multiply_to_the_whole_in_every_round(clock: _Clock)
     ]
     climbed = Climb(moves, tuple(stages))
     first, second = climbed.gains
-    assert climbed.total is not None
-    assert climbed.total.samples == pytest.approx(np.multiply(first.samples, second.samples))
+    assert climbed.kept[-1].so_far.samples == pytest.approx(np.multiply(first.samples, second.samples))
 
 
 def test_a_small_share_is_left_alone(clock: _Clock) -> None:
@@ -134,7 +133,7 @@ def test_a_small_share_is_left_alone(clock: _Clock) -> None:
         ops.exp: [clock.taking(ops.exp, "slow", 2), clock.taking(ops.exp, "fast", 1)],
     }
     assert climb(_run, ways, least_share=0.1).moves == ()
-    assert climb(_run, ways, least_share=0.1).total is None
+    assert climb(_run, ways, least_share=0.1).kept == []
     assert len(climb(_run, ways, least_share=0.05).moves) == 1
 
 

@@ -1,106 +1,196 @@
-"""Passes of whole models: the climb from loops to kernels, what techniques cost, and which one a situation asks."""
+"""Passes of whole models: the climb to kernels, the cost of calls, a plan, and what techniques and situations ask."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
 from typing import Any
 
+import numpy as np
+from matplotlib.figure import Figure
+
 from tinytorch import models
-from tinytorch.chapters.gpt2 import GPT2, call_seconds, read_seconds, step_calls
+from tinytorch.chapters.gpt2 import step_calls
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.module import Module
-from tinytorch.perf.acceleration.climbing import Chosen, Climb, Move, under
-from tinytorch.perf.acceleration.techniques import (
-    BASELINE,
-    CODES,
-    FUSED,
-    KERNELS,
-    Tried,
-    forward_pass,
-    with_kernels,
-    with_references,
-)
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.acceleration import techniques
+from tinytorch.perf.acceleration.climbing import Chosen, Climb, Kept, under
+from tinytorch.perf.acceleration.plans import Plan, together
+from tinytorch.perf.acceleration.techniques import Technique, Tried, forward_pass, with_kernels
 from tinytorch.perf.engines import AdamWSettings, subject
 from tinytorch.perf.engines.ours import references, training
+from tinytorch.perf.events.stream import recording
 from tinytorch.perf.kernels.registry import accelerated
-from tinytorch.perf.machine import Ceilings, ceilings
+from tinytorch.perf.kernels.runtime.compiling import compile_seconds
+from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.machine.time_bound import added, at_cost
 from tinytorch.perf.measuring import (
     Counted,
     Derived,
     Measurement,
     Modelled,
+    Unmeasured,
     difference,
     interleave,
-    limit_blas_threads,
     quotient,
     ratio,
 )
-from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.profiling.breakdown import amdahl
-from tinytorch.report import Column, Page
+from tinytorch.report import color
+from tinytorch.report.figures import INK, subplots
+from tinytorch.report.numbers import interval_of
 from tinytorch.report.verdicts import words_of
-
-MOVES = (
-    Column("op", "Move"),
-    Column("share", "Share before"),
-    Column("alone", "Faster alone"),
-    Column("predicted", "Whole, predicted", "", modelled=True),
-    Column("gained", "Whole, measured", total="sofar"),
-    Column("sofar", "So far"),
-)
-TECHNIQUES = (
-    Column("workload", "Model, examples"),
-    Column("technique", "Technique"),
-    Column("gained", "Times as fast as NumPy"),
-    Column("held", "Held", "B"),
-    Column("error", "Error", "%"),
-    Column("built", "Made in"),
-)
-SITUATIONS = (
-    Column("situation", "Situation"),
-    Column("asks", "What it asks"),
-    Column("choice", "Choice"),
-    Column("gained", "Times as fast"),
-    Column("price", "Price"),
-)
-#: Workloads whose fastest technique the text tells, by what their keys end in.
-_TOLD = {"mlp-one": "MLP, 1", "gpt-one": "GPT, 1", "gpt-many": "GPT, 64", "wide": "GPT-2 block, 128"}
-_FUSED_KERNELS = "fused kernels"
-#: What a technique asks that is not time.
-_PRICES = {
-    BASELINE: "none",
-    KERNELS: "compiling once",
-    _FUSED_KERNELS: "compiling once",
-    FUSED: "one shape, copied weights",
-    CODES: "an error",
-}
-#: Names that a reader knows, of ops and of implementations.
-_SAID = {
-    "linear": "linear layers",
-    "self_attention": "attention",
-    "layer_norm": "normalization",
-    "gelu": "GELU",
-    "numba": "kernel",
-    "numpy": "NumPy",
-    "a dot product an element": "loops",
-}
-
-
-def begin() -> tuple[Page, Ceilings]:
-    """Return the page, and the ceilings of one thread, to which BLAS is held."""
-    limit_blas_threads(1)
-    return Page("whole_model"), ceilings(threads=1)
 
 
 def whole_passes(model: Module, inputs: Any, loops: Chosen) -> dict[str, Measurement]:
     """Return the seconds of a forward pass by "loops", by "NumPy" and by "kernels", in turns."""
     run = forward_pass(model, inputs)
-    runs = {
-        "loops": under(run, loops),
-        "NumPy": with_references(run),
-        "kernels": with_kernels(run),
-    }
-    return interleave(runs, repeats=36, at_most_seconds=4.0, warmup_seconds=0.05)
+    ways = {"loops": under(run, loops), "NumPy": techniques.with_references(run), "kernels": with_kernels(run)}
+    return interleave(ways, repeats=36, at_most_seconds=4.0, warmup_seconds=0.05)
+
+
+def kept_moves(climbed: Climb, words: Mapping[str, str]) -> dict[str, Kept]:
+    """Return the moves that were kept, by what ``words`` call their ops and implementations."""
+
+    def said(name: str) -> str:
+        return words.get(name, name)
+
+    return {f"{said(one.move.op)}: {said(one.move.before)} to {said(one.move.after)}": one for one in climbed.kept}
+
+
+def whole_gain(share: float, speedup: float = math.inf) -> Modelled:
+    """Return how many times as fast the whole is if a part of it is, at most 99 % of its time."""
+    return Modelled(amdahl(min(max(share, 0.0), 0.99), speedup), "", "Amdahl's law", "Amdahl's law")
+
+
+def calls_by_size(sizes: Sequence[int] = (4, 16, 64, 256, 1024, 4096)) -> dict[int, dict[str, Measurement]]:
+    """Return, for each number of elements, the time of ``x * y + z`` as a "loop" over lists and "vectorized" by NumPy.
+
+    A call of NumPy costs the same for one element as for a hundred, so that below some size the loop wins.
+    """
+
+    def both(size: int) -> dict[str, Callable[[], Any]]:
+        arrays = np.random.default_rng(size).standard_normal((3, size), dtype=np.float32)
+        lists = arrays.tolist()
+        return {
+            "loop": lambda: [x * y + z for x, y, z in zip(*lists, strict=True)],
+            "vectorized": lambda: arrays[0] * arrays[1] + arrays[2],
+        }
+
+    plan: dict[str, Any] = {"repeats": 20, "at_most_seconds": 0.4, "warmup_seconds": 0.02}
+    return {size: interleave(partial(both, size), **plan) for size in sizes}
+
+
+@dataclass(frozen=True)
+class Border:
+    """From how many numbers on NumPy is faster than a loop, of which each takes a ``turn``: predicted, and found."""
+
+    turn: Measurement
+    predicted: Modelled
+    found: Derived | Unmeasured
+
+
+def border(times: Mapping[int, Mapping[str, Measurement]]) -> Border:
+    """Return the border that the times of `calls_by_size` show."""
+    few, many = min(times), max(times)
+    turn = times[many]["loop"].scaled(1 / many, "s", "a turn of the loop")
+    what = "numbers whose turns of a loop take as long as both calls of NumPy for a few"
+    predicted = quotient(times[few]["vectorized"], turn, what, "numbers")
+    found: Derived | Unmeasured = Unmeasured("for no number of elements is NumPy proven to be faster")
+    every = tuple(one[way] for one in times.values() for way in one)
+    for size in sorted(times, reverse=True):
+        if compare_paired(times[size]["loop"], times[size]["vectorized"], matters=0.05).verdict is not Verdict.FASTER:
+            break
+        what = "smallest number of elements tried from which on NumPy is proven to be faster than a loop"
+        found = Derived(size, "numbers", what, every, "it is one of the numbers tried")
+    return Border(turn, Modelled.by("a call that costs the same for any number", predicted), found)
+
+
+@dataclass(frozen=True)
+class PlanStudy:
+    """A forward pass op by op on the kernels and by its plan, beside what calls and steps predict for both.
+
+    Attributes:
+        call: seconds of an op on one element through the seam: a call and nothing else.
+        inside: seconds of all steps of the plan.
+        each: seconds that a pass op by op takes beyond the plan, for each op; ``worth``, in operations at the peak.
+        product: operations of a linear layer's product, in the median of all that the model runs.
+    """
+
+    calls: int
+    steps: int
+    call: Measurement
+    inside: Measurement
+    op_by_op: Measurement
+    op_by_op_predicted: Modelled
+    planned: Measurement
+    planned_predicted: Modelled
+    each: Measurement
+    worth: Modelled
+    product: Counted
+
+
+def study_plan(model: Any, planned: Plan, example: Any, machine: Ceilings, repeats: int = 15) -> PlanStudy:
+    """Return a forward pass of ``model`` on the kernels op by op, and by its plan, in turns."""
+    run = with_kernels(forward_pass(model, example))
+    with recording(timed=False) as recorded:
+        run()
+    one = Tensor(np.ones(1, np.float32))
+    ways = {"op by op": run, "plan": forward_pass(planned, example), "call": lambda: apply(ops.add, one, one)}
+    with no_grad():
+        times = interleave(ways, repeats=repeats, at_most_seconds=1, warmup_seconds=0.05)
+    events, steps = recorded.profile.events, planned.step_times(example)
+    inside = together(steps, "time inside of all steps of the plan")
+
+    def predicted(count: int) -> Modelled:
+        law = f"the time inside of the steps, and calls: {count}"
+        return Modelled.by(law, added([at_cost(1, inside), at_cost(count, times["call"])]).statistic(law))
+
+    what = "time of a pass op by op beyond that of the plan, for each operation"
+    each = difference(times["op by op"], times["plan"], what).scaled(1 / len(events))
+    what = "operations at the peak in what each operation takes beyond the plan"
+    worth = each.scaled(machine.fp32_peak.median, "operations", what)
+    what = "operations of a product of the GPT for one sequence, in the median of its linear layers"
+    return PlanStudy(
+        len(events),
+        len(steps),
+        times["call"],
+        inside,
+        times["op by op"],
+        predicted(len(events)),
+        times["plan"],
+        predicted(1),
+        each,
+        Modelled.by("the operations, at the peak", worth),
+        Counted(median(each.flops or 0 for each in events if each.op == "linear"), "operations", what),
+    )
+
+
+def draw_passes(passes: Mapping[str, Measurement], inside: Measurement, *, xlabel: str) -> Figure:
+    """Return a bar for each pass: what all have ``inside``, and up to the median of the whole what comes on top."""
+    figure, ax = subplots(height=1.9)
+    work = inside.median * 1e6
+    for name, whole in passes.items():
+        end = whole.median * 1e6
+        ax.barh(name, work, height=0.5, color=color("compiled"))
+        ax.barh(name, max(end - work, 0), left=work, height=0.5, color=color("baseline"))
+        if (reach := interval_of(whole)) is not None:
+            ends = [[end - reach.low * 1e6], [reach.high * 1e6 - end]]
+            ax.errorbar([end], [name], xerr=ends, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
+    ax.set_xlabel(xlabel)
+    return figure
+
+
+def every_technique(tried: Sequence[Tried]) -> list[Technique]:
+    """Return the techniques of all workloads."""
+    return [each for one in tried for each in one.techniques]
 
 
 def training_steps() -> dict[str, Measurement]:
@@ -122,247 +212,33 @@ def batched_gain() -> Measurement:
     return ratio(pair["1"], pair["64"]).scaled(64, "", called)
 
 
-def record_proof(page: Page, before: Measurement, after: Measurement) -> None:
-    """Record what a `Profiler` said: how long the GPT took over its plan."""
-    what = "median latency of the GPT over that of its plan, one after the other, by a Profiler"
-    page.number("proof-gain", quotient(before, after, what))
+def compiling() -> Measurement:
+    """Return the seconds that it took to compile all kernels."""
+    taken = sum(compile_seconds().values())
+    return Measurement("compile time of all kernels of this state of the sources", (taken,), "s")
 
 
-def record_climb(page: Page, climbed: Climb, finished: Mapping[str, Measurement]) -> None:
-    """Show the moves of one sequence that were kept from loops to kernels, and what the products' kernel did.
-
-    Args:
-        page: where to.
-        climbed: the moves, in the order in which they were made.
-        finished: `whole_passes`.
-    """
-    first, kept = climbed.stages[0], [move for move in climbed.moves if move.kept]
-    gains = [gain for move, gain in zip(climbed.moves, climbed.gains, strict=True) if move.kept]
-    page.table(
-        "climb",
-        [
-            {
-                "op": _named(move),
-                "share": move.share,
-                "alone": move.alone,
-                "predicted": Modelled(move.predicted, "", "speedup of the whole", "Amdahl's law"),
-                "gained": gained,
-                "sofar": ratio(first, stage, f"the whole as it began over {stage.name}"),
-            }
-            for move, gained, stage in zip(kept, gains, climbed.stages[1:], strict=True)
-        ],
-        MOVES,
-        caption="One sequence through the GPT, from loops to kernels: the moves that were kept, the largest share "
-        "first. The stages that they led to were timed once more, all in turns.",
-    )
-    loops, numpy = finished["loops"], finished["NumPy"]
-    page.number("loops-over-numpy", ratio(loops, numpy, "time of loops over NumPy, one sequence"))
-    page.compare("numpy-over-kernels", compare_paired(numpy, finished["kernels"], matters=0.1))
-    off = [move.predicted / gained.median for move, gained in zip(kept, gains, strict=True)]
-    page.number(
-        "worst-prediction",
-        Derived(
-            max((max(each, 1 / each) for each in off), default=1.0),
-            "",
-            "largest ratio between prediction and median of a kept move, whichever is larger over the other",
-            tuple(climbed.gains),
-            "it is a largest one",
-        ),
-    )
-    page.number("moves", len(climbed.moves), unit="moves", what="moves tried for one sequence")
-    page.number(
-        "moves-kept",
-        Derived(
-            len(kept), "1", "moves kept for one sequence", tuple(gain for gain in climbed.gains), "it counts verdicts"
-        ),
-    )
-    opening = climbed.moves[0]
-    page.number("first-share", opening.share)
-    page.number("first-alone", opening.alone)
-    what = "Amdahl's prediction for the first move"
-    page.number("first-predicted", Modelled(opening.predicted, "", what, "Amdahl's law"))
-    page.number("first-gained", climbed.gains[0])
-    _record_products(page, climbed)
-
-
-def _named(move: Move) -> str:
-    """Return a move in a reader's words."""
-    op, before, after = (_SAID.get(name, name) for name in (move.op, move.before, move.after))
-    return f"{op}: {before} to {after}"
-
-
-def _record_products(page: Page, climbed: Climb) -> None:
-    """Record what the kernel of the products gained by itself and in the whole, where it was tried."""
-    keys = ("products-share", "products-alone", "products-whole", "products-whole-verdict")
-    tried = [move for move in climbed.moves if move.op == "linear" and move.after == "numba"]
-    if not tried:
-        page.absent(*keys, reason="the products take too little of a pass to try another kernel for them")
-        return
-    page.number("products-share", tried[0].share)
-    page.number("products-alone", tried[0].alone)
-    page.compare("products-whole", tried[0].gained)
-
-
-def record_techniques(page: Page, tried: Sequence[Tried]) -> None:
-    """Show what each technique gains, holds and errs on each workload, and which is the fastest.
-
-    Args:
-        page: where to.
-        tried: of each workload, the same techniques for all.
-    """
-    page.table(
-        "techniques",
-        [
-            {
-                "workload": each.workload,
-                "technique": name,
-                "gained": each.gained[name].estimate if name in each.gained else None,
-                "held": each.held[name],
-                "error": Counted(each.errors[name], "%", "largest error over the largest number")
-                if name != BASELINE
-                else None,
-                "built": each.built.get(name),
-            }
-            for each in tried
-            for name in each.times
-        ],
-        TECHNIQUES,
-        caption="Forward passes with each technique, all on one thread and from one run: the speedup, the bytes kept "
-        "between passes, the largest difference from NumPy's output over its largest number, and the time to make what "
-        "runs out of the model.",
-    )
-    by_workload = {each.workload: each for each in tried}
-    for key, workload in _TOLD.items():
-        found = by_workload[workload]
-        for technique, called in {"kernels": KERNELS, "fused": FUSED, "codes": CODES}.items():
-            page.number(f"gain-{key}-{technique}", found.gained[called].estimate)
-        page.word(
-            f"fastest-{key}",
-            " or ".join(found.fastest),
-            because="of what is proven faster than NumPy, nothing else is proven faster than this",
-            numbers=[f"gain-{key}-{technique}" for technique in ("kernels", "fused", "codes")],
-        )
-    wide = by_workload[_TOLD["wide"]]
-    page.number(
-        "wide-saved", Counted(wide.held[BASELINE] / wide.held[CODES], "", "bytes of the block over 8-bit layers")
-    )
-    page.number("wide-error", Counted(wide.errors[CODES], "%", "error of 8-bit layers, GPT-2 block"))
-    one = by_workload[_TOLD["gpt-one"]]
-    held = one.held[FUSED] / one.held[BASELINE]
-    page.number("plan-held", Counted(held, "", "bytes that a plan of the GPT keeps with its model, over the model's"))
-
-
-def record_situations(
-    page: Page,
-    tried: Sequence[Tried],
-    steps: Mapping[str, Measurement],
-    batched: Measurement,
-    taken: Mapping[str, float],
-) -> None:
-    """Show what the page's measurements answer in the course's five situations, and what compiling costs.
-
-    Args:
-        page: where to.
-        tried: what `record_techniques` showed.
-        steps: what `training_steps` returned.
-        batched: what `batched_gain` returned.
-        taken: seconds of compilation by kernel.
-    """
-    by_workload = {each.workload: each for each in tried}
-    one, many, wide = (by_workload[_TOLD[key]] for key in ("gpt-one", "gpt-many", "wide"))
-    compiled = sum(taken.values())
-    page.number(
-        "compile-all", Measurement("compile time of all kernels of this state of the sources", (compiled,), "s")
-    )
-    page.number("batched-gpt", batched)
-    step = compare_paired(steps["NumPy"], steps["kernels"], matters=0.1)
-    page.compare("training-gain", step)
+def payback(steps: Mapping[str, Measurement], gain: Comparison, compiled: Measurement) -> Modelled | Unmeasured:
+    """Return after how many of the `training_steps` the kernels have saved what it took to compile them."""
     saved = difference(steps["NumPy"], steps["kernels"], "seconds that a step saves")
-    if step.verdict is Verdict.FASTER and saved.interval.low > 0:
-        what = "training steps of 64 sequences after which all compile time is paid back"
-        page.number("payback", Modelled.by("a gain that each step has", saved.per(compiled, "steps", what)))
-    else:
-        page.absent("payback", reason="in this build no training step is proven to gain anything")
-    page.table(
-        "situations",
-        [
-            {
-                "situation": "research",
-                "asks": "any model, changed daily",
-                "choice": "NumPy, a batch",
-                "gained": batched,
-                "price": "none",
-            },
-            {
-                "situation": "production training",
-                "asks": "many equal steps",
-                **_priced(_chosen(page, step.estimate, _FUSED_KERNELS, step.verdict is Verdict.FASTER)),
-                "gained": step.estimate,
-            },
-            {
-                "situation": "real time",
-                "asks": "one answer soon",
-                **_priced(
-                    page.withhold_if_disturbed(
-                        " or ".join(one.fastest), *(each.estimate for each in one.gained.values())
-                    )
-                ),
-                "gained": one.gained[FUSED].estimate,
-            },
-            {
-                "situation": "edge",
-                "asks": "little memory",
-                **_priced(Judgement(Verdict.SUPPORTED, word=CODES, counted=True)),
-                "gained": wide.gained[CODES].estimate,
-            },
-            {
-                "situation": "batch",
-                "asks": "most a second",
-                "choice": words_of(
-                    page.withhold_if_disturbed(
-                        " or ".join(many.fastest), *(each.estimate for each in many.gained.values())
-                    )
-                ),
-                "gained": many.gained[FUSED].estimate,
-                "price": "waiting for a batch",
-            },
-        ],
-        SITUATIONS,
-        caption="The course's five situations. The gain is against NumPy: of a batch of 64 for research, of fused "
-        "kernels for training, of a plan for real time and batches, of 8-bit layers in the wide block for the edge.",
-    )
+    if gain.verdict is not Verdict.FASTER or saved.interval.low <= 0:
+        return Unmeasured("in this build no training step is proven to gain anything")
+    what = "training steps of 64 sequences after which all compile time is paid back"
+    return Modelled.by("a gain that each step has", saved.per(compiled.median, "steps", what))
 
 
-def _priced(choice: Judgement) -> dict[str, str]:
-    """Return a choice, of one technique or of several, and what it asks that is not time."""
+def faster_or_numpy(candidate: str, gain: Comparison) -> str:
+    """Return ``candidate`` where it is proven to be faster than NumPy, else NumPy."""
+    return candidate if gain.verdict is Verdict.FASTER else techniques.BASELINE
+
+
+def priced(choice: Judgement, prices: Mapping[str, str], *, withheld: str) -> tuple[str, str]:
+    """Return a choice in words, and the price of each technique in it; ``withheld`` where nothing is said."""
     if choice.verdict is Verdict.WITHHELD:
-        return {"choice": words_of(choice), "price": "that of the choice"}
-    return {"choice": choice.word, "price": " or ".join(_PRICES[each] for each in choice.word.split(" or "))}
+        return words_of(choice), withheld
+    return choice.word, " or ".join(prices[each] for each in choice.word.split(" or "))
 
 
-def _chosen(page: Page, gained: Measurement, choice: str, is_faster: bool) -> Judgement:
-    return page.withhold_if_disturbed(choice if is_faster else BASELINE, gained)
-
-
-def record_answers(page: Page, climbed: Climb, machine: Ceilings) -> None:
-    """Record the answers to the questions at the end.
-
-    Args:
-        page: that records.
-        climbed: the climb of one sequence.
-        machine: ceilings of one thread.
-    """
-    page.number("q-five", 5 * 3 * 4_000_000, unit="B", what="five operators, three arrays each")
-    page.number("q-ten", Modelled(amdahl(0.3, 10), "", "Amdahl's law", "Amdahl's law"))
-    page.number("q-vanish", Modelled(amdahl(0.3, float("inf")), "", "Amdahl's law", "Amdahl's law"))
-    limit = amdahl(min(max(climbed.moves[0].share.median, 0.0), 0.99), float("inf"))
-    page.number("q-limit", Modelled(limit, "", "Amdahl's limit for the first move", "Amdahl's law"))
-    calls = call_seconds(machine).statistic("least cost of the calls of GPT-2's step")
-    page.number("gpt2-calls", len(step_calls()), unit="operations", what="operations that a step of GPT-2 calls")
-    page.number("gpt2-call-seconds", Modelled.by("the least cost of each call", calls))
-    for key, nbytes, kept in (("", GPT2.step_bytes, "float32"), ("-coded", GPT2.coded_bytes, "eight-bit codes")):
-        read = read_seconds(nbytes, machine).statistic(f"GPT-2's weights in {kept}, read once")
-        part = quotient(calls, read, f"calls of GPT-2's step over the least time of its weights in {kept}", "%")
-        page.number(
-            f"gpt2-call-share{key}", Modelled.by("the least cost of each call, and the bytes at the bandwidth", part)
-        )
+def gpt2_calls() -> Counted:
+    """Return how many operations a step of GPT-2 calls."""
+    return Counted(len(step_calls()), "operations", "operations that a step of GPT-2 calls")

@@ -170,9 +170,7 @@ def record_techniques(page: Page, tried: Tried, right: Mapping[str, int]) -> Non
                 "technique": name,
                 "gained": tried.gained[name].estimate if name in tried.gained else None,
                 "held": tried.held[name],
-                "error": Counted(tried.errors[name], "%", "largest error over the largest number")
-                if name != BASELINE
-                else None,
+                "error": None if name == BASELINE else tried.errors[name],
                 "right": right[name],
                 "built": tried.built.get(name),
             }
@@ -185,16 +183,12 @@ def record_techniques(page: Page, tried: Tried, right: Mapping[str, int]) -> Non
     )
     for key, name in (("kernels", KERNELS), ("plan", FUSED), ("codes", CODES)):
         page.compare(f"{key}-gain", tried.gained[name])
-    page.number(
-        "codes-saved", Counted(tried.held[BASELINE] / tried.held[CODES], "", "bytes over those of 8-bit layers")
-    )
-    page.number(
-        "plan-held", Counted(tried.held[FUSED] / tried.held[BASELINE], "", "bytes that a plan keeps, over NumPy's")
-    )
-    page.number("plan-error", Counted(tried.errors[FUSED], "%", "error of a plan"))
+    page.number("codes-saved", tried.held[BASELINE].over(tried.held[CODES], "bytes over those of 8-bit layers"))
+    page.number("plan-held", tried.held[FUSED].over(tried.held[BASELINE], "bytes that a plan keeps, over NumPy's"))
+    page.number("plan-error", tried.errors[FUSED], "error of a plan")
     page.word(
         "fastest",
-        "none" if tried.fastest == (BASELINE,) else " or ".join(tried.fastest),
+        "none" if tried.fastest == (BASELINE,) else tried.fastest_named,
         because="of what is proven faster than NumPy, nothing else is proven faster than this",
         numbers=["kernels-gain", "plan-gain", "codes-gain"],
     )

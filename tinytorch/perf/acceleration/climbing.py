@@ -11,7 +11,7 @@ from tinytorch.core import dispatch
 from tinytorch.core.op import Array, Call, Implementation, Op, Saved
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.kernels.registry import kernel_implementations
-from tinytorch.perf.measuring import Measurement, interleave, ratio
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, ratio
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.profiling.breakdown import amdahl
@@ -41,13 +41,22 @@ class Move:
     after: str
     share: Measurement
     alone: Measurement
-    predicted: float
+    predicted: Modelled
     gained: Comparison
 
     @property
     def kept(self) -> bool:
         """Whether the whole is proven to be faster; else the op stays as it was."""
         return self.gained.verdict == Verdict.FASTER
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A move that was kept: how many times as fast it made the whole, between stages, and all moves up to it."""
+
+    move: Move
+    gained: Measurement
+    so_far: Measurement
 
 
 @dataclass(frozen=True)
@@ -63,28 +72,46 @@ class Climb:
     stages: tuple[Measurement, ...]
 
     @property
-    def after(self) -> list[Measurement | None]:
-        """The stage that each move led to; None for a move that was not kept."""
-        left = iter(self.stages[1:])
-        return [next(left) if move.kept else None for move in self.moves]
+    def kept(self) -> list[Kept]:
+        """Moves that were kept. Their gains multiply to the last, as those of trials at different moments need not."""
+        kept, first = (move for move in self.moves if move.kept), self.stages[0]
+        return [
+            Kept(
+                move,
+                ratio(before, after, f"{before.name} over {after.name}"),
+                ratio(first, after, f"the whole as it began over {after.name}"),
+            )
+            for move, (before, after) in zip(kept, pairwise(self.stages), strict=True)
+        ]
 
     @property
     def gains(self) -> list[Measurement]:
-        """How many times as fast each move made the whole, between neighbouring stages; by its trial if not kept.
-
-        Those of the stages multiply to `total`, as the trials of different moments need not.
-        """
-        anew = iter(
-            [ratio(before, after, f"{before.name} over {after.name}") for before, after in pairwise(self.stages)]
-        )
-        return [next(anew) if move.kept else move.gained.estimate for move in self.moves]
+        """How many times as fast each move made the whole, between neighbouring stages; by its trial if not kept."""
+        anew = iter(self.kept)
+        return [next(anew).gained if move.kept else move.gained.estimate for move in self.moves]
 
     @property
-    def total(self) -> Measurement | None:
-        """How many times as fast all moves that were kept made the whole; None if none was."""
-        if len(self.stages) == 1:
-            return None
-        return ratio(self.stages[0], self.stages[-1], "the whole as it began over all moves that were kept")
+    def tried(self) -> Counted:
+        """How many moves were tried."""
+        return Counted(len(self.moves), "moves", "moves that were tried")
+
+    @property
+    def count(self) -> Derived:
+        """How many of them were kept."""
+        return Derived(len(self.kept), "1", "moves that were kept", tuple(self.gains), "it counts verdicts")
+
+    @property
+    def farthest(self) -> Derived:
+        """Largest ratio between prediction and median of a move that was kept; 1 if none was."""
+        off = [one.move.predicted.value / one.gained.median for one in self.kept]
+        what = "largest ratio between prediction and median of a kept move, whichever is larger over the other"
+        largest = max((max(each, 1 / each) for each in off), default=1.0)
+        return Derived(largest, "", what, tuple(self.gains), "it is a largest one")
+
+    def move(self, op: str, after: str) -> Move | Unmeasured:
+        """Return the move that gave an op the implementation ``after``, kept or not, if it was tried."""
+        found = [move for move in self.moves if (move.op, move.after) == (op, after)]
+        return found[0] if found else Unmeasured(f"{op} takes too little of the whole to try {after} for it")
 
 
 class _Operands(dispatch.Observer):
@@ -212,7 +239,8 @@ def _moved(
     parts = interleave({"before": _replayed(before, calls), "after": _replayed(after, calls)}, **plan)
     alone = ratio(parts["before"], parts["after"], f"speedup of {op.name} by itself")
     wholes = interleave({"before": under(run, chosen), "after": under(run, {**chosen, op: after})}, **plan)
-    predicted = amdahl(min(max(share.median, 0.0), 1.0), alone.median)
+    by_law = amdahl(min(max(share.median, 0.0), 1.0), alone.median)
+    predicted = Modelled(by_law, "", "speedup of the whole", "Amdahl's law")
     gained = compare_paired(wholes["before"], wholes["after"], matters=0.1)
     return Move(op.name, before.name, after.name, share, alone, predicted, gained)
 

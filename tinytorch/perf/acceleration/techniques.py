@@ -15,7 +15,7 @@ from tinytorch.perf.acceleration.climbing import ops_of, under
 from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.host.blas import ThreadSwitch
 from tinytorch.perf.kernels.registry import kernel_implementations
-from tinytorch.perf.measuring import Measurement, blas_threads, interleave, measure
+from tinytorch.perf.measuring import Counted, Measurement, Statistic, blas_threads, interleave, measure
 from tinytorch.perf.measuring.comparison import Comparison, compare_all
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.measuring.memory import MemoryProfiler
@@ -28,6 +28,18 @@ BASELINE = "NumPy"
 KERNELS = "compiled kernels"
 FUSED = "a plan"
 CODES = "8-bit layers"
+
+
+@dataclass(frozen=True)
+class Technique:
+    """A technique on a workload beside NumPy, of which alone nothing is gained, wrong or made."""
+
+    workload: str
+    name: str
+    gained: Statistic | None
+    held: Counted
+    error: Counted | None
+    built: Measurement | None
 
 
 @dataclass(frozen=True)
@@ -46,9 +58,29 @@ class Tried:
     workload: str
     times: Mapping[str, Measurement]
     gained: Mapping[str, Comparison]
-    held: Mapping[str, int]
-    errors: Mapping[str, float]
+    held: Mapping[str, Counted]
+    errors: Mapping[str, Counted]
     built: Mapping[str, Measurement]
+
+    @property
+    def techniques(self) -> list[Technique]:
+        """Each technique, NumPy first, as a row of a table."""
+        return [
+            Technique(
+                self.workload,
+                name,
+                None if name == BASELINE else self.gained[name].estimate,
+                self.held[name],
+                None if name == BASELINE else self.errors[name],
+                self.built.get(name),
+            )
+            for name in self.times
+        ]
+
+    @property
+    def fastest_named(self) -> str:
+        """The names in `fastest`, in words."""
+        return " or ".join(self.fastest)
 
     @property
     def fastest(self) -> tuple[str, ...]:
@@ -135,7 +167,14 @@ def try_techniques(
     held = {BASELINE: weights, KERNELS: weights, FUSED: weights + made[FUSED][1], CODES: made[CODES][1]}
     errors = {name: float(np.abs(found - outputs[BASELINE]).max()) / largest for name, found in outputs.items()}
     gained = compare_all(times[BASELINE], *[times[name] for name in runs if name != BASELINE], matters=0.05)
-    return Tried(workload, times, gained, held, errors, built)
+    return Tried(
+        workload,
+        times,
+        gained,
+        {name: Counted(size, "B", f"bytes kept between passes, {name}") for name, size in held.items()},
+        {name: Counted(error, "%", f"largest error over the largest number, {name}") for name, error in errors.items()},
+        built,
+    )
 
 
 def _made(make: Callable[[], Module], inputs: Any) -> tuple[Module, int]:
