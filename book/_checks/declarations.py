@@ -19,7 +19,6 @@ Fault = tuple[int, str]
 #: Pages and modules of chapters that are not asked yet, by their path or that of their folder. None may be added.
 NOT_YET = frozenset(
     {
-        "book/benchmarking.md",
         "book/capstone.md",
         "book/compression.md",
         "book/distributed.md",
@@ -27,7 +26,6 @@ NOT_YET = frozenset(
         "book/roofline.md",
         "book/your_machine.md",
         "book/your_model.md",
-        "tinytorch/chapters/benchmarking",
         "tinytorch/chapters/capstone",
         "tinytorch/chapters/compression",
         "tinytorch/chapters/distributed",

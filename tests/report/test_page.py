@@ -144,6 +144,10 @@ def test_a_verdict_is_what_the_interval_and_the_noise_floor_leave(
     assert number.body["value"] == pytest.approx(ratio, rel=1e-3)
     assert number.body["interval"]["low"] == comparison.interval.low
     assert "{change}" in verdict.body["because"]
+    page.table("changes", {"new": {"change": comparison}}, {"name": "Version", "change": "It is"}, caption="c")
+    assert page.records[-1].body["rows"][0]["change"] == {
+        name: verdict.body[name] for name in ("word", "outcome", "fixed", "tests")
+    }
 
 
 def test_a_comparison_takes_both_of_its_keys_or_none(page: Page) -> None:

@@ -35,7 +35,7 @@ ROW = Row(3, RUN, {"8 bits, dynamic": Inner(Counted(4, "B", "bytes"))}, Modelled
 
 def test_a_path_leads_into_attributes_and_items() -> None:
     assert value_at(ROW, "parts.8 bits, dynamic.gain").value == 4
-    assert value_at({"a": {"b": 1}}, "a.b") == 1
+    assert (value_at({"a": {"b": 1}}, "a.b"), value_at({"a": None}, "a.b")) == (1, None)
     (named,) = listed({"mlp": ROW})
     assert (value_at(named, "name"), value_at(named, "count")) == ("mlp", 3)
     for row, path in ((ROW, "missing"), (ROW, "parts.other"), (named, "missing")):

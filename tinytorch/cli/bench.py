@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tinytorch import models
-from tinytorch.chapters.benchmarking.report import conditions, performance_rows
+from tinytorch.cli.benchmark_report import conditions, performance_rows
 from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
 from tinytorch.perf.benchmarking import Plan, Results, Side, continued, load_results, run, save_results, started
 from tinytorch.perf.benchmarking.performance import compare_with_first

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tinytorch.chapters.benchmarking.report import change_rows
+from tinytorch.cli.benchmark_report import change_rows
 from tinytorch.cli.usage import Commands, add_matters, share
 from tinytorch.perf.benchmarking import load_results
 from tinytorch.perf.benchmarking.comparing import MATTERS

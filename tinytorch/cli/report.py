@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tinytorch.chapters.benchmarking.report import html_report, markdown_report
+from tinytorch.cli.benchmark_report import html_report, markdown_report
 from tinytorch.cli.usage import Commands, UsageError, check_folder
 from tinytorch.perf.benchmarking import load_results
 from tinytorch.perf.measuring.atomic_io import write_whole

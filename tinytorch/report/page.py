@@ -259,8 +259,8 @@ class Page:
         """Show and record a table: a row for each object, a column for each attribute that is named.
 
         A cell is a value, a whole number that was counted, text, a verdict, or None for "does not apply". A column of
-        `Modelled` or `Quoted` values looks so. Verdicts are withheld in each row that has a number from which other
-        processes took the machine's time, as ``word`` says.
+        `Modelled` or `Quoted` values looks so. A comparison is judged as ``compare`` does, and verdicts are withheld in
+        each row that has a number from which other processes took the machine's time, as ``word`` says.
 
         Args:
             key: its name; the table's address is ``#table-key``.
@@ -295,6 +295,8 @@ class Page:
             columns, rows = tables.declared(rows, columns, key, quoted=quoted, totals=totals or {})
         checked = tables.checked_columns(columns, key)
         cells = tables.checked_rows(cast("Sequence[Mapping[str, Any]]", rows), checked, key)
+        for row in cells:
+            row |= {name: self.judged(cell) for name, cell in row.items() if isinstance(cell, Comparison)}
         self._withhold(cells, checked)
         body = tables.to_body(cells, checked, caption=said, key=key)
         html = tables.to_html(cells, checked, caption=said, key=key)

@@ -49,6 +49,8 @@ def points(panels: Mapping[str, Mapping[str, Mapping[Any, Any]]]) -> list[dict[s
 def value_at(row: Any, path: str) -> Any:
     """Return what a row has under a name; ``"speed.gain"`` is the attribute or item ``gain`` of its ``speed``.
 
+    Where a row has None for its ``speed``, that has None for all.
+
     Raises:
         ValueError: if it has nothing of that name.
     """
@@ -56,6 +58,8 @@ def value_at(row: Any, path: str) -> Any:
         return {"name": row.name, "row": row.row}[path] if path in ("name", "row") else value_at(row.row, path)
     found = row
     for part in path.split("."):
+        if found is None:
+            return None
         if isinstance(found, Mapping):
             if part not in found:
                 raise ValueError(f"each row must have {path!r}, but one of {', '.join(map(str, found))} has not")

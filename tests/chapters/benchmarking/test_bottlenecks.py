@@ -1,4 +1,4 @@
-"""What is compared before and after a fix gives the same results."""
+"""Fixes give the same results, forecasts follow Amdahl's law, and a miss has a side."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tinytorch import models
-from tinytorch.chapters.benchmarking import bottlenecks, regression
-from tinytorch.core.module import Module
-from tinytorch.core.tensor import Tensor
+from tinytorch.chapters.benchmarking import bottlenecks
+from tinytorch.chapters.benchmarking.bottlenecks import Bottleneck, Forecast
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.processes import Fresh
+from tinytorch.perf.measuring.values import as_measurement
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_batch_gives_what_a_loop_gives() -> None:
     found = bottlenecks.image_by_image()
     assert found.error < 1e-5
-    assert found.forecast.fewer == 64, "each image makes as many operations as the batch"
+    assert found.forecast.fewer.value == 64, "each image makes as many operations as the batch"
     assert found.comparison.n == 3
 
 
@@ -43,19 +43,17 @@ def seconds(name: str, *samples: float, cpu_per_wall: float | None = None) -> Me
 
 def test_a_forecast_is_amdahls_law_of_two_parts() -> None:
     # 60 of 100 s between 10 ops; afterwards 5 ops that take 10 s: 100 / (30 + 10), or 100 / (60 + 10) if nothing falls.
-    inside = (seconds("in", 40.0), seconds("fixed", 10.0))
-    found = bottlenecks.Forecast((10, 5), seconds("between", 60.0), inside)
-    assert (found.before.median, found.after.median, found.after_if_between_stays.median) == pytest.approx(
-        (100, 40, 70)
-    )
-    assert found.speedup.median == pytest.approx(2.5)
-    assert found.speedup_if_between_stays.median == pytest.approx(10 / 7)
+    found = Forecast((10, 5), seconds("between", 60.0), (seconds("in", 40.0), seconds("fixed", 10.0)))
+    rows = {name: (part.recorded.median, part.predicted.value, part.stays.value) for name, part in found.parts.items()}
+    assert rows == {"between operations": (60, 30, 60), "in operations": (40, 10, 10), "both": (100, 40, 70)}
+    assert found.predicted.value == pytest.approx(2.5)
+    assert found.if_between_stays.value == pytest.approx(10 / 7)
 
 
 def test_a_forecast_is_as_uncertain_as_its_parts_and_as_disturbed() -> None:
     between = seconds("between", 60, 50, 70, 60, 55, 65, cpu_per_wall=0.5)
     inside = (seconds("in", *[40.0] * 6, cpu_per_wall=0.5), seconds("fixed", 10, 8, 12, 10, 9, 11, cpu_per_wall=1.0))
-    found = bottlenecks.Forecast((10, 5), between, inside).speedup
+    found = as_measurement(Forecast((10, 5), between, inside).predicted)
     assert found.median == pytest.approx(2.5)
     # Both parts at their ends: 110 / (35 + 12) and 90 / (25 + 8).
     assert (found.interval.low, found.interval.high) == pytest.approx((110 / 47, 90 / 33))
@@ -64,31 +62,40 @@ def test_a_forecast_is_as_uncertain_as_its_parts_and_as_disturbed() -> None:
     assert found.conditions.cpu_per_wall == 0.5
 
 
-def test_the_regression_computes_the_same_and_does_check() -> None:
-    base, changed = models.mlp().eval(), regression.Checked(models.mlp()).eval()
-    x = models.as_input(models.entry("mlp").example_input(3))
-    assert np.array_equal(base(x).data, changed(x).data)
-    assert [p.shape for p in changed.parameters()] == [p.shape for p in base.parameters()]
-    assert isinstance(changed, Module)
-    with pytest.raises(ValueError, match="values must be finite"):
-        changed(Tensor(np.full((1, 1, 8, 8), np.nan, np.float32)))
+def around(value: float) -> Measurement:
+    """Return samples in no order whose median is ``value`` and whose ends are a thousandth of it away."""
+    places = np.random.default_rng(0).permutation(np.linspace(-1, 1, 30))
+    return seconds("made", *(value * (1 + 1e-3 * places)).tolist())
 
 
-def test_a_process_times_the_base_the_same_again_and_the_change() -> None:
-    made = regression.base_and_change()
-    assert [*made] == ["base", "again", "changed"]
-    for function in made.values():
-        function()
+def fix(predicted: float, fewer: int, ratio: float) -> Bottleneck:
+    """Return a fix with so many times ``fewer`` operations, whose speedup was predicted and is ``ratio``."""
+    drift, own = 1 + 0.1 * np.random.default_rng(0).random(30), np.random.default_rng(1).standard_normal(30)
+    law = Forecast((10 * fewer, 10), around(2.0), (around(8.0), around(10.0 / predicted - 2.0 / fewer)))
+    comparison = compare_paired(ratio * drift, drift * (1 + 1e-4 * own), matters=0.05)
+    return Bottleneck("a loop, by none", law, comparison, 1e-6 / fewer)
 
 
-def test_the_changes_are_judged_together_over_processes() -> None:
-    draw, found = np.random.default_rng(0), []
-    for _ in range(8):
-        times = {
-            name: Measurement(name, tuple(length * np.exp(draw.normal(0, 1e-4, 20))), "s")
-            for name, length in (("base", 1.0), ("again", 1.0), ("changed", 1.1))
-        }
-        found.append(Fresh((), times))
-    judged = regression.judged_changes(found)
-    assert {name: one.verdict for name, one in judged.items()} == {"again": "no difference", "changed": "slower"}
-    assert {(one.n, one.compared) for one in judged.values()} == {(8, 2)}
+@pytest.mark.parametrize(
+    ("predicted", "ratio", "held"), [(8.0, 4.0, "too high"), (1.0, 1.0, "about right"), (2.0, 4.0, "too low")]
+)
+def test_a_prediction_is_right_within_a_factor(predicted: float, ratio: float, held: str) -> None:
+    assert fix(predicted, 64, ratio).held.word == held
+
+
+@pytest.mark.parametrize(
+    ("made", "word"),
+    [
+        (((4.0, 64, 2.0), (5.0, 64, 4.0), (1.2, 1, 2.5)), "yes"),  # towards 64 and towards 1
+        (((1.1, 64, 2.0), (5.0, 64, 4.0), (1.2, 1, 2.5)), "no"),  # the first away from 64
+        (((2.0, 64, 2.0), (8.0, 64, 4.0), (2.5, 1, 2.5)), "yes"),  # what does not miss has no side
+        (((2.0, 64, 2.0), (4.0, 64, 4.0), (2.5, 1, 2.5)), "open"),  # nothing misses
+        (((4.0, 2, 2.0), (5.0, 64, 4.0), (2.5, 1, 2.5)), "open"),  # the first measured at its end
+    ],
+)
+def test_misses_lie_on_the_side_of_the_operations_or_do_not(
+    made: tuple[tuple[float, int, float], ...], word: str
+) -> None:
+    fixed = {str(at): fix(*each) for at, each in enumerate(made)}
+    assert str(bottlenecks.misses_side(fixed)) == word
+    assert bottlenecks.largest_error(fixed).value == 1e-6 / min(fewer for _, fewer, _ in made)

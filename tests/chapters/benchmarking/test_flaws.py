@@ -9,6 +9,8 @@ import pytest
 from scipy.special import erf
 
 from tinytorch.chapters.benchmarking import flaws as studies
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import compare_paired
 
 
 @pytest.fixture
@@ -33,6 +35,18 @@ def test_each_experiment_reports_as_often_as_it_was_done() -> None:
         assert flaw.same_code
         assert {flaw.fair.baseline, flaw.fair.candidate} == {"baseline", "candidate"}
         assert flaw.fair.n >= 6
+
+
+def test_only_one_function_whose_interval_leaves_out_1_is_counted() -> None:
+    fair = compare_paired([1.0] * 6, [1.0] * 6, matters=0)
+    # The last publishes an interval from 1.013 on, though one of its repeats lies below 1.
+    repeats = (1.032, 1.019, 1.034, 0.999, 1.017, 1.01, 1.023, 1.013, 1.061)
+    published = {"two functions": (9.0,) * 9, "double": (2.0,) * 9, "even": (1.0,) * 9, "above": repeats}
+    done = {
+        name: studies.Flaw(name, Measurement(name, each, ""), fair, name != "two functions")
+        for name, each in published.items()
+    }
+    assert studies.differences_not_there(done).value == 2
 
 
 def test_neighbours_end_with_the_body_also_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,15 +7,16 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.stats import t
+from scipy.stats import binom, t
 
 from tinytorch import models
 from tinytorch.chapters.benchmarking import runs as studies
+from tinytorch.core.tensor import Tensor
 from tinytorch.perf.benchmarking import scoring
-from tinytorch.perf.measuring import Measurement, interleave
+from tinytorch.perf.measuring import Measurement, Statistic
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.processes import Fresh
-from tinytorch.perf.measuring.statistics import median_interval
+from tinytorch.perf.measuring.statistics import Interval, median_interval
 
 
 def series(samples: npt.NDArray[np.float64]) -> Measurement:
@@ -26,20 +27,10 @@ def test_what_disturbed_a_series_is_told_of_what_is_counted_in_it() -> None:
     taken = series(np.random.default_rng(0).normal(5, 1, 1000))
     made = [
         studies.coverage([taken] * 2, 10, studies.mean_and_normal, np.mean, "coverage"),
-        studies.beyond_three_deviations([taken] * 2, "far"),
+        studies.beyond_three_deviations([taken] * 2),
         *studies.in_sequence_and_in_turns(taken, 50),
     ]
     assert [one.conditions.cpu_per_wall for one in made] == [0.5] * 4
-
-
-def test_share_has_the_exact_interval() -> None:
-    found = studies.share([False] * 10, "none of ten")
-    # With none of n the upper end solves (1 - p)**n = 0.025.
-    assert (found.median, found.interval.low) == (0, 0)
-    assert found.interval.high == pytest.approx(1 - 0.025**0.1)
-    assert found.n == 10
-    with pytest.raises(ValueError, match="non-empty"):
-        studies.share([], "nothing")
 
 
 def processes(draw: Callable[[np.random.Generator], npt.NDArray[np.float64]], count: int = 8) -> list[Measurement]:
@@ -73,10 +64,10 @@ def test_a_normal_distribution_has_few_far_samples_and_a_skewed_one_many() -> No
     normal, skewed = (
         processes(draw) for draw in (lambda draw: draw.normal(0, 1, 20_000), lambda draw: draw.lognormal(0, 1, 20_000))
     )
-    assert 0.00135 in studies.beyond_three_deviations(normal, "normal").interval
-    assert studies.beyond_three_deviations(skewed, "skewed").interval.low > 0.05
+    assert 0.00135 in studies.beyond_three_deviations(normal).interval
+    assert studies.beyond_three_deviations(skewed).interval.low > 0.05
     with pytest.raises(ValueError, match="more than half of them are equal"):
-        studies.beyond_three_deviations([series(np.array([1.0, 1.0, 1.0, 2.0]))], "constant")
+        studies.beyond_three_deviations([series(np.array([1.0, 1.0, 1.0, 2.0]))])
 
 
 def test_more_pairs_resolve_less() -> None:
@@ -106,8 +97,8 @@ def test_shuffling_gives_intervals_their_promise_back() -> None:
     in_a_row = studies.coverage(taken, 15, median_interval, np.median, "in a row")
     mixed = studies.coverage(shuffled, 15, median_interval, np.median, "shuffled")
     assert in_a_row.interval.high < 0.8
-    # Of fifteen samples the 4th and the 12th hold the median with 1 - 2 * 576 / 2**15.
-    assert mixed.median == pytest.approx(1 - 2 * 576 / 2**15, abs=0.02)
+    assert studies.BY_RANKS.value == pytest.approx(1 - 2 * binom.cdf(3, 15, 0.5))
+    assert mixed.median == pytest.approx(studies.BY_RANKS.value, abs=0.02)
 
 
 def test_turns_cancel_drift_and_do_nothing_to_noise() -> None:
@@ -128,7 +119,7 @@ def timed(medians: list[float], noise: float) -> list[Measurement]:
 
 def test_processes_that_differ_are_seen_to() -> None:
     apart, alike = timed([1.0, 1.1, 1.2, 1.3], 0.001), timed([1.0] * 4, 0.01)
-    assert studies.beyond_their_own(apart).median == 1
+    assert (studies.beyond_their_own(apart).median, studies.erring(studies.beyond_their_own(apart)).value) == (1, 4)
     assert studies.beyond_their_own(alike).median < 0.5
     assert studies.moved_between(apart).maximum == pytest.approx(0.15 / 1.15, abs=0.005)
     assert studies.known_within(apart).maximum < 0.001
@@ -136,14 +127,11 @@ def test_processes_that_differ_are_seen_to() -> None:
         assert each.conditions.cpu_per_wall == 0.9
 
 
-def test_calls_are_held_against_the_steady_ones_of_their_process() -> None:
-    cold = [*(10.0,) * 2, *(4.0,) * 8, *(2.0,) * 10]
+def test_the_first_call_is_held_against_the_steady_ones_of_its_process() -> None:
+    cold = [10.0, *(4.0,) * 9, *(2.0,) * 10]
     found = [Fresh(tuple(speed * each for each in cold), {"base": timed([1.0], 0.01)[0]}) for speed in (1.0, 3.0)]
-    assert studies.over_steady(found, 1, 1).samples == (5, 5)
-    assert studies.over_steady(found, 3, 10).samples == (2, 2)
-    assert studies.over_steady(found, 3, 10).conditions.sample == "processes"
-    with pytest.raises(ValueError, match="from 1 to 10, half of the calls, not 3, 11"):
-        studies.over_steady(found, 3, 11)
+    first = studies.first_over_steady(found)
+    assert (first.samples, first.conditions.sample) == ((5, 5), "processes")
 
 
 def test_settled_calls_begin_after_the_first_of_each_process() -> None:
@@ -156,12 +144,6 @@ def test_settled_calls_begin_after_the_first_of_each_process() -> None:
     assert settled[0].conditions.cpu_per_wall == 0.9
 
 
-def test_the_same_forward_pass_runs_twice() -> None:
-    forward, again = studies.same_mlp()
-    both = interleave({"once": forward, "again": again}, repeats=2, warmup_seconds=0.0)
-    assert {one.n for one in both.values()} == {2}
-
-
 def test_a_control_offers_two_loads() -> None:
     model = models.mlp().eval()
     task = scoring(np.zeros((5, 1, 8, 8), np.float32), np.zeros(5, np.int64))
@@ -169,5 +151,44 @@ def test_a_control_offers_two_loads() -> None:
     assert low.n == half.n == 300
     assert min(low.minimum, half.minimum) > 0
     assert low.conditions.statistic == "percentile 99"
-    with pytest.raises(ValueError, match="loads must be above 0"):
-        studies.control(model, task, (0.5, 0.0))
+
+
+def test_the_example_is_the_one_that_the_page_works_by_hand() -> None:
+    samples = [float(each) for each in np.random.default_rng(0).permutation(15)]
+    assert [end.value for end in studies.worked_by_hand(samples, 3.0, 11.0)] == [3, 11]
+    with pytest.raises(ValueError, match=r"must be the 4th and the 12th of 15 samples, not 2.0, 11.0"):
+        studies.worked_by_hand(samples, 2.0, 11.0)
+
+
+def test_what_is_missed_is_what_is_not_held() -> None:
+    held = Statistic("held", (0.9,) * 6, "%", value=0.9, bounds=Interval(0.88, 0.95, 0.95))
+    found = studies.missing(held)
+    assert (found.median, found.interval.low, found.interval.high) == pytest.approx((0.1, 0.05, 0.12))
+
+
+def test_a_process_times_the_base_the_same_again_and_a_change_that_computes_the_same_and_checks() -> None:
+    made = studies.base_and_change()
+    assert [*made] == ["base", "again", "changed"]
+    for function in made.values():
+        function()
+    base, changed = models.mlp().eval(), studies.Checked(*models.mlp()).eval()
+    x = models.as_input(models.entry("mlp").example_input(3))
+    assert np.array_equal(base(x).data, changed(x).data)
+    assert [p.shape for p in changed.parameters()] == [p.shape for p in base.parameters()]
+    with pytest.raises(ValueError, match="values must be finite"):
+        changed(Tensor(np.full((1, 1, 8, 8), np.nan, np.float32)))
+
+
+@pytest.mark.parametrize(("change", "verdict", "caught"), [(1.1, "slower", "caught"), (0.9, "faster", "missed")])
+def test_a_change_is_judged_over_processes_and_caught_if_slower(change: float, verdict: str, caught: str) -> None:
+    draw, found = np.random.default_rng(0), []
+    for _ in range(8):
+        times = {
+            name: Measurement(name, tuple(length * np.exp(draw.normal(0, 1e-4, 20))), "s")
+            for name, length in (("base", 1.0), ("again", 1.0), ("changed", change))
+        }
+        found.append(Fresh((), times))
+    judged = studies.judged_changes(found)
+    assert {name: one.verdict for name, one in judged.items()} == {"again": "no difference", "changed": verdict}
+    assert {(one.n, one.compared) for one in judged.values()} == {(8, 2)}
+    assert (studies.caught(judged["changed"]), studies.caught(judged["again"])) == (caught, "missed")

@@ -153,6 +153,7 @@ def test_results_divide_and_subtract_in_the_direction_of_their_words() -> None:
     assert re.fullmatch(r"new takes 0.5 times as long as base \(.*\): base is slower", repr(new.time / base.time))
     assert re.fullmatch(r"base takes 2 times the bytes of new \(.*\): new is smaller", repr(base.memory / new.memory))
     assert f"{base.time / new.time:.2f} {base.memory / new.memory:.1f} {new.accuracy:.1%}" == "2.00 2.0 87.5%"
+    assert repr(new.accuracy).startswith("accuracy of new: 87.5 % (")
     lost = new.accuracy - base.accuracy
     assert float(lost) == pytest.approx(-50 / 400)
     assert lost.verdict == Verdict.WORSE

@@ -33,6 +33,7 @@ def test_accuracy_is_that_of_the_whole_test_set() -> None:
     assert memory is not None
     data = datasets.digits()
     assert accuracy.median == pytest.approx(models.accuracy(model, "mlp"))
+    assert (accuracy.unit, accuracy.n) == ("%", len(data.test_inputs))
     assert accuracy.conditions.note is not None
     assert f"of {len(data.test_inputs)} are right" in accuracy.conditions.note
     assert accuracy.interval.low < accuracy.median < accuracy.interval.high

@@ -140,7 +140,7 @@ TWO: dict[str, Callable[[Measurement, Measurement], Measurement]] = {
     "line through messages": _link,
     "gain over the product of gains": _kept,
     "law of two times": _by_law,
-    "forecast": lambda one, other: Forecast((10, 5), one, (one.scaled(0.5), other)).speedup,
+    "forecast": lambda one, other: as_measurement(Forecast((10, 5), one, (one.scaled(0.5), other)).predicted),
     "difference of two not interleaved": lambda one, other: _difference(one, other, "difference"),
     "part that was recovered": lambda one, other: recovered_share(one.tail(50).scaled(-1.0), other.tail(50)),
     "serial share": lambda one, other: fit_law("strong", {1: one, 2: other}).share,

@@ -25,9 +25,6 @@ def check_calls_per_process(function: Callable[[float, float, float, float], int
     standard deviation of what processes draw, ``within`` that of calls in one. The mean over N processes of n calls has
     the variance (between² + within² / n) / N, and costs N (start + n call) seconds: for one budget the product of the
     two is to be least.
-
-    Raises:
-        AssertionError: with the case, the best number and the answer.
     """
     draw = np.random.default_rng(0)
     for _ in range(40):
@@ -109,9 +106,6 @@ def check_flaw(function: Callable[[Report], FlawName | None]) -> str:
 
     The names are "order" (not in turns), "threads", "caches", "statistic" (another for each), and "baseline" (more
     than a tenth slower than the best version known).
-
-    Raises:
-        AssertionError: with what was wrong and the answer.
     """
     for report, truth in reports():
         answer = function(report)
@@ -135,9 +129,6 @@ def check_choose(function: Callable[[Sequence[Option], float, int], str | None])
     """Return "... passed" if ``function(options, seconds, nbytes)`` names the most accurate within both budgets.
 
     The upper end of its interval must be within the time, since a median alone may be luck; None if there is none.
-
-    Raises:
-        AssertionError: with the budgets, the right choice and the answer.
     """
     draw = np.random.default_rng(0)
     for case in range(60):

@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tinytorch.chapters.benchmarking.runs import same_mlp
+from tinytorch import models
+from tinytorch.chapters.benchmarking.runs import forward
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration import fused_gelu
 from tinytorch.perf.host.pinned_threads import usable_cores
-from tinytorch.perf.measuring import Measurement, blas_threads, interleave, sample
+from tinytorch.perf.measuring import Derived, Measurement, blas_threads, interleave, sample
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.judge import bonferroni
 from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.measuring.sampling import ROUNDS, exceeding_bytes
 
 #: Runs from which a flawed experiment makes its one number, and how often it is done.
-_RUNS = 6
-_TIMES = 9
+_RUNS, _TIMES = 6, 9
 _WARMUP_SECONDS = 0.1
 #: Of the product that is timed on other threads and beside neighbours.
 _WIDTH = 512
-#: Fair comparisons that a reader takes together, one of each flaw.
-_TOGETHER = 5
-#: Pairs of a fair comparison.
-_PAIRS = 48
+#: Pairs of a fair comparison, and how many comparisons a reader takes together, one of each flaw.
+_PAIRS, _TOGETHER = 48, 5
 #: A difference from which on the fair experiment would say something else than that flaws made the published one.
 _MATTERS = 0.25
 #: Two, so that the core of the product is shared whatever core the system moves it to.
@@ -41,13 +39,9 @@ _NEIGHBOURS_PER_CORE = 2
 
 @dataclass(frozen=True)
 class Flaw:
-    """A flawed experiment and the fair one.
+    """The speedups that flawed experiments would publish, and the comparison of the same two in turns, on equal terms.
 
-    Attributes:
-        name: what is wrong.
-        reported: the speedup that each of several flawed experiments would publish; above 1 is faster.
-        fair: the comparison of the same two, in turns and on equal terms.
-        same_code: whether the two are one and the same function, so that the true ratio is 1.
+    Where both are the ``same_code`` the true ratio is 1.
     """
 
     name: str
@@ -56,9 +50,26 @@ class Flaw:
     same_code: bool
 
 
+def flaws() -> dict[str, Flaw]:
+    """Return all five, done one after the other."""
+    return {
+        "straw": straw_man(),
+        "threads": unequal_threads(),
+        "cold": cold_baseline(),
+        "best": best_of_n(),
+        "busy": busy_neighbours(),
+    }
+
+
+def differences_not_there(done: Mapping[str, Flaw]) -> Derived:
+    """Return how many experiments with one function as both publish an interval that does not hold 1."""
+    reported = tuple(flaw.reported for flaw in done.values() if flaw.same_code)
+    what = "of the four experiments with one function as both: those whose published interval does not hold 1"
+    return Derived(sum(1.0 not in one.interval for one in reported), "1", what, reported, "it counts verdicts")
+
+
 def straw_man() -> Flaw:
-    """A compiled GELU against a formula as one types it, which NumPy computes in float64 with a power; fairly against
-    the framework's own."""
+    """A compiled GELU against a formula as papers print it; fairly against the framework's own."""
     x = np.random.default_rng(0).standard_normal(2**16, dtype=np.float32)
 
     def ours() -> Array:
@@ -69,7 +80,7 @@ def straw_man() -> Flaw:
             return apply(ops.gelu, x).data
 
     flawed = [_median(lambda: typed_gelu(x)) / _median(ours) for _ in range(_TIMES)]
-    return _flaw("a straw man for a baseline", flawed, reference, ours, same_code=False)
+    return _flaw("a straw man for a baseline", flawed, reference, ours)
 
 
 def typed_gelu(x: Array) -> Array:
@@ -79,19 +90,10 @@ def typed_gelu(x: Array) -> Array:
 
 def unequal_threads() -> Flaw:
     """A product with one thread against the same product with all cores."""
-    a = np.ones((_WIDTH, _WIDTH), np.float32)
-    cores, flawed = len(usable_cores()), []
-
-    def product() -> Array:
-        return np.asarray(a @ a)
-
-    for _ in range(_TIMES):
-        with blas_threads(1):
-            before = _median(product)
-        with blas_threads(cores):
-            flawed.append(before / _median(product))
+    product, cores = _product(), len(usable_cores())
+    flawed = [_median(product) / _median(product, cores) for _ in range(_TIMES)]
     with blas_threads(1):
-        return _flaw("unequal threads", flawed, product, product)
+        return _flaw("unequal threads", flawed, product)
 
 
 def cold_baseline() -> Flaw:
@@ -110,69 +112,57 @@ def cold_baseline() -> Flaw:
             sweep.sum()
         first, second = sample(dot, "first and second", warmup=0, runs=2).samples
         flawed.append(first / second)
-    return _flaw("cold caches for the baseline alone", flawed, dot, dot)
+    return _flaw("cold caches for the baseline alone", flawed, dot)
 
 
 def best_of_n() -> Flaw:
-    """The mean of many runs against the best of as many of the same code."""
-    forward, again = same_mlp()
-    flawed = []
+    """The mean of many runs of the MLP on one image against the best of as many of the same code."""
+    entry, flawed = models.entry("mlp"), []
+    call = forward(entry.make(0).eval(), models.as_input(entry.example_input(1)))
     for _ in range(_TIMES):
-        before = sample(forward, "before", warmup=_RUNS, runs=50).mean
-        flawed.append(before / sample(again, "after", warmup=_RUNS, runs=50).minimum)
-    return _flaw("the best run against the mean", flawed, forward, again)
+        before, after = (sample(call, name, warmup=_RUNS, runs=50) for name in ("before", "after"))
+        flawed.append(before.mean / after.minimum)
+    return _flaw("the best run against the mean", flawed, call)
 
 
 def busy_neighbours(times: int = 6) -> Flaw:
     """A product while other programs keep every core busy, and again when they have gone; fairly, they stay."""
-    a = np.ones((_WIDTH, _WIDTH), np.float32)
-    count, flawed = _NEIGHBOURS_PER_CORE * len(usable_cores()), []
-
-    def product() -> Array:
-        return np.asarray(a @ a)
-
-    with blas_threads(1):
-        for _ in range(times):
-            with neighbours(count):
-                before = _median(product)
-            flawed.append(before / _median(product))
+    product, count, flawed = _product(), _NEIGHBOURS_PER_CORE * len(usable_cores()), []
+    for _ in range(times):
         with neighbours(count):
-            return _flaw("busy neighbours of the baseline", flawed, product, product)
+            before = _median(product)
+        flawed.append(before / _median(product))
+    with blas_threads(1), neighbours(count):
+        return _flaw("busy neighbours of the baseline", flawed, product)
 
 
 @contextmanager
 def neighbours(count: int) -> Iterator[None]:
     """Run the body beside ``count`` processes that do nothing but count; they end with it."""
-    busy = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(count)]
-    try:
+    with ExitStack() as stack:
+        for _ in range(count):
+            busy = stack.enter_context(subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]))
+            stack.callback(busy.kill)
         yield
-    finally:
-        for process in busy:
-            process.kill()
-        for process in busy:
-            process.wait()
 
 
-def flaws() -> list[Flaw]:
-    """Return all five, done one after the other."""
-    return [straw_man(), unequal_threads(), cold_baseline(), best_of_n(), busy_neighbours()]
+def _product() -> Callable[[], Array]:
+    a = np.ones((_WIDTH, _WIDTH), np.float32)
+    return lambda: np.asarray(a @ a)
 
 
-def _median(function: Callable[[], Any]) -> float:
+def _median(function: Callable[[], Any], threads: int = 1) -> float:
     """Return the median seconds of a few runs of ``function``, timed on its own, as one that is not compared is."""
-    return sample(function, "timed alone", warmup=3, runs=_RUNS).median
+    with blas_threads(threads):
+        return sample(function, "timed alone", warmup=3, runs=_RUNS).median
 
 
 def _flaw(
-    name: str,
-    flawed: list[float],
-    baseline: Callable[[], Any],
-    candidate: Callable[[], Any],
-    same_code: bool = True,
+    name: str, flawed: list[float], baseline: Callable[[], Any], candidate: Callable[[], Any] | None = None
 ) -> Flaw:
-    pair = {"baseline": baseline, "candidate": candidate}
+    """Return the flawed speedups beside a fair comparison, of one function with itself without a candidate."""
+    pair = {"baseline": baseline, "candidate": candidate or baseline}
     both = interleave(pair, repeats=_PAIRS, at_most_seconds=4.0, warmup_seconds=_WARMUP_SECONDS)
-    reported = Measurement(f"speedup reported with {name}", tuple(flawed), "")
     each = bonferroni(CONFIDENCE, _TOGETHER)
     fair = compare_paired(both["baseline"], both["candidate"], _MATTERS, confidence=each, compared=_TOGETHER)
-    return Flaw(name, reported, fair, same_code)
+    return Flaw(name, Measurement(f"speedup reported with {name}", tuple(flawed), ""), fair, candidate is None)

@@ -1,150 +1,94 @@
-"""Records of the suite of all variants: three numbers of each from one run, Pareto fronts, products of gains."""
+"""The suite of all variants: three numbers of each from one run, and who is on the Pareto front."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from tinytorch.chapters.benchmarking.runs import share
 from tinytorch.perf.benchmarking import ParetoFront, Performance, compare_with_first
-from tinytorch.perf.measuring import Derived, Measurement
-from tinytorch.perf.measuring.judge import word_between
-from tinytorch.report import Column, Page
+from tinytorch.perf.measuring import Counted, Derived, Measurement
+from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.report.figures import INK, draw_line, subplots
 
 #: By model of the zoo: what was measured of each variant, by name.
 Results = Mapping[str, Mapping[str, Performance]]
 
-_BATCH = 64
+BATCH = 64
 #: Relative difference of time or bytes for which somebody would take one variant and not the other.
 MATTERS = 0.2
-SUITE_COLUMNS = (
-    Column("variant", "Variant"),
-    Column("many", "Rate"),
-    Column("speed", "Speedup"),
-    Column("verdict", "Verdict", judged=True),
-    Column("memory", "Peak memory"),
-    Column("right", "Right"),
-)
-#: Points between a name and the next below it, as a share of the axis.
-_STEP = 0.115
 
 
-def record_suite(page: Page, measured: Mapping[str, Performance]) -> None:
-    """Record all variants of the CNN, and what each changed from the first, the baseline."""
+@dataclass(frozen=True)
+class Row:
+    """A variant in batches of 64; ``speedup`` is its time against that of the baseline, which has none."""
+
+    name: str
+    rate: Measurement
+    speedup: Comparison | None
+    memory: Measurement
+    right: Measurement
+
+
+def against_baseline(measured: Mapping[str, Performance]) -> list[Row]:
+    """Return what each variant takes and gives, and what it changed from the first."""
     changed = compare_with_first(measured, matters=MATTERS)
-    rows = [
-        {
-            "variant": name,
-            "many": one.throughput[_BATCH],
-            "speed": changed[name].speedups[_BATCH].estimate if name in changed else None,
-            "verdict": page.judged(changed[name].speedups[_BATCH]) if name in changed else None,
-            "memory": one.memory,
-            "right": accuracy(one),
-        }
-        for name, one in measured.items()
+    changes = {name: change.speedups[BATCH] for name, change in changed.items()}
+    return [
+        Row(name, one.throughput[BATCH], changes.get(name), one.memory, one.accuracy) for name, one in measured.items()
     ]
-    page.table(
-        "suite",
-        rows,
-        SUITE_COLUMNS,
-        caption="All variants of the CNN in batches of 64, from one run in turns; the intervals of the speedups hold "
-        "together.",
-    )
+
+
+def compared_in(rows: Sequence[Row]) -> Counted:
+    """Return by how many comparisons the confidence of their intervals is shared."""
     what = "comparisons of the suite whose intervals hold together"
-    page.number("suite-compared", next(iter(changed.values())).speedup.compared, unit="1", what=what)
+    return Counted(max(row.speedup.compared for row in rows if row.speedup), "1", what)
 
 
-def accuracy(one: Performance) -> Measurement:
-    """Return the share of the test set that it gets right.
-
-    Raises:
-        ValueError: if it was measured without answers.
-    """
-    if one.correct is None:
-        raise ValueError(f"performances must have an accuracy, but {one.name!r} has none")
-    return share(one.correct, f"accuracy of {one.name}")
-
-
-def record_fronts(page: Page, results: Results, fronts: Mapping[str, ParetoFront]) -> None:
-    """Record the Pareto front of each model as a figure, and how many variants are on one."""
-    figure, axes = subplots(len(fronts), 1, height=2.8 * len(fronts))
-    for ax, (model, measured) in zip(axes, results.items(), strict=True):
-        draw_front(ax, list(measured.values()), fronts[model], _BATCH)
-        ax.set_ylabel(f"right, {model.upper()} (%)")
-    page.figure(
-        "fronts",
-        figure,
-        caption="Time of a batch of 64 against accuracy, for the MLP and the CNN, with intervals of both. Names in "
-        "brackets are off the front: another is no worse in time, memory and accuracy, and better in one.",
-        alt="Two scatter plots, one for each model, of accuracy over time on a logarithmic axis, with error bars and "
-        "the names of all variants at the right edge.",
-    )
+def on_fronts(results: Results, fronts: Mapping[str, ParetoFront]) -> tuple[Derived, Counted]:
+    """Return how many variants are on the front of their model, and how many there are."""
+    timed = tuple(one.seconds(BATCH) for measured in results.values() for one in measured.values())
     size = sum(len(front.front) for front in fronts.values())
-    page.number(
-        "front-size",
-        Derived(
-            size,
-            "1",
-            "variants on the fronts of the two models",
-            tuple(one.seconds(_BATCH) for measured in results.values() for one in measured.values()),
-            "it counts verdicts",
-        ),
-    )
-    every = sum(len(measured) for measured in results.values())
-    page.number("all-variants", every, unit="1", what="variants of the two models")
+    on_one = Derived(size, "1", "variants on the fronts of the two models", timed, "it counts verdicts")
+    return on_one, Counted(len(timed), "1", "variants of the two models")
 
 
-def draw_front(ax: Axes, performances: Sequence[Performance], front: ParetoFront, batch: int) -> None:
-    """Draw each variant at its time and accuracy, those on the front filled, and name them at the right edge.
+def draw_fronts(results: Results, fronts: Mapping[str, ParetoFront], *, xlabel: str, ylabel: str) -> Figure:
+    """Return a panel for each model, with each variant at its time and share of right answers.
 
-    Args:
-        ax: where to draw.
-        performances: of one suite, each with an accuracy.
-        front: of the same suite.
-        batch: whose times are shown.
-
-    Raises:
-        ValueError: if one has no accuracy, or that batch size was not measured.
+    The names of those that are not on the front stand in brackets.
     """
-    places = []
-    for one in performances:
-        seconds, right = one.seconds(batch), accuracy(one)
-        x, within = seconds.median * 1e3, seconds.interval
-        beaten = one.name not in front.front
-        draw_line(ax, [x], [right], quantity="accuracy", variant="baseline" if beaten else "measured", label=one.name)
-        ends = [[max(0.0, x - within.low * 1e3)], [max(0.0, within.high * 1e3 - x)]]
-        y = right.median * 100
-        ax.errorbar([x], [y], xerr=ends, fmt="none", ecolor=INK, elinewidth=1.0, capsize=2)
-        places.append((y, x, one.name, beaten))
-    ax.set_xscale("log")
-    ax.set_xlabel("time of a call (ms)")
-    _name(ax, places)
+    figure, axes = subplots(len(fronts), 1, height=2.8 * len(fronts), squeeze=False)
+    for ax, (model, measured) in zip(axes[:, 0], results.items(), strict=True):
+        places = []
+        for name, one in measured.items():
+            beaten, right = name not in fronts[model].front, one.accuracy
+            seconds = one.seconds(BATCH).scaled(1e3)
+            x, y, within = seconds.median, right.median * 100, seconds.interval
+            draw_line(ax, [x], [right], quantity="right", variant="baseline" if beaten else "measured", label=name)
+            ends = [[max(0.0, x - within.low)], [max(0.0, within.high - x)]]
+            ax.errorbar([x], [y], xerr=ends, fmt="none", ecolor=INK, elinewidth=1.0, capsize=2)
+            places.append((y, x, f"({name})" if beaten else name))
+        ax.set_xscale("log")
+        ax.set_xlabel(f"{xlabel} (ms)")
+        ax.set_ylabel(f"{ylabel}, {model.upper()} (%)")
+        _name(ax, places)
+    return figure
 
 
-def _name(ax: Axes, places: list[tuple[float, float, str, bool]]) -> None:
+def _name(ax: Axes, places: list[tuple[float, float, str]]) -> None:
     """Write the names in a column right of the axes, in the order of the points' heights, with a thin line to each."""
-    top = 0.5 + _STEP * (len(places) - 1) / 2
-    for index, (y, x, name, beaten) in enumerate(sorted(places, reverse=True)):
+    for index, (y, x, name) in enumerate(sorted(places, reverse=True)):
         ax.annotate(
-            f"({name})" if beaten else name,
+            name,
             xy=(x, y),
             xycoords="data",
-            xytext=(1.03, top - index * _STEP),
+            xytext=(1.03, 0.5 + 0.115 * ((len(places) - 1) / 2 - index)),
             textcoords="axes fraction",
             fontsize=9.5,
             va="center",
             annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.4, "alpha": 0.5},
         )
-
-
-def record_products(page: Page, kept: Mapping[str, Measurement]) -> None:
-    """Record how much of the product of its parts' speedups each model's combination ``kept``."""
-    words = {"less than the product": (None, 1.0), "more than the product": (1.0, None)}
-    for model, measured in kept.items():
-        page.number(f"{model}-kept", measured)
-        word = word_between(measured, words, together=len(kept))
-        because = f"the {model.upper()}'s combination brought {{{model}-kept}} the product of its parts' speedups"
-        page.word(f"{model}-product", word, because=because)

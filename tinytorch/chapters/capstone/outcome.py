@@ -10,7 +10,6 @@ from typing import Final
 
 import numpy as np
 
-from tinytorch.chapters.benchmarking.report import share_words
 from tinytorch.chapters.capstone.configuration import PLAIN, Configuration
 from tinytorch.chapters.capstone.exercises import ALL_IN_CODES, BUDGET
 from tinytorch.chapters.capstone.ladder import Ladder, Trial, became_of
@@ -210,7 +209,6 @@ def _record_rungs(page: Page, key: str, climbed: _Climbed) -> None:
     rows = []
     for name in [*climbed.rungs, _BASELINE]:
         one, trial = climbed.found[name], climbed.taken.get(name)
-        accuracy = _accuracy(one)
         rows.append(
             {
                 "rung": f"beside: {name}" if name == _BASELINE else name,
@@ -220,7 +218,7 @@ def _record_rungs(page: Page, key: str, climbed: _Climbed) -> None:
                 "gained": anew.get(name),
                 "speedup": gains[name].estimate if name in gains else None,
                 "peak": one.memory,
-                "right": share_words(accuracy.median, accuracy.interval),
+                "right": _accuracy(one),
             }
         )
     page.table(

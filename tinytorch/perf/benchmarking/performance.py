@@ -19,7 +19,7 @@ from tinytorch.perf.benchmarking.comparing import (
 from tinytorch.perf.benchmarking.variants import Right
 from tinytorch.perf.measuring import Counted, Measurement, Statistic, ratio
 from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.conditions import Conditions, of_processes, of_sides
+from tinytorch.perf.measuring.conditions import Conditions, Sample, of_processes, of_sides
 from tinytorch.perf.measuring.judge import bonferroni, why_incomparable
 from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.measuring.model_io import MIB
@@ -142,11 +142,14 @@ class Performance:
 def share_right(name: str, right: Right) -> Statistic:
     """Return the share of examples that are right with its exact 95 % interval, `share_interval`."""
     count, examples = int(right.sum()), len(right)
-    bounds = share_interval(count, examples)
     conditions = Conditions(
-        statistic="share", interval_by="Clopper and Pearson", note=f"{count:,} of {examples:,} are right."
+        sample=Sample.EXAMPLES,
+        statistic="share",
+        interval_by="Clopper and Pearson",
+        note=f"{count:,} of {examples:,} are right.",
     )
-    return Statistic(name, (count / examples,), "", conditions, value=count / examples, bounds=bounds)
+    samples, bounds = tuple(right.astype(float).tolist()), share_interval(count, examples)
+    return Statistic(name, samples, "%", conditions, value=count / examples, bounds=bounds)
 
 
 def pooled(processes: tuple[Measurement, ...]) -> Measurement:
@@ -204,8 +207,9 @@ class Outcome(Statistic):
         return format(self.value, spec) if spec else repr(self)
 
     def __repr__(self) -> str:
-        low, high = self.interval.low, self.interval.high
-        return f"{self.name}: {self.value:.4g} {self.unit}".rstrip() + f" ({low:.4g} to {high:.4g})"
+        scale = 100 if self.unit == "%" else 1
+        value, low, high = (scale * each for each in (self.value, self.interval.low, self.interval.high))
+        return f"{self.name}: {value:.4g} {self.unit} ({low:.4g} to {high:.4g})"
 
 
 @dataclass(frozen=True, repr=False)

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front, plot_performance_comparison
+from tinytorch.perf.benchmarking.pareto import pareto_front, plot_performance_comparison
 from tinytorch.perf.benchmarking.performance import Change, Performance, compare_with_first
 from tinytorch.perf.benchmarking.regressions import ResultsChange
 from tinytorch.perf.benchmarking.results import Results
 from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import tables
 from tinytorch.report.figures import INK, page_svg, settle
 from tinytorch.report.numbers import format_number
@@ -24,12 +23,11 @@ Row = dict[str, Any]
 def performance_rows(performances: Mapping[str, Performance]) -> tuple[list[Row], list[Column]]:
     """Return rows and columns of all that was measured of each variant, and its comparison with the first.
 
-    The accuracy is a share in per cent; what was not measured is a dash.
+    What was not measured is a dash.
     """
     batches = sorted({size for one in performances.values() for size in one.batches})
     changes = compare_with_first(performances) if len(performances) > 1 else {}
-    first = batches[0]
-    columns = [Column("name", "variant"), Column("time", f"time at {first}")]
+    columns = [Column("name", "variant"), Column("time", f"time at {batches[0]}")]
     columns += [Column(f"rate-{size}", f"throughput at {size}") for size in batches]
     columns += [Column("memory", "peak memory"), Column("size", "model"), Column("accuracy", "accuracy")]
     if changes:
@@ -37,45 +35,24 @@ def performance_rows(performances: Mapping[str, Performance]) -> tuple[list[Row]
     rows = []
     for name, one in performances.items():
         change = changes.get(name)
-        rates = {f"rate-{size}": one.throughput[size] if size in one.times else None for size in batches}
-        accuracy = one.accuracy
+        rates = {f"rate-{size}": one.throughput.get(size) for size in batches}
         row: Row = {"name": name, "time": one.time, **rates, "memory": one.memory, "size": one.size}
-        row["accuracy"] = None if accuracy is None else share_words(accuracy.median, accuracy.interval)
-        row["speedup"] = None if change is None else change.speedup.estimate
-        row["verdict"] = "the baseline" if change is None else str(change.speedup)
-        rows.append(row)
+        row |= {"accuracy": one.accuracy, "speedup": None, "verdict": "the baseline"}
+        rows.append(row | {"speedup": change.speedup.estimate, "verdict": str(change.speedup)} if change else row)
     return rows, columns
-
-
-def share_words(share: float, interval: Interval) -> str:
-    """Return "98.9 % (97.2 to 99.7)"."""
-    return _words(share, "%", interval)
-
-
-def _words(value: float, unit: str, interval: Interval) -> str:
-    shown = format_number(value, unit, ends=(interval.low, interval.high))
-    return f"{shown.cell_text} {shown.beside}".rstrip()
 
 
 def change_rows(changed: ResultsChange) -> tuple[list[Row], list[Column]]:
     """Return rows and columns of two runs' comparison: each variant and batch size, then the geometric mean."""
-    columns = [
-        Column("name", "variant"),
-        Column("batch", "batch"),
-        Column("speedup", "speedup"),
-        Column("verdict", "the new one is"),
-        Column("memory", "memory"),
-        Column("accuracy", "accuracy"),
+    labels = {"name": "variant", "batch": "batch", "speedup": "speedup", "verdict": "the new one is"}
+    columns = [Column(key, label) for key, label in labels.items()]
+    rows = [
+        _speed_row(name, str(size), speedup) | {"memory": _memory_words(change), "accuracy": _accuracy_words(change)}
+        for name, change in changed.changes.items()
+        for size, speedup in change.speedups.items()
     ]
-    rows = []
-    for name, change in changed.changes.items():
-        for size, speedup in change.speedups.items():
-            rows.append(
-                _speed_row(name, str(size), speedup)
-                | {"memory": _memory_words(change), "accuracy": _accuracy_words(change)}
-            )
     rows.append(_speed_row("geometric mean", "all", changed.geometric_mean) | {"memory": None, "accuracy": None})
-    return rows, columns
+    return rows, [*columns, Column("memory", "memory"), Column("accuracy", "accuracy")]
 
 
 def _speed_row(name: str, batch: str, speedup: Comparison) -> Row:
@@ -89,7 +66,9 @@ def _memory_words(change: Change) -> str:
 def _accuracy_words(change: Change) -> str | None:
     if change.accuracy is None:
         return None
-    return f"{change.accuracy}, {_words(float(change.accuracy), 'points', change.accuracy.interval)}"
+    ends = (change.accuracy.interval.low, change.accuracy.interval.high)
+    shown = format_number(float(change.accuracy), "points", ends=ends)
+    return f"{change.accuracy}, {shown.cell_text} {shown.beside}".rstrip()
 
 
 def markdown_report(results: Sequence[Results]) -> str:
@@ -100,9 +79,8 @@ def markdown_report(results: Sequence[Results]) -> str:
     """
     parts = ["# Benchmark"]
     for one in _checked(results):
-        rows, columns = performance_rows(one.performances)
-        parts += [f"## {heading(one)}", *(f"- {line}" for line in conditions(one)), ""]
-        parts += [tables.to_markdown(rows, columns), "", *front_sentences(_front(one))]
+        parts += [f"## {_heading(one)}", *(f"- {line}" for line in conditions(one)), ""]
+        parts += [tables.to_markdown(*performance_rows(one.performances)), "", *_front_sentences(one)]
     return "\n".join(parts) + "\n"
 
 
@@ -112,18 +90,16 @@ def html_report(results: Sequence[Results]) -> str:
     Raises:
         ValueError: as `markdown_report` does.
     """
-    return standalone_page(
-        "Benchmark", "\n".join(_section(one, f"run-{index}") for index, one in enumerate(_checked(results)))
-    )
+    sections = [_section(one, f"run-{index}") for index, one in enumerate(_checked(results))]
+    return standalone_page("Benchmark", "\n".join(sections))
 
 
 def _section(one: Results, key: str) -> str:
-    rows, columns = performance_rows(one.performances)
     caption = "Medians and their 95 % intervals; a speedup above 1 is faster than the first variant."
     lines = "".join(f"<li>{escape(line)}</li>" for line in conditions(one))
-    front = "".join(f"<p>{escape(sentence)}</p>" for sentence in front_sentences(_front(one)))
-    table = tables.to_html(rows, columns, caption=caption, key=key)
-    return f"<h2>{escape(heading(one))}</h2>\n<ul>{lines}</ul>\n{table}\n{front}\n{_figure(one.performances, key)}"
+    front = "".join(f"<p>{escape(sentence)}</p>" for sentence in _front_sentences(one))
+    table = tables.to_html(*performance_rows(one.performances), caption=caption, key=key)
+    return f"<h2>{escape(_heading(one))}</h2>\n<ul>{lines}</ul>\n{table}\n{front}\n{_figure(one.performances, key)}"
 
 
 def _figure(performances: Mapping[str, Performance], key: str) -> str:
@@ -144,8 +120,7 @@ def _checked(results: Sequence[Results]) -> Sequence[Results]:
     return results
 
 
-def heading(one: Results) -> str:
-    """Return what ran, and when."""
+def _heading(one: Results) -> str:
     return f"{one.plan.subject}, {one.created}"
 
 
@@ -167,17 +142,15 @@ def conditions(one: Results) -> list[str]:
     return lines if one.complete else [*lines, "this run is not complete"]
 
 
-def _front(one: Results) -> ParetoFront:
-    return pareto_front(one.performances)
-
-
-def front_sentences(front: ParetoFront) -> list[str]:
+def _front_sentences(one: Results) -> list[str]:
     """Return the Pareto front in words: who is on it, who is dominated and by whom, and what cannot be told."""
+    front = pareto_front(one.performances)
     sentences = [f"No other variant is proven better than: {', '.join(front.front)}."]
-    if front.dominated:
-        named = "; ".join(f"{name} by {', '.join(by)}" for name, by in front.dominated.items())
-        sentences.append(f"Dominated in time, memory and accuracy: {named}.")
-    if front.undecided:
-        named = "; ".join(f"{name} by {', '.join(by)}" for name, by in front.undecided.items())
-        sentences.append(f"Dominated by the medians alone, and not by the intervals: {named}.")
+    for said, beaten in (
+        ("Dominated in time, memory and accuracy", front.dominated),
+        ("Dominated by the medians alone, and not by the intervals", front.undecided),
+    ):
+        if beaten:
+            named = "; ".join(f"{name} by {', '.join(by)}" for name, by in beaten.items())
+            sentences.append(f"{said}: {named}.")
     return sentences
