@@ -16,6 +16,7 @@ TOOLS: Mapping[str, Sequence[str]] = {
     "ruff format": (f"{_PROGRAMS / 'ruff'}", "format", "--check", "."),
     "mypy": (f"{_PROGRAMS / 'mypy'}",),
     "pages": (sys.executable, "-m", "scripts.lint_pages"),
+    "lists of pages": (sys.executable, "-m", "scripts.lint_lists"),
     "imports": (f"{_PROGRAMS / 'lint-imports'}",),
     "codespell": (f"{_PROGRAMS / 'codespell'}",),
 }

@@ -74,7 +74,7 @@ def _finished(app: Sphinx, exception: Exception | None) -> None:
         tell("failed", error=f"{type(exception).__name__}: {exception}")
 
 
-def listen(app: Sphinx, handler: WarningStreamHandler) -> None:
+def listen(app: Sphinx, handler: standard_logging.Handler) -> None:
     """Hand each warning that Sphinx shows to ``handler`` as well."""
     handler.setLevel(standard_logging.WARNING)
     handler.addFilter(WarningSuppressor(app))

@@ -17,11 +17,13 @@ from measured_book.records.store import executed_notebook, results_of
 from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import SphinxError
-from sphinx.util.logging import WarningStreamHandler
 
 
-class Failures(WarningStreamHandler):
-    """Keeper of the environment of one build, should it fail."""
+class Failures(standard_logging.Handler):
+    """Keeper of the environment of one build, should it fail.
+
+    It is no handler of Sphinx's kind, as these get what a page warns of only when all are read.
+    """
 
     def __init__(self, app: Sphinx) -> None:
         super().__init__()
@@ -34,14 +36,17 @@ class Failures(WarningStreamHandler):
         self.planned = self.all_read = False
         #: The pages that warned; "" among them for a warning of no page.
         self.warned: set[str] = set()
+        self.known: dict[int, standard_logging.LogRecord] = {}
 
     def emit(self, record: standard_logging.LogRecord) -> None:
-        """Keep the page of a warning: the one at its place, else the one that is being read or written."""
+        """Keep the page of a warning: the one that is being read or resolved, else the one at its place."""
+        if id(record) in self.known:  # Sphinx held it back, and tells it again
+            return
+        self.known[id(record)] = record
         env = getattr(self.app, "env", None)
-        docname = env.path2doc(str(getattr(record, "location", "")).partition(":")[0]) if env is not None else None
-        if env is not None and docname not in env.found_docs:
-            docname = env.temp_data.get("docname")
-        self.warned.add(docname or "")
+        place = str(getattr(record, "location", "")).partition(":")[0]
+        pages = [] if env is None else [env.temp_data.get("docname"), place, env.path2doc(place)]
+        self.warned.add(next((page for page in pages if env is not None and page in env.found_docs), ""))
 
     def begin(self, _: Sphinx) -> None:
         """Tell that the build begins, and keep the environment as it is."""

@@ -28,6 +28,7 @@ from measured_book.records.html import (
     verdict_html,
 )
 from measured_book.records.ledger import Row, ledger_html, row_id
+from measured_book.records.outputs import refuse
 from measured_book.records.store import RecordError, executed_notebook, forget_notebook, read_page
 from measured_book.state import BookState, reading_order, split_reference, state_of
 from myst_nb.sphinx_ import NbMetadataCollector
@@ -376,6 +377,7 @@ class TakeRecords(SphinxTransform):
         notebook = executed_notebook(self.env, docname)
         if notebook is None:
             return
+        refuse(self.document, notebook)
         executed = NbMetadataCollector.get_exec_data(self.env, docname)
         try:
             words = state.of(docname).claim_words

@@ -1,0 +1,113 @@
+"""Linting of what names pages by hand against `_toc.yml`: README's table, and what a chapter says comes next.
+
+A draft (``draft: true`` in its front matter) is not announced, so nothing has to name it. Numbers of chapters, figures
+and tables are the book's to give: a typed one is a fault.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from measured_book.pages.numbering import REFERENCE
+from sources import read_source
+
+ROOT = Path(__file__).resolve().parent.parent
+_HEAD = "| page | what it answers |"
+_LABEL = re.compile(r"^\(([\w-]+)\)=$", re.MULTILINE)
+#: The headings under which a chapter names the one behind it.
+_LEADS_ON = re.compile(r"^## (What comes next|Read on)$", re.MULTILINE)
+_REFERENCE = re.compile(r"\{ref\}`(?:[^`<]*<)?([\w-]+)>?`")
+#: A link that says which chapter it leads to.
+_PLACED = re.compile(r"\{ref\}`[^`<]*\b(first|last|next|previous) chapter\s*<([\w-]+)>`", re.IGNORECASE)
+_TYPED = re.compile(r"\b(?:chapter|figure|table)s?\s\d+(?:\.\d+)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Book:
+    """The pages that readers are told of, in their order, the chapters among them, and the page of each label."""
+
+    pages: tuple[str, ...]
+    chapters: tuple[str, ...]
+    labels: dict[str, str]
+
+    def named(self, page: str, place: str) -> str | None:
+        """Return the chapter at a ``place`` seen from a page: first, last, next or previous; None if there is none."""
+        at = self.chapters.index(page) if page in self.chapters else len(self.chapters)
+        found = {"first": 0, "last": len(self.chapters) - 1, "next": at + 1, "previous": at - 1}[place]
+        return self.chapters[found] if 0 <= found < len(self.chapters) else None
+
+
+def read_book(root: Path) -> Book:
+    """Return the book of the checkout at ``root``; nested pages belong to the page that they lie under."""
+    contents: dict[str, Any] = yaml.safe_load((root / "_toc.yml").read_text("utf-8"))
+    parts = [(part["caption"], [each["file"] for each in part["chapters"]]) for part in contents["parts"]]
+    texts = {path.stem: path.read_text("utf-8") for path in sorted(root.glob("book/*.md"))}
+    told = [(caption, [name for name in names if not _is_draft(texts.get(name, ""))]) for caption, names in parts]
+    pages = (contents["root"], *(name for _, names in told for name in names))
+    chapters = tuple(name for caption, names in told if caption != REFERENCE for name in names)
+    return Book(pages, chapters, {label: name for name, text in texts.items() for label in _LABEL.findall(text)})
+
+
+def _is_draft(text: str) -> bool:
+    return read_source(text).is_draft
+
+
+def table_faults(text: str, book: Book) -> Iterator[tuple[int, str]]:
+    """Yield each fault of README's table of pages, with its line."""
+    lines = text.splitlines()
+    begin = lines.index(_HEAD) if _HEAD in lines else len(lines)
+    rows: dict[str, int] = {}
+    for number, line in enumerate(lines[begin + 2 :], start=begin + 3):
+        if not line.startswith("|"):
+            break
+        rows |= dict.fromkeys(re.findall(r"`([\w/]+)`", line.split("|")[1]), number)
+    wanted = [name.removesuffix("/index") for name in book.pages]
+    for name in rows:
+        if name not in wanted:
+            yield rows[name], f"the table of pages names `{name}`, which _toc.yml does not"
+    for name in wanted:
+        if name not in rows:
+            yield begin + 1, f"the table of pages has no row for `{name}`, which _toc.yml names"
+    if sorted(rows) == sorted(wanted) and list(rows) != wanted:
+        yield begin + 1, f"the table of pages has another order than _toc.yml: {', '.join(wanted)}"
+
+
+def page_faults(page: str, text: str, book: Book) -> Iterator[tuple[int, str]]:
+    """Yield each fault of what a page says of the places of others, with its line."""
+    follows = book.named(page, "next") if page in book.chapters else None
+    for heading in _LEADS_ON.finditer(text) if follows else ():
+        linked = _REFERENCE.search(text[heading.end() :].partition("\n## ")[0])
+        if linked is None or book.labels.get(linked[1]) != follows:
+            yield _line(text, heading), f"{heading[1]!r} must lead to `{follows}` first, which comes next in _toc.yml"
+    for link in _PLACED.finditer(text):
+        there = book.named(page, link[1].lower())
+        if book.labels.get(link[2]) != there:
+            yield _line(text, link), f"`{link[2]}` is not the {link[1].lower()} chapter: in _toc.yml that is {there}"
+    for number, line in read_source(text).prose.items():
+        if typed := _TYPED.search(line):
+            yield number, f"{typed[0]!r} is typed and goes stale: name it by {{ref}} or {{numref}}"
+
+
+def _line(text: str, found: re.Match[str]) -> int:
+    return text.count("\n", 0, found.start()) + 1
+
+
+def main() -> int:
+    """Print each fault of the checkout; return 1 if there is any."""
+    book = read_book(ROOT)
+    faults = [f"README.md:{line}: {said}" for line, said in table_faults((ROOT / "README.md").read_text("utf-8"), book)]
+    for path in sorted(ROOT.glob("book/*.md")):
+        found = page_faults(path.stem, path.read_text("utf-8"), book)
+        faults += [f"book/{path.name}:{line}: {said}" for line, said in found]
+    print("\n".join(faults) if faults else "All lists of pages are as _toc.yml has them.")
+    return int(bool(faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
